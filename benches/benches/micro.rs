@@ -45,5 +45,5 @@ fn open_100_000_tensors(bencher: Bencher<'_, '_>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("many.model");
     write_primitiv_model(&path, 100_000, 4, 4).unwrap();
-    bencher.bench_local(|| weighbridge::open(black_box(&path)).unwrap());
+    bencher.bench_local(|| weighbridge::formats::open(black_box(&path)).unwrap());
 }

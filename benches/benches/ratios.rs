@@ -40,7 +40,7 @@ fn main() {
     }
     let pair = Pair::time(
         RUNS,
-        || drop(load(&weighbridge::open(&model).unwrap().tensors, None, 0).unwrap()),
+        || drop(load(&weighbridge::formats::open(&model).unwrap().tensors, None, 0).unwrap()),
         || drop(fs::read(&model).unwrap()),
     );
     row("load all tensors / read the file", &pair, "1.1");
@@ -54,7 +54,7 @@ fn main() {
 
     let many = file("many.model");
     write_primitiv_model(&many, 100_000, 4, 4).unwrap();
-    let open = median_of(|| assert_eq!(weighbridge::open(&many).unwrap().tensors.len(), 100_000));
+    let open = median_of(|| assert_eq!(weighbridge::formats::open(&many).unwrap().tensors.len(), 100_000));
     println!("\nopen a model of 100,000 tensors: {open:.3} s");
     // The command stands beside the benchmark when the workspace was built for release.
     let command = std::env::current_exe().unwrap().with_file_name("../weighbridge");

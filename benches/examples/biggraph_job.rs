@@ -13,7 +13,7 @@ use weighbridge::source::{MemorySource, SourceRef};
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let begun = Instant::now();
-    let mut checkpoint = weighbridge::open(&words[1]).unwrap();
+    let mut checkpoint = weighbridge::formats::open(&words[1]).unwrap();
     if words[0] == "open" {
         println!("{}", begun.elapsed().as_secs_f64());
         return;

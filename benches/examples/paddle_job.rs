@@ -12,7 +12,7 @@ use weighbridge::source::{MemorySource, SourceRef};
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let begun = Instant::now();
-    let mut checkpoint = weighbridge::open(&words[1]).unwrap();
+    let mut checkpoint = weighbridge::formats::open(&words[1]).unwrap();
     let tensors = load(&checkpoint.tensors, None, 0).unwrap();
     if words[0] == "load" {
         println!("{}", begun.elapsed().as_secs_f64());

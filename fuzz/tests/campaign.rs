@@ -33,7 +33,7 @@ fn hostile_input_does_no_harm() {
 #[test]
 fn the_campaign_itself_works() {
     for format in weighbridge::formats::ALL {
-        assert!(TARGETS.iter().any(|target| target.name == format.facts().id), "{}", format.facts().id);
+        assert!(TARGETS.iter().any(|target| target.name == format.info().id), "{}", format.info().id);
     }
     for target in TARGETS {
         let seeds = target.seeds();

@@ -13,8 +13,8 @@ use weighbridge::{Checkpoint, Result};
 /// Opens what a verb reads; an error about a damaged file says what `--salvage` would give.
 pub(crate) fn open(path: &Path, input: &Input) -> Result<Checkpoint> {
     let options = input.options()?;
-    let mut opened =
-        weighbridge::open_with(path, &options).map_err(|error| offer_salvage(error, path, &options))?;
+    let mut opened = weighbridge::formats::open_with(path, &options)
+        .map_err(|error| offer_salvage(error, path, &options))?;
     if is_spool(path) {
         opened.label = shown(path);
     }

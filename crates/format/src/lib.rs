@@ -30,7 +30,10 @@ pub mod row_names;
 pub mod shards;
 pub mod unknown;
 
-pub use format::{Facts, Format, HEAD, Names, OpenOptions, Place, PlanOptions, Setting};
+pub use format::{
+    Companion, DeepCheck, Detect, Format, FormatInfo, FormatOptionSet, FormatOptions, HEAD, Names,
+    OpenOptions, Place, PlanOptions, ReadFormat, Salvage, ScanCode, Setting, WrapFiles, WriteFormat,
+};
 pub use registry::Registry;
 pub use row_names::LabelsIn;
 pub use weighbridge_scan::Scan;

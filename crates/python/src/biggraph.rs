@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use weighbridge::checkpoint::{Checkpoint, Loss, Name, Role, Value};
 use weighbridge::engine::{RunOptions, Watch, read_tensor};
+use weighbridge::formats::WriteFormat;
 use weighbridge::formats::biggraph::layout::FileName;
 use weighbridge::formats::biggraph::{BigGraph, version_file};
 use weighbridge::formats::{Format, OpenOptions, PlanOptions};
@@ -395,7 +396,7 @@ fn counts(partitions: BTreeMap<String, Vec<u64>>) -> Value {
 fn laid_out(checkpoint: &Checkpoint, mut settings: Vec<(String, String)>, version: u64) -> Result<WritePlan> {
     settings.push(("version".to_owned(), version.to_string()));
     let options = PlanOptions { settings, ..PlanOptions::of_kind("checkpoint") };
-    options.check(BigGraph.facts())?;
+    options.check(BigGraph.info())?;
     BigGraph.plan(checkpoint, &options)
 }
 
@@ -456,7 +457,7 @@ fn put_parameters(staging: &Staging, checkpoint: &Checkpoint, model: bool) -> Re
 fn save_file(store: &CheckpointStore, file: PlannedFile, run: &RunOptions) -> Result<()> {
     let target = store.folder().join(&file.name);
     let own = PlannedFile { name: String::new(), ..file };
-    let plan = WritePlan { format: BigGraph.facts().id, kind: "file", files: vec![own], losses: Vec::new() };
+    let plan = WritePlan { format: BigGraph.info().id, kind: "file", files: vec![own], losses: Vec::new() };
     ops::save(&plan, target, true, run).map(|_| ())
 }
 

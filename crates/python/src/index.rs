@@ -14,6 +14,7 @@ use std::sync::Arc;
 use weighbridge::checkpoint::Checkpoint;
 use weighbridge::engine::Maps;
 use weighbridge::formats::{Names, OpenOptions, offer_salvage, open_with};
+use weighbridge::formats::{biggraph, hdf5, paddle};
 use weighbridge::source::{FileSource, LocalFolder, MemorySource};
 use weighbridge::{Error, Result};
 
@@ -83,24 +84,26 @@ impl Opening {
             format: self.format,
             lenient: self.lenient,
             salvage: self.salvage,
-            follow_virtual: self.follow_virtual,
-            version: self.at,
             ..OpenOptions::default()
         };
         match self.program {
             Some(Beside::Read(program)) => {
                 let bytes = program.get().topology().bytes.to_vec();
-                options.program = Some(Arc::new(MemorySource::new("(the program that was given)", bytes)));
+                let source = MemorySource::new("(the program that was given)", bytes);
+                options.set_own(paddle::ReadOptions { program: Some(Arc::new(source)), program_info: None });
             }
-            Some(Beside::File(path)) => options.set_program(&path)?,
+            Some(Beside::File(path)) => options.set_own(paddle::ReadOptions::of_program(&path)?),
             None => {}
         }
+        options.set_own(hdf5::ReadOptions { follow_virtual: self.follow_virtual });
+        let mut biggraph = biggraph::ReadOptions { version: self.at, ..Default::default() };
         if let Some(path) = &self.entities {
-            options.entities = Some(Arc::new(LocalFolder::open(path)?));
+            biggraph.entities = Some(Arc::new(LocalFolder::open(path)?));
         }
         if let Some(path) = &self.config {
-            options.config = Some(Arc::new(FileSource::open(path)?));
+            biggraph.config = Some(Arc::new(FileSource::open(path)?));
         }
+        options.set_own(biggraph);
         options.names = match self.names.as_deref() {
             None | Some("as-stored") => Names::AsStored,
             Some("structured") => Names::Structured,

@@ -80,7 +80,7 @@ mod _weighbridge {
     /// What is known of each format: id, title, extensions, settings.
     #[pyfunction]
     fn formats() -> Vec<(&'static str, &'static str, Vec<&'static str>, Vec<Setting>)> {
-        let known = weighbridge::formats::ALL.iter().map(|format| format.facts());
+        let known = weighbridge::formats::ALL.iter().map(|format| format.info());
         let told = known.map(|facts| {
             let extensions = facts.extensions.iter().map(|(extension, _)| *extension).collect();
             let settings = facts.settings.iter().map(|one| (one.name, one.values, one.what)).collect();

@@ -90,7 +90,7 @@ pub(crate) fn save_tensors<'py>(
         let inputs = if is_made { Inputs::default() } else { Inputs::of(&checkpoint, &target) };
         let source = PathBuf::from(&checkpoint.label);
         let (format, kind) = target_form(&target, &options)?;
-        if is_made && format.facts().id == "biggraph" {
+        if is_made && format.info().id == "biggraph" {
             no_row_twice(&checkpoint)?;
         }
         let plan = plan_checkpoint(checkpoint, format, kind, &options)?;

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use weighbridge::check::{Gaps, Outline};
 use weighbridge::checkpoint::{Checkpoint, TensorEntry, TensorPath};
 use weighbridge::engine::RunOptions;
-use weighbridge::formats::{Facts, Format, OpenOptions, PlanOptions, registry};
+use weighbridge::formats::{
+    DeepCheck, Detect, Format, FormatInfo, OpenOptions, PlanOptions, ReadFormat, WriteFormat, registry,
+};
 use weighbridge::ops::save;
 use weighbridge::plan::{FileBuilder, WritePlan};
 use weighbridge::source::{SourceRef, read_vec};
@@ -20,7 +22,7 @@ use weighbridge::{Error, Limits, Result};
 const MARK: &[u8] = b"RAWF";
 const HEADER: u64 = 8;
 
-static FACTS: Facts = Facts {
+static INFO: FormatInfo = FormatInfo {
     id: "rawf",
     title: "floats behind a mark and a count",
     extensions: &[("rawf", "array")],
@@ -33,14 +35,26 @@ static FACTS: Facts = Facts {
 struct Rawf;
 
 impl Format for Rawf {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn info(&self) -> &'static FormatInfo {
+        &INFO
     }
 
+    fn writer(&self) -> Option<&dyn WriteFormat> {
+        Some(self)
+    }
+
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
+    }
+}
+
+impl Detect for Rawf {
     fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
         head.starts_with(MARK)
     }
+}
 
+impl ReadFormat for Rawf {
     fn open(&self, source: SourceRef, _: &OpenOptions) -> Result<Checkpoint> {
         let header = read_vec(&*source, 0, HEADER)?;
         let count = header.last_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
@@ -52,13 +66,9 @@ impl Format for Rawf {
         checkpoint.tensors.push(tensor);
         Ok(checkpoint)
     }
+}
 
-    fn outline(&self, _: &SourceRef, _: &Limits) -> Result<Outline> {
-        let mut outline = Outline::new(Gaps::Forbidden);
-        outline.header(0, HEADER, "mark and count");
-        Ok(outline)
-    }
-
+impl WriteFormat for Rawf {
     fn plan(&self, checkpoint: &Checkpoint, _: &PlanOptions) -> Result<WritePlan> {
         let [tensor] = checkpoint.tensors.as_slice() else {
             return Err(Error::mismatch("one-tensor", "a file of this format holds one tensor"));
@@ -70,6 +80,14 @@ impl Format for Rawf {
         file.literal(count.to_le_bytes());
         file.tensor(tensor, Order::Row)?;
         Ok(WritePlan { format: "rawf", kind: "array", files: vec![file.finish()], losses: Vec::new() })
+    }
+}
+
+impl DeepCheck for Rawf {
+    fn outline(&self, _: &SourceRef, _: &Limits) -> Result<Outline> {
+        let mut outline = Outline::new(Gaps::Forbidden);
+        outline.header(0, HEADER, "mark and count");
+        Ok(outline)
     }
 }
 

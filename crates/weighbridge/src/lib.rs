@@ -7,7 +7,7 @@
 //!
 //! | step | what happens |
 //! | --- | --- |
-//! | [`open`] | a source becomes a [`Checkpoint`]: headers and length prefixes are read, never tensor data |
+//! | [`open()`] | a source becomes a [`Checkpoint`], in a [`Model`]: headers and length prefixes are read, never tensor data |
 //! | change | the index is rewritten: select, drop, rename, cast; no bytes move ([`ops::Changes`]) |
 //! | plan | the index becomes a [`plan::WritePlan`]: every file, every segment, every loss; pure |
 //! | run | the [`engine`] fills staged files: parallel, in bounded memory |
@@ -20,23 +20,20 @@
 //!
 //! ```
 //! # fn main() -> weighbridge::Result<()> {
-//! # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/primitiv/good/trained/trained_xor_a.model");
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/primitiv/good/trained/trained_xor_a.model");
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let target = folder.path().join("xor.safetensors");
-//! use weighbridge::engine::read_tensor;
-//! use weighbridge::ops::{ConvertOptions, convert};
-//! use weighbridge::tensor::Order;
+//! use weighbridge::tensor::{DType, Order};
 //!
-//! let checkpoint = weighbridge::open(model)?;
-//! let weights = checkpoint.tensor("w1")?;
-//! assert_eq!(weights.shape.dims(), [8, 2]);
-//! // 8 x 2 little-endian f32 values, row by row, though the file holds them column by column.
-//! let bytes = read_tensor(weights, Order::Row)?;
-//! assert_eq!(bytes.len(), 64);
+//! let model = weighbridge::open(path)?;
+//! let weights = model.tensor("w1")?;
+//! assert_eq!(weights.shape(), [8, 2]);
+//! let values: Vec<f32> = weights.read()?;    // row by row, though the file holds them column by column
+//! let rows = weights.slice((0..3, ..))?.to_bytes(Order::Row)?;
+//! assert_eq!((values.len(), rows.len()), (16, 24));
 //!
-//! convert(model, &target, &ConvertOptions::default())?;
-//! let converted = weighbridge::open(&target)?;
-//! assert_eq!(read_tensor(converted.tensor("w1")?, Order::Row)?, bytes);
+//! model.convert(&target).cast(DType::F16).run()?;
+//! assert_eq!(weighbridge::open(&target)?.tensor("w1")?.dtype(), DType::F16);
 //! # Ok(())
 //! # }
 //! ```
@@ -70,8 +67,10 @@
 
 pub mod containers;
 pub mod formats;
+mod model;
 pub mod ops;
-pub use formats::{OpenOptions, open, open_with};
+pub use formats::OpenOptions;
+pub use model::{Conversion, Converted, Model, Scalar, TensorSlice, TensorView, open, open_with};
 pub use weighbridge_biggraph::store;
 pub use weighbridge_core::{
     Checkpoint, Error, Kind, Limits, Result, TensorEntry, check, checkpoint, error, finding, json, limits,

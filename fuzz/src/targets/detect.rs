@@ -9,10 +9,10 @@ pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
     let source: SourceRef = Arc::new(MemorySource::new("hostile", bytes.to_vec()));
     let head = &bytes[..bytes.len().min(HEAD)];
     let claims = formats::ALL.iter().filter(|format| format.recognises(head, &source));
-    let claim = claims.map(|format| format.facts().id).next();
+    let claim = claims.map(|format| format.info().id).next();
     match formats::detect(&source) {
         Ok(format) => {
-            assert_eq!(claim, Some(format.facts().id));
+            assert_eq!(claim, Some(format.info().id));
             Outcome::Opened
         }
         Err(error) => {

@@ -35,7 +35,7 @@ pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
 
 /// Writes the plan and reads what was written. An error says what is wrong with that.
 fn there_and_back(checkpoint: &Checkpoint, format: &dyn Format, plan: &WritePlan) -> Result<(), String> {
-    let id = format.facts().id;
+    let id = format.info().id;
     let files = MemorySink::default();
     let options = RunOptions { threads: 1, memory: MIN_MEMORY, sync: false, ..RunOptions::default() };
     if let Err(error) = weighbridge::engine::run(plan, &files, &options) {

@@ -3,7 +3,7 @@
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 use std::sync::Arc;
-use weighbridge::formats::Names;
+use weighbridge::formats::{Names, biggraph, hdf5, paddle};
 use weighbridge::source::{FileSource, LocalFolder};
 use weighbridge::{OpenOptions, Result};
 
@@ -60,17 +60,18 @@ impl Input {
         options.format.clone_from(&self.from);
         options.lenient = self.lenient;
         options.salvage = self.salvage;
-        options.follow_virtual = self.follow_virtual;
+        options.set_own(hdf5::ReadOptions { follow_virtual: self.follow_virtual });
         if let Some(path) = &self.program {
-            options.set_program(path)?;
+            options.set_own(paddle::ReadOptions::of_program(path)?);
         }
+        let mut biggraph = biggraph::ReadOptions { version: self.at, ..Default::default() };
         if let Some(path) = &self.entities {
-            options.entities = Some(Arc::new(LocalFolder::open(path)?));
+            biggraph.entities = Some(Arc::new(LocalFolder::open(path)?));
         }
         if let Some(path) = &self.config {
-            options.config = Some(Arc::new(FileSource::open(path)?));
+            biggraph.config = Some(Arc::new(FileSource::open(path)?));
         }
-        options.version = self.at;
+        options.set_own(biggraph);
         options.names = match self.names {
             NameStyle::AsStored => Names::AsStored,
             NameStyle::Structured => Names::Structured,

@@ -9,13 +9,14 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use weighbridge::finding::Severity;
+use weighbridge::formats::biggraph;
 use weighbridge::ops::verify::{VerifyOptions, verify_checkpoint};
 use weighbridge::store::{
     CheckpointStore, LinkForm, RecoverOptions, RollbackOptions, SnapshotState, StoreOptions, StoreState,
     StoredFile, SweepOptions, VersionState,
 };
 use weighbridge::text::{counted, escape, first_and_more, path_text};
-use weighbridge::{Checkpoint, Error, OpenOptions};
+use weighbridge::{Checkpoint, Error};
 
 /// Files that a report names.
 const NAMED: usize = 8;
@@ -131,7 +132,9 @@ fn whole(store: &CheckpointStore, version: u64, args: &Store) -> Result<Option<C
     if version == 0 {
         return Ok(None);
     }
-    let options = OpenOptions { version: Some(version), ..args.input.options()? };
+    let options = args.input.options()?;
+    let own = biggraph::ReadOptions { version: Some(version), ..options.own() };
+    let options = options.with_own(own);
     store.checkpoint(version, &options).map(Some)
 }
 

@@ -9,14 +9,15 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 use weighbridge::Error;
-use weighbridge::checkpoint::Note;
+use weighbridge::checkpoint::{IndexTransform, Note};
 use weighbridge::engine::RunReport;
-use weighbridge::formats::biggraph::Draw;
+use weighbridge::formats::biggraph::{AddEntities, Draw, WithGlobal};
 use weighbridge::json::rows;
 use weighbridge::ops::edit::{Rule, read_rules};
-use weighbridge::ops::{self, Changes, ConvertOptions, Grow};
+use weighbridge::ops::{self, Changes, ConvertOptions};
 use weighbridge::plan::{PlannedFile, WritePlan};
 use weighbridge::tensor::CastReport;
 use weighbridge::text::escape;
@@ -27,9 +28,16 @@ const SHOWN_CASTS: usize = 10;
 pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let writing = &args.writing;
     let open = args.input.options()?;
-    let grow =
-        |(entity, file): &(String, String)| Grow::read(entity, Path::new(file), args.seed, &open.limits);
-    let grow = args.grow.iter().map(grow).collect::<weighbridge::Result<Vec<_>>>()?;
+    let mut first: Vec<Arc<dyn IndexTransform>> = Vec::new();
+    if args.draw {
+        first.push(Arc::new(Draw { seed: args.seed, repeat: args.repeat }));
+    }
+    for (entity, file) in &args.grow {
+        first.push(Arc::new(AddEntities::read(entity, Path::new(file), args.seed, &open.limits)?));
+    }
+    if args.with_global {
+        first.push(Arc::new(WithGlobal));
+    }
     let rules = args.rules.iter().map(|file| read_rules(file)).collect::<weighbridge::Result<Vec<_>>>()?;
     let mut rules: Vec<Rule> = rules.into_iter().flatten().collect();
     if !args.set_metadata.is_empty() {
@@ -43,6 +51,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
         plain: args.plain,
         copy_others: args.copy_others,
         changes: Changes {
+            first,
             select: args.select.clone(),
             drop: args.drop.clone(),
             no_state: args.no_state,
@@ -51,9 +60,6 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
             rename: args.rename.clone(),
             cast: args.cast,
             rounding: args.rounding,
-            draw: args.draw.then_some(Draw { seed: args.seed, repeat: args.repeat }),
-            grow,
-            with_global: args.with_global,
             reverse_dims: args.reverse_dims,
         },
         seed: args.seed,

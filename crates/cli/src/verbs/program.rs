@@ -19,7 +19,7 @@ use weighbridge::text::{escape, path_text};
 use weighbridge::topology::Topology;
 
 pub(crate) fn run(args: &Program, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let mut checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
+    let mut checkpoint = weighbridge::formats::open_with(&args.path, &args.input.options()?)?;
     if let Some(target) = &args.output {
         return rewrite(&mut checkpoint, target, args, common, output);
     }

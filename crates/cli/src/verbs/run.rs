@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Run, common: &Common, output: &mut Output) -> Result<Ou
 /// beside it is the program's own affair.
 fn program(path: &Path, open: &OpenOptions) -> Result<(Topology, PathBuf)> {
     if kind_of_path(path)? == PathKind::Folder {
-        let checkpoint = weighbridge::open_with(path, open)?;
+        let checkpoint = weighbridge::formats::open_with(path, open)?;
         let topology = weighbridge::ops::program::of(&checkpoint)?;
         return Ok((Topology::clone(topology), path.to_owned()));
     }
@@ -91,7 +91,7 @@ fn program(path: &Path, open: &OpenOptions) -> Result<(Topology, PathBuf)> {
 fn inputs(args: &Run, open: &OpenOptions, executor: &Executor, topology: &Topology) -> Result<Inputs> {
     let mut inputs = match (&args.fetch, kind_of_path(&args.path)?) {
         (Some(target), PathKind::Folder) => {
-            Inputs::of(&weighbridge::open_with(&args.path, open)?, target).and_named(open)?
+            Inputs::of(&weighbridge::formats::open_with(&args.path, open)?, target).and_named(open)?
         }
         _ => Inputs::default(),
     };
@@ -133,7 +133,7 @@ fn given(from: &str, open: &OpenOptions) -> Result<TensorEntry> {
         Some((file, name)) if kind_of_path(Path::new(from)).is_err() => (file, Some(name)),
         _ => (from, None),
     };
-    let checkpoint = weighbridge::open_with(file, open)?;
+    let checkpoint = weighbridge::formats::open_with(file, open)?;
     match (name, checkpoint.tensors.as_slice()) {
         (Some(name), _) => checkpoint.tensor(name).cloned(),
         (None, [one]) => Ok(one.clone()),

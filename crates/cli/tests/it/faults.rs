@@ -544,7 +544,7 @@ fn names_in_files_are_shown_escaped_and_kept_exact() {
         all.extend(more);
         let output = Command::new(PROGRAM).args(&all).output().unwrap();
         if output.status.code() == Some(0) {
-            let back = weighbridge::open(&target).unwrap();
+            let back = weighbridge::formats::open(&target).unwrap();
             assert_eq!(back.tensors.len(), wanted.len(), "{name}");
         } else {
             assert!(error(&output)["message"].is_string());
@@ -587,7 +587,7 @@ fn names_of_files_are_shown_escaped() {
         let output = weighbridge(&[Path::new("convert"), &model, Path::new(&target)]);
         assert_eq!(output.status.code(), Some(0), "{name:?}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(is_harmless(&output.stdout));
-        assert_eq!(weighbridge::open(&target).unwrap().tensors.len(), 1);
+        assert_eq!(weighbridge::formats::open(&target).unwrap().tensors.len(), 1);
     }
     // All of them in one folder, with names that are cut nowhere.
     let output = weighbridge(&[Path::new("scan"), dir.path()]);
@@ -632,7 +632,7 @@ fn targets_that_are_no_files_stay_what_they_are() {
     assert_eq!(fs::metadata("/dev/full").unwrap().rdev(), full);
     assert_eq!(names(&folder), ["other"]);
     assert_eq!(names(dir.path()), ["folder", "model.safetensors", "pipe"]);
-    assert_eq!(weighbridge::open(&model).unwrap().format, "safetensors");
+    assert_eq!(weighbridge::formats::open(&model).unwrap().format, "safetensors");
 }
 
 /// Interrupted by Ctrl-C: the old target stays, and nothing else is left.

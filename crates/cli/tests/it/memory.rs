@@ -106,7 +106,7 @@ fn four_gibibytes_pass_through_the_budget() {
         let words = ["convert", model, target_name, "--memory", budget, "--select", pattern, "--no-sync"];
         let highest = run_and_watch(&words);
         assert!(highest > 0 && highest <= BUDGET_KIB + BESIDE_KIB, "{name}: {highest} KiB");
-        let opened = weighbridge::open(&target).unwrap();
+        let opened = weighbridge::formats::open(&target).unwrap();
         assert_eq!(opened.tensors.len(), if pattern == "*" { TENSORS as usize } else { 4 });
         for (i, tensor) in opened.tensors.iter().enumerate() {
             let corner = weighbridge::tensor::Region { start: vec![0, 0], extent: vec![2, 2] };

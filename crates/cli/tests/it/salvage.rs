@@ -274,7 +274,7 @@ fn the_documentation_has_every_format() {
     let section = page.split("## Damaged files").nth(1).unwrap().split("\n## ").next().unwrap();
     let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
     for format in weighbridge::formats::ALL {
-        let id = format.facts().id;
+        let id = format.info().id;
         assert!(rows.iter().any(|row| row.split('|').nth(1).unwrap().contains(id)), "{id} has no row");
     }
 }

@@ -37,7 +37,7 @@ fn a_model_of_many_files_is_opened() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     assert_eq!(fs::read_dir(folder).unwrap().count(), 300);
-    assert_eq!(weighbridge::open(back).unwrap().tensors.len(), 300);
+    assert_eq!(weighbridge::formats::open(back).unwrap().tensors.len(), 300);
 }
 
 /// True where the process handles a request to terminate itself.

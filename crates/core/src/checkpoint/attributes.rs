@@ -1,4 +1,4 @@
-//! Facts about a tensor that only some formats have.
+//! FormatInfo about a tensor that only some formats have.
 
 use super::Value;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ type Map = BTreeMap<String, Value>;
 
 static NONE: Map = Map::new();
 
-/// Facts that only some formats have, such as `batch`: a map from names to values, sorted by name. JSON shows
+/// FormatInfo that only some formats have, such as `batch`: a map from names to values, sorted by name. JSON shows
 /// them beside the fixed ones.
 ///
 /// Most tensors have none, and a file may have millions of tensors: an empty map takes the room of a pointer.

@@ -20,6 +20,7 @@ mod owners;
 mod pattern;
 mod rename;
 mod tagged;
+mod transform;
 mod versions;
 
 pub use crate::text::escape as escape_text;
@@ -47,6 +48,7 @@ pub use naming::{ALIAS_OF, PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED
 pub use owners::attach_state_among;
 pub use pattern::{Budget as PatternBudget, Pattern};
 pub use rename::Rename;
+pub use transform::{IndexTransform, TransformReport};
 pub use versions::MODULE_VERSIONS;
 pub use versions::{Modules, has_versions, join_versions, joined_versions, set_versions, take_versions};
 

@@ -26,7 +26,7 @@ pub(super) fn format_of(
         let format =
             name.filter(|_| error.code() == "unknown-format").and_then(|name| told(registry, source, name));
         let Some(format) = format else { return Err(error) };
-        let text = format!("the content could be of any format: the extension says {}", format.facts().id);
+        let text = format!("the content could be of any format: the extension says {}", format.info().id);
         Ok((format, Some(Note::new("told-by-extension", text))))
     })
 }
@@ -66,7 +66,9 @@ pub(super) fn format_of_damaged(
         Err(error) => error,
     };
     let head = head_of(source)?;
-    let left = registry.iter().find(|format| format.recognises_damaged(&head, source));
+    let left = registry
+        .iter()
+        .find(|format| format.salvager().is_some_and(|own| own.recognises_damaged(&head, source)));
     let named = || name.and_then(|name| registry.by_extension(name).ok()).map(|(format, _)| format);
     left.or_else(named).ok_or(error)
 }

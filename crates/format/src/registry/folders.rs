@@ -64,7 +64,6 @@ impl<'a> Looks<'a> {
         if hidden || TEXTS.contains(&ending.as_str()) {
             return false;
         }
-        let id = |format: &dyn Format| format.facts().id;
         let named = self.registry.by_extension(name).ok().map(|(format, _)| format);
         if named.is_some_and(|named| !named.shares_extensions()) {
             return true;
@@ -72,9 +71,8 @@ impl<'a> Looks<'a> {
         let Some(left) = self.left.checked_sub(1) else { return false };
         self.left = left;
         let Ok(Some(source)) = self.folder.open(name) else { return false };
-        // A text of numbers is a table where its name says so.
-        let found = self.registry.detect(&source);
-        found.is_ok_and(|format| id(format) != "tsv" || named.map(id) == Some("tsv"))
+        let is_named = |format: &dyn Format| named.is_some_and(|named| named.info().id == format.info().id);
+        self.registry.detect(&source).is_ok_and(|format| !format.needs_extension() || is_named(format))
     }
 }
 
@@ -177,7 +175,7 @@ pub(super) fn gathered(registry: &Registry, folder: &FolderRef) -> Option<&'stat
 }
 
 fn gathering(registry: &Registry, names: &[PathBuf]) -> Option<&'static dyn Format> {
-    registry.iter().find(|format| format.gathers(names))
+    registry.iter().find(|format| format.recognises_file_set(names))
 }
 
 fn several(folder: &FolderRef, names: &[PathBuf]) -> Error {
@@ -283,7 +281,7 @@ pub(super) fn others(
         if used.contains(&path) {
             continue;
         }
-        let told = format.is_some_and(|format| format.tells_of(&item.name));
+        let told = format.is_some_and(|format| format.owns_sibling(&item.name));
         others.push(OtherFile { path, bytes: item.len, is_model: !told && looks.is_model(&item.name) });
     }
     others
@@ -308,7 +306,7 @@ pub(super) fn files_beside(
         !is_index
             && !hidden
             && !used.contains(&label_of(folder, name))
-            && !format.is_some_and(|format| format.tells_of(name))
+            && !format.is_some_and(|format| format.owns_sibling(name))
             && !looks.is_model(name)
     };
     Ok(folder.list(FOLDER_DEPTH)?.into_iter().map(|item| item.name).filter(|name| goes_along(name)).collect())

@@ -31,7 +31,7 @@ pub struct Registry {
 
 impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.iter().map(|format| format.facts().id)).finish()
+        f.debug_list().entries(self.iter().map(|format| format.info().id)).finish()
     }
 }
 
@@ -44,7 +44,7 @@ impl Registry {
     /// Adds a format, which is asked before all others. It replaces one of the same id.
     #[must_use]
     pub fn with(mut self, format: &'static dyn Format) -> Self {
-        self.formats.retain(|other| other.facts().id != format.facts().id);
+        self.formats.retain(|other| other.info().id != format.info().id);
         self.formats.insert(0, format);
         self
     }
@@ -59,8 +59,8 @@ impl Registry {
     /// # Errors
     /// [`weighbridge_core::Kind::Usage`], with the ids there are.
     pub fn by_id(&self, id: &str) -> Result<&'static dyn Format> {
-        self.iter().find(|f| f.facts().id == id).ok_or_else(|| {
-            let ids: Vec<_> = self.iter().map(|f| f.facts().id).collect();
+        self.iter().find(|f| f.info().id == id).ok_or_else(|| {
+            let ids: Vec<_> = self.iter().map(|f| f.info().id).collect();
             Error::usage("unknown-format", "there is no such format")
                 .found(id)
                 .hint(format_args!("the formats are {}", ids.join(", ")))
@@ -74,14 +74,14 @@ impl Registry {
     pub fn by_extension(&self, path: &Path) -> Result<(&'static dyn Format, &'static str)> {
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
         for format in self.iter() {
-            for &(ours, kind) in format.facts().extensions {
+            for &(ours, kind) in format.info().extensions {
                 if ours == extension {
                     return Ok((format, kind));
                 }
             }
         }
         let known: Vec<_> =
-            self.iter().flat_map(|f| f.facts().extensions).map(|(e, _)| format!(".{e}")).collect();
+            self.iter().flat_map(|f| f.info().extensions).map(|(e, _)| format!(".{e}")).collect();
         Err(Error::usage("unknown-extension", "the name does not say which format to write")
             .in_file(path.display())
             .hint(format_args!("use --to FORMAT, or one of {}", known.join(" "))))

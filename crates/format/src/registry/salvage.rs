@@ -93,7 +93,9 @@ fn doubts(
     options: &OpenOptions,
 ) -> Result<Option<Error>> {
     match (place.source(), registry.by_id(opened.format)) {
-        (Some(source), Ok(format)) => format.doubts(source, options),
+        (Some(source), Ok(format)) => {
+            format.salvager().map_or(Ok(None), |own| own.hidden_damage(source, options))
+        }
         _ => Ok(None),
     }
 }
@@ -103,7 +105,7 @@ fn rescue(registry: &Registry, place: Place<'_>, error: Error, options: &OpenOpt
     // A source of no format that is known stays so, with the words of the first try.
     let Ok(format) = format_at(registry, &place, options) else { return Err(error) };
     let options = OpenOptions { lenient: true, salvage: true, ..options.clone() };
-    let saved = match unless_outside(format.salvage(&place, &error, &options))? {
+    let saved = match unless_outside(salvaged(format, &place, &error, &options))? {
         Some(Some(saved)) => Some(saved),
         // A format without a reader of its own for this.
         Some(None) => {
@@ -128,6 +130,16 @@ fn rescue(registry: &Registry, place: Place<'_>, error: Error, options: &OpenOpt
     Ok(saved)
 }
 
+/// What the format itself saves.
+fn salvaged(
+    format: &dyn Format,
+    place: &Place<'_>,
+    error: &Error,
+    options: &OpenOptions,
+) -> Result<Option<Checkpoint>> {
+    format.salvager().map_or(Ok(None), |own| own.salvage(place, error, options))
+}
+
 fn nothing(error: Error) -> Error {
     error.hint("nothing of it could be salvaged")
 }
@@ -146,8 +158,8 @@ fn unless_outside<T>(result: Result<T>) -> Result<Option<T>> {
 /// proves.
 fn prove(registry: &Registry, checkpoint: &mut Checkpoint, label: &str) -> Result<usize> {
     let before = checkpoint.tensors.len();
-    let format = registry.by_id(checkpoint.format).ok();
-    let text = format.is_some_and(|format| format.is_unproved());
+    let salvager = registry.by_id(checkpoint.format).ok().and_then(|format| format.salvager());
+    let text = salvager.is_some_and(|own| own.is_unproved());
     let whole = checkpoint.damage.is_none();
     let unnamed = checkpoint.damage.as_ref().is_some_and(|damage| damage.unnamed);
     let mut unproved = 0;
@@ -165,7 +177,7 @@ fn prove(registry: &Registry, checkpoint: &mut Checkpoint, label: &str) -> Resul
                 kept.push(tensor);
             }
             Err(error) if Damage::is(&error) => {
-                let rows = format.map(|format| format.intact_rows(&tensor, &error)).transpose()?.flatten();
+                let rows = salvager.map(|own| own.intact_rows(&tensor, &error)).transpose()?.flatten();
                 match rows {
                     Some((rows, lost)) => {
                         kept.push(rows);

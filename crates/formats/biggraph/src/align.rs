@@ -6,6 +6,7 @@ use super::edges::{CONFIG, COUNTS};
 use super::read::given_config;
 use super::rows::{GatherSource, NormalSource, Repeat, seed_of_table};
 use super::write::refuse_edge_list;
+use crate::ReadOptions;
 use std::collections::HashSet;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{
@@ -13,7 +14,8 @@ use weighbridge_core::checkpoint::{
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{DType, Encoding, Shape};
-use weighbridge_format::{Format, OpenOptions};
+use weighbridge_format::OpenOptions;
+use weighbridge_format::ReadFormat;
 use weighbridge_io::source::SourceRef;
 
 /// The attribute of a table whose rows stand as the names of a folder of entities do.
@@ -23,7 +25,7 @@ const DEFAULT_SCALE: f64 = 0.001;
 
 /// The folder of entities that the caller names.
 fn entities_of(options: &OpenOptions) -> Result<Option<Checkpoint>> {
-    let Some(folder) = &options.entities else { return Ok(None) };
+    let Some(folder) = &options.own::<ReadOptions>().entities else { return Ok(None) };
     let entities = BigGraph.open_folder(folder, &OpenOptions { format: None, ..options.clone() })?;
     if entities.kind == "entities" {
         return Ok(Some(entities));
@@ -255,13 +257,18 @@ mod tests {
     use weighbridge_io::engine::read_tensor;
     use weighbridge_io::source::{FolderRef, MemoryFolder, MemorySource};
 
+    fn known(folder: MemoryFolder) -> OpenOptions {
+        let entities = Some(Arc::new(folder) as FolderRef);
+        OpenOptions::default().with_own(ReadOptions { entities, ..ReadOptions::default() })
+    }
+
     fn entities() -> OpenOptions {
         let folder = MemoryFolder::new("entities")
             .with("entity_count_user_0.txt", b"2\n".to_vec())
             .with("entity_count_user_1.txt", b"2\n".to_vec())
             .with("entity_names_user_0.json", br#"["d", "b"]"#.to_vec())
             .with("entity_names_user_1.json", br#"["a", "x"]"#.to_vec());
-        OpenOptions { entities: Some(Arc::new(folder) as FolderRef), ..OpenOptions::default() }
+        known(folder)
     }
 
     fn table(names: Option<&[&str]>, rows: u64) -> Checkpoint {
@@ -300,7 +307,7 @@ mod tests {
     #[test]
     fn names_that_the_folder_lacks_stay() {
         let folder = MemoryFolder::new("entities").with("entity_count_user_0.txt", b"4\n".to_vec());
-        let options = OpenOptions { entities: Some(Arc::new(folder) as FolderRef), ..OpenOptions::default() };
+        let options = known(folder);
         let mut named = table(Some(&["b", "a", "d", "c"]), 4);
         let losses = align(&mut named, None, 1, &options).unwrap();
         assert_eq!(losses.iter().map(|loss| loss.code).collect::<Vec<_>>(), ["order-not-checked"]);
@@ -320,8 +327,7 @@ mod tests {
             let folder = MemoryFolder::new("entities")
                 .with(format!("entity_count_{kind}_0.txt"), b"2\n".to_vec())
                 .with(format!("entity_names_{kind}_0.json"), br#"["x", "y"]"#.to_vec());
-            let options =
-                OpenOptions { entities: Some(Arc::new(folder) as FolderRef), ..OpenOptions::default() };
+            let options = known(folder);
             let mut checkpoint = table(Some(&["a"]), 1);
             align(&mut checkpoint, Some(kind), seed, &options).unwrap();
             read_tensor(&checkpoint.tensors[0], Order::Row).unwrap()

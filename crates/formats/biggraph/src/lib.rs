@@ -42,6 +42,7 @@ mod draw;
 pub mod edges;
 mod grow;
 pub mod layout;
+mod options;
 mod partitions;
 mod read;
 mod retype;
@@ -50,34 +51,37 @@ mod scan;
 mod state;
 pub mod store;
 pub mod text;
+mod transforms;
 mod write;
 
 pub use align::{align, know_edges};
 pub(crate) use chosen::text_in_file;
 pub use draw::{Draw, draw};
 pub use grow::grow;
+pub use options::ReadOptions;
 pub use partitions::Partitions;
-pub use read::entity_files;
-pub use read::relation_rows;
-pub use scan::is_text;
+pub use transforms::{AddEntities, WithGlobal};
 pub use write::{is_edge_list, version_file};
 
 use std::path::Path;
 use weighbridge_core::check::Outline;
-use weighbridge_core::checkpoint::{Checkpoint, Loss, Value};
+use weighbridge_core::checkpoint::{Checkpoint, LabelList, Loss, TensorEntry, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
-use weighbridge_core::plan::WritePlan;
+use weighbridge_core::plan::{PlannedFile, WritePlan};
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use weighbridge_format::{
+    Companion, DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat,
+    Salvage, Scan, ScanCode, WriteFormat,
+};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The format.
 #[derive(Debug)]
 pub struct BigGraph;
 
-static FACTS: Facts = Facts {
+static INFO: FormatInfo = FormatInfo {
     id: "biggraph",
     title: "PyTorch-BigGraph entities, edges and checkpoints",
     extensions: &[],
@@ -99,22 +103,44 @@ static FACTS: Facts = Facts {
 };
 
 impl Format for BigGraph {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn info(&self) -> &'static FormatInfo {
+        &INFO
     }
 
-    fn is_of_form(&self, key: &str, value: &Value) -> bool {
-        // Texts of this name are somebody else's.
-        ["format_version", "attributes/format_version"].contains(&key) && !matches!(value, Value::Text(_))
+    fn writer(&self) -> Option<&dyn WriteFormat> {
+        Some(self)
     }
 
-    fn labels_in(&self) -> LabelsIn {
-        // In files of their own; where they are left out, the layouter says so.
-        LabelsIn::Column
+    fn salvager(&self) -> Option<&dyn Salvage> {
+        Some(self)
     }
 
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
+    }
+
+    fn scanner(&self) -> Option<&dyn ScanCode> {
+        Some(self)
+    }
+}
+
+impl Detect for BigGraph {
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
         read::recognises(head, source)
+    }
+
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        read::recognises_folder(folder)
+    }
+
+    fn owns_sibling(&self, name: &Path) -> bool {
+        name.iter().next().and_then(|first| first.to_str()).and_then(layout::FileName::parse).is_some()
+    }
+}
+
+impl ReadFormat for BigGraph {
+    fn row_names(&self, checkpoint: &Checkpoint, tensor: &TensorEntry) -> Option<LabelList> {
+        read::relation_rows(checkpoint, tensor)
     }
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
@@ -131,38 +157,34 @@ impl Format for BigGraph {
         read::open_beside(&source, folder, name, options)
     }
 
-    fn recognises_folder(&self, folder: &FolderRef) -> bool {
-        read::recognises_folder(folder)
-    }
-
-    fn tells_of(&self, name: &Path) -> bool {
-        name.iter().next().and_then(|first| first.to_str()).and_then(layout::FileName::parse).is_some()
-    }
-
     fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open_folder(folder, options)
     }
 
-    /// The files that can be read: a partition, a bucket or a model file that is missing or damaged
-    /// does not hide the others. Rows of partitions that are lost stay out of their table.
-    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
-        match *place {
-            Place::Alone(source) => read::open(source, options).map(Some),
-            Place::Beside(source, folder, name) => read::open_beside(source, folder, name, options).map(Some),
-            Place::Folder(folder) => read::open_folder(folder, options).map(Some),
-        }
+    fn is_format_metadata(&self, key: &str, value: &Value) -> bool {
+        // Texts of this name are somebody else's.
+        ["format_version", "attributes/format_version"].contains(&key) && !matches!(value, Value::Text(_))
+    }
+}
+
+impl WriteFormat for BigGraph {
+    fn companions(
+        &self,
+        checkpoint: &Checkpoint,
+        folder: &Path,
+        open: &OpenOptions,
+        settings: &PlanOptions,
+        all: bool,
+    ) -> Result<Option<Vec<Companion>>> {
+        write::companions(checkpoint, folder, open, settings, all)
     }
 
-    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
-        check::check(checkpoint)
+    fn add_companion(&self, plan: &mut WritePlan, companion: &Companion, files: Vec<PlannedFile>) {
+        write::add_companion(plan, companion, files);
     }
 
-    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
-        scan::scan(source, options)
-    }
-
-    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
-        read::outline(source, limits)
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
     }
 
     fn adapt(
@@ -173,8 +195,8 @@ impl Format for BigGraph {
         seed: u64,
     ) -> Result<Vec<Loss>> {
         // On its way back a table stands as it stood, unless entities are named that may be others.
-        let on_its_way_back = checkpoint.carried_origin().is_some_and(|origin| origin.format == FACTS.id);
-        if checkpoint.format == FACTS.id || (on_its_way_back && open.entities.is_none()) {
+        let on_its_way_back = checkpoint.carried_origin().is_some_and(|origin| origin.format == INFO.id);
+        if checkpoint.format == INFO.id || (on_its_way_back && open.own::<ReadOptions>().entities.is_none()) {
             return Ok(Vec::new());
         }
         let is_edges = settings.kind.as_deref() == Some("edges") || settings.setting("columns").is_some();
@@ -184,7 +206,40 @@ impl Format for BigGraph {
         align(checkpoint, settings.setting("type"), seed, open)
     }
 
-    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-        write::plan(checkpoint, options)
+    fn labels_in(&self) -> LabelsIn {
+        // In files of their own; where they are left out, the layouter says so.
+        LabelsIn::Column
+    }
+}
+
+impl Salvage for BigGraph {
+    /// The files that can be read: a partition, a bucket or a model file that is missing or damaged
+    /// does not hide the others. Rows of partitions that are lost stay out of their table.
+    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        match *place {
+            Place::Alone(source) => read::open(source, options).map(Some),
+            Place::Beside(source, folder, name) => read::open_beside(source, folder, name, options).map(Some),
+            Place::Folder(folder) => read::open_folder(folder, options).map(Some),
+        }
+    }
+}
+
+impl DeepCheck for BigGraph {
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        check::check(checkpoint)
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        read::outline(source, limits)
+    }
+}
+
+impl ScanCode for BigGraph {
+    fn is_text(&self, name: &Path, source: &SourceRef, limits: &Limits) -> Result<bool> {
+        scan::is_text(name, source, limits)
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
     }
 }

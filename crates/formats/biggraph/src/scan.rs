@@ -14,7 +14,7 @@ use weighbridge_io::source::{SourceRef, read_vec};
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Io`].
-pub fn is_text(name: &Path, source: &SourceRef, limits: &Limits) -> Result<bool> {
+pub(crate) fn is_text(name: &Path, source: &SourceRef, limits: &Limits) -> Result<bool> {
     let known = name.file_name().and_then(|name| name.to_str()).and_then(FileName::parse);
     let by_name = matches!(
         known,

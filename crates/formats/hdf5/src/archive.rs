@@ -192,7 +192,8 @@ mod tests {
     use weighbridge::ops::verify::verify_checkpoint;
     use weighbridge_core::checkpoint::Role;
     use weighbridge_core::tensor::Order;
-    use weighbridge_format::{Format, PlanOptions};
+    use weighbridge_format::PlanOptions;
+    use weighbridge_format::WriteFormat;
     use weighbridge_io::engine::read_tensor;
 
     const MODEL: &[u8] = include_bytes!("../../../../testdata/hdf5/keras/model.keras");
@@ -213,7 +214,7 @@ mod tests {
     fn archives_give_what_h5py_gives() {
         let truth: serde_json::Value = serde_json::from_str(TRUTH).unwrap();
         for bytes in [MODEL, DEFLATED] {
-            assert_eq!(detect(&source(bytes)).unwrap().facts().id, "hdf5");
+            assert_eq!(detect(&source(bytes)).unwrap().info().id, "hdf5");
             let checkpoint = open(bytes).unwrap();
             assert_eq!((checkpoint.kind, &checkpoint.notes[..]), ("keras", &[][..]));
             assert_eq!(checkpoint.tensors.len(), truth.as_object().unwrap().len());

@@ -32,11 +32,14 @@
 mod archive;
 mod keras;
 mod names;
+mod options;
 mod read;
 #[cfg(test)]
 mod tests;
 mod types;
 mod write;
+
+pub use options::ReadOptions;
 
 use std::path::Path;
 use weighbridge_core::check::Outline;
@@ -45,7 +48,10 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use weighbridge_format::{
+    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
+    Scan, ScanCode, WriteFormat,
+};
 use weighbridge_io::source::{FolderRef, SourceRef, read_vec};
 
 /// The format.
@@ -69,7 +75,7 @@ const AROUND: usize = 512;
 /// Attributes above this many bytes go into the carried index: a header holds 64 KiB of each.
 const LONGEST: usize = (64 << 10) - AROUND;
 
-static FACTS: Facts = Facts {
+static INFO: FormatInfo = FormatInfo {
     id: "hdf5",
     title: "HDF5: datasets in groups, also in archives of Keras",
     extensions: &[("h5", KIND), ("hdf5", KIND)],
@@ -99,15 +105,35 @@ static FACTS: Facts = Facts {
 const BIGGRAPH_STATE: [&str; 2] = ["optimizer", "state_dict"];
 
 impl Format for Hdf5 {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn info(&self) -> &'static FormatInfo {
+        &INFO
     }
 
+    fn writer(&self) -> Option<&dyn WriteFormat> {
+        Some(self)
+    }
+
+    fn salvager(&self) -> Option<&dyn Salvage> {
+        Some(self)
+    }
+
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
+    }
+
+    fn scanner(&self) -> Option<&dyn ScanCode> {
+        Some(self)
+    }
+}
+
+impl Detect for Hdf5 {
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
         // A user block may be anything, so this format is asked last.
         head.starts_with(SIGNATURE) || archive::recognises(head, source) || has_user_block(source)
     }
+}
 
+impl ReadFormat for Hdf5 {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         open(Place::Alone(&source), options)
     }
@@ -121,11 +147,36 @@ impl Format for Hdf5 {
     ) -> Result<Checkpoint> {
         open(Place::Beside(&source, folder, name), options)
     }
+}
 
-    fn is_plain_archive(&self, head: &[u8]) -> bool {
-        head.starts_with(ZIP)
+impl WriteFormat for Hdf5 {
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
     }
 
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Tensors
+    }
+}
+
+impl Salvage for Hdf5 {
+    /// What can be reached: a group that is broken does not hide the others, and a dataset whose bytes
+    /// are not in the file is lost alone.
+    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|_| open(*place, options)).transpose()
+    }
+}
+
+impl DeepCheck for Hdf5 {
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        match is_archive(source)? {
+            true => archive::outline(source, limits),
+            false => weighbridge_hdf5::outline(source, limits),
+        }
+    }
+}
+
+impl ScanCode for Hdf5 {
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         let mut scan = Scan::default();
         // BigGraph unpickles it whatever else the file has or has not.
@@ -133,25 +184,8 @@ impl Format for Hdf5 {
         Ok(scan)
     }
 
-    /// What can be reached: a group that is broken does not hide the others, and a dataset whose bytes
-    /// are not in the file is lost alone.
-    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
-        place.source().map(|_| open(*place, options)).transpose()
-    }
-
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Tensors
-    }
-
-    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
-        match is_archive(source)? {
-            true => archive::outline(source, limits),
-            false => weighbridge_hdf5::outline(source, limits),
-        }
-    }
-
-    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-        write::plan(checkpoint, options)
+    fn is_plain_archive(&self, head: &[u8]) -> bool {
+        head.starts_with(ZIP)
     }
 }
 

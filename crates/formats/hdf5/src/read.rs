@@ -2,6 +2,7 @@
 
 use super::names::index_name;
 use super::{KIND, NAMES, NULL, keras, types};
+use crate::ReadOptions;
 use std::collections::HashSet;
 use weighbridge_core::checkpoint::{
     Checkpoint, INDEX_KEY, Lost, Metadata, NAMED_TYPE, Name, Note, Role, TensorEntry, TensorPath, Value,
@@ -32,7 +33,7 @@ pub(super) fn open(place: Place<'_>, options: &OpenOptions) -> Result<Checkpoint
             return Err(Error::usage("not-a-file", "an HDF5 model is a file").in_file(folder.label()));
         }
     };
-    let contents = match options.follow_virtual {
+    let contents = match options.own::<ReadOptions>().follow_virtual {
         true => {
             let beside = Beside::new(source.clone(), folder, &options.limits);
             hdf5::read_beside(source, beside, &options.limits)?

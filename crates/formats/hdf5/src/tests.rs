@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Metadata, Name, Origin, Role, TensorEntry, TensorPath};
 use weighbridge_core::tensor::{Encoding, Shape};
-use weighbridge_format::Format;
 use weighbridge_hdf5::write::has_type;
 use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::MemorySource;
@@ -57,13 +56,13 @@ fn same(a: &Checkpoint, b: &Checkpoint) {
 #[test]
 fn types_are_those_of_the_container() {
     for dtype in DType::ALL {
-        assert_eq!(FACTS.dtypes.contains(&dtype), has_type(dtype), "{dtype}");
+        assert_eq!(INFO.dtypes.contains(&dtype), has_type(dtype), "{dtype}");
     }
 }
 
 #[test]
 fn every_type_comes_back_and_nothing_is_carried() {
-    let tensors = FACTS.dtypes.iter().filter(|&&d| d != DType::Bool);
+    let tensors = INFO.dtypes.iter().filter(|&&d| d != DType::Bool);
     let plain = checkpoint(tensors.map(|&d| tensor(&["t", d.name()], d, None)).collect());
     let bytes = written(&plain);
     assert!(!bytes.windows(11).any(|w| w == b"weighbridge"));
@@ -166,7 +165,7 @@ fn a_user_block_of_another_format_is_that_formats() {
         let bytes = std::fs::read(testdata.join(name)).unwrap();
         let source = memory(bytes);
         assert!(has_user_block(&source), "{name}");
-        assert_eq!(weighbridge::formats::detect(&source).unwrap().facts().id, id);
+        assert_eq!(weighbridge::formats::detect(&source).unwrap().info().id, id);
     }
 }
 
@@ -260,7 +259,7 @@ fn types_that_are_none_are_not_written() {
 #[test]
 fn named_types_are_told() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/hdf5/forms/named_types.h5");
-    let checkpoint = weighbridge::open(&file).unwrap();
+    let checkpoint = weighbridge::formats::open(&file).unwrap();
     let told: Vec<_> = checkpoint.left_out().map(|note| (note.code, note.text.as_str())).collect();
     let read = "what is of this type is read";
     let below = format!("/below/noted: a named datatype, with 1 attribute; {read}");

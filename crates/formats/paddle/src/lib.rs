@@ -28,6 +28,7 @@ mod dtype;
 mod edit;
 pub mod exec;
 mod flow;
+mod options;
 mod outline;
 pub mod pir;
 pub mod program;
@@ -40,6 +41,7 @@ mod write;
 
 pub use any_program::{Program, SourceLeak};
 pub use edit::{rename, strip};
+pub use options::ReadOptions;
 pub use read::attach;
 pub use state::state_structure;
 pub use strip_options::{Strip, StripReport};
@@ -52,7 +54,10 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
-use weighbridge_format::{Facts, Format, OpenOptions, Place, PlanOptions, Scan, Setting};
+use weighbridge_format::{
+    DeepCheck, Detect, Format, FormatInfo, OpenOptions, Place, PlanOptions, ReadFormat, Salvage, Scan,
+    ScanCode, Setting, WriteFormat,
+};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The form of a topology that was a protobuf message.
@@ -64,6 +69,8 @@ const PROGRAM_FILE: &str = "paddle.program";
 /// The metadata key of the name of the combined file.
 const PARAMETERS_FILE: &str = "paddle.parameters";
 /// The metadata key of the name of the list of structured names.
+/// Endings of pickles that the framework writes beside those of its models.
+const OTHER_ENDINGS: [&str; 3] = ["pdiparams.info", "distcp", "metadata"];
 const INFO_FILE: &str = "paddle.info";
 /// The attribute that says that no gradient flows to a variable, as a layer knew it.
 const STOP_GRADIENT: &str = "stop_gradient";
@@ -78,7 +85,7 @@ const VOCAB: &str = "paddle.vocab";
 #[derive(Debug)]
 pub struct Paddle;
 
-static FACTS: Facts = Facts {
+static INFO: FormatInfo = FormatInfo {
     id: "paddle",
     title: "PaddlePaddle models, of all eras",
     extensions: &[
@@ -172,22 +179,28 @@ impl Kind {
 }
 
 impl Format for Paddle {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn info(&self) -> &'static FormatInfo {
+        &INFO
     }
 
-    fn is_of_form(&self, key: &str, _: &Value) -> bool {
-        [PROGRAM_FILE, PARAMETERS_FILE, INFO_FILE].contains(&key) || state::is_of_parameters(key)
+    fn writer(&self) -> Option<&dyn WriteFormat> {
+        Some(self)
     }
 
-    /// The program that the options name, beside tensors that come from elsewhere.
-    fn attach(&self, checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
-        match &options.program {
-            Some(program) if checkpoint.topology.is_none() => read::attach(checkpoint, program, options),
-            _ => Ok(()),
-        }
+    fn salvager(&self) -> Option<&dyn Salvage> {
+        Some(self)
     }
 
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
+    }
+
+    fn scanner(&self) -> Option<&dyn ScanCode> {
+        Some(self)
+    }
+}
+
+impl Detect for Paddle {
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
         any_program::Form::of(head, source.len()).is_some()
             || state::looks_like_pickle(head, source)
@@ -195,6 +208,12 @@ impl Format for Paddle {
             || stream::detect(source, &Limits::default()).is_some()
     }
 
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        read::recognises_folder(folder)
+    }
+}
+
+impl ReadFormat for Paddle {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
@@ -209,37 +228,63 @@ impl Format for Paddle {
         read::open_beside(&source, folder, name, options)
     }
 
-    fn recognises_folder(&self, folder: &FolderRef) -> bool {
-        read::recognises_folder(folder)
-    }
-
     fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open_folder(folder, options)
     }
 
-    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
-        read::salvage(place, options).map(Some)
+    /// The program that the options name, beside tensors that come from elsewhere.
+    fn attach(&self, checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
+        match &options.own::<ReadOptions>().program {
+            Some(program) if checkpoint.topology.is_none() => read::attach(checkpoint, program, options),
+            _ => Ok(()),
+        }
     }
 
-    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
-        check::check(checkpoint)
+    fn is_format_metadata(&self, key: &str, _: &Value) -> bool {
+        [PROGRAM_FILE, PARAMETERS_FILE, INFO_FILE].contains(&key) || state::is_of_parameters(key)
     }
+}
 
-    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
-        scan::scan(source, options)
+impl WriteFormat for Paddle {
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
     }
 
     /// The pickled state; other kinds have each tensor for itself.
-    fn holds_ties(&self) -> bool {
+    fn supports_shared_storage(&self) -> bool {
         true
+    }
+}
+
+impl Salvage for Paddle {
+    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        read::salvage(place, options).map(Some)
+    }
+}
+
+impl DeepCheck for Paddle {
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        check::check(checkpoint)
     }
 
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
         outline::outline(source, limits)
     }
+}
 
-    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-        write::plan(checkpoint, options)
+impl ScanCode for Paddle {
+    /// A pickle of which nothing says that it is of the framework: not its name, and no import.
+    fn plain_container(&self, head: &[u8], name: &Path, scan: &Scan) -> Option<&'static str> {
+        let name = name.to_str()?;
+        let is_pickle = matches!(head, [0x80 | b'(' | b'}' | b']' | b'c', ..]);
+        let extensions = INFO.extensions.iter().map(|(extension, _)| *extension);
+        let own = extensions.chain(OTHER_ENDINGS).any(|end| name.ends_with(&format!(".{end}")));
+        let imports = scan.imports.iter().any(|import| import.module.split('.').next() == Some("paddle"));
+        (is_pickle && !own && !imports).then_some("pickle")
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a Paddle file would run, or give away, if Paddle opened it.
 
+use weighbridge_format::ReadFormat;
 mod effects;
 
 use super::any_program::{Form, Program, SourceLeak};
@@ -10,7 +11,7 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::text::{counted, escape};
 use weighbridge_core::topology::Topology;
 use weighbridge_format::shards::scan as scan_index;
-use weighbridge_format::{Format, HEAD, OpenOptions, Scan};
+use weighbridge_format::{HEAD, OpenOptions, Scan};
 use weighbridge_io::source::SourceRef;
 use weighbridge_scan::{found, leads_out, pickles};
 

@@ -68,14 +68,16 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::{Facts, Format, OpenOptions, Place, PlanOptions};
+use weighbridge_format::{
+    DeepCheck, Detect, Format, FormatInfo, OpenOptions, Place, PlanOptions, ReadFormat, Salvage, WriteFormat,
+};
 use weighbridge_io::source::SourceRef;
 
 /// The format.
 #[derive(Debug)]
 pub struct Primitiv;
 
-static FACTS: Facts = Facts {
+static INFO: FormatInfo = FormatInfo {
     id: "primitiv",
     title: "primitiv File Format v0.1 (MessagePack)",
     extensions: &[
@@ -94,8 +96,26 @@ static FACTS: Facts = Facts {
 const BATCH: &str = "batch";
 
 impl Format for Primitiv {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn info(&self) -> &'static FormatInfo {
+        &INFO
+    }
+
+    fn writer(&self) -> Option<&dyn WriteFormat> {
+        Some(self)
+    }
+
+    fn salvager(&self) -> Option<&dyn Salvage> {
+        Some(self)
+    }
+
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
+    }
+}
+
+impl Detect for Primitiv {
+    fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
+        [0, 5, 10].iter().all(|&place| head.get(place) == Some(&wire::UINT)) || head.starts_with(&wire::MAGIC)
     }
 
     /// True for the header of version 0.1, and for three uint32 at its places: then the version
@@ -103,25 +123,29 @@ impl Format for Primitiv {
     fn shares_extensions(&self) -> bool {
         true
     }
+}
 
-    fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
-        [0, 5, 10].iter().all(|&place| head.get(place) == Some(&wire::UINT)) || head.starts_with(&wire::MAGIC)
-    }
-
+impl ReadFormat for Primitiv {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(source, options)
     }
+}
 
-    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
-        read::outline(source, limits)
+impl WriteFormat for Primitiv {
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
     }
+}
 
+impl Salvage for Primitiv {
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         place.source().map(|source| salvage::open(source, error, options)).transpose()
     }
+}
 
-    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-        write::plan(checkpoint, options)
+impl DeepCheck for Primitiv {
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        read::outline(source, limits)
     }
 }
 

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note, TensorPath, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::WritePlan;
-use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_format::WriteFormat;
+use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::source::SourceRef;
 
 /// Parameters by address. An address is the names of the submodels from the root down, then the

@@ -7,7 +7,8 @@ use super::{FileKind, Primitiv, read, wire};
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::WritePlan;
-use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_format::WriteFormat;
+use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::source::SourceRef;
 
 /// The number of updates so far: the one whole number that every optimizer has.

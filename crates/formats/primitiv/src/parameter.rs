@@ -7,7 +7,8 @@ use super::{FileKind, Primitiv, Tensor, read, wire};
 use weighbridge_core::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::WritePlan;
-use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_format::WriteFormat;
+use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::source::SourceRef;
 
 /// A value and its stats. Names of stats are unique; their order is kept.

@@ -1,7 +1,7 @@
 //! From bytes to the index.
 
 use super::raw::{RawOptimizer, RawParameter, RawTensor, Reader};
-use super::{BATCH, FACTS, FileKind, Optimizer, Shape};
+use super::{BATCH, FileKind, INFO, Optimizer, Shape};
 use weighbridge_core::check::{Gaps, Outline};
 use weighbridge_core::checkpoint::{
     Checkpoint, Metadata, Name, Origin, Role, TensorEntry, TensorPath, Value,
@@ -74,8 +74,8 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
 
 /// An empty index of that kind, marked with its origin so that bridges carry what they cannot say.
 pub(super) fn start(kind: FileKind, label: &str) -> Checkpoint {
-    let mut checkpoint = Checkpoint::new(FACTS.id, kind.word(), label);
-    checkpoint.origin = Some(Origin { format: FACTS.id.into(), kind: kind.word().into() });
+    let mut checkpoint = Checkpoint::new(INFO.id, kind.word(), label);
+    checkpoint.origin = Some(Origin { format: INFO.id.into(), kind: kind.word().into() });
     checkpoint
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::disallowed_methods)]
 
+use weighbridge_format::ReadFormat;
+use weighbridge_format::WriteFormat;
 mod layout;
 mod typed;
 
@@ -12,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, TensorPath, Value};
 use weighbridge_core::tensor::Order;
-use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{CountingSource, MemorySource, SourceRef};
 use weighbridge_io::testing::materialise;

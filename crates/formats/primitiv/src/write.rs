@@ -3,7 +3,7 @@
 use super::entries::{self, Held, HeldParameter};
 use super::read::{DIMS, FLOATS, UINTS};
 use super::wire::{self, BIN, MAP};
-use super::{BATCH, FACTS, FileKind, Shape};
+use super::{BATCH, FileKind, INFO, Shape};
 use std::collections::HashSet;
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, Name, Note, Role, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
@@ -13,7 +13,7 @@ use weighbridge_format::PlanOptions;
 
 /// Lays out one file of the kind that is asked for, or that the index came from, or a model.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-    let origin = checkpoint.origin.as_ref().filter(|origin| origin.format == FACTS.id);
+    let origin = checkpoint.origin.as_ref().filter(|origin| origin.format == INFO.id);
     let word = options.kind.as_deref().or(origin.map(|origin| origin.kind.as_str())).unwrap_or("model");
     let kind = FileKind::from_word(word).ok_or_else(|| {
         Error::usage("unknown-kind", "primitiv has no such kind of file")
@@ -55,7 +55,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     }
     layout.losses.extend(checkpoint.left_out().map(Note::loss));
     let Layout { file, losses } = layout;
-    Ok(WritePlan { format: FACTS.id, kind: kind.word(), files: vec![file.finish()], losses })
+    Ok(WritePlan { format: INFO.id, kind: kind.word(), files: vec![file.finish()], losses })
 }
 
 /// A file on its way, and what is lost.

@@ -49,7 +49,10 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::shards::{alone, is_index, is_index_file, scan as scan_index};
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan, Setting};
+use weighbridge_format::{
+    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
+    Scan, ScanCode, Setting, WriteFormat,
+};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The format.
@@ -77,7 +80,7 @@ const PREFIX: u64 = 8;
 /// The longest header that the original reads.
 const MAX_HEADER: u64 = 100_000_000;
 
-static FACTS: Facts = Facts {
+static INFO: FormatInfo = FormatInfo {
     id: "safetensors",
     title: "safetensors, one file or shards",
     extensions: &[("safetensors", KIND)],
@@ -141,15 +144,28 @@ const DTYPES: [DType; 22] = {
 };
 
 impl Format for Safetensors {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn info(&self) -> &'static FormatInfo {
+        &INFO
     }
 
-    fn is_of_form(&self, key: &str, value: &Value) -> bool {
-        // Which library is to load it.
-        key == FORMAT && matches!(value, Value::Text(library) if LIBRARIES.contains(&library.as_str()))
+    fn writer(&self) -> Option<&dyn WriteFormat> {
+        Some(self)
     }
 
+    fn salvager(&self) -> Option<&dyn Salvage> {
+        Some(self)
+    }
+
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
+    }
+
+    fn scanner(&self) -> Option<&dyn ScanCode> {
+        Some(self)
+    }
+}
+
+impl Detect for Safetensors {
     /// A length that fits the file, or could, and the beginning of a JSON object. Text, also JSON,
     /// has a length above 2^56 in its first 8 characters. An index of shards is a JSON object itself.
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
@@ -162,23 +178,16 @@ impl Format for Safetensors {
         length >= 2 && fits && matches!(next, b'"' | b'}' | b' ' | b'\t' | b'\n' | b'\r')
     }
 
-    /// The beginning of the JSON where it belongs: the length before it is damaged.
-    fn recognises_damaged(&self, head: &[u8], _: &SourceRef) -> bool {
-        matches!(head.get(8..10), Some([b'{', b'"' | b' ' | b'\t' | b'\n' | b'\r']))
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        shards::recognises_folder(folder)
     }
 
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
-        match *place {
-            Place::Folder(folder) => shards::open_folder(folder, options).map(Some),
-            Place::Beside(source, folder, name) if is_index_file(source)? => {
-                shards::open_list(source, folder, name, options).map(Some)
-            }
-            Place::Alone(source) | Place::Beside(source, ..) => {
-                salvage::open(source, error, options).map(Some)
-            }
-        }
+    fn owns_sibling(&self, name: &Path) -> bool {
+        shards::owns_sibling(name)
     }
+}
 
+impl ReadFormat for Safetensors {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         match read::open(&source, options) {
             // The text of a list is no length that any file could have.
@@ -200,30 +209,19 @@ impl Format for Safetensors {
         }
     }
 
-    fn recognises_folder(&self, folder: &FolderRef) -> bool {
-        shards::recognises_folder(folder)
-    }
-
-    fn tells_of(&self, name: &Path) -> bool {
-        shards::tells_of(name)
-    }
-
     fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         shards::open_folder(folder, options)
     }
 
-    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
-        let mut findings = shards::check(checkpoint);
-        findings.extend(outline::unaligned(&checkpoint.tensors));
-        Ok(findings)
+    fn is_format_metadata(&self, key: &str, value: &Value) -> bool {
+        // Which library is to load it.
+        key == FORMAT && matches!(value, Value::Text(library) if LIBRARIES.contains(&library.as_str()))
     }
+}
 
-    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
-        let scanned = match read::open(source, options) {
-            Err(_) if is_index_file(source)? => scan_index(source, &options.limits),
-            opened => opened.map(|checkpoint| Scan::of_notes(&checkpoint)),
-        };
-        scanned.or_else(Scan::of_error)
+impl WriteFormat for Safetensors {
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
     }
 
     fn labels_in(&self) -> LabelsIn {
@@ -231,26 +229,59 @@ impl Format for Safetensors {
     }
 
     fn settings_in_place(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
-        if (checkpoint.format, checkpoint.kind) != (FACTS.id, KIND) {
+        if (checkpoint.format, checkpoint.kind) != (INFO.id, KIND) {
             return Vec::new();
         }
         let begins = checkpoint.tensors.iter().flat_map(|t| &t.pieces).map(|piece| piece.offset).min();
         begins.map(|offset| (DATA_OFFSET.to_owned(), offset.to_string())).into_iter().collect()
     }
 
-    fn settings_as_cut(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
-        if (checkpoint.format, checkpoint.kind) != (FACTS.id, SHARDED) {
+    fn sharding_settings(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
+        if (checkpoint.format, checkpoint.kind) != (INFO.id, SHARDED) {
             return Vec::new();
         }
         shards::size_as_cut(checkpoint).map(|most| (SHARD.to_owned(), most.to_string())).into_iter().collect()
+    }
+}
+
+impl Salvage for Safetensors {
+    /// The beginning of the JSON where it belongs: the length before it is damaged.
+    fn recognises_damaged(&self, head: &[u8], _: &SourceRef) -> bool {
+        matches!(head.get(8..10), Some([b'{', b'"' | b' ' | b'\t' | b'\n' | b'\r']))
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        match *place {
+            Place::Folder(folder) => shards::open_folder(folder, options).map(Some),
+            Place::Beside(source, folder, name) if is_index_file(source)? => {
+                shards::open_list(source, folder, name, options).map(Some)
+            }
+            Place::Alone(source) | Place::Beside(source, ..) => {
+                salvage::open(source, error, options).map(Some)
+            }
+        }
+    }
+}
+
+impl DeepCheck for Safetensors {
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        let mut findings = shards::check(checkpoint);
+        findings.extend(outline::unaligned(&checkpoint.tensors));
+        Ok(findings)
     }
 
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
         outline::outline(source, limits)
     }
+}
 
-    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-        write::plan(checkpoint, options)
+impl ScanCode for Safetensors {
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        let scanned = match read::open(source, options) {
+            Err(_) if is_index_file(source)? => scan_index(source, &options.limits),
+            opened => opened.map(|checkpoint| Scan::of_notes(&checkpoint)),
+        };
+        scanned.or_else(Scan::of_error)
     }
 }
 

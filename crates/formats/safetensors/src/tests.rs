@@ -13,7 +13,9 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note, Origin, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Kind, Result};
 use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
-use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_format::Detect;
+use weighbridge_format::WriteFormat;
+use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{CountingSource, MemorySource, Source, SourceRef};
 use weighbridge_io::testing::materialise;
@@ -510,7 +512,7 @@ fn only_files_of_this_format_are_claimed() {
     };
     for (name, bytes) in files("good") {
         assert!(claims(&bytes), "{name}");
-        assert_eq!(detect(&memory(&bytes)).unwrap().facts().id, "safetensors");
+        assert_eq!(detect(&memory(&bytes)).unwrap().info().id, "safetensors");
         assert!(claims(&bytes[..10]), "a file cut short is still told: {name}");
     }
     assert!(claims(&with_header("{\n}", 0)));

@@ -34,8 +34,6 @@ mod tests;
 mod walk;
 mod write;
 
-pub use outline::BEYOND;
-
 use std::path::Path;
 use weighbridge_core::check::Outline;
 use weighbridge_core::checkpoint::{Checkpoint, MODULE_VERSIONS as VERSIONS, Origin};
@@ -44,7 +42,10 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::shards::{alone, is_index_file, scan as scan_index};
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use weighbridge_format::{
+    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
+    Scan, ScanCode, WriteFormat,
+};
 use weighbridge_io::source::{FolderRef, SourceRef};
 use weighbridge_torch_archive::is_legacy;
 use weighbridge_zip as zip;
@@ -62,7 +63,7 @@ const SHARDED: &str = "sharded";
 /// The member of the archive that holds what torch has no place for.
 const METADATA: &str = ".data/weighbridge.metadata";
 
-static FACTS: Facts = Facts {
+static INFO: FormatInfo = FormatInfo {
     id: "torch",
     title: "PyTorch, what torch.save writes",
     extensions: &[("pt", STATE_DICT), ("pth", STATE_DICT)],
@@ -97,13 +98,13 @@ const DTYPES: [DType; 20] = [
 /// True where there was a structure around the tensors that a state dict has not, also when it was another form in between.
 pub fn was_object(checkpoint: &Checkpoint) -> bool {
     let carried = checkpoint.carried_origin().map(|origin| (origin.format.as_str(), origin.kind.as_str()));
-    (checkpoint.format, checkpoint.kind) == (FACTS.id, OBJECT) || carried == Some((FACTS.id, OBJECT))
+    (checkpoint.format, checkpoint.kind) == (INFO.id, OBJECT) || carried == Some((INFO.id, OBJECT))
 }
 
 /// Marks what is made of several checkpoints, of which one was such an object.
 pub fn mark_object(checkpoint: &mut Checkpoint) {
-    checkpoint.origin = Some(Origin { format: FACTS.id.to_owned(), kind: OBJECT.to_owned() });
-    if checkpoint.format == FACTS.id {
+    checkpoint.origin = Some(Origin { format: INFO.id.to_owned(), kind: OBJECT.to_owned() });
+    if checkpoint.format == INFO.id {
         checkpoint.kind = OBJECT;
     }
 }
@@ -115,10 +116,28 @@ fn is_cut(source: &SourceRef, of_torch: impl Fn(&str) -> bool) -> bool {
 }
 
 impl Format for Torch {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn info(&self) -> &'static FormatInfo {
+        &INFO
     }
 
+    fn writer(&self) -> Option<&dyn WriteFormat> {
+        Some(self)
+    }
+
+    fn salvager(&self) -> Option<&dyn Salvage> {
+        Some(self)
+    }
+
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
+    }
+
+    fn scanner(&self) -> Option<&dyn ScanCode> {
+        Some(self)
+    }
+}
+
+impl Detect for Torch {
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
         let of_torch = |name: &str| match name.strip_suffix("data.pkl") {
             Some(folder) => folder.is_empty() || folder.find('/') == Some(folder.len() - 1),
@@ -131,6 +150,19 @@ impl Format for Torch {
                 && (zip::has_member(source, &Limits::default(), of_torch) || is_cut(source, of_torch)))
     }
 
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        if read::is_distributed(folder) {
+            return true;
+        }
+        // Of several indexes opening says that it cannot choose.
+        match shards::index_name(folder) {
+            Ok(name) => name.is_some(),
+            Err(error) => error.code() == "several-models",
+        }
+    }
+}
+
+impl ReadFormat for Torch {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         match is_index_file(&source)? {
             true => alone(&source),
@@ -152,17 +184,6 @@ impl Format for Torch {
         shards::open_index(&source, folder, around, source.label(), options)
     }
 
-    fn recognises_folder(&self, folder: &FolderRef) -> bool {
-        if read::is_distributed(folder) {
-            return true;
-        }
-        // Of several indexes opening says that it cannot choose.
-        match shards::index_name(folder) {
-            Ok(name) => name.is_some(),
-            Err(error) => error.code() == "several-models",
-        }
-    }
-
     fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         if read::is_distributed(folder) {
             let what = "a PyTorch distributed checkpoint (torch.distributed.checkpoint)";
@@ -170,7 +191,27 @@ impl Format for Torch {
         }
         shards::open_folder(folder, options)
     }
+}
 
+impl WriteFormat for Torch {
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
+    }
+
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Tensors
+    }
+
+    fn supports_shared_storage(&self) -> bool {
+        true
+    }
+
+    fn loaded_as(&self) -> Option<(&'static str, &'static str)> {
+        Some(("pytorch_model", "bin"))
+    }
+}
+
+impl Salvage for Torch {
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
             Place::Folder(folder) => self.open_folder(folder, options).map(Some),
@@ -182,35 +223,23 @@ impl Format for Torch {
             }
         }
     }
+}
 
-    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
-        match is_index_file(source)? {
-            true => scan_index(source, &options.limits).or_else(Scan::of_error),
-            false => scan::scan(source, options),
-        }
-    }
-
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Tensors
-    }
-
-    fn loaded_as(&self) -> Option<(&'static str, &'static str)> {
-        Some(("pytorch_model", "bin"))
-    }
-
-    fn holds_ties(&self) -> bool {
-        true
-    }
-
+impl DeepCheck for Torch {
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
         match is_index_file(source)? {
             true => weighbridge_format::outline::text(source, "index of shards"),
             false => outline::outline(source, limits),
         }
     }
+}
 
-    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-        write::plan(checkpoint, options)
+impl ScanCode for Torch {
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        match is_index_file(source)? {
+            true => scan_index(source, &options.limits).or_else(Scan::of_error),
+            false => scan::scan(source, options),
+        }
     }
 }
 

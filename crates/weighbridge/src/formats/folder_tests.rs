@@ -34,7 +34,7 @@ fn the_one_model_of_a_folder_is_opened() {
     let model = &[&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat();
     assert!(
         detect(&(Arc::new(crate::source::MemorySource::new("m", model.clone())) as SourceRef))
-            .is_ok_and(|f| f.facts().id == safetensors::Safetensors.facts().id)
+            .is_ok_and(|f| f.info().id == safetensors::Safetensors.info().id)
     );
     let (config, words) = (("config.json", &b"{}"[..]), ("vocab.txt", &b"1\t2\n3\t4\n"[..]));
     let tokenizer = ("tokenizer.model", &b"\n\x0e\n\x05<unk>"[..]);

@@ -17,14 +17,14 @@ pub use weighbridge_tables::tsv;
 pub use weighbridge_tables::word2vec;
 pub use weighbridge_torch as torch;
 
-pub(crate) use biggraph::entity_files;
 pub(crate) use weighbridge_format::registry::{
     FolderModel, OTHER_MODELS, files_of, other_models_text as told_others, own_files,
 };
 pub use weighbridge_format::registry::{OtherFile, Registry};
 pub(crate) use weighbridge_format::row_names::{drop as drop_labels, spread as spread_labels};
 pub use weighbridge_format::{
-    Facts, Format, HEAD, LabelsIn, Names, OpenOptions, Place, PlanOptions, Scan, Setting,
+    Companion, DeepCheck, Detect, Format, FormatInfo, FormatOptionSet, FormatOptions, HEAD, LabelsIn, Names,
+    OpenOptions, Place, PlanOptions, ReadFormat, Salvage, Scan, ScanCode, Setting, WrapFiles, WriteFormat,
 };
 
 use crate::checkpoint::Checkpoint;
@@ -61,6 +61,12 @@ pub fn registry() -> &'static Registry {
 /// As [`Registry::by_id`].
 pub fn by_id(id: &str) -> Result<&'static dyn Format> {
     registry().by_id(id)
+}
+
+/// True where files of the format of that id can share the bytes of tensors, and know of it.
+pub(crate) fn shares_storage(id: &str) -> bool {
+    let writer = by_id(id).ok().and_then(|format| format.writer());
+    writer.is_some_and(|writer| writer.supports_shared_storage())
 }
 
 /// The format and kind that the extension of `path` means.
@@ -150,8 +156,8 @@ mod tests {
 
     #[test]
     fn no_two_formats_claim_an_extension_or_id() {
-        let mut extensions: Vec<_> = ALL.iter().flat_map(|f| f.facts().extensions).map(|e| e.0).collect();
-        let mut ids: Vec<_> = ALL.iter().map(|f| f.facts().id).collect();
+        let mut extensions: Vec<_> = ALL.iter().flat_map(|f| f.info().extensions).map(|e| e.0).collect();
+        let mut ids: Vec<_> = ALL.iter().map(|f| f.info().id).collect();
         for list in [&mut extensions, &mut ids] {
             list.sort_unstable();
             let count = list.len();
@@ -167,7 +173,7 @@ mod tests {
         for (bytes, id) in [(&b"]q)))).035224949\t-44."[..], "paddle"), (long.as_bytes(), "tsv")] {
             let source: SourceRef =
                 std::sync::Arc::new(crate::source::MemorySource::new("m", bytes.to_vec()));
-            assert_eq!(detect(&source).unwrap().facts().id, id);
+            assert_eq!(detect(&source).unwrap().info().id, id);
         }
     }
 
@@ -200,7 +206,7 @@ mod tests {
         let settings =
             PlanOptions { settings: vec![("colour".to_owned(), "red".to_owned())], ..PlanOptions::default() };
         let hint = |format: &dyn Format| {
-            settings.check(format.facts()).unwrap_err().hint_text().map(str::to_owned).unwrap()
+            settings.check(format.info()).unwrap_err().hint_text().map(str::to_owned).unwrap()
         };
         assert_eq!(hint(&npz::Npz), "it has none");
         assert!(hint(&tsv::Tsv).starts_with("there is floats="), "{}", hint(&tsv::Tsv));

@@ -1,6 +1,7 @@
 //! Virtual datasets when a file is opened; the golden files are those of the container's tests.
 #![allow(clippy::disallowed_methods)]
 
+use super::hdf5;
 use super::open_with;
 use super::{OpenOptions, files_of};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ fn folder() -> PathBuf {
 /// 96 chunks of a megabyte stand side by side: row by row, each would be unpacked a million times.
 #[test]
 fn chunks_that_would_be_unpacked_for_every_row_are_refused() {
-    let following = OpenOptions { follow_virtual: true, ..OpenOptions::default() };
+    let following = OpenOptions::default().with_own(hdf5::ReadOptions { follow_virtual: true });
     let error = open_with(folder().join("side_by_side.h5"), &following).unwrap_err();
     assert_eq!(error.kind(), crate::Kind::Limit, "{error:?}");
 }
@@ -21,7 +22,7 @@ fn chunks_that_would_be_unpacked_for_every_row_are_refused() {
 fn opening_follows_and_names_what_is_missing() {
     let path = folder().join("maps_latest.h5");
     let (plain, following) =
-        (OpenOptions::default(), OpenOptions { follow_virtual: true, ..OpenOptions::default() });
+        (OpenOptions::default(), OpenOptions::default().with_own(hdf5::ReadOptions { follow_virtual: true }));
     let checkpoint = open_with(&path, &plain).unwrap();
     assert_eq!(checkpoint.tensors.len(), 1);
     let notes = checkpoint.notes.iter().filter(|note| note.text.contains("; --follow-virtual reads it"));
@@ -51,7 +52,7 @@ fn links_that_lead_out_are_not_followed() {
     use std::os::unix::fs::symlink;
     let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let copy = |name: &str, to: &Path| std::fs::copy(folder().join(name), to).map(drop).unwrap();
-    let following = OpenOptions { follow_virtual: true, ..OpenOptions::default() };
+    let following = OpenOptions::default().with_own(hdf5::ReadOptions { follow_virtual: true });
     let path = dir.path().join("small.h5");
     copy("small_latest.h5", &path);
     copy("part_1.h5", &dir.path().join("part_1.h5"));

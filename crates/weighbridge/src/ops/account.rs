@@ -1,6 +1,6 @@
 //! What every byte of the files behind a checkpoint is for.
 
-use crate::check::{Account, Held, Outline, Use, account, held};
+use crate::check::{Account, BEYOND_TENSORS, Held, Outline, Use, account, held};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::finding::Finding;
@@ -58,10 +58,11 @@ fn one(checkpoint: &Checkpoint, held: &Held<'_>, limits: &Limits) -> Result<(Acc
     }
     // What only stands beside the tensors may be of another format: a program, a list.
     let own = if held.has_tensors() { None } else { formats::detect(&held.source).ok() };
-    let outline = match own.map_or_else(|| formats::by_id(checkpoint.format), Ok) {
-        Ok(format) => format.outline(&held.source, limits),
+    let format = own.or_else(|| formats::by_id(checkpoint.format).ok());
+    let outline = match format.and_then(|format| format.checker()) {
+        Some(checker) => checker.outline(&held.source, limits),
         // Made by a program, of no format: all that is no tensor is of no known use.
-        Err(_) => Ok(Outline::default()),
+        None => Ok(Outline::default()),
     };
     match outline {
         Ok(outline) => account(held, &outline),
@@ -81,7 +82,7 @@ fn one(checkpoint: &Checkpoint, held: &Held<'_>, limits: &Limits) -> Result<(Acc
 
 /// A remark on storages that hold more than the tensors have: PyTorch saves the whole storage of a view.
 fn beyond(file: &Account) -> Option<Finding> {
-    let spans = || file.spans.iter().filter(|span| span.what == formats::torch::BEYOND);
+    let spans = || file.spans.iter().filter(|span| span.what == BEYOND_TENSORS);
     let bytes: u64 = spans().map(|span| span.len).sum();
     let first = spans().next()?;
     let text = format!(

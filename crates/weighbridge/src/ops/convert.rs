@@ -1,29 +1,28 @@
 //! Moving a checkpoint from one form to another.
 
+mod changes;
 mod others;
 mod ties;
 mod versions;
 
-use crate::checkpoint::{Checkpoint, LabelList, Loss, Modules, Note, Rename, Selection, Value};
+pub use changes::Changes;
+
+use crate::checkpoint::{Checkpoint, Loss, Note, TransformReport};
 use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
-use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions, biggraph};
-use crate::limits::Limits;
+use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions};
 use crate::ops::inputs::Inputs;
 use crate::plan::WritePlan;
-use crate::source::{FileSource, PathKind, SourceRef, kind_of_path, read_vec, real_path};
-use crate::tensor::{Cast, DType, Order, Rounding};
+use crate::source::{PathKind, kind_of_path, real_path};
+use crate::tensor::Order;
 use crate::text::counted;
 use others::Others;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use ties::Ties;
 
 /// Losses that do not take anything away that the source has: what was asked for, and what holds of the
 /// source too.
 const HARMLESS: [&str; 3] = ["rounding", "recent-dtype", "renamed"];
-/// Bytes of a list of names that tell which form it has.
-const HEAD: u64 = 64;
 
 /// What to write, and what to change on the way.
 #[derive(Debug, Clone, Default)]
@@ -34,7 +33,7 @@ pub struct ConvertOptions {
     pub to: Option<String>,
     /// The kind within the format; told from the extension, or chosen by the format.
     pub kind: Option<String>,
-    /// Values of the target format's [settings](crate::formats::Facts::settings), by name.
+    /// Values of the target format's [settings](crate::formats::FormatInfo::settings), by name.
     pub settings: Vec<(String, String)>,
     /// Write no entries of Weighbridge's own; see [`PlanOptions::plain`].
     pub plain: bool,
@@ -48,149 +47,11 @@ pub struct ConvertOptions {
     pub deny_loss: bool,
     /// Replace the target if it exists.
     pub force: bool,
-    /// Of a PyTorch-BigGraph checkpoint that is written as one, take along the other versions and the
-    /// snapshots; they are losses otherwise.
+    /// Take along the other checkpoints in the folder of the opened one, such as its earlier versions, where the format
+    /// has such; they are losses otherwise.
     pub all_versions: bool,
     /// How to run the plan.
     pub run: RunOptions,
-}
-
-/// Changes of the index, in the order in which they are applied.
-#[derive(Debug, Clone, Default)]
-pub struct Changes {
-    /// Patterns of tensors to keep; all if empty.
-    pub select: Vec<String>,
-    /// Patterns of tensors to leave out.
-    pub drop: Vec<String>,
-    /// Leave out optimizer state.
-    pub no_state: bool,
-    /// Rules of the [grammar of edits](super::edit); they come before all that follows.
-    pub rules: Vec<super::edit::Rule>,
-    /// Go on where one of these rules or one of `rename` fits nothing, and note it.
-    pub lenient_rules: bool,
-    /// Rules `OLD=NEW`.
-    pub rename: Vec<String>,
-    /// Cast floating-point tensors to this type.
-    pub cast: Option<DType>,
-    /// How that cast rounds.
-    pub rounding: Rounding,
-    /// Draw initial embeddings for the entities of a PyTorch-BigGraph folder.
-    pub draw: Option<biggraph::Draw>,
-    /// Add rows for these new entities to the tables of these types.
-    pub grow: Vec<Grow>,
-    /// Add the global embedding of each type to the rows of its table.
-    pub with_global: bool,
-    /// Keep the bytes of column-major tensors as they are and reverse their dimensions.
-    pub reverse_dims: bool,
-}
-
-/// New entities for a table of a PyTorch-BigGraph checkpoint.
-#[derive(Debug, Clone)]
-pub struct Grow {
-    /// The type of the entities.
-    pub entity: String,
-    /// Their names.
-    pub names: LabelList,
-    /// What decides the values of the new rows.
-    pub seed: u64,
-}
-
-impl Grow {
-    /// Reads the names from a file: a JSON array of strings, or one name a line.
-    ///
-    /// # Errors
-    /// [`crate::Kind::Io`]; [`crate::Kind::Corrupt`] where it is no such list, `empty-name` where a name
-    /// in it is empty;
-    /// [`crate::Kind::Limit`] where it is larger than the limits allow.
-    pub fn read(entity: impl Into<String>, path: &Path, seed: u64, limits: &Limits) -> Result<Self> {
-        let source: SourceRef = Arc::new(FileSource::open(path)?);
-        let mut names = LabelList::new();
-        let head = read_vec(&*source, 0, source.len().min(HEAD))?;
-        if head.trim_ascii_start().starts_with(b"[") {
-            biggraph::text::read_names(&source, limits, None, &mut names)?;
-        } else {
-            Limits::check("bytes of names", "header_bytes", source.len(), limits.header_bytes)?;
-            let text = String::from_utf8(read_vec(&*source, 0, source.len())?).map_err(|_| {
-                Error::corrupt("not-utf8", "the names are not text in UTF-8").in_file(source.label())
-            })?;
-            text.lines().for_each(|name| names.push(name));
-        }
-        if let Some(row) = names.iter().position(str::is_empty) {
-            return Err(Error::corrupt("empty-name", "an entity has no name")
-                .in_file(source.label())
-                .found(format_args!("name {} of {}", row + 1, names.len()))
-                .hint("one name a line, without empty lines; or a JSON array of names"));
-        }
-        Ok(Self { entity: entity.into(), names, seed })
-    }
-}
-
-impl Changes {
-    /// Applies the changes; returns what they lose.
-    ///
-    /// # Errors
-    /// As the methods of [`Checkpoint`] that it calls.
-    pub fn apply(&self, checkpoint: &mut Checkpoint) -> Result<Vec<Loss>> {
-        self.apply_noting(checkpoint, &mut Vec::new())
-    }
-
-    /// As [`apply`](Self::apply). Rules that did nothing, where that is allowed, go to the `notes`, and so does state whose
-    /// parameter is gone.
-    ///
-    /// # Errors
-    /// As [`apply`](Self::apply).
-    pub(super) fn apply_noting(
-        &self,
-        checkpoint: &mut Checkpoint,
-        notes: &mut Vec<Note>,
-    ) -> Result<Vec<Loss>> {
-        if let Some(draw) = self.draw {
-            biggraph::draw(checkpoint, draw)?;
-        }
-        for grow in &self.grow {
-            biggraph::grow(checkpoint, &grow.entity, &grow.names, grow.seed)?;
-        }
-        if self.with_global && biggraph::rows::add_global_embeddings(checkpoint)? == 0 {
-            let text = "no type has a global embedding: the rows are written as they are stored";
-            notes.push(Note::new("no-global-embedding", text));
-        }
-        let modules = Modules::of(checkpoint);
-        checkpoint.select(&Selection::new(&self.select, &self.drop)?)?;
-        if self.no_state {
-            checkpoint.drop_state();
-        }
-        let mut losses = modules.map_or_else(Vec::new, |modules| modules.follow_left_out(checkpoint));
-        notes.extend(checkpoint.settle_aliases());
-        let applied = super::edit::apply(checkpoint, &self.rules, self.lenient_rules)?;
-        notes.extend(applied.notes);
-        losses.extend(applied.losses);
-        let rules = self.rename.iter().map(|r| Rename::parse(r)).collect::<Result<Vec<_>>>()?;
-        let (unused, unfollowed) = checkpoint.rename_found(&rules, self.lenient_rules)?;
-        losses.extend(unfollowed);
-        for unused in unused {
-            let rule = self.rename.get(unused).map(String::as_str).unwrap_or_default();
-            notes.push(Note::new("rule-unused", format!("rename {rule}: it fits no tensor")));
-        }
-        match self.cast {
-            // All that was cast by rules is cast anew.
-            Some(to) => {
-                losses.retain(|loss| loss.code != "rounding");
-                losses.extend(checkpoint.cast_floats(Cast { to, rounding: self.rounding })?);
-            }
-            None if self.rounding != Rounding::default() => {
-                return Err(Error::usage("rounding-without-cast", "nothing is cast, so nothing is rounded")
-                    .hint("add --cast f16 or --cast bf16"));
-            }
-            None => {}
-        }
-        if self.cast.is_some() {
-            notes.extend(checkpoint.settle_aliases());
-        }
-        if self.reverse_dims {
-            losses.extend(checkpoint.reverse_dims()?);
-        }
-        Ok(losses)
-    }
 }
 
 /// Opens `source` and plans its conversion to `target`. Nothing is written; that the target could
@@ -228,18 +89,55 @@ pub(super) fn prepare_replacing(
     own: bool,
     options: &ConvertOptions,
 ) -> Result<(WritePlan, Vec<Note>, Vec<PathBuf>)> {
-    // First of all, so that a target which cannot be written is known before work begins.
-    LocalSink::check(target, options.force)?;
-    let (format, kind) = if options.copy_others {
-        others::check_folders(source, target)?;
-        // The folder of a model for transformers has no extension that could say it.
-        let to = options.to.as_deref().unwrap_or("safetensors");
-        (formats::by_id(to)?, options.kind.clone())
-    } else {
-        target_form(target, options)?
-    };
+    let form = check_target(Some(source), target, options)?;
     let checkpoint = formats::open_with(source, &options.open)?;
-    let replaced = if own { own_files(source, target, &checkpoint)? } else { Vec::new() };
+    plan_opened(checkpoint, Some(source), target, form, own, options)
+}
+
+/// As [`prepare`], of what is open already: `source` is its path, where it has one.
+///
+/// # Errors
+/// As [`plan`].
+pub fn prepare_opened(
+    checkpoint: Checkpoint,
+    source: Option<&Path>,
+    target: &Path,
+    options: &ConvertOptions,
+) -> Result<(WritePlan, Vec<Note>)> {
+    let form = check_target(source, target, options)?;
+    let (plan, notes, _) = plan_opened(checkpoint, source, target, form, false, options)?;
+    Ok((plan, notes))
+}
+
+/// The format of a target and its kind, where its name or the options say it.
+type Form = (&'static dyn Format, Option<String>);
+
+/// The form of the target. A target that cannot be written is known before work begins.
+fn check_target(source: Option<&Path>, target: &Path, options: &ConvertOptions) -> Result<Form> {
+    LocalSink::check(target, options.force)?;
+    match source {
+        Some(source) if options.copy_others => {
+            others::check_folders(source, target)?;
+            // The folder of a model for transformers has no extension that could say it.
+            let to = options.to.as_deref().unwrap_or("safetensors");
+            Ok((formats::by_id(to)?, options.kind.clone()))
+        }
+        _ => target_form(target, options),
+    }
+}
+
+fn plan_opened(
+    mut checkpoint: Checkpoint,
+    source: Option<&Path>,
+    target: &Path,
+    (format, kind): Form,
+    own: bool,
+    options: &ConvertOptions,
+) -> Result<(WritePlan, Vec<Note>, Vec<PathBuf>)> {
+    let replaced = match source {
+        Some(source) if own => own_files(source, target, &checkpoint)?,
+        _ => Vec::new(),
+    };
     let inputs = Inputs::of(&checkpoint, target).and_named(&options.open)?;
     let mut notes = checkpoint.notes.clone();
     let has_state =
@@ -248,42 +146,29 @@ pub(super) fn prepare_replacing(
         let text = "no tensor is known to be optimizer state, so none was left out: --drop takes patterns";
         notes.push(Note::new("no-state-known", text));
     }
-    let versions = (checkpoint.format == "biggraph" && checkpoint.kind == "checkpoint").then(|| {
-        match checkpoint.metadata.get("version") {
-            Some(Value::U64(version)) => Some(*version),
-            _ => None,
-        }
-    });
-    let others = match Others::of(source, &checkpoint) {
+    let others = match source.map(|source| Others::of(source, &checkpoint)).transpose() {
         _ if own => None,
         // Without copying, the list is for a note alone.
         Err(_) if !options.copy_others => None,
-        others => others?,
+        others => others?.flatten(),
     };
-    let label = checkpoint.label.clone();
+    // Of the opened checkpoint all but the tensors: there may be millions.
+    let tensors = std::mem::take(&mut checkpoint.tensors);
+    let opened = checkpoint.clone();
+    checkpoint.tensors = tensors;
     let mut plan = plan_noting(checkpoint, format, kind, options, &mut notes)?;
-    if let Some(opened) = versions
-        && (plan.format, plan.kind) == ("biggraph", "checkpoint")
-        && real_path(source) != real_path(target)
-    {
-        versions::add(&mut plan, source, opened, format, options)?;
-        if options.deny_loss && !plan.losses.is_empty() {
-            return Err(denied(&plan.losses));
-        }
-    } else if options.all_versions {
-        return Err(Error::usage(
-            "no-versions",
-            "all versions are written only from one PyTorch-BigGraph checkpoint folder to another",
-        )
-        .in_file(source.display())
-        .hint("leave out --versions all, or add --to biggraph"));
-    }
+    let companions = versions::companions(&opened, source, target, format, plan.kind, options)?;
+    versions::add(&mut plan, companions, format, options)?;
     match others {
-        Some(others) if options.copy_others => others.add_to(&mut plan, format, &label)?,
+        Some(others) if options.copy_others => others.add_to(&mut plan, format, &opened.label)?,
         Some(others) => notes.extend(others.note()),
         None => {}
     }
-    inputs.check(source, target, &plan)?;
+    if let Some(source) = source {
+        inputs.check(source, target, &plan)?;
+    } else {
+        inputs.check_apart(target)?;
+    }
     LocalSink::check_plan_replacing(&plan, target, options.force, &replaced)?;
     Ok((plan, notes, replaced))
 }
@@ -377,7 +262,7 @@ fn plan_noting(
         );
     }
     let build = || {
-        if options.changes.reverse_dims && format.facts().order == Some(Order::Column) {
+        if options.changes.reverse_dims && format.info().order == Some(Order::Column) {
             return Err(Error::usage(
                 "reverse-dims",
                 "this target is column-major itself: no dimension is reversed",
@@ -390,19 +275,23 @@ fn plan_noting(
             memory: Some(options.run.memory),
             plain: options.plain,
         };
-        settings.check(format.facts())?;
-        let mut losses = options.changes.apply_noting(&mut checkpoint, notes)?;
-        losses.extend(format.adapt(&mut checkpoint, &settings, &options.open, options.seed)?);
-        match format.labels_in() {
+        settings.check(format.info())?;
+        let writer = format.required_writer()?;
+        let mut report = TransformReport::default();
+        options.changes.apply(&mut checkpoint, &mut report)?;
+        notes.extend(report.notes);
+        let mut losses = report.losses;
+        losses.extend(writer.adapt(&mut checkpoint, &settings, &options.open, options.seed)?);
+        match writer.labels_in() {
             LabelsIn::Column => {}
             LabelsIn::Tensors => formats::spread_labels(&mut checkpoint)?,
             LabelsIn::Nowhere => losses.extend(formats::drop_labels(&mut checkpoint)),
         }
-        if !options.changes.reverse_dims && format.facts().order == Some(Order::Column) {
+        if !options.changes.reverse_dims && format.info().order == Some(Order::Column) {
             checkpoint.restore_dims();
         }
-        let ties = Ties::take(&mut checkpoint, format.holds_ties());
-        let mut plan = format.plan(&checkpoint, &settings)?;
+        let ties = Ties::take(&mut checkpoint, writer.supports_shared_storage());
+        let mut plan = writer.plan(&checkpoint, &settings)?;
         plan.losses.splice(0..0, missing);
         plan.losses.extend(losses);
         plan.losses.extend(ties.not_held(&plan));
@@ -441,7 +330,7 @@ pub fn target_form(target: &Path, options: &ConvertOptions) -> Result<(&'static 
         None => by_name.map(|(format, kind)| (format, Some(kind)))?,
         Some(id) => {
             let format = formats::by_id(id)?;
-            let kind = by_name.ok().filter(|(f, _)| f.facts().id == format.facts().id).map(|(_, kind)| kind);
+            let kind = by_name.ok().filter(|(f, _)| f.info().id == format.info().id).map(|(_, kind)| kind);
             (format, kind)
         }
     };

@@ -5,9 +5,9 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
-use crate::formats::{OpenOptions, entity_files, files_of};
+use crate::formats::{OpenOptions, files_of};
 use crate::plan::WritePlan;
-use crate::source::{FileIdentity, PathKind, SourceRef, kind_of_path, real_path};
+use crate::source::{FileIdentity, PathKind, kind_of_path, real_path};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -42,20 +42,10 @@ impl Inputs {
     /// # Errors
     /// [`crate::Kind::Io`] where the folder of entities cannot be listed.
     pub fn and_named(mut self, options: &OpenOptions) -> Result<Self> {
-        let named = [&options.program, &options.program_info, &options.config];
-        named.into_iter().flatten().for_each(|source| self.add_source(source));
-        if let Some(folder) = &options.entities {
-            for name in entity_files(folder)? {
-                self.add(Path::new(folder.label()).join(name));
-            }
+        for own in options.all_own() {
+            own.files()?.into_iter().for_each(|path| self.add(path));
         }
         Ok(self)
-    }
-
-    fn add_source(&mut self, source: &SourceRef) {
-        if let Some(identity) = FileIdentity::of_source(&**source) {
-            self.all.entry(identity).or_insert_with(|| source.label().to_owned());
-        }
     }
 
     /// Fails where `plan`, written to `target`, would take the place of some files of the model at `source` and leave others
@@ -137,6 +127,7 @@ fn refused(file: &str) -> Error {
 #[allow(clippy::disallowed_methods)]
 mod tests {
     use super::*;
+    use crate::formats::{biggraph, paddle};
     use crate::ops::{ConvertOptions, convert};
     use std::fs;
 
@@ -187,7 +178,7 @@ mod tests {
         }
 
         assert_eq!(fs::read(&shard).unwrap(), kept);
-        assert!(crate::open(&folder).is_ok());
+        assert!(crate::formats::open(&folder).is_ok());
         // What belongs to nothing that is read may be replaced, and so may a file that is all of what is read.
         assert_eq!(code(&folder, &folder.join("config.json")), "fine");
         assert_eq!(code(&shard, &shard), "fine");
@@ -255,14 +246,17 @@ mod tests {
             fs::copy(paddle.join(path.file_name().unwrap()), path).unwrap();
         }
         let mut joined = options("npz");
-        joined.open.program = Some(std::sync::Arc::new(crate::source::FileSource::open(&program).unwrap()));
+        joined.open.set_own(paddle::ReadOptions::of_program(&program).unwrap());
         let before = fs::read(&program).unwrap();
         assert_eq!(convert(&parameters, &program, &joined).unwrap_err().code(), "output-is-input");
         assert_eq!(fs::read(&program).unwrap(), before);
 
         let mut plain = options("npz");
-        plain.open.config = Some(std::sync::Arc::new(crate::source::FileSource::open(config).unwrap()));
-        plain.open.entities = Some(std::sync::Arc::new(crate::source::LocalFolder::open(entities).unwrap()));
+        plain.open.set_own(biggraph::ReadOptions {
+            config: Some(std::sync::Arc::new(crate::source::FileSource::open(config).unwrap())),
+            entities: Some(std::sync::Arc::new(crate::source::LocalFolder::open(entities).unwrap())),
+            version: None,
+        });
         let kept = |path: &Path| fs::read(path).unwrap();
         for (source, target) in [
             (edges.parent().unwrap(), config),

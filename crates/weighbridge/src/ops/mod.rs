@@ -41,7 +41,8 @@ pub mod verify;
 mod wide;
 
 pub use convert::{
-    Changes, ConvertOptions, Grow, convert, plan, plan_checkpoint, prepare, save, save_replacing, target_form,
+    Changes, ConvertOptions, convert, plan, plan_checkpoint, prepare, prepare_opened, save, save_replacing,
+    target_form,
 };
 pub use inputs::Inputs;
 

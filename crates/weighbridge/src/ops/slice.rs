@@ -3,9 +3,15 @@
 //! The meaning is numpy's: a negative index counts from the end, a range is clamped to the
 //! tensor, an integer drops its dimension and must lie within it. Steps are positive only.
 
+mod ranges;
+mod read;
+
+pub use read::read_taken;
+pub(super) use read::{pick, read_at};
+
 use crate::checkpoint::{Checkpoint, TensorEntry};
 use crate::error::{Error, Result};
-use crate::formats::biggraph;
+use crate::formats;
 use crate::tensor::{Region, Shape};
 use crate::text::{counted, near};
 use std::sync::Arc;
@@ -293,7 +299,7 @@ fn by_label<'a>(checkpoint: &'a Checkpoint, text: &str) -> Option<Result<(&'a Te
 
 /// The one row of a table that goes by that name. Where there are several, nobody knows which one is meant.
 fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, label: &str) -> Result<usize> {
-    let relations = biggraph::relation_rows(checkpoint, entry);
+    let relations = formats::ALL.iter().find_map(|format| format.row_names(checkpoint, entry));
     let list = match (&entry.labels, relations) {
         (Some(labels), _) => Some(labels.read()?),
         (None, Some(relations)) => Some(Arc::new(relations)),

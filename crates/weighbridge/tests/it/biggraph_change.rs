@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use weighbridge::checkpoint::{LabelList, Name, Rename, Role, TensorPath, Value};
 use weighbridge::engine::{RunOptions, read_tensor};
+use weighbridge::formats::biggraph::AddEntities;
 use weighbridge::formats::biggraph::{Draw, draw, grow};
 use weighbridge::formats::{PlanOptions, by_id};
-use weighbridge::ops::{Grow, save};
+use weighbridge::ops::save;
 use weighbridge::source::{MemorySource, SourceRef};
 use weighbridge::tensor::{DType, Encoding, Order, Shape};
 use weighbridge::{Checkpoint, Limits, TensorEntry};
@@ -59,7 +60,9 @@ fn lists_of_names_have_no_empty_ones() {
     let path = dir.path().join("names");
     let read = |text: &str| {
         fs::write(&path, text).unwrap();
-        Grow::read("user", &path, 0, &Limits::default()).map(|grow| grow.names.len()).map_err(|e| e.code())
+        AddEntities::read("user", &path, 0, &Limits::default())
+            .map(|grow| grow.names.len())
+            .map_err(|e| e.code())
     };
     assert_eq!(read("a\nb\n"), Ok(2));
     for bad in ["a\nb\n\n", "\na\n", "[\"a\", \"\"]"] {

@@ -1,5 +1,6 @@
 //! Odd, broken and half-written files of BigGraph: what we do with each, and what upstream did.
 
+use crate::support::biggraph::at_version;
 use crate::support::biggraph::{
     SETS, codes, copy, golden, knowing, lenient, metadata, open, open_with, sha256,
 };
@@ -74,7 +75,7 @@ fn odd_files_of_edges() {
         let json = &cases[name];
         let path = golden("alt").join(name).join("edges_0_0.h5");
         assert_eq!(json["read_by_upstream"], json!(wanted.is_ok()), "{name}");
-        let found = match (weighbridge::open(&path), wanted) {
+        let found = match (weighbridge::formats::open(&path), wanted) {
             (Ok(found), Ok(dtype)) => {
                 assert_eq!(found.notes, [], "{name}");
                 assert_eq!(found.tensor("lhs").unwrap().dtype().name(), dtype, "{name}");
@@ -237,7 +238,7 @@ fn runs_that_died_leave_orphans() {
         let of = |version: u64| first.path().join(format!("{name}.v{version}.h5"));
         fs::copy(of(2), of(1)).unwrap();
     }
-    let earlier = OpenOptions { version: Some(1), ..OpenOptions::default() };
+    let earlier = at_version(1);
     let report = check_with(first.path(), earlier);
     assert_eq!(wrong(&report), ["orphan-unfinished"], "{:?}", report.findings);
     let text = &report.findings.iter().find(|f| f.code == "orphan-unfinished").unwrap().text;
@@ -266,7 +267,7 @@ fn a_version_file_that_says_nothing_is_never_version_0() {
             Some(text) => fs::write(&file, text).unwrap(),
             None => fs::remove_file(&file).unwrap(),
         }
-        let error = weighbridge::open(&folder).unwrap_err();
+        let error = weighbridge::formats::open(&folder).unwrap_err();
         assert_eq!(error.code(), code, "{text:?}");
         assert_eq!(error.expected_text(), Some("one of the versions 3 (in part), 2 (complete)"));
         assert_eq!(error.hint_text(), Some("open version 2, the newest that is complete"));
@@ -274,12 +275,12 @@ fn a_version_file_that_says_nothing_is_never_version_0() {
         assert_eq!((metadata(&found, "version"), codes(&found)[0]), (json!(2), code));
         let report = check(&folder);
         assert_eq!((report.verdict, report.findings[0].code), (Verdict::Unsound, code));
-        let named = OpenOptions { version: Some(2), ..OpenOptions::default() };
+        let named = at_version(2);
         assert_eq!(open_with(&folder, &named).tensors.len(), found.tensors.len());
     }
     // A file without a byte, as a crash leaves it, completes no version.
     fs::write(folder.join("embeddings_all_1.v2.h5"), "").unwrap();
-    let error = weighbridge::open(&folder).unwrap_err();
+    let error = weighbridge::formats::open(&folder).unwrap_err();
     assert_eq!(error.expected_text(), Some("one of the versions 3 (in part), 2 (in part)"));
     assert_eq!(error.hint_text(), Some("no version is complete"));
 }
@@ -291,11 +292,11 @@ fn partitions_that_are_missing_or_cut_short() {
     let part = folder.join("embeddings_all_1.v2.h5");
     let bytes = fs::read(&part).unwrap();
     fs::write(&part, &bytes[..bytes.len() - 1000]).unwrap();
-    let error = weighbridge::open(&folder).unwrap_err();
+    let error = weighbridge::formats::open(&folder).unwrap_err();
     assert_eq!(error.code(), "truncated", "{error}");
     assert_eq!(check(&folder).verdict, Verdict::Unsound);
     fs::remove_file(&part).unwrap();
-    let error = weighbridge::open(&folder).unwrap_err();
+    let error = weighbridge::formats::open(&folder).unwrap_err();
     assert_eq!((error.code(), error.found_text()), ("partition-missing", Some("no embeddings_all_1.v2.h5")));
     let found = open_with(&folder, &lenient());
     let table = found.tensor("embeddings.all").unwrap();
@@ -328,11 +329,11 @@ fn a_type_that_no_relation_uses_has_no_files() {
     assert!(metadata(&found, "partitions")["unused"].is_null());
     assert!(!codes(&found).contains(&"unknown-type"), "{:?}", found.notes);
     fs::write(folder.join("checkpoint_version.txt"), "").unwrap();
-    let error = weighbridge::open_with(&folder, &options).unwrap_err();
+    let error = weighbridge::formats::open_with(&folder, &options).unwrap_err();
     assert!(error.hint_text().unwrap().contains("version 6"), "{error}");
     // A partition above the last one does not stand for one that is missing.
     fs::rename(folder.join("embeddings_user_1.v6.h5"), folder.join("embeddings_user_9.v6.h5")).unwrap();
-    let error = weighbridge::open_with(&folder, &options).unwrap_err();
+    let error = weighbridge::formats::open_with(&folder, &options).unwrap_err();
     assert!(error.hint_text().unwrap().contains("version 4"), "{error}");
 }
 
@@ -369,7 +370,7 @@ fn a_model_or_blob_that_is_not_there_leaves_the_tables() {
     assert_eq!(lost, ["state-not-understood", "state-incomplete"]);
     fs::remove_file(folder.join("model.v2.h5")).unwrap();
     fs::write(folder.join("config.json"), "{ not JSON").unwrap();
-    let error = weighbridge::open(&folder).unwrap_err();
+    let error = weighbridge::formats::open(&folder).unwrap_err();
     assert_eq!((error.code(), error.found_text()), ("model-missing", Some("no model.v2.h5")));
     let found = open_with(&folder, &lenient());
     assert!(found.notes.iter().any(|note| note.code == "model-missing" && note.omission));
@@ -418,7 +419,7 @@ fn snapshots_whose_links_are_dead() {
     std::os::unix::fs::symlink("/nowhere/model.v1.h5", snapshot.join("model.v1.h5")).unwrap();
     let report = check(&folder);
     assert_eq!((report.verdict, wrong(&report)), (Verdict::Unsound, vec!["dead-link"]));
-    assert_eq!(weighbridge::open(&snapshot).unwrap_err().code(), "version-without-files");
+    assert_eq!(weighbridge::formats::open(&snapshot).unwrap_err().code(), "version-without-files");
 }
 
 /// Puts `value` at an element of a column that is stored as it is.

@@ -50,7 +50,11 @@ fn one_partition_has_the_names_of_its_own_rows() {
     assert!(found.tensors[0].labels.is_none() && codes(&found).contains(&"names-missing"));
     for path in [file, golden("set1/ckpt_std_zip"), golden("set1/std/edges")] {
         let options = knowing(None, Some(golden("set1/ckpt_feat")));
-        assert_eq!(weighbridge::open_with(&path, &options).unwrap_err().code(), "no-entities", "{path:?}");
+        assert_eq!(
+            weighbridge::formats::open_with(&path, &options).unwrap_err().code(),
+            "no-entities",
+            "{path:?}"
+        );
     }
 }
 

@@ -1,5 +1,6 @@
 //! What PyTorch-BigGraph wrote is read as h5py and torch read it: file by file, and joined.
 
+use crate::support::biggraph::at_version;
 use crate::support::biggraph::{
     SETS, codes, compare, copy, expected, golden, knowing, member, metadata, open, open_with, plain, sha256,
 };
@@ -7,6 +8,7 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::fs;
 use weighbridge::engine::read_tensor;
+use weighbridge::formats::biggraph::ReadOptions;
 use weighbridge::ops::hash;
 use weighbridge::tensor::Order;
 use weighbridge::{Checkpoint, TensorEntry};
@@ -219,14 +221,14 @@ fn checkpoints_are_their_files_joined() {
 #[test]
 fn another_version_is_opened_on_demand() {
     let path = golden("set1/ckpt_std_zip");
-    let options = |version| weighbridge::OpenOptions { version: Some(version), ..Default::default() };
+    let options = at_version;
     let old = open_with(&path, &options(4));
     assert_eq!(metadata(&old, "version"), json!(4));
     let file = open(path.join("embeddings_tag_0.v4.h5"));
     let table = |checkpoint: &Checkpoint| hash::sha256(checkpoint.tensor("embeddings.tag").unwrap()).unwrap();
     assert_eq!(table(&old), table(&file));
     assert_ne!(table(&old), table(&open(&path)));
-    let error = weighbridge::open_with(&path, &options(5)).unwrap_err();
+    let error = weighbridge::formats::open_with(&path, &options(5)).unwrap_err();
     assert_eq!(error.code(), "no-such-version");
     assert_eq!(error.expected_text(), Some("one of the versions 6 (complete), 4 (complete)"));
 }
@@ -246,7 +248,7 @@ fn a_snapshot_is_a_checkpoint_behind_links() {
         }
         let folder = tree.path().join("ckpt_std_zip");
         let snapshot = open(folder.join("epoch_2"));
-        let same = open_with(&folder, &weighbridge::OpenOptions { version: Some(4), ..Default::default() });
+        let same = open_with(&folder, &at_version(4));
         assert_eq!(metadata(&snapshot, "version"), json!(4));
         let hashes = |checkpoint: &Checkpoint| -> Vec<(String, String)> {
             checkpoint.tensors.iter().map(|t| (t.text(), hash::sha256(t).unwrap())).collect()
@@ -332,7 +334,7 @@ fn a_folder_to_start_training_from() {
         assert_eq!((table.dtype().name(), table.pieces.len()), ("f64", 3));
         assert!(codes(&found).contains(&"partition-missing"));
         // The rows that are there have their own names; those of the missing partition are not among them.
-        assert_eq!(table.labels.is_some(), options.entities.is_some());
+        assert_eq!(table.labels.is_some(), options.own::<ReadOptions>().entities.is_some());
         if let Some(labels) = &table.labels {
             let mut wanted = Vec::new();
             for part in [0, 1, 3] {
@@ -348,7 +350,7 @@ fn a_folder_to_start_training_from() {
         weighbridge::formats::detect_folder(
             &(std::sync::Arc::new(weighbridge::source::LocalFolder::open(&path).unwrap()) as _)
         )
-        .is_ok_and(|format| format.facts().id == "biggraph")
+        .is_ok_and(|format| format.info().id == "biggraph")
     );
 }
 
@@ -363,5 +365,5 @@ fn a_configuration_alone() {
     assert_eq!(open(folder.path()).kind, "config");
     // Anybody's configuration is none.
     fs::write(folder.path().join("config.json"), "{\"entities\": 1, \"relations\": 2}").unwrap();
-    assert!(weighbridge::open(folder.path()).is_err());
+    assert!(weighbridge::formats::open(folder.path()).is_err());
 }

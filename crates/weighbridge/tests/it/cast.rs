@@ -7,7 +7,7 @@ use weighbridge::engine::read_tensor;
 use weighbridge::tensor::{Cast, DType, Order, Rounding};
 
 fn table(name: &str) -> TensorEntry {
-    weighbridge::open(testdata("cast").join(name)).unwrap().tensors.remove(0)
+    weighbridge::formats::open(testdata("cast").join(name)).unwrap().tensors.remove(0)
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -72,14 +72,14 @@ fn goldens() -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for name in names {
         let path = testdata(name);
-        if !path.is_dir() || weighbridge::open(&path).is_ok() {
+        if !path.is_dir() || weighbridge::formats::open(&path).is_ok() {
             paths.push(path);
             continue;
         }
         // A folder of files, each for itself; and of folders.
         let mut inside: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
         inside.sort();
-        inside.retain(|path| weighbridge::open(path).is_ok());
+        inside.retain(|path| weighbridge::formats::open(path).is_ok());
         assert!(!inside.is_empty(), "{}", path.display());
         paths.extend(inside.into_iter().take(3));
     }
@@ -126,7 +126,7 @@ fn plans_of(checkpoint: &Checkpoint, kinds: &[&str]) -> Vec<WritePlan> {
 fn smallest_plans() -> BTreeMap<(&'static str, &'static str), (PathBuf, WritePlan)> {
     let mut all = BTreeMap::<_, (PathBuf, WritePlan)>::new();
     for path in goldens() {
-        for plan in plans_of(&weighbridge::open(&path).unwrap(), &KINDS) {
+        for plan in plans_of(&weighbridge::formats::open(&path).unwrap(), &KINDS) {
             let bytes = plan.bytes();
             let old = all.get(&(plan.format, plan.kind)).map_or(u64::MAX, |(_, old)| old.bytes());
             if bytes > 0 && bytes < old {
@@ -135,7 +135,7 @@ fn smallest_plans() -> BTreeMap<(&'static str, &'static str), (PathBuf, WritePla
         }
     }
     for format in formats::ALL {
-        let id = format.facts().id;
+        let id = format.info().id;
         assert!(all.keys().any(|(own, _)| *own == id), "{id} is not written from any golden file");
     }
     assert!(all.len() >= 25, "{:?}", all.keys());
@@ -222,7 +222,7 @@ fn threads_and_memory_change_no_byte() {
     large.tensors.truncate(1);
     plans.extend(plans_of(&large, &[""]));
     for path in goldens() {
-        plans.extend(plans_of(&weighbridge::open(&path).unwrap(), &[""]));
+        plans.extend(plans_of(&weighbridge::formats::open(&path).unwrap(), &[""]));
     }
     plans.extend(smallest_plans().into_values().map(|(_, plan)| plan));
     let mut formats = BTreeSet::new();
@@ -334,7 +334,7 @@ fn a_file_that_shrinks_amid_a_conversion_leaves_the_old_target() {
         let plan = formats::by_id("npz").unwrap().plan(&checkpoint, &PlanOptions::default()).unwrap();
         run(&plan, &LocalSink::file(&path, true).unwrap(), &RunOptions::default()).unwrap();
         fs::write(&target, "old").unwrap();
-        let opened = weighbridge::open(&path).unwrap();
+        let opened = weighbridge::formats::open(&path).unwrap();
         let plan =
             plan_checkpoint(opened, formats::by_id(to).unwrap(), None, &ConvertOptions::default()).unwrap();
         let watch = Arc::new(CutAt(AtomicU64::new(0), 1 << 20, path.clone()));
@@ -353,7 +353,7 @@ fn a_file_that_grows_or_is_replaced_stays_what_it_was() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path(), "safetensors");
     let truth = read_tensor(&large().tensors[0], Order::Row).unwrap();
-    let opened = weighbridge::open(&path).unwrap();
+    let opened = weighbridge::formats::open(&path).unwrap();
     let mapped = open_source(Arc::new(MapSource::open(&path).unwrap()), &OpenOptions::default()).unwrap();
     use std::io::Write;
     fs::File::options().append(true).open(&path).unwrap().write_all(&[7; 5000]).unwrap();
@@ -367,5 +367,5 @@ fn a_file_that_grows_or_is_replaced_stays_what_it_was() {
         assert!(read_tensor(&checkpoint.tensors[0], Order::Row).unwrap() == truth);
         assert!(use_it(checkpoint, &dir.path().join("target")).is_empty());
     }
-    assert!(weighbridge::open(&path).is_err());
+    assert!(weighbridge::formats::open(&path).is_err());
 }

@@ -124,9 +124,9 @@ fn every_flag_reaches_its_reader() {
         let options = OpenOptions { limits, ..OpenOptions::default() };
         let good = files
             .iter()
-            .filter(|path| weighbridge::open(path).is_ok_and(|opened| !opened.tensors.is_empty()));
+            .filter(|path| weighbridge::formats::open(path).is_ok_and(|opened| !opened.tensors.is_empty()));
         let told: Vec<String> = good
-            .map(|path| match weighbridge::open_with(path, &options) {
+            .map(|path| match weighbridge::formats::open_with(path, &options) {
                 Ok(opened) => opened.notes.iter().map(|note| note.text.clone()).collect(),
                 Err(error) => error.to_string(),
             })

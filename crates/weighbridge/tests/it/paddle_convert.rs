@@ -1,6 +1,6 @@
 //! Conversions of Paddle's models, in every direction, are byte for byte what Paddle wrote.
 
-use crate::support::paddle::{bad, files_below, good, is_data, open, same_files, source};
+use crate::support::paddle::{bad, files_below, good, is_data, open, same_files, with_program};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn to(kind: &str, settings: &[(&str, &str)]) -> ConvertOptions {
 
 /// The same, with a program.
 fn with(program: PathBuf, names: Names, options: ConvertOptions) -> ConvertOptions {
-    let open = OpenOptions { program: Some(source(program)), names, ..OpenOptions::default() };
+    let open = OpenOptions { names, ..with_program(program) };
     ConvertOptions { open, ..options }
 }
 
@@ -281,7 +281,7 @@ fn structured_names_lead_to_variables_and_back() {
         run(good(name), &file, &options);
         let state = open(&file);
         assert!(state.tensors.iter().all(|t| t.text_attribute("variable_name").is_some()));
-        let original = weighbridge::open_with(good(name), &open_as(Names::Structured)).unwrap();
+        let original = weighbridge::formats::open_with(good(name), &open_as(Names::Structured)).unwrap();
         for entry in &original.tensors {
             assert_eq!(sha256(state.tensor(&entry.name()).unwrap()).unwrap(), sha256(entry).unwrap());
         }
@@ -342,7 +342,7 @@ fn what_a_target_cannot_hold_is_said() {
 
     // Two structured names of one variable.
     let open = OpenOptions { names: Names::Structured, ..OpenOptions::default() };
-    let mut tied = weighbridge::open_with(good("p262/cnn_jit"), &open).unwrap();
+    let mut tied = weighbridge::formats::open_with(good("p262/cnn_jit"), &open).unwrap();
     let mut other = tied.tensor("fc.weight").unwrap().clone();
     other.path = weighbridge::checkpoint::TensorPath::from_dotted("head.weight");
     tied.tensors.push(other);
@@ -375,7 +375,7 @@ fn entries_of_a_list_of_names_that_vanish_are_a_loss() {
     same(dir.join("kept/model.pdiparams.info"), good("p262/jit_multi_function/model.pdiparams.info"));
 
     // A frozen parameter: a pickle does not say so.
-    let mut frozen = weighbridge::open(good("p262/cnn_jit")).unwrap();
+    let mut frozen = weighbridge::formats::open(good("p262/cnn_jit")).unwrap();
     for entry in &mut frozen.tensors {
         entry.attributes.remove("structured_name");
     }
@@ -406,11 +406,11 @@ fn casts_keep_levels_and_rows() {
     ] {
         let target = dir.join(Path::new(name).file_name().unwrap());
         run(good(name), &target, &options());
-        let program = OpenOptions {
-            program: name.contains("mixed").then(|| source(good("p262/combined_mixed/program.pb"))),
-            ..OpenOptions::default()
+        let program = match name.contains("mixed") {
+            true => with_program(good("p262/combined_mixed/program.pb")),
+            false => OpenOptions::default(),
         };
-        let (ours, golden) = (weighbridge::open_with(&target, &program).unwrap(), open(good(name)));
+        let (ours, golden) = (weighbridge::formats::open_with(&target, &program).unwrap(), open(good(name)));
         for (a, b) in ours.tensors.iter().zip(&golden.tensors) {
             assert_eq!((a.name().replace(".bin", ""), &a.shape), (b.name().replace(".bin", ""), &b.shape));
             assert_eq!(a.attributes, b.attributes);

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::Path;
 use weighbridge::engine::RunOptions;
 use weighbridge::finding::Verdict;
+use weighbridge::formats::WriteFormat;
 use weighbridge::formats::paddle::{Paddle, Strip, rename, strip};
-use weighbridge::formats::{Format, Names, PlanOptions};
+use weighbridge::formats::{Names, PlanOptions};
 use weighbridge::ops::hash::sha256;
 use weighbridge::ops::save;
 use weighbridge::ops::verify::{VerifyOptions, verify};
@@ -104,7 +105,7 @@ fn inputs_can_be_renamed_and_what_is_refused_changes_nothing() {
 #[test]
 fn structured_names_stay_where_variables_are_renamed() {
     let options = OpenOptions { names: Names::Structured, ..OpenOptions::default() };
-    let mut model = weighbridge::open_with(good("p262/cnn_jit"), &options).unwrap();
+    let mut model = weighbridge::formats::open_with(good("p262/cnn_jit"), &options).unwrap();
     let before = paths(&model);
     rename(&mut model, &names(&[("conv2d_0.w_0", "first")])).unwrap();
     assert_eq!(paths(&model), before);

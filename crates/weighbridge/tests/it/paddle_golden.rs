@@ -161,7 +161,7 @@ fn structured_names_stand_beside_those_of_variables() {
             check_info(&open(good(folder).join(file)), &json["info_pickle"]["content"]);
         }
         let options = OpenOptions { names: Names::Structured, ..OpenOptions::default() };
-        let structured = weighbridge::open_with(good(folder), &options).unwrap();
+        let structured = weighbridge::formats::open_with(good(folder), &options).unwrap();
         for entry in &structured.tensors {
             // A tensor that is not of the layer, such as a constant, keeps the name it has.
             let Some(variable) = entry.text_attribute("variable_name") else { continue };
@@ -404,11 +404,11 @@ fn no_golden_file_is_left_out() {
 fn encrypted_files_are_told_by_their_noise() {
     let folder = bad("p262/encrypted");
     for item in list(&expected(&folder)["items"]) {
-        let error = weighbridge::open(folder.join(item["file"].as_str().unwrap())).unwrap_err();
+        let error = weighbridge::formats::open(folder.join(item["file"].as_str().unwrap())).unwrap_err();
         assert_eq!(error.code(), "unknown-format");
         let hint = error.hint_text().unwrap();
         assert!(hint.contains("encrypted") && hint.contains("AES") && hint.contains("compressed"), "{hint}");
     }
     // What was encrypted is a file of streams that is cut short.
-    assert_eq!(weighbridge::open(folder.join("plain.bin")).unwrap_err().code(), "truncated-data");
+    assert_eq!(weighbridge::formats::open(folder.join("plain.bin")).unwrap_err().code(), "truncated-data");
 }

@@ -10,7 +10,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 
 /// Computes the network in `file` and compares it with the original's answers in `json`.
 fn compute(file: &Path, json: &serde_json::Value) {
-    let model = weighbridge::open(file).unwrap();
+    let model = weighbridge::formats::open(file).unwrap();
     let compared = inference::check(json, |name| {
         let entry = model.tensor(name).unwrap();
         let dims = entry.shape.dims().to_vec();

@@ -47,13 +47,13 @@ fn through_every_bridge_and_back() {
     let dir = tempfile::tempdir().unwrap();
     for golden in goldens() {
         let bytes = fs::read(&golden).unwrap();
-        let truth = weighbridge::open(&golden).unwrap();
+        let truth = weighbridge::formats::open(&golden).unwrap();
         let extension = golden.extension().unwrap().to_str().unwrap();
         let back = dir.path().join("back").with_extension(extension);
         for bridge in ["a.safetensors", "b.npz", "c.h5", "d.pt"] {
             let bridge = dir.path().join(bridge);
             moved(&golden, &bridge);
-            let opened = weighbridge::open(&bridge).unwrap();
+            let opened = weighbridge::formats::open(&bridge).unwrap();
             assert_eq!(content(&opened), content(&truth), "{golden:?}");
             assert_eq!(opened.notes, [], "{golden:?}");
             moved(&bridge, &back);
@@ -74,10 +74,10 @@ fn reversed_dimensions_keep_the_bytes_and_come_back() {
     let dir = tempfile::tempdir().unwrap();
     let reverse = || force(Changes { reverse_dims: true, ..Changes::default() });
     for golden in goldens() {
-        let truth = weighbridge::open(&golden).unwrap();
+        let truth = weighbridge::formats::open(&golden).unwrap();
         let bridge = dir.path().join("a.safetensors");
         convert(&golden, &bridge, &reverse()).unwrap();
-        let opened = weighbridge::open(&bridge).unwrap();
+        let opened = weighbridge::formats::open(&bridge).unwrap();
         for (a, b) in opened.tensors.iter().zip(&truth.tensors) {
             assert_eq!(a.shape, b.shape.reversed());
             assert_eq!(read_tensor(a, Order::Row).unwrap(), read_tensor(b, Order::Column).unwrap());
@@ -137,13 +137,13 @@ fn a_damaged_archive_is_not_converted() {
     let (npz, target) = (dir.path().join("x.npz"), dir.path().join("target"));
     let golden = testdata("primitiv/good/trained/trained_xor_a.model");
     convert(golden, &npz, &ConvertOptions::default()).unwrap();
-    let opened = weighbridge::open(&npz).unwrap();
+    let opened = weighbridge::formats::open(&npz).unwrap();
     let place = opened.tensor("w1").unwrap().pieces[0].offset;
     let mut bytes = fs::read(&npz).unwrap();
     bytes[usize::try_from(place).unwrap() + 5] ^= 0x10;
     fs::write(&npz, bytes).unwrap();
 
-    let opened = weighbridge::open(&npz).unwrap();
+    let opened = weighbridge::formats::open(&npz).unwrap();
     assert_eq!(
         weighbridge::ops::hash::sha256(opened.tensor("w1").unwrap()).unwrap_err().code(),
         "crc-mismatch"
@@ -184,7 +184,7 @@ fn a_foreign_file_becomes_a_model() {
     let error = convert(&source, &target, &ConvertOptions::default()).unwrap_err();
     assert!(error.hint_text().unwrap().contains("--cast f32"), "{error}");
     convert(&source, &target, &force(Changes { cast: Some(DType::F32), ..Changes::default() })).unwrap();
-    let model = weighbridge::open(&target).unwrap();
+    let model = weighbridge::formats::open(&target).unwrap();
     assert_eq!(model.kind, "model");
     let paths: Vec<String> = model.tensors.iter().map(|t| t.path.to_json_text()).collect();
     assert_eq!(paths, [r#"["enc","0","bias"]"#, r#"["enc","0","weight"]"#]);

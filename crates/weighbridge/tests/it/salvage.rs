@@ -45,15 +45,15 @@ fn options(format: &str, salvage: bool) -> OpenOptions {
 }
 
 /// What a tensor is: type, shape and bytes in row-major order.
-type Facts = (String, Vec<u64>, Vec<u8>);
+type FormatInfo = (String, Vec<u64>, Vec<u8>);
 
-fn facts(tensor: &TensorEntry) -> Facts {
+fn facts(tensor: &TensorEntry) -> FormatInfo {
     let bytes = read_tensor(tensor, Order::Row).unwrap_or_else(|e| panic!("what is given is readable: {e}"));
     (tensor.dtype().name().to_owned(), tensor.shape.dims().to_vec(), bytes)
 }
 
 /// The whole file: names and facts, in order. `None` for files that do not open alone.
-fn whole(bytes: &[u8]) -> Option<(&'static str, Vec<(String, Facts)>)> {
+fn whole(bytes: &[u8]) -> Option<(&'static str, Vec<(String, FormatInfo)>)> {
     let checkpoint = open_source(memory(bytes), &OpenOptions::default()).ok()?;
     if checkpoint.tensors.is_empty() {
         return None;
@@ -66,8 +66,9 @@ fn whole(bytes: &[u8]) -> Option<(&'static str, Vec<(String, Facts)>)> {
 }
 
 /// Fails unless everything in `given` stands so in the whole file.
-fn hold(given: &Checkpoint, whole: &[(String, Facts)], what: &str) {
-    let by_name: HashMap<&str, &Facts> = whole.iter().map(|(name, facts)| (name.as_str(), facts)).collect();
+fn hold(given: &Checkpoint, whole: &[(String, FormatInfo)], what: &str) {
+    let by_name: HashMap<&str, &FormatInfo> =
+        whole.iter().map(|(name, facts)| (name.as_str(), facts)).collect();
     for tensor in &given.tensors {
         let found = facts(tensor);
         let name = tensor.text();

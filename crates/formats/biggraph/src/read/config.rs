@@ -2,6 +2,7 @@
 
 use super::super::config::{Config, json_text};
 use super::super::layout::FileName;
+use crate::ReadOptions;
 use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note, TensorPath, Value};
@@ -39,7 +40,7 @@ pub(super) fn text_of(source: &SourceRef) -> Result<String> {
 /// # Errors
 /// What it says that is wrong.
 pub(in super::super) fn given(options: &OpenOptions) -> Result<Option<Known>> {
-    let Some(source) = &options.config else { return Ok(None) };
+    let Some(source) = &options.own::<ReadOptions>().config else { return Ok(None) };
     let text = text_of(source)?;
     let (config, _) = Config::parse(&text, options.lenient).map_err(|e| e.in_file(source.label()))?;
     Ok(Some(Known { config, text }))

@@ -3,6 +3,7 @@
 use super::super::config::{Config, Sides};
 use super::super::layout::{FileName, Listing};
 use super::{BUCKET, LISTS, config, edges, names, notes, parallel};
+use crate::ReadOptions;
 use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note, Role, TensorEntry, TensorPath, Value};
@@ -144,7 +145,7 @@ pub(super) fn know(
         (None, Some(folder)) => config::beside(folder)?,
         (None, None) => None,
     };
-    if let (None, Some(folder), Some(_)) = (&options.config, folder, &known) {
+    if let (None, Some(folder), Some(_)) = (&options.own::<ReadOptions>().config, folder, &known) {
         super::was_read(checkpoint, folder, &FileName::Config)?;
     }
     let config = known.as_ref().map(|known| &known.config);

@@ -24,7 +24,7 @@ const VALUE: u64 = 320;
 ///
 /// # Errors
 /// What listing says.
-pub fn entity_files(folder: &FolderRef) -> Result<Vec<PathBuf>> {
+pub(crate) fn entity_files(folder: &FolderRef) -> Result<Vec<PathBuf>> {
     let is_of_entities = |name: &Path| {
         name.to_str().and_then(FileName::parse).is_some_and(|name| {
             use FileName::{EntityCount, EntityNames, RelationCount, RelationNames};
@@ -36,7 +36,7 @@ pub fn entity_files(folder: &FolderRef) -> Result<Vec<PathBuf>> {
 }
 
 /// The names of the relations, where the rows of `entry` are theirs: of a parameter of dynamic relations.
-pub fn relation_rows(checkpoint: &Checkpoint, entry: &TensorEntry) -> Option<LabelList> {
+pub(crate) fn relation_rows(checkpoint: &Checkpoint, entry: &TensorEntry) -> Option<LabelList> {
     let is_parameter = entry.path.parts().first().and_then(Name::as_str) == Some("relations");
     let Some(Value::List(names)) = checkpoint.metadata.get("relation_names") else { return None };
     let fits = is_parameter && entry.shape.dims().first() == Some(&(names.len() as u64));

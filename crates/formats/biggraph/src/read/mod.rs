@@ -27,7 +27,7 @@ mod version;
 
 pub(super) use config::{given as given_config, lenient as parse_config, parameters};
 pub(super) use edges::{BUCKET, LISTS};
-pub use entities::{entity_files, relation_rows};
+pub(crate) use entities::{entity_files, relation_rows};
 pub(super) use names::{lists_of, numbers};
 pub(crate) use optimizer::STATE;
 pub(super) use part::{STEP, table_path};

@@ -5,6 +5,7 @@ use super::super::layout::{FileName, Listing, relative_entity_folder};
 use super::super::text::{NameFiles, read_count};
 use super::entities::relations;
 use super::{notes, parallel};
+use crate::ReadOptions;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use weighbridge_core::checkpoint::{Checkpoint, LabelsRef, Name, Note, Role, Value};
@@ -153,7 +154,7 @@ pub(super) fn attach(
 pub(super) fn unasked(done: Result<()>, options: &OpenOptions) -> Result<Option<Note>> {
     match done {
         Ok(()) => Ok(None),
-        Err(error) if options.entities.is_none() && error.kind() != Kind::Cancelled => {
+        Err(error) if options.own::<ReadOptions>().entities.is_none() && error.kind() != Kind::Cancelled => {
             let place = error.file().map_or_else(String::new, |file| format!("{file}: "));
             let cause = std::error::Error::source(&error).map_or_else(String::new, |e| format!(": {e}"));
             let what = error.message();
@@ -276,7 +277,7 @@ fn name_tables(
         checkpoint.notes.push(Note::omission("names-incomplete", text));
     }
     // Counts without names are no less than upstream asks for: only who names the folder expects more.
-    if !nameless.is_empty() && options.entities.is_some() {
+    if !nameless.is_empty() && options.own::<ReadOptions>().entities.is_some() {
         let text = format!("there are no names in {way}, so rows have none: {}", notes::some(nameless));
         checkpoint.notes.push(Note::new("names-missing", text));
     }
@@ -312,7 +313,7 @@ pub(in super::super) fn numbers(list: &[Value]) -> Vec<Option<u64>> {
 /// # Errors
 /// [`weighbridge_core::Kind::Usage`], code `no-entities`, where there are none.
 fn given(options: &OpenOptions) -> Result<Option<Entities>> {
-    let Some(given) = &options.entities else { return Ok(None) };
+    let Some(given) = &options.own::<ReadOptions>().entities else { return Ok(None) };
     Entities::of(given)?.map(Some).ok_or_else(|| {
         Error::usage("no-entities", "there are no counts or names of entities in the folder")
             .in_file(given.label())

@@ -3,6 +3,7 @@
 use super::super::config::Config;
 use super::super::layout::{FileName, Listing, VersionFiles};
 use super::super::text;
+use crate::ReadOptions;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use weighbridge_core::checkpoint::Note;
@@ -36,7 +37,7 @@ pub(super) fn choose(
 ) -> Result<(u64, bool, Vec<Note>)> {
     let said = said(folder, listing)?;
     let only_first = listing.versions.keys().all(|version| *version == 0) && !listing.versions.is_empty();
-    if let Some(wanted) = options.version {
+    if let Some(wanted) = options.own::<ReadOptions>().version {
         let init = wanted == 0 && !listing.version_file;
         if !listing.versions.contains_key(&wanted) {
             return Err(Error::usage("no-such-version", "the folder has no file of that version")

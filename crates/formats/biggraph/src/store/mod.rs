@@ -48,6 +48,7 @@ mod staging;
 mod state;
 mod tidy;
 
+use crate::ReadOptions;
 pub use commit::{Carry, CommitOptions, Previous};
 pub use companions::StatsReport;
 pub use expected::{Basis, Expected};
@@ -181,7 +182,8 @@ impl CheckpointStore {
     /// As [`version`](Self::version), and as [`Registry::open_with`].
     pub fn checkpoint(&self, version: u64, options: &OpenOptions) -> Result<Checkpoint> {
         self.version(version)?;
-        registry().open_with(&self.folder, &OpenOptions { version: Some(version), ..options.clone() })
+        let own = ReadOptions { version: Some(version), ..options.own() };
+        registry().open_with(&self.folder, &options.clone().with_own(own))
     }
 
     /// Begins the version after the current one. The folder is locked until what this gives is

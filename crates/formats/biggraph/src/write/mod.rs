@@ -1,6 +1,7 @@
 //! From an index to the files of a folder, or one of them. Same index, same bytes.
 
 mod checkpoint;
+mod companions;
 mod edges;
 mod entities;
 mod foreign;
@@ -12,6 +13,7 @@ mod settings;
 mod tables;
 
 pub use checkpoint::version_file;
+pub(super) use companions::{add as add_companion, companions};
 pub use listed::has_columns as is_edge_list;
 pub(super) use listed::refuse as refuse_edge_list;
 pub(super) use settings::SETTINGS;

@@ -43,7 +43,10 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::DType;
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use weighbridge_format::{
+    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
+    Scan, ScanCode, WriteFormat,
+};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The format.
@@ -73,7 +76,7 @@ pub(super) static DTYPES: &[DType] = &[
     DType::C128,
 ];
 
-static FACTS: Facts = Facts {
+static INFO: FormatInfo = FormatInfo {
     id: "npy",
     title: "numpy array, or a folder of them",
     extensions: &[("npy", ARRAY)],
@@ -83,19 +86,63 @@ static FACTS: Facts = Facts {
 };
 
 impl Format for Npy {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn info(&self) -> &'static FormatInfo {
+        &INFO
     }
+
+    fn writer(&self) -> Option<&dyn WriteFormat> {
+        Some(self)
+    }
+
+    fn salvager(&self) -> Option<&dyn Salvage> {
+        Some(self)
+    }
+
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
+    }
+
+    fn scanner(&self) -> Option<&dyn ScanCode> {
+        Some(self)
+    }
+}
+
+impl Detect for Npy {
     fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
         head.starts_with(header::MAGIC)
     }
+
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        folder::recognises(folder)
+    }
+
+    fn recognises_file_set(&self, files: &[PathBuf]) -> bool {
+        files.iter().all(|name| folder::is_array(name))
+    }
+}
+
+impl ReadFormat for Npy {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
-    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
-        scan::scan(source, options)
+
+    fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        folder::open(folder, options)
+    }
+}
+
+impl WriteFormat for Npy {
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
     }
 
+    /// Beside the table in a folder; one array has no place for them and says so.
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Column
+    }
+}
+
+impl Salvage for Npy {
     /// Rows that are whole, of an array that is cut short; the other files of a folder.
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
@@ -105,24 +152,16 @@ impl Format for Npy {
             }
         }
     }
-    fn recognises_folder(&self, folder: &FolderRef) -> bool {
-        folder::recognises(folder)
-    }
-    fn gathers(&self, files: &[PathBuf]) -> bool {
-        files.iter().all(|name| folder::is_array(name))
-    }
-    fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
-        folder::open(folder, options)
-    }
-    /// Beside the table in a folder; one array has no place for them and says so.
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Column
-    }
+}
+
+impl DeepCheck for Npy {
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
         outline::outline(source, limits)
     }
+}
 
-    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-        write::plan(checkpoint, options)
+impl ScanCode for Npy {
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
     }
 }

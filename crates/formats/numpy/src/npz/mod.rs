@@ -30,7 +30,10 @@ use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use weighbridge_format::{
+    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
+    Scan, ScanCode, WriteFormat,
+};
 use weighbridge_io::source::SourceRef;
 use weighbridge_zip as zip;
 
@@ -38,7 +41,7 @@ use weighbridge_zip as zip;
 #[derive(Debug)]
 pub struct Npz;
 
-static FACTS: Facts = Facts {
+static INFO: FormatInfo = FormatInfo {
     id: "npz",
     title: "numpy arrays in a zip archive",
     extensions: &[("npz", "archive")],
@@ -53,9 +56,28 @@ const SUFFIX: &str = ".npy";
 const METADATA: &str = "weighbridge.metadata";
 
 impl Format for Npz {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn info(&self) -> &'static FormatInfo {
+        &INFO
     }
+
+    fn writer(&self) -> Option<&dyn WriteFormat> {
+        Some(self)
+    }
+
+    fn salvager(&self) -> Option<&dyn Salvage> {
+        Some(self)
+    }
+
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
+    }
+
+    fn scanner(&self) -> Option<&dyn ScanCode> {
+        Some(self)
+    }
+}
+
+impl Detect for Npz {
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
         if head.starts_with(b"PK\x05\x06") {
             return true;
@@ -68,25 +90,38 @@ impl Format for Npz {
         let of_torch = |name: &str| name == "data.pkl" || name.ends_with("/data.pkl");
         head.starts_with(b"PK\x03\x04") && array() && !zip::has_member(source, &Limits::default(), of_torch)
     }
+}
+
+impl ReadFormat for Npz {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
-    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
-        scan::scan(source, options)
+}
+
+impl WriteFormat for Npz {
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
     }
 
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
-        place.source().map(|source| salvage::open(source, error, options)).transpose()
-    }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors
     }
+}
 
+impl Salvage for Npz {
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| salvage::open(source, error, options)).transpose()
+    }
+}
+
+impl DeepCheck for Npz {
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
         outline::outline(source, limits)
     }
+}
 
-    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-        write::plan(checkpoint, options)
+impl ScanCode for Npz {
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
     }
 }

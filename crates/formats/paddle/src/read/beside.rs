@@ -1,6 +1,7 @@
 //! Files of one model that do not know each other: who belongs to whom, by names and by content.
 
 use super::super::any_program::{Form, Program};
+use crate::ReadOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
@@ -157,7 +158,7 @@ pub(super) fn find_program(
     search: impl Fn() -> bool,
     fits: impl Fn(&Topology) -> bool,
 ) -> Result<Option<Found>> {
-    if let Some(source) = &options.program {
+    if let Some(source) = &options.own::<ReadOptions>().program {
         let topology = joinable(source, options)?;
         let (file, name) = (source.clone(), base_name(source.label()));
         return Ok(Some(Found { topology, file, name, sure: true }));

@@ -4,6 +4,7 @@ use super::super::state::{self, Info, InfoRow};
 use super::super::{INFO_FILE, STOP_GRADIENT, TRAINABLE};
 use super::beside::{Beside, base_name};
 use super::join::path_of;
+use crate::ReadOptions;
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{
     Checkpoint, INFO_ENTRIES, Note, Role, STRUCTURED_NAME, TensorPath, VARIABLE_NAME, Value,
@@ -48,7 +49,7 @@ pub(super) fn join(
 
 /// Gives tensors that come from elsewhere under their structured names the variables that they are.
 pub(super) fn attach(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
-    let Some(source) = &options.program_info else { return Ok(()) };
+    let Some(source) = &options.own::<ReadOptions>().program_info else { return Ok(()) };
     let Ok(Some(info)) = state::read_info(source, &options.limits) else { return Ok(()) };
     // It may have more entries than there are tensors.
     checkpoint.companions.push((base_name(source.label()), source.clone()));
@@ -71,7 +72,9 @@ fn find(
     beside: Option<Beside<'_>>,
     options: &OpenOptions,
 ) -> Result<Option<(SourceRef, String)>> {
-    let named = || options.program_info.clone().map(|source| (source.clone(), base_name(source.label())));
+    let named = || {
+        options.own::<ReadOptions>().program_info.map(|source| (source.clone(), base_name(source.label())))
+    };
     let Some(beside) = beside else { return Ok(named()) };
     let file = match checkpoint.metadata.get(super::super::PARAMETERS_FILE) {
         Some(Value::Text(name)) => name.clone(),

@@ -6,6 +6,7 @@ use super::super::{FORM_PIR, PARAMETERS_MISSING, PROGRAM_FILE, VOCAB, state};
 use super::beside::{Beside, Found, base_name, head, parameter_names, text};
 use super::params::{open_combined, open_separate, words_value};
 use super::{checkpoint, roles, state_names};
+use crate::ReadOptions;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub(super) fn open(
     beside: Option<Beside<'_>>,
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
-    if options.program.is_some() {
+    if options.own::<ReadOptions>().program.is_some() {
         return Err(Error::usage(
             "two-programs",
             "this path leads to a program of its own, and another one is named",

@@ -68,7 +68,8 @@ mod tests {
     use crate::opening::open_folder;
     use std::sync::Arc;
     use weighbridge_core::tensor::Order;
-    use weighbridge_format::Format;
+    use weighbridge_format::ReadFormat;
+    use weighbridge_format::ScanCode;
     use weighbridge_io::engine::read_tensor;
     use weighbridge_io::source::MemoryFolder;
 
@@ -141,7 +142,7 @@ mod tests {
     fn an_index_is_recognised_by_its_content() {
         let source =
             |bytes: Vec<u8>| Arc::new(weighbridge_io::source::MemorySource::new("x", bytes)) as SourceRef;
-        let of = |bytes: Vec<u8>| weighbridge::formats::detect(&source(bytes)).unwrap().facts().id;
+        let of = |bytes: Vec<u8>| weighbridge::formats::detect(&source(bytes)).unwrap().info().id;
         assert_eq!(of(index(&WHOLE)), "paddle");
         assert_eq!(of(index(&[("a", "model-00001-of-00002.safetensors")])), "safetensors");
         let error = Paddle.open(source(index(&WHOLE)), &OpenOptions::default()).unwrap_err();

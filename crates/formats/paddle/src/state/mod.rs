@@ -9,7 +9,7 @@
 //!   {…, "KEY@@.0": array, …, "UnpackBigParamInfor@@": {…}}   protocols 2 and 3: large arrays in parts
 //! ```
 //!
-//! Facts of the pickle stand in the metadata, so that it can be written again as it was:
+//! FormatInfo of the pickle stand in the metadata, so that it can be written again as it was:
 //!
 //! | key | value |
 //! | --- | --- |

@@ -30,7 +30,7 @@ pub(super) fn is_ours(source: &SourceRef) -> bool {
 }
 
 /// True for a file of tensors in the folder: where it is not one of the shards, a note says so.
-pub(super) fn tells_of(name: &Path) -> bool {
+pub(super) fn owns_sibling(name: &Path) -> bool {
     name.components().count() == 1 && name.to_str().is_some_and(names::is_file_name)
 }
 

@@ -15,7 +15,11 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Severity;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
-use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_format::DeepCheck;
+use weighbridge_format::Detect;
+use weighbridge_format::ScanCode;
+use weighbridge_format::WriteFormat;
+use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{FolderRef, MemoryFolder, MemorySource, SourceRef};
 use weighbridge_io::testing::materialise;
@@ -276,7 +280,7 @@ fn the_order_of_the_tensors_is_kept() {
     assert_eq!(names, ["d", "c", "b", "e", "a", "f"]);
     assert_eq!(files.len(), 6);
     // Cut anew as it is, it is cut the same.
-    let again = Safetensors.settings_as_cut(&back);
+    let again = Safetensors.sharding_settings(&back);
     let options = PlanOptions { settings: again, ..PlanOptions::default() };
     assert_eq!(written(&Safetensors.plan(&back, &options).unwrap()), files);
 }
@@ -479,7 +483,7 @@ fn lists_are_told_by_content() {
         |text: &str| -> SourceRef { Arc::new(MemorySource::new("x.json", text.as_bytes().to_vec())) };
     let long = format!("{{\"metadata\": {{\"a\": \"{}\"}}, \"weight_map\": {{}}}}", "x".repeat(200_000));
     for text in [r#"{"weight_map":{}}"#, "{\n  \"metadata\": {}, \"weight_map\": {}}", &long] {
-        assert_eq!(detect(&source(text)).unwrap().facts().id, "safetensors");
+        assert_eq!(detect(&source(text)).unwrap().info().id, "safetensors");
         let alone = open_source(source(text), &OpenOptions::default()).unwrap_err();
         assert_eq!(alone.code(), "list-alone");
         let scan = Safetensors.scan(&source(text), &OpenOptions::default()).unwrap();

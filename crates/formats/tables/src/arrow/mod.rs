@@ -33,7 +33,10 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use weighbridge_format::{
+    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
+    Scan, ScanCode, WriteFormat,
+};
 use weighbridge_io::source::SourceRef;
 
 /// The format.
@@ -43,7 +46,7 @@ pub struct Arrow;
 /// What the file begins and ends with.
 const MAGIC: &[u8] = b"ARROW1";
 
-static FACTS: Facts = Facts {
+static INFO: FormatInfo = FormatInfo {
     id: "arrow",
     title: "Arrow IPC file (Feather 2): a table",
     extensions: &[("arrow", "table"), ("feather", "table"), ("ipc", "table")],
@@ -53,28 +56,76 @@ static FACTS: Facts = Facts {
 };
 
 impl Format for Arrow {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
-    }
-    fn intact_rows(&self, tensor: &TensorEntry, error: &Error) -> Result<Option<(TensorEntry, Lost)>> {
-        rows_before(tensor, error)
+    fn info(&self) -> &'static FormatInfo {
+        &INFO
     }
 
+    fn writer(&self) -> Option<&dyn WriteFormat> {
+        Some(self)
+    }
+
+    fn salvager(&self) -> Option<&dyn Salvage> {
+        Some(self)
+    }
+
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
+    }
+
+    fn scanner(&self) -> Option<&dyn ScanCode> {
+        Some(self)
+    }
+}
+
+impl Detect for Arrow {
     fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
         // A row of text may have this name.
         head.starts_with(MAGIC) && head.get(MAGIC.len()) != Some(&b'\t')
     }
+}
+
+impl ReadFormat for Arrow {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
+}
 
-    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
-        read::scan(source, options)
+impl WriteFormat for Arrow {
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "table") {
+            return Err(Error::usage("unknown-kind", "arrow has no such kind").expected("table").found(kind));
+        }
+        let encoder = |table: super::table::Table| {
+            let schema = pipe::schema(&table, pipe::carried(checkpoint, &table.entry, options.plain))?;
+            Ok(Arc::new(write::ArrowTable { table, schema }) as _)
+        };
+        let form = Form {
+            facts: &INFO,
+            kind: "table",
+            extension: "arrow",
+            carries: true,
+            plain: options.plain,
+            encoder: &encoder,
+        };
+        plan(checkpoint, &form)
     }
+
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Column
     }
+}
 
+impl Salvage for Arrow {
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| read::salvage(source, error, options)).transpose()
+    }
+
+    fn intact_rows(&self, tensor: &TensorEntry, error: &Error) -> Result<Option<(TensorEntry, Lost)>> {
+        rows_before(tensor, error)
+    }
+}
+
+impl DeepCheck for Arrow {
     fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for held in held(&checkpoint.tensors, &[]) {
@@ -88,27 +139,10 @@ impl Format for Arrow {
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
         read::outline(source, limits)
     }
+}
 
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
-        place.source().map(|source| read::salvage(source, error, options)).transpose()
-    }
-
-    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-        if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "table") {
-            return Err(Error::usage("unknown-kind", "arrow has no such kind").expected("table").found(kind));
-        }
-        let encoder = |table: super::table::Table| {
-            let schema = pipe::schema(&table, pipe::carried(checkpoint, &table.entry, options.plain))?;
-            Ok(Arc::new(write::ArrowTable { table, schema }) as _)
-        };
-        let form = Form {
-            facts: &FACTS,
-            kind: "table",
-            extension: "arrow",
-            carries: true,
-            plain: options.plain,
-            encoder: &encoder,
-        };
-        plan(checkpoint, &form)
+impl ScanCode for Arrow {
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        read::scan(source, options)
     }
 }

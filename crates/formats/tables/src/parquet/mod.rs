@@ -40,7 +40,10 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan, Setting};
+use weighbridge_format::{
+    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, PlanOptions, ReadFormat, Salvage, Scan,
+    ScanCode, Setting, WriteFormat,
+};
 use weighbridge_io::source::SourceRef;
 
 /// The format.
@@ -52,7 +55,7 @@ const MAGIC: &[u8] = b"PAR1";
 /// The first and last bytes of a file whose footer is encrypted.
 const ENCRYPTED: &[u8] = b"PARE";
 
-static FACTS: Facts = Facts {
+static INFO: FormatInfo = FormatInfo {
     id: "parquet",
     title: "Parquet file: a table",
     extensions: &[("parquet", "table")],
@@ -66,42 +69,40 @@ static FACTS: Facts = Facts {
 };
 
 impl Format for Parquet {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
-    }
-    fn intact_rows(&self, tensor: &TensorEntry, error: &Error) -> Result<Option<(TensorEntry, Lost)>> {
-        rows_before(tensor, error)
+    fn info(&self) -> &'static FormatInfo {
+        &INFO
     }
 
+    fn writer(&self) -> Option<&dyn WriteFormat> {
+        Some(self)
+    }
+
+    fn salvager(&self) -> Option<&dyn Salvage> {
+        Some(self)
+    }
+
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
+    }
+
+    fn scanner(&self) -> Option<&dyn ScanCode> {
+        Some(self)
+    }
+}
+
+impl Detect for Parquet {
     fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
         head.starts_with(MAGIC) || head.starts_with(ENCRYPTED)
     }
+}
+
+impl ReadFormat for Parquet {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
+}
 
-    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
-        read::scan(source, options)
-    }
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Column
-    }
-
-    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
-        let mut findings = Vec::new();
-        for held in held(&checkpoint.tensors, &[]) {
-            match read::check(&held.source, &Limits::default()) {
-                Ok(own) => findings.extend(own),
-                Err(error) => findings.push(Finding::from_error(&error).ok_or(error)?),
-            }
-        }
-        Ok(findings)
-    }
-
-    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
-        read::outline(source, limits)
-    }
-
+impl WriteFormat for Parquet {
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "table") {
             return Err(Error::usage("unknown-kind", "parquet has no such kind")
@@ -123,7 +124,7 @@ impl Format for Parquet {
             Ok(Arc::new(write::ParquetTable { table, schema, carried, compression }) as _)
         };
         let form = Form {
-            facts: &FACTS,
+            facts: &INFO,
             kind: "table",
             extension: "parquet",
             carries: true,
@@ -131,5 +132,38 @@ impl Format for Parquet {
             encoder: &encoder,
         };
         plan(checkpoint, &form)
+    }
+
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Column
+    }
+}
+
+impl Salvage for Parquet {
+    fn intact_rows(&self, tensor: &TensorEntry, error: &Error) -> Result<Option<(TensorEntry, Lost)>> {
+        rows_before(tensor, error)
+    }
+}
+
+impl DeepCheck for Parquet {
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for held in held(&checkpoint.tensors, &[]) {
+            match read::check(&held.source, &Limits::default()) {
+                Ok(own) => findings.extend(own),
+                Err(error) => findings.push(Finding::from_error(&error).ok_or(error)?),
+            }
+        }
+        Ok(findings)
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        read::outline(source, limits)
+    }
+}
+
+impl ScanCode for Parquet {
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        read::scan(source, options)
     }
 }

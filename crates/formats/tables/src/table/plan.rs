@@ -11,7 +11,7 @@ use weighbridge_core::checkpoint::{
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{Encode, PlannedFile, WritePlan};
 use weighbridge_core::tensor::{DType, cast_is_exact};
-use weighbridge_format::Facts;
+use weighbridge_format::FormatInfo;
 
 /// What a table without columns, in a format that has types, is read as.
 pub(crate) const NO_COLUMNS: DType = DType::U8;
@@ -19,7 +19,7 @@ pub(crate) const NO_COLUMNS: DType = DType::U8;
 /// How a format writes tables.
 pub(crate) struct Form<'a> {
     /// What it is.
-    pub facts: &'static Facts,
+    pub facts: &'static FormatInfo,
     /// The kind that is written.
     pub kind: &'static str,
     /// The extension of files in a folder, without dot.

@@ -91,7 +91,7 @@ fn every_type_and_size_comes_back() {
                     // One number a line, without names, could be anything.
                     if columns > 1 || named_rows || id != "tsv" {
                         let source: SourceRef = Arc::new(MemorySource::new("t", bytes.clone()));
-                        assert_eq!(detect(&source).unwrap().facts().id, id, "{what}");
+                        assert_eq!(detect(&source).unwrap().info().id, id, "{what}");
                     }
                     let options = OpenOptions { format: Some(id.to_owned()), ..OpenOptions::default() };
                     let source: SourceRef = Arc::new(MemorySource::new("t", bytes));
@@ -205,7 +205,7 @@ fn several_tables_become_a_folder_and_what_is_no_table_is_told() {
         tensors.push(named(column, |row| row.to_string()));
         let written = plan(id, tensors, &[]).unwrap();
         assert!(!written.is_one_file());
-        let extension = by_id(id).unwrap().facts().extensions[0].0;
+        let extension = by_id(id).unwrap().info().extensions[0].0;
         let files: Vec<_> = written.files.iter().map(|f| f.name.clone()).collect();
         let expected = ["a", "a~2", "b%2F..%2Fc", "%2Ex", "ä%20y", "column"];
         // The mark of a second name is made of a character that stays as it is.
@@ -485,7 +485,7 @@ fn formats_of_tables_do_not_claim_each_others_files() {
     for id in IDS {
         for bytes in small(id) {
             let source: SourceRef = Arc::new(MemorySource::new("m", bytes.clone()));
-            assert_eq!(weighbridge::formats::detect(&source).unwrap().facts().id, id);
+            assert_eq!(weighbridge::formats::detect(&source).unwrap().info().id, id);
         }
     }
     for text in [

@@ -34,14 +34,17 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting};
+use weighbridge_format::{
+    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
+    Setting, WriteFormat,
+};
 use weighbridge_io::source::SourceRef;
 
 /// The format.
 #[derive(Debug)]
 pub struct Tsv;
 
-static FACTS: Facts = Facts {
+static INFO: FormatInfo = FormatInfo {
     id: "tsv",
     title: "table of text: name and numbers, separated by tabs",
     extensions: &[("tsv", "table")],
@@ -55,40 +58,48 @@ static FACTS: Facts = Facts {
 };
 
 impl Format for Tsv {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn info(&self) -> &'static FormatInfo {
+        &INFO
     }
-    fn is_detected_by_extension(&self) -> bool {
-        true
+
+    fn writer(&self) -> Option<&dyn WriteFormat> {
+        Some(self)
     }
-    fn shares_extensions(&self) -> bool {
-        true
+
+    fn salvager(&self) -> Option<&dyn Salvage> {
+        Some(self)
     }
-    fn is_unproved(&self) -> bool {
-        true
+
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
     }
+}
+
+impl Detect for Tsv {
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
         read::recognises(head, head.len() as u64 == source.len())
     }
+
+    fn is_detected_by_extension(&self) -> bool {
+        true
+    }
+
+    fn needs_extension(&self) -> bool {
+        true
+    }
+
+    fn shares_extensions(&self) -> bool {
+        true
+    }
+}
+
+impl ReadFormat for Tsv {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Column
-    }
+}
 
-    fn outline(&self, source: &SourceRef, _: &Limits) -> Result<Outline> {
-        Ok(Outline::whole(source.len(), "lines of the table"))
-    }
-
-    fn doubts(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
-        read::doubts(source, options)
-    }
-
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
-        place.source().map(|source| read::salvage(source, error, options)).transpose()
-    }
-
+impl WriteFormat for Tsv {
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "table") {
             return Err(Error::usage("unknown-kind", "tsv has no such kind").expected("table").found(kind));
@@ -103,7 +114,7 @@ impl Format for Tsv {
             Ok(Arc::new(TextTable { table, separator: b'\t', floats, names, header: false }) as _)
         };
         let form = Form {
-            facts: &FACTS,
+            facts: &INFO,
             kind: "table",
             extension: "tsv",
             carries: false,
@@ -132,5 +143,29 @@ impl Format for Tsv {
             }
         }
         Ok(plan)
+    }
+
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Column
+    }
+}
+
+impl Salvage for Tsv {
+    fn hidden_damage(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+        read::doubts(source, options)
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| read::salvage(source, error, options)).transpose()
+    }
+
+    fn is_unproved(&self) -> bool {
+        true
+    }
+}
+
+impl DeepCheck for Tsv {
+    fn outline(&self, source: &SourceRef, _: &Limits) -> Result<Outline> {
+        Ok(Outline::whole(source.len(), "lines of the table"))
     }
 }

@@ -133,7 +133,7 @@ fn the_extension_tells_what_the_content_does_not() {
     let dir = tempfile::tempdir().unwrap();
     let open_file = |name: &str, text: &[u8]| {
         std::fs::write(dir.path().join(name), text).unwrap();
-        weighbridge::open(dir.path().join(name))
+        weighbridge::formats::open(dir.path().join(name))
     };
     for (text, dims, named) in [
         (&b"a\t1\t2\nb\t3\t4\n"[..], [2, 2], true),

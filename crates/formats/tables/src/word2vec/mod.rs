@@ -24,14 +24,17 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::{Encode, WritePlan};
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting};
+use weighbridge_format::{
+    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
+    Setting, WriteFormat,
+};
 use weighbridge_io::source::SourceRef;
 
 /// The format.
 #[derive(Debug)]
 pub struct Word2Vec;
 
-static FACTS: Facts = Facts {
+static INFO: FormatInfo = FormatInfo {
     id: "word2vec",
     title: "words and vectors, as word2vec and gensim write them",
     extensions: &[("vec", "vectors"), ("w2v", "vectors")],
@@ -52,41 +55,45 @@ static FACTS: Facts = Facts {
 };
 
 impl Format for Word2Vec {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn info(&self) -> &'static FormatInfo {
+        &INFO
     }
-    fn is_detected_by_extension(&self) -> bool {
-        true
+
+    fn writer(&self) -> Option<&dyn WriteFormat> {
+        Some(self)
     }
-    fn shares_extensions(&self) -> bool {
-        true
+
+    fn salvager(&self) -> Option<&dyn Salvage> {
+        Some(self)
     }
-    fn is_unproved(&self) -> bool {
-        true
+
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
     }
+}
+
+impl Detect for Word2Vec {
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
         let whole = head.len() as u64 == source.len();
         read::form(head, source, &Limits::default()).is_some() || read::is_headless(head, whole)
     }
+
+    fn is_detected_by_extension(&self) -> bool {
+        true
+    }
+
+    fn shares_extensions(&self) -> bool {
+        true
+    }
+}
+
+impl ReadFormat for Word2Vec {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Column
-    }
+}
 
-    fn outline(&self, source: &SourceRef, _: &Limits) -> Result<Outline> {
-        read::outline(source)
-    }
-
-    fn doubts(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
-        read::doubts(source, options)
-    }
-
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
-        place.source().map(|source| read::salvage(source, error, options)).transpose()
-    }
-
+impl WriteFormat for Word2Vec {
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "vectors") {
             let error = Error::usage("unknown-kind", "word2vec has no such kind");
@@ -123,7 +130,7 @@ impl Format for Word2Vec {
             Ok(Arc::new(binary::BinaryTable(text)))
         };
         let form = Form {
-            facts: &FACTS,
+            facts: &INFO,
             kind: "vectors",
             extension: "vec",
             carries: false,
@@ -137,5 +144,29 @@ impl Format for Word2Vec {
         let detail = "the rows have no names: their numbers are written";
         plan.losses.extend(nameless.map(|t| Loss::new("names-made", t.name(), detail)));
         Ok(plan)
+    }
+
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Column
+    }
+}
+
+impl Salvage for Word2Vec {
+    fn hidden_damage(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+        read::doubts(source, options)
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| read::salvage(source, error, options)).transpose()
+    }
+
+    fn is_unproved(&self) -> bool {
+        true
+    }
+}
+
+impl DeepCheck for Word2Vec {
+    fn outline(&self, source: &SourceRef, _: &Limits) -> Result<Outline> {
+        read::outline(source)
     }
 }

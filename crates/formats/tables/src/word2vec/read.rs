@@ -278,7 +278,7 @@ mod tests {
     fn reads_glove_tables_without_a_first_line() {
         let open = |text: &str| {
             let file = source(text.as_bytes().to_vec());
-            let id = detect(&file).map(|format| format.facts().id).ok();
+            let id = detect(&file).map(|format| format.info().id).ok();
             id.map(|id| (id, open_source(file, &OpenOptions::default())))
         };
         // As the original writes them; blanks at the end of lines; no end of the last line.
@@ -319,7 +319,7 @@ mod tests {
         for x in odd {
             let bytes = binary(&[("one", [x, 2.0]), ("two", [3.0, x])]);
             let file = source(bytes.clone());
-            assert_eq!(detect(&file).unwrap().facts().id, "word2vec", "{x}");
+            assert_eq!(detect(&file).unwrap().info().id, "word2vec", "{x}");
             for options in [&named, &OpenOptions::default()] {
                 let table = open_source(file.clone(), options).unwrap().tensors.remove(0);
                 let names = table.labels.as_ref().unwrap().read().unwrap();

@@ -9,7 +9,10 @@ use weighbridge::formats::safetensors::Safetensors;
 use weighbridge_core::checkpoint::{Checkpoint, TensorEntry, TensorPath};
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
-use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_format::ReadFormat;
+use weighbridge_format::ScanCode;
+use weighbridge_format::WriteFormat;
+use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::source::{FolderRef, MemoryFolder, MemorySource, SourceRef};
 use weighbridge_io::testing::materialise;
 
@@ -62,7 +65,7 @@ fn an_index_opens_by_its_own_path() {
     let files = model();
     let (folder, options) = (folder(&files), OpenOptions::default());
     let index = folder.open(Path::new(INDEX)).unwrap().unwrap();
-    assert_eq!(detect(&index).unwrap().facts().id, "torch");
+    assert_eq!(detect(&index).unwrap().info().id, "torch");
     assert_eq!(Torch.open(index.clone(), &options).unwrap_err().code(), "list-alone");
     assert_eq!(Torch.scan(&index, &options).unwrap().findings, []);
     let opened = open_in_folder(index, &folder, Path::new(INDEX), &options).unwrap();

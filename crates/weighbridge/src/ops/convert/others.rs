@@ -73,11 +73,11 @@ fn not_copied(name: &Path, reason: &str) -> Loss {
 
 /// The name of the one file of a model that was opened from the file or folder `label`: the name that loaders look for.
 fn model_name(format: &dyn Format, label: &str) -> String {
-    let facts = format.facts();
+    let facts = format.info();
     let path = Path::new(label);
     let own = by_extension(path).is_ok() || path.extension().is_some_and(|extension| extension == "bin");
     let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| own).unwrap_or(MODEL);
-    match (format.loaded_as(), stem) {
+    match (format.writer().and_then(|writer| writer.loaded_as()), stem) {
         (Some((stem, extension)), MODEL | PYTORCH_MODEL) => format!("{stem}.{extension}"),
         (_, PYTORCH_MODEL) => model_name(format, MODEL),
         _ => match facts.extensions.first() {

@@ -1,7 +1,7 @@
 //! Tensors that share bytes in the source, and have bytes of their own in what is written.
 
 use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, STORAGE, TensorEntry, Value, escape_text, same_bytes};
-use crate::formats::{self, Format};
+use crate::formats::{self};
 use crate::plan::{Content, WritePlan};
 use crate::text::counted;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,7 +20,7 @@ impl Ties {
     pub(super) fn take(checkpoint: &mut Checkpoint, held: bool) -> Self {
         let mut ties = Self { names: BTreeMap::new(), views: BTreeMap::new() };
         // Elsewhere the attributes are those of a stranger, who may call them as he likes.
-        if formats::by_id(checkpoint.format).is_ok_and(Format::holds_ties) {
+        if formats::shares_storage(checkpoint.format) {
             for tensor in &mut checkpoint.tensors {
                 let Some(Value::Text(storage)) = tensor.attributes.remove(STORAGE) else { continue };
                 let file = tensor.pieces.first().map_or_else(String::new, |p| p.source.label().to_owned());

@@ -1,115 +1,87 @@
-//! The versions and snapshots of a PyTorch-BigGraph checkpoint beside the one that is converted.
+//! The other checkpoints that stand beside the one that is converted: earlier versions, snapshots.
 
-use super::{ConvertOptions, plan_noting};
+use super::{ConvertOptions, denied, plan_noting};
 use crate::checkpoint::{Checkpoint, Loss};
 use crate::error::{Error, Kind, Result};
-use crate::formats::biggraph::layout::{FileName, Listing};
-use crate::formats::{Format, OpenOptions, open_with};
-use crate::plan::{PlannedFile, WritePlan};
-use crate::source::{Folder, LocalFolder};
+use crate::formats::{Companion, Format, PlanOptions, open_with};
+use crate::plan::WritePlan;
+use crate::source::real_path;
 use std::path::Path;
 
-/// A version of the source folder, or a snapshot in it.
-struct Other {
-    /// What it is called in reports.
-    name: String,
-    version: u64,
-    /// The name of the snapshot.
-    snapshot: Option<String>,
-}
-
-/// Adds the other versions and snapshots of the checkpoint folder `source` to `plan`, or names them as losses: those
-/// that are not asked for, and those that cannot be read. A snapshot is written as files of its own; a
-/// version that is there for a snapshot is written as that snapshot alone.
+/// The companions of the opened checkpoint that a plan for `target` could take along.
 ///
 /// # Errors
-/// [`Kind::Usage`], `bad-setting`, where all versions would get one number; [`Kind::Io`]; and what planning
-/// a version says.
+/// [`Kind::Usage`], `no-versions`, where they are asked for and the format has none; what listing says.
+pub(super) fn companions(
+    checkpoint: &Checkpoint,
+    source: Option<&Path>,
+    target: &Path,
+    format: &dyn Format,
+    kind: &str,
+    options: &ConvertOptions,
+) -> Result<Vec<Companion>> {
+    let settings = PlanOptions {
+        kind: Some(kind.to_owned()),
+        settings: options.settings.clone(),
+        ..PlanOptions::default()
+    };
+    let elsewhere = source.filter(|source| real_path(source) != real_path(target));
+    let found = match elsewhere {
+        None => None,
+        Some(source) => {
+            let writer = format.required_writer()?;
+            writer.companions(checkpoint, source, &options.open, &settings, options.all_versions)?
+        }
+    };
+    match found {
+        None if options.all_versions => Err(Error::usage(
+            "no-versions",
+            "all versions are written only from one PyTorch-BigGraph checkpoint folder to another",
+        )
+        .in_file(&checkpoint.label)
+        .hint("leave out --versions all, or add --to biggraph")),
+        found => Ok(found.unwrap_or_default()),
+    }
+}
+
+/// Adds the companions to `plan`, or names them as losses: those that are not asked for, and those that cannot be read.
+///
+/// # Errors
+/// [`Kind::Io`]; what planning a companion says; `loss-denied`.
 pub(super) fn add(
     plan: &mut WritePlan,
-    source: &Path,
-    opened: Option<u64>,
+    companions: Vec<Companion>,
     format: &dyn Format,
     options: &ConvertOptions,
 ) -> Result<()> {
-    let folder = LocalFolder::open(source)?;
-    let items = folder.list(2)?;
-    let others =
-        others(&Listing::of(items.iter().map(|item| item.name.as_path())), opened, options.all_versions);
-    if !options.all_versions {
-        let detail = "left behind: --versions all takes along what is complete";
-        plan.losses.extend(others.iter().map(|other| Loss::new("companion", &other.name, detail)));
-        return Ok(());
-    }
-    if options.settings.iter().any(|(name, _)| name == "version") {
-        return Err(Error::usage("bad-setting", "all versions cannot get one number")
-            .found("version")
-            .hint("leave out the setting, or --versions all"));
-    }
-    // The file that says which version is complete stays the last one.
-    let marker = plan.files.pop();
-    for other in others {
-        let (path, version) = match &other.snapshot {
-            Some(name) => (source.join(name), None),
-            None => (source.to_owned(), Some(other.version)),
-        };
-        let checkpoint = match open_with(path, &OpenOptions { version, ..options.open.clone() }) {
+    for companion in companions {
+        if !options.all_versions {
+            let detail = "left behind: --versions all takes along what is complete";
+            plan.losses.push(Loss::new("companion", companion.name, detail));
+            continue;
+        }
+        let checkpoint = match open_with(&companion.path, &companion.options) {
             Ok(checkpoint) => checkpoint,
             Err(error) if matches!(error.kind(), Kind::Io | Kind::Usage | Kind::Cancelled) => {
                 return Err(error);
             }
             Err(error) => {
                 let detail = format!("left behind, as it cannot be read: {}", error.message());
-                plan.losses.push(Loss::new("version-unread", &other.name, detail));
+                plan.losses.push(Loss::new("version-unread", companion.name, detail));
                 continue;
             }
         };
-        let (files, losses) = files(checkpoint, &other, plan.kind, format, options)?;
-        plan.files.extend(files);
-        for loss in losses {
+        let kind = Some(plan.kind.to_owned());
+        let planned = plan_noting(checkpoint, format, kind, options, &mut Vec::new())?;
+        format.required_writer()?.add_companion(plan, &companion, planned.files);
+        for loss in planned.losses {
             if !plan.losses.contains(&loss) {
                 plan.losses.push(loss);
             }
         }
     }
-    plan.files.extend(marker);
-    Ok(())
-}
-
-/// The versions that are not `opened`, and the snapshots. Where `all` are taken along, versions of snapshots are not
-/// named again.
-fn others(listing: &Listing, opened: Option<u64>, all: bool) -> Vec<Other> {
-    let held = |version: u64| listing.snapshots.values().any(|own| own.versions.contains_key(&version));
-    let versions =
-        listing.versions.keys().filter(|&&version| Some(version) != opened && !(all && held(version)));
-    let version = |&version: &u64| Other { name: format!("version {version}"), version, snapshot: None };
-    let snapshot = |(&epoch, snapshot): (&u64, &crate::formats::biggraph::layout::Snapshot)| {
-        let name = FileName::Snapshot { epoch }.to_string();
-        let version = snapshot.versions.keys().next().copied().unwrap_or(0);
-        Other { name: format!("snapshot {name}"), version, snapshot: Some(name) }
-    };
-    versions.map(version).chain(listing.snapshots.iter().map(snapshot)).collect()
-}
-
-/// The files of another version, laid out as those of the opened one are.
-fn files(
-    checkpoint: Checkpoint,
-    other: &Other,
-    kind: &str,
-    format: &dyn Format,
-    options: &ConvertOptions,
-) -> Result<(Vec<PlannedFile>, Vec<Loss>)> {
-    let plan = plan_noting(checkpoint, format, Some(kind.to_owned()), options, &mut Vec::new())?;
-    let mut files = plan.files;
-    files.retain(|file| match FileName::parse(&file.name) {
-        Some(FileName::Version) => other.snapshot.is_some(),
-        Some(name) => name.version().is_some(),
-        None => false,
-    });
-    if let Some(folder) = &other.snapshot {
-        for file in &mut files {
-            file.name = format!("{folder}/{}", file.name);
-        }
+    if options.deny_loss && !plan.losses.is_empty() {
+        return Err(denied(&plan.losses));
     }
-    Ok((files, plan.losses))
+    Ok(())
 }

@@ -23,7 +23,8 @@ pub use values::{Tolerance, Values};
 use super::Changes;
 use super::edit::{Rule, apply};
 use crate::checkpoint::{
-    Checkpoint, Lost, Note, SALVAGED_KEY, Selection, TensorEntry, has_versions, take_versions,
+    Checkpoint, Lost, Note, SALVAGED_KEY, Selection, TensorEntry, TransformReport, has_versions,
+    take_versions,
 };
 use crate::engine::{RunOptions, check_memory};
 use crate::error::{Error, Result};
@@ -454,8 +455,9 @@ fn rename_left(left: &mut Checkpoint, options: &DiffOptions) -> Result<Vec<Note>
         rename: options.rename.clone(),
         ..Changes::default()
     };
-    let mut unused = Vec::new();
-    renames.apply_noting(left, &mut unused)?;
+    let mut report = TransformReport::default();
+    renames.apply(left, &mut report)?;
+    let mut unused = report.notes;
     if !options.rename_regex.is_empty() {
         let rules = Rule::parse("rename-regex", &options.rename_regex)?;
         unused.extend(apply(left, &rules, options.lenient_rules)?.notes);

@@ -422,7 +422,7 @@ fn programs_are_compared_operator_by_operator() {
     let golden = |name: &str| {
         let path =
             std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/paddle/good").join(name);
-        crate::open(path).unwrap().topology.unwrap()
+        crate::formats::open(path).unwrap().topology.unwrap()
     };
     let whole = golden("p262/cnn_static_infer/model.pdmodel");
     assert_eq!(program(&whole, &whole), ProgramDiff::default());
@@ -481,7 +481,7 @@ fn flags_of_training_are_compared_on_request() {
     let golden = |name: &str| {
         let path =
             std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/paddle/good").join(name);
-        crate::open(path).unwrap()
+        crate::formats::open(path).unwrap()
     };
     let left = golden("p262/cnn_jit");
     let mut right = left.clone();

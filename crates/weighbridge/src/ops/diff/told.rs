@@ -54,10 +54,10 @@ pub(super) fn metadata(left: &Checkpoint, right: &Checkpoint, changes: &mut Vec<
         all.iter().map(|(key, value)| (Cow::Borrowed(key), value)).collect()
     }
     let is_known =
-        |format: &&&dyn Format| [left, right].into_iter().any(|side| has_form(side, format.facts().id));
+        |format: &&&dyn Format| [left, right].into_iter().any(|side| has_form(side, format.info().id));
     let known: Vec<&dyn Format> = formats::ALL.iter().filter(is_known).copied().collect();
     let is_of_form = |key: &str, value: Option<&Value>| {
-        value.is_none_or(|value| known.iter().any(|format| format.is_of_form(key, value)))
+        value.is_none_or(|value| known.iter().any(|format| format.is_format_metadata(key, value)))
     };
     let left_out = |key: &str, a: Option<&Value>, b: Option<&Value>| is_of_form(key, a) && is_of_form(key, b);
     below("", &pairs(&left.metadata), &pairs(&right.metadata), &left_out, 0, changes);

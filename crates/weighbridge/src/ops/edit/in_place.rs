@@ -77,9 +77,9 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
     let kind = Kind::AsIs(checkpoint.kind.to_owned());
     let mut settings = options.settings.clone();
     if how == InPlace::Header {
-        settings.extend(format.settings_in_place(&checkpoint));
+        settings.extend(format.required_writer()?.settings_in_place(&checkpoint));
     } else {
-        let mut own = format.settings_as_cut(&checkpoint);
+        let mut own = format.required_writer()?.sharding_settings(&checkpoint);
         own.retain(|(name, _)| options.settings.iter().all(|(given, _)| given != name));
         settings.extend(own);
     }

@@ -197,11 +197,11 @@ fn target_form(
         (None, Err(_)) if is_own => (formats::by_id(checkpoint.format)?, None),
         (None, Err(error)) => return Err(error),
     };
-    let named = by_name.filter(|(other, _)| other.facts().id == format.facts().id).map(|(_, kind)| kind);
+    let named = by_name.filter(|(other, _)| other.info().id == format.info().id).map(|(_, kind)| kind);
     let kind = match (&options.kind, named) {
         (Some(kind), _) => Kind::Asked(Some(kind.clone())),
         (None, Some(kind)) => Kind::Asked(Some(kind.to_owned())),
-        (None, None) if format.facts().id == checkpoint.format => Kind::AsIs(checkpoint.kind.to_owned()),
+        (None, None) if format.info().id == checkpoint.format => Kind::AsIs(checkpoint.kind.to_owned()),
         (None, None) => Kind::Asked(None),
     };
     Ok((format, kind))

@@ -3,7 +3,7 @@
 use super::outside;
 use crate::containers::zip::survey;
 use crate::error::{Error, Kind, Result};
-use crate::formats::{self, Format, OpenOptions, Scan};
+use crate::formats::{self, OpenOptions, Scan};
 use crate::limits::{Left, Limits};
 use crate::pickle::inspect;
 use crate::scan::{
@@ -38,9 +38,6 @@ const LONGEST_TEMPLATE: u64 = 1 << 20;
 
 /// Names of files that are there to be empty.
 const PLACEHOLDERS: &[&str] = &["__init__.py", "py.typed", ".gitkeep", ".keep", ".nojekyll", "_SUCCESS"];
-
-/// Extensions of pickles of Paddle besides those that are converted to.
-const PADDLE: &[&str] = &["pdiparams.info", "distcp", "metadata"];
 
 /// What may still be spent on what is inside.
 struct Budget {
@@ -204,32 +201,27 @@ fn file(
         None => formats::detect(source),
     };
     let told = match format {
-        Ok(format) if format.is_plain_archive(&head) => {
+        Ok(format) if format.scanner().is_some_and(|scanner| scanner.is_plain_archive(&head)) => {
             members(source, &options.limits, scan)?;
             Some("zip")
         }
         Ok(format) => {
-            *scan = format.scan(source, options)?;
-            Some(if is_any_pickle(format, &head, name, scan) { "pickle" } else { format.facts().id })
+            *scan = match format.scanner() {
+                Some(scanner) => scanner.scan(source, options)?,
+                // No code is known in such files: what opens is clean.
+                None => match format.open(source.clone(), options) {
+                    Ok(checkpoint) => Scan::of_notes(&checkpoint),
+                    Err(error) => Scan::of_error(error)?,
+                },
+            };
+            let plain = format.scanner().and_then(|own| own.plain_container(&head, name?, scan));
+            Some(plain.unwrap_or(format.info().id))
         }
         Err(error) if matches!(error.kind(), Kind::Usage | Kind::Io) => return Err(error),
         Err(error) => other(error, source, &head, name, &options.limits, scan)?,
     };
     outside::judge(source, &head, name, told, &options.limits, scan)?;
     Ok(told)
-}
-
-/// True for a pickle that the format reads, of which nothing says that it is of the framework: not its name, and no
-/// import.
-fn is_any_pickle(format: &dyn Format, head: &[u8], name: Option<&Path>, scan: &Scan) -> bool {
-    let Some(name) = name.and_then(Path::to_str).filter(|_| format.facts().id == "paddle") else {
-        return false;
-    };
-    let is_pickle = matches!(head, [0x80 | b'(' | b'}' | b']' | b'c', ..]);
-    let extensions = format.facts().extensions.iter().map(|(extension, _)| *extension);
-    let own = extensions.chain(PADDLE.iter().copied()).any(|end| name.ends_with(&format!(".{end}")));
-    let imports = scan.imports.iter().any(|import| import.module.split('.').next() == Some("paddle"));
-    is_pickle && !own && !imports
 }
 
 /// A file of no format of models.

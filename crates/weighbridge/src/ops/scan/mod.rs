@@ -13,6 +13,7 @@ mod tests;
 
 use crate::error::{Error, Kind, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
+use crate::formats::Format;
 use crate::formats::{self, OpenOptions};
 use crate::json::{rows, tree};
 use crate::pickle::{Call, GlobalFinding};
@@ -123,9 +124,19 @@ fn in_folder(
     let mut file = scan_named(&source, Some(&item.name), options)?;
     let unknown =
         |file: &ScannedFile| file.format.is_none_or(|format| matches!(format, "json" | "text" | "empty"));
-    // A text of BigGraph's is known by its name only.
-    if unknown(&file) && formats::biggraph::is_text(&item.name, &source, &options.limits)? {
-        file.format = Some("biggraph");
+    // The texts of some formats are known by their names only.
+    let of = |format: &&dyn Format| match format.scanner() {
+        Some(scanner) => scanner.is_text(&item.name, &source, &options.limits),
+        None => Ok(false),
+    };
+    let mut owner = None;
+    for format in formats::ALL.iter().filter(|_| unknown(&file)) {
+        if of(format)? {
+            owner = Some(format.info().id);
+        }
+    }
+    if owner.is_some() {
+        file.format = owner;
         file.scan.findings.retain(|finding| finding.code != "unknown-content");
     }
     if folder.leads_out(&item.name) {

@@ -120,7 +120,9 @@ mod tests {
         let sealed = seal(&model, &SealOptions::default()).unwrap();
         // Made in the plainest way.
         let mut hasher = Sha256::new();
-        for name in crate::open(&model).unwrap().tensors[0].labels.as_ref().unwrap().read().unwrap().iter() {
+        for name in
+            crate::formats::open(&model).unwrap().tensors[0].labels.as_ref().unwrap().read().unwrap().iter()
+        {
             hasher.update((name.len() as u64).to_le_bytes());
             hasher.update(name);
         }

@@ -3,6 +3,7 @@
 use super::pass::From;
 use crate::checkpoint::{Checkpoint, Note, TensorEntry};
 use crate::error::{Error, Result};
+use crate::formats::WrapFiles;
 use crate::formats::{self, Names, OpenOptions};
 use crate::source::{
     FOLDER_DEPTH, FileSource, Folder, FolderRef, IGNORED_NAMES, LocalFolder, PathKind, SkipReason,
@@ -169,15 +170,19 @@ fn base(source: &SourceRef, offset: u64, through_encodings: bool) -> Option<(&So
 
 /// The options, with everything in them watched.
 fn watched(options: &OpenOptions, witnesses: &Witnesses) -> OpenOptions {
-    let watch = |source: &Option<SourceRef>| {
-        source.as_ref().map(|source| witnesses.watch(PathBuf::from(source.label()), source.clone()))
-    };
-    OpenOptions {
-        program: watch(&options.program),
-        program_info: watch(&options.program_info),
-        config: watch(&options.config),
-        entities: options.entities.as_ref().map(|folder| witnesses.watch_folder(folder.clone())),
-        ..options.clone()
+    options.wrapped(&Watched(witnesses))
+}
+
+/// Files that are read through witnesses.
+struct Watched<'a>(&'a Witnesses);
+
+impl WrapFiles for Watched<'_> {
+    fn source(&self, source: SourceRef) -> SourceRef {
+        self.0.watch(PathBuf::from(source.label()), source)
+    }
+
+    fn folder(&self, folder: FolderRef) -> FolderRef {
+        self.0.watch_folder(folder)
     }
 }
 
@@ -190,23 +195,12 @@ fn words(options: &OpenOptions) -> Vec<String> {
     if options.lenient {
         words.push("lenient".to_owned());
     }
-    if options.follow_virtual {
-        words.push("follow-virtual".to_owned());
-    }
     match options.names {
         Names::AsStored => {}
         Names::Structured => words.push("names=structured".to_owned()),
         Names::Variable => words.push("names=variable".to_owned()),
     }
-    if let Some(version) = options.version {
-        words.push(format!("at={version}"));
-    }
-    let given = [
-        ("program", options.program.is_some()),
-        ("entities", options.entities.is_some()),
-        ("config", options.config.is_some()),
-    ];
-    words.extend(given.iter().filter(|(_, given)| *given).map(|(word, _)| (*word).to_owned()));
+    words.extend(options.all_own().flat_map(|own| own.words()));
     words
 }
 

@@ -247,7 +247,7 @@ fn unopened(path: &Path, opened: Option<&SourceRef>, options: &VerifyOptions) ->
     };
     Ok(VerifyReport {
         label: path_text(path),
-        format: format.map(|f| f.facts().id),
+        format: format.map(|f| f.info().id),
         kind: None,
         verdict: Verdict::CouldNotTell,
         findings: Vec::new(),
@@ -282,7 +282,7 @@ fn checked(
     let kept = tensors.iter().filter_map(|t| t.labels.as_ref()).flat_map(|labels| labels.tensors());
     let kept: Vec<TensorEntry> = kept.cloned().collect();
     broken.extend(check::pieces(&kept));
-    findings.extend(check::shared_bytes(tensors, checkpoint.format == "torch"));
+    findings.extend(check::shared_bytes(tensors, formats::shares_storage(checkpoint.format)));
     // Tensors whose pieces do not fit them have no values to read.
     let unreadable: HashSet<String> = broken.iter().filter_map(|f| f.tensor.clone()).collect();
     findings.extend(broken);
@@ -316,7 +316,7 @@ fn checked(
     }
     if let Ok(format) = formats::by_id(checkpoint.format) {
         checked.push("format");
-        let own = format.check(checkpoint)?;
+        let own = format.checker().map_or(Ok(Vec::new()), |checker| checker.check(checkpoint))?;
         // Where the format holds a remark of the reader for an error, once is enough.
         findings.retain(|f| f.severity != Severity::Note || own.iter().all(|o| o.code != f.code));
         findings.extend(own);

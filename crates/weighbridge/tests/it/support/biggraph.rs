@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge::checkpoint::Value;
 use weighbridge::formats::PlanOptions;
+use weighbridge::formats::biggraph::ReadOptions;
 use weighbridge::ops::hash;
 use weighbridge::source::{FileSource, LocalFolder};
 use weighbridge::{Checkpoint, OpenOptions, TensorEntry};
@@ -31,16 +32,21 @@ pub(crate) fn open(path: impl AsRef<Path>) -> Checkpoint {
 
 pub(crate) fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Checkpoint {
     let path = path.as_ref();
-    weighbridge::open_with(path, options).unwrap_or_else(|e| panic!("{path:?}: {e}"))
+    weighbridge::formats::open_with(path, options).unwrap_or_else(|e| panic!("{path:?}: {e}"))
 }
 
 /// Options that name a configuration and a folder of entities.
 pub(crate) fn knowing(config: Option<PathBuf>, entities: Option<PathBuf>) -> OpenOptions {
-    OpenOptions {
+    OpenOptions::default().with_own(ReadOptions {
         config: config.map(|path| Arc::new(FileSource::open(path).unwrap()) as _),
         entities: entities.map(|path| Arc::new(LocalFolder::open(path).unwrap()) as _),
-        ..OpenOptions::default()
-    }
+        version: None,
+    })
+}
+
+/// Options that name a version.
+pub(crate) fn at_version(version: u64) -> OpenOptions {
+    OpenOptions::default().with_own(ReadOptions { version: Some(version), ..ReadOptions::default() })
 }
 
 /// How it is planned: of that kind, with these settings.

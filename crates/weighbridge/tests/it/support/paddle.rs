@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weighbridge::formats::paddle::ReadOptions;
 use weighbridge::ops::hash;
 use weighbridge::source::{FileSource, SourceRef};
 use weighbridge::{Checkpoint, OpenOptions, TensorEntry};
@@ -41,7 +42,7 @@ pub(crate) fn texts(json: &Json) -> Vec<&str> {
 
 pub(crate) fn open(path: impl AsRef<Path>) -> Checkpoint {
     let path = path.as_ref();
-    weighbridge::open(path).unwrap_or_else(|e| panic!("{path:?}: {e}"))
+    weighbridge::formats::open(path).unwrap_or_else(|e| panic!("{path:?}: {e}"))
 }
 
 pub(crate) fn source(path: impl AsRef<Path>) -> SourceRef {
@@ -50,7 +51,8 @@ pub(crate) fn source(path: impl AsRef<Path>) -> SourceRef {
 
 /// Options that name a program.
 pub(crate) fn with_program(path: impl AsRef<Path>) -> OpenOptions {
-    OpenOptions { program: Some(source(path)), ..OpenOptions::default() }
+    let own = ReadOptions { program: Some(source(path)), program_info: None };
+    OpenOptions::default().with_own(own)
 }
 
 /// The word for an element type, from that of Paddle or numpy.

@@ -10,7 +10,9 @@ use weighbridge_core::checkpoint::{
     Checkpoint, MemoryLabels, Name, Note, Origin, Role, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
-use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_format::Detect;
+use weighbridge_format::WriteFormat;
+use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{FolderRef, MemoryFolder, MemorySource, SourceRef};
 use weighbridge_io::testing::materialise;
@@ -24,7 +26,7 @@ fn folder(files: &Files) -> FolderRef {
 
 fn open(files: &Files) -> weighbridge_core::Result<Checkpoint> {
     let folder = folder(files);
-    assert_eq!(detect_folder(&folder).unwrap().facts().id, "npy");
+    assert_eq!(detect_folder(&folder).unwrap().info().id, "npy");
     open_folder(&folder, &OpenOptions::default())
 }
 

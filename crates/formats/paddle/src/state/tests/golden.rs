@@ -174,7 +174,7 @@ fn what_is_no_tensor_keeps_its_type() {
 
 #[test]
 fn safetensors_of_paddle_open_as_they_are() {
-    let checkpoint = weighbridge::open(good().join("p331/safetensors/m.safetensors")).unwrap();
+    let checkpoint = weighbridge::formats::open(good().join("p331/safetensors/m.safetensors")).unwrap();
     assert_eq!(checkpoint.format, "safetensors");
     let json: Json = serde_json::from_slice(&golden("p331/safetensors/expected.json")).unwrap();
     let expected = json["tensors"].as_array().unwrap();

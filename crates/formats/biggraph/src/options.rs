@@ -1,0 +1,46 @@
+//! Options of opening that only this format has.
+
+use super::read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weighbridge_core::error::Result;
+use weighbridge_core::source::{FolderRef, SourceRef};
+use weighbridge_format::{FormatOptions, WrapFiles};
+
+/// Options of opening for files of PyTorch-BigGraph.
+#[derive(Debug, Clone, Default)]
+pub struct ReadOptions {
+    /// The folder of entity counts and names that belongs to tables, where it is not found by itself.
+    pub entities: Option<FolderRef>,
+    /// The configuration that says what edges and entities mean, where none stands beside them.
+    pub config: Option<SourceRef>,
+    /// The version of a folder that holds several; the newest one where `None`.
+    pub version: Option<u64>,
+}
+
+impl FormatOptions for ReadOptions {
+    fn wrapped(&self, wrap: &dyn WrapFiles) -> Arc<dyn FormatOptions> {
+        Arc::new(Self {
+            entities: self.entities.clone().map(|folder| wrap.folder(folder)),
+            config: self.config.clone().map(|source| wrap.source(source)),
+            version: self.version,
+        })
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        let mut files: Vec<PathBuf> =
+            self.config.iter().map(|source| PathBuf::from(source.label())).collect();
+        if let Some(folder) = &self.entities {
+            let names = read::entity_files(folder)?;
+            files.extend(names.into_iter().map(|name| Path::new(folder.label()).join(name)));
+        }
+        Ok(files)
+    }
+
+    fn words(&self) -> Vec<String> {
+        let version = self.version.map(|version| format!("at={version}"));
+        let named = [("entities", self.entities.is_some()), ("config", self.config.is_some())];
+        let named = named.into_iter().filter(|(_, given)| *given).map(|(word, _)| word.to_owned());
+        version.into_iter().chain(named).collect()
+    }
+}

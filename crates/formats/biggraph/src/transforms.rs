@@ -1,0 +1,80 @@
+//! Changes of an index that only this format has, as values for a conversion.
+
+use super::{Draw, draw, grow, rows, text};
+use std::path::Path;
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Checkpoint, IndexTransform, LabelList, Note, TransformReport};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_core::source::{SourceRef, read_vec};
+use weighbridge_io::source::FileSource;
+
+/// Bytes of a list of names that tell which form it has.
+const HEAD: u64 = 64;
+
+/// Turns a folder of entities into tables of initial embeddings: see [`draw`](super::draw()).
+impl IndexTransform for Draw {
+    fn apply(&self, checkpoint: &mut Checkpoint, _: &mut TransformReport) -> Result<()> {
+        draw(checkpoint, *self)
+    }
+}
+
+/// Adds rows for new entities to a table: see [`grow`](super::grow()).
+#[derive(Debug, Clone)]
+pub struct AddEntities {
+    /// The type of the entities.
+    pub entity: String,
+    /// Their names.
+    pub names: LabelList,
+    /// What decides the values of the new rows.
+    pub seed: u64,
+}
+
+impl AddEntities {
+    /// Reads the names from a file: a JSON array of strings, or one name a line.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Corrupt`] where it is no such list, `empty-name` where a
+    /// name in it is empty; [`weighbridge_core::Kind::Limit`] where it is larger than the limits allow.
+    pub fn read(entity: impl Into<String>, path: &Path, seed: u64, limits: &Limits) -> Result<Self> {
+        let source: SourceRef = Arc::new(FileSource::open(path)?);
+        let mut names = LabelList::new();
+        let head = read_vec(&*source, 0, source.len().min(HEAD))?;
+        if head.trim_ascii_start().starts_with(b"[") {
+            text::read_names(&source, limits, None, &mut names)?;
+        } else {
+            Limits::check("bytes of names", "header_bytes", source.len(), limits.header_bytes)?;
+            let text = String::from_utf8(read_vec(&*source, 0, source.len())?).map_err(|_| {
+                Error::corrupt("not-utf8", "the names are not text in UTF-8").in_file(source.label())
+            })?;
+            text.lines().for_each(|name| names.push(name));
+        }
+        if let Some(row) = names.iter().position(str::is_empty) {
+            return Err(Error::corrupt("empty-name", "an entity has no name")
+                .in_file(source.label())
+                .found(format_args!("name {} of {}", row + 1, names.len()))
+                .hint("one name a line, without empty lines; or a JSON array of names"));
+        }
+        Ok(Self { entity: entity.into(), names, seed })
+    }
+}
+
+impl IndexTransform for AddEntities {
+    fn apply(&self, checkpoint: &mut Checkpoint, _: &mut TransformReport) -> Result<()> {
+        grow(checkpoint, &self.entity, &self.names, self.seed)
+    }
+}
+
+/// Adds the global embedding of each type to the rows of its table.
+#[derive(Debug, Clone, Copy)]
+pub struct WithGlobal;
+
+impl IndexTransform for WithGlobal {
+    fn apply(&self, checkpoint: &mut Checkpoint, report: &mut TransformReport) -> Result<()> {
+        if rows::add_global_embeddings(checkpoint)? == 0 {
+            let text = "no type has a global embedding: the rows are written as they are stored";
+            report.notes.push(Note::new("no-global-embedding", text));
+        }
+        Ok(())
+    }
+}

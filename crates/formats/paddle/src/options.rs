@@ -1,0 +1,48 @@
+//! Options of opening that only this format has.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weighbridge_core::error::Result;
+use weighbridge_core::source::{Folder, SourceRef};
+use weighbridge_format::{FormatOptions, WrapFiles};
+use weighbridge_io::source::{FileSource, LocalFolder};
+
+/// Options of opening for files of PaddlePaddle.
+#[derive(Debug, Clone, Default)]
+pub struct ReadOptions {
+    /// The program that the parameters belong to, where it does not stand beside them.
+    pub program: Option<SourceRef>,
+    /// The list of structured names that belongs to that program.
+    pub program_info: Option<SourceRef>,
+}
+
+impl ReadOptions {
+    /// Names the program at `path`; the list of structured names beside it is found.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Io`] and [`weighbridge_core::Kind::Usage`] where it is no file that can be read.
+    pub fn of_program(path: &Path) -> Result<Self> {
+        let program: Option<SourceRef> = Some(Arc::new(FileSource::open(path)?));
+        let program_info = match LocalFolder::around(path) {
+            Some((folder, name)) => folder.open(&name.with_extension("pdiparams.info"))?,
+            None => None,
+        };
+        Ok(Self { program, program_info })
+    }
+}
+
+impl FormatOptions for ReadOptions {
+    fn wrapped(&self, wrap: &dyn WrapFiles) -> Arc<dyn FormatOptions> {
+        let wrapped = |source: &Option<SourceRef>| source.clone().map(|source| wrap.source(source));
+        Arc::new(Self { program: wrapped(&self.program), program_info: wrapped(&self.program_info) })
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        let named = [&self.program, &self.program_info].into_iter().flatten();
+        Ok(named.map(|source| PathBuf::from(source.label())).collect())
+    }
+
+    fn words(&self) -> Vec<String> {
+        self.program.iter().map(|_| "program".to_owned()).collect()
+    }
+}

@@ -1,0 +1,503 @@
+//! An opened model file, typed: tensors by name, values as Rust numbers, and conversions.
+
+use crate::checkpoint::{Checkpoint, IndexTransform, Loss, Note, Role, TensorEntry};
+use crate::engine::{RunReport, Watch, read_tensor};
+use crate::error::{Error, Result};
+use crate::formats::{self, OpenOptions};
+use crate::ops::edit::Rule;
+use crate::ops::slice::{Slice, Taken, read_taken, resolve};
+use crate::ops::{self, ConvertOptions};
+use crate::plan::WritePlan;
+use crate::tensor::{DType, Order, Rounding, Shape};
+use half::{bf16, f16};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// Opens the file or folder at `path`. Headers are read, never tensor data.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/primitiv/good/trained/trained_xor_a.model");
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let target = folder.path().join("xor.safetensors");
+/// use weighbridge::tensor::{DType, Order};
+///
+/// let model = weighbridge::open(path)?;
+/// let weights = model.tensor("w1")?;
+/// assert_eq!((weights.dtype(), weights.shape()), (DType::F32, &[8, 2][..]));
+/// let values: Vec<f32> = weights.read()?;
+/// let rows = weights.slice((0..3, ..))?.to_bytes(Order::Row)?;
+/// assert_eq!((values.len(), rows.len()), (16, 24));
+/// for tensor in &model {
+///     println!("{} {} {:?}", tensor.name(), tensor.dtype(), tensor.shape());
+/// }
+/// model.convert(&target).cast(DType::F16).run()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`crate::Kind::Io`] when it cannot be read, and what the reader of its format says.
+pub fn open(path: impl AsRef<Path>) -> Result<Model> {
+    open_with(path, &OpenOptions::default())
+}
+
+/// As [`open`], with options.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Model> {
+    let path = path.as_ref();
+    let index = formats::open_with(path, options)?;
+    Ok(Model { index, path: Some(path.to_owned()), options: options.clone(), places: OnceLock::new() })
+}
+
+/// An opened model file: its tensors by name, in the order of the file.
+#[derive(Debug)]
+pub struct Model {
+    index: Checkpoint,
+    path: Option<PathBuf>,
+    options: OpenOptions,
+    /// The place of each name that one tensor alone is displayed by.
+    places: OnceLock<HashMap<String, Option<usize>>>,
+}
+
+impl From<Checkpoint> for Model {
+    fn from(index: Checkpoint) -> Self {
+        Self { index, path: None, options: OpenOptions::default(), places: OnceLock::new() }
+    }
+}
+
+impl Model {
+    /// The tensor of that name: as it is displayed (`fc1.w`, `fc1.w/Adam.m1`), with `/` in place of the dots, or its path
+    /// as a JSON array.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`]: `no-such-tensor`, with the nearest names as hint, or `ambiguous-name`.
+    pub fn tensor(&self, name: &str) -> Result<TensorView<'_>> {
+        let places = self.places.get_or_init(|| {
+            let mut places = HashMap::with_capacity(self.index.tensors.len());
+            for (place, tensor) in self.index.tensors.iter().enumerate() {
+                places.entry(tensor.text()).and_modify(|known| *known = None).or_insert(Some(place));
+            }
+            places
+        });
+        match places.get(name).copied().flatten().and_then(|place| self.index.tensors.get(place)) {
+            Some(entry) => Ok(TensorView { entry }),
+            None => self.index.tensor(name).map(|entry| TensorView { entry }),
+        }
+    }
+
+    /// A tensor, or a part of it, as people write it: `fc1.w[0:3, :]`, `embeddings.user['alice']`.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor), and as [`TensorView::slice`].
+    pub fn select(&self, text: &str) -> Result<TensorSlice<'_>> {
+        let (entry, slice) = resolve(&self.index, text)?;
+        TensorView { entry }.slice(slice)
+    }
+
+    /// The tensors, in the order of the file.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = TensorView<'_>> {
+        self.index.tensors.iter().map(|entry| TensorView { entry })
+    }
+
+    /// The number of tensors.
+    pub fn len(&self) -> usize {
+        self.index.tensors.len()
+    }
+
+    /// True where there is no tensor.
+    pub fn is_empty(&self) -> bool {
+        self.index.tensors.is_empty()
+    }
+
+    /// The id of the format, such as `safetensors`.
+    pub fn format(&self) -> &'static str {
+        self.index.format
+    }
+
+    /// What was odd about the file.
+    pub fn notes(&self) -> &[Note] {
+        &self.index.notes
+    }
+
+    /// The index of the file, with all that is known of it.
+    pub fn index(&self) -> &Checkpoint {
+        &self.index
+    }
+
+    /// The index of the file, to be changed.
+    pub fn into_index(self) -> Checkpoint {
+        self.index
+    }
+
+    /// A conversion of this model to the file or folder `target`. [`Conversion::run`] writes it.
+    pub fn convert(&self, target: impl Into<PathBuf>) -> Conversion<'_> {
+        let options = ConvertOptions { open: self.options.clone(), ..ConvertOptions::default() };
+        Conversion { model: self, target: target.into(), options }
+    }
+}
+
+impl<'a> IntoIterator for &'a Model {
+    type Item = TensorView<'a>;
+    type IntoIter = Box<dyn ExactSizeIterator<Item = TensorView<'a>> + 'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Box::new(self.iter())
+    }
+}
+
+/// A tensor of an opened model. Its elements are read when they are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct TensorView<'a> {
+    entry: &'a TensorEntry,
+}
+
+impl<'a> TensorView<'a> {
+    /// The name as it is displayed: the parts of its path, joined by dots. Optimizer state ends in `/slot`.
+    pub fn name(&self) -> String {
+        self.entry.text()
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.entry.dtype()
+    }
+
+    /// The extents of the dimensions.
+    pub fn shape(&self) -> &'a [u64] {
+        self.entry.shape.dims()
+    }
+
+    /// What the tensor is for.
+    pub fn role(&self) -> &'a Role {
+        &self.entry.role
+    }
+
+    /// All that is known of it.
+    pub fn entry(&self) -> &'a TensorEntry {
+        self.entry
+    }
+
+    /// All elements, in row-major order.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], `other-dtype`, where the elements are not of type `T`; what the file says.
+    pub fn read<T: Scalar>(&self) -> Result<Vec<T>> {
+        decode(self.entry, || self.to_bytes(Order::Row))
+    }
+
+    /// The bytes of all elements: little-endian, in that order.
+    ///
+    /// # Errors
+    /// What the file says.
+    pub fn to_bytes(&self, order: Order) -> Result<Vec<u8>> {
+        read_tensor(self.entry, order)
+    }
+
+    /// A part of the tensor: `(0..3, ..)`, `5`, `(.., -1)`, with the meaning that numpy gives it. Nothing is read yet.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`]: `too-many-indices`, `index-out-of-range`.
+    pub fn slice(&self, slice: impl Into<Slice>) -> Result<TensorSlice<'a>> {
+        let taken =
+            slice.into().select(&self.entry.shape).map_err(|error| error.on_tensor(self.entry.name()))?;
+        Ok(TensorSlice { entry: self.entry, shape: taken.shape(), taken })
+    }
+}
+
+/// A part of a tensor. Its elements are read when they are asked for.
+#[derive(Debug, Clone)]
+pub struct TensorSlice<'a> {
+    entry: &'a TensorEntry,
+    taken: Taken,
+    shape: Shape,
+}
+
+impl TensorSlice<'_> {
+    /// The extents of the dimensions, without those that an index dropped.
+    pub fn shape(&self) -> &[u64] {
+        self.shape.dims()
+    }
+
+    /// The elements, in row-major order.
+    ///
+    /// # Errors
+    /// As [`TensorView::read`].
+    pub fn read<T: Scalar>(&self) -> Result<Vec<T>> {
+        decode(self.entry, || self.to_bytes(Order::Row))
+    }
+
+    /// The bytes of the elements: little-endian, in that order.
+    ///
+    /// # Errors
+    /// What the file says.
+    pub fn to_bytes(&self, order: Order) -> Result<Vec<u8>> {
+        read_taken(self.entry, &self.taken, order)
+    }
+}
+
+/// A Rust type that is an element type of tensors.
+pub trait Scalar: sealed::FromLe {
+    /// The element type.
+    const DTYPE: DType;
+}
+
+mod sealed {
+    pub trait FromLe: Sized {
+        fn all_from_le(bytes: &[u8]) -> Vec<Self>;
+    }
+}
+
+macro_rules! scalars {
+    ($($own:ty => $dtype:ident),*) => {$(
+        impl sealed::FromLe for $own {
+            fn all_from_le(bytes: &[u8]) -> Vec<Self> {
+                let (elements, _) = bytes.as_chunks();
+                elements.iter().map(|&element| Self::from_le_bytes(element)).collect()
+            }
+        }
+
+        impl Scalar for $own {
+            const DTYPE: DType = DType::$dtype;
+        }
+    )*};
+}
+
+scalars!(
+    u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64, i64 => I64,
+    f16 => F16, bf16 => BF16, f32 => F32, f64 => F64
+);
+
+impl sealed::FromLe for bool {
+    fn all_from_le(bytes: &[u8]) -> Vec<Self> {
+        bytes.iter().map(|&byte| byte != 0).collect()
+    }
+}
+
+impl Scalar for bool {
+    const DTYPE: DType = DType::Bool;
+}
+
+fn decode<T: Scalar>(entry: &TensorEntry, bytes: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<T>> {
+    if entry.dtype() != T::DTYPE {
+        return Err(Error::mismatch("other-dtype", "the elements are of another type")
+            .on_tensor(entry.name())
+            .expected(T::DTYPE)
+            .found(entry.dtype()));
+    }
+    Ok(T::all_from_le(&bytes()?))
+}
+
+/// A conversion that is being described. Nothing happens before [`run`](Self::run).
+#[derive(Debug, Clone)]
+#[must_use = "a conversion does nothing before `run`"]
+pub struct Conversion<'a> {
+    model: &'a Model,
+    target: PathBuf,
+    options: ConvertOptions,
+}
+
+/// What a conversion wrote.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Converted {
+    /// The plan that was run: files and losses.
+    pub plan: WritePlan,
+    /// Bytes written, hashes, and what casts did.
+    pub report: RunReport,
+    /// What is worth knowing of the source and of the changes.
+    pub notes: Vec<Note>,
+}
+
+impl Converted {
+    /// What the target cannot hold.
+    pub fn losses(&self) -> &[Loss] {
+        &self.plan.losses
+    }
+}
+
+impl Conversion<'_> {
+    /// Writes this format; without it the extension of the target tells.
+    pub fn to(mut self, format: impl Into<String>) -> Self {
+        self.options.to = Some(format.into());
+        self
+    }
+
+    /// Writes this kind of file of the format.
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.options.kind = Some(kind.into());
+        self
+    }
+
+    /// Sets one of the [settings](crate::formats::FormatInfo::settings) of the format.
+    pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.options.settings.push((name.into(), value.into()));
+        self
+    }
+
+    /// Keeps the tensors whose names fit this pattern, or another one that is given.
+    pub fn select(mut self, pattern: impl Into<String>) -> Self {
+        self.options.changes.select.push(pattern.into());
+        self
+    }
+
+    /// Leaves out the tensors whose names fit this pattern.
+    pub fn drop(mut self, pattern: impl Into<String>) -> Self {
+        self.options.changes.drop.push(pattern.into());
+        self
+    }
+
+    /// Leaves out optimizer state.
+    pub fn without_state(mut self) -> Self {
+        self.options.changes.no_state = true;
+        self
+    }
+
+    /// Renames tensors and whole modules: what is called `old` is called `new`.
+    pub fn rename(mut self, old: &str, new: &str) -> Self {
+        self.options.changes.rename.push(format!("{old}={new}"));
+        self
+    }
+
+    /// Applies a rule of the grammar of [`edit`](mod@crate::ops::edit).
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.options.changes.rules.push(rule);
+        self
+    }
+
+    /// Casts floating-point tensors to this type.
+    pub fn cast(mut self, dtype: DType) -> Self {
+        self.options.changes.cast = Some(dtype);
+        self
+    }
+
+    /// Rounds that way in casts; to the nearest value by default.
+    pub fn rounding(mut self, rounding: Rounding) -> Self {
+        self.options.changes.rounding = rounding;
+        self
+    }
+
+    /// Applies a change of the index before all others.
+    pub fn transform(mut self, transform: impl IndexTransform + 'static) -> Self {
+        self.options.changes.first.push(Arc::new(transform));
+        self
+    }
+
+    /// Refuses to write where the target cannot hold everything.
+    pub fn deny_loss(mut self) -> Self {
+        self.options.deny_loss = true;
+        self
+    }
+
+    /// Replaces the target where it exists.
+    pub fn overwrite(mut self) -> Self {
+        self.options.force = true;
+        self
+    }
+
+    /// Reports progress to `watch`, which can also stop the work.
+    pub fn watch(mut self, watch: Arc<dyn Watch>) -> Self {
+        self.options.run.watch = watch;
+        self
+    }
+
+    /// The options that these calls set, for those that have no call of their own.
+    pub fn options_mut(&mut self) -> &mut ConvertOptions {
+        &mut self.options
+    }
+
+    /// Plans the conversion: every file and every loss. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`crate::ops::plan`].
+    pub fn plan(&self) -> Result<WritePlan> {
+        self.prepare().map(|(plan, _)| plan)
+    }
+
+    /// Writes the target, all or nothing.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan), and what the engine says. The target is then as it was.
+    pub fn run(&self) -> Result<Converted> {
+        let (plan, notes) = self.prepare()?;
+        let report = ops::save(&plan, &self.target, self.options.force, &self.options.run)?;
+        Ok(Converted { plan, report, notes })
+    }
+
+    fn prepare(&self) -> Result<(WritePlan, Vec<Note>)> {
+        let model = self.model;
+        ops::prepare_opened(model.index.clone(), model.path.as_deref(), &self.target, &self.options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::TensorPath;
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::Encoding;
+
+    /// Numbers from 0 on in rows of 4, stored column by column.
+    fn model() -> Model {
+        let columns = (0..4u16).flat_map(|column| (0..3u16).map(move |row| row * 4 + column));
+        let bytes: Vec<u8> = columns.flat_map(u16::to_le_bytes).collect();
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+        let mut index = Checkpoint::new("test", "test", "m");
+        for name in ["a.w", "b", "b"] {
+            let path = TensorPath::from_dotted(name);
+            let shape = Shape::from([3, 4]);
+            index
+                .tensors
+                .push(TensorEntry::dense(path, DType::U16, shape, &source, 0, Encoding::COLUMN).unwrap());
+        }
+        index.into()
+    }
+
+    #[test]
+    fn values_are_read_by_name_and_type() {
+        let model = model();
+        let tensor = model.tensor("a.w").unwrap();
+        assert_eq!(tensor.read::<u16>().unwrap(), (0..12).collect::<Vec<u16>>());
+        assert_eq!(tensor.read::<f32>().unwrap_err().code(), "other-dtype");
+        assert_eq!(model.tensor("a/w").unwrap().name(), "a.w");
+        assert_eq!(model.tensor("b").unwrap_err().code(), "ambiguous-name");
+        assert_eq!(model.tensor("c").unwrap_err().code(), "no-such-tensor");
+        assert_eq!((&model).into_iter().len(), 3);
+    }
+
+    #[test]
+    fn slices_are_read_in_both_orders() {
+        let model = model();
+        let tensor = model.tensor("a.w").unwrap();
+        let read = |slice: Slice| tensor.slice(slice).unwrap().read::<u16>().unwrap();
+        assert_eq!(read((0..2, 1..3).into()), [1, 2, 5, 6]);
+        assert_eq!(read((-1, ..).into()), [8, 9, 10, 11]);
+        assert_eq!(read((.., 3).into()), [3, 7, 11]);
+        assert_eq!(read(Slice::parse("[::2, ::2]").unwrap()), [0, 2, 8, 10]);
+        assert_eq!(tensor.slice((5, ..)).unwrap_err().code(), "index-out-of-range");
+        let stepped = model.select("a.w[::2, ::3]").unwrap();
+        assert_eq!(stepped.shape(), [2, 2]);
+        let columns: Vec<u8> = [0u16, 8, 3, 11].into_iter().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(stepped.to_bytes(Order::Column).unwrap(), columns);
+    }
+
+    #[test]
+    fn a_conversion_is_described_then_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("m.npz");
+        let model = model();
+        let conversion = model.convert(&target).select("a.*").rename("a", "z");
+        assert_eq!(conversion.plan().unwrap().format, "npz");
+        assert!(!target.exists());
+        let written = conversion.deny_loss().run().unwrap();
+        assert_eq!(written.losses(), []);
+        let again = open(&target).unwrap();
+        assert_eq!((again.format(), again.len()), ("npz", 1));
+        assert_eq!(again.tensor("z.w").unwrap().read::<u16>().unwrap(), (0..12).collect::<Vec<u16>>());
+        assert_eq!(again.convert(&target).run().unwrap_err().code(), "exists");
+        again.convert(&target).overwrite().run().unwrap();
+    }
+}

@@ -1,0 +1,128 @@
+//! Reading the elements of a slice, also where steps leave gaps between them.
+
+use super::Taken;
+use crate::checkpoint::TensorEntry;
+use crate::engine::{Scratch, read_into, read_region};
+use crate::error::{Error, Result};
+use crate::source::to_usize;
+use crate::tensor::{Order, Region, Shape, copy_strided, dense_strides};
+
+/// Elements that are scattered over a box of at most so many bytes are read with what lies
+/// between them.
+const SMALL_BOX: u64 = 1 << 20;
+/// The same, where at least one in [`DENSE`] elements of the box is wanted.
+const LARGE_BOX: u64 = 256 << 20;
+/// See [`LARGE_BOX`].
+const DENSE: u64 = 16;
+
+/// Reads the elements of a slice, dense in `order`.
+///
+/// # Errors
+/// What the sources say; [`crate::Kind::Unsupported`] for a part of a tensor whose elements share bytes.
+pub fn read_taken(entry: &TensorEntry, taken: &Taken, order: Order) -> Result<Vec<u8>> {
+    if let Some(region) = taken.region() {
+        return read_region(entry, &region, order);
+    }
+    let axes = taken.axes.iter().map(|axis| (0..axis.count).map(|place| axis.at(place)).collect()).collect();
+    let rows = read_at(entry, axes)?;
+    let shape = Shape::new(taken.axes.iter().map(|axis| axis.count).collect::<Vec<_>>());
+    if order == Order::Row || shape.is_order_free() {
+        return Ok(rows);
+    }
+    let extents = shape.dims().iter().map(|&d| to_usize(d)).collect::<Result<Vec<_>>>()?;
+    let (from, to) = (dense_strides(&shape, Order::Row), dense_strides(&shape, order));
+    let mut out = vec![0; rows.len()];
+    copy_strided(&rows, &from, &mut out, &to, &extents, element_size(entry)?);
+    Ok(out)
+}
+
+fn element_size(entry: &TensorEntry) -> Result<usize> {
+    let packed = || Error::unsupported("packed-slice", "only all of a tensor of packed elements can be read");
+    entry.dtype().size().ok_or_else(packed)
+}
+
+/// Reads the elements at all combinations of `axes`, dense and row-major.
+pub(crate) fn read_at(entry: &TensorEntry, mut axes: Vec<Vec<u64>>) -> Result<Vec<u8>> {
+    if axes.iter().any(Vec::is_empty) {
+        return Ok(Vec::new());
+    }
+    let size = element_size(entry)?;
+    let hull = Region {
+        start: axes.iter().map(|a| a.first().copied().unwrap_or(0)).collect(),
+        extent: axes
+            .iter()
+            .map(|a| a.last().zip(a.first()).map_or(0, |(last, first)| last - first + 1))
+            .collect(),
+    };
+    let mut out = Vec::new();
+    let wanted: u64 = axes.iter().map(|a| a.len() as u64).product();
+    let together = hull.shape().bytes(entry.dtype()).is_some_and(|bytes| {
+        bytes <= SMALL_BOX || (bytes <= LARGE_BOX && bytes / DENSE <= wanted * size as u64)
+    });
+    if together {
+        let bytes = read_region(entry, &hull, Order::Row)?;
+        for (axis, &start) in axes.iter_mut().zip(&hull.start) {
+            axis.iter_mut().for_each(|index| *index -= start);
+        }
+        pick(&bytes, &dense_strides(&hull.shape(), Order::Row), &axes, size, &mut out);
+    } else {
+        read_scattered(entry, &axes, size, &mut out)?;
+    }
+    Ok(out)
+}
+
+/// Reads the elements at all combinations of `axes` by runs along the dimension that is
+/// contiguous in the file, and always forwards in it.
+fn read_scattered(entry: &TensorEntry, axes: &[Vec<u64>], size: usize, out: &mut Vec<u8>) -> Result<()> {
+    let counts: Vec<usize> = axes.iter().map(Vec::len).collect();
+    let mut steps = vec![size; axes.len()];
+    for axis in (1..axes.len()).rev() {
+        steps[axis - 1] = steps[axis] * counts[axis];
+    }
+    out.resize(counts.iter().product::<usize>() * size, 0);
+    let mut slow_to_fast: Vec<usize> = (0..axes.len()).collect();
+    if entry.order() == Order::Column {
+        slow_to_fast.reverse();
+    }
+    let Some((&fast, slow)) = slow_to_fast.split_last() else { return Ok(()) };
+    let (mut scratch, mut run_bytes) = (Scratch::default(), Vec::new());
+    let mut region = Region { start: axes.iter().map(|a| a[0]).collect(), extent: vec![1; axes.len()] };
+    let mut places = vec![0usize; axes.len()];
+    loop {
+        let base: usize = slow.iter().map(|&axis| places[axis] * steps[axis]).sum();
+        let mut place = 0;
+        for run in axes[fast].chunk_by(|a, b| a + 1 == *b) {
+            region.start[fast] = run[0];
+            region.extent[fast] = run.len() as u64;
+            run_bytes.clear();
+            read_into(entry, &region, Order::Row, &mut scratch, &mut run_bytes)?;
+            for element in run_bytes.chunks_exact(size) {
+                let at = base + place * steps[fast];
+                out[at..at + size].copy_from_slice(element);
+                place += 1;
+            }
+        }
+        let turned = slow.iter().rev().find(|&&axis| {
+            places[axis] = (places[axis] + 1) % counts[axis];
+            region.start[axis] = axes[axis][places[axis]];
+            places[axis] > 0
+        });
+        if turned.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Appends the elements at all combinations of `axes`, row-major, out of a dense array whose
+/// strides are in elements. No axis is empty, and every index lies within the array.
+pub(crate) fn pick(bytes: &[u8], strides: &[usize], axes: &[Vec<u64>], size: usize, out: &mut Vec<u8>) {
+    let Some((indices, rest)) = axes.split_first() else {
+        out.extend_from_slice(&bytes[..size]);
+        return;
+    };
+    for &index in indices {
+        // The array is in memory, so every index of it fits.
+        let at = usize::try_from(index).unwrap_or(usize::MAX) * strides[0] * size;
+        pick(&bytes[at..], &strides[1..], rest, size, out);
+    }
+}

@@ -87,6 +87,7 @@ impl Opening {
             version: self.at,
             ..OpenOptions::default()
         };
+        options.limits.blocks = weighbridge_cli::block_cache();
         match self.program {
             Some(Beside::Read(program)) => {
                 let bytes = program.get().topology().bytes.to_vec();

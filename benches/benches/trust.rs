@@ -58,6 +58,7 @@ fn main() {
     row("diff, every tensor different / cat of both", &["diff", &a, &other], &["cat", &a, &other], "");
     row("stats of every tensor / cat", &["stats", &a], &["cat", &a], "");
     row("stats --json: with histograms / cat", &["stats", "--json", &a], &["cat", &a], "");
+    assert!(weighbridge::guard_maps());
     let map = MapSource::open(&a).unwrap();
     let memory = || assert_ne!(sum(map.bytes()), 1);
     let pair = Pair::time(RUNS, || run("weighbridge", &["stats", &a]), memory);

@@ -89,6 +89,8 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
 /// # Errors
 /// The cases that failed, and why.
 pub fn run(target: &Target, first: u64, inputs: u64) -> Result<Outcomes, Vec<String>> {
+    // Panics that the library catches are its answers, and many.
+    weighbridge::quiet_panics();
     let seeds = target.seeds();
     assert!(!seeds.is_empty(), "{} has no seeds", target.name);
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

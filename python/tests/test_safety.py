@@ -248,3 +248,39 @@ def test_other_signals_are_heard_while_reading(tmp_path: Path) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
     assert tensor[0] == 1.0
+
+
+GUARDED = """
+import ctypes, sys
+import weighbridge
+libc = ctypes.CDLL(None)
+
+def handler():
+    # The first word of the structure is the address of the handler.
+    action = (ctypes.c_void_p * 64)()
+    assert libc.sigaction(int(sys.argv[2]), None, action) == 0
+    return action[0]
+
+before = handler()
+tensor = weighbridge.open(sys.argv[1])["value"]
+tensor.bytes()
+weighbridge.stats(sys.argv[1])
+print(handler() == before)
+allowed = sys.argv[3] == "True"
+if not allowed:
+    print(weighbridge.guard_maps(False))
+memory = tensor._entry.view([0], [1 << 20], "C")
+print(memory.is_mapped == allowed, (handler() == before) == (not allowed))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the layout of a structure of the system")
+@pytest.mark.parametrize(("allowed", "lines"), [(True, ["True", "True True"]), (False, ["True", "False", "True True"])])
+def test_signals_stay_as_they_are_until_an_array_looks_into_a_file(
+    tmp_path: Path, allowed: bool, lines: List[str]
+) -> None:
+    path = tmp_path / "x.npy"
+    numpy.save(path, numpy.ones(1 << 20, "f4"))
+    done = python(GUARDED, path, int(signal.SIGBUS), allowed)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:-1] == lines

@@ -136,6 +136,21 @@ def formats() -> Dict[str, Format]:
     return known
 
 
+def guard_maps(allowed: bool = True) -> bool:
+    """Says whether arrays may look into mapped files, and returns whether files are mapped.
+
+    On Unix a mapped file that is cut short raises the signal SIGBUS. Weighbridge handles it: the lost bytes read as zeros, and
+    `FileChangedError` is raised. The handler is installed with the first array that looks into a file, and never by the
+    import, by `open` or by a verb. `guard_maps()` installs it now. `guard_maps(False)`, called before the first array, keeps the
+    signal as it is: arrays are read then, and what allows no copy is refused. A handler that is installed stays.
+
+    >>> import weighbridge
+    >>> weighbridge.guard_maps()
+    True
+    """
+    return _weighbridge.guard_maps(allowed)
+
+
 def _setting(name: str, values: str, what: str) -> Setting:
     from .wording import in_python
 
@@ -207,6 +222,7 @@ __all__: List[str] = [
     "diff",
     "edit",
     "formats",
+    "guard_maps",
     "info",
     "load",
     "ls",

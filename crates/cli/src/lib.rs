@@ -18,9 +18,10 @@ use clap::Parser;
 use output::Output;
 use std::ffi::OsString;
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use weighbridge::engine::Watch;
 use weighbridge::finding::Verdict;
+use weighbridge::source::BlockCache;
 use weighbridge::{Error, Kind};
 
 /// How the command ended. See `weighbridge --help`.
@@ -94,6 +95,8 @@ fn outlive_limits_of_files() {}
 pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     allow_many_files();
     outlive_limits_of_files();
+    weighbridge::guard_maps();
+    weighbridge::quiet_panics();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut args = match Args::try_parse_from(&arguments) {
         Ok(args) => args,
@@ -119,6 +122,12 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             if error.kind() == Kind::Cancelled { 130 } else { 2 }
         }
     }
+}
+
+/// The cache of unpacked blocks that all files of this process share: one bound, however many files are open.
+pub fn block_cache() -> BlockCache {
+    static CACHE: LazyLock<BlockCache> = LazyLock::new(BlockCache::new);
+    CACHE.clone()
 }
 
 /// What a [`call`] came to.

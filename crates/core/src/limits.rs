@@ -5,8 +5,12 @@
 //! known to us; an honest user with a larger one raises them.
 
 use crate::error::{Error, Result};
+use crate::source::BlockCache;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The default of [`Limits::header_bytes`].
+const HEADER_BYTES: u64 = 100_000_000;
 
 /// Bounds on what reading an index may cost. `Limits::default()` is safe for files of strangers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub struct Limits {
     pub repeated_bytes: u64,
     /// What a scan may still step through of pickles, and of headers of packed arrays, of the file that it looks at.
     pub scanned: Left,
+    /// The cache of unpacked blocks, at most 512 MiB, which all clones share. Limits made by `default` have one of their own.
+    pub blocks: BlockCache,
 }
 
 /// Bytes that may still be read, counted by all clones together; without end where nobody began to count.
@@ -88,7 +94,7 @@ pub const NAMES: [&str; 9] = [
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            header_bytes: 100_000_000,
+            header_bytes: HEADER_BYTES,
             tensors: 4_000_000,
             name_bytes: 1 << 20,
             dimensions: 64,
@@ -98,6 +104,7 @@ impl Default for Limits {
             expansion: 1024,
             repeated_bytes: 1 << 30,
             scanned: Left::default(),
+            blocks: BlockCache::default(),
         }
     }
 }
@@ -143,7 +150,7 @@ impl Limits {
     /// By how much [`header_bytes`](Self::header_bytes) was raised: for bounds that go by the length of the file, which it may
     /// raise though they are lower than it is.
     pub fn raised(&self) -> u64 {
-        self.header_bytes.saturating_sub(Self::default().header_bytes)
+        self.header_bytes.saturating_sub(HEADER_BYTES)
     }
 
     /// How many bytes all that is unpacked of a file of `len` bytes may be together: [`expansion`](Self::expansion)

@@ -23,9 +23,19 @@
 //! # }
 //! ```
 //!
+//! # State of the process
+//!
+//! This crate changes nothing of the process by itself. A program may ask for two things, once: [`guard_maps`] installs a
+//! signal handler, with which files are mapped instead of read; [`quiet_panics`] sets a panic hook that is silent about panics
+//! which become errors.
+//!
 //! See also: `weighbridge-core` holds the plan; `weighbridge` has whole jobs such as `convert`.
 
 pub mod engine;
+mod panics;
 pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+
+pub use panics::{catch_panic, quiet_panics};
+pub use source::guard_maps;

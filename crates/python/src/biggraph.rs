@@ -129,7 +129,9 @@ impl Store {
 
     /// A complete version as one checkpoint.
     fn open(&self, py: Python<'_>, version: u64) -> PyResult<Index> {
-        self.with(py, move |store| store.checkpoint(version, &OpenOptions::default())).map(Index::new)
+        let mut options = OpenOptions::default();
+        options.limits.blocks = weighbridge_cli::block_cache();
+        self.with(py, move |store| store.checkpoint(version, &options)).map(Index::new)
     }
 
     /// Writes one file of a version under its own name, all or nothing, without the lock of the folder: the partition `part` of

@@ -3,6 +3,7 @@
 use crate::dlpack;
 use crate::errors::OrRaise;
 use crate::labels::Labels;
+use crate::lost;
 use crate::memory::Memory;
 use crate::values;
 use crate::work::{Interrupted, wait};
@@ -195,6 +196,7 @@ impl Entry {
     /// The box from `start` on, `extent` long along each dimension, dense in `order`, without a copy where it stands
     /// so in the file.
     fn view(&self, py: Python<'_>, start: Vec<u64>, extent: Vec<u64>, order: &str) -> PyResult<Memory> {
+        lost::guard();
         let order = order_of(order).or_raise(py)?;
         let region = Region { start, extent };
         let shape = region.shape();
@@ -206,6 +208,7 @@ impl Entry {
 
     /// All elements, dense in `order`, where they stand so in the file; `None` where they would have to be read.
     fn mapped(&self, py: Python<'_>, order: &str) -> PyResult<Option<Memory>> {
+        lost::guard();
         let order = order_of(order).or_raise(py)?;
         let whole = Region::whole(&self.tensor.shape);
         let view = py.detach(|| self.maps.mapped(&self.tensor, &whole, order)).or_raise(py)?;
@@ -235,6 +238,9 @@ impl Entry {
     ) -> PyResult<Bound<'py, PyAny>> {
         let order = order_of(order).or_raise(py)?;
         let described = dlpack::describe(&self.tensor, order, flat)?;
+        if !copy {
+            lost::guard();
+        }
         let memory = self.read(py, self.tensor.bytes(), move |own| {
             if copy || own.tensor.bytes() == 0 {
                 return read_tensor(&own.tensor, order).map(dlpack::Owned::Copied).map(Some);

@@ -86,6 +86,7 @@ impl Opening {
             salvage: self.salvage,
             ..OpenOptions::default()
         };
+        options.limits.blocks = weighbridge_cli::block_cache();
         match self.program {
             Some(Beside::Read(program)) => {
                 let bytes = program.get().topology().bytes.to_vec();

@@ -47,6 +47,8 @@ mod _weighbridge {
     #[pymodule_export]
     use crate::labels::Labels;
     #[pymodule_export]
+    use crate::lost::guard_maps;
+    #[pymodule_export]
     use crate::memory::Memory;
     #[pymodule_export]
     use crate::paddle::{
@@ -91,7 +93,8 @@ mod _weighbridge {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::lost::watch();
+        // Of this module alone: other modules have hooks of their own.
+        weighbridge::quiet_panics();
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("LIMITS", weighbridge::limits::NAMES.to_vec())?;
         module.add("DTYPES", weighbridge::tensor::DType::ALL.map(|dtype| dtype.name()).to_vec())

@@ -14,9 +14,25 @@ use weighbridge::{Error, Kind};
 /// True from the moment when a page was lost until somebody was told.
 static UNTOLD: AtomicBool = AtomicBool::new(false);
 
-/// Asks to be called from the handler of the signal.
-pub(crate) fn watch() {
-    weighbridge::source::notify_of_lost_pages(leave_word);
+/// True where the program forbade maps.
+static FORBIDDEN: AtomicBool = AtomicBool::new(false);
+
+/// Makes maps safe before an array looks into a file: nothing is installed before the first one, and nothing where the program
+/// forbade it. Without the guard the elements are read.
+pub(crate) fn guard() {
+    if !FORBIDDEN.load(Ordering::Relaxed) && !weighbridge::source::maps_are_guarded() {
+        weighbridge::source::notify_of_lost_pages(leave_word);
+        weighbridge::guard_maps();
+    }
+}
+
+/// Says whether arrays may look into mapped files, which takes a handler of SIGBUS. Returns whether files are mapped.
+#[pyfunction]
+#[pyo3(signature = (allowed=true))]
+pub(crate) fn guard_maps(allowed: bool) -> bool {
+    FORBIDDEN.store(!allowed, Ordering::Relaxed);
+    guard();
+    weighbridge::source::maps_are_guarded()
 }
 
 /// An error was raised that says so: no other one is needed.

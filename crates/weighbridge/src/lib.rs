@@ -76,6 +76,6 @@ pub use weighbridge_core::{
     Checkpoint, Error, Kind, Limits, Result, TensorEntry, check, checkpoint, error, finding, json, limits,
     plan, tensor, text, topology,
 };
-pub use weighbridge_io::{engine, source};
+pub use weighbridge_io::{engine, guard_maps, quiet_panics, source};
 pub use weighbridge_pickle as pickle;
 pub use weighbridge_scan as scan;

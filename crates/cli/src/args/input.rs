@@ -57,6 +57,7 @@ pub(crate) enum NameStyle {
 impl Input {
     pub(crate) fn options(&self) -> Result<OpenOptions> {
         let mut options = OpenOptions::default();
+        options.limits.blocks = crate::block_cache();
         options.format.clone_from(&self.from);
         options.lenient = self.lenient;
         options.salvage = self.salvage;

@@ -4,6 +4,7 @@
 //! A [`Source`] has a length and positional reads into the caller's buffer. There is no seek
 //! position, so one source serves many threads.
 
+mod block_cache;
 mod concat;
 mod counting;
 mod cursor;
@@ -14,6 +15,7 @@ mod range;
 mod rows;
 mod witness;
 
+pub use block_cache::{BlockCache, CachedBlocks};
 pub use concat::ConcatSource;
 pub use counting::CountingSource;
 pub use cursor::Cursor;

@@ -8,10 +8,11 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::read::{in_place, read_region};
 use weighbridge_core::tensor::{Order, Region};
 
-/// An open file, and its map where it has one.
-type Known = (SourceRef, Option<Arc<Map>>);
+/// An open file and its map.
+type Known = (SourceRef, Arc<Map>);
 
-/// The files of a checkpoint, mapped when the first view into each is asked for.
+/// The files of a checkpoint, mapped when the first view into each is asked for, where maps are guarded
+/// ([`guard_maps`](crate::guard_maps)).
 ///
 /// One for each opened checkpoint. A map lives as long as there is a view into it, also when this is gone.
 #[derive(Debug, Default)]
@@ -76,11 +77,14 @@ impl Maps {
         let range = source.file()?;
         let place = std::ptr::from_ref(range.file) as usize;
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, map) = files.entry(place).or_insert_with(|| {
-            let len = range.file.metadata().map_or(0, |metadata| metadata.len());
-            (source.clone(), Map::of_later(range.file, 0, len).map(Arc::new))
-        });
-        Some((map.clone()?, range.offset))
+        if let Some((_, map)) = files.get(&place) {
+            return Some((map.clone(), range.offset));
+        }
+        // A map that could not be made may be made later, when maps are guarded.
+        let len = range.file.metadata().map_or(0, |metadata| metadata.len());
+        let map = Arc::new(Map::of_later(range.file, 0, len)?);
+        files.insert(place, (source.clone(), map.clone()));
+        Some((map, range.offset))
     }
 }
 
@@ -207,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_view_copies_nothing_and_outlives_its_checkpoint() {
-        let _table = crate::source::TABLE.read().unwrap();
+        let _table = crate::source::guarded();
         let (file, entry, bytes) = table(64 << 10);
         let maps = Maps::new();
         let whole = Region::whole(&entry.shape);
@@ -234,7 +238,7 @@ mod tests {
 
     #[test]
     fn what_is_written_into_a_private_copy_stays_there() {
-        let _table = crate::source::TABLE.read().unwrap();
+        let _table = crate::source::guarded();
         let (file, entry, bytes) = table(64 << 10);
         let mut mine = Private::of(&entry, Order::Column).unwrap();
         let other = Private::of(&entry, Order::Column).unwrap();

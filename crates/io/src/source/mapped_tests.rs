@@ -16,6 +16,7 @@ fn ranges_are_the_same_mapped_and_read() {
     file.write_all(&bytes).unwrap();
     let file = FileSource::open(file.path()).unwrap();
     let memory = MemorySource::new("m", bytes.clone());
+    let _table = guarded();
     let (windows, others) = (MapWindows::default(), MapWindows::default());
     let megabyte = 1 << 20;
     for start in [0, 5, WINDOW - megabyte, WINDOW - 1, WINDOW, WINDOW + OVERLAP, 2 * WINDOW - 1, 2 * WINDOW] {

@@ -3,7 +3,6 @@
 mod file;
 mod folder;
 mod identity;
-mod kept;
 mod map;
 #[cfg(test)]
 mod mapped_tests;
@@ -15,10 +14,9 @@ pub use file::read_exact_at as read_file_at;
 pub use file::{FileSource, PathKind, check_local, kind_of_path};
 pub use folder::{LocalFolder, Survey, check_no_links};
 pub use identity::FileIdentity;
-pub use kept::KeptBlocks;
 #[cfg(test)]
-pub use map::TABLE;
+pub use map::guarded;
 pub use map::{Map, PrivateMap};
-pub use map::{MapSource, notify as notify_of_lost_pages};
+pub use map::{MapSource, guard_maps, maps_are_guarded, notify as notify_of_lost_pages};
 pub use stamp::{Stamp, name_below, own_name, real_path, stamp_of_path};
 pub use weighbridge_core::source::*;

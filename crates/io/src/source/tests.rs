@@ -31,6 +31,7 @@ fn all_sources_conform() {
     file.write_all(&truth).unwrap();
     let opened: SourceRef = Arc::new(FileSource::open(file.path()).unwrap());
     conforms(&*opened, &truth);
+    let _table = guarded();
     let map = MapSource::open(file.path()).unwrap();
     conforms(&map, &truth);
     assert_eq!(map.bytes(), truth);
@@ -58,6 +59,7 @@ fn a_range_must_lie_within() {
 fn a_file_that_shrinks_is_an_error() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&[1; 100]).unwrap();
+    let _table = guarded();
     let sources: [SourceRef; 2] =
         [Arc::new(FileSource::open(file.path()).unwrap()), Arc::new(MapSource::open(file.path()).unwrap())];
     file.as_file().set_len(10).unwrap();

@@ -278,6 +278,7 @@ fn use_it(checkpoint: &Checkpoint, target: &Path) -> Vec<String> {
 fn a_file_that_shrinks_is_an_error_in_every_use() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("target");
+    assert!(weighbridge::guard_maps());
     for format in ["primitiv", "safetensors", "npy", "npz", "torch", "hdf5", "paddle"] {
         let path = written(dir.path(), format);
         let sources: [SourceRef; 2] =
@@ -354,6 +355,7 @@ fn a_file_that_grows_or_is_replaced_stays_what_it_was() {
     let path = written(dir.path(), "safetensors");
     let truth = read_tensor(&large().tensors[0], Order::Row).unwrap();
     let opened = weighbridge::formats::open(&path).unwrap();
+    assert!(weighbridge::guard_maps());
     let mapped = open_source(Arc::new(MapSource::open(&path).unwrap()), &OpenOptions::default()).unwrap();
     use std::io::Write;
     fs::File::options().append(true).open(&path).unwrap().write_all(&[7; 5000]).unwrap();

@@ -199,6 +199,48 @@ fn dependencies_point_down() {
     assert_eq!(members, LAYERS.iter().map(|layer| layer.len()).sum::<usize>());
 }
 
+/// State of the whole process in libraries, and why it is none that a program could notice without asking for it.
+const STATICS: [(&str, &str); 5] = [
+    ("crates/containers/pickle/src/libraries.rs", "a table of constants, made when it is asked for first"),
+    ("crates/io/src/engine/mod.rs", "the number of processors, asked for once"),
+    ("crates/io/src/panics.rs", "the program asks for it: `quiet_panics`"),
+    ("crates/io/src/source/map/guard.rs", "the program asks for it: `guard_maps`"),
+    ("crates/weighbridge/src/formats/mod.rs", "the registry of all formats, which never changes"),
+];
+
+/// The command and the Python package are programs; all other crates are libraries.
+#[test]
+fn libraries_keep_no_state_for_the_process() {
+    let is_test =
+        |name: &str| name.contains("/tests") || name.contains("_tests") || name.contains("/examples/");
+    let mut found: Vec<String> = Vec::new();
+    for (name, text) in sources() {
+        let library = name.starts_with("crates/")
+            && !["crates/cli/", "crates/python/"].iter().any(|p| name.starts_with(p));
+        if !library || is_test(&name) {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        // Not what the line before says is for tests alone.
+        let before = std::iter::once("").chain(code.lines());
+        let mut lines = before.zip(code.lines()).filter(|(before, _)| *before != "#[cfg(test)]");
+        let hooks = ["thread_local!", "static mut ", "set_hook(", "libc::sigaction("];
+        let changes = ["Atomic", "Mutex", "RwLock", "Cell", "Once", "Lazy"];
+        let has_state = lines.any(|(_, line)| {
+            let line = line.trim_start();
+            let declared = ["pub ", "pub(crate) ", "pub(super) "].iter().find_map(|p| line.strip_prefix(p));
+            let of = declared.unwrap_or(line).strip_prefix("static ").and_then(|rest| rest.split('=').next());
+            hooks.iter().any(|hook| line.contains(hook) && !line.starts_with("//"))
+                || of.is_some_and(|of| changes.iter().any(|word| of.contains(word)))
+        });
+        if has_state {
+            found.push(name);
+        }
+    }
+    found.sort();
+    assert_eq!(found, STATICS.map(|(file, _)| file));
+}
+
 /// The core opens no file, starts no thread and keeps nothing for the whole process.
 #[test]
 fn the_core_is_pure() {

@@ -9,7 +9,7 @@ use hdf5_reader::messages::filter_pipeline::FilterDescription;
 use std::ops::Range;
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
-use weighbridge_io::source::{KeptBlocks, Source, SourceRef, Within, check_range, read_vec, to_usize};
+use weighbridge_io::source::{CachedBlocks, Source, SourceRef, Within, check_range, read_vec, to_usize};
 
 /// Runs of at least so many bytes are read where they lie, without the chunk around them.
 const LONG_RUN: u64 = 4 << 10;
@@ -35,7 +35,7 @@ pub(super) struct ChunkedSource {
     /// Small chunks that are not packed are kept, too.
     keeps_plain: bool,
     len: u64,
-    kept: KeptBlocks,
+    blocks: CachedBlocks,
 }
 
 impl ChunkedSource {
@@ -52,7 +52,7 @@ impl ChunkedSource {
             edges_plain,
             keeps_plain: true,
             len,
-            kept: KeptBlocks::new(),
+            blocks: stored.place.limits.blocks.blocks(),
         }
     }
 
@@ -67,7 +67,7 @@ impl ChunkedSource {
 
     /// The bytes of a chunk, unpacked.
     fn chunk(&self, slot: &Slot) -> Result<Arc<Vec<u8>>> {
-        self.kept.get(slot.number, self.grid.chunk_len, || self.unpack(slot))
+        self.blocks.get(slot.number, self.grid.chunk_len, || self.unpack(slot))
     }
 
     fn unpack(&self, slot: &Slot) -> Result<Vec<u8>> {
@@ -210,6 +210,7 @@ fn short() -> Error {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use weighbridge_io::source::BlockCache;
 
     /// Bytes that count how often they are asked for.
     #[derive(Debug)]
@@ -258,7 +259,7 @@ mod tests {
             edges_plain: false,
             keeps_plain: true,
             len: rows * columns,
-            kept: KeptBlocks::new(),
+            blocks: BlockCache::new().blocks(),
         };
         let expected: Vec<u8> = (0..rows * columns)
             .map(|at| {

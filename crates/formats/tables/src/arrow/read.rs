@@ -165,7 +165,8 @@ fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u6
             starts.push(bytes(before)?);
         }
         let decoder = Batches { file: file.clone(), layout: layout.clone(), width };
-        let source = DecodedSource::shared(file.source.clone(), starts, Box::new(decoder));
+        let source =
+            DecodedSource::shared(file.source.clone(), starts, Box::new(decoder), &file.limits.blocks);
         return TensorEntry::dense(TensorPath::value(), layout.dtype, shape, &source, 0, Encoding::ROW);
     }
     let mut pieces = Pieces::new();

@@ -109,7 +109,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let attributes = layout.attributes(file.metadata.schema());
     let guessed = matches!(layout.vector, Vector::List(_));
     let decoder = Groups { file: file.clone(), layout, width, at_once, places, open: Mutex::default() };
-    let decoded = DecodedSource::forwards(source.clone(), starts, Box::new(decoder));
+    let decoded = DecodedSource::forwards(source.clone(), starts, Box::new(decoder), &limits.blocks);
     let mut entry = TensorEntry::dense(TensorPath::value(), dtype, shape, &decoded, 0, Encoding::ROW)?;
     entry.guessed = guessed;
     entry.attributes = attributes;

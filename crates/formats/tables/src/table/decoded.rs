@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
-use weighbridge_io::source::{KeptBlocks, Source, SourceRef, Within, check_range, to_usize};
+use weighbridge_io::source::{BlockCache, CachedBlocks, Source, SourceRef, Within, check_range, to_usize};
 
 /// Makes the bytes of one block.
 pub(crate) trait Decoder: Debug + Send + Sync {
@@ -14,8 +14,8 @@ pub(crate) trait Decoder: Debug + Send + Sync {
     fn decode(&self, block: usize) -> Result<Vec<u8>>;
 }
 
-/// A source whose bytes are made block by block. Those that were made last are kept, within the
-/// bound of the whole process.
+/// A source whose bytes are made block by block. The latest ones stay in the cache of
+/// the limits under which the file was opened.
 #[derive(Debug)]
 pub(crate) struct DecodedSource {
     outer: SourceRef,
@@ -23,22 +23,32 @@ pub(crate) struct DecodedSource {
     starts: Vec<u64>,
     decoder: Box<dyn Decoder>,
     sequential: bool,
-    kept: KeptBlocks,
+    blocks: CachedBlocks,
 }
 
 impl DecodedSource {
     /// Blocks that begin at `starts` (of which the last is the end), made by `decoder` from `outer`.
-    pub(crate) fn shared(outer: SourceRef, starts: Vec<u64>, decoder: Box<dyn Decoder>) -> SourceRef {
-        Arc::new(Self { outer, starts, decoder, sequential: false, kept: KeptBlocks::new() })
+    pub(crate) fn shared(
+        outer: SourceRef,
+        starts: Vec<u64>,
+        decoder: Box<dyn Decoder>,
+        cache: &BlockCache,
+    ) -> SourceRef {
+        Arc::new(Self { outer, starts, decoder, sequential: false, blocks: cache.blocks() })
     }
 
     /// As [`shared`](Self::shared), where it is cheap to go forwards only.
-    pub(crate) fn forwards(outer: SourceRef, starts: Vec<u64>, decoder: Box<dyn Decoder>) -> SourceRef {
-        Arc::new(Self { outer, starts, decoder, sequential: true, kept: KeptBlocks::new() })
+    pub(crate) fn forwards(
+        outer: SourceRef,
+        starts: Vec<u64>,
+        decoder: Box<dyn Decoder>,
+        cache: &BlockCache,
+    ) -> SourceRef {
+        Arc::new(Self { outer, starts, decoder, sequential: true, blocks: cache.blocks() })
     }
 
     fn block(&self, number: usize, len: u64) -> Result<Arc<Vec<u8>>> {
-        self.kept.get(number as u64, len, || {
+        self.blocks.get(number as u64, len, || {
             let block = self.decoder.decode(number)?;
             if block.len() as u64 == len {
                 return Ok(block);

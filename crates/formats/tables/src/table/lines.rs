@@ -13,7 +13,7 @@ use weighbridge_core::checkpoint::{
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
-use weighbridge_io::source::{RangeSource, SourceRef, read_vec, to_usize};
+use weighbridge_io::source::{BlockCache, RangeSource, SourceRef, read_vec, to_usize};
 
 /// Bytes that are read at once.
 const STEP: u64 = 1 << 20;
@@ -45,6 +45,8 @@ pub(crate) struct Lines {
     pub longest: u64,
     /// The most rows; what follows them is not looked at.
     pub most: Option<u64>,
+    /// The cache of the blocks of rows.
+    pub cache: BlockCache,
 }
 
 /// Where a block of lines begins.
@@ -67,6 +69,7 @@ impl Lines {
             columns: None,
             longest: limits.header_bytes / LINE,
             most: None,
+            cache: limits.blocks.clone(),
         }
     }
 
@@ -109,8 +112,9 @@ impl Lines {
             .then(|| Arc::new(LineNames { lines: self.clone(), rows, kept: Mutex::default() }) as LabelsRef);
         let starts = marks.iter().map(|mark| mark.row.saturating_mul(columns).saturating_mul(4)).collect();
         let outer = self.source.clone();
+        let cache = self.cache.clone();
         let decoder = LineDecoder { lines: self, marks, columns };
-        let source = DecodedSource::shared(outer, starts, Box::new(decoder));
+        let source = DecodedSource::shared(outer, starts, Box::new(decoder), &cache);
         let mut entry =
             TensorEntry::dense(TensorPath::value(), DType::F32, shape, &source, 0, Encoding::ROW)?;
         entry.labels = labels;

@@ -6,13 +6,11 @@ use arrow_array::{ArrayRef, FixedSizeListArray, RecordBatch, StringArray, make_a
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::string::FromUtf8Error;
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::checkpoint::{
     Checkpoint, INDEX_KEY, LabelList, Name, Note, RESERVED_PREFIX, TensorEntry, TensorPath, Value,
     bridge_index, restore_bridge_index,
@@ -20,6 +18,7 @@ use weighbridge_core::checkpoint::{
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::Output;
 use weighbridge_core::text::{counted, quoted};
+use weighbridge_io::catch_panic;
 use weighbridge_io::source::to_usize;
 
 /// The key under which the name of the tensor goes along.
@@ -55,43 +54,15 @@ impl io::Write for Pipe {
     }
 }
 
-thread_local! {
-    /// True while a panic of this thread is an answer and no news.
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Lets panics that are caught in [`guarded`] pass in silence. All others go to the hook that was there.
-fn silence() {
-    static ONCE: Once = Once::new();
-    // While a thread unwinds, hooks cannot be changed.
-    if std::thread::panicking() {
-        return;
-    }
-    ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            // At the end of a thread the flag may be gone.
-            if !GUARDED.try_with(Cell::get).unwrap_or(false) {
-                before(info);
-            }
-        }));
-    });
-}
-
-/// Runs what a library does with bytes that may be hostile. Should it panic, they are called corrupt, and
-/// nothing else is said of it: printing where it happened would cost more than the file.
+/// Runs a library on untrusted bytes. A panic becomes an error: the bytes are corrupt.
 ///
 /// # Errors
-/// What it says, with our own errors taken out of those that wrap them.
+/// Those of the library, with our own errors taken out of those that wrap them.
 pub(crate) fn guarded<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     what: &'static str,
     work: impl FnOnce() -> std::result::Result<T, E>,
 ) -> Result<T> {
-    silence();
-    let outer = GUARDED.replace(true);
-    let result = catch_unwind(AssertUnwindSafe(work));
-    GUARDED.set(outer);
-    match result {
+    match catch_panic(work) {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(unwrap(what, &*error.into())),
         Err(_) => Err(Error::corrupt("not-understood", format!("{what} contradicts itself"))),

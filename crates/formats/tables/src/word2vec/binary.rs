@@ -40,7 +40,7 @@ pub(super) fn table(source: &SourceRef, header: Header, limits: &Limits) -> Resu
             Error::corrupt("trailing-bytes", "there are bytes behind the last vector").at(cursor.position())
         );
     }
-    entry(source, names, places, header.columns, vector)
+    entry(source, names, places, header.columns, vector, limits)
 }
 
 /// The rows of a file that is cut short, as a table that says so.
@@ -72,7 +72,7 @@ pub(super) fn whole_rows(source: &SourceRef, header: Header, limits: &Limits) ->
     }
     let mut names = LabelList::new();
     all.iter().take(rows).for_each(|name| names.push(name));
-    let mut entry = entry(source, names, places, header.columns, vector)?;
+    let mut entry = entry(source, names, places, header.columns, vector, limits)?;
     let which = Value::Text(format!("0 to {rows} of {}", header.rows));
     entry.attributes.insert(SALVAGED_ROWS.to_owned(), which);
     Ok((entry, Lost::new(format_args!("(rows from {rows} on)"), &error)))
@@ -127,13 +127,14 @@ fn entry(
     places: Vec<u64>,
     columns: u64,
     vector: u64,
+    limits: &Limits,
 ) -> Result<TensorEntry> {
     let rows = places.len() as u64;
     let at_once = to_usize((BLOCK / vector).max(1))?;
     let count = places.len().div_ceil(at_once);
     let starts = (0..=count).map(|block| (block * at_once).min(places.len()) as u64 * vector).collect();
     let decoder = Vectors { source: source.clone(), places, vector, at_once };
-    let decoded = DecodedSource::shared(source.clone(), starts, Box::new(decoder));
+    let decoded = DecodedSource::shared(source.clone(), starts, Box::new(decoder), &limits.blocks);
     let shape = Shape::new([rows, columns]);
     let mut entry = TensorEntry::dense(TensorPath::value(), DType::F32, shape, &decoded, 0, Encoding::ROW)?;
     entry.labels = Some(MemoryLabels::shared(source.label(), names));

@@ -1,7 +1,7 @@
 //! The guard of mapped files: what happens when a mapped page is not there any more.
 //!
 //! Unix raises SIGBUS at the touch of a mapped page behind the end of its file, or one that the device
-//! cannot give. A handler, installed once for the process with the first map, looks whether the place lies in one of
+//! cannot give. A handler, which [`guard_maps`] installs once for the process, looks whether the place lies in one of
 //! our maps. If so it puts zeros there, notes it for that map, and lets the reader go on; if not, it does what would
 //! have been done without it. The table of maps is a fixed array of atomics, since a handler can neither lock nor
 //! allocate.
@@ -10,14 +10,14 @@
 pub(super) const SLOTS: usize = 4096;
 
 #[cfg(unix)]
-pub use unix::notify;
+pub(super) use unix::Guard;
 #[cfg(unix)]
-pub(super) use unix::{Guard, ready};
+pub use unix::{guard_maps, maps_are_guarded, notify};
 
 #[cfg(not(unix))]
-pub use other::notify;
+pub(super) use other::Guard;
 #[cfg(not(unix))]
-pub(super) use other::{Guard, ready};
+pub use other::{guard_maps, maps_are_guarded, notify};
 
 #[cfg(unix)]
 mod unix {
@@ -73,10 +73,21 @@ mod unix {
         NOTIFY.store(function as *mut (), Ordering::SeqCst);
     }
 
-    /// True when the handler stands, which this call installs if nobody did yet.
-    pub(in super::super) fn ready() -> bool {
-        static INSTALLED: OnceLock<bool> = OnceLock::new();
+    /// True once the handler was installed.
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
+
+    /// Installs the handler that guards mapped files, for the rest of the process: SIGBUS, on Unix. Files are mapped from then
+    /// on; without it they are read instead. Call it once, when the program starts, and after other handlers of that signal
+    /// were installed. Returns false where the system refuses, or another handler was put over this one.
+    ///
+    /// No library of Weighbridge calls it. The command does; the Python package does for the first array that looks into a file.
+    pub fn guard_maps() -> bool {
         *INSTALLED.get_or_init(install) && is_ours()
+    }
+
+    /// True while the handler stands that [`guard_maps`] installed: files are mapped.
+    pub fn maps_are_guarded() -> bool {
+        INSTALLED.get() == Some(&true) && is_ours()
     }
 
     fn action() -> libc::sigaction {
@@ -281,10 +292,16 @@ mod unix {
 /// A system that does not let a file be cut while it is mapped, such as Windows, needs no guard.
 #[cfg(not(unix))]
 mod other {
+    /// Returns true: files can be mapped without a guard.
+    pub fn guard_maps() -> bool {
+        true
+    }
+
     /// Does nothing: no page is ever lost.
     pub fn notify(_: extern "C" fn()) {}
 
-    pub(in super::super) fn ready() -> bool {
+    /// Returns true: there is nothing to guard against.
+    pub fn maps_are_guarded() -> bool {
         true
     }
 

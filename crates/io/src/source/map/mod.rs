@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
 
-pub use guard::notify;
+pub use guard::{guard_maps, maps_are_guarded, notify};
 
 /// A range of a file, mapped read-only and guarded.
 ///
@@ -54,7 +54,7 @@ impl Map {
     /// Maps `len` bytes from `offset` on, which lie within the file, to be looked at now: the system is asked to
     /// read them ahead.
     ///
-    /// `None` where the file cannot be mapped, or not be guarded: then it is to be read.
+    /// `None` where the file cannot be mapped, or maps are not guarded ([`guard_maps`]): then it is to be read.
     pub(crate) fn of(file: &File, offset: u64, len: u64) -> Option<Self> {
         let map = Self::of_later(file, offset, len)?;
         // Read ahead for as much; where it fails, pages come one by one. What is there already is mapped at its first touch, by
@@ -66,7 +66,7 @@ impl Map {
 
     /// As [`of`](Self::of), where pages come when they are touched.
     pub(crate) fn of_later(file: &File, offset: u64, len: u64) -> Option<Self> {
-        let len = to_usize(len).ok().filter(|&len| len > 0 && guard::ready())?;
+        let len = to_usize(len).ok().filter(|&len| len > 0 && guard::maps_are_guarded())?;
         let mut options = memmap2::MmapOptions::new();
         // SAFETY: the map is read-only, and a page that is lost is replaced by the guard below, before which
         // nothing is touched. Rust cannot forbid other processes to write to the file: the bytes are only read
@@ -103,7 +103,7 @@ pub struct PrivateMap {
 impl PrivateMap {
     /// Maps `len` bytes from `offset` on, which lie within the file. `None` as for [`Map::of`].
     pub(crate) fn of(file: &File, offset: u64, len: u64) -> Option<Self> {
-        let len = to_usize(len).ok().filter(|&len| len > 0 && guard::ready())?;
+        let len = to_usize(len).ok().filter(|&len| len > 0 && guard::maps_are_guarded())?;
         let mut options = memmap2::MmapOptions::new();
         // SAFETY: as for `Map`; besides, nobody but the owner can write to these pages.
         #[allow(unsafe_code)]
@@ -143,8 +143,8 @@ impl MapSource {
     /// Maps the file at `path`, read-only.
     ///
     /// # Errors
-    /// As [`FileSource::open`], and [`weighbridge_core::Kind::Unsupported`], `cannot-map`, when the system refuses the map, or
-    /// another part of the process took the signal that guards it.
+    /// As [`FileSource::open`], and [`weighbridge_core::Kind::Unsupported`], `cannot-map`, when the program did not call
+    /// [`guard_maps`], the system refuses the map, or another part of the process took the signal that guards it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let file = FileSource::open(path)?;
         let Some(range) = file.file() else {
@@ -153,7 +153,9 @@ impl MapSource {
         let map = match file.len() {
             0 => None,
             len => Some(Map::of_later(range.file, 0, len).ok_or_else(|| {
-                Error::unsupported("cannot-map", "the file cannot be mapped").in_file(file.label())
+                Error::unsupported("cannot-map", "the file cannot be mapped")
+                    .in_file(file.label())
+                    .hint("a program calls `guard_maps` once before it maps files")
             })?),
         };
         Ok(Self { map, file })
@@ -195,7 +197,14 @@ impl Source for MapSource {
 
 /// Taken by tests that need a place in the guard's table; by the one that fills the table, to be alone.
 #[cfg(test)]
-pub static TABLE: std::sync::RwLock<()> = std::sync::RwLock::new(());
+pub(super) static TABLE: std::sync::RwLock<()> = std::sync::RwLock::new(());
+
+/// Guards maps, and takes [`TABLE`] for a test that needs a place in it.
+#[cfg(test)]
+pub fn guarded() -> std::sync::RwLockReadGuard<'static, ()> {
+    assert!(guard_maps());
+    TABLE.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
 
 #[cfg(all(test, unix))]
 mod tests {
@@ -204,7 +213,7 @@ mod tests {
 
     #[test]
     fn lost_pages_are_zeros_and_known() {
-        let _table = TABLE.read().unwrap();
+        let _table = guarded();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[7; 1 << 20]).unwrap();
         let other = MapSource::open(file.path()).unwrap();
@@ -223,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_file_longer_than_memory_is_replaced_too() {
-        let _table = TABLE.read().unwrap();
+        let _table = guarded();
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 42).unwrap();
         let map = Map::of_later(file.as_file(), 0, 1 << 42).unwrap();
@@ -239,7 +248,7 @@ mod tests {
 
     #[test]
     fn many_maps_come_and_go_by_many_threads() {
-        let _table = TABLE.read().unwrap();
+        let _table = guarded();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[7; 1 << 16]).unwrap();
         let mut cut = tempfile::NamedTempFile::new().unwrap();
@@ -264,6 +273,7 @@ mod tests {
 
     #[test]
     fn more_maps_than_the_guard_can_hold_are_not_made() {
+        assert!(guard_maps());
         let _table = TABLE.write().unwrap();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[7; 5000]).unwrap();
@@ -276,7 +286,7 @@ mod tests {
 
     #[test]
     fn an_empty_file_is_mapped_too() {
-        let _table = TABLE.read().unwrap();
+        let _table = guarded();
         let file = tempfile::NamedTempFile::new().unwrap();
         let map = MapSource::open(file.path()).unwrap();
         assert!(map.bytes().is_empty());

@@ -1,23 +1,23 @@
-//! Blocks that were unpacked and may be asked for again, of all sources together.
+//! A cache of unpacked blocks that may be asked for again, shared by all sources of an opened checkpoint.
 //!
-//! A source that unpacks what it reads comes back to the same block with the next row. What is
-//! kept for that is counted over the whole process: a checkpoint of a thousand packed tables, or a
-//! thousand files of one, takes no more memory than one table.
+//! A source that unpacks its blocks comes back to the same block with the next row. The cache is part of the
+//! [`Limits`](crate::Limits): all files that are opened with the same limits, or with clones of them, share it. A checkpoint of a
+//! thousand packed tables takes no more memory than one table. There is no cache of the whole process.
 //!
 //! The newest block of each source is counted apart: sources whose blocks are large, read in turn, would
-//! drop each other's at every step. Within each bound, what came first is dropped first.
+//! drop each other's at every step. Within each bound, the oldest block is dropped first.
 //!
 //! ```text
 //! the newest of each source   384 MiB together; past that the oldest of them count as others
 //! others                      128 MiB together
 //! all                         512 MiB, whatever the number of sources; more only where a single
-//!                             block is longer than 384 MiB: the one that came last always stays
+//!                             block is longer than 384 MiB: the last one always stays
 //! ```
 
+use crate::error::Result;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use weighbridge_core::error::Result;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that the newest blocks of all sources may have together. The one that came last is kept whatever
 /// its length.
@@ -27,8 +27,42 @@ const MOST_OTHERS: u64 = 128 << 20;
 /// What a block costs besides its bytes: blocks may be tiny.
 const EACH: u64 = 256;
 
-/// The blocks of the whole process.
-static ALL: LazyLock<Arc<Store>> = LazyLock::new(|| Arc::new(Store::new(MOST_NEWEST, MOST_OTHERS)));
+/// Unpacked blocks of several sources, at most 512 MiB together. Clones are the same cache.
+///
+/// Each value of [`Limits`](crate::Limits) that is made by `default` has a cache of its own. A program that opens many
+/// files at a time, and wants one bound for all of them, opens them with clones of one value.
+#[derive(Debug, Clone)]
+pub struct BlockCache(Arc<Store>);
+
+impl Default for BlockCache {
+    fn default() -> Self {
+        Self(Arc::new(Store::new(MOST_NEWEST, MOST_OTHERS)))
+    }
+}
+
+/// Limits are the same whatever is cached under them.
+impl PartialEq for BlockCache {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for BlockCache {}
+
+impl BlockCache {
+    /// An empty cache.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The blocks of one more source. They are dropped with the returned value, or earlier where other blocks need the
+    /// memory.
+    #[must_use]
+    pub fn blocks(&self) -> CachedBlocks {
+        CachedBlocks::in_store(&self.0)
+    }
+}
 
 /// A block that is or will be made. Its lock is held while that is done.
 type Cell = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
@@ -156,36 +190,24 @@ impl Store {
     }
 }
 
-/// The blocks of one source among those of the process. They are dropped with it, or earlier where
-/// others need the room.
+/// The blocks of one source in a [`BlockCache`].
 #[derive(Debug)]
-pub struct KeptBlocks {
+pub struct CachedBlocks {
     store: Arc<Store>,
     owner: u64,
 }
 
-impl Default for KeptBlocks {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl KeptBlocks {
-    /// None so far.
-    pub fn new() -> Self {
-        Self::in_store(&ALL)
-    }
-
+impl CachedBlocks {
     fn in_store(store: &Arc<Store>) -> Self {
         Self { store: store.clone(), owner: store.owners.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// The block of that number: the one that is kept, else what `make` gives, of `len` bytes. A
-    /// thread that asks for a block that another one makes waits for it; one that failed is made
+    /// The block of that number: the cached one, else the result of `make`, of `len` bytes. A
+    /// thread that asks for a block that another one makes waits for it; a block that failed is made
     /// again.
     ///
     /// # Errors
-    /// What `make` says.
+    /// Those of `make`.
     pub fn get(&self, number: u64, len: u64, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Arc<Vec<u8>>> {
         let cell = self.store.cell(self.owner, number, len);
         // A thread that failed left nothing half done.
@@ -199,7 +221,7 @@ impl KeptBlocks {
     }
 }
 
-impl Drop for KeptBlocks {
+impl Drop for CachedBlocks {
     fn drop(&mut self) {
         self.store.forget(self.owner);
     }
@@ -212,7 +234,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_core::error::Error;
+    use crate::error::Error;
 
     fn held(store: &Store) -> (u64, usize) {
         let kept = lock(&store.kept);
@@ -225,7 +247,7 @@ mod tests {
         (bytes.sum(), cells.count())
     }
 
-    fn again(owner: &KeptBlocks, number: u64, len: u64) -> bool {
+    fn again(owner: &CachedBlocks, number: u64, len: u64) -> bool {
         let mut made = false;
         let bytes = vec![7; usize::try_from(len).unwrap()];
         let make = || {
@@ -240,7 +262,7 @@ mod tests {
     #[test]
     fn all_sources_share_the_bounds() {
         let store = Arc::new(Store::new(50_000, 100_000));
-        let owners: Vec<KeptBlocks> = (0..50).map(|_| KeptBlocks::in_store(&store)).collect();
+        let owners: Vec<CachedBlocks> = (0..50).map(|_| CachedBlocks::in_store(&store)).collect();
         for owner in &owners {
             for number in 0..3 {
                 assert!(again(owner, number, 10_000));
@@ -261,7 +283,7 @@ mod tests {
     #[test]
     fn large_blocks_that_are_read_in_turn_stay() {
         let store = Arc::new(Store::new(40_000, 10_000));
-        let owners: Vec<KeptBlocks> = (0..4).map(|_| KeptBlocks::in_store(&store)).collect();
+        let owners: Vec<CachedBlocks> = (0..4).map(|_| CachedBlocks::in_store(&store)).collect();
         // Three newest blocks have room together, though two of them pass the bound for others.
         let mut made = 0;
         for _ in 0..16 {
@@ -282,7 +304,7 @@ mod tests {
     #[test]
     fn tiny_blocks_cost_something_and_the_last_one_stays() {
         let store = Arc::new(Store::new(1_000, 10_000));
-        let owner = KeptBlocks::in_store(&store);
+        let owner = CachedBlocks::in_store(&store);
         for number in 0..1000 {
             owner.get(number, 1, || Ok(vec![1])).unwrap();
         }

@@ -75,7 +75,7 @@ fn empty(source: &SourceRef) -> Error {
 }
 
 /// The error of a format that was named; of an empty file it is the same in each.
-pub fn or_empty(error: Error, source: &SourceRef) -> Error {
+pub(crate) fn or_empty(error: Error, source: &SourceRef) -> Error {
     let about_bytes = matches!(error.kind(), Kind::Corrupt | Kind::Unsupported);
     if about_bytes && source.is_empty() { empty(source).at(0) } else { error }
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use weighbridge::checkpoint::{Checkpoint, Loss, Name, Role, Value};
 use weighbridge::engine::{RunOptions, Watch, read_tensor};
 use weighbridge::formats::WriteFormat;
-use weighbridge::formats::biggraph::layout::FileName;
+use weighbridge::formats::biggraph::FileName;
 use weighbridge::formats::biggraph::{BigGraph, version_file};
 use weighbridge::formats::{Format, OpenOptions, PlanOptions};
 use weighbridge::plan::{Content, PlannedFile, WritePlan};

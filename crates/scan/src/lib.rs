@@ -56,7 +56,8 @@ pub use beginning::{Ending, begins_as_zip, ends_as_zip};
 pub use config::{config, keras, template, yaml};
 pub use hdf5::hdf5;
 use names::path_like;
-pub use names::{judge_member, leads_out};
+pub use names::leads_out;
+pub(crate) use names::judge_member;
 pub use pickles::{
     embedded, may_be_pickle, may_import, options as pickle_options, pickle_too, pickles, runs,
 };

@@ -39,7 +39,7 @@ pub(super) fn path_like(name: &str) -> bool {
 }
 
 /// Judges the name of a member of an archive; `at` is where it stands.
-pub fn judge_member(name: &str, at: u64, scan: &mut Scan) {
+pub(crate) fn judge_member(name: &str, at: u64, scan: &mut Scan) {
     let shown: String = escape(name).chars().take(SHOWN).collect();
     if leads_out(name) || has_drive(name) || name.contains('\\') || name.split('/').any(|part| part == "..") {
         let text = format!("{shown} would lead out of the folder, or does on some systems");

@@ -96,11 +96,13 @@ pub use json::{JsonBounds, to_json};
 pub use machine::{Cut, read, read_cut};
 pub use nested::{begins, string_bytes};
 pub use numpy::is_ndarray;
-pub use numpy::{NdArray, Payload, bytes_of, is_lod_tensor, lod_tensor, ndarray, scalar};
+pub use numpy::{NdArray, Payload, bytes_of, lod_tensor, ndarray, scalar};
 pub use opcode::opcode_name;
 pub use opened::{GlobalUse, Options, Pickle};
 pub use parts::{SLICES, SPLIT};
-pub use payload::{PayloadSource, latin1_len};
+pub use payload::PayloadSource;
+#[cfg(test)]
+pub(crate) use payload::latin1_len;
 pub use reach::Reach;
 pub use remaining::Remaining;
 pub use write::{ModuleNames, Part, write};

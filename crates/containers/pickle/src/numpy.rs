@@ -312,7 +312,7 @@ pub fn lod_tensor(graph: &Graph, id: ObjectId) -> Option<ObjectId> {
 }
 
 /// True where [`lod_tensor`] finds the pattern, and the call is nothing else.
-pub fn is_lod_tensor(graph: &Graph, id: ObjectId) -> bool {
+pub(crate) fn is_lod_tensor(graph: &Graph, id: ObjectId) -> bool {
     let plain = graph.made(id).is_some_and(|m| {
         m.how == How::Reduce && m.states.is_empty() && m.items.is_empty() && m.pairs.is_empty()
     });

@@ -161,7 +161,8 @@ fn wrong_length(len: u64) -> Error {
 ///
 /// # Errors
 /// What the source says.
-pub fn latin1_len(source: &dyn Source, offset: u64, len: u64) -> Result<u64> {
+#[cfg(test)]
+pub(crate) fn latin1_len(source: &dyn Source, offset: u64, len: u64) -> Result<u64> {
     check_range(source, offset, len)?;
     let mut buffer = vec![0; to_usize(len.min(CHUNK))?];
     let (mut done, mut high) = (0, 0);

@@ -64,4 +64,4 @@ pub const SPARSE_SIZE: &str = "sparse_size";
 /// The attribute of the values of a sparse tensor of layout `coo`: true where no index comes twice, and all are in order.
 pub const SPARSE_COALESCED: &str = "sparse_coalesced";
 /// The attribute of a tensor that is of another class than torch's own: module and name.
-pub const CLASS: &str = "class";
+pub(crate) const CLASS: &str = "class";

@@ -32,7 +32,7 @@ use crate::text::{first_and_more, quoted};
 use std::collections::{BTreeMap, HashMap};
 
 /// Findings of one code and weight that are kept one by one.
-pub const MOST_ALIKE: usize = 100;
+pub(crate) const MOST_ALIKE: usize = 100;
 
 /// What a finding is about: its code, tensor and offset.
 type Subject = (&'static str, Option<String>, Option<u64>);

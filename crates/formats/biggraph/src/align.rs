@@ -40,7 +40,7 @@ fn entities_of(options: &OpenOptions) -> Result<Option<Checkpoint>> {
 ///
 /// # Errors
 /// What the configuration and the folder of entities say; [`weighbridge_core::Kind::Mismatch`], `no-entities`.
-pub fn know_edges(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
+pub(crate) fn know_edges(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
     if let Some(known) = given_config(options)? {
         checkpoint.metadata.set(CONFIG, Value::Text(known.text));
     }

@@ -3,25 +3,40 @@
 //! Each format is a crate in `crates/formats`: a reader from bytes to an index, and a layouter from an index to a plan.
 //! CONTRIBUTING.md says how to add one; `examples/own_format.rs` adds one from outside.
 
+#[doc(no_inline)]
 pub use weighbridge_biggraph as biggraph;
+#[doc(no_inline)]
 pub use weighbridge_hdf5_model as hdf5;
+#[doc(no_inline)]
 pub use weighbridge_numpy::npy;
+#[doc(no_inline)]
 pub use weighbridge_numpy::npz;
+#[doc(no_inline)]
 pub use weighbridge_paddle as paddle;
+#[doc(no_inline)]
 pub use weighbridge_primitiv as primitiv;
+#[doc(no_inline)]
 pub use weighbridge_safetensors as safetensors;
+#[doc(no_inline)]
 pub use weighbridge_tables::arrow;
+#[doc(no_inline)]
 pub use weighbridge_tables::parquet;
+#[doc(no_inline)]
 pub use weighbridge_tables::table;
+#[doc(no_inline)]
 pub use weighbridge_tables::tsv;
+#[doc(no_inline)]
 pub use weighbridge_tables::word2vec;
+#[doc(no_inline)]
 pub use weighbridge_torch as torch;
 
 pub(crate) use weighbridge_format::registry::{
     FolderModel, OTHER_MODELS, files_of, other_models_text as told_others, own_files,
 };
+#[doc(no_inline)]
 pub use weighbridge_format::registry::{OtherFile, Registry};
 pub(crate) use weighbridge_format::row_names::{drop as drop_labels, spread as spread_labels};
+#[doc(no_inline)]
 pub use weighbridge_format::{
     Companion, DeepCheck, Detect, Format, FormatInfo, FormatOptionSet, FormatOptions, HEAD, LabelsIn, Names,
     OpenOptions, Place, PlanOptions, ReadFormat, Salvage, Scan, ScanCode, Setting, WrapFiles, WriteFormat,

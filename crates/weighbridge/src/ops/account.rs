@@ -40,17 +40,6 @@ pub fn accounts(checkpoint: &Checkpoint, opened: Option<&SourceRef>, limits: &Li
     Ok(all)
 }
 
-/// Bytes of the files behind `checkpoint` that no part of their formats needs, with what they look like:
-/// `hidden-bytes` and `trailing-bytes`, both [`crate::finding::Severity::Unchecked`].
-///
-/// # Errors
-/// As [`accounts`].
-pub fn hidden_bytes(checkpoint: &Checkpoint, limits: &Limits) -> Result<Vec<Finding>> {
-    let mut findings = accounts(checkpoint, None, limits)?.findings;
-    findings.retain(|f| matches!(f.code, "hidden-bytes" | "trailing-bytes"));
-    Ok(findings)
-}
-
 fn one(checkpoint: &Checkpoint, held: &Held<'_>, limits: &Limits) -> Result<(Account, Vec<Finding>)> {
     // Such as an array that is kept as text within a pickle: decoded, it is no file of the format.
     if held.is_filled() && held.source.file().is_none() {

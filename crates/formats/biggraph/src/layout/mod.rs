@@ -20,6 +20,6 @@ mod version;
 
 pub use listing::{Listing, Orphan, OrphanReason, Snapshot, VersionFiles};
 pub use names::{FileName, is_type_name};
-pub use parts::{ChunkRule, edge_chunk, part_of_row, part_start, split, split_counts};
+pub(crate) use parts::{part_start, split, split_counts};
 pub use paths::{plain_path, relative_entity_folder};
 pub use version::{Place, Schedule};

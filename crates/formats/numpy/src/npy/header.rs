@@ -9,7 +9,7 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
 use weighbridge_io::source::Cursor;
-pub use width::len_of_unread;
+pub(crate) use width::len_of_unread;
 
 /// The first bytes of every npy file.
 pub const MAGIC: &[u8] = b"\x93NUMPY";

@@ -61,7 +61,8 @@ mod understand;
 
 pub use leaks::Leak;
 pub(crate) use leaks::is_source;
-pub use recognise::{looks_like, looks_like_text};
+pub use recognise::looks_like;
+pub(crate) use recognise::looks_like_text;
 pub use rename::Derived;
 pub(super) use rename::derived_name;
 

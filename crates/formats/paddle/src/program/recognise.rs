@@ -10,7 +10,7 @@ pub fn looks_like(head: &[u8], len: u64) -> bool {
 
 /// True where `head`, the first bytes of a file, begins a program in the text form of protobuf:
 /// after blanks and comments (`#` to the end of the line) comes a field of a program and its brace.
-pub fn looks_like_text(head: &[u8]) -> bool {
+pub(crate) fn looks_like_text(head: &[u8]) -> bool {
     let mut rest = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     while rest.first() == Some(&b'#') {
         let end = rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());

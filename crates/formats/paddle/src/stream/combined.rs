@@ -101,12 +101,12 @@ pub fn salvage(source: &SourceRef, limits: &Limits) -> Salvage<Dense> {
 /// # Errors
 /// As [`read_all`] and [`vocab::read`]; [`weighbridge_core::Kind::Corrupt`]: `missing-tensors` where the file
 /// ends behind a whole stream but too soon, `extra-tensors` and `trailing-bytes` where it goes on.
-pub fn read_with(source: &SourceRef, wanted: &[Wanted], limits: &Limits) -> Result<Vec<Stream>> {
+pub(crate) fn read_with(source: &SourceRef, wanted: &[Wanted], limits: &Limits) -> Result<Vec<Stream>> {
     salvage_with(source, wanted, limits).whole()
 }
 
 /// As [`read_with`], keeping what was read before an error.
-pub fn salvage_with(source: &SourceRef, wanted: &[Wanted], limits: &Limits) -> Salvage<Stream> {
+pub(crate) fn salvage_with(source: &SourceRef, wanted: &[Wanted], limits: &Limits) -> Salvage<Stream> {
     let mut reader = Reader::new(source, limits);
     let mut streams = Vec::new();
     let mut read = || -> Result<()> {
@@ -175,7 +175,7 @@ pub enum Item<'a> {
 ///
 /// # Errors
 /// As [`dense::write`].
-pub fn layout_with<'a>(file: &mut FileBuilder, items: impl IntoIterator<Item = Item<'a>>) -> Result<()> {
+pub(crate) fn layout_with<'a>(file: &mut FileBuilder, items: impl IntoIterator<Item = Item<'a>>) -> Result<()> {
     items.into_iter().try_for_each(|item| match item {
         Item::Dense(entry) => dense::write(file, entry),
         Item::Vocab(words) => {

@@ -13,7 +13,7 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Shape};
 
 /// The attribute of a tensor that keeps the bytes of a desc that is not in Paddle's own form.
-pub const DESC: &str = "desc";
+pub(crate) const DESC: &str = "desc";
 
 /// What a desc says.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,7 +17,7 @@ pub const LOD: &str = "lod";
 /// The attribute that holds the bytes behind the last whole offset of each level, a list of
 /// bytes. Only where there are any: Paddle reads a level of any length, and drops what is no
 /// whole offset.
-pub const LOD_ODD: &str = "lod_odd_bytes";
+pub(crate) const LOD_ODD: &str = "lod_odd_bytes";
 
 /// Levels as a stream holds them.
 #[derive(Debug, Default)]

@@ -12,9 +12,9 @@ use weighbridge_io::source::Cursor;
 
 /// The attribute that holds the numbers of the rows: a list of [`Value::I64`], in the order of the
 /// rows of the tensor. They may repeat and need not rise.
-pub const ROWS: &str = "rows";
+pub(crate) const ROWS: &str = "rows";
 /// The attribute that holds the number of rows of the taller tensor: a [`Value::I64`].
-pub const HEIGHT: &str = "height";
+pub(crate) const HEIGHT: &str = "height";
 
 /// Reads the stream that begins at the cursor, which stands behind it afterwards. The elements are
 /// hopped over; the numbers of the rows are read. Errors name the tensor `path`.

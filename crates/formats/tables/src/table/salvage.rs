@@ -14,7 +14,7 @@ const STEP: u64 = 64 << 10;
 ///
 /// # Errors
 /// What is not about the file.
-pub fn rows_before(entry: &TensorEntry, error: &Error) -> Result<Option<(TensorEntry, Lost)>> {
+pub(crate) fn rows_before(entry: &TensorEntry, error: &Error) -> Result<Option<(TensorEntry, Lost)>> {
     let (&[rows, columns], [piece]) = (entry.shape.dims(), entry.pieces.as_slice()) else { return Ok(None) };
     let row_bytes = columns.saturating_mul(entry.stored.size().unwrap_or(1) as u64).max(1);
     let at_once = (STEP / row_bytes).max(1);

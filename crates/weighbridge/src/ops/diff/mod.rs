@@ -327,7 +327,7 @@ pub fn diff(left: impl AsRef<Path>, right: impl AsRef<Path>, options: &DiffOptio
 ///
 /// # Errors
 /// As [`diff`].
-pub fn diff_checkpoints(
+pub(crate) fn diff_checkpoints(
     mut left: Checkpoint,
     mut right: Checkpoint,
     options: &DiffOptions,

@@ -15,7 +15,7 @@ const BLOCK: u64 = 4 << 20;
 ///
 /// # Errors
 /// What the sources say.
-pub fn cast_reports(checkpoint: &Checkpoint, threads: usize) -> Result<BTreeMap<String, CastReport>> {
+pub(crate) fn cast_reports(checkpoint: &Checkpoint, threads: usize) -> Result<BTreeMap<String, CastReport>> {
     #[derive(Default)]
     struct Worker {
         scratch: Scratch,

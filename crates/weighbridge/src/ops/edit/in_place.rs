@@ -203,12 +203,3 @@ pub fn write_in_place(prepared: &mut PreparedInPlace, path: &Path, options: &Edi
     Ok(())
 }
 
-/// Edits the file that is there.
-///
-/// # Errors
-/// As [`prepare_in_place`] and [`write_in_place`].
-pub fn edit_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Result<EditReport> {
-    let mut prepared = prepare_in_place(path, how, options)?;
-    write_in_place(&mut prepared, path, options)?;
-    Ok(prepared.edit.report)
-}

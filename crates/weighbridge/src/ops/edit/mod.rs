@@ -34,9 +34,9 @@ mod to_file;
 mod transpose;
 
 pub use apply::{Applied, apply};
-pub use casts::cast_reports;
+pub(crate) use casts::cast_reports;
 pub use file::{parse_rules, read_rules};
-pub use in_place::{InPlace, PreparedInPlace, edit_in_place, prepare_in_place, write_in_place};
+pub use in_place::{InPlace, PreparedInPlace, prepare_in_place, write_in_place};
 pub use report::{EditReport, How, MetadataChange, TensorChange, Told};
 pub use rule::Rule;
 pub use to_file::{EditOptions, Prepared, edit, prepare, write};

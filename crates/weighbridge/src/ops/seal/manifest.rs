@@ -145,7 +145,7 @@ pub struct Manifest {
 }
 
 /// The SHA-256 over the hashes of all resources, as bytes, one after the other.
-pub fn subject_digest(resources: &[Resource]) -> Digest {
+pub(crate) fn subject_digest(resources: &[Resource]) -> Digest {
     let mut hasher = Sha256::new();
     resources.iter().for_each(|resource| hasher.update(resource.digest));
     hasher.finalize().into()

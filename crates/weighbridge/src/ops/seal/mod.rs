@@ -22,9 +22,7 @@ mod tree;
 pub use check::{CheckOptions, Checked, Counts, check, verify_sealed};
 pub use compare::TensorCounts;
 pub use digest::{Algorithm, Algorithms, Digest, Digests};
-pub use manifest::{
-    FileRecord, Manifest, Own, PREDICATE_TYPE, Resource, STATEMENT_TYPE, TensorRecord, subject_digest,
-};
+pub use manifest::{FileRecord, Manifest, Own, PREDICATE_TYPE, Resource, STATEMENT_TYPE, TensorRecord};
 pub use parse::{Read, read};
 pub use subject::Scope;
 

@@ -9,7 +9,7 @@ use weighbridge_core::limits::Limits;
 ///
 /// # Errors
 /// As [`super::Header::read`], where the text is no header.
-pub fn len_of_unread(text: &str, limits: &Limits) -> Result<Option<u64>> {
+pub(crate) fn len_of_unread(text: &str, limits: &Limits) -> Result<Option<u64>> {
     let (mut width, mut elements) = (None, None);
     for (key, (value, text)) in Parser::new(text, true, limits.dimensions).whole_dict()? {
         match (key, value) {

@@ -4,6 +4,7 @@
 //! arguments.
 
 mod args;
+mod flags;
 mod output;
 mod progress;
 mod salvage;
@@ -15,12 +16,14 @@ mod verbs;
 
 use args::{Args, Verb};
 use clap::Parser;
+pub use flags::flags;
 use output::Output;
 use std::ffi::OsString;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge::engine::Watch;
 use weighbridge::finding::Verdict;
+use weighbridge::phrase::Worded;
 use weighbridge::{Error, Kind};
 
 /// How the command ended. See `weighbridge --help`.
@@ -114,7 +117,7 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             2
         }
         Err(Failure::Error(error)) => {
-            let error = timeout::explain(error, &args.common);
+            let error = timeout::explain(error, &args.common).worded(&flags);
             output.error(&error);
             if error.kind() == Kind::Cancelled { 130 } else { 2 }
         }
@@ -156,7 +159,7 @@ pub fn call(arguments: impl IntoIterator<Item = OsString>, watch: Arc<dyn Watch>
     });
     match result {
         Ok(outcome) => Ok(Answer { code: code(outcome), text: text.take() }),
-        Err(Failure::Error(error)) => Err(error),
+        Err(Failure::Error(error)) => Err(error.worded(&flags)),
         Err(Failure::Output(cause)) => Err(Error::io("cannot keep the output", cause)),
     }
 }

@@ -200,11 +200,11 @@ impl Output {
         let offset_of = |finding: &Finding| finding.offset.map(|o| format!("{o} (0x{o:x})"));
         let offset = offset_of(finding);
         for (label, text) in [
-            ("tensor", &finding.tensor),
-            ("file", &finding.file),
-            ("member", &finding.member),
-            ("offset", &offset),
-            ("hint", &finding.hint),
+            ("tensor", finding.tensor.as_deref()),
+            ("file", finding.file.as_deref()),
+            ("member", finding.member.as_deref()),
+            ("offset", offset.as_deref()),
+            ("hint", finding.hint.as_deref()),
         ] {
             if let Some(text) = text {
                 writeln!(self.out, "          {label:<8} {}", escape(text))?;

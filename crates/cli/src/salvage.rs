@@ -1,6 +1,7 @@
 //! Damaged files: opened with an error that says what can be done, and the word that goes with what was salvaged.
 
 use crate::args::Input;
+use crate::flags::flags;
 use crate::output::Output;
 use crate::streams::{is_spool, shown};
 use serde_json::Value as Json;
@@ -8,6 +9,7 @@ use std::io;
 use std::path::Path;
 use weighbridge::checkpoint::Note;
 use weighbridge::formats::offer_salvage;
+use weighbridge::phrase::Worded;
 use weighbridge::{Checkpoint, Result};
 
 /// Opens what a verb reads; an error about a damaged file says what `--salvage` would give.
@@ -28,6 +30,12 @@ pub(crate) fn damage(checkpoint: &Checkpoint) -> Option<Json> {
 
 /// Says that a file is damaged, where it is.
 pub(crate) fn say(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
-    let damaged: Vec<Note> = checkpoint.notes.iter().filter(|note| note.code == "damaged").cloned().collect();
+    let damaged: Vec<Note> = checkpoint
+        .notes
+        .iter()
+        .filter(|note| note.code == "damaged")
+        .cloned()
+        .map(|note| note.worded(&flags))
+        .collect();
     output.notes(&damaged)
 }

@@ -1,5 +1,6 @@
 //! Several paths: each is looked at by itself, and the worst of what comes of them is how the command ends.
 
+use crate::flags::flags;
 use crate::output::{HEADING, Output};
 use crate::streams::shown;
 use crate::{Failure, Outcome};
@@ -8,11 +9,12 @@ use serde_json::{Value as Json, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use weighbridge::finding::Verdict;
+use weighbridge::phrase::Worded;
 use weighbridge::text::escape;
 use weighbridge::{Error, Kind};
 
 /// What a verb found out about one path.
-pub(crate) trait Report {
+pub(crate) trait Report: Worded {
     /// What it comes to.
     fn verdict(&self) -> Verdict;
     /// The document of this path.
@@ -37,7 +39,7 @@ pub(crate) fn run<R: Report>(
     look: impl Fn(&Path) -> Result<R, Error>,
 ) -> Result<Outcome, Failure> {
     if let [path] = paths {
-        let report = look(path)?;
+        let report = look(path)?.worded(&flags);
         output.outcome = report.verdict().into();
         if output.json {
             output.document(&report.json())?;
@@ -49,7 +51,7 @@ pub(crate) fn run<R: Report>(
     let mut documents = Vec::new();
     let mut counts = Counts::default();
     for path in paths {
-        let looked = look(path);
+        let looked = look(path).map(|report| report.worded(&flags)).map_err(|error| error.worded(&flags));
         counts.add(&looked.as_ref().map(Report::verdict))?;
         output.outcome = counts.outcome(paths.len());
         match looked {
@@ -76,7 +78,7 @@ pub(crate) fn run<R: Report>(
     if output.json {
         output.document(&json!({ "paths": documents }))?;
     } else {
-        writeln!(output, "{HEADING}paths    {HEADING:#} {}", counts.text(R::word))?;
+        writeln!(output, "{HEADING}paths    {HEADING:#} {}", counts.text(<R as Report>::word))?;
     }
     Ok(output.outcome)
 }

@@ -3,11 +3,13 @@
 use crate::{lost, values};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use weighbridge::phrase::Worded;
 use weighbridge::{Error, Result};
 
 /// The exception that says what `error` says. Its class is chosen in Python, in `weighbridge.errors`.
 pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let error = error.worded(&weighbridge_cli::flags);
     if error.code() == "file-shrank" {
         lost::is_told();
     }

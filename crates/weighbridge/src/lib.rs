@@ -75,7 +75,7 @@ pub use formats::{OpenOptions, open, open_with};
 pub use weighbridge_biggraph::store;
 pub use weighbridge_core::{
     Checkpoint, Error, Kind, Limits, Result, TensorEntry, check, checkpoint, error, finding, json, limits,
-    plan, tensor, text, topology,
+    phrase, plan, tensor, text, topology,
 };
 pub use weighbridge_io::{engine, source};
 pub use weighbridge_pickle as pickle;

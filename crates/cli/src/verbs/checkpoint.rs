@@ -2,6 +2,7 @@
 //! and keeping it in order.
 
 use crate::args::{Common, Store};
+use crate::flags::flags;
 use crate::output::{DIM, MOST_ROWS, Output, human_bytes};
 use crate::table::{Align, Cell, Table};
 use crate::{Failure, Outcome};
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use weighbridge::finding::Severity;
 use weighbridge::ops::verify::{VerifyOptions, verify_checkpoint};
+use weighbridge::phrase::Worded;
 use weighbridge::store::{
     CheckpointStore, LinkForm, RecoverOptions, RollbackOptions, SnapshotState, StoreOptions, StoreState,
     StoredFile, SweepOptions, VersionState,
@@ -116,7 +118,10 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
             output.warning("nothing", "no version of a checkpoint is in this folder")?;
         }
         if let Err(error) = &current {
-            let hint = error.hint_text().map(|hint| format!("; {hint}")).unwrap_or_default();
+            let hint = error
+                .hint_phrase()
+                .map(|hint| format!("; {}", hint.clone().worded(&flags)))
+                .unwrap_or_default();
             output.warning("current", &format!("{}{hint}", error.message()))?;
         }
     }
@@ -141,7 +146,7 @@ fn fault(mut opened: Checkpoint) -> Result<Option<String>, Error> {
     opened.tensors.iter_mut().for_each(|tensor| tensor.labels = None);
     let report = verify_checkpoint(&opened, &VerifyOptions::default())?;
     let error = report.findings.into_iter().find(|finding| finding.severity == Severity::Error);
-    Ok(error.map(|finding| finding.text))
+    Ok(error.map(|finding| finding.text.worded(&flags).to_string()))
 }
 
 /// What was asked for and done.

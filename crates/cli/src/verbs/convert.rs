@@ -1,6 +1,7 @@
 //! `convert`: a file in another form, all or nothing.
 
 use crate::args::{Common, Convert, Versions};
+use crate::flags::flags;
 use crate::output::{Output, human_bytes, human_count, human_counted};
 use crate::streams::shown;
 use crate::{Failure, Outcome};
@@ -17,6 +18,7 @@ use weighbridge::formats::biggraph::Draw;
 use weighbridge::json::rows;
 use weighbridge::ops::edit::{Rule, read_rules};
 use weighbridge::ops::{self, Changes, ConvertOptions, Grow};
+use weighbridge::phrase::Worded;
 use weighbridge::plan::{PlannedFile, WritePlan};
 use weighbridge::tensor::CastReport;
 use weighbridge::text::escape;
@@ -91,8 +93,9 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
 }
 
 fn prepare(args: &Convert, options: &ConvertOptions) -> Result<(WritePlan, Vec<Note>), Error> {
-    ops::prepare(&args.source, &args.target, options)
-        .map_err(|error| weighbridge::formats::offer_salvage(error, &args.source, &options.open))
+    let (plan, notes) = ops::prepare(&args.source, &args.target, options)
+        .map_err(|error| weighbridge::formats::offer_salvage(error, &args.source, &options.open))?;
+    Ok((plan.worded(&flags), notes.worded(&flags)))
 }
 
 /// The document of a plan that is only shown.

@@ -1,6 +1,7 @@
 //! `diff`: what is different, and by how much?
 
 use crate::args::{Common, Diff};
+use crate::flags::flags;
 use crate::output::{HEADING, MOST_ROWS, Output, human_count, human_counted};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
@@ -10,6 +11,7 @@ use std::path::Path;
 use weighbridge::Error;
 use weighbridge::ops::diff::{Alone, Change, DiffOptions, DiffReport, Pair, Status, Tolerance, diff};
 use weighbridge::ops::edit::read_rules;
+use weighbridge::phrase::Worded;
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -32,7 +34,7 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
     options.threads = args.threads;
     options.memory = Some(args.memory);
     options.tolerance = tolerance(args)?;
-    let report = diff(&args.left, &args.right, &options)?;
+    let report = diff(&args.left, &args.right, &options)?.worded(&flags);
     output.outcome = match (report.is_different(), report.is_same()) {
         (true, _) => Outcome::Finding,
         (_, false) => Outcome::CouldNotTell,

@@ -1,6 +1,7 @@
 //! `edit`: names, types, shapes and metadata by rules, into a new file or in place.
 
 use crate::args::{Common, Edit, Place};
+use crate::flags::flags;
 use crate::output::{HEADING, MOST_ROWS, Output, human_bytes, human_count};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
@@ -15,6 +16,7 @@ use weighbridge::ops::edit::{
     EditOptions, EditReport, How, InPlace, MetadataChange, Rule, TensorChange, Told, prepare,
     prepare_in_place, read_rules, write, write_in_place,
 };
+use weighbridge::phrase::Worded;
 use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -36,7 +38,7 @@ pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<O
     let begun = Instant::now();
     match (&args.target, args.in_place) {
         (Some(target), None) => {
-            let mut prepared = prepare(&args.source, target, &options)?;
+            let mut prepared = prepare(&args.source, target, &options)?.worded(&flags);
             before(&prepared.report, output)?;
             if writing.plan {
                 prepared.measure_casts(writing.threads)?;
@@ -49,7 +51,7 @@ pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<O
         }
         (_, place) => {
             let how = if place == Some(Place::Rewrite) { InPlace::Rewrite } else { InPlace::Header };
-            let mut prepared = prepare_in_place(&args.source, how, &options)?;
+            let mut prepared = prepare_in_place(&args.source, how, &options)?.worded(&flags);
             before(&prepared.edit.report, output)?;
             if writing.plan {
                 prepared.edit.measure_casts(writing.threads)?;

@@ -15,6 +15,7 @@ use weighbridge::checkpoint::{
 };
 use weighbridge::finding::Verdict;
 use weighbridge::ops::hash::sha256_all;
+use weighbridge::phrase::{Face, Worded};
 use weighbridge::text::{counted, escape};
 
 pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -39,6 +40,12 @@ struct Listed<'a> {
     checkpoint: Checkpoint,
     hashes: Vec<String>,
     groups: Option<Vec<Group>>,
+}
+
+impl Worded for Listed<'_> {
+    fn word(&mut self, face: Face<'_>) {
+        self.checkpoint.word(face);
+    }
 }
 
 impl Report for Listed<'_> {

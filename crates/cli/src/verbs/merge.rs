@@ -1,6 +1,7 @@
 //! `merge`: several checkpoints, or the shards of one, as one.
 
 use crate::args::{Common, Merge, Prefer};
+use crate::flags::flags;
 use crate::output::{Output, human_bytes, human_counted};
 use crate::{Failure, Outcome};
 use serde_json::{Value as Json, json};
@@ -8,6 +9,7 @@ use std::io::Write;
 use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::ops::merge::{Same, merge};
 use weighbridge::ops::{ConvertOptions, save};
+use weighbridge::phrase::Worded;
 use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -28,7 +30,7 @@ pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<
         (None, true) => Same::Prefix,
         (None, false) => Same::Refuse,
     };
-    let prepared = merge(&args.sources, &args.output, same, &options)?;
+    let prepared = merge(&args.sources, &args.output, same, &options)?.worded(&flags);
     let mut bytes = prepared.plan.bytes();
     output.warn_before(&prepared.notes, &prepared.plan.losses)?;
     if !writing.plan {

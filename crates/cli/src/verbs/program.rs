@@ -1,6 +1,7 @@
 //! `program`: the program that a model brings along: shown, stripped, renamed.
 
 use crate::args::{Common, Program, StripPart};
+use crate::flags::flags;
 use crate::output::{Output, human_bytes, human_counted};
 use crate::{Failure, Outcome};
 use serde_json::{Value as Json, json};
@@ -13,6 +14,7 @@ use weighbridge::formats::paddle::{self, Strip, StripReport};
 use weighbridge::formats::{by_extension, by_id};
 use weighbridge::ops::program::{self, listing, summary, to_dot};
 use weighbridge::ops::{ConvertOptions, Inputs, plan_checkpoint, save};
+use weighbridge::phrase::Worded;
 use weighbridge::plan::{FileBuilder, WritePlan};
 use weighbridge::source::real_path;
 use weighbridge::text::{escape, path_text};
@@ -107,7 +109,7 @@ fn rewrite(
         run: RunOptions { watch: common.watch(), ..RunOptions::default() },
         ..ConvertOptions::default()
     };
-    let plan = plan_checkpoint(checkpoint.clone(), by_id("paddle")?, kind, &options)?;
+    let plan = plan_checkpoint(checkpoint.clone(), by_id("paddle")?, kind, &options)?.worded(&flags);
     // A program in its own place, where what stands beside it fits it as before.
     let fits = names.is_empty() && removed == 0 && report.variables.is_empty();
     if !fits || real_path(&args.path) != real_path(target) {
@@ -133,6 +135,7 @@ fn rewrite(
         }))?;
         return Ok(Outcome::Done);
     }
+    checkpoint.word(&flags);
     output.warn_of(&checkpoint.notes)?;
     output.losses(&plan.losses)?;
     if !what.is_nothing() {

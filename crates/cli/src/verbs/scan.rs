@@ -1,6 +1,7 @@
 //! `scan`: could opening this elsewhere run code or give away source code?
 
 use crate::args::{Common, Scan};
+use crate::flags::flags;
 use crate::output::{DIM, HEADING, MOST_ROWS, Output, human_counted, scan_verdict};
 use crate::several::{self, Counts, Report};
 use crate::streams::shown_of;
@@ -13,6 +14,7 @@ use std::path::Path;
 use weighbridge::OpenOptions;
 use weighbridge::finding::{Finding, Severity, Verdict};
 use weighbridge::ops::scan::{RULES, Rule, ScanReport, ScannedFile, sarif_of_all, scan};
+use weighbridge::phrase::Worded;
 use weighbridge::pickle::GlobalFinding;
 use weighbridge::text::{escape, path_text};
 
@@ -38,7 +40,7 @@ fn look(args: &Scan, path: &Path, options: &OpenOptions) -> weighbridge::Result<
         }
     }
     report.label = shown_of(path, report.label);
-    Ok(report)
+    Ok(report.worded(&flags))
 }
 
 /// All paths in one log with one run. A caller in this process, who gets JSON in any case, has the log beside the documents.
@@ -52,7 +54,7 @@ fn sarif(args: &Scan, options: &OpenOptions, output: &mut Output) -> Result<Outc
     let (mut reports, mut failed, mut documents) = (Vec::new(), Vec::new(), Vec::new());
     let mut counts = Counts::default();
     for path in &args.paths {
-        let scanned = look(args, path, options);
+        let scanned = look(args, path, options).map_err(|error| error.worded(&flags));
         counts.add(&scanned.as_ref().map(|report| report.verdict))?;
         match scanned {
             Ok(report) => {

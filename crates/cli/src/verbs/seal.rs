@@ -1,6 +1,7 @@
 //! `seal`: the hashes of files and tensors, as a list that can be signed.
 
 use crate::args::{Common, Seal};
+use crate::flags::flags;
 use crate::output::{Output, human_bytes, human_counted};
 use crate::{Failure, Outcome};
 use serde_json::json;
@@ -9,6 +10,7 @@ use std::path::Path;
 use weighbridge::Error;
 use weighbridge::engine::LocalSink;
 use weighbridge::ops::seal::{SealOptions, SealReport, Sealed, default_target, save, seal};
+use weighbridge::phrase::Worded;
 use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -34,7 +36,7 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
         options.target = Some(target.clone());
     }
     options.watch = common.watch();
-    let sealed = seal(&args.path, &options)?;
+    let sealed = seal(&args.path, &options)?.worded(&flags);
     drop(options);
     if printed {
         sealed.manifest.write(&mut |line| output.write_all(line))?;

@@ -1,6 +1,7 @@
 //! `shard`: one model over many files of safetensors.
 
 use crate::args::{Common, Shard};
+use crate::flags::flags;
 use crate::output::{MOST_ROWS, Output, human_bytes, human_count, human_counted};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
@@ -10,6 +11,7 @@ use weighbridge::Error;
 use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::ops::shard::{Shard as Told, shard};
 use weighbridge::ops::{ConvertOptions, save, save_replacing};
+use weighbridge::phrase::Worded;
 use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -27,7 +29,7 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
         run: writing.run_options(common),
         ..ConvertOptions::default()
     };
-    let prepared = shard(&args.source, &args.target, &args.max_shard_size, &options)?;
+    let prepared = shard(&args.source, &args.target, &args.max_shard_size, &options)?.worded(&flags);
     let mut bytes = prepared.plan.bytes();
     output.warn_before(&prepared.notes, &prepared.plan.losses)?;
     if !writing.plan {

@@ -14,6 +14,7 @@ use weighbridge::checkpoint::{Checkpoint, TensorEntry};
 use weighbridge::finding::Verdict;
 use weighbridge::json::rows;
 use weighbridge::ops::stats::{Number, Stats as Values, StatsOptions, stats};
+use weighbridge::phrase::{Face, Worded};
 use weighbridge::source::{check_local, kind_of_path};
 
 /// Width of the histogram's bars in characters.
@@ -78,6 +79,12 @@ struct Measured {
     found: Vec<(usize, Values)>,
     /// One row for each tensor: the text of several.
     table: Option<Table>,
+}
+
+impl Worded for Measured {
+    fn word(&mut self, face: Face<'_>) {
+        self.checkpoint.word(face);
+    }
 }
 
 impl Report for Measured {

@@ -15,6 +15,7 @@ use weighbridge::finding::Verdict;
 use weighbridge::formats::OtherFile;
 use weighbridge::ops::seal::{Checked, verify_sealed};
 use weighbridge::ops::verify::{VerifyOptions, VerifyReport, verify};
+use weighbridge::phrase::{Face, Worded};
 use weighbridge::text::{counted, escape, first_and_more};
 
 pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -60,6 +61,12 @@ struct Verified {
     report: VerifyReport,
     sealed: Option<Checked>,
     account: bool,
+}
+
+impl Worded for Verified {
+    fn word(&mut self, face: Face<'_>) {
+        self.report.word(face);
+    }
 }
 
 impl Report for Verified {

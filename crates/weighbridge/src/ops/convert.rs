@@ -18,6 +18,8 @@ use others::Others;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use ties::Ties;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// Losses that do not take anything away that the source has: what was asked for, and what holds of the
 /// source too.
@@ -179,7 +181,7 @@ impl Changes {
             }
             None if self.rounding != Rounding::default() => {
                 return Err(Error::usage("rounding-without-cast", "nothing is cast, so nothing is rounded")
-                    .hint("add --cast f16 or --cast bf16"));
+                    .hint(phrase!["add ", Opt::Cast.with("f16"), " or ", Opt::Cast.with("bf16")]));
             }
             None => {}
         }
@@ -245,7 +247,11 @@ pub(super) fn prepare_replacing(
     let has_state =
         checkpoint.tensors.iter().any(|t| t.role.is_state()) || notes.iter().any(Note::is_of_state);
     if options.changes.no_state && !has_state {
-        let text = "no tensor is known to be optimizer state, so none was left out: --drop takes patterns";
+        let text = phrase![
+            "no tensor is known to be optimizer state, so none was left out: ",
+            Opt::Drop,
+            " takes patterns"
+        ];
         notes.push(Note::new("no-state-known", text));
     }
     let versions = (checkpoint.format == "biggraph" && checkpoint.kind == "checkpoint").then(|| {
@@ -276,7 +282,12 @@ pub(super) fn prepare_replacing(
             "all versions are written only from one PyTorch-BigGraph checkpoint folder to another",
         )
         .in_file(source.display())
-        .hint("leave out --versions all, or add --to biggraph"));
+        .hint(phrase![
+            "leave out ",
+            Opt::Versions.with("all"),
+            ", or add ",
+            Opt::To.with("biggraph")
+        ]));
     }
     match others {
         Some(others) if options.copy_others => others.add_to(&mut plan, format, &label)?,
@@ -382,7 +393,7 @@ fn plan_noting(
                 "reverse-dims",
                 "this target is column-major itself: no dimension is reversed",
             )
-            .hint("leave --reverse-dims out"));
+            .hint(phrase!["leave ", Opt::ReverseDims, " out"]));
         }
         let settings = PlanOptions {
             kind,
@@ -450,8 +461,11 @@ pub fn target_form(target: &Path, options: &ConvertOptions) -> Result<(&'static 
 
 /// The error for losses that nobody wants.
 pub(super) fn denied(losses: &[Loss]) -> Error {
-    lost(losses, "the target cannot hold everything, and losses are denied")
-        .hint("without --deny-loss the conversion goes on and reports these")
+    lost(losses, "the target cannot hold everything, and losses are denied").hint(phrase![
+        "without ",
+        Opt::DenyLoss,
+        " the conversion goes on and reports these"
+    ])
 }
 
 /// Fails where something would be lost that the source has, and that is gone then: in its own place.

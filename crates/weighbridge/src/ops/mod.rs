@@ -39,6 +39,7 @@ pub mod slice;
 pub mod stats;
 pub mod verify;
 mod wide;
+mod worded;
 
 pub use convert::{
     Changes, ConvertOptions, Grow, convert, plan, plan_checkpoint, prepare, save, save_replacing, target_form,

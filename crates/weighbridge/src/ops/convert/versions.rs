@@ -8,6 +8,8 @@ use crate::formats::{Format, OpenOptions, open_with};
 use crate::plan::{PlannedFile, WritePlan};
 use crate::source::{Folder, LocalFolder};
 use std::path::Path;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// A version of the source folder, or a snapshot in it.
 struct Other {
@@ -37,14 +39,14 @@ pub(super) fn add(
     let others =
         others(&Listing::of(items.iter().map(|item| item.name.as_path())), opened, options.all_versions);
     if !options.all_versions {
-        let detail = "left behind: --versions all takes along what is complete";
-        plan.losses.extend(others.iter().map(|other| Loss::new("companion", &other.name, detail)));
+        let detail = phrase!["left behind: ", Opt::Versions.with("all"), " takes along what is complete"];
+        plan.losses.extend(others.iter().map(|other| Loss::new("companion", &other.name, &detail)));
         return Ok(());
     }
     if options.settings.iter().any(|(name, _)| name == "version") {
         return Err(Error::usage("bad-setting", "all versions cannot get one number")
             .found("version")
-            .hint("leave out the setting, or --versions all"));
+            .hint(phrase!["leave out the setting, or ", Opt::Versions.with("all")]));
     }
     // The file that says which version is complete stays the last one.
     let marker = plan.files.pop();

@@ -230,7 +230,7 @@ fn judged(
             // Once is enough; the reader knows what should be there, the account what it looks like.
             if let Some(place) = report.findings.iter().position(|f| f.code == TRAILING && f.code == code) {
                 let other = report.findings.remove(place);
-                finding.text = format!("{}; {}", finding.text, other.text);
+                finding.text = finding.text.and("; ").and(other.text);
             }
             report.findings.insert(0, finding);
             report

@@ -132,14 +132,8 @@ def formats() -> Dict[str, Format]:
     """
     known = {}
     for name, title, extensions, settings in _weighbridge.formats():
-        known[name] = Format(name, title, tuple(extensions), tuple(_setting(*own) for own in settings))
+        known[name] = Format(name, title, tuple(extensions), tuple(Setting(*own) for own in settings))
     return known
-
-
-def _setting(name: str, values: str, what: str) -> Setting:
-    from .wording import in_python
-
-    return Setting(name, values, in_python(what, save))
 
 
 _FACES = ("biggraph", "paddle", "primitiv")

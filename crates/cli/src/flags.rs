@@ -3,7 +3,7 @@
 use weighbridge::phrase::{Call, Choice, Opt, Term};
 
 /// The words for a term: flags, calls of the command, names of limits.
-pub fn flags(term: &Term) -> String {
+pub(crate) fn flags(term: &Term) -> String {
     match term {
         Term::Choice(choice) => flag(choice),
         Term::Call(Call { job, is_brief, arguments, choices }) => {

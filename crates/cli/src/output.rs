@@ -68,17 +68,8 @@ impl Output {
 
     /// Prints nowhere.
     pub(crate) fn nowhere() -> Self {
-        Self { json: false, ..Self::to(Box::new(io::sink())) }
-    }
-
-    /// Prints JSON to `out`.
-    pub(crate) fn to(out: Box<dyn Write>) -> Self {
-        Self {
-            json: true,
-            outcome: Outcome::Done,
-            choice: ColorChoice::Never,
-            out: BufWriter::with_capacity(64 << 10, out),
-        }
+        let out = BufWriter::new(Box::new(io::sink()) as Box<dyn Write>);
+        Self { json: false, outcome: Outcome::Done, choice: ColorChoice::Never, out }
     }
 
     /// Prints the one JSON document.

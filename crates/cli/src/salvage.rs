@@ -4,7 +4,6 @@ use crate::args::Input;
 use crate::flags::flags;
 use crate::output::Output;
 use crate::streams::{is_spool, shown};
-use serde_json::Value as Json;
 use std::io;
 use std::path::Path;
 use weighbridge::checkpoint::Note;
@@ -21,11 +20,6 @@ pub(crate) fn open(path: &Path, input: &Input) -> Result<Checkpoint> {
         opened.label = shown(path);
     }
     Ok(opened)
-}
-
-/// The damage of a file, for a document of it.
-pub(crate) fn damage(checkpoint: &Checkpoint) -> Option<Json> {
-    checkpoint.damage.as_ref().map(|damage| damage.to_json(checkpoint.tensors.len()))
 }
 
 /// Says that a file is damaged, where it is.

@@ -5,7 +5,6 @@ use crate::flags::flags;
 use crate::output::{HEADING, MOST_ROWS, Output, human_count, human_counted};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
-use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;
 use weighbridge::Error;
@@ -41,23 +40,13 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
         _ => Outcome::Done,
     };
     if output.json {
-        // Only a caller in this process can ask for both.
-        let markdown = args.markdown.then(|| report.to_markdown());
-        output.document(&Document { report: report.as_json(args.all), markdown })?;
+        output.document(&report.as_json(args.all))?;
     } else if args.markdown {
         output.write_all(report.to_markdown().as_bytes())?;
     } else {
         text(&report, args, output)?;
     }
     Ok(output.outcome)
-}
-
-#[derive(Serialize)]
-struct Document<Report: Serialize> {
-    #[serde(flatten)]
-    report: Report,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    markdown: Option<String>,
 }
 
 fn tolerance(args: &Diff) -> Result<Option<Tolerance>, Error> {

@@ -4,9 +4,7 @@ use crate::args::{Common, Merge, Prefer};
 use crate::flags::flags;
 use crate::output::{Output, human_bytes, human_counted};
 use crate::{Failure, Outcome};
-use serde_json::{Value as Json, json};
 use std::io::Write;
-use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::ops::merge::{Same, merge};
 use weighbridge::ops::{ConvertOptions, save};
 use weighbridge::phrase::Worded;
@@ -42,14 +40,7 @@ pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<
     let target = path_text(&args.output);
     let tensors = prepared.names.len();
     if output.json {
-        let names = json!(prepared.names);
-        let sources = args.sources.iter().map(|s| json!(path_text(s))).collect::<Json>();
-        output.document(&json!({
-            "path": target, "done": !writing.plan, "format": prepared.plan.format, "kind": prepared.plan.kind,
-            "bytes": bytes, "sources": sources, "tensors": names,
-            "losses": prepared.plan.losses.iter().map(Loss::to_json).collect::<Json>(),
-            "notes": prepared.notes.iter().map(Note::to_json).collect::<Json>(),
-        }))?;
+        output.document(&prepared.to_json(&args.sources, &args.output, !writing.plan, bytes))?;
         return Ok(outcome);
     }
     let word = if writing.plan { "would write" } else { "wrote" };

@@ -3,6 +3,7 @@
 mod others;
 mod ties;
 mod versions;
+mod written;
 
 use crate::checkpoint::{Checkpoint, LabelList, Loss, Modules, Note, Rename, Selection, Value};
 use crate::engine::{LocalSink, RunOptions, RunReport, run};
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use ties::Ties;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
+pub use written::Written;
 
 /// Losses that do not take anything away that the source has: what was asked for, and what holds of the
 /// source too.

@@ -9,7 +9,8 @@ use crate::engine::LocalSink;
 use crate::error::{Error, Result};
 use crate::formats::{self, torch};
 use crate::plan::WritePlan;
-use crate::text::counted;
+use crate::text::{counted, path_text};
+use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use weighbridge_core::phrase;
@@ -44,6 +45,19 @@ pub struct PreparedMerge {
     pub names: Vec<String>,
     /// What was odd about the sources, and what was left out of them.
     pub notes: Vec<Note>,
+}
+
+impl PreparedMerge {
+    /// The document of what was written, or would be: `bytes` of all files, `done` where it was.
+    pub fn to_json(&self, sources: &[PathBuf], target: &Path, done: bool, bytes: u64) -> Json {
+        json!({
+            "path": path_text(target), "done": done, "format": self.plan.format, "kind": self.plan.kind,
+            "bytes": bytes, "sources": sources.iter().map(|own| path_text(own)).collect::<Vec<_>>(),
+            "tensors": self.names,
+            "losses": self.plan.losses.iter().map(Loss::to_json).collect::<Json>(),
+            "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
+        })
+    }
 }
 
 /// Opens `sources` and plans them as one checkpoint at `target`. A folder of shards is one source, and so are all

@@ -229,6 +229,15 @@ struct Document<'a, Pairs, Left, Right, Metadata, Program> {
     notes: &'a [Phrase],
 }
 
+/// The document of a report, and its Markdown.
+#[derive(Serialize)]
+struct WithMarkdown<Report: Serialize> {
+    #[serde(flatten)]
+    report: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    markdown: Option<String>,
+}
+
 impl DiffReport {
     /// True where nothing is different, or near enough, and everything could be read.
     pub fn is_same(&self) -> bool {
@@ -293,6 +302,11 @@ impl DiffReport {
             program_more: self.program.more,
             notes: &self.notes,
         }
+    }
+
+    /// As [`DiffReport::as_json`], with `markdown` where that is asked for.
+    pub fn as_json_with(&self, all: bool, markdown: bool) -> impl Serialize + '_ {
+        WithMarkdown { report: self.as_json(all), markdown: markdown.then(|| self.to_markdown()) }
     }
 
     /// The report as GitHub's Markdown, for a pull request.

@@ -20,7 +20,18 @@ def test_keywords_of_hints_are_those_of_the_functions(name: str, known: list) ->
     assert set(known) <= set(own), name
     # What another function takes, and this one too, is said as its own.
     others = {keyword for _, keywords in _weighbridge.hinted_keywords() for keyword in keywords}
-    plain = {"path", "paths", "source", "sources", "target", "name", "metadata", "roles", "labels", "progress"}
+    plain = {
+        "path",
+        "paths",
+        "source",
+        "sources",
+        "target",
+        "name",
+        "metadata",
+        "roles",
+        "labels",
+        "progress",
+    }
     assert set(own) & others - plain - set(known) <= {"names"}, name
 
 
@@ -54,7 +65,9 @@ def test_whoever_asks_is_answered(net: Path, tmp_path: Path) -> None:
 def test_options_of_other_functions(tmp_path: Path) -> None:
     two = {"a": numpy.zeros(2), "b": numpy.zeros(2)}
     # Of a function that has no such keyword, the one that has is named.
-    assert "weighbridge.convert(..., select=...)" in hint(weighbridge.save, tmp_path / "x.pdiparams", two, kind="tensor")
+    assert "weighbridge.convert(..., select=...)" in hint(
+        weighbridge.save, tmp_path / "x.pdiparams", two, kind="tensor"
+    )
     path = tmp_path / "x.npz"
     weighbridge.save(path, two)
     with pytest.raises(weighbridge.LimitError) as caught:
@@ -72,6 +85,9 @@ def test_losses_and_notes_are_worded(tmp_path: Path) -> None:
         report = weighbridge.convert(path, tmp_path / "t.npy")
     (rows,) = [loss for loss in report.losses if loss.code == "names-left-out"]
     assert rows.detail.endswith('a folder has (kind="folder")') and rows.detail in str(warned[0].message)
+    with pytest.raises(weighbridge.MismatchError) as caught:
+        weighbridge.convert(path, tmp_path / "u.npy", deny_loss=True)
+    assert caught.value.code == "loss-denied" and rows.detail in str(caught.value.found)
 
 
 def test_slips_in_arguments(net: Path) -> None:

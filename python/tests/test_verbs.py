@@ -196,7 +196,15 @@ def test_a_keyword_is_understood(
 def test_what_is_no_keyword_is_refused(verb: str) -> None:
     """So that what the test above gives is read, not left aside."""
     own = getattr(_weighbridge, verb)
-    given = {"path": "a", "paths": "a", "source": "a", "sources": "a", "target": "b", "left": "a", "right": "b"}
+    given = {
+        "path": "a",
+        "paths": "a",
+        "source": "a",
+        "sources": "a",
+        "target": "b",
+        "left": "a",
+        "right": "b",
+    }
     taken = inspect.signature(getattr(weighbridge, verb)).parameters
     plain = {name: value for name, value in given.items() if name in taken}
     if verb == "merge":

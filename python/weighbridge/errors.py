@@ -244,9 +244,9 @@ def naming(*paths: Any) -> Iterator[None]:
     try:
         yield
     except Error as error:
-        for path in paths if isinstance(error, OSError) else ():
+        for path in paths:
             # The core shows what is no UTF-8 as well as it can; Python has a text that leads to the file.
-            if isinstance(path, (str, bytes, os.PathLike)):
+            if isinstance(error, OSError) and isinstance(path, (str, bytes, os.PathLike)):
                 text = os.fsdecode(path)
                 if error.file == os.fsencode(text).decode("utf-8", "replace"):
                     error.filename = text

@@ -64,7 +64,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// What sees progress and may stop the work: the terminal.
+    /// The watch of all work: progress on the terminal, and Ctrl-C.
     pub(crate) fn watch(&self) -> Arc<dyn Watch> {
         Arc::new(Progress::new(self))
     }

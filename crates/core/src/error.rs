@@ -69,7 +69,7 @@ struct Inner {
     offset: Option<u64>,
     tensor: Option<String>,
     expected: Option<String>,
-    found: Option<String>,
+    found: Option<Phrase>,
     hint: Option<Phrase>,
     cause: Option<std::io::Error>,
 }
@@ -159,8 +159,19 @@ impl Error {
     places! { brief;
         /// Says what should have been there.
         expected, expected;
-        /// Says what was there.
-        found, found;
+    }
+
+    /// Says what was there. The first text given stays.
+    #[must_use]
+    pub fn found(self, text: impl fmt::Display) -> Self {
+        self.found_phrase(text.to_string())
+    }
+
+    /// As [`found`](Self::found), of what names options.
+    #[must_use]
+    pub fn found_phrase(mut self, found: impl Into<Phrase>) -> Self {
+        self.0.found.get_or_insert_with(|| found.into().brief());
+        self
     }
 
     /// Says what to try. The first hint given stays.
@@ -227,11 +238,11 @@ impl Error {
     pub fn found_text(&self) -> Option<&str> {
         self.0.found.as_deref()
     }
-    /// What to try, in neutral words.
+    /// The hint in neutral words: what to try.
     pub fn hint_text(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
-    /// What to try.
+    /// The hint: what to try.
     pub fn hint_phrase(&self) -> Option<&Phrase> {
         self.0.hint.as_ref()
     }
@@ -283,6 +294,7 @@ impl fmt::Display for Error {
 
 impl Worded for Error {
     fn word(&mut self, face: Face<'_>) {
+        self.0.found.word(face);
         self.0.hint.word(face);
     }
 }

@@ -169,7 +169,7 @@ impl Call {
     }
 }
 
-/// What a face words in its own way.
+/// A part of a text that each face words in its own way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Term {
@@ -235,7 +235,7 @@ pub type Face<'a> = &'a dyn Fn(&Term) -> String;
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Phrase {
     text: String,
-    /// Where terms stand in the text, in order.
+    /// The terms and their places in the text, in order.
     terms: Vec<(Range<usize>, Term)>,
 }
 
@@ -391,7 +391,7 @@ impl From<Call> for Phrase {
     }
 }
 
-/// What holds phrases, which a face words before it shows them.
+/// A holder of phrases, which a face words before it shows them.
 pub trait Worded {
     /// Puts the words of a face in the place of each term.
     fn word(&mut self, face: Face<'_>);

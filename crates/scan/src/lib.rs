@@ -124,8 +124,7 @@ impl Scan {
     /// What was left out when a file was opened was not looked at; names of tensors that are paths are told.
     pub fn of_notes(checkpoint: &Checkpoint) -> Self {
         let omitted = checkpoint.notes.iter().filter(|note| note.is_unread());
-        let findings =
-            omitted.map(|note| found("left-out", format!("{}: {}", note.code, note.text))).collect();
+        let findings = omitted.map(|note| found("left-out", phrase![note.code, ": ", &note.text])).collect();
         let mut scan = Self { findings, ..Self::default() };
         scan.judge_names(checkpoint);
         scan

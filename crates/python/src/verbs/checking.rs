@@ -50,7 +50,7 @@ fn each(
     Ok((of_all(documents), counts.worst(paths.len()).code()))
 }
 
-/// Is a file whole and consistent?
+/// Checks whether files are whole and consistent.
 #[pyfunction]
 #[pyo3(signature = (*, progress=None, **given))]
 pub(crate) fn verify<'py>(
@@ -88,7 +88,7 @@ pub(crate) fn verify<'py>(
     })
 }
 
-/// Could opening it elsewhere run code, or give away source code?
+/// Looks for code that opening a file elsewhere would run.
 #[pyfunction]
 #[pyo3(signature = (**given))]
 pub(crate) fn scan<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> Answer<'py> {
@@ -123,7 +123,7 @@ pub(crate) fn scan_rules(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     crate::values::json(py, &RULES.iter().map(Rule::to_json).collect::<Json>())
 }
 
-/// What is different between two files, and by how much?
+/// Compares two files: what is different, and by how much.
 #[pyfunction]
 #[pyo3(signature = (**given))]
 pub(crate) fn diff<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> Answer<'py> {

@@ -15,7 +15,7 @@ use weighbridge::engine::RunOptions;
 use weighbridge::ops::edit::InPlace;
 use weighbridge::ops::values;
 
-/// What a verb was given, by keyword. `None` is as nothing.
+/// The keywords that a verb was given. `None` is as nothing.
 pub(crate) struct Given<'py> {
     py: Python<'py>,
     verb: &'static str,
@@ -23,7 +23,7 @@ pub(crate) struct Given<'py> {
     read: RefCell<BTreeSet<&'static str>>,
 }
 
-/// How to write, as far as verbs that write share it.
+/// The keywords that all verbs which write share.
 pub(crate) struct Writing {
     pub(crate) to: Option<String>,
     pub(crate) kind: Option<String>,
@@ -263,7 +263,7 @@ impl<'py> Given<'py> {
         Ok(self.path(name)?.map(|path| path.to_string_lossy().into_owned()))
     }
 
-    /// How to edit in place, where that is asked for.
+    /// The way to edit in place, where that is asked for.
     pub(crate) fn in_place(&self) -> PyResult<Option<InPlace>> {
         if let Some(value) = self.value("in_place")?
             && let Ok(truth) = value.cast::<PyBool>()
@@ -303,7 +303,7 @@ impl<'py> Given<'py> {
         Ok(self.number("threads", ..)?.unwrap_or(0))
     }
 
-    /// How to read.
+    /// The keywords for reading.
     pub(crate) fn opening(&self) -> PyResult<Opening> {
         Ok(Opening {
             format: self.text("from_")?,
@@ -321,7 +321,7 @@ impl<'py> Given<'py> {
         })
     }
 
-    /// How to read the right side of a comparison: `lenient` and its like hold for both.
+    /// The keywords for reading the right side of a comparison: `lenient` and its like hold for both.
     pub(crate) fn opening_right(&self) -> PyResult<Opening> {
         let both = self.opening()?;
         Ok(Opening {
@@ -345,7 +345,7 @@ impl<'py> Given<'py> {
         self.texts("limit")?.into_iter().map(one).collect()
     }
 
-    /// How to write.
+    /// The keywords for writing.
     pub(crate) fn writing(&self) -> PyResult<Writing> {
         self.excludes("allow_loss", &["deny_loss"])?;
         Ok(Writing {

@@ -55,7 +55,7 @@ pub(crate) fn show<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> 
     })
 }
 
-/// What the values of tensors are like.
+/// Measures the values of tensors.
 #[pyfunction]
 #[pyo3(signature = (**given))]
 pub(crate) fn stats<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> Answer<'py> {

@@ -68,7 +68,7 @@ fn opened_as(path: &Path, opening: Opening) -> Result<Checkpoint> {
     opened(path, &opening.options()?)
 }
 
-/// What a report says in the words of a verb.
+/// A report in the words of a verb.
 fn worded<T: Worded>(verb: &'static str, report: T) -> T {
     report.worded(&words(Some(verb)))
 }

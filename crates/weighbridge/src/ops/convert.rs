@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use ties::Ties;
 use weighbridge_core::phrase;
-use weighbridge_core::phrase::Opt;
+use weighbridge_core::phrase::{Opt, Phrase};
 pub use written::Written;
 
 /// Losses that do not take anything away that the source has: what was asked for, and what holds of the
@@ -481,10 +481,13 @@ pub(super) fn check_nothing_lost(losses: &[Loss]) -> Result<()> {
 
 /// As [`denied`], with other words and without a hint.
 fn lost(losses: &[Loss], message: &str) -> Error {
-    let shown = losses.iter().take(5).map(|l| format!("{}: {}: {}", l.code, l.subject, l.detail));
-    let mut text = shown.collect::<Vec<_>>().join("; ");
-    if losses.len() > 5 {
-        text.push_str(&format!("; and {} more", losses.len() - 5));
+    let mut found = Phrase::default();
+    for (place, loss) in losses.iter().take(5).enumerate() {
+        let gap = if place > 0 { "; " } else { "" };
+        found = found.and(format_args!("{gap}{}: {}: ", loss.code, loss.subject)).and(&loss.detail);
     }
-    Error::mismatch("loss-denied", message).found(text)
+    if losses.len() > 5 {
+        found = found.and(format_args!("; and {} more", losses.len() - 5));
+    }
+    Error::mismatch("loss-denied", message).found_phrase(found)
 }

@@ -20,7 +20,7 @@ pub enum Sort {
     Dtype,
 }
 
-/// What to list of a checkpoint.
+/// Options of [`list`].
 #[derive(Debug, Clone, Default)]
 pub struct ListOptions {
     /// Patterns of names; empty for all.
@@ -55,7 +55,7 @@ pub struct Listing {
 pub struct Group {
     /// These parts, as a name.
     pub name: String,
-    /// How many tensors there are.
+    /// The number of tensors.
     pub tensors: u64,
     /// Their elements.
     pub elements: u64,

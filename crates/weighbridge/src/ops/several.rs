@@ -4,7 +4,7 @@ use crate::error::{Error, Kind, Result};
 use crate::finding::Verdict;
 use serde_json::{Value as Json, json};
 
-/// The worst of what came of several paths.
+/// The worst of the verdicts on several paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worst {
     /// All is well.
@@ -39,7 +39,7 @@ impl Worst {
     }
 }
 
-/// What came of several paths.
+/// Counts of verdicts on several paths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Paths of which everything was checked and nothing is wrong.
@@ -56,7 +56,7 @@ impl Counts {
     /// Counts one path.
     ///
     /// # Errors
-    /// That somebody asked to stop.
+    /// [`Kind::Cancelled`], where somebody asked to stop.
     pub fn add(&mut self, looked: &Result<Verdict, &Error>) -> Result<()> {
         match looked {
             Ok(Verdict::Sound) => self.sound += 1,
@@ -68,7 +68,7 @@ impl Counts {
         Ok(())
     }
 
-    /// How many paths were counted.
+    /// The number of paths that were counted.
     pub fn all(&self) -> usize {
         self.sound + self.could_not_tell + self.unsound + self.failed
     }

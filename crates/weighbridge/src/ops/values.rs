@@ -8,7 +8,7 @@ use crate::tensor::{CAST_NAMES, CAST_TARGETS, DType, Rounding};
 /// A type that tensors can be cast to.
 ///
 /// # Errors
-/// The types that there are.
+/// A text that names the types.
 pub fn cast_target(text: &str) -> Result<DType, String> {
     let target = |dtype: &DType| CAST_TARGETS.contains(dtype);
     DType::from_spelling(text).filter(target).ok_or_else(|| format!("casts go to {CAST_NAMES}"))
@@ -17,7 +17,7 @@ pub fn cast_target(text: &str) -> Result<DType, String> {
 /// A way to round.
 ///
 /// # Errors
-/// The ways that there are.
+/// A text that names the ways.
 pub fn rounding(text: &str) -> Result<Rounding, String> {
     Rounding::from_name(text).ok_or_else(|| "rounding is nearest, paddle-2.6 or paddle-3.3".to_owned())
 }
@@ -25,7 +25,7 @@ pub fn rounding(text: &str) -> Result<Rounding, String> {
 /// A name and a value: `NAME=VALUE`.
 ///
 /// # Errors
-/// How it is written.
+/// A text that says how it is written.
 pub fn setting(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
     pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -35,7 +35,7 @@ pub fn setting(text: &str) -> Result<(String, String), String> {
 /// A number of 1 or more.
 ///
 /// # Errors
-/// That it is none.
+/// A text that says so.
 pub fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err("a number of 1 or more is expected".to_owned()),
@@ -46,7 +46,7 @@ pub fn positive(text: &str) -> Result<usize, String> {
 /// A number of bytes with an optional unit: `64MiB`, `1G`, `500MB`, `1048576`.
 ///
 /// # Errors
-/// How it is written.
+/// A text that says how it is written.
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let unit: u64 = match text[digits..].trim().to_ascii_lowercase().as_str() {
@@ -66,7 +66,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// A category of findings that can be denied.
 ///
 /// # Errors
-/// The categories that there are.
+/// A text that names the categories.
 pub fn category(name: &str) -> Result<Category, String> {
     // Remarks are nothing that could be denied.
     let denied = |category: &Category| *category != Category::Remark;
@@ -79,16 +79,16 @@ pub fn category(name: &str) -> Result<Category, String> {
 /// Algorithms with commas between.
 ///
 /// # Errors
-/// The algorithms that there are.
+/// A text that names the algorithms.
 pub fn algorithms(text: &str) -> Result<Algorithms, String> {
     Algorithms::parse(text)
         .map_err(|_| "the algorithms are sha256 and blake3, with a comma between".to_owned())
 }
 
-/// What crashed runs leave.
+/// A kind of remnants of crashed runs.
 ///
 /// # Errors
-/// The words that there are.
+/// A text that names the words.
 pub fn remnants(name: &str) -> Result<Remnants, String> {
     Remnants::from_name(name)
         .ok_or_else(|| format!("one of {}", Remnants::EACH.map(Remnants::as_str).join(", ")))

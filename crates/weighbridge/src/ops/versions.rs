@@ -15,10 +15,10 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What to do in a folder, in this order, before its versions are listed.
+/// Options of [`versions`]: steps that are done in this order before the versions are listed.
 #[derive(Debug, Clone, Default)]
 pub struct VersionsOptions {
-    /// How versions are opened.
+    /// The options for opening versions.
     pub open: OpenOptions,
     /// Let the highest complete version count, where the version file is missing, empty or no number.
     pub recover: bool,
@@ -38,7 +38,7 @@ pub struct VersionsOptions {
     pub sweep: Vec<Remnants>,
 }
 
-/// What crashed runs leave.
+/// A kind of remnants of crashed runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remnants {
     /// Files of versions after the current one.
@@ -82,7 +82,7 @@ pub enum Step {
     Preserve(SnapshotReport),
     /// Old versions were removed.
     Prune(PruneReport),
-    /// What crashed runs left was removed.
+    /// Remnants of crashed runs were removed.
     Sweep(SweepReport),
 }
 
@@ -105,9 +105,9 @@ impl Step {
 pub struct VersionsReport {
     /// The folder.
     pub path: String,
-    /// What was done.
+    /// The steps that were done.
     pub done: Vec<Step>,
-    /// What is there.
+    /// The versions, snapshots and orphans.
     pub state: StoreState,
     /// Versions that cannot be read though all of their files are there, and why.
     pub damaged: BTreeMap<u64, Phrase>,
@@ -140,7 +140,7 @@ impl Worded for VersionsReport {
 /// Does what `options` ask for in the folder at `path`, and lists its versions.
 ///
 /// # Errors
-/// What the steps say. Nothing is deleted while what stays cannot be read.
+/// Those of the steps. Nothing is deleted while what stays cannot be read.
 pub fn versions(path: &Path, options: &VersionsOptions) -> Result<VersionsReport> {
     let store = CheckpointStore::open(path, StoreOptions::default())?;
     let whole = |version: u64| whole(&store, version, &options.open);

@@ -1,4 +1,4 @@
-//! What was written, or would be, as a document.
+//! The document of what was written, or would be.
 
 use crate::checkpoint::{Loss, Note};
 use crate::engine::RunReport;
@@ -13,11 +13,11 @@ use serde_json::{Value as Json, json};
 pub struct Written {
     /// The target.
     pub target: String,
-    /// What is written.
+    /// The plan of all files.
     pub plan: WritePlan,
-    /// What is odd about the source.
+    /// Notes on the source.
     pub notes: Vec<Note>,
-    /// What was written; `None` where it was only planned.
+    /// The report of writing; `None` where it was only planned.
     pub report: Option<RunReport>,
 }
 

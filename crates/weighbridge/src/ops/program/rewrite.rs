@@ -59,12 +59,12 @@ pub fn document(checkpoint: &Checkpoint, form: Option<Form>) -> Result<Json> {
     Ok(document)
 }
 
-/// What to change, and how to write it.
+/// Options of [`rewrite`].
 #[derive(Debug, Clone, Default)]
 pub struct RewriteOptions {
     /// New names of variables.
     pub names: BTreeMap<String, String>,
-    /// What to take out.
+    /// The parts to remove.
     pub strip: Strip,
     /// Write the changed program in this form alone, without the model.
     pub form: Option<Form>,
@@ -72,31 +72,31 @@ pub struct RewriteOptions {
     pub settings: Vec<(String, String)>,
     /// Replace the target if it exists.
     pub force: bool,
-    /// How the source was opened.
+    /// The options with which the source was opened.
     pub open: OpenOptions,
-    /// How to run.
+    /// Threads, memory and progress.
     pub run: RunOptions,
 }
 
-/// What [`rewrite`] changed and wrote.
+/// A program, and the model around it, that [`rewrite`] changed and wrote.
 #[derive(Debug)]
 pub struct Rewritten {
     /// The target.
     pub target: String,
-    /// What was written.
+    /// The plan of all files.
     pub plan: WritePlan,
     /// The bytes of all files.
     pub bytes: u64,
-    /// What was taken out; `None` where the program alone was written as text.
+    /// The parts that were removed; `None` where the program alone was written as text.
     pub removed: Option<Removed>,
 }
 
-/// What was taken out of a model with its program.
+/// The parts that were removed from a model and its program.
 #[derive(Debug, Clone, Default)]
 pub struct Removed {
-    /// What was taken out of the program.
+    /// The parts of the program.
     pub program: StripReport,
-    /// How many tensors were taken out.
+    /// The number of tensors.
     pub tensors: usize,
 }
 
@@ -131,7 +131,7 @@ impl Worded for Rewritten {
 /// Changes the program of `checkpoint`, which was opened at `source`, and writes it to `target` with its parameters.
 ///
 /// # Errors
-/// What changing, planning and writing say; [`crate::Kind::Mismatch`] where there is no program.
+/// Those of changing, planning and writing; [`crate::Kind::Mismatch`] where there is no program.
 pub fn rewrite(
     checkpoint: &mut Checkpoint,
     source: &Path,

@@ -26,6 +26,8 @@ def parameters(function: ast.FunctionDef) -> List[Tuple[str, str, Any]]:
     for own, default in zip(given.kwonlyargs, given.kw_defaults):
         value = inspect.Parameter.empty if default is None else ast.literal_eval(default)
         found.append((own.arg, "KEYWORD_ONLY", value))
+    if given.kwarg is not None:
+        found.append((given.kwarg.arg, "VAR_KEYWORD", inspect.Parameter.empty))
     return found
 
 

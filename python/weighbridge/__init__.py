@@ -132,7 +132,7 @@ def formats() -> Dict[str, Format]:
     """
     known = {}
     for name, title, extensions, settings in _weighbridge.formats():
-        known[name] = Format(name, title, tuple(extensions), tuple(_setting(*own) for own in settings))
+        known[name] = Format(name, title, tuple(extensions), tuple(Setting(*own) for own in settings))
     return known
 
 
@@ -149,12 +149,6 @@ def guard_maps(allowed: bool = True) -> bool:
     True
     """
     return _weighbridge.guard_maps(allowed)
-
-
-def _setting(name: str, values: str, what: str) -> Setting:
-    from .wording import in_python
-
-    return Setting(name, values, in_python(what, save))
 
 
 _FACES = ("biggraph", "paddle", "primitiv")

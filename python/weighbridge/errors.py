@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any, Dict, NoReturn, Optional, Tuple, Type
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, NoReturn, Optional, Tuple, Type
 
 from ._weighbridge import escape_text
 
@@ -85,7 +86,7 @@ class Error(Exception):
 
     def __reduce__(self) -> Tuple[Any, ...]:
         kept = {name: getattr(self, name) for name in _OF_THE_SYSTEM if getattr(self, name, None) is not None}
-        kept.update({name: value for name, value in self.__dict__.items() if name != "_said"}, args=self.args)
+        kept.update(self.__dict__, args=self.args)
         return _again, (type(self), self.to_dict()), kept
 
     def to_dict(self) -> Dict[str, Any]:
@@ -227,20 +228,29 @@ def class_of(kind: str, code: str) -> Type[Error]:
     return _BY_KIND.get(kind, Error)
 
 
-def from_json(fields: Dict[str, Any], number: Optional[int] = None, asked: Optional[str] = None) -> Error:
-    """The exception for an error as JSON has it; `number` is the one of the operating system, `asked` the
-    function of this package that was called.
-    """
-    from .wording import function, reworded
-
-    fields = dict(fields)
+def from_json(fields: Dict[str, Any], number: Optional[int] = None) -> Error:
+    """The exception for an error as JSON has it; `number` is the one of the operating system."""
     error = _again(class_of(fields["kind"], fields["code"]), fields)
     if isinstance(error, OSError) and number is not None:
         _numbered(error, number, error.file)
-    # Who was asked says it later in the words of his own keywords, where that is not known here.
-    error.__dict__["_said"] = (error.message, error.hint)
-    reworded(error, None if asked is None else function(asked), final=asked is not None)
     return error
+
+
+@contextmanager
+def naming(*paths: Any) -> Iterator[None]:
+    """Errors of the system from within have one of these paths as `filename`, where they are about it: also where it
+    is no UTF-8.
+    """
+    try:
+        yield
+    except Error as error:
+        for path in paths:
+            # The core shows what is no UTF-8 as well as it can; Python has a text that leads to the file.
+            if isinstance(error, OSError) and isinstance(path, (str, bytes, os.PathLike)):
+                text = os.fsdecode(path)
+                if error.file == os.fsencode(text).decode("utf-8", "replace"):
+                    error.filename = text
+        raise
 
 
 def wrong_type(

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
-    Callable,
     Dict,
     Iterator,
     List,
@@ -27,12 +26,12 @@ from .errors import (
     UnknownNameError,
     UnsupportedError,
     UsageError,
+    naming,
     visible,
     wrong_type,
 )
 from .tensor import Part, Tensor
 from .tree import Tree, build
-from .wording import spoken_to
 
 if TYPE_CHECKING:
     from .paddle.program import Program as ProgramFace
@@ -325,18 +324,18 @@ def open(  # noqa: A001
         at=at,
         limits=limits,
     )
-    return _opened(open, path_text(path, "path"), options)
+    return _opened(path_text(path, "path"), options, True)
 
 
-def open_for(asked: Callable[..., Any], path: Path, **options: Any) -> Checkpoint:
-    """What `open` gives; its errors speak to whoever called `asked`, in the words of its own keywords."""
-    return _opened(asked, path_text(path, "path"), opening(**options))
+def open_for(path: Path, **options: Any) -> Checkpoint:
+    """What `open` gives, for functions of single formats: hints say which options `open` has besides."""
+    return _opened(path_text(path, "path"), opening(**options), False)
 
 
-def _opened(asked: Callable[..., Any], path: str, options: Dict[str, Any]) -> Checkpoint:
-    with spoken_to(asked, path):
+def _opened(path: str, options: Dict[str, Any], by_open: bool) -> Checkpoint:
+    with naming(path):
         try:
-            return Checkpoint(open_index(path, options), path)
+            return Checkpoint(open_index(path, options, by_open), path)
         except (CorruptFileError, UnsupportedError) as error:
             if options["format"] is not None:
                 _what_it_is(error, path, options)
@@ -351,8 +350,7 @@ def _what_it_is(error: Error, path: str, options: Dict[str, Any]) -> None:
         return
     if found.format != options["format"]:
         what = f"this is a file of {found.format}, {found.kind}"
-        hint = f"{what}: weighbridge.open(path) tells the format by the content"
-        error.__dict__["_said"] = (error.message, hint)
+        error.hint = f"{what}: weighbridge.open(path) tells the format by the content"
 
 
 def opening(**options: Any) -> Dict[str, Any]:

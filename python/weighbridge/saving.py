@@ -9,12 +9,11 @@ from . import dtypes
 from ._weighbridge import Entry, entry_of_array, entry_of_bytes, entry_of_dlpack, save_tensors
 from .opened import Checkpoint, Name, Path, entry_of, index_of, known_options, open
 from .checks import cast_name, mapping, optional_text, path_text, whole
-from .errors import ArgumentTypeError, Error, UnsupportedError, UsageError, wrong_type
+from .errors import ArgumentTypeError, Error, UnsupportedError, UsageError, naming, wrong_type
 from .progress import Progress, callback
 from .tensor import Part, Tensor
 from .verbs.converting import SaveReport
 from .verbs.report import told
-from .wording import spoken_to
 
 if TYPE_CHECKING:
     import numpy
@@ -94,7 +93,7 @@ def save(
     }
     said = None if metadata is None else mapping(metadata, "metadata")
     path = path_text(path, "path")
-    with spoken_to(save, path), callback(progress) as tell:
+    with naming(path), callback(progress) as tell:
         if isinstance(tensors, Checkpoint) and not roles and not labels:
             written = save_tensors(path, index_of(tensors), [], said, options, tell)
         else:
@@ -110,7 +109,7 @@ def save(
                 _refuse_cast_of_cast(tensors, cast)
             given = _Given(tensors, roles or {}, labels or {})
             written = save_tensors(path, None, given.all(), said, options, tell)
-    return told(SaveReport(written), save)
+    return told(SaveReport(written), True)
 
 
 @overload

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ._weighbridge import Entry, save_tensors
 from .checks import path_text
+from .errors import naming
 from .opened import Path
 from .progress import Progress, callback
-from .saving import save
 from .tensor import Part
 from .verbs.converting import SaveReport
 from .verbs.report import told
-from .wording import spoken_to
 
 Given = Tuple[Tuple[Part, ...], Optional[str], Optional[Part], Entry, Optional[Sequence[str]]]
 """Path, role, slot of an optimizer, elements, and names of rows of a tensor to write."""
@@ -48,6 +47,6 @@ def write(
         "sync": sync,
     }
     path = path_text(path, "path")
-    with spoken_to(save, path), callback(progress) as tell:
+    with naming(path), callback(progress) as tell:
         written = save_tensors(path, None, tensors, dict(metadata or {}), options, tell)
-    return told(SaveReport(written), None, depth=1)
+    return told(SaveReport(written), False, depth=1)

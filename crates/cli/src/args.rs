@@ -21,8 +21,8 @@ use weighbridge::engine::Watch;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use weighbridge::Result;
-use weighbridge::tensor::{CAST_NAMES, CAST_TARGETS, DType, Rounding};
+use weighbridge::ops::values::{cast_target as dtype, positive as keep, rounding, setting, size};
+use weighbridge::tensor::Rounding;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,24 +61,14 @@ pub(crate) struct Common {
     /// End with an error after this time; what is being written is taken back
     #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub timeout: Option<u32>,
-    /// Another program in this process, which sees progress and may stop the work.
-    #[arg(skip)]
-    pub watch: Outside,
 }
 
 impl Common {
-    /// Who sees progress and may stop the work: the terminal, where nobody else does.
+    /// The watch of all work: progress on the terminal, and Ctrl-C.
     pub(crate) fn watch(&self) -> Arc<dyn Watch> {
-        match &self.watch {
-            Outside(Some(watch)) => watch.clone(),
-            Outside(None) => Arc::new(Progress::new(self)),
-        }
+        Arc::new(Progress::new(self))
     }
 }
-
-/// See [`Common::watch`].
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Outside(pub Option<Arc<dyn Watch>>);
 
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -350,14 +340,6 @@ pub(crate) struct Store {
     pub input: Input,
 }
 
-/// At least one version is kept.
-fn keep(text: &str) -> std::result::Result<usize, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("a number of 1 or more is expected".to_owned()),
-        Ok(number) => Ok(number),
-    }
-}
-
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Program {
     /// The program, or a model that has one
@@ -459,44 +441,11 @@ pub(crate) struct Man {
     pub verb: Option<String>,
 }
 
-fn dtype(text: &str) -> Result<DType, String> {
-    let target = |d: &DType| CAST_TARGETS.contains(d);
-    DType::from_spelling(text).filter(target).ok_or_else(|| format!("casts go to {CAST_NAMES}"))
-}
-
-fn rounding(text: &str) -> Result<Rounding, String> {
-    Rounding::from_name(text).ok_or_else(|| "rounding is nearest, paddle-2.6 or paddle-3.3".to_owned())
-}
-
 /// A variable and the file that gives its value.
 fn fed(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
     pair.map(|(name, file)| (name.to_owned(), file.to_owned()))
         .ok_or_else(|| "a feed is written NAME=FILE or NAME=FILE:TENSOR".to_owned())
-}
-
-/// A setting of a format.
-fn setting(text: &str) -> Result<(String, String), String> {
-    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
-    pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .ok_or_else(|| "a setting is written NAME=VALUE".to_owned())
-}
-
-/// A number of bytes with an optional unit: `64MiB`, `1G`, `500MB`, `1048576`.
-fn size(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let unit: u64 = match text[digits..].trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "kb" => 1000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        _ => return Err("write a size as 64MiB, 1GiB or a number of bytes".to_owned()),
-    };
-    let number: u64 = text[..digits].parse().map_err(|_| "a size begins with a number".to_owned())?;
-    number.checked_mul(unit).ok_or_else(|| "this size is too large".to_owned())
 }
 
 #[cfg(test)]
@@ -507,13 +456,5 @@ mod tests {
     #[test]
     fn the_declaration_is_consistent() {
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(size("64MiB"), Ok(64 << 20));
-        assert_eq!(size("1 GB"), Ok(1_000_000_000));
-        assert_eq!(size("7"), Ok(7));
-        assert!(size("MiB").is_err() && size("1x").is_err() && size("99999999999GiB").is_err());
     }
 }

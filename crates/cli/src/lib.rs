@@ -1,9 +1,9 @@
 //! The command `weighbridge`: arguments in, the library's reports out.
 //!
-//! [`command`] is the whole of it, as a program runs it; [`call`] answers another program in the same process, with the same
-//! arguments.
+//! [`command`] is the whole of it, as a program runs it.
 
 mod args;
+mod flags;
 mod output;
 mod progress;
 mod salvage;
@@ -15,12 +15,14 @@ mod verbs;
 
 use args::{Args, Verb};
 use clap::Parser;
+use flags::flags;
 use output::Output;
 use std::ffi::OsString;
 use std::io::Write;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use weighbridge::engine::Watch;
+use std::sync::LazyLock;
 use weighbridge::finding::Verdict;
+use weighbridge::ops::several::Worst;
+use weighbridge::phrase::Worded;
 use weighbridge::source::BlockCache;
 use weighbridge::{Error, Kind};
 
@@ -43,6 +45,17 @@ impl From<Verdict> for Outcome {
             Verdict::Sound => Self::Done,
             Verdict::Unsound => Self::Finding,
             Verdict::CouldNotTell => Self::CouldNotTell,
+        }
+    }
+}
+
+impl From<Worst> for Outcome {
+    fn from(worst: Worst) -> Self {
+        match worst {
+            Worst::Sound => Self::Done,
+            Worst::Unsound => Self::Finding,
+            Worst::CouldNotTell => Self::CouldNotTell,
+            Worst::Failed => Self::Failed,
         }
     }
 }
@@ -117,7 +130,7 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             2
         }
         Err(Failure::Error(error)) => {
-            let error = timeout::explain(error, &args.common);
+            let error = timeout::explain(error, &args.common).worded(&flags);
             output.error(&error);
             if error.kind() == Kind::Cancelled { 130 } else { 2 }
         }
@@ -128,66 +141,6 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 pub fn block_cache() -> BlockCache {
     static CACHE: LazyLock<BlockCache> = LazyLock::new(BlockCache::new);
     CACHE.clone()
-}
-
-/// What a [`call`] came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// The exit code that the command would have ended with: 0, 1 or 3; 2 where one of several paths could not be read.
-    pub code: u8,
-    /// What it would have printed: one JSON document, for verbs that have one.
-    pub text: String,
-}
-
-/// Carries out a verb in this process and returns what it has to say, as JSON where the verb has it. Nothing is printed;
-/// `watch` sees progress and may stop the work.
-///
-/// # Errors
-/// What the command would have ended with; [`Kind::Usage`], `bad-arguments`, for arguments that it does not take.
-pub fn call(arguments: impl IntoIterator<Item = OsString>, watch: Arc<dyn Watch>) -> Result<Answer, Error> {
-    let name = OsString::from("weighbridge");
-    let mut args = match Args::try_parse_from(std::iter::once(name).chain(arguments)) {
-        Ok(args) => args,
-        Err(error) if !error.use_stderr() => return Ok(Answer { code: 0, text: error.to_string() }),
-        Err(error) => return Err(bad_arguments(&error)),
-    };
-    if args.common.timeout.is_some() {
-        let text = "--timeout ends a process, and this one is not the command's own";
-        return Err(Error::usage("bad-arguments", text).hint("stop the work from outside"));
-    }
-    args.common.json = true;
-    args.common.watch = args::Outside(Some(watch));
-    let text = Shared::default();
-    let mut output = Output::to(Box::new(text.clone()));
-    let result = run(&mut args, &mut output).and_then(|outcome| {
-        output.flush()?;
-        Ok(outcome)
-    });
-    match result {
-        Ok(outcome) => Ok(Answer { code: code(outcome), text: text.take() }),
-        Err(Failure::Error(error)) => Err(error),
-        Err(Failure::Output(cause)) => Err(Error::io("cannot keep the output", cause)),
-    }
-}
-
-/// Memory that is written to from within an [`Output`].
-#[derive(Debug, Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Shared {
-    fn take(&self) -> String {
-        let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
-    }
-}
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 fn code(outcome: Outcome) -> u8 {

@@ -68,17 +68,8 @@ impl Output {
 
     /// Prints nowhere.
     pub(crate) fn nowhere() -> Self {
-        Self { json: false, ..Self::to(Box::new(io::sink())) }
-    }
-
-    /// Prints JSON to `out`.
-    pub(crate) fn to(out: Box<dyn Write>) -> Self {
-        Self {
-            json: true,
-            outcome: Outcome::Done,
-            choice: ColorChoice::Never,
-            out: BufWriter::with_capacity(64 << 10, out),
-        }
+        let out = BufWriter::new(Box::new(io::sink()) as Box<dyn Write>);
+        Self { json: false, outcome: Outcome::Done, choice: ColorChoice::Never, out }
     }
 
     /// Prints the one JSON document.
@@ -200,11 +191,11 @@ impl Output {
         let offset_of = |finding: &Finding| finding.offset.map(|o| format!("{o} (0x{o:x})"));
         let offset = offset_of(finding);
         for (label, text) in [
-            ("tensor", &finding.tensor),
-            ("file", &finding.file),
-            ("member", &finding.member),
-            ("offset", &offset),
-            ("hint", &finding.hint),
+            ("tensor", finding.tensor.as_deref()),
+            ("file", finding.file.as_deref()),
+            ("member", finding.member.as_deref()),
+            ("offset", offset.as_deref()),
+            ("hint", finding.hint.as_deref()),
         ] {
             if let Some(text) = text {
                 writeln!(self.out, "          {label:<8} {}", escape(text))?;

@@ -1,13 +1,14 @@
 //! Damaged files: opened with an error that says what can be done, and the word that goes with what was salvaged.
 
 use crate::args::Input;
+use crate::flags::flags;
 use crate::output::Output;
 use crate::streams::{is_spool, shown};
-use serde_json::Value as Json;
 use std::io;
 use std::path::Path;
 use weighbridge::checkpoint::Note;
 use weighbridge::formats::offer_salvage;
+use weighbridge::phrase::Worded;
 use weighbridge::{Checkpoint, Result};
 
 /// Opens what a verb reads; an error about a damaged file says what `--salvage` would give.
@@ -21,13 +22,14 @@ pub(crate) fn open(path: &Path, input: &Input) -> Result<Checkpoint> {
     Ok(opened)
 }
 
-/// The damage of a file, for a document of it.
-pub(crate) fn damage(checkpoint: &Checkpoint) -> Option<Json> {
-    checkpoint.damage.as_ref().map(|damage| damage.to_json(checkpoint.tensors.len()))
-}
-
 /// Says that a file is damaged, where it is.
 pub(crate) fn say(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
-    let damaged: Vec<Note> = checkpoint.notes.iter().filter(|note| note.code == "damaged").cloned().collect();
+    let damaged: Vec<Note> = checkpoint
+        .notes
+        .iter()
+        .filter(|note| note.code == "damaged")
+        .cloned()
+        .map(|note| note.worded(&flags))
+        .collect();
     output.notes(&damaged)
 }

@@ -1,18 +1,20 @@
 //! Several paths: each is looked at by itself, and the worst of what comes of them is how the command ends.
 
+use crate::flags::flags;
 use crate::output::{HEADING, Output};
 use crate::streams::shown;
 use crate::{Failure, Outcome};
 use serde::Serialize;
-use serde_json::{Value as Json, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use weighbridge::Error;
 use weighbridge::finding::Verdict;
+use weighbridge::ops::several::{Counts, of_all, unread};
+use weighbridge::phrase::Worded;
 use weighbridge::text::escape;
-use weighbridge::{Error, Kind};
 
 /// What a verb found out about one path.
-pub(crate) trait Report {
+pub(crate) trait Report: Worded {
     /// What it comes to.
     fn verdict(&self) -> Verdict;
     /// The document of this path.
@@ -37,7 +39,7 @@ pub(crate) fn run<R: Report>(
     look: impl Fn(&Path) -> Result<R, Error>,
 ) -> Result<Outcome, Failure> {
     if let [path] = paths {
-        let report = look(path)?;
+        let report = look(path)?.worded(&flags);
         output.outcome = report.verdict().into();
         if output.json {
             output.document(&report.json())?;
@@ -49,9 +51,9 @@ pub(crate) fn run<R: Report>(
     let mut documents = Vec::new();
     let mut counts = Counts::default();
     for path in paths {
-        let looked = look(path);
+        let looked = look(path).map(|report| report.worded(&flags)).map_err(|error| error.worded(&flags));
         counts.add(&looked.as_ref().map(Report::verdict))?;
-        output.outcome = counts.outcome(paths.len());
+        output.outcome = counts.worst(paths.len()).into();
         match looked {
             Ok(report) if output.json => {
                 documents.push(serde_json::to_value(report.json()).map_err(io::Error::from)?)
@@ -64,7 +66,7 @@ pub(crate) fn run<R: Report>(
                 writeln!(output)?;
             }
             Err(error) if output.json => {
-                documents.push(unread(path, &error));
+                documents.push(unread(&shown(path), &error));
             }
             Err(error) => {
                 heading(path, output)?;
@@ -74,76 +76,27 @@ pub(crate) fn run<R: Report>(
         }
     }
     if output.json {
-        output.document(&json!({ "paths": documents }))?;
+        output.document(&of_all(documents))?;
     } else {
-        writeln!(output, "{HEADING}paths    {HEADING:#} {}", counts.text(R::word))?;
+        writeln!(output, "{HEADING}paths    {HEADING:#} {}", text(&counts, <R as Report>::word))?;
     }
     Ok(output.outcome)
-}
-
-/// The document of a path that cannot be read.
-pub(crate) fn unread(path: &Path, error: &Error) -> Json {
-    json!({ "path": shown(path), "error": error.to_json() })
 }
 
 fn heading(path: &Path, output: &mut Output) -> io::Result<()> {
     writeln!(output, "{HEADING}{}{HEADING:#}", escape(&shown(path)))
 }
 
-/// What came of several paths.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    sound: usize,
-    could_not_tell: usize,
-    unsound: usize,
-    failed: usize,
-}
-
-impl Counts {
-    /// Counts one path. Passes on that somebody asked to stop.
-    ///
-    /// # Errors
-    /// That one.
-    pub(crate) fn add(&mut self, looked: &Result<Verdict, &Error>) -> Result<(), Failure> {
-        match looked {
-            Ok(Verdict::Sound) => self.sound += 1,
-            Ok(Verdict::CouldNotTell) => self.could_not_tell += 1,
-            Ok(Verdict::Unsound) => self.unsound += 1,
-            Err(error) if error.kind() == Kind::Cancelled => return Err(Error::cancelled().into()),
-            Err(_) => self.failed += 1,
-        }
-        Ok(())
-    }
-
-    fn all(&self) -> usize {
-        self.sound + self.could_not_tell + self.unsound + self.failed
-    }
-
-    /// The worst so far, where there are `paths` in all. As long as some were not looked at it cannot be told that
-    /// all is well.
-    pub(crate) fn outcome(&self, paths: usize) -> Outcome {
-        if self.unsound > 0 {
-            Outcome::Finding
-        } else if self.failed > 0 {
-            Outcome::Failed
-        } else if self.could_not_tell > 0 || self.all() < paths {
-            Outcome::CouldNotTell
-        } else {
-            Outcome::Done
-        }
-    }
-
-    /// `3: 1 sound, 1 unsound, 1 not read`.
-    fn text(&self, word: impl Fn(Verdict) -> String) -> String {
-        let counts = [
-            (self.sound, word(Verdict::Sound)),
-            (self.unsound, word(Verdict::Unsound)),
-            (self.could_not_tell, word(Verdict::CouldNotTell)),
-            (self.failed, "not read".to_owned()),
-        ];
-        let counts = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
-        format!("{}: {}", self.all(), counts.collect::<Vec<_>>().join(", "))
-    }
+/// `3: 1 sound, 1 unsound, 1 not read`.
+fn text(counts: &Counts, word: impl Fn(Verdict) -> String) -> String {
+    let each = [
+        (counts.sound, word(Verdict::Sound)),
+        (counts.unsound, word(Verdict::Unsound)),
+        (counts.could_not_tell, word(Verdict::CouldNotTell)),
+        (counts.failed, "not read".to_owned()),
+    ];
+    let each = each.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
+    format!("{}: {}", counts.all(), each.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
@@ -158,7 +111,7 @@ mod tests {
             for verdict in verdicts {
                 assert!(counts.add(&verdict.ok_or(&error)).is_ok());
             }
-            (counts.outcome(paths), counts.text(|verdict| verdict.as_str().to_owned()))
+            (Outcome::from(counts.worst(paths)), text(&counts, |verdict| verdict.as_str().to_owned()))
         };
         let (sound, open, unsound) =
             (Some(Verdict::Sound), Some(Verdict::CouldNotTell), Some(Verdict::Unsound));

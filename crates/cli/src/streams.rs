@@ -38,10 +38,6 @@ pub(crate) fn spool_input(args: &mut Args) -> Result<Option<TempDir>, Error> {
     }
     let mut named = read.into_iter().filter(|path| path.as_os_str() == STREAM);
     let Some(path) = named.next() else { return check_target(&args.verb).map(|()| None) };
-    if args.common.watch.0.is_some() {
-        return Err(Error::usage("standard-input", "standard input is that of the calling program")
-            .hint("give the path of a file"));
-    }
     if named.next().is_some() {
         return Err(Error::usage("standard-input", "standard input can be read once, and is named twice"));
     }
@@ -138,9 +134,6 @@ pub(crate) fn convert(
     };
     if convert.writing.to.is_none() {
         return refuse("standard output has no extension that names a format", "name it with --to");
-    }
-    if args.common.watch.0.is_some() {
-        return refuse("standard output is that of the calling program", "give the path of a file");
     }
     if convert.copy_others {
         return refuse("--copy-others writes a folder, which is no stream", "give the name of a folder");

@@ -4,6 +4,7 @@
 //! `expected` and `found`, and, where there is one, a `hint` that helps. Callers branch on
 //! [`Kind`] or on the stable [`Error::code`]; people read the [`std::fmt::Display`] form.
 
+use crate::phrase::{Face, Phrase, Worded};
 use crate::text::{brief, escape};
 use std::fmt;
 
@@ -68,8 +69,8 @@ struct Inner {
     offset: Option<u64>,
     tensor: Option<String>,
     expected: Option<String>,
-    found: Option<String>,
-    hint: Option<String>,
+    found: Option<Phrase>,
+    hint: Option<Phrase>,
     cause: Option<std::io::Error>,
 }
 
@@ -158,10 +159,26 @@ impl Error {
     places! { brief;
         /// Says what should have been there.
         expected, expected;
-        /// Says what was there.
-        found, found;
-        /// Says what to try.
-        hint, hint;
+    }
+
+    /// Says what was there. The first text given stays.
+    #[must_use]
+    pub fn found(self, text: impl fmt::Display) -> Self {
+        self.found_phrase(text.to_string())
+    }
+
+    /// As [`found`](Self::found), of what names options.
+    #[must_use]
+    pub fn found_phrase(mut self, found: impl Into<Phrase>) -> Self {
+        self.0.found.get_or_insert_with(|| found.into().brief());
+        self
+    }
+
+    /// Says what to try. The first hint given stays.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<Phrase>) -> Self {
+        self.0.hint.get_or_insert_with(|| hint.into().brief());
+        self
     }
 
     /// Gives the offset in the file, in bytes. The first offset given stays.
@@ -173,11 +190,12 @@ impl Error {
 
     /// Says what else to try, after the hint that there is.
     #[must_use]
-    pub fn hint_too(mut self, text: impl fmt::Display) -> Self {
-        match &mut self.0.hint {
-            Some(hint) => hint.push_str(&brief(format!("; {text}"))),
-            none => *none = Some(brief(text.to_string())),
-        }
+    pub fn hint_too(mut self, hint: impl Into<Phrase>) -> Self {
+        let hint = hint.into().brief();
+        self.0.hint = Some(match self.0.hint.take() {
+            Some(first) => first.and("; ").and(hint),
+            None => hint,
+        });
         self
     }
 
@@ -220,9 +238,13 @@ impl Error {
     pub fn found_text(&self) -> Option<&str> {
         self.0.found.as_deref()
     }
-    /// What to try.
+    /// The hint in neutral words: what to try.
     pub fn hint_text(&self) -> Option<&str> {
         self.0.hint.as_deref()
+    }
+    /// The hint: what to try.
+    pub fn hint_phrase(&self) -> Option<&Phrase> {
+        self.0.hint.as_ref()
     }
 
     /// The error as the value of `"error"` in the JSON of the command.
@@ -254,12 +276,12 @@ impl fmt::Display for Error {
         write!(f, "{}", escape(&self.full_message()))?;
         let offset = self.0.offset.map(|o| format!("{o} (0x{o:x})"));
         let places = [
-            ("file", &self.0.file),
-            ("offset", &offset),
-            ("tensor", &self.0.tensor),
-            ("expected", &self.0.expected),
-            ("found", &self.0.found),
-            ("hint", &self.0.hint),
+            ("file", self.file()),
+            ("offset", offset.as_deref()),
+            ("tensor", self.tensor()),
+            ("expected", self.expected_text()),
+            ("found", self.found_text()),
+            ("hint", self.hint_text()),
         ];
         for (label, text) in places {
             if let Some(text) = text {
@@ -267,6 +289,13 @@ impl fmt::Display for Error {
             }
         }
         Ok(())
+    }
+}
+
+impl Worded for Error {
+    fn word(&mut self, face: Face<'_>) {
+        self.0.found.word(face);
+        self.0.hint.word(face);
     }
 }
 

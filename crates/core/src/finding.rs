@@ -1,7 +1,7 @@
 //! What checking a file brings to light, and the verdict that follows.
 
 use crate::error::{Error, Kind};
-use crate::text::brief;
+use crate::phrase::{Face, Phrase, Worded};
 use serde_json::{Value as Json, json};
 use std::fmt;
 
@@ -60,7 +60,7 @@ pub struct Finding {
     /// Stable, for programs.
     pub code: &'static str,
     /// For people.
-    pub text: String,
+    pub text: Phrase,
     /// The file concerned.
     pub file: Option<String>,
     /// The member of the archive or the part of the file concerned, where a scan looked into one: the
@@ -71,18 +71,18 @@ pub struct Finding {
     /// The tensor concerned, as displayed.
     pub tensor: Option<String>,
     /// What to try.
-    pub hint: Option<String>,
+    pub hint: Option<Phrase>,
     /// How many of this code and weight it stands for: 1, or more where others are not told one by one.
     pub alike: usize,
 }
 
 impl Finding {
     /// A finding without a place. Of a text that quotes more of a file than anybody reads, the beginning is told.
-    pub fn new(severity: Severity, code: &'static str, text: impl Into<String>) -> Self {
+    pub fn new(severity: Severity, code: &'static str, text: impl Into<Phrase>) -> Self {
         Self {
             severity,
             code,
-            text: brief(text.into()),
+            text: text.into().brief(),
             file: None,
             member: None,
             offset: None,
@@ -96,19 +96,19 @@ impl Finding {
         Self { alike: more, ..Self::new(severity, code, format!("and {more} more of these")) }
     }
     /// Something wrong.
-    pub fn error(code: &'static str, text: impl Into<String>) -> Self {
+    pub fn error(code: &'static str, text: impl Into<Phrase>) -> Self {
         Self::new(Severity::Error, code, text)
     }
     /// Something odd.
-    pub fn warning(code: &'static str, text: impl Into<String>) -> Self {
+    pub fn warning(code: &'static str, text: impl Into<Phrase>) -> Self {
         Self::new(Severity::Warning, code, text)
     }
     /// Something that could not be checked.
-    pub fn unchecked(code: &'static str, text: impl Into<String>) -> Self {
+    pub fn unchecked(code: &'static str, text: impl Into<Phrase>) -> Self {
         Self::new(Severity::Unchecked, code, text)
     }
     /// A remark.
-    pub fn note(code: &'static str, text: impl Into<String>) -> Self {
+    pub fn note(code: &'static str, text: impl Into<Phrase>) -> Self {
         Self::new(Severity::Note, code, text)
     }
     /// Names the file.
@@ -131,8 +131,8 @@ impl Finding {
     }
     /// Says what to try.
     #[must_use]
-    pub fn hint(mut self, hint: impl fmt::Display) -> Self {
-        self.hint = Some(brief(hint.to_string()));
+    pub fn hint(mut self, hint: impl Into<Phrase>) -> Self {
+        self.hint = Some(hint.into().brief());
         self
     }
 
@@ -154,12 +154,12 @@ impl Finding {
         Some(Self {
             severity,
             code: error.code(),
-            text,
+            text: text.into(),
             file: error.file().map(str::to_owned),
             member: None,
             offset: error.offset(),
             tensor: error.tensor().map(str::to_owned),
-            hint: error.hint_text().map(str::to_owned),
+            hint: error.hint_phrase().cloned(),
             alike: 1,
         })
     }
@@ -182,6 +182,13 @@ impl Finding {
             "tensor": self.tensor,
             "hint": self.hint,
         })
+    }
+}
+
+impl Worded for Finding {
+    fn word(&mut self, face: Face<'_>) {
+        self.text.word(face);
+        self.hint.word(face);
     }
 }
 

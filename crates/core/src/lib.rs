@@ -36,6 +36,7 @@ pub mod error;
 pub mod finding;
 pub mod json;
 pub mod limits;
+pub mod phrase;
 pub mod plan;
 pub mod read;
 pub mod source;

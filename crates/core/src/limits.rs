@@ -6,6 +6,8 @@
 
 use crate::error::{Error, Result};
 use crate::source::BlockCache;
+use crate::phrase;
+use crate::phrase::{Term, limit as limit_named};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -114,9 +116,9 @@ impl Limits {
     ///
     /// # Errors
     /// [`crate::Kind::Limit`] when `claim > limit`.
-    pub fn check(what: &str, field: &str, claim: u64, limit: u64) -> Result<()> {
+    pub fn check(what: &str, field: &'static str, claim: u64, limit: u64) -> Result<()> {
         Self::held(what, claim, limit)
-            .map_err(|e| e.hint(format_args!("if you trust the file, raise the limit `{field}`")))
+            .map_err(|e| e.hint(phrase!["if you trust the file, raise the limit ", limit_named(field)]))
     }
 
     /// As [`check`](Self::check), where `limit` is one of so many `parts` of the field, or more: the hint says how far the
@@ -124,7 +126,7 @@ impl Limits {
     ///
     /// # Errors
     /// [`crate::Kind::Limit`] when `claim > limit`.
-    pub fn check_part(what: &str, field: &str, claim: u64, limit: u64, parts: u64) -> Result<()> {
+    pub fn check_part(what: &str, field: &'static str, claim: u64, limit: u64, parts: u64) -> Result<()> {
         Self::check_up_to(what, field, claim, limit, claim.saturating_mul(parts))
     }
 
@@ -132,10 +134,20 @@ impl Limits {
     ///
     /// # Errors
     /// [`crate::Kind::Limit`] when `claim > limit`.
-    pub(crate) fn check_up_to(what: &str, field: &str, claim: u64, limit: u64, enough: u64) -> Result<()> {
+    pub(crate) fn check_up_to(
+        what: &str,
+        field: &'static str,
+        claim: u64,
+        limit: u64,
+        enough: u64,
+    ) -> Result<()> {
         // The first hint of an error stays.
-        Self::held(what, claim, limit)
-            .map_err(|e| e.hint(format_args!("if you trust the file, raise the limit `{field}` to {enough}")))
+        Self::held(what, claim, limit).map_err(|e| {
+            e.hint(phrase![
+                "if you trust the file, raise the limit ",
+                Term::Limit { name: field, enough: Some(enough) }
+            ])
+        })
     }
 
     fn held(what: &str, claim: u64, limit: u64) -> Result<()> {
@@ -172,7 +184,12 @@ impl Limits {
         Err(Error::limit("inflated", format!("{what} far longer than the bytes of the file"))
             .expected(format_args!("at most {most} bytes"))
             .found(bytes)
-            .hint("if you trust the file, raise the limit `expansion` or `repeated_bytes`"))
+            .hint(phrase![
+                "if you trust the file, raise the limit ",
+                limit_named("expansion"),
+                " or ",
+                limit_named("repeated_bytes")
+            ]))
     }
 
     /// Sets the limit of that field name; for options of the command.

@@ -2,6 +2,8 @@
 
 use crate::checkpoint::{Check, TensorEntry};
 use crate::error::{Error, Result};
+use crate::phrase;
+use crate::phrase::Opt;
 use crate::source::{SourceRef, to_usize};
 
 /// Bytes that are read at once.
@@ -33,7 +35,11 @@ pub fn crc_mismatch(label: &str, check: &Check, found: u32) -> Error {
         .at(check.offset)
         .expected(format_args!("CRC-32 {:08x} over {} bytes", check.crc32, check.len))
         .found(format_args!("{found:08x}"))
-        .hint("the file was damaged after it was written: look for another copy, or read with --salvage what is intact")
+        .hint(phrase![
+            "the file was damaged after it was written: look for another copy, or read with ",
+            Opt::Salvage,
+            " what is intact"
+        ])
 }
 
 /// Holds the bytes of `entry` against the checksums that its file gives, if it gives any. For

@@ -2,6 +2,8 @@
 
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::limit;
 
 /// Tensors may read the bytes that they lie in so many times more, all together. Honest ones see the same elements as a
 /// whole and in parts, or turned.
@@ -45,7 +47,7 @@ impl Spans {
         Err(Error::limit(code, "tensors share their elements without measure")
             .expected(format_args!("at most {most} bytes that are read again, of all such tensors together"))
             .found(format_args!("{again} bytes out of {covered}"))
-            .hint("if you trust the file, raise the limit `repeated_bytes`"))
+            .hint(phrase!["if you trust the file, raise the limit ", limit("repeated_bytes")]))
     }
 }
 

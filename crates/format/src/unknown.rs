@@ -2,6 +2,8 @@
 
 use weighbridge_core::error::{Error, Kind};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_io::source::SourceRef;
 use weighbridge_zip as zip;
 
@@ -103,7 +105,7 @@ pub fn explain(head: &[u8], source: &SourceRef) -> Error {
     let shown = &head[..head.len().min(16)];
     let error = error.found(shown.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" "));
     if let Some((_, hint)) = KNOWN.iter().find(|(magic, _)| head.starts_with(magic)) {
-        return error.hint(hint);
+        return error.hint(*hint);
     }
     if looks_random(head) {
         return error.hint(
@@ -114,7 +116,11 @@ pub fn explain(head: &[u8], source: &SourceRef) -> Error {
     if head.iter().all(|&b| b == 0) {
         return error.hint("the file begins with zeros only: it may be damaged or was never filled");
     }
-    error.hint("if you know the format, name it with --from FORMAT to learn what is wrong")
+    error.hint(phrase![
+        "if you know the format, name it with ",
+        Opt::From.any("FORMAT"),
+        " to learn what is wrong"
+    ])
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use crate::errors::{OrRaise, raise};
 use crate::index::Index;
 use crate::save::{Given, assembled, no_row_twice};
 use crate::values;
+use crate::wording::{losses_json, words};
 use crate::work::{Interrupted, Watcher, wait};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -11,12 +12,13 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use weighbridge::checkpoint::{Checkpoint, Loss, Name, Role, Value};
+use weighbridge::checkpoint::{Checkpoint, Name, Role, Value};
 use weighbridge::engine::{RunOptions, Watch, read_tensor};
 use weighbridge::formats::WriteFormat;
 use weighbridge::formats::biggraph::FileName;
 use weighbridge::formats::biggraph::{BigGraph, version_file};
 use weighbridge::formats::{Format, OpenOptions, PlanOptions};
+use weighbridge::phrase::Worded;
 use weighbridge::plan::{Content, PlannedFile, WritePlan};
 use weighbridge::source::read_vec;
 use weighbridge::store::{
@@ -325,7 +327,7 @@ impl NextVersion {
             let staging = staging.as_ref().ok_or_else(ended)?;
             let (file, losses) = version_file(&checkpoint, version, Some(part), None)?;
             relay.told(watch, file.len, || staging.put(file))?;
-            Ok(losses.iter().map(Loss::to_json).collect::<Json>())
+            Ok(losses_json(&losses))
         })?;
         values::json(py, &report)
     }
@@ -365,7 +367,9 @@ impl NextVersion {
         let staging = self.staging.clone();
         let report = wait(py, None, Interrupted::Stops, move |_| {
             let staging = locked(&staging).take().ok_or_else(ended)?;
-            Ok(staging.commit(&options)?.to_json())
+            let mut report = staging.commit(&options)?;
+            report.troubles.word(&words(None));
+            Ok(report.to_json())
         })?;
         values::json(py, &report)
     }
@@ -430,7 +434,7 @@ fn put(
     Ok(json!({
         "version": staging.version(),
         "files": names,
-        "losses": plan.losses.iter().map(Loss::to_json).collect::<Json>(),
+        "losses": losses_json(&plan.losses),
     }))
 }
 
@@ -451,7 +455,7 @@ fn put_parameters(staging: &Staging, checkpoint: &Checkpoint, model: bool) -> Re
     Ok(json!({
         "version": staging.version(),
         "files": names,
-        "losses": losses.iter().map(Loss::to_json).collect::<Json>(),
+        "losses": losses_json(&losses),
     }))
 }
 

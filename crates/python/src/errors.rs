@@ -1,13 +1,22 @@
 //! Errors of the library as exceptions of Python.
 
+use crate::wording::words;
 use crate::{lost, values};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use weighbridge::phrase::Worded;
 use weighbridge::{Error, Result};
 
-/// The exception that says what `error` says. Its class is chosen in Python, in `weighbridge.errors`.
+/// The exception that says what `error` says, in the words for the functions of single formats.
 pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
+    raise_to(py, error, None)
+}
+
+/// The exception that says what `error` says to whoever called the function `asked`. Its class is chosen in Python, in
+/// `weighbridge.errors`.
+pub(crate) fn raise_to(py: Python<'_>, error: Error, asked: Option<&'static str>) -> PyErr {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let error = error.worded(&words(asked));
     if error.code() == "file-shrank" {
         lost::is_told();
     }

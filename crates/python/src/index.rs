@@ -4,7 +4,8 @@ use crate::entry::Entry;
 use crate::errors::{OrRaise, raise};
 use crate::program::Program;
 use crate::values;
-use crate::work::{Interrupted, wait};
+use crate::wording::words;
+use crate::work::{Interrupted, wait_for};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -15,6 +16,7 @@ use weighbridge::checkpoint::Checkpoint;
 use weighbridge::engine::Maps;
 use weighbridge::formats::{Names, OpenOptions, offer_salvage, open_with};
 use weighbridge::formats::{biggraph, hdf5, paddle};
+use weighbridge::phrase::Worded;
 use weighbridge::source::{FileSource, LocalFolder, MemorySource};
 use weighbridge::{Error, Result};
 
@@ -42,7 +44,7 @@ impl Index {
 
 /// The program of parameters that stand alone.
 #[derive(Debug, FromPyObject)]
-enum Beside {
+pub(crate) enum Beside {
     /// One that was read already.
     Read(Py<Program>),
     /// One in a file.
@@ -53,25 +55,25 @@ enum Beside {
 #[derive(Debug, Default, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Opening {
-    format: Option<String>,
+    pub(crate) format: Option<String>,
     #[pyo3(default)]
-    lenient: bool,
+    pub(crate) lenient: bool,
     #[pyo3(default)]
-    salvage: bool,
+    pub(crate) salvage: bool,
     #[pyo3(default)]
-    follow_virtual: bool,
+    pub(crate) follow_virtual: bool,
     #[pyo3(default)]
-    program: Option<Beside>,
+    pub(crate) program: Option<Beside>,
     #[pyo3(default)]
-    names: Option<String>,
+    pub(crate) names: Option<String>,
     #[pyo3(default)]
-    entities: Option<PathBuf>,
+    pub(crate) entities: Option<PathBuf>,
     #[pyo3(default)]
-    config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     #[pyo3(default)]
-    at: Option<u64>,
+    pub(crate) at: Option<u64>,
     #[pyo3(default)]
-    limits: Option<HashMap<String, u64>>,
+    pub(crate) limits: Option<HashMap<String, u64>>,
 }
 
 impl Opening {
@@ -121,10 +123,13 @@ impl Opening {
     }
 }
 
-/// Opens the file or folder at `path`; `options` are those of `weighbridge.open`, by name.
+/// Opens the file or folder at `path`; `options` are those of `weighbridge.open`, by name. Errors speak to whoever called
+/// `open`, or else a function of a single format.
 #[pyfunction]
-pub(crate) fn open_index(py: Python<'_>, path: PathBuf, options: Opening) -> PyResult<Index> {
-    let opened = wait(py, None, Interrupted::IsLeft, move |_| {
+#[pyo3(signature = (path, options, by_open=false))]
+pub(crate) fn open_index(py: Python<'_>, path: PathBuf, options: Opening, by_open: bool) -> PyResult<Index> {
+    let asked = by_open.then_some("open");
+    let opened = wait_for(py, asked, None, Interrupted::IsLeft, move |_| {
         let options = options.options()?;
         open_with(&path, &options).map_err(|error| offer_salvage(error, &path, &options))
     })?;
@@ -165,9 +170,10 @@ impl Index {
 
     /// What is odd about it: for each note its code, its text, and whether a part of the file was left out.
     #[getter]
-    fn notes(&self) -> Vec<(&'static str, &str, bool)> {
-        let notes = self.checkpoint.notes.iter();
-        notes.map(|note| (note.code, note.text.as_str(), note.omission)).collect()
+    fn notes(&self) -> Vec<(&'static str, String, bool)> {
+        let face = words(Some("open"));
+        let notes = self.checkpoint.notes.iter().map(|note| (note, note.text.clone().worded(&face)));
+        notes.map(|(note, text)| (note.code, text.to_string(), note.omission)).collect()
     }
 
     /// What was lost, where it was salvaged from a damaged file.
@@ -191,7 +197,11 @@ impl Index {
 
     /// What the command's `ls --json` says.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        values::json(py, &self.checkpoint.to_json())
+        let mut document = self.checkpoint.to_json();
+        let face = words(Some("open"));
+        document["notes"] =
+            self.checkpoint.notes.iter().map(|note| note.clone().worded(&face).to_json()).collect();
+        values::json(py, &document)
     }
 
     fn __len__(&self) -> usize {

@@ -5,7 +5,8 @@
 //! | `index`, `entry`, `labels`, `program` | an opened checkpoint, a tensor of it, the names of its rows, its program |
 //! | `memory`, `dlpack`, `borrowed` | elements handed to other libraries, and taken from them, without a copy |
 //! | `save` | writing what was made or opened in Python |
-//! | `verbs` | the command's verbs, and the command itself |
+//! | `verbs` | the verbs, whose keywords are the options of jobs, and the command itself |
+//! | `wording` | hints in the words of Python |
 //! | `biggraph`, `paddle`, `primitiv` | what only one format has |
 //! | `errors`, `lost` | exceptions; files that are cut short while arrays look into them |
 //! | `values`, `work` | values of Python; long work, Ctrl-C, progress |
@@ -28,6 +29,7 @@ mod program;
 mod save;
 mod values;
 mod verbs;
+mod wording;
 mod work;
 
 /// The part of `weighbridge` that is written in Rust. Use it through the package `weighbridge`.
@@ -62,7 +64,15 @@ mod _weighbridge {
     #[pymodule_export]
     use crate::save::save_tensors;
     #[pymodule_export]
-    use crate::verbs::{call, command};
+    use crate::verbs::checking::{diff, scan, scan_rules, seal, verify};
+    #[pymodule_export]
+    use crate::verbs::command;
+    #[pymodule_export]
+    use crate::verbs::looking::{info, ls, show, stats};
+    #[pymodule_export]
+    use crate::verbs::models::{checkpoint, program};
+    #[pymodule_export]
+    use crate::verbs::writing::{convert, edit, merge, shard};
 
     /// The text with what could harm a terminal, or hide, escaped.
     #[pyfunction]
@@ -74,6 +84,12 @@ mod _weighbridge {
     #[pyfunction]
     fn element_type(spelling: &str) -> Option<&'static str> {
         weighbridge::tensor::DType::from_spelling(spelling).map(|dtype| dtype.name())
+    }
+
+    /// The keywords that hints name, by function.
+    #[pyfunction]
+    fn hinted_keywords() -> Vec<(&'static str, Vec<String>)> {
+        crate::wording::keywords()
     }
 
     /// The name of a setting, the values it takes, and what it does.

@@ -5,16 +5,17 @@ use crate::errors::{OrRaise, raise};
 use crate::index::Index;
 use crate::labels::Labels;
 use crate::values;
-use crate::work::{Interrupted, wait};
+use crate::wording::words;
+use crate::work::{Interrupted, wait_for};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
-use weighbridge::checkpoint::{Checkpoint, LabelList, Loss, MemoryLabels, Metadata, Note, Role};
-use weighbridge::engine::{LocalSink, RunOptions, RunReport};
-use weighbridge::ops::{self, Changes, ConvertOptions, Inputs, plan_checkpoint, target_form};
-use weighbridge::plan::WritePlan;
+use weighbridge::checkpoint::{Checkpoint, LabelList, MemoryLabels, Metadata, Role};
+use weighbridge::engine::{LocalSink, RunOptions};
+use weighbridge::json::tree;
+use weighbridge::ops::{self, Changes, ConvertOptions, Inputs, Written, plan_checkpoint, target_form};
+use weighbridge::phrase::Worded;
 use weighbridge::tensor::Rounding;
 use weighbridge::{Error, Result, TensorEntry};
 
@@ -82,7 +83,7 @@ pub(crate) fn save_tensors<'py>(
     let is_made = base.is_none();
     let checkpoint = assembled(py, base, &tensors, metadata, target.display().to_string())?;
     let mut options = options.options().or_raise(py)?;
-    let written = wait(py, progress, Interrupted::Stops, move |watch| {
+    let written = wait_for(py, Some("save"), progress, Interrupted::Stops, move |watch| {
         options.run.watch = watch.clone();
         let notes = checkpoint.notes.clone();
         LocalSink::check(&target, options.force)?;
@@ -96,8 +97,9 @@ pub(crate) fn save_tensors<'py>(
         let plan = plan_checkpoint(checkpoint, format, kind, &options)?;
         inputs.check(&source, &target, &plan)?;
         LocalSink::check_plan(&plan, &target, options.force)?;
-        let report = ops::save(&plan, &target, options.force, &options.run)?;
-        Ok(document(&target.display().to_string(), &plan, &notes, &report))
+        let report = Some(ops::save(&plan, &target, options.force, &options.run)?);
+        let written = Written { target: target.display().to_string(), plan, notes, report };
+        Ok(tree(&written.worded(&words(Some("save")))))
     })?;
     values::json(py, &written)
 }
@@ -194,27 +196,4 @@ pub(crate) fn no_row_twice(checkpoint: &Checkpoint) -> Result<()> {
             .hint("give each entity one row"));
     }
     Ok(())
-}
-
-/// What was written, as the command's `convert --json` says it.
-pub(crate) fn document(target: &str, plan: &WritePlan, notes: &[Note], report: &RunReport) -> Json {
-    let casts: serde_json::Map<_, _> =
-        report.casts.iter().map(|(name, cast)| (name.clone(), cast.to_json())).collect();
-    json!({
-        "path": target,
-        "done": true,
-        "format": plan.format,
-        "kind": plan.kind,
-        "bytes": report.bytes,
-        "files": plan.files.iter().map(|file| {
-            let mut json = json!({ "name": file.name, "bytes": file.len });
-            if file.is_estimated() {
-                json["estimated"] = json!(true);
-            }
-            json
-        }).collect::<Json>(),
-        "losses": plan.losses.iter().map(Loss::to_json).collect::<Json>(),
-        "casts": casts,
-        "notes": notes.iter().map(Note::to_json).collect::<Json>(),
-    })
 }

@@ -1,7 +1,7 @@
 //! Long work: done in a thread of its own, without the interpreter's lock, while the caller's thread listens for
 //! Ctrl-C and tells how far it is.
 
-use crate::errors::OrRaise;
+use crate::errors::raise_to;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -54,6 +54,20 @@ pub(crate) fn wait<T: Send + 'static>(
     interrupted: Interrupted,
     work: impl FnOnce(&Arc<Watcher>) -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
+    wait_for(py, None, progress, interrupted, work)
+}
+
+/// As [`wait`]; errors speak to whoever called the function `asked` of the package.
+///
+/// # Errors
+/// As [`wait`].
+pub(crate) fn wait_for<T: Send + 'static>(
+    py: Python<'_>,
+    asked: Option<&'static str>,
+    progress: Option<&Bound<'_, PyAny>>,
+    interrupted: Interrupted,
+    work: impl FnOnce(&Arc<Watcher>) -> Result<T> + Send + 'static,
+) -> PyResult<T> {
     let watcher = Arc::new(Watcher::default());
     let (sender, mut receiver) = channel();
     let own = watcher.clone();
@@ -89,7 +103,7 @@ pub(crate) fn wait<T: Send + 'static>(
     if let Some(error) = raised {
         return Err(error);
     }
-    let value = result.or_raise(py)?;
+    let value = result.map_err(|error| raise_to(py, error, asked))?;
     if let Some(progress) = progress {
         tell(progress, &watcher, &mut told)?;
     }

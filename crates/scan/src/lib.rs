@@ -63,6 +63,8 @@ pub use pickles::{
 };
 pub use rules::{Category, RULES, Rule, Topic, found, rule};
 pub use tar::{is_tar, tar};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Phrase;
 pub use zips::archive;
 
 use listed::Tally;
@@ -123,8 +125,7 @@ impl Scan {
     /// What was left out when a file was opened was not looked at; names of tensors that are paths are told.
     pub fn of_notes(checkpoint: &Checkpoint) -> Self {
         let omitted = checkpoint.notes.iter().filter(|note| note.is_unread());
-        let findings =
-            omitted.map(|note| found("left-out", format!("{}: {}", note.code, note.text))).collect();
+        let findings = omitted.map(|note| found("left-out", phrase![note.code, ": ", &note.text])).collect();
         let mut scan = Self { findings, ..Self::default() };
         scan.judge_names(checkpoint);
         scan
@@ -167,19 +168,19 @@ impl Scan {
         // A path that the format's own reader refuses because it leads out is a finding by itself.
         let code = if finding.code == "unsafe-name" { "name-leads-out" } else { "unreadable" };
         let plain = found(code, "");
-        finding.text = format!("{}: {}", finding.code, finding.text);
+        finding.text = phrase![finding.code, ": ", finding.text];
         (finding.code, finding.severity) = (plain.code, plain.severity);
         self.list(finding);
         Ok(())
     }
 
     /// Adds a finding of the rule `code`.
-    pub fn push(&mut self, code: &'static str, text: impl Into<String>) {
+    pub fn push(&mut self, code: &'static str, text: impl Into<Phrase>) {
         self.list(found(code, text));
     }
 
     /// Adds a finding of the rule `code` at an offset.
-    pub fn push_at(&mut self, code: &'static str, offset: u64, text: impl Into<String>) {
+    pub fn push_at(&mut self, code: &'static str, offset: u64, text: impl Into<Phrase>) {
         self.list(found(code, text).at(offset));
     }
 

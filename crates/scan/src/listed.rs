@@ -60,7 +60,8 @@ impl Scan {
     /// Adds a finding of a part, or counts it where very many are listed.
     pub fn list(&mut self, finding: Finding) {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let bytes = finding.text.len() + text(&finding.member) + text(&finding.tensor) + text(&finding.hint);
+        let hint = finding.hint.as_ref().map_or(0, |hint| hint.len());
+        let bytes = finding.text.len() + text(&finding.member) + text(&finding.tensor) + hint;
         if self.tally.findings.entry(finding.severity).or_default().take(bytes) {
             self.findings.push(finding);
         } else {

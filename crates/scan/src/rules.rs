@@ -161,7 +161,7 @@ pub fn rule(code: &str) -> Option<&'static Rule> {
 
 /// A finding of the rule `code`, as heavy as the rule says. A code without a rule is unchecked: so a slip
 /// in this library never makes a file clean.
-pub fn found(code: &'static str, text: impl Into<String>) -> Finding {
+pub fn found(code: &'static str, text: impl Into<weighbridge_core::phrase::Phrase>) -> Finding {
     let severity = rule(code).map_or(Severity::Unchecked, |rule| rule.severity);
     Finding::new(severity, code, text)
 }

@@ -70,13 +70,13 @@ pub mod formats;
 mod model;
 pub mod ops;
 pub use formats::OpenOptions;
-pub use model::{Conversion, Converted, Model, Scalar, TensorSlice, TensorView, open, open_with};
+pub use model::{Conversion, Model, Scalar, TensorSlice, TensorView, open, open_with};
 #[doc(no_inline)]
 pub use weighbridge_biggraph::store;
 #[doc(no_inline)]
 pub use weighbridge_core::{
     Checkpoint, Error, Kind, Limits, Result, TensorEntry, check, checkpoint, error, finding, json, limits,
-    plan, tensor, text, topology,
+    phrase, plan, tensor, text, topology,
 };
 #[doc(no_inline)]
 pub use weighbridge_io::{engine, guard_maps, quiet_panics, source};

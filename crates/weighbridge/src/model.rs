@@ -1,14 +1,15 @@
 //! An opened model file, typed: tensors by name, values as Rust numbers, and conversions.
 
-use crate::checkpoint::{Checkpoint, IndexTransform, Loss, Note, Role, TensorEntry};
-use crate::engine::{RunReport, Watch, read_tensor};
+use crate::checkpoint::{Checkpoint, IndexTransform, Note, Role, TensorEntry};
+use crate::engine::{Watch, read_tensor};
 use crate::error::{Error, Result};
 use crate::formats::{self, OpenOptions};
 use crate::ops::edit::Rule;
 use crate::ops::slice::{Slice, Taken, read_taken, resolve};
-use crate::ops::{self, ConvertOptions};
+use crate::ops::{self, ConvertOptions, Written};
 use crate::plan::WritePlan;
 use crate::tensor::{DType, Order, Rounding, Shape};
+use crate::text::path_text;
 use half::{bf16, f16};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -300,25 +301,6 @@ pub struct Conversion<'a> {
     options: ConvertOptions,
 }
 
-/// What a conversion wrote.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Converted {
-    /// The plan that was run: files and losses.
-    pub plan: WritePlan,
-    /// Bytes written, hashes, and what casts did.
-    pub report: RunReport,
-    /// What is worth knowing of the source and of the changes.
-    pub notes: Vec<Note>,
-}
-
-impl Converted {
-    /// What the target cannot hold.
-    pub fn losses(&self) -> &[Loss] {
-        &self.plan.losses
-    }
-}
-
 impl Conversion<'_> {
     /// Writes this format; without it the extension of the target tells.
     pub fn to(mut self, format: impl Into<String>) -> Self {
@@ -421,10 +403,10 @@ impl Conversion<'_> {
     ///
     /// # Errors
     /// As [`plan`](Self::plan), and what the engine says. The target is then as it was.
-    pub fn run(&self) -> Result<Converted> {
+    pub fn run(&self) -> Result<Written> {
         let (plan, notes) = self.prepare()?;
         let report = ops::save(&plan, &self.target, self.options.force, &self.options.run)?;
-        Ok(Converted { plan, report, notes })
+        Ok(Written { target: path_text(&self.target), plan, notes, report: Some(report) })
     }
 
     fn prepare(&self) -> Result<(WritePlan, Vec<Note>)> {
@@ -493,7 +475,7 @@ mod tests {
         assert_eq!(conversion.plan().unwrap().format, "npz");
         assert!(!target.exists());
         let written = conversion.deny_loss().run().unwrap();
-        assert_eq!(written.losses(), []);
+        assert_eq!(written.plan.losses, []);
         let again = open(&target).unwrap();
         assert_eq!((again.format(), again.len()), ("npz", 1));
         assert_eq!(again.tensor("z.w").unwrap().read::<u16>().unwrap(), (0..12).collect::<Vec<u16>>());

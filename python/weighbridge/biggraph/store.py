@@ -433,7 +433,7 @@ class CheckpointStore:
                 report["deleted"] = self._store.prune(self._keep)["deleted"]
         finally:
             version.abort()
-        warn(many(Loss, losses), None)
+        warn(many(Loss, losses), False)
         return {**report, "losses": losses, "notes": [note._asdict() for note in version.notes]}
 
     def rollback(self, version: int, *, delete_newer: bool = False) -> Dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _weighbridge as rust
 from ..checks import path_text
+from ..errors import naming
 from ..opened import Path
-from ..wording import spoken_to
 
 
 class Variable(NamedTuple):
@@ -189,7 +189,7 @@ class Program:
     def save(self, path: Path, *, force: bool = False) -> None:
         """Writes it to a file of its own, all or nothing. What was not changed is written as it was read."""
         path = path_text(path, "path")
-        with spoken_to(Program.save, path):
+        with naming(path):
             rust.write_program(self._program, path, force)
 
     def __eq__(self, other: object) -> bool:
@@ -209,7 +209,7 @@ def load_program(path: Path) -> Program:
     Raises `UsageError` where several models stand in the folder, whose names it has in `found`.
     """
     path = path_text(path, "path")
-    with spoken_to(load_program, path):
+    with naming(path):
         return Program(rust.read_program(path))
 
 

@@ -88,9 +88,9 @@ def load_params(
     """
     _check_bfloat16(bfloat16)
     if params is None:
-        opened = open_for(load_params, model, format="paddle", names=names)
+        opened = open_for(model, format="paddle", names=names)
     else:
-        opened = open_for(load_params, params, format="paddle", program=model, names=names)
+        opened = open_for(params, format="paddle", program=model, names=names)
     with opened:
         _has_parameters(opened)
         return {name: _array(tensor, bfloat16, copy) for name, tensor in opened.items()}

@@ -48,7 +48,7 @@ def load(path: Path, *, with_stats: bool = True, lenient: bool = False) -> Objec
     >>> primitiv.load("net.optimizer")
     <Adam: epoch 0, alpha 0.01, beta1 0.9, beta2 0.999, eps 1e-08>
     """
-    with open_for(load, path, format="primitiv", lenient=lenient) as opened:
+    with open_for(path, format="primitiv", lenient=lenient) as opened:
         if opened.kind == "model":
             return Model.of(opened, with_stats=with_stats)
         if opened.kind == "parameter":

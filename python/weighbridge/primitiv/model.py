@@ -64,7 +64,7 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         """The model in a file. Its structure is that of the file; see `load` for a model that is there
         already.
         """
-        with open_for(cls.open, path, format="primitiv", lenient=lenient) as opened:
+        with open_for(path, format="primitiv", lenient=lenient) as opened:
             expect_kind(opened, "model")
             return cls.of(opened, with_stats=with_stats)
 

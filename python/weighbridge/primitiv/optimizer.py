@@ -9,9 +9,8 @@ from typing import Any, Dict, Iterator, Optional, Tuple, Type, Union
 from .._weighbridge import optimizer_defaults, read_optimizer, write_optimizer
 from ..checks import path_text
 from ..opened import Path
-from ..errors import MismatchError, UsageError
+from ..errors import MismatchError, UsageError, naming
 from ..tensor import Part
-from ..wording import spoken_to
 from .model import Model
 from .parameter import Parameter, plain
 
@@ -76,7 +75,7 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
     def open(cls, path: Path, *, lenient: bool = False) -> Optimizer:
         """Reads an optimizer file."""
         path = path_text(path, "path")
-        with spoken_to(Optimizer.open, path):
+        with naming(path):
             name, uints, floats = read_optimizer(path, lenient)
         own = _CLASSES.get(name, Optimizer)
         if not issubclass(own, cls):
@@ -198,7 +197,7 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
     def save(self, path: Path, *, force: bool = False) -> None:
         """Writes an optimizer file, all or nothing."""
         path = path_text(path, "path")
-        with spoken_to(Optimizer.save, path):
+        with naming(path):
             write_optimizer(path, list(self._uints.items()), list(self._floats.items()), force)
 
     def __repr__(self) -> str:

@@ -98,7 +98,7 @@ class Parameter:
     @classmethod
     def open(cls, path: Path, *, with_stats: bool = True, lenient: bool = False) -> Parameter:
         """Reads a parameter file."""
-        with open_for(cls.open, path, format="primitiv", lenient=lenient) as opened:
+        with open_for(path, format="primitiv", lenient=lenient) as opened:
             expect_kind(opened, "parameter")
             return cls.of(opened, with_stats=with_stats)
 

@@ -148,7 +148,7 @@ class Tensor:
     @classmethod
     def open(cls, path: Path, *, lenient: bool = False) -> Tensor:
         """Reads a tensor file. primitiv itself never writes one, though its document describes them."""
-        with open_for(cls.open, path, format="primitiv", lenient=lenient) as opened:
+        with open_for(path, format="primitiv", lenient=lenient) as opened:
             expect_kind(opened, "tensor")
             return cls.of(opened["value"])
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Dict, Iterator, List, Literal, NamedTuple, Optional, Tuple
 
+from .. import _weighbridge
 from ..opened import Path
 from ..errors import Error, from_json
 from ..progress import Progress
-from .ask import NameStyle, Pairs, Paths, Some, ask, ask_for
+from .given import NameStyle, Pairs, Paths, Some, run
 from .report import Finding, Report, count, findings, many, picked, table
 
 
@@ -23,7 +24,6 @@ class Checked(Report):
     """What came of one path, or of several: then the worst of them."""
 
     _ORDER: Tuple[str, ...] = ()
-    _verb = ""
     _GOOD = ""
 
     @cached_property
@@ -56,14 +56,14 @@ class Checked(Report):
     @cached_property
     def errors(self) -> Tuple[Error, ...]:
         """Of several paths, why some could not be read at all. Of a single one, that is raised."""
-        return tuple(from_json(own["error"], asked=self._verb) for own in self._documents if "error" in own)
+        return tuple(from_json(own["error"]) for own in self._documents if "error" in own)
 
     @property
     def _documents(self) -> List[Dict[str, Any]]:
         return self._document.get("paths", [self._document])
 
     def _findings(self, document: Dict[str, Any]) -> Iterator[Finding]:
-        yield from findings(document.get("findings"), self._verb)
+        yield from findings(document.get("findings"))
 
     def _summary(self) -> str:
         what = self.paths[0] if len(self.paths) == 1 else count(len(self.paths), "path")
@@ -114,7 +114,6 @@ class VerifyReport(Checked):
     """Is it whole and consistent? `verdict` is `sound`, `unsound` or `could-not-tell`."""
 
     _ORDER = ("unsound", "could-not-tell", "sound")
-    _verb = "verify"
     _GOOD = "is_sound"
 
     @property
@@ -225,7 +224,7 @@ def verify(
     >>> [range.tensor for range in report.files[0].ranges if range.use == "tensor"]
     ['steps', 'fc1.bias', 'fc1.weight']
     """
-    return VerifyReport(*ask(verify, locals()))
+    return VerifyReport(*run("verify", locals()))
 
 
 class Import(NamedTuple):
@@ -266,7 +265,6 @@ class ScanReport(Checked):
     """Could opening it elsewhere run code? `verdict` is `clean`, `found` or `could-not-tell`."""
 
     _ORDER = ("found", "could-not-tell", "clean")
-    _verb = "scan"
     _GOOD = "is_clean"
 
     @property
@@ -296,12 +294,12 @@ class ScanReport(Checked):
 
     def _findings(self, document: Dict[str, Any]) -> Iterator[Finding]:
         for file in document.get("files", ()):
-            yield from findings(file["findings"], self._verb)
+            yield from findings(file["findings"])
 
 
 def _scanned(file: Dict[str, Any]) -> ScannedFile:
     return picked(ScannedFile, file)._replace(
-        findings=findings(file["findings"], "scan"),
+        findings=findings(file["findings"]),
         imports=many(Import, file["imports"]),
         calls=many(Call, file["calls"]),
     )
@@ -340,7 +338,7 @@ def scan(
     >>> report.files[1].imports[0].name
     'system'
     """
-    return ScanReport(*ask(scan, locals()))
+    return ScanReport(*run("scan", locals()))
 
 
 class Rule(NamedTuple):
@@ -362,5 +360,4 @@ def scan_rules() -> Tuple[Rule, ...]:
     >>> "dangerous-import" in {rule.code for rule in weighbridge.scan_rules()}
     True
     """
-    document, _ = ask_for("scan", "--list-rules")
-    return many(Rule, document["rules"])
+    return many(Rule, _weighbridge.scan_rules())

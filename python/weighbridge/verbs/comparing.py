@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..opened import Path
-from .ask import NameStyle, Pairs, Paths, Size, Some, ask
+from .given import NameStyle, Pairs, Paths, Size, Some, run
 from .report import Finding, Report, count, extents, findings, many, number, picked, table
 
 
@@ -210,7 +210,7 @@ def _pair(pair: Dict[str, Any]) -> Pair:
             mean_abs=number(values.mean_abs),
             cosine=number(values.cosine),
         )
-    unread = findings([pair["unread"]], "diff")[0] if pair["unread"] is not None else None
+    unread = findings([pair["unread"]])[0] if pair["unread"] is not None else None
     return picked(Pair, pair)._replace(changes=many(Change, pair["changes"]), values=values, unread=unread)
 
 
@@ -277,4 +277,4 @@ def diff(
     >>> report.same, [(pair.left, pair.status) for pair in report.pairs]
     (True, [('fc1.bias', 'close'), ('fc1.weight', 'close')])
     """
-    return DiffReport(*ask(diff, locals()))
+    return DiffReport(*run("diff", locals()))

@@ -10,7 +10,7 @@ from ..checks import cast_name
 from ..dtypes import DType
 from ..opened import Note, Path
 from ..progress import Progress
-from .ask import NameStyle, Pairs, Paths, Rounding, Size, Some, ask
+from .given import NameStyle, Pairs, Paths, Rounding, Size, Some, run
 from .report import Cast, Loss, Report, WrittenFile, casts, files, lost, many, notes, told
 
 
@@ -173,4 +173,4 @@ def convert(
     given = dict(locals())
     if cast is not None:
         given["cast"] = cast_name(cast, "cast")
-    return told(Conversion(*ask(convert, given)), convert, allowed=allow_loss)
+    return told(Conversion(*run("convert", given)), True, allowed=allow_loss)

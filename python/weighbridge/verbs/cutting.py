@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Optional, Tuple
 
 from ..opened import Note, Path
 from ..progress import Progress
-from .ask import NameStyle, Pairs, Paths, Size, ask
+from .given import NameStyle, Pairs, Paths, Size, run
 from .report import Loss, Report, count, lost, many, notes, told
 
 
@@ -108,7 +108,7 @@ def shard(
     >>> [shard.name for shard in weighbridge.shard("net.safetensors", "net", max_shard_size=50).shards]
     ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
     """
-    return told(ShardReport(*ask(shard, locals())), shard, allowed=allow_loss)
+    return told(ShardReport(*run("shard", locals())), True, allowed=allow_loss)
 
 
 class MergeReport(Written):
@@ -187,4 +187,4 @@ def merge(
     >>> weighbridge.merge(["net.safetensors", "net.safetensors"], output="both.npz", prefer="last")
     <MergeReport both.npz: npz archive, 3 tensors of 2 sources>
     """
-    return told(MergeReport(*ask(merge, locals())), merge, allowed=allow_loss)
+    return told(MergeReport(*run("merge", locals())), True, allowed=allow_loss)

@@ -10,7 +10,7 @@ from ..checks import cast_name
 from ..dtypes import DType
 from ..opened import Note, Path
 from ..progress import Progress
-from .ask import NameStyle, Pairs, Paths, Size, Some, ask
+from .given import NameStyle, Pairs, Paths, Size, Some, run
 from .report import Cast, Loss, Report, casts, count, lost, many, notes, picked, told
 
 
@@ -201,7 +201,7 @@ def edit(
     given = dict(locals())
     if cast is not None:
         given["cast"] = _casts(cast)
-    return told(EditReport(*ask(edit, given)), edit, allowed=allow_loss)
+    return told(EditReport(*run("edit", given)), True, allowed=allow_loss)
 
 
 def _casts(given: Any) -> Any:

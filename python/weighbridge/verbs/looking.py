@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Literal, NamedTuple, Optional, Tup
 
 from ..opened import Note, Path
 from ..tensor import Part
-from .ask import NameStyle, Pairs, Some, ask
+from .given import NameStyle, Pairs, Some, run
 from .report import Report, count, extents, named, notes, number, parts_of, picked, table
 
 
@@ -115,7 +115,7 @@ def info(
     >>> weighbridge.info("net.safetensors")
     <Info net.safetensors: safetensors single, 3 tensors, 14 parameters, 64 bytes>
     """
-    return Info(*ask(info, locals()))
+    return Info(*run("info", locals()))
 
 
 class Listed(NamedTuple):
@@ -231,7 +231,7 @@ def ls(
     >>> [(tensor.name, tensor.shape, tensor.sha256[:8]) for tensor in listing]
     [('fc1.bias', (2,), '872d303e'), ('fc1.weight', (4, 3), '29e18891')]
     """
-    return Listing(*ask(ls, locals()))
+    return Listing(*run("ls", locals()))
 
 
 class Shown(Report):
@@ -296,7 +296,7 @@ def show(
     >>> weighbridge.show("net.safetensors", "fc1.weight[1:3, ::2]").values
     [[3.0, 5.0], [6.0, 8.0]]
     """
-    return Shown(*ask(show, locals()))
+    return Shown(*run("show", locals()))
 
 
 class Histogram(NamedTuple):
@@ -405,4 +405,4 @@ def stats(
     >>> report["fc1.weight"].mean, report["fc1.weight"].histogram.counts
     (5.5, (6, 6))
     """
-    return StatsReport(*ask(stats, locals()))
+    return StatsReport(*run("stats", locals()))

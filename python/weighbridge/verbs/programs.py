@@ -7,7 +7,7 @@ from typing import Any, Dict, Literal, Optional, Sequence, Tuple, Union
 
 from ..opened import Path
 from ..progress import Progress
-from .ask import NameStyle, Pairs, Some, ask
+from .given import NameStyle, Pairs, Some, run
 from .report import Loss, Report, WrittenFile, files, many, told
 
 Part = Literal["source", "training", "gradients", "state", "unused", "all"]
@@ -113,8 +113,4 @@ def program(
     weighbridge.errors.MismatchError: there is no program in this file, nor one that belongs to it
     ...
     """
-    # The flag of this name hides the function.
-    return told(ProgramReport(*ask(_VERB, locals())), _VERB)
-
-
-_VERB = program
+    return told(ProgramReport(*run("program", locals())), False)

@@ -1,4 +1,4 @@
-"""What verbs answer with: the JSON of the command behind typed attributes."""
+"""What verbs answer with: the documents of the Rust part behind typed attributes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import islice
 from typing import (
     TYPE_CHECKING,
     Any,
-    Callable,
     Dict,
     Iterable,
     List,
@@ -27,7 +26,6 @@ from .._weighbridge import escape_text
 from ..errors import LossWarning, UnknownNameError
 from ..opened import Note
 from ..tensor import Part
-from ..wording import function, hint_in_python, in_python, keyword_of
 
 _TOLD = 3
 """Losses that a warning names; it has all of them."""
@@ -57,7 +55,7 @@ class Report:
         self.__dict__.update(_document=document, exit_code=exit_code)
 
     def to_dict(self) -> Dict[str, Any]:
-        """The JSON document of the command, as a copy."""
+        """The document, as the command prints it with `--json`, in the words of Python. A copy."""
         return copy.deepcopy(self._document)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -202,13 +200,9 @@ def many(own: Type[T], values: Optional[Iterable[Dict[str, Any]]]) -> Tuple[T, .
     return tuple(picked(own, value) for value in values or ())
 
 
-def findings(values: Optional[Iterable[Dict[str, Any]]], verb: str) -> Tuple[Finding, ...]:
-    """What a verb found; what helps is said in its keywords."""
-
-    def said(found: Finding) -> Finding:
-        return found._replace(hint=hint_in_python(found.code, found.hint, function(verb)))
-
-    return tuple(said(found) for found in many(Finding, values))
+def findings(values: Optional[Iterable[Dict[str, Any]]]) -> Tuple[Finding, ...]:
+    """What a verb found."""
+    return many(Finding, values)
 
 
 def notes(document: Dict[str, Any]) -> Tuple[Note, ...]:
@@ -254,26 +248,25 @@ class _Written(Protocol):
 W = TypeVar("W", bound=_Written)
 
 
-def told(report: W, asked: Optional[Callable[..., Any]], depth: int = 0, *, allowed: bool = False) -> W:
+def told(report: W, refuses: bool, depth: int = 0, *, allowed: bool = False) -> W:
     """The report, after a `LossWarning` where something was left out of what was written; see `warn`. Tensors are no
     reason for one where that is `allowed`.
     """
     if getattr(report, "done", True):
-        warn((loss for loss in report.losses if not (allowed and loss.tensor)), asked, depth + 1)
+        warn((loss for loss in report.losses if not (allowed and loss.tensor)), refuses, depth + 1)
     return report
 
 
-def warn(losses: Iterable[Loss], asked: Optional[Callable[..., Any]], depth: int = 0) -> None:
-    """A `LossWarning` where something is left out. It speaks to whoever called the function `asked`, of the line that
-    called the one which asks for it, or of one as many calls further out.
+def warn(losses: Iterable[Loss], refuses: bool, depth: int = 0) -> None:
+    """A `LossWarning` where something is left out. It speaks of the line that called the function which asks for it, or
+    of one as many calls further out, and names `deny_loss` where that function `refuses` with it.
     """
     left = tuple(loss for loss in losses if loss.left_out)
     if left:
         import warnings
 
-        shown = [f"{loss.subject}: {in_python(loss.detail, asked)} ({loss.code})" for loss in left[:_TOLD]]
+        shown = [f"{loss.subject}: {loss.detail} ({loss.code})" for loss in left[:_TOLD]]
         more = f"; and {len(left) - _TOLD:,} more" if len(left) > _TOLD else ""
-        refuses = asked is not None and keyword_of("deny-loss", asked) is not None
         way = "; deny_loss=True refuses instead" if refuses else ""
         text = f"left out of what was written: {'; '.join(shown)}{more}{way}"
         warnings.warn(LossWarning(escape_text(text), left), stacklevel=3 + depth)

@@ -7,7 +7,7 @@ from typing import Optional, Sequence, Tuple, Union
 
 from ..opened import Note, Path
 from ..progress import Progress
-from .ask import NameStyle, Pairs, ask
+from .given import NameStyle, Pairs, run
 from .report import Report, count, notes
 
 
@@ -108,4 +108,4 @@ def seal(
     >>> weighbridge.verify("net.safetensors", manifest=sealed.manifest).manifest["files"]["equal"]
     1
     """
-    return SealReport(*ask(seal, locals()))
+    return SealReport(*run("seal", locals()))

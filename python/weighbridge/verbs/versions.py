@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Dict, Literal, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ..opened import Path
-from .ask import NameStyle, Pairs, ask
+from .given import NameStyle, Pairs, run
 from .report import Report, count, many
 
 Remnants = Literal["newer", "older", "temporary", "all"]
@@ -134,4 +134,4 @@ def checkpoint(
     Traceback (most recent call last):
     weighbridge.errors.FileMissingError: ...
     """
-    return StoreReport(*ask(checkpoint, locals()))
+    return StoreReport(*run("checkpoint", locals()))

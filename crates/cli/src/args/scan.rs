@@ -4,6 +4,7 @@ use super::Input;
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
 use weighbridge::ops::scan::Category;
+use weighbridge::ops::values::category;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Scan {
@@ -21,13 +22,4 @@ pub(crate) struct Scan {
     pub list_rules: bool,
     #[command(flatten)]
     pub input: Input,
-}
-
-fn category(name: &str) -> Result<Category, String> {
-    // Remarks are nothing that could be denied.
-    let denied = |category: &Category| *category != Category::Remark;
-    Category::from_name(name).filter(denied).ok_or_else(|| {
-        let names: Vec<_> = Category::ALL.iter().filter(|c| denied(c)).map(|c| c.as_str()).collect();
-        format!("one of {}", names.join(", "))
-    })
 }

@@ -4,6 +4,7 @@ use super::Input;
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
 use weighbridge::ops::seal::Algorithms;
+use weighbridge::ops::values::algorithms;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Seal {
@@ -29,9 +30,4 @@ pub(crate) struct Seal {
     pub threads: usize,
     #[command(flatten)]
     pub input: Input,
-}
-
-fn algorithms(text: &str) -> Result<Algorithms, String> {
-    Algorithms::parse(text)
-        .map_err(|_| "the algorithms are sha256 and blake3, with a comma between".to_owned())
 }

@@ -2,174 +2,90 @@
 //! and keeping it in order.
 
 use crate::args::{Common, Store};
+use crate::flags::flags;
 use crate::output::{DIM, MOST_ROWS, Output, human_bytes};
 use crate::table::{Align, Cell, Table};
 use crate::{Failure, Outcome};
-use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use weighbridge::finding::Severity;
-use weighbridge::formats::biggraph;
-use weighbridge::ops::verify::{VerifyOptions, verify_checkpoint};
-use weighbridge::store::{
-    CheckpointStore, LinkForm, RecoverOptions, RollbackOptions, SnapshotState, StoreOptions, StoreState,
-    StoredFile, SweepOptions, VersionState,
-};
-use weighbridge::text::{counted, escape, first_and_more, path_text};
-use weighbridge::{Checkpoint, Error};
+use weighbridge::ops::versions::{Remnants, Step, VersionsOptions, versions};
+use weighbridge::phrase::{Phrase, Worded};
+use weighbridge::store::{StoreState, StoredFile, VersionState};
+use weighbridge::text::{counted, escape, first_and_more};
 
 /// Files that a report names.
 const NAMED: usize = 8;
 
 pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let store = CheckpointStore::open(&args.path, StoreOptions::default())?;
-    let mut done = Vec::new();
-    if args.recover {
-        let verify = args.input.options()?;
-        let report = store.recover(&RecoverOptions { verify: Some(verify), start_over: args.start_over })?;
-        let text = if report.changed {
-            format!("the version file says {} now", report.version)
-        } else {
-            format!("nothing to recover: version {} counts", report.version)
-        };
-        done.push(Done::new("recover", report.to_json(), text));
-    }
-    if let Some(to) = args.rollback {
-        whole(&store, to, args)?;
-        let report = store.rollback(to, RollbackOptions { delete_newer: args.delete_newer })?;
-        let left = report.left.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-        let mut text = format!("version {} counts now", report.to);
-        if !left.is_empty() {
-            text.push_str(&format!("; the files of {left} are left, --sweep newer removes them"));
-        }
-        done.push(Done::new("rollback", report.to_json(), text).and_files("removed", &report.deleted));
-    }
-    if let Some(epoch) = args.preserve {
-        whole(&store, store.current()?, args)?;
-        let form = if args.copies { LinkForm::Copies } else { LinkForm::Relative };
-        let report = store.preserve(epoch, form)?;
-        let made = if report.made { "made" } else { "was there" };
-        let text = format!("snapshot epoch_{} of version {} {made}", report.epoch, report.version);
-        done.push(Done::new("preserve", report.to_json(), text));
-    }
-    let sweeps_versions = args.sweep.iter().any(|what| what != "temporary");
-    if args.prune || sweeps_versions {
-        // Nothing is deleted while what stays could not be read.
-        whole(&store, store.current()?, args)?;
-    }
-    if let Some(keep) = args.keep.filter(|_| args.prune) {
-        let report = store.prune(keep)?;
-        let kept = report.kept.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-        let text = format!("kept versions: {kept}");
-        done.push(Done::new("prune", report.to_json(), text).and_files("removed", &report.deleted));
-    }
-    if !args.sweep.is_empty() {
-        let has = |what: &str| args.sweep.iter().any(|own| own == what);
-        // Complete older versions may have been kept on purpose: they go only where they are named.
-        let all = has("all");
-        let options = SweepOptions {
-            newer: all || has("newer"),
-            older: has("older"),
-            remnants: all,
-            temporary: all || has("temporary"),
-        };
-        let report = store.sweep(options)?;
-        let text = format!("swept; {} left", counted(report.left.len(), "orphan is", "orphans are"));
-        done.push(Done::new("sweep", report.to_json(), text).and_files("removed", &report.removed));
-    }
-    let state = store.state()?;
-    let current = state.current();
-    let mut damaged: BTreeMap<u64, String> = BTreeMap::new();
-    for version in state.versions.values().filter(|version| version.is_complete()) {
-        let number = version.version;
-        let fault = match whole(&store, number, args) {
-            Ok(Some(opened)) if current.as_ref().ok() == Some(&number) => fault(opened)?,
-            Ok(_) => None,
-            Err(error) => Some(error.message().to_owned()),
-        };
-        damaged.extend(fault.map(|fault| (number, fault)));
-    }
-    let whole = match &current {
-        // Nothing was committed yet.
-        Ok(0) => state.highest_complete().is_none_or(|highest| highest == 0),
-        Ok(version) => state.complete(*version).is_ok() && !damaged.contains_key(version),
-        Err(_) => false,
+    let options = VersionsOptions {
+        open: args.input.options()?,
+        recover: args.recover,
+        start_over: args.start_over,
+        rollback: args.rollback,
+        delete_newer: args.delete_newer,
+        preserve: args.preserve,
+        copies: args.copies,
+        prune: args.keep.filter(|_| args.prune),
+        sweep: args.sweep.iter().filter_map(|what| Remnants::from_name(what)).collect(),
     };
-    let snapshots = state.snapshots.values().all(SnapshotState::is_complete);
-    let nothing = state.versions.is_empty() && state.snapshots.is_empty() && matches!(current, Ok(0));
-    output.outcome = match (nothing && done.is_empty(), whole && snapshots) {
-        (true, _) => Outcome::CouldNotTell,
-        (_, true) => Outcome::Done,
-        _ => Outcome::Finding,
-    };
+    let report = versions(&args.path, &options)?.worded(&flags);
+    output.outcome = report.verdict.into();
     if output.json {
-        let mut document = state.to_json();
-        document["damaged"] = json!(damaged);
-        document["path"] = json!(path_text(&args.path));
-        document["done"] = done.iter().map(|d| json!({ "what": d.what, "report": d.json })).collect();
-        output.document(&document)?;
-    } else {
-        for line in &done {
-            writeln!(output, "{}", line.text)?;
-        }
-        show(&state, &damaged, output)?;
-        if nothing {
-            output.warning("nothing", "no version of a checkpoint is in this folder")?;
-        }
-        if let Err(error) = &current {
-            let hint = error.hint_text().map(|hint| format!("; {hint}")).unwrap_or_default();
-            output.warning("current", &format!("{}{hint}", error.message()))?;
-        }
+        output.document(&report.to_json())?;
+        return Ok(output.outcome);
+    }
+    for step in &report.done {
+        writeln!(output, "{}", told(step))?;
+    }
+    show(&report.state, &report.damaged, output)?;
+    if report.is_nothing() {
+        output.warning("nothing", "no version of a checkpoint is in this folder")?;
+    }
+    if let Err(error) = report.state.current() {
+        let hint = error.hint_phrase().map(|hint| format!("; {}", hint.clone().worded(&flags)));
+        output.warning("current", &format!("{}{}", error.message(), hint.unwrap_or_default()))?;
     }
     Ok(output.outcome)
 }
 
-/// Opens a version; version 0 has nothing to open.
-///
-/// # Errors
-/// As [`CheckpointStore::checkpoint`] where its files are there, and some are damaged.
-fn whole(store: &CheckpointStore, version: u64, args: &Store) -> Result<Option<Checkpoint>, Error> {
-    if version == 0 {
-        return Ok(None);
-    }
-    let options = args.input.options()?;
-    let own = biggraph::ReadOptions { version: Some(version), ..options.own() };
-    let options = options.with_own(own);
-    store.checkpoint(version, &options).map(Some)
-}
-
-/// The first error that `verify` finds in the current version. Names of rows stand in another folder and
-/// are not read.
-fn fault(mut opened: Checkpoint) -> Result<Option<String>, Error> {
-    opened.tensors.iter_mut().for_each(|tensor| tensor.labels = None);
-    let report = verify_checkpoint(&opened, &VerifyOptions::default())?;
-    let error = report.findings.into_iter().find(|finding| finding.severity == Severity::Error);
-    Ok(error.map(|finding| finding.text))
-}
-
-/// What was asked for and done.
-struct Done {
-    what: &'static str,
-    json: Json,
-    text: String,
-}
-
-impl Done {
-    fn new(what: &'static str, json: Json, text: String) -> Self {
-        Self { what, json, text }
-    }
-
-    fn and_files(mut self, verb: &str, files: &[StoredFile]) -> Self {
-        if !files.is_empty() {
-            let bytes = files.iter().map(|file| file.len).sum();
-            let names = first_and_more(files.iter().map(|file| escape(&file.name)), NAMED);
-            self.text.push_str(&format!("; {verb} {} ({names})", human_bytes(bytes)));
+/// A step that was done.
+fn told(step: &Step) -> String {
+    let numbers = |all: &[u64]| all.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    match step {
+        Step::Recover(report) if report.changed => format!("the version file says {} now", report.version),
+        Step::Recover(report) => format!("nothing to recover: version {} counts", report.version),
+        Step::Rollback(report) => {
+            let mut text = format!("version {} counts now", report.to);
+            if !report.left.is_empty() {
+                let left = numbers(&report.left);
+                text.push_str(&format!("; the files of {left} are left, --sweep newer removes them"));
+            }
+            text + &removed(&report.deleted)
         }
-        self
+        Step::Preserve(report) => {
+            let made = if report.made { "made" } else { "was there" };
+            format!("snapshot epoch_{} of version {} {made}", report.epoch, report.version)
+        }
+        Step::Prune(report) => {
+            format!("kept versions: {}{}", numbers(&report.kept), removed(&report.deleted))
+        }
+        Step::Sweep(report) => {
+            let left = counted(report.left.len(), "orphan is", "orphans are");
+            format!("swept; {left} left{}", removed(&report.removed))
+        }
     }
 }
 
-fn show(state: &StoreState, damaged: &BTreeMap<u64, String>, output: &mut Output) -> io::Result<()> {
+fn removed(files: &[StoredFile]) -> String {
+    if files.is_empty() {
+        return String::new();
+    }
+    let bytes = files.iter().map(|file| file.len).sum();
+    let names = first_and_more(files.iter().map(|file| escape(&file.name)), NAMED);
+    format!("; removed {} ({names})", human_bytes(bytes))
+}
+
+fn show(state: &StoreState, damaged: &BTreeMap<u64, Phrase>, output: &mut Output) -> io::Result<()> {
     let current = state.current().ok();
     let mut table = Table::new(&[
         ("version", Align::Right),
@@ -216,7 +132,7 @@ fn show(state: &StoreState, damaged: &BTreeMap<u64, String>, output: &mut Output
 }
 
 /// `current`, and what is missing of a version.
-fn condition(version: &VersionState, current: Option<u64>, damaged: &BTreeMap<u64, String>) -> String {
+fn condition(version: &VersionState, current: Option<u64>, damaged: &BTreeMap<u64, Phrase>) -> String {
     let counts = if current == Some(version.version) { "current, " } else { "" };
     if let Some(why) = damaged.get(&version.version) {
         return format!("{counts}damaged: {}", escape(why));

@@ -1,11 +1,10 @@
 //! `convert`: a file in another form, all or nothing.
 
 use crate::args::{Common, Convert, Versions};
+use crate::flags::flags;
 use crate::output::{Output, human_bytes, human_count, human_counted};
 use crate::streams::shown;
 use crate::{Failure, Outcome};
-use serde::Serialize;
-use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -15,10 +14,10 @@ use weighbridge::Error;
 use weighbridge::checkpoint::{IndexTransform, Note};
 use weighbridge::engine::RunReport;
 use weighbridge::formats::biggraph::{AddEntities, Draw, WithGlobal};
-use weighbridge::json::rows;
 use weighbridge::ops::edit::{Rule, read_rules};
-use weighbridge::ops::{self, Changes, ConvertOptions};
-use weighbridge::plan::{PlannedFile, WritePlan};
+use weighbridge::ops::{self, Changes, ConvertOptions, Written};
+use weighbridge::phrase::Worded;
+use weighbridge::plan::WritePlan;
 use weighbridge::tensor::CastReport;
 use weighbridge::text::escape;
 
@@ -71,9 +70,8 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     if writing.plan {
         let (plan, notes) = prepare(args, &options)?;
         if output.json {
-            let path = shown(&args.target);
-            let notes = rows(&notes, Note::to_json);
-            output.document(&Planned { plan: plan.as_json(), path, done: false, notes })?;
+            let target = shown(&args.target);
+            output.document(&Written { target, plan, notes, report: None })?;
         } else {
             output.warn_of(&notes)?;
             write!(output, "{plan}")?;
@@ -89,7 +87,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     output.outcome = outcome;
     let target = shown(&args.target);
     if output.json {
-        output.document(&document(&target, &plan, &notes, &report))?;
+        output.document(&Written { target, plan, notes, report: Some(report) })?;
     } else {
         text(&target, &plan, &report, begun, output)?;
     }
@@ -97,46 +95,9 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
 }
 
 fn prepare(args: &Convert, options: &ConvertOptions) -> Result<(WritePlan, Vec<Note>), Error> {
-    ops::prepare(&args.source, &args.target, options)
-        .map_err(|error| weighbridge::formats::offer_salvage(error, &args.source, &options.open))
-}
-
-/// The document of a plan that is only shown.
-#[derive(Serialize)]
-struct Planned<Plan: Serialize, Notes: Serialize> {
-    #[serde(flatten)]
-    plan: Plan,
-    path: String,
-    done: bool,
-    notes: Notes,
-}
-
-fn document(target: &str, plan: &WritePlan, notes: &[Note], report: &RunReport) -> Json {
-    let mut casts = serde_json::Map::new();
-    for (name, cast) in &report.casts {
-        casts.insert(name.clone(), cast.to_json());
-    }
-    json!({
-        "path": target,
-        "done": true,
-        "format": plan.format,
-        "kind": plan.kind,
-        "bytes": report.bytes,
-        "files": plan.files.iter().map(file).collect::<Json>(),
-        "losses": plan.losses.iter().map(weighbridge::checkpoint::Loss::to_json).collect::<Json>(),
-        "casts": casts,
-        "notes": notes.iter().map(Note::to_json).collect::<Json>(),
-    })
-}
-
-/// A file that was planned. Of one whose length is known only when it is written there is an estimate,
-/// and that word with it; `bytes` of the whole is exact.
-fn file(planned: &PlannedFile) -> Json {
-    let mut json = json!({ "name": planned.name, "bytes": planned.len });
-    if planned.is_estimated() {
-        json["estimated"] = json!(true);
-    }
-    json
+    let (plan, notes) = ops::prepare(&args.source, &args.target, options)
+        .map_err(|error| weighbridge::formats::offer_salvage(error, &args.source, &options.open))?;
+    Ok((plan.worded(&flags), notes.worded(&flags)))
 }
 
 fn text(

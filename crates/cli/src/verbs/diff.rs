@@ -1,15 +1,16 @@
 //! `diff`: what is different, and by how much?
 
 use crate::args::{Common, Diff};
+use crate::flags::flags;
 use crate::output::{HEADING, MOST_ROWS, Output, human_count, human_counted};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
-use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;
 use weighbridge::Error;
 use weighbridge::ops::diff::{Alone, Change, DiffOptions, DiffReport, Pair, Status, Tolerance, diff};
 use weighbridge::ops::edit::read_rules;
+use weighbridge::phrase::Worded;
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -32,30 +33,20 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
     options.threads = args.threads;
     options.memory = Some(args.memory);
     options.tolerance = tolerance(args)?;
-    let report = diff(&args.left, &args.right, &options)?;
+    let report = diff(&args.left, &args.right, &options)?.worded(&flags);
     output.outcome = match (report.is_different(), report.is_same()) {
         (true, _) => Outcome::Finding,
         (_, false) => Outcome::CouldNotTell,
         _ => Outcome::Done,
     };
     if output.json {
-        // Only a caller in this process can ask for both.
-        let markdown = args.markdown.then(|| report.to_markdown());
-        output.document(&Document { report: report.as_json(args.all), markdown })?;
+        output.document(&report.as_json(args.all))?;
     } else if args.markdown {
         output.write_all(report.to_markdown().as_bytes())?;
     } else {
         text(&report, args, output)?;
     }
     Ok(output.outcome)
-}
-
-#[derive(Serialize)]
-struct Document<Report: Serialize> {
-    #[serde(flatten)]
-    report: Report,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    markdown: Option<String>,
 }
 
 fn tolerance(args: &Diff) -> Result<Option<Tolerance>, Error> {

@@ -1,20 +1,19 @@
 //! `edit`: names, types, shapes and metadata by rules, into a new file or in place.
 
 use crate::args::{Common, Edit, Place};
+use crate::flags::flags;
 use crate::output::{HEADING, MOST_ROWS, Output, human_bytes, human_count};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
-use serde::Serialize;
-use serde_json::json;
 use std::io::{self, Write};
 use std::time::Instant;
 use weighbridge::Error;
-use weighbridge::engine::patch::{LocalPatchDisk, Patch, PatchRange, forget, record_path, undo};
-use weighbridge::json::rows;
+use weighbridge::engine::patch::{LocalPatchDisk, Patch, forget, record_path, undo};
 use weighbridge::ops::edit::{
-    EditOptions, EditReport, How, InPlace, MetadataChange, Rule, TensorChange, Told, prepare,
-    prepare_in_place, read_rules, write, write_in_place,
+    EditOptions, EditReport, How, InPlace, MetadataChange, Rule, RuleOptions, TensorChange, Told, document,
+    prepare, prepare_in_place, undone_document, write, write_in_place,
 };
+use weighbridge::phrase::Worded;
 use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -36,7 +35,7 @@ pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<O
     let begun = Instant::now();
     match (&args.target, args.in_place) {
         (Some(target), None) => {
-            let mut prepared = prepare(&args.source, target, &options)?;
+            let mut prepared = prepare(&args.source, target, &options)?.worded(&flags);
             before(&prepared.report, output)?;
             if writing.plan {
                 prepared.measure_casts(writing.threads)?;
@@ -49,7 +48,7 @@ pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<O
         }
         (_, place) => {
             let how = if place == Some(Place::Rewrite) { InPlace::Rewrite } else { InPlace::Header };
-            let mut prepared = prepare_in_place(&args.source, how, &options)?;
+            let mut prepared = prepare_in_place(&args.source, how, &options)?.worded(&flags);
             before(&prepared.edit.report, output)?;
             if writing.plan {
                 prepared.edit.measure_casts(writing.threads)?;
@@ -75,35 +74,26 @@ fn before(report: &EditReport, output: &mut Output) -> io::Result<()> {
     output.flush()
 }
 
-/// The rules of the arguments, in the order that the help names.
+/// The rules of the arguments.
 fn rules(args: &Edit) -> Result<Vec<Rule>, Error> {
-    let mut rules = Vec::new();
-    for file in &args.rules {
-        rules.extend(read_rules(file)?);
-    }
-    let no_state: Vec<String> = args.no_state.then(|| "yes".to_owned()).into_iter().collect();
-    let prefix: Vec<String> = args.prefix.iter().cloned().collect();
-    for (word, arguments) in [
-        ("keep", &args.keep),
-        ("drop", &args.drop),
-        ("no-state", &no_state),
-        ("strip-prefix", &args.strip_prefix),
-        ("rename", &args.rename),
-        ("rename-glob", &args.rename_glob),
-        ("rename-regex", &args.rename_regex),
-        ("prefix", &prefix),
-        ("transpose", &args.transpose),
-        ("cast", &args.cast),
-        ("tie", &args.tie),
-        ("untie", &args.untie),
-        ("set-metadata", &args.set_metadata),
-        ("remove-metadata", &args.remove_metadata),
-    ] {
-        if !arguments.is_empty() {
-            rules.extend(Rule::parse(word, arguments)?);
-        }
-    }
-    Ok(rules)
+    let rules = RuleOptions {
+        files: args.rules.clone(),
+        keep: args.keep.clone(),
+        drop: args.drop.clone(),
+        no_state: args.no_state,
+        strip_prefix: args.strip_prefix.clone(),
+        rename: args.rename.clone(),
+        rename_glob: args.rename_glob.clone(),
+        rename_regex: args.rename_regex.clone(),
+        prefix: args.prefix.clone(),
+        transpose: args.transpose.clone(),
+        cast: args.cast.clone(),
+        tie: args.tie.clone(),
+        untie: args.untie.clone(),
+        set_metadata: args.set_metadata.clone(),
+        remove_metadata: args.remove_metadata.clone(),
+    };
+    rules.rules()
 }
 
 fn take_back(args: &Edit, output: &mut Output) -> Result<Outcome, Failure> {
@@ -116,7 +106,7 @@ fn take_back(args: &Edit, output: &mut Output) -> Result<Outcome, Failure> {
         ("forget-undo", 0, format!("the last edit of {path} stays"))
     };
     if output.json {
-        output.document(&json!({ "path": path_text(&args.source), "done": done, "bytes": bytes }))?;
+        output.document(&undone_document(&args.source, done, bytes))?;
     } else {
         writeln!(output, "{text}")?;
     }
@@ -131,9 +121,7 @@ fn show(
     output: &mut Output,
 ) -> io::Result<()> {
     if output.json {
-        let range = |range: &PatchRange| json!({ "offset": range.offset, "old_bytes": range.old.len(), "new_bytes": range.new.len() });
-        let ranges = patch.map(|patch| rows(&patch.ranges, range));
-        return output.document(&Document { report: report.as_json(!planned), ranges });
+        return output.document(&document(report, patch, !planned));
     }
     if planned {
         casts(report, output)?;
@@ -156,14 +144,6 @@ fn show(
             writeln!(output, "wrote {size} into {target}; the old bytes are in {}", escape(&record))
         }
     }
-}
-
-#[derive(Serialize)]
-struct Document<Report: Serialize, Ranges: Serialize> {
-    #[serde(flatten)]
-    report: Report,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ranges: Option<Ranges>,
 }
 
 /// Before and after, of what changes.

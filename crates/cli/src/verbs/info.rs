@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use weighbridge::checkpoint::{Checkpoint, RUNS_CODE, Value};
 use weighbridge::finding::Verdict;
 use weighbridge::ops::info::{self, Tally};
+use weighbridge::phrase::{Face, Worded};
 use weighbridge::text::{escape, first_and_more};
 
 /// Metadata values are cut to this many characters; JSON has them whole.
@@ -34,6 +35,13 @@ pub(crate) fn run(args: &Info, _: &Common, output: &mut Output) -> Result<Outcom
 struct Opened {
     checkpoint: Checkpoint,
     info: info::Info,
+}
+
+impl Worded for Opened {
+    fn word(&mut self, face: Face<'_>) {
+        self.checkpoint.word(face);
+        self.info.word(face);
+    }
 }
 
 impl Report for Opened {

@@ -6,70 +6,63 @@ use crate::several::{self, Report};
 use crate::table::{Align, Cell, Table, short};
 use crate::{Failure, Outcome};
 use serde::Serialize;
-use serde_json::json;
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::io::{self, Write};
-use weighbridge::checkpoint::{
-    Checkpoint, STRUCTURED_NAME, Selection, TensorEntry, TensorPath, VARIABLE_NAME,
-};
+use weighbridge::checkpoint::{Checkpoint, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME};
 use weighbridge::finding::Verdict;
-use weighbridge::ops::hash::sha256_all;
+use weighbridge::ops::list::{self, Group, ListOptions, Listing};
+use weighbridge::phrase::{Face, Worded};
 use weighbridge::text::{counted, escape};
 
 pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let options = ListOptions {
+        select: args.select.clone(),
+        drop: args.drop.clone(),
+        sort: args.sort.map(|sort| match sort {
+            Sort::Name => list::Sort::Name,
+            Sort::Size => list::Sort::Size,
+            Sort::Dtype => list::Sort::Dtype,
+        }),
+        group: args.group,
+        hash: args.hash,
+        pieces: args.pieces,
+    };
     several::run(&args.paths, output, |path| {
-        let mut checkpoint = crate::salvage::open(path, &args.input)?;
-        checkpoint.select(&Selection::new(&args.select, &args.drop)?)?;
-        match args.sort {
-            Some(Sort::Name) => checkpoint.tensors.sort_by_cached_key(TensorEntry::text),
-            Some(Sort::Size) => checkpoint.tensors.sort_by_key(|tensor| Reverse(tensor.bytes())),
-            Some(Sort::Dtype) => checkpoint.tensors.sort_by_key(|tensor| tensor.dtype().name()),
-            None => {}
-        }
-        let hashes = if args.hash { sha256_all(&checkpoint, 0)? } else { Vec::new() };
-        let groups = args.group.map(|parts| groups(&checkpoint, parts.into(), args.sort));
-        Ok(Listed { args, checkpoint, hashes, groups })
+        let listing = list::list(crate::salvage::open(path, &args.input)?, &options)?;
+        Ok(Listed { listing, tree: args.tree })
     })
 }
 
 /// The tensors to list.
-struct Listed<'a> {
-    args: &'a Ls,
-    checkpoint: Checkpoint,
-    hashes: Vec<String>,
-    groups: Option<Vec<Group>>,
+struct Listed {
+    listing: Listing,
+    tree: bool,
 }
 
-impl Report for Listed<'_> {
+impl Worded for Listed {
+    fn word(&mut self, face: Face<'_>) {
+        self.listing.word(face);
+    }
+}
+
+impl Report for Listed {
     fn verdict(&self) -> Verdict {
         Verdict::Sound
     }
 
     fn json(&self) -> impl Serialize {
-        let tensors = self.checkpoint.as_json_with(|place, tensor| {
-            let mut json = tensor.to_json();
-            if let Some(hash) = self.hashes.get(place) {
-                json["sha256"] = json!(hash);
-            }
-            if self.args.pieces {
-                json["pieces"] = tensor.pieces_to_json();
-            }
-            json
-        });
-        Document { tensors, groups: self.groups.as_deref() }
+        &self.listing
     }
 
     fn text(&self, output: &mut Output) -> io::Result<()> {
-        let checkpoint = &self.checkpoint;
-        if let Some(groups) = &self.groups {
+        let Listing { checkpoint, hashes, groups, pieces: has_pieces, .. } = &self.listing;
+        if let Some(groups) = groups {
             totals(groups, output)?;
-        } else if self.args.tree {
-            tree(checkpoint, &self.hashes, output)?;
-        } else if self.args.pieces {
+        } else if self.tree {
+            tree(checkpoint, hashes, output)?;
+        } else if *has_pieces {
             pieces(checkpoint, output)?;
         } else {
-            list(checkpoint, &self.hashes, output)?;
+            table(checkpoint, hashes, output)?;
         }
         summary(checkpoint, output)?;
         output.notes(&checkpoint.notes)
@@ -82,48 +75,6 @@ impl Report for Listed<'_> {
     fn word(_: Verdict) -> String {
         "opened".to_owned()
     }
-}
-
-#[derive(Serialize)]
-struct Document<'a, Tensors: Serialize> {
-    #[serde(flatten)]
-    tensors: Tensors,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    groups: Option<&'a [Group]>,
-}
-
-/// The tensors whose names begin with the same parts.
-#[derive(Serialize)]
-struct Group {
-    name: String,
-    tensors: u64,
-    elements: u64,
-    bytes: u64,
-}
-
-/// The groups of tensors by the first `parts` parts of their names, in the order of the first tensor of each; by name or by
-/// size where that is asked for.
-fn groups(checkpoint: &Checkpoint, parts: usize, sort: Option<Sort>) -> Vec<Group> {
-    let mut places: HashMap<String, usize> = HashMap::new();
-    let mut groups: Vec<Group> = Vec::new();
-    for tensor in &checkpoint.tensors {
-        let path = tensor.path.parts();
-        let name = TensorPath::new(path[..parts.min(path.len())].to_vec()).to_text();
-        let place = *places.entry(name.clone()).or_insert_with(|| {
-            groups.push(Group { name, tensors: 0, elements: 0, bytes: 0 });
-            groups.len() - 1
-        });
-        let group = &mut groups[place];
-        group.tensors += 1;
-        group.elements = group.elements.saturating_add(tensor.elements());
-        group.bytes = group.bytes.saturating_add(tensor.bytes());
-    }
-    match sort {
-        Some(Sort::Name) => groups.sort_by(|a, b| a.name.cmp(&b.name)),
-        Some(Sort::Size) => groups.sort_by_key(|group| Reverse(group.bytes)),
-        Some(Sort::Dtype) | None => {}
-    }
-    groups
 }
 
 fn totals(groups: &[Group], output: &mut Output) -> io::Result<()> {
@@ -141,7 +92,7 @@ fn totals(groups: &[Group], output: &mut Output) -> io::Result<()> {
     table.print(output)
 }
 
-fn list(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::Result<()> {
+fn table(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::Result<()> {
     let mut columns = vec![
         ("name", Align::Left),
         ("dtype", Align::Left),

@@ -1,13 +1,13 @@
 //! `merge`: several checkpoints, or the shards of one, as one.
 
 use crate::args::{Common, Merge, Prefer};
+use crate::flags::flags;
 use crate::output::{Output, human_bytes, human_counted};
 use crate::{Failure, Outcome};
-use serde_json::{Value as Json, json};
 use std::io::Write;
-use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::ops::merge::{Same, merge};
 use weighbridge::ops::{ConvertOptions, save};
+use weighbridge::phrase::Worded;
 use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<
         (None, true) => Same::Prefix,
         (None, false) => Same::Refuse,
     };
-    let prepared = merge(&args.sources, &args.output, same, &options)?;
+    let prepared = merge(&args.sources, &args.output, same, &options)?.worded(&flags);
     let mut bytes = prepared.plan.bytes();
     output.warn_before(&prepared.notes, &prepared.plan.losses)?;
     if !writing.plan {
@@ -40,14 +40,7 @@ pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<
     let target = path_text(&args.output);
     let tensors = prepared.names.len();
     if output.json {
-        let names = json!(prepared.names);
-        let sources = args.sources.iter().map(|s| json!(path_text(s))).collect::<Json>();
-        output.document(&json!({
-            "path": target, "done": !writing.plan, "format": prepared.plan.format, "kind": prepared.plan.kind,
-            "bytes": bytes, "sources": sources, "tensors": names,
-            "losses": prepared.plan.losses.iter().map(Loss::to_json).collect::<Json>(),
-            "notes": prepared.notes.iter().map(Note::to_json).collect::<Json>(),
-        }))?;
+        output.document(&prepared.to_json(&args.sources, &args.output, !writing.plan, bytes))?;
         return Ok(outcome);
     }
     let word = if writing.plan { "would write" } else { "wrote" };

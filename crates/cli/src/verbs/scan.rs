@@ -1,18 +1,21 @@
 //! `scan`: could opening this elsewhere run code or give away source code?
 
 use crate::args::{Common, Scan};
+use crate::flags::flags;
 use crate::output::{DIM, HEADING, MOST_ROWS, Output, human_counted, scan_verdict};
-use crate::several::{self, Counts, Report};
+use crate::several::{self, Report};
 use crate::streams::shown_of;
 use crate::{Failure, Outcome};
 use serde::Serialize;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
 use weighbridge::OpenOptions;
 use weighbridge::finding::{Finding, Severity, Verdict};
 use weighbridge::ops::scan::{RULES, Rule, ScanReport, ScannedFile, sarif_of_all, scan};
+use weighbridge::ops::several::Counts;
+use weighbridge::phrase::Worded;
 use weighbridge::pickle::GlobalFinding;
 use weighbridge::text::{escape, path_text};
 
@@ -38,55 +41,34 @@ fn look(args: &Scan, path: &Path, options: &OpenOptions) -> weighbridge::Result<
         }
     }
     report.label = shown_of(path, report.label);
-    Ok(report)
+    Ok(report.worded(&flags))
 }
 
-/// All paths in one log with one run. A caller in this process, who gets JSON in any case, has the log beside the documents.
+/// All paths in one log with one run.
 fn sarif(args: &Scan, options: &OpenOptions, output: &mut Output) -> Result<Outcome, Failure> {
     if let [path] = args.paths.as_slice() {
         let report = look(args, path, options)?;
         output.outcome = report.verdict.into();
-        put_log(report.to_sarif(), || report.to_json(), output)?;
+        output.document(&report.to_sarif())?;
         return Ok(output.outcome);
     }
-    let (mut reports, mut failed, mut documents) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut reports, mut failed) = (Vec::new(), Vec::new());
     let mut counts = Counts::default();
     for path in &args.paths {
-        let scanned = look(args, path, options);
+        let scanned = look(args, path, options).map_err(|error| error.worded(&flags));
         counts.add(&scanned.as_ref().map(|report| report.verdict))?;
         match scanned {
-            Ok(report) => {
-                if output.json {
-                    documents.push(report.to_json());
-                }
-                reports.push(report);
-            }
+            Ok(report) => reports.push(report),
             Err(error) => {
-                let label = path_text(path);
-                if output.json {
-                    documents.push(several::unread(path, &error));
-                }
-                let error = error.in_file(&label);
-                if !output.json {
-                    output.error(&error);
-                }
+                let error = error.in_file(path_text(path));
+                output.error(&error);
                 failed.push((path.clone(), error));
             }
         }
     }
-    output.outcome = counts.outcome(args.paths.len());
-    put_log(sarif_of_all(&reports, &failed), || json!({ "paths": documents }), output)?;
+    output.outcome = counts.worst(args.paths.len()).into();
+    output.document(&sarif_of_all(&reports, &failed))?;
     Ok(output.outcome)
-}
-
-/// Prints the log, or the document with the log in it.
-fn put_log(log: Json, document: impl FnOnce() -> Json, output: &mut Output) -> io::Result<()> {
-    if !output.json {
-        return output.document(&log);
-    }
-    let mut document = document();
-    document["sarif"] = log;
-    output.document(&document)
 }
 
 impl Report for ScanReport {

@@ -1,14 +1,15 @@
 //! `seal`: the hashes of files and tensors, as a list that can be signed.
 
 use crate::args::{Common, Seal};
+use crate::flags::flags;
 use crate::output::{Output, human_bytes, human_counted};
 use crate::{Failure, Outcome};
-use serde_json::json;
 use std::io::Write;
 use std::path::Path;
 use weighbridge::Error;
 use weighbridge::engine::LocalSink;
 use weighbridge::ops::seal::{SealOptions, SealReport, Sealed, default_target, save, seal};
+use weighbridge::phrase::Worded;
 use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -34,7 +35,7 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
         options.target = Some(target.clone());
     }
     options.watch = common.watch();
-    let sealed = seal(&args.path, &options)?;
+    let sealed = seal(&args.path, &options)?.worded(&flags);
     drop(options);
     if printed {
         sealed.manifest.write(&mut |line| output.write_all(line))?;
@@ -42,29 +43,15 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
     }
     save(&sealed, &target, args.force)?;
     // A manifest of what is left of a damaged file is not one of the whole.
-    if sealed.report.notes.iter().any(|note| note.code == "damaged") {
+    if sealed.is_of_damaged() {
         output.outcome = Outcome::Finding;
     }
     if output.json {
-        output.document(&document(args, &target, &sealed))?;
+        output.document(&sealed.to_json(&args.path, &target, args.algorithms))?;
     } else {
         text(args, &target, &sealed, output)?;
     }
     Ok(output.outcome)
-}
-
-fn document(args: &Seal, target: &Path, sealed: &Sealed) -> serde_json::Value {
-    let mut json = json!({
-        "path": path_text(&args.path),
-        "manifest": path_text(target),
-        "algorithms": args.algorithms.names(),
-        "sha256": sealed.manifest.subject_text(),
-        "scope": sealed.manifest.own.as_ref().map(|own| own.scope.as_str()),
-    });
-    if let (Some(all), serde_json::Value::Object(report)) = (json.as_object_mut(), sealed.report.to_json()) {
-        all.extend(report);
-    }
-    json
 }
 
 fn text(args: &Seal, target: &Path, sealed: &Sealed, output: &mut Output) -> std::io::Result<()> {

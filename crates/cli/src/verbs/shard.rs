@@ -1,15 +1,15 @@
 //! `shard`: one model over many files of safetensors.
 
 use crate::args::{Common, Shard};
+use crate::flags::flags;
 use crate::output::{MOST_ROWS, Output, human_bytes, human_count, human_counted};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
-use serde_json::{Value as Json, json};
 use std::io::Write;
 use weighbridge::Error;
-use weighbridge::checkpoint::{Loss, Note};
-use weighbridge::ops::shard::{Shard as Told, shard};
-use weighbridge::ops::{ConvertOptions, save, save_replacing};
+use weighbridge::ops::ConvertOptions;
+use weighbridge::ops::shard::shard;
+use weighbridge::phrase::Worded;
 use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -27,34 +27,18 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
         run: writing.run_options(common),
         ..ConvertOptions::default()
     };
-    let prepared = shard(&args.source, &args.target, &args.max_shard_size, &options)?;
+    let prepared = shard(&args.source, &args.target, &args.max_shard_size, &options)?.worded(&flags);
     let mut bytes = prepared.plan.bytes();
     output.warn_before(&prepared.notes, &prepared.plan.losses)?;
     if !writing.plan {
-        // A folder of shards may be cut anew in its own place.
-        let report = match prepared.replaced.as_slice() {
-            [] => save(&prepared.plan, &args.target, writing.force, &options.run)?,
-            own => save_replacing(&prepared.plan, &args.target, own, &options.run)?,
-        };
-        bytes = report.bytes;
+        bytes = prepared.write(&args.target, &options)?;
     }
     drop(options);
     let outcome = writing.outcome(&prepared.plan.losses);
     output.outcome = outcome;
     let target = path_text(&args.target);
     if output.json {
-        let one = |shard: &Told| {
-            json!({
-                "name": shard.name, "bytes": shard.bytes, "tensors": shard.tensors,
-                "tensor_bytes": shard.tensor_bytes, "oversized": shard.oversized,
-            })
-        };
-        output.document(&json!({
-            "path": target, "done": !writing.plan, "bytes": bytes,
-            "shards": prepared.shards.iter().map(one).collect::<Json>(),
-            "losses": prepared.plan.losses.iter().map(Loss::to_json).collect::<Json>(),
-            "notes": prepared.notes.iter().map(Note::to_json).collect::<Json>(),
-        }))?;
+        output.document(&prepared.to_json(&args.target, !writing.plan, bytes))?;
         return Ok(outcome);
     }
     let mut table = Table::new(&[

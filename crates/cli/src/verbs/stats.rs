@@ -6,14 +6,12 @@ use crate::several::{self, Report};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use serde::Serialize;
-use serde_json::{Value as Json, json};
-use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::Path;
 use weighbridge::checkpoint::{Checkpoint, TensorEntry};
 use weighbridge::finding::Verdict;
-use weighbridge::json::rows;
-use weighbridge::ops::stats::{Number, Stats as Values, StatsOptions, stats};
+use weighbridge::ops::stats::{Measured, Number, Stats as Values, StatsOptions, measure, places, stats};
+use weighbridge::phrase::{Face, Worded};
 use weighbridge::source::{check_local, kind_of_path};
 
 /// Width of the histogram's bars in characters.
@@ -31,37 +29,22 @@ pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outco
     let json = output.json;
     several::run(paths, output, |path| {
         let checkpoint = crate::salvage::open(path, &args.input)?;
-        let places: Vec<usize> = match &name {
-            Some(name) => {
-                let found = checkpoint.tensors_like(name)?;
-                let found: HashSet<usize> =
-                    found.into_iter().map(|own| std::ptr::from_ref(own).addr()).collect();
-                let is_found = |tensor: &TensorEntry| found.contains(&std::ptr::from_ref(tensor).addr());
-                (0..checkpoint.tensors.len()).filter(|place| is_found(&checkpoint.tensors[*place])).collect()
-            }
-            None => (0..checkpoint.tensors.len()).collect(),
-        };
+        let places = places(&checkpoint, name.as_deref())?;
         let mut options = StatsOptions::default();
         // The histogram takes a second pass; a table has no room for it.
         let drawn = (name.is_some() && places.len() == 1) || json;
         options.bins = if drawn { args.bins.into() } else { 0 };
-        let values = |place: usize| {
-            stats(&checkpoint.tensors[place], &options).map_err(|e| e.in_file(&checkpoint.label))
-        };
-        let mut measured = Measured { found: Vec::new(), table: None, checkpoint: Checkpoint::default() };
         if drawn {
-            for place in places {
-                measured.found.push((place, values(place)?));
-            }
-        } else {
-            // A row of text is shorter than the values: of a million tensors that counts.
-            let mut table = columns();
-            for place in places {
-                row(&mut table, &checkpoint.tensors[place], &values(place)?);
-            }
-            measured.table = Some(table);
+            let measured = measure(checkpoint, name.as_deref(), &options)?;
+            return Ok(Shown { measured, table: None });
         }
-        Ok(Measured { checkpoint, ..measured })
+        // A row of text is shorter than the values: of a million tensors that counts.
+        let mut table = columns();
+        for place in places {
+            let tensor = &checkpoint.tensors[place];
+            row(&mut table, tensor, &stats(tensor, &options).map_err(|e| e.in_file(&checkpoint.label))?);
+        }
+        Ok(Shown { measured: Measured { checkpoint, found: Vec::new() }, table: Some(table) })
     })
 }
 
@@ -72,45 +55,36 @@ fn is_name(last: &Path, first: &Path, args: &Stats) -> bool {
 }
 
 /// Statistics of the values of tensors.
-struct Measured {
-    checkpoint: Checkpoint,
-    /// The places of the tensors with their values; empty where there is a table.
-    found: Vec<(usize, Values)>,
+struct Shown {
+    /// The values; none where there is a table.
+    measured: Measured,
     /// One row for each tensor: the text of several.
     table: Option<Table>,
 }
 
-impl Report for Measured {
+impl Worded for Shown {
+    fn word(&mut self, face: Face<'_>) {
+        self.measured.word(face);
+    }
+}
+
+impl Report for Shown {
     fn verdict(&self) -> Verdict {
         Verdict::Sound
     }
 
     fn json(&self) -> impl Serialize {
-        let one = |(place, values): &(usize, Values)| {
-            let tensor = &self.checkpoint.tensors[*place];
-            let mut json = values.to_json();
-            json["name"] = json!(tensor.text());
-            json["path"] = tensor.path.to_json();
-            if let Some(slot) = tensor.role.slot() {
-                json["slot"] = slot.to_json();
-            }
-            json
-        };
-        Document {
-            path: &self.checkpoint.label,
-            tensors: rows(&self.found, one),
-            damage: crate::salvage::damage(&self.checkpoint),
-        }
+        &self.measured
     }
 
     fn text(&self, output: &mut Output) -> io::Result<()> {
-        for (place, values) in &self.found {
-            one(&self.checkpoint.tensors[*place], values, output)?;
+        for (place, values) in &self.measured.found {
+            one(&self.measured.checkpoint.tensors[*place], values, output)?;
         }
         if let Some(table) = &self.table {
             table.print(output)?;
         }
-        crate::salvage::say(&self.checkpoint, output)
+        crate::salvage::say(&self.measured.checkpoint, output)
     }
 
     fn begins_with_path(&self) -> bool {
@@ -120,14 +94,6 @@ impl Report for Measured {
     fn word(_: Verdict) -> String {
         "opened".to_owned()
     }
-}
-
-#[derive(Serialize)]
-struct Document<'a, Tensors: Serialize> {
-    path: &'a str,
-    tensors: Tensors,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    damage: Option<Json>,
 }
 
 fn one(tensor: &TensorEntry, values: &Values, output: &mut Output) -> io::Result<()> {

@@ -7,7 +7,6 @@ use crate::streams::shown_of;
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use serde::Serialize;
-use serde_json::Value as Json;
 use std::io::{self, Write};
 use weighbridge::Error;
 use weighbridge::check::{Account, Use};
@@ -15,6 +14,7 @@ use weighbridge::finding::Verdict;
 use weighbridge::formats::OtherFile;
 use weighbridge::ops::seal::{Checked, verify_sealed};
 use weighbridge::ops::verify::{VerifyOptions, VerifyReport, verify};
+use weighbridge::phrase::{Face, Worded};
 use weighbridge::text::{counted, escape, first_and_more};
 
 pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -47,19 +47,17 @@ pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result
     })
 }
 
-#[derive(Serialize)]
-struct Document<Report: Serialize> {
-    #[serde(flatten)]
-    report: Report,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    manifest: Option<Json>,
-}
-
 /// What is known of one path, and how much of it is asked for.
 struct Verified {
     report: VerifyReport,
     sealed: Option<Checked>,
     account: bool,
+}
+
+impl Worded for Verified {
+    fn word(&mut self, face: Face<'_>) {
+        self.report.word(face);
+    }
 }
 
 impl Report for Verified {
@@ -68,8 +66,7 @@ impl Report for Verified {
     }
 
     fn json(&self) -> impl Serialize {
-        let manifest = self.sealed.as_ref().map(Checked::to_json);
-        Document { report: self.report.as_json(self.account), manifest }
+        self.report.as_json_with(self.account, self.sealed.as_ref())
     }
 
     fn text(&self, output: &mut Output) -> io::Result<()> {

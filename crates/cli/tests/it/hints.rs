@@ -299,3 +299,15 @@ fn every_verb_has_examples() {
         assert!(ok(&[verb, "--help"]).contains("\nExample"), "{verb}");
     }
 }
+
+/// What a format cannot hold is told in the words of the command wherever it is told.
+#[test]
+fn losses_name_flags() {
+    let folder = Folder::new();
+    let (words, target) =
+        (folder.file("words.tsv", "word\t1.0\t2.0\nother\t3.0\t4.0\n"), folder.path("words.npy"));
+    let denied = error(&["convert", &words, &target, "--deny-loss"]);
+    assert!(denied["found"].as_str().unwrap().contains("a folder has (--kind folder)"), "{denied}");
+    let report = json(&["convert", &words, &target, "--plan"]);
+    assert!(report["losses"].to_string().contains("a folder has (--kind folder)"), "{report}");
+}

@@ -15,6 +15,8 @@ use memory::Room;
 use std::collections::HashMap;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Severity;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::limit;
 use weighbridge_io::source::SourceRef;
 
 pub use cut::{Cut, read_cut};
@@ -109,11 +111,18 @@ impl<'a> Machine<'a> {
         loop {
             let op = opcodes.next_op()?;
             if followed == most {
-                return Err(Error::limit("limit", "the packed pickle has more instructions than its length explains")
-                    .at(op.offset)
-                    .expected(format_args!("at most {most}"))
-                    .found("more")
-                    .hint("if you trust the file, raise the limit `pickle_objects`: instructions may be as many, too"));
+                return Err(Error::limit(
+                    "limit",
+                    "the packed pickle has more instructions than its length explains",
+                )
+                .at(op.offset)
+                .expected(format_args!("at most {most}"))
+                .found("more")
+                .hint(phrase![
+                    "if you trust the file, raise the limit ",
+                    limit("pickle_objects"),
+                    ": instructions may be as many, too"
+                ]));
             }
             followed += 1;
             let (code, offset) = (op.code, op.offset);

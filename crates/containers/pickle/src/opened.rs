@@ -4,6 +4,8 @@ use super::allowed::{Judgement, allowed};
 use super::graph::{Graph, Object, ObjectId};
 use super::opcode::opcode_name;
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::{Job, Phrase};
 use weighbridge_core::text::escape;
 
 /// Bounds on what reading a pickle may cost.
@@ -78,7 +80,7 @@ impl Pickle {
     }
 
     /// Says what loading the pickle in Python would run, where that is known to be dangerous.
-    pub fn warning(&self) -> Option<String> {
+    pub fn warning(&self) -> Option<Phrase> {
         let dangerous =
             |&(module, name): &(&str, &str)| matches!(allowed(module, name), Judgement::Dangerous(_));
         let first = self.global_names().into_iter().find(dangerous)?;
@@ -87,9 +89,11 @@ impl Pickle {
         });
         let verb = if is_called { "call" } else { "import" };
         let name = escape(&format!("{}.{}", first.0, first.1));
-        Some(format!(
-            "Loading this file in Python would {verb} `{name}`. Run `weighbridge scan` before you use it."
-        ))
+        Some(phrase![
+            format_args!("Loading this file in Python would {verb} `{name}`. Run `"),
+            Job::Scan.call(),
+            "` before you use it."
+        ])
     }
 
     /// Module and name of each import, once, in order of first use. Names that are not short text

@@ -2,6 +2,8 @@
 
 use weighbridge_core::checkpoint::Attributes;
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::limit;
 
 /// Bytes of memory that the entry of a tensor takes besides its name, with what is noted of it while all are gathered. What
 /// its objects took is needed no more while it is converted; a tensor that is met again has none.
@@ -41,7 +43,11 @@ impl Remaining {
         self.left = self.left.checked_sub(bytes).ok_or_else(|| {
             Error::limit("pickle-tangle", "the values would take many times the memory of the file")
                 .expected(format_args!("at most {} bytes, with the objects of the pickle", self.most))
-                .hint("if you trust the file, raise the limit `pickle_objects`: objects may take as many bytes, too")
+                .hint(phrase![
+                    "if you trust the file, raise the limit ",
+                    limit("pickle_objects"),
+                    ": objects may take as many bytes, too"
+                ])
         })?;
         Ok(())
     }

@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::checkpoint::{TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::limit;
 use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
 use weighbridge_io::source::SourceRef;
 
@@ -65,7 +67,7 @@ pub(super) fn entry(view: &View, path: TensorPath, saved: &Saved) -> Result<Tens
             return Err(Error::limit("torch-repeated", "tensors repeat their elements without measure")
                 .expected(format_args!("at most {most} bytes, of all such tensors together"))
                 .found(format_args!("{bytes} bytes out of {len}, and {before} before"))
-                .hint("if you trust the file, raise the limit `repeated_bytes`"));
+                .hint(phrase!["if you trust the file, raise the limit ", limit("repeated_bytes")]));
         }
     }
     let gathered = StridedSource::new(source.clone(), first, size, &view.size, &view.stride)?;

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::{TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::limit;
 use weighbridge_core::tensor::Endian;
 use weighbridge_core::text::escape;
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
@@ -280,7 +282,7 @@ impl Saved {
     }
 
     /// Says what loading the file in Python would run, where that is known to be dangerous.
-    pub fn warning(&self) -> Option<String> {
+    pub fn warning(&self) -> Option<weighbridge_core::phrase::Phrase> {
         self.pickle.warning()
     }
 
@@ -422,7 +424,10 @@ impl Saved {
         )
         .expected(format_args!("at most {most} bytes more than the storages have"))
         .found(format_args!("{passes} bytes"))
-        .hint("pack the archive again without compression, or raise the limit `repeated_bytes`"))
+        .hint(phrase![
+            "pack the archive again without compression, or raise the limit ",
+            limit("repeated_bytes")
+        ]))
     }
 
     /// Offsets of the pickles of the legacy form; that of the object is the fourth.
@@ -477,7 +482,11 @@ fn inflated(member: &Member, packed: &SourceRef, most: u64, limits: &Limits) -> 
         return Err(at(Error::limit("limit", "the deflated pickle is many times as long as the file")
             .expected(format_args!("at most {most} bytes"))
             .found(format_args!("{} bytes", member.len))
-            .hint("if you trust the file, raise the limit `pickle_objects`: objects may take as many bytes, too")));
+            .hint(phrase![
+                "if you trust the file, raise the limit ",
+                limit("pickle_objects"),
+                ": objects may take as many bytes, too"
+            ])));
     }
     let bytes = read_vec(&**packed, 0, member.len)?;
     Ok(Arc::new(MemorySource::new(packed.label(), bytes)))

@@ -3,6 +3,8 @@
 use super::{listed, lod::LOD, structure};
 use crate::checkpoint::{PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, VARIABLE_NAME, Value};
 use crate::finding::Finding;
+use crate::phrase;
+use crate::phrase::Opt;
 use crate::tensor::{DType, Shape};
 use crate::text::{counted, escape};
 use crate::topology::{Quantized, QuantizedRole, Topology, Variable, VariableKind};
@@ -89,8 +91,11 @@ fn no_tensors(declared: &[&Variable]) -> Vec<Finding> {
     }
     let text =
         format!("the program has {} parameters, and there is no tensor to hold against them", declared.len());
-    let hint =
-        "check the parameter file instead, with --program for the program if it does not stand beside it";
+    let hint = phrase![
+        "check the parameter file instead, with ",
+        Opt::Program,
+        " for the program if it does not stand beside it"
+    ];
     vec![Finding::unchecked("no-parameters", text).hint(hint)]
 }
 
@@ -258,8 +263,11 @@ fn dtypes(pairs: &[(&Variable, &TensorEntry)], quantized: &Quantized<'_>) -> Vec
             wrong.len(),
             pairs.len()
         );
-        let hint = "Paddle refuses it when an operator runs, unless it loads with load_as_fp16 or the program is cast too; \
-                    --cast f32 makes it fit again";
+        let hint = phrase![
+            "Paddle refuses it when an operator runs, unless it loads with load_as_fp16 or the program is cast too; ",
+            Opt::Cast.with("f32"),
+            " makes it fit again"
+        ];
         return vec![Finding::unchecked("saved-as-half", text).hint(hint)];
     }
     let one = |(variable, tensor): &&(&Variable, &TensorEntry)| {

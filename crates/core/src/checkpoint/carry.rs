@@ -13,6 +13,8 @@ use super::{
     ALIAS_OF, Checkpoint, Loss, Metadata, Name, Note, Origin, Role, STORAGE, StateOf, TensorEntry,
     TensorPath, Value, escape_text,
 };
+use crate::phrase;
+use crate::phrase::Opt;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Serialize as DeriveSerialize};
 use serde_json::value::RawValue;
@@ -89,7 +91,11 @@ pub fn left_behind(checkpoint: &Checkpoint) -> Vec<Loss> {
     }
     losses.extend(info_entries(checkpoint));
     if checkpoint.topology.is_some() {
-        let detail = "there is no place for it: keep its file, --program joins it with the tensors again";
+        let detail = phrase![
+            "there is no place for it: keep its file, ",
+            Opt::Program,
+            " joins it with the tensors again"
+        ];
         losses.push(Loss::new("program", "the program", detail));
     }
     losses

@@ -46,8 +46,13 @@ impl Checkpoint {
             metadata: self.metadata.to_json(),
             notes: rows(&self.notes, Note::to_json),
             origin: self.carried_origin().map(|of| json!({ "format": of.format, "kind": of.kind })),
-            damage: self.damage.as_ref().map(|damage| damage.to_json(self.tensors.len())),
+            damage: self.damage_json(),
         }
+    }
+
+    /// The damage of the file, where it is damaged.
+    pub fn damage_json(&self) -> Option<Json> {
+        self.damage.as_ref().map(|damage| damage.to_json(self.tensors.len()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a target cannot hold.
 
+use crate::phrase::{Face, Phrase, Worded};
 use serde_json::{Value as Json, json};
 use std::fmt;
 
@@ -11,7 +12,7 @@ pub struct Loss {
     /// The tensor or metadata key concerned, displayed.
     pub subject: String,
     /// What is lost, for people.
-    pub detail: String,
+    pub detail: Phrase,
 }
 
 impl Loss {
@@ -59,7 +60,7 @@ impl Loss {
     ];
 
     /// A loss of `code` that concerns `subject`.
-    pub fn new(code: &'static str, subject: impl fmt::Display, detail: impl Into<String>) -> Self {
+    pub fn new(code: &'static str, subject: impl fmt::Display, detail: impl Into<Phrase>) -> Self {
         Self { code, subject: subject.to_string(), detail: detail.into() }
     }
 
@@ -79,5 +80,11 @@ impl Loss {
             "code": self.code, "subject": self.subject, "detail": self.detail, "left_out": self.is_left_out(),
             "tensor": self.is_tensor(),
         })
+    }
+}
+
+impl Worded for Loss {
+    fn word(&mut self, face: Face<'_>) {
+        self.detail.word(face);
     }
 }

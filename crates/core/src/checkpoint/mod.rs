@@ -54,6 +54,8 @@ pub use versions::{Modules, has_versions, join_versions, joined_versions, set_ve
 
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::phrase;
+use crate::phrase::{Face, Phrase, Worded};
 use crate::source::SourceRef;
 use crate::text::near;
 use crate::topology::Topology;
@@ -111,7 +113,7 @@ pub struct Note {
     /// Stable, for programs.
     pub code: &'static str,
     /// For people.
-    pub text: String,
+    pub text: Phrase,
     /// True where a part of the file is not in the index, so that a conversion would lose it.
     pub omission: bool,
     /// The tensor of the file that is not in the index, where that part is one.
@@ -124,7 +126,7 @@ pub struct SkippedTensor {
     /// The name as it would be displayed, not yet escaped.
     pub name: String,
     /// The reason, for people: a word or a clause, such as `quantized`.
-    pub reason: String,
+    pub reason: Phrase,
     /// True for optimizer state.
     pub is_state: bool,
 }
@@ -138,17 +140,17 @@ pub const NAMED_TYPE: &str = "named-type";
 
 impl Note {
     /// A remark.
-    pub fn new(code: &'static str, text: impl Into<String>) -> Self {
+    pub fn new(code: &'static str, text: impl Into<Phrase>) -> Self {
         Self { code, text: text.into(), omission: false, skipped: None }
     }
     /// A part of the file that is not in the index.
-    pub fn omission(code: &'static str, text: impl Into<String>) -> Self {
+    pub fn omission(code: &'static str, text: impl Into<Phrase>) -> Self {
         Self { code, text: text.into(), omission: true, skipped: None }
     }
     /// A tensor of the file that is not in the index. A conversion reports it as a loss of a whole tensor.
-    pub fn skipped_tensor(name: impl Into<String>, reason: impl Into<String>) -> Self {
+    pub fn skipped_tensor(name: impl Into<String>, reason: impl Into<Phrase>) -> Self {
         let (name, reason) = (name.into(), reason.into());
-        let text = format!("{}: {reason}", escape_text(&name));
+        let text = phrase![escape_text(&name), ": ", &reason];
         let skipped = Some(Box::new(SkippedTensor { name, reason, is_state: false }));
         Self { code: TENSOR_SKIPPED, text, omission: true, skipped }
     }
@@ -166,13 +168,29 @@ impl Note {
     /// What a conversion loses with this part of the file.
     pub fn loss(&self) -> Loss {
         match &self.skipped {
-            Some(tensor) => Loss::new(TENSOR_SKIPPED, escape_text(&tensor.name), tensor.reason.as_str()),
-            None => Loss::new("omitted", self.code, self.text.as_str()),
+            Some(tensor) => Loss::new(TENSOR_SKIPPED, escape_text(&tensor.name), &tensor.reason),
+            None => Loss::new("omitted", self.code, &self.text),
         }
     }
     /// True where a part of the file was not looked at. What was, and has no place in the index, is an omission alone.
     pub fn is_unread(&self) -> bool {
         self.omission && ![METADATA_DIFFERS, NAMED_TYPE].contains(&self.code)
+    }
+}
+
+impl Worded for Note {
+    fn word(&mut self, face: Face<'_>) {
+        self.text.word(face);
+        if let Some(tensor) = &mut self.skipped {
+            tensor.reason.word(face);
+        }
+    }
+}
+
+/// Notes are what people read of it.
+impl Worded for Checkpoint {
+    fn word(&mut self, face: Face<'_>) {
+        self.notes.word(face);
     }
 }
 
@@ -183,7 +201,7 @@ pub const RUNS_CODE: &str = "runs-code";
 
 impl Checkpoint {
     /// Notes first of all that loading the file elsewhere would run code, where it would.
-    pub fn warn_of_code(&mut self, warning: Option<String>) {
+    pub fn warn_of_code(&mut self, warning: Option<Phrase>) {
         if let Some(text) = warning {
             self.notes.insert(0, Note::new(RUNS_CODE, text));
         }

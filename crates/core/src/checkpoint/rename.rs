@@ -5,6 +5,7 @@ use super::{
     Value,
 };
 use crate::error::{Error, Result};
+use crate::phrase;
 use std::collections::HashMap;
 
 /// An anchored rule: the path `from`, or every path below it, goes to `to`. Parts are whole, so
@@ -62,7 +63,7 @@ impl Checkpoint {
         let (_, losses) = self.rename_found(rules, false)?;
         let notes = losses
             .into_iter()
-            .map(|loss| Note::omission(loss.code, format!("{}: {}", loss.subject, loss.detail)));
+            .map(|loss| Note::omission(loss.code, phrase![loss.subject, ": ", loss.detail]));
         self.notes.extend(notes);
         Ok(())
     }

@@ -11,6 +11,7 @@ pub use builder::{FileBuilder, latin1_blocks};
 pub use stream::{Elements, Encode, MakeBlock, Output, Streamed};
 
 use crate::checkpoint::{Check, Loss, TensorEntry};
+use crate::phrase::{Face, Worded};
 use crate::source::SourceRef;
 use crate::tensor::{Order, Region};
 use std::ops::Range;
@@ -27,6 +28,12 @@ pub struct WritePlan {
     pub files: Vec<PlannedFile>,
     /// What the target cannot hold.
     pub losses: Vec<Loss>,
+}
+
+impl Worded for WritePlan {
+    fn word(&mut self, face: Face<'_>) {
+        self.losses.word(face);
+    }
 }
 
 /// One file: segments that follow each other without gaps.

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_io::source::{
     FileSource, FolderItem, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path,
 };
@@ -84,7 +86,7 @@ impl Registry {
             self.iter().flat_map(|f| f.info().extensions).map(|(e, _)| format!(".{e}")).collect();
         Err(Error::usage("unknown-extension", "the name does not say which format to write")
             .in_file(path.display())
-            .hint(format_args!("use --to FORMAT, or one of {}", known.join(" "))))
+            .hint(phrase!["use ", Opt::To.any("FORMAT"), format_args!(", or one of {}", known.join(" "))]))
     }
 
     /// Opens the file or folder at `path`. The content tells the format; where it is text that could be

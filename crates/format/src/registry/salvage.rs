@@ -15,6 +15,8 @@ use crate::{Format, OpenOptions, Place};
 use std::path::Path;
 use weighbridge_core::checkpoint::{Checkpoint, Damage, TensorEntry};
 use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::counted;
 use weighbridge_io::engine::{is_encoded, read_through, verify_tensor};
 use weighbridge_io::source::{PathKind, kind_of_path};
@@ -31,16 +33,16 @@ pub(super) fn offer_salvage(registry: &Registry, error: Error, path: &Path, opti
     let is_file = matches!(kind_of_path(path), Ok(PathKind::File));
     let short = path.metadata().is_ok_and(|facts| facts.len() <= MOST_TRIED);
     if !is_file || !short {
-        return error.hint_too("--salvage gives the tensors that are intact");
+        return error.hint_too(phrase![Opt::Salvage, " gives the tensors that are intact"]);
     }
     let options = OpenOptions { salvage: true, ..options.clone() };
     match registry.open_with(path, &options) {
         Ok(saved) if saved.tensors.is_empty() => {
-            error.hint_too("--salvage would find no tensor that is intact")
+            error.hint_too(phrase![Opt::Salvage, " would find no tensor that is intact"])
         }
         Ok(saved) => {
             let tensors = counted(saved.tensors.len() as u64, "tensor", "tensors");
-            error.hint_too(format_args!("--salvage would list {tensors}"))
+            error.hint_too(phrase![Opt::Salvage, format_args!(" would list {tensors}")])
         }
         Err(_) => error,
     }

@@ -9,6 +9,8 @@ use weighbridge_core::checkpoint::{
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::{escape, first_and_more};
 use weighbridge_io::source::{FolderRef, SourceRef, check_shard};
 
@@ -126,7 +128,11 @@ impl<'a> Joint<'a> {
         if !self.reader.options.lenient {
             return Err(Error::corrupt("shard-missing", "shards are missing")
                 .found(format_args!("no {files}"))
-                .hint("the download may be incomplete; --lenient opens the tensors of the other shards"));
+                .hint(phrase![
+                    "the download may be incomplete; ",
+                    Opt::Lenient,
+                    " opens the tensors of the other shards"
+                ]));
         }
         self.whole.notes.push(Note::omission("shard-missing", format!("missing shards: {files}")));
         Ok(())
@@ -189,7 +195,11 @@ impl<'a> Joint<'a> {
                     .in_file(label)
                     .on_tensor(escape_text(&name))
                     .found(format_args!("another one in {other}"))
-                    .hint("readers differ in the one that they take; --lenient takes that of the index"));
+                    .hint(phrase![
+                        "readers differ in the one that they take; ",
+                        Opt::Lenient,
+                        " takes that of the index"
+                    ]));
             }
             let ours = numbers.and_then(|numbers| numbers.get(name.as_str())) == Some(&number);
             let (taken, left) = if ours { (label, other.as_str()) } else { (other.as_str(), label) };
@@ -202,7 +212,9 @@ impl<'a> Joint<'a> {
             }
         }
         let notes = part.notes.into_iter();
-        self.whole.notes.extend(notes.map(|note| Note { text: format!("{label}: {}", note.text), ..note }));
+        self.whole
+            .notes
+            .extend(notes.map(|note| Note { text: phrase![format_args!("{label}: "), note.text], ..note }));
         self.add_metadata(part.metadata.iter().map(|(key, value)| (key.to_owned(), value.clone())));
         if self.whole.origin.is_none() {
             self.whole.origin = part.origin;
@@ -327,7 +339,7 @@ impl<'a> Joint<'a> {
                     .on_tensor(escape_text(name))
                     .expected(in_file(number))
                     .found(found)
-                    .hint("--lenient takes tensors from the shards that hold them"));
+                    .hint(phrase![Opt::Lenient, " takes tensors from the shards that hold them"]));
             }
             self.whole.notes.push(Note::new("wrong-shard", format!("{text}: {names}")));
         }

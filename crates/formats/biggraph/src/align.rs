@@ -13,6 +13,8 @@ use weighbridge_core::checkpoint::{
     Checkpoint, LabelsRef, Loss, Name, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_format::OpenOptions;
 use weighbridge_format::ReadFormat;
@@ -95,7 +97,7 @@ pub fn align(
                 .on_tensor(table.name())
                 .expected(all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
                 .found(weighbridge_core::text::escape(&name))
-                .hint("--set type=NAME names the type of the only table"));
+                .hint(phrase![Opt::Set.any_pair("type", "NAME"), " names the type of the only table"]));
         };
         let aligned = in_order(checkpoint, table, known, &name, seed, &mut losses)?;
         let cut = counts(&entities, &name).cloned();
@@ -110,7 +112,12 @@ pub fn align(
             .on_tensor(aligned.name())
             .expected(own.to_json())
             .found(cut.map_or(serde_json::Value::Null, |cut| cut.to_json()))
-            .hint("convert it with --set partitions=N, or write entities with --set entities=yes"));
+            .hint(phrase![
+                "convert it with ",
+                Opt::Set.any_pair("partitions", "N"),
+                ", or write entities with ",
+                Opt::Set.pair("entities", "yes")
+            ]));
         }
         checkpoint.tensors[place] = aligned;
         partitions.extend(cut.map(|cut| (Name::from(name.as_str()), cut)));
@@ -142,7 +149,12 @@ fn in_order(
                 "the rows stand in another order than the entities, and their optimizer state with them",
             )
             .on_tensor(table.name())
-            .hint("--no-state leaves the state behind; --set entities=yes writes the entities of the table itself"));
+            .hint(phrase![
+                Opt::NoState,
+                " leaves the state behind; ",
+                Opt::Set.pair("entities", "yes"),
+                " writes the entities of the table itself"
+            ]));
         }
         (Some(own), Some(wanted)) => {
             let rows = table.shape.dims().first().copied().unwrap_or(0);

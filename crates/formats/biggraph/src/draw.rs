@@ -10,6 +10,8 @@ use weighbridge_core::checkpoint::{
     Checkpoint, Name, Origin, Piece, Pieces, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Region, Shape};
 use weighbridge_io::source::{MemorySource, SourceRef};
 
@@ -34,7 +36,7 @@ pub fn draw(checkpoint: &mut Checkpoint, draw: Draw) -> Result<()> {
     let Some(text) = chosen::config_text(checkpoint) else {
         return Err(Error::mismatch("config-missing", "only a configuration knows dimension and scale")
             .in_file(&checkpoint.label)
-            .hint("--config FILE names it"));
+            .hint(phrase![Opt::Config.any("FILE"), " names it"]));
     };
     let (config, _) = Config::parse(text, true)?;
     let mut tables = Vec::new();

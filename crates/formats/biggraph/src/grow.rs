@@ -22,6 +22,8 @@ use weighbridge_core::checkpoint::{
     Checkpoint, LabelList, MemoryLabels, Name, Piece, Pieces, Role, TensorEntry, Value,
 };
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Region, Shape};
 use weighbridge_io::source::{SourceRef, to_usize};
 
@@ -54,7 +56,7 @@ pub fn grow(checkpoint: &mut Checkpoint, entity: &str, names: &LabelList, seed: 
     let Some(labels) = &table.labels else {
         return Err(Error::mismatch("names-unknown", "the names of the rows that are there are not known")
             .on_tensor(table.name())
-            .hint("--entities FOLDER says where the entities are"));
+            .hint(phrase![Opt::Entities.any("FOLDER"), " says where the entities are"]));
     };
     let [rows, columns] = *table.shape.dims() else {
         return Err(Error::mismatch("not-a-table", "a table has two dimensions").on_tensor(table.name()));
@@ -64,7 +66,11 @@ pub fn grow(checkpoint: &mut Checkpoint, entity: &str, names: &LabelList, seed: 
         return Err(Error::unsupported("grow-dtype", "only tables that are stored as f32 grow")
             .on_tensor(table.name())
             .found(table.stored)
-            .hint("convert it with --cast f32 first, and let what that writes grow"));
+            .hint(phrase![
+                "convert it with ",
+                Opt::Cast.with("f32"),
+                " first, and let what that writes grow"
+            ]));
     }
     let old_names = labels.read()?;
     check_names(&old_names, names).map_err(|e| e.on_tensor(table.name()))?;

@@ -15,6 +15,8 @@ use weighbridge_core::check::{Gaps, Outline};
 use weighbridge_core::checkpoint::{Checkpoint, Note, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::{Opt, limit};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
 use weighbridge_zip::{self as zip, Member, Method, Unpacked};
@@ -110,7 +112,10 @@ fn weights(source: &SourceRef, member: &Member, limits: &Limits) -> Result<Sourc
     // What is inflated is measured by its own length when it is read: a short archive must not seem long.
     let most = limits.chunk_bytes.min(source.len().saturating_mul(MOST_WEIGHTS));
     Limits::check("bytes of deflated weights", "chunk_bytes", member.len, most).map_err(|e| {
-        e.hint("unpack the archive and open model.weights.h5, or raise the limit `chunk_bytes`")
+        e.hint(phrase![
+            "unpack the archive and open model.weights.h5, or raise the limit ",
+            limit("chunk_bytes")
+        ])
     })?;
     let inflated = read_vec(&*bytes, 0, member.len)?;
     let bytes = Arc::new(MemorySource::new(source.label(), inflated));
@@ -151,7 +156,7 @@ fn check(weights: &SourceRef, member: &Member) -> Result<()> {
         .at(member.data_offset)
         .expected(format_args!("CRC-32 {:08x}", member.crc32))
         .found(format_args!("{found:08x}"))
-        .hint("look for another copy; --lenient reads the file as it is"))
+        .hint(phrase!["look for another copy; ", Opt::Lenient, " reads the file as it is"]))
 }
 
 /// Says which ranges of the archive hold no elements.

@@ -9,6 +9,8 @@ use weighbridge_core::checkpoint::{
     restore_bridge_index,
 };
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::{counted, escape};
 use weighbridge_format::{OpenOptions, Place};
 use weighbridge_hdf5::{
@@ -44,8 +46,7 @@ pub(super) fn open(place: Place<'_>, options: &OpenOptions) -> Result<Checkpoint
         return Err(Error::unsupported("hdf5-open", "HDF5: the file is marked as still open for writing")
             .in_file(source.label())
             .hint(
-                "its writer was killed, or still writes: if it was killed, `h5clear --status FILE` removes the mark; \
-                 --lenient reads the file as it is",
+                phrase!["its writer was killed, or still writes: if it was killed, `h5clear --status FILE` removes the mark; ", Opt::Lenient, " reads the file as it is"],
             ));
     }
     let mut reader = Reader {
@@ -199,9 +200,9 @@ impl Reader {
             let parts: Vec<Name> = path.iter().map(|part| Name::from(cut(part).as_str())).collect();
             let found = error.found_text().map(|found| format!(" ({})", cut(found))).unwrap_or_default();
             // What is refused for want of a word is had by saying it.
-            let hint = error.hint_text().filter(|_| error.code() == "hdf5-virtual");
-            let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-            let reason = format!("{}{found}{hint}", error.message());
+            let hint = error.hint_phrase().filter(|_| error.code() == "hdf5-virtual");
+            let hint = hint.map(|hint| phrase!["; ", hint]).unwrap_or_default();
+            let reason = phrase![error.message(), found, hint];
             let name = TensorPath::new(parts).to_text();
             self.checkpoint.notes.push(Note::skipped_tensor(name, reason));
             return Ok(());

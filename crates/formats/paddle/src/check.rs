@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use weighbridge_core::checkpoint::{Checkpoint, Value};
 use weighbridge_core::error::Result;
 use weighbridge_core::finding::{Finding, Severity};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::topology::VariableKind;
 
 /// Checks an opened checkpoint beyond what holds for every format.
@@ -52,7 +54,7 @@ fn combined(checkpoint: &Checkpoint) -> Vec<Finding> {
                 "the file holds no names and there is no program: names, shapes and the number of tensors \
                  cannot be checked",
             )
-            .hint("--program FILE names the program"),
+            .hint(phrase![Opt::Program.any("FILE"), " names the program"]),
         ];
     };
     let parameters = topology.parameters();

@@ -10,15 +10,17 @@ use weighbridge_core::checkpoint::{
     Checkpoint, Note, PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, TensorPath, VARIABLE_NAME, Value,
 };
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::escape;
 use weighbridge_core::topology::Topology;
 
 /// The program of a checkpoint.
 fn program(checkpoint: &Checkpoint) -> Result<(Program, Arc<Topology>)> {
     let topology = checkpoint.topology.clone().ok_or_else(|| {
-        Error::mismatch("no-program", "there is no program to change")
-            .in_file(&checkpoint.label)
-            .hint("--program FILE names it, where it does not stand beside the parameters")
+        Error::mismatch("no-program", "there is no program to change").in_file(&checkpoint.label).hint(
+            phrase![Opt::Program.any("FILE"), " names it, where it does not stand beside the parameters"],
+        )
     })?;
     Ok((Program::of(&topology)?, topology))
 }

@@ -8,6 +8,8 @@ use super::program::is_source;
 use super::state;
 use weighbridge_core::error::Result;
 use weighbridge_core::finding::Finding;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::{Job, Opt};
 use weighbridge_core::text::{counted, escape};
 use weighbridge_core::topology::Topology;
 use weighbridge_format::shards::scan as scan_index;
@@ -78,7 +80,7 @@ fn leaks(program: &Program, source: &SourceRef) -> Vec<Finding> {
         findings.push(
             Finding::warning("class-names", text)
                 .in_file(source.label())
-                .hint("weighbridge program --strip source takes them out"),
+                .hint(phrase![Job::Program.call().with(Opt::Strip.with("source")), " takes them out"]),
         );
     }
     for leak in leaks.iter().take(SHOWN) {
@@ -87,7 +89,7 @@ fn leaks(program: &Program, source: &SourceRef) -> Vec<Finding> {
         findings.push(
             found("source-code", text)
                 .in_file(source.label())
-                .hint("weighbridge program --strip source takes it out"),
+                .hint(phrase![Job::Program.call().with(Opt::Strip.with("source")), " takes it out"]),
         );
     }
     if leaks.len() > SHOWN {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::{Job, Opt};
 use weighbridge_core::text::escape;
 
 /// What to take out of a program. Each part on request; nothing by default.
@@ -60,7 +62,13 @@ impl Strip {
             return Ok(());
         }
         Err(Error::usage("outputs-without-training", "outputs are named, but no operators are taken out")
-            .hint("--strip training or --strip all goes with --outputs"))
+            .hint(phrase![
+                Opt::Strip.with("training"),
+                " or ",
+                Opt::Strip.with("all"),
+                " goes with ",
+                Opt::Outputs
+            ]))
     }
 
     /// True where variables of that sort are to go: a program that is cut down to named outputs
@@ -74,5 +82,5 @@ impl Strip {
 pub(super) fn no_such_output(name: &str) -> Error {
     Error::mismatch("no-such-output", "the program has no variable of this name in its main block")
         .found(escape(name))
-        .hint("`weighbridge program MODEL --list` shows the variables")
+        .hint(phrase!["`", Job::Program.call().of(&["MODEL"]).with(Opt::List), "` shows the variables"])
 }

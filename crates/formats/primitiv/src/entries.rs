@@ -6,6 +6,8 @@ use super::{BATCH, Shape};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::DType;
 
 /// An entry with the shape that it has in primitiv.
@@ -43,7 +45,7 @@ fn hold_unnamed(entry: &TensorEntry) -> Result<Held<'_>> {
     if dtype != DType::F32 {
         let error = Error::mismatch("dtype", "primitiv holds float32 only").expected("f32").found(dtype);
         return Err(if dtype.is_float() {
-            error.hint("--cast f32")
+            error.hint(Opt::Cast.with("f32"))
         } else {
             error.hint("leave it out, or turn it into floats elsewhere")
         });
@@ -163,5 +165,5 @@ fn not_one(what: &'static str, found: usize) -> Error {
     Error::mismatch("not-one-tensor", format!("a primitiv {what} file holds exactly one {what}"))
         .expected("1")
         .found(found)
-        .hint("choose one with --select, or write a .model")
+        .hint(phrase!["choose one with ", Opt::Select, ", or write a .model"])
 }

@@ -114,7 +114,13 @@ impl State<'_> {
         E::custom("refused")
     }
 
-    fn check<E: de::Error>(&mut self, what: &str, field: &str, claim: u64, limit: u64) -> Result<(), E> {
+    fn check<E: de::Error>(
+        &mut self,
+        what: &str,
+        field: &'static str,
+        claim: u64,
+        limit: u64,
+    ) -> Result<(), E> {
         Limits::check(what, field, claim, limit).map_err(|e| self.refuse(e))
     }
 

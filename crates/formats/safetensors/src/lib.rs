@@ -90,7 +90,7 @@ static INFO: FormatInfo = FormatInfo {
         Setting {
             name: SHARD,
             values: "5GB, 500MB, 64MiB, ... or bytes",
-            what: "most bytes of tensors in a file; the target is then a folder (default: one file; 5GB for --kind sharded)",
+            what: "most bytes of tensors in a file; the target is then a folder (default: one file; 5GB for the kind sharded)",
         },
         Setting {
             name: HEADER_PADDING,

@@ -3,6 +3,8 @@
 use super::{DATA_OFFSET, HEADER_PADDING, PREFIX};
 use weighbridge_core::checkpoint::escape_text;
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_format::PlanOptions;
 
 /// The data begin at a multiple of this, so that a mapped tensor is aligned for its type.
@@ -55,9 +57,10 @@ impl Room {
                 there => Err(Error::mismatch("no-room", "the header does not fit before the data")
                     .expected(format_args!("at most {} bytes", there.unwrap_or(0)))
                     .found(format_args!("{text} bytes"))
-                    .hint(format_args!(
-                        "write the file anew, with room for later: --set {HEADER_PADDING}=4096"
-                    ))),
+                    .hint(phrase![
+                        "write the file anew, with room for later: ",
+                        Opt::Set.pair(HEADER_PADDING, "4096")
+                    ])),
             },
         }
     }

@@ -11,6 +11,8 @@ use weighbridge_core::checkpoint::{
     renamed,
 };
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{FileBuilder, PlannedFile, WritePlan};
 use weighbridge_core::tensor::Order;
 use weighbridge_format::PlanOptions;
@@ -37,7 +39,11 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         (None | Some(KIND), None) => {}
         (Some(KIND), Some(_)) => {
             return Err(Error::usage("shards-in-a-folder", "shards are several files, and one is asked for")
-                .hint("name a folder: --to safetensors, and a target without .safetensors"));
+                .hint(phrase![
+                    "name a folder: ",
+                    Opt::To.with("safetensors"),
+                    ", and a target without .safetensors"
+                ]));
         }
         (Some(kind), _) => {
             return Err(Error::usage("unknown-kind", "safetensors has no such kind of file")

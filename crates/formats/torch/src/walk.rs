@@ -19,6 +19,7 @@ use weighbridge_core::checkpoint::{
 };
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
 use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
 use weighbridge_pickle::{Made, Object, ObjectId, Reach};
@@ -354,8 +355,8 @@ impl<'a> Walk<'a> {
         self.left_out += 1;
         let name = TensorPath::new(self.path.clone()).to_text();
         self.take_name(name.len() as u64)?;
-        let hint = error.hint_text().map_or_else(String::new, |hint| format!("; {hint}"));
-        let text = format!("{}: {}{hint}", weighbridge_core::text::quoted(&name), error.message());
+        let hint = error.hint_phrase().map(|hint| phrase!["; ", hint]).unwrap_or_default();
+        let text = phrase![weighbridge_core::text::quoted(&name), ": ", error.message(), hint];
         self.checkpoint.notes.push(Note::omission("value-left-out", text));
         Ok(())
     }

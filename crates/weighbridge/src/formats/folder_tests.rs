@@ -22,7 +22,7 @@ fn open(files: &[(&str, &[u8])]) -> (String, String) {
     match open_folder(&folder, &OpenOptions::default()) {
         Ok(found) => {
             let notes = found.notes.iter().filter(|note| note.code == OTHER_MODELS);
-            (found.label.clone(), notes.map(|note| note.text.clone()).collect())
+            (found.label.clone(), notes.map(|note| note.text.to_string()).collect())
         }
         Err(error) => (error.code().to_owned(), error.found_text().unwrap_or_default().to_owned()),
     }

@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(found(&safetensors::Safetensors), of("epoch"));
         for format in [&npz::Npz as &dyn Format, &torch::Torch] {
             let detail = found(format);
-            assert!([of("epoch, note"), of("note, epoch")].contains(&detail), "{detail}");
+            assert!([of("epoch, note"), of("note, epoch")].contains(&detail.to_string()), "{detail}");
         }
     }
 

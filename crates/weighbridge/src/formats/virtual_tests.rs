@@ -25,7 +25,7 @@ fn opening_follows_and_names_what_is_missing() {
         (OpenOptions::default(), OpenOptions::default().with_own(hdf5::ReadOptions { follow_virtual: true }));
     let checkpoint = open_with(&path, &plain).unwrap();
     assert_eq!(checkpoint.tensors.len(), 1);
-    let notes = checkpoint.notes.iter().filter(|note| note.text.contains("; --follow-virtual reads it"));
+    let notes = checkpoint.notes.iter().filter(|note| note.text.contains("; `follow-virtual` reads it"));
     assert_eq!(notes.count(), 16);
     let checkpoint = open_with(&path, &following).unwrap();
     let codes: Vec<_> = checkpoint.notes.iter().map(|note| note.code).collect();

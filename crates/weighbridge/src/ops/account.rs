@@ -58,7 +58,7 @@ fn one(checkpoint: &Checkpoint, held: &Held<'_>, limits: &Limits) -> Result<(Acc
         Err(error) => {
             let Some(finding) = Finding::from_error(&error) else { return Err(error) };
             // That it is wrong was said, if it is; here it only keeps the bytes from being told apart.
-            let text = format!("what its bytes are for cannot be told: {}", finding.text);
+            let text = weighbridge_core::phrase!["what its bytes are for cannot be told: ", finding.text];
             let file = held.source.label();
             let finding = Finding::unchecked("bytes-unaccounted", text).in_file(file);
             let mut rest = Outline::default();

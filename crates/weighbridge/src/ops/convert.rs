@@ -4,6 +4,7 @@ mod changes;
 mod others;
 mod ties;
 mod versions;
+mod written;
 
 pub use changes::Changes;
 
@@ -19,6 +20,9 @@ use crate::text::counted;
 use others::Others;
 use std::path::{Path, PathBuf};
 use ties::Ties;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::{Opt, Phrase};
+pub use written::Written;
 
 /// Losses that do not take anything away that the source has: what was asked for, and what holds of the
 /// source too.
@@ -143,7 +147,11 @@ fn plan_opened(
     let has_state =
         checkpoint.tensors.iter().any(|t| t.role.is_state()) || notes.iter().any(Note::is_of_state);
     if options.changes.no_state && !has_state {
-        let text = "no tensor is known to be optimizer state, so none was left out: --drop takes patterns";
+        let text = phrase![
+            "no tensor is known to be optimizer state, so none was left out: ",
+            Opt::Drop,
+            " takes patterns"
+        ];
         notes.push(Note::new("no-state-known", text));
     }
     let others = match source.map(|source| Others::of(source, &checkpoint)).transpose() {
@@ -267,7 +275,7 @@ fn plan_noting(
                 "reverse-dims",
                 "this target is column-major itself: no dimension is reversed",
             )
-            .hint("leave --reverse-dims out"));
+            .hint(phrase!["leave ", Opt::ReverseDims, " out"]));
         }
         let settings = PlanOptions {
             kind,
@@ -339,8 +347,11 @@ pub fn target_form(target: &Path, options: &ConvertOptions) -> Result<(&'static 
 
 /// The error for losses that nobody wants.
 pub(super) fn denied(losses: &[Loss]) -> Error {
-    lost(losses, "the target cannot hold everything, and losses are denied")
-        .hint("without --deny-loss the conversion goes on and reports these")
+    lost(losses, "the target cannot hold everything, and losses are denied").hint(phrase![
+        "without ",
+        Opt::DenyLoss,
+        " the conversion goes on and reports these"
+    ])
 }
 
 /// Fails where something would be lost that the source has, and that is gone then: in its own place.
@@ -354,10 +365,13 @@ pub(super) fn check_nothing_lost(losses: &[Loss]) -> Result<()> {
 
 /// As [`denied`], with other words and without a hint.
 fn lost(losses: &[Loss], message: &str) -> Error {
-    let shown = losses.iter().take(5).map(|l| format!("{}: {}: {}", l.code, l.subject, l.detail));
-    let mut text = shown.collect::<Vec<_>>().join("; ");
-    if losses.len() > 5 {
-        text.push_str(&format!("; and {} more", losses.len() - 5));
+    let mut found = Phrase::default();
+    for (place, loss) in losses.iter().take(5).enumerate() {
+        let gap = if place > 0 { "; " } else { "" };
+        found = found.and(format_args!("{gap}{}: {}: ", loss.code, loss.subject)).and(&loss.detail);
     }
-    Error::mismatch("loss-denied", message).found(text)
+    if losses.len() > 5 {
+        found = found.and(format_args!("; and {} more", losses.len() - 5));
+    }
+    Error::mismatch("loss-denied", message).found_phrase(found)
 }

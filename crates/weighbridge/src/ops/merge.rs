@@ -9,9 +9,12 @@ use crate::engine::LocalSink;
 use crate::error::{Error, Result};
 use crate::formats::{self, torch};
 use crate::plan::WritePlan;
-use crate::text::counted;
+use crate::text::{counted, path_text};
+use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 mod choose;
 mod lists;
@@ -42,6 +45,19 @@ pub struct PreparedMerge {
     pub names: Vec<String>,
     /// What was odd about the sources, and what was left out of them.
     pub notes: Vec<Note>,
+}
+
+impl PreparedMerge {
+    /// The document of what was written, or would be: `bytes` of all files, `done` where it was.
+    pub fn to_json(&self, sources: &[PathBuf], target: &Path, done: bool, bytes: u64) -> Json {
+        json!({
+            "path": path_text(target), "done": done, "format": self.plan.format, "kind": self.plan.kind,
+            "bytes": bytes, "sources": sources.iter().map(|own| path_text(own)).collect::<Vec<_>>(),
+            "tensors": self.names,
+            "losses": self.plan.losses.iter().map(Loss::to_json).collect::<Json>(),
+            "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
+        })
+    }
 }
 
 /// Opens `sources` and plans them as one checkpoint at `target`. A folder of shards is one source, and so are all
@@ -188,7 +204,7 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
         }
         let own = source.notes.iter().map(|note| match only_one {
             true => note.clone(),
-            false => Note { text: format!("{}: {}", source.label, note.text), ..note.clone() },
+            false => Note { text: phrase![&source.label, ": ", &note.text], ..note.clone() },
         });
         joined.notes.extend(own);
     }
@@ -209,7 +225,12 @@ fn collision(tensor: &TensorEntry, one: &Checkpoint, other: &Checkpoint) -> Erro
     Error::mismatch("name-collision", "two of the files have a tensor of the same name")
         .on_tensor(tensor.name())
         .found(format_args!("it in {} and in {}", escape_text(&one.label), escape_text(&other.label)))
-        .hint("--prefer first or last takes one of them, --prefix-each keeps both below the names of their files")
+        .hint(phrase![
+            Opt::Prefer.with("first"),
+            " or last takes one of them, ",
+            Opt::PrefixEach,
+            " keeps both below the names of their files"
+        ])
 }
 
 /// Puts every source below the name of its file, without what follows the first dot.
@@ -228,7 +249,13 @@ fn put_below(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> Result<()> {
             return Err(Error::usage("same-prefix", "two of the sources have the same name")
                 .in_file(&source.label)
                 .found(format_args!("{name}, as {other}"))
-                .hint("rename one of the files; or merge without --prefix-each, and say with --prefer which of two tensors counts"));
+                .hint(phrase![
+                    "rename one of the files; or merge without ",
+                    Opt::PrefixEach,
+                    ", and say with ",
+                    Opt::Prefer,
+                    " which of two tensors counts"
+                ]));
         }
         let below = |tensor: &TensorEntry| {
             let parts = std::iter::once(Name::from(name.as_str())).chain(tensor.path.parts().iter().cloned());

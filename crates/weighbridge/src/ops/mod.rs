@@ -12,6 +12,9 @@
 //! - [`mod@merge`]: several checkpoints, or the shards of one, as one; [`mod@shard`]: one over many files;
 //! - [`info`]: the checkpoint as a whole;
 //! - [`verify`](mod@verify): is it whole and consistent, and what is every byte for;
+//! - [`mod@list`]: its tensors, a row each; [`several`]: what several paths come to;
+//! - [`mod@versions`]: the versions in a folder of PyTorch-BigGraph;
+//! - [`values`]: sizes, types and pairs as people write them;
 //! - [`scan`](mod@scan): would opening it elsewhere run code or give away source code;
 //! - [`mod@seal`]: the hashes of files and tensors as a list that can be signed, and held against a model;
 //! - [`program`]: the program beside the parameters, as text, JSON or a graph.
@@ -27,21 +30,26 @@ pub mod edit;
 pub mod hash;
 pub mod info;
 mod inputs;
+pub mod list;
 pub mod merge;
 mod numpy;
 mod parallel;
 pub mod program;
 pub mod scan;
 pub mod seal;
+pub mod several;
 pub mod shard;
 pub mod show;
 pub mod slice;
 pub mod stats;
+pub mod values;
 pub mod verify;
+pub mod versions;
 mod wide;
+mod worded;
 
 pub use convert::{
-    Changes, ConvertOptions, convert, plan, plan_checkpoint, prepare, prepare_opened, save, save_replacing,
+    Changes, ConvertOptions, Written, convert, plan, plan_checkpoint, prepare, prepare_opened, save, save_replacing,
     target_form,
 };
 pub use inputs::Inputs;

@@ -2,13 +2,15 @@
 
 use super::ConvertOptions;
 use super::convert::{check_nothing_lost, prepare_replacing};
-use crate::checkpoint::Note;
+use crate::checkpoint::{Loss, Note};
 use crate::error::{Error, Result};
 use crate::formats::offer_salvage;
 use crate::formats::safetensors::parse_size;
 use crate::plan::{Content, PlannedFile, WritePlan};
 use crate::source::{PathKind, kind_of_path};
+use crate::text::path_text;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -39,6 +41,36 @@ pub struct PreparedShards {
     pub shards: Vec<Shard>,
     /// The files of the source that the new ones take the place of, where the source is the target.
     pub replaced: Vec<PathBuf>,
+}
+
+impl PreparedShards {
+    /// The document of what was written, or would be: `bytes` of all files, `done` where it was.
+    pub fn to_json(&self, target: &Path, done: bool, bytes: u64) -> Json {
+        let one = |shard: &Shard| {
+            json!({
+                "name": shard.name, "bytes": shard.bytes, "tensors": shard.tensors,
+                "tensor_bytes": shard.tensor_bytes, "oversized": shard.oversized,
+            })
+        };
+        json!({
+            "path": path_text(target), "done": done, "bytes": bytes,
+            "shards": self.shards.iter().map(one).collect::<Json>(),
+            "losses": self.plan.losses.iter().map(Loss::to_json).collect::<Json>(),
+            "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
+        })
+    }
+
+    /// Writes the shards to `target`; returns the bytes of all files. A folder of shards may be cut anew in its own place.
+    ///
+    /// # Errors
+    /// As [`save`](super::save).
+    pub fn write(&self, target: &Path, options: &ConvertOptions) -> Result<u64> {
+        let report = match self.replaced.as_slice() {
+            [] => super::save(&self.plan, target, options.force, &options.run)?,
+            own => super::save_replacing(&self.plan, target, own, &options.run)?,
+        };
+        Ok(report.bytes)
+    }
 }
 
 /// Plans the folder `target` with the tensors of `source` in files of at most `size` bytes of tensors: `5GB`

@@ -4,8 +4,8 @@
 //! read: a tensor of many gigabytes is shown at once.
 
 use super::numpy::{EDGE, Grid, THRESHOLD};
-use super::slice::{Slice, Taken, pick, read_at};
-use crate::checkpoint::TensorEntry;
+use super::slice::{Slice, Taken, only, pick, read_at, resolve};
+use crate::checkpoint::{Checkpoint, TensorEntry};
 use crate::engine::read_region;
 use crate::error::{Error, Result};
 use crate::source::to_usize;
@@ -72,6 +72,31 @@ pub fn show(entry: &TensorEntry, slice: &Slice, full: bool) -> Result<Shown> {
     let text = view.text(dtype, &bytes).map_err(named)?;
     let summarised = view.summarised && view.shape.dims().iter().any(|&d| d > 2 * EDGE);
     Ok(Shown { text, dtype, shape: selection.shape(), summarised })
+}
+
+/// The document of the values of a tensor, or of a slice of it: `path`, `name`, `dtype`, `shape`, `values`, and `damage`
+/// where there is some. The only tensor of a file needs no name.
+///
+/// # Errors
+/// As [`resolve`], [`only`] and [`values_json`].
+pub fn document(checkpoint: &Checkpoint, name: Option<&str>) -> Result<Json> {
+    let (entry, slice) = match name {
+        Some(name) => resolve(checkpoint, name)?,
+        None => (only(checkpoint)?, Slice::all()),
+    };
+    let named = |error: Error| error.in_file(&checkpoint.label);
+    let selection = slice.select(&entry.shape).map_err(|e| named(e.on_tensor(entry.name())))?;
+    let mut document = json!({
+        "path": checkpoint.label,
+        "name": entry.text(),
+        "dtype": entry.dtype().name(),
+        "shape": selection.shape().dims(),
+        "values": values_json(entry, &slice).map_err(named)?,
+    });
+    if let Some(damage) = checkpoint.damage_json() {
+        document["damage"] = damage;
+    }
+    Ok(document)
 }
 
 /// The values of `slice` of `entry` as nested lists, as `numpy.tolist` nests them. Numbers are

@@ -15,6 +15,8 @@ use crate::formats;
 use crate::tensor::{Region, Shape};
 use crate::text::{counted, near};
 use std::sync::Arc;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// Notes that say why rows have no names.
 const NO_NAMES: [&str; 4] = ["counts-differ", "entities-unreadable", "names-incomplete", "names-missing"];
@@ -308,10 +310,16 @@ fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, label: &str) -> Result<u
     let Some(list) = list else {
         // Where names were looked for, it is known already why there are none.
         let why = checkpoint.notes.iter().find(|note| NO_NAMES.contains(&note.code));
-        let default = "use a number, or say where the names are: --entities FOLDER for PyTorch-BigGraph";
+        let default = || {
+            phrase![
+                "use a number, or say where the names are: ",
+                Opt::Entities.any("FOLDER"),
+                " for PyTorch-BigGraph"
+            ]
+        };
         return Err(Error::usage("no-row-names", "the rows of this tensor have no names")
             .on_tensor(entry.name())
-            .hint(why.map_or(default, |note| note.text.as_str())));
+            .hint(why.map_or_else(default, |note| note.text.clone())));
     };
     let mut rows = list.iter().enumerate().filter(|(_, name)| *name == label).map(|(row, _)| row);
     let first = rows.next();
@@ -490,7 +498,7 @@ mod tests {
         assert!(found("embeddings.user['alicf']").unwrap_err().hint_text().unwrap().contains("alice"));
         let error = found("plain['alice']").unwrap_err();
         assert_eq!(error.code(), "no-row-names");
-        assert!(error.hint_text().unwrap().contains("--entities"));
+        assert!(error.hint_text().unwrap().contains("`entities FOLDER`"));
         assert_eq!(found("other['alice']").unwrap_err().code(), "no-such-tensor");
         // Two rows of one name.
         let names = ["alice", "bob", "bob", "x"];

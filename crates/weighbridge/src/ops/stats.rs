@@ -7,9 +7,11 @@
 
 mod histogram;
 mod loops;
+mod measured;
 mod part;
 
 pub use histogram::Histogram;
+pub use measured::{Measured, measure, places};
 
 use super::{number_json, parallel};
 use crate::checkpoint::TensorEntry;

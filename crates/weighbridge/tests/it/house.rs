@@ -241,6 +241,37 @@ fn libraries_keep_no_state_for_the_process() {
     assert_eq!(found, STATICS.map(|(file, _)| file));
 }
 
+/// Texts of the library that hold a flag all the same: options of other programs, and text that only the command prints.
+const FLAGS: [&str; 2] = ["h5clear --status", "`weighbridge program --strip source` removes them."];
+
+/// Each face words options for its own users: texts of the library name none as a flag.
+#[test]
+fn texts_of_the_library_hold_no_flags() {
+    let faces = ["crates/cli/", "crates/python/"];
+    let library = sources().into_iter().filter(|(name, _)| {
+        let is_test = name.contains("/tests") || name.contains("_tests.rs");
+        name.starts_with("crates/")
+            && name.contains("/src/")
+            && !is_test
+            && !faces.iter().any(|face| name.starts_with(face))
+    });
+    let mut found = Vec::new();
+    for (name, text) in library {
+        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            let Some((_, said)) = line.split_once('"') else { continue };
+            let has_flag = said.match_indices("--").any(|(at, _)| {
+                let before = said[..at].chars().next_back().is_none_or(|c| " (`".contains(c));
+                before && said[at + 2..].starts_with(|c: char| c.is_ascii_lowercase())
+            });
+            if has_flag && !FLAGS.iter().any(|known| said.contains(known)) {
+                found.push(format!("{name}: {said}"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 /// The core opens no file, starts no thread and keeps nothing for the whole process.
 #[test]
 fn the_core_is_pure() {

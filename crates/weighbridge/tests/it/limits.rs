@@ -127,7 +127,7 @@ fn every_flag_reaches_its_reader() {
             .filter(|path| weighbridge::formats::open(path).is_ok_and(|opened| !opened.tensors.is_empty()));
         let told: Vec<String> = good
             .map(|path| match weighbridge::formats::open_with(path, &options) {
-                Ok(opened) => opened.notes.iter().map(|note| note.text.clone()).collect(),
+                Ok(opened) => opened.notes.iter().map(|note| note.text.to_string()).collect(),
                 Err(error) => error.to_string(),
             })
             .collect();

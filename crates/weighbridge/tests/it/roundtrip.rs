@@ -182,7 +182,7 @@ fn a_foreign_file_becomes_a_model() {
     fs::write(&source, safetensors::serialize(tensors, None).unwrap()).unwrap();
 
     let error = convert(&source, &target, &ConvertOptions::default()).unwrap_err();
-    assert!(error.hint_text().unwrap().contains("--cast f32"), "{error}");
+    assert!(error.hint_text().unwrap().contains("`cast f32`"), "{error}");
     convert(&source, &target, &force(Changes { cast: Some(DType::F32), ..Changes::default() })).unwrap();
     let model = weighbridge::formats::open(&target).unwrap();
     assert_eq!(model.kind, "model");

@@ -105,7 +105,7 @@ fn excuses(tensor: &TensorEntry, format: &str, losses: &[Loss]) -> Result<Excuse
                 all.role |= its;
                 all.all_attributes |= its;
             }
-            "attribute-dropped" if its => all.attributes.push(loss.detail.clone()),
+            "attribute-dropped" if its => all.attributes.push(loss.detail.to_string()),
             "dtype-lost" | "rounding" => all.dtype |= its,
             "shape" | "shape-normalised" => all.ones |= its,
             // A table of BigGraph is spoken of by its type.

@@ -11,6 +11,8 @@ use crate::{Attributes, StoredAs, Types};
 use hdf5_reader::messages;
 use weighbridge_core::checkpoint::Value;
 use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::limit;
 use weighbridge_core::tensor::{DType, Endian};
 use weighbridge_core::text::escape;
 
@@ -246,7 +248,7 @@ pub(super) fn spend(room: &mut u64, bytes: u64) -> Result<()> {
             "limit",
             "HDF5: attributes, names and what is said of them take more memory than the file allows",
         )
-        .hint("if you trust the file, raise the limit `header_bytes`")),
+        .hint(phrase!["if you trust the file, raise the limit ", limit("header_bytes")])),
     }
 }
 

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::limit;
 use weighbridge_io::source::{SourceRef, read_vec, to_usize};
 
 /// Files up to this length are read whole: one read costs less than five small ones.
@@ -339,9 +341,8 @@ pub(super) fn fault(fault: Fault) -> Error {
         },
         Fault::InvalidMagic => Error::corrupt("hdf5-magic", "this is no HDF5 file: it has no superblock"),
         Fault::ChecksumMismatch { .. } => Error::corrupt("hdf5-checksum", text),
-        Fault::ResourceLimit(_) => {
-            Error::limit("limit", text).hint("if you trust the file, raise the limit `header_bytes`")
-        }
+        Fault::ResourceLimit(_) => Error::limit("limit", text)
+            .hint(phrase!["if you trust the file, raise the limit ", limit("header_bytes")]),
         // Their texts say the offset, too.
         Fault::UnexpectedEof { offset, needed, available } => {
             Error::corrupt("past-the-end", "HDF5: unexpected end of data")

@@ -7,6 +7,8 @@ use super::Machine;
 use crate::graph::{Blob, Made, Object, ObjectId, Text};
 use crate::opened::{GlobalUse, Options};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::limit;
 use weighbridge_io::source::SourceRef;
 
 /// Objects, and the values that are made of them, may take so many times the length of a small file, and this much more.
@@ -67,7 +69,11 @@ impl Room {
         Err(Error::limit("limit", "the objects of the pickle take many times the memory of the file")
             .expected(format_args!("at most {} bytes", self.allowed))
             .found(format_args!("{} bytes so far", self.taken))
-            .hint("if you trust the file, raise the limit `pickle_objects`: objects may take as many bytes, too"))
+            .hint(phrase![
+                "if you trust the file, raise the limit ",
+                limit("pickle_objects"),
+                ": objects may take as many bytes, too"
+            ]))
     }
 }
 

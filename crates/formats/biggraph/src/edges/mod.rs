@@ -30,6 +30,8 @@ use places::{EntityType, Places};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{Encoding, Shape};
 use weighbridge_io::source::SourceRef;
 
@@ -177,7 +179,7 @@ fn config(checkpoint: &Checkpoint) -> Result<Config> {
             "without the configuration nobody knows which types of entities an edge joins",
         )
         .in_file(&checkpoint.label)
-        .hint("--config FILE names config.json")),
+        .hint(phrase![Opt::Config.any("FILE"), " names config.json"])),
     }
 }
 
@@ -189,7 +191,7 @@ fn counts(checkpoint: &Checkpoint, entity: &str) -> Result<Vec<u64>> {
             format!("nobody knows how many rows the partitions of type {entity} have"),
         )
         .in_file(&checkpoint.label)
-        .hint("--entities FOLDER names the folder of entity_count_TYPE_PART.txt")
+        .hint(phrase![Opt::Entities.any("FOLDER"), " names the folder of entity_count_TYPE_PART.txt"])
     };
     let Some(Value::Map(all)) = checkpoint.metadata.get(COUNTS) else { return Err(missing()) };
     let own = all.iter().find(|(name, _)| name.as_str() == Some(entity));

@@ -19,6 +19,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::DType;
 use weighbridge_io::engine::{MIN_MEMORY, default_threads};
 use weighbridge_io::source::to_usize;
@@ -307,7 +309,7 @@ impl Mover {
                 .in_file(&self.label)
                 .expected(format_args!("at most {} runs of edges for one bucket", counting.most_runs))
                 .found(format_args!("more, for {} buckets", self.targets.len()))
-                .hint("fewer partitions, or more memory: --memory"));
+                .hint(phrase!["fewer partitions, or more memory: ", Opt::Memory]));
         }
         for side in Side::BOTH.into_iter().filter(|side| self.lists[*side as usize]) {
             for (index, list) in self.lists(number, side)?.into_iter().enumerate() {

@@ -3,6 +3,8 @@
 use super::super::partitions::new_counts;
 use super::buckets::Side;
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// A type of entities: how its rows are dealt out now and later.
 #[derive(Debug)]
@@ -31,7 +33,11 @@ impl EntityType {
                     "the type {name} is featurised: its lists of features cannot go to several partitions"
                 ),
             )
-            .hint("leave it with one partition: --set partitions=TYPE:N,… names those that change"));
+            .hint(phrase![
+                "leave it with one partition: ",
+                Opt::Set.pair("partitions", "TYPE:N,…"),
+                " names those that change"
+            ]));
         }
         let mut old = starts(counts.iter().copied())?;
         if whole {

@@ -176,7 +176,7 @@ pub fn summarise_stats(source: &SourceRef, limits: &Limits) -> Result<StatsSumma
                     && let Some(finding) = Finding::from_error(&error)
                 {
                     let line = summary.lines;
-                    let text = format!("line {line}: {}", finding.text);
+                    let text = weighbridge_core::phrase![format_args!("line {line}: "), finding.text];
                     summary.findings.push(Finding { text, ..finding }.in_file(file).at(at));
                 }
                 return;

@@ -12,6 +12,8 @@ use super::tables::{self, Part, Table};
 use super::{as_float32, bytes_of, entities, foreign, literal, no_place, no_such_slot};
 use weighbridge_core::checkpoint::{Checkpoint, Loss, TensorEntry};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::PlannedFile;
 use weighbridge_hdf5::write::{Data, Hdf5Builder};
 use weighbridge_io::source::SourceRef;
@@ -75,7 +77,7 @@ pub(super) fn init(
 ) -> Result<Vec<PlannedFile>> {
     if settings.version.is_some_and(|version| version != 0) {
         return Err(Error::usage("bad-setting", "the files of an init_path are of version 0")
-            .hint("--kind checkpoint writes another version"));
+            .hint(phrase![Opt::Kind.with("checkpoint"), " writes another version"]));
     }
     let known = known::find(checkpoint)?;
     let config = known.as_ref().map(|k| &k.config);
@@ -110,7 +112,12 @@ pub(super) fn embeddings(
     let tables = tables::tables(checkpoint, &settings, None).map_err(|e| match e.code() {
         "one-type" => Error::mismatch("several-tables", "this kind of file holds one table")
             .in_file(&checkpoint.label)
-            .hint("--select picks one; --kind checkpoint writes a folder of all"),
+            .hint(phrase![
+                Opt::Select,
+                " picks one; ",
+                Opt::Kind.with("checkpoint"),
+                " writes a folder of all"
+            ]),
         _ => e,
     })?;
     let table = tables.first().ok_or_else(|| Error::mismatch("no-tables", "there is no table"))?;
@@ -208,7 +215,7 @@ fn version(checkpoint: &Checkpoint, settings: &Settings, known: &Known) -> Resul
             "bad-setting",
             "version 0 of a checkpoint is what there is before training",
         )
-        .hint("--kind init writes files that a training starts from"));
+        .hint(phrase![Opt::Kind.with("init"), " writes files that a training starts from"]));
     }
     let stored = super::version_of(checkpoint).filter(|version| *version > 0);
     let finished = || root::schedule(&known.config).iterations().filter(|n| *n > 0).unwrap_or(1);
@@ -295,7 +302,12 @@ fn names(
 }
 
 fn names_left_out(table: &Table<'_>) -> Loss {
-    let detail = "the names of its rows stand in files of their own: --set entities=yes, or --kind entities";
+    let detail = phrase![
+        "the names of its rows stand in files of their own: ",
+        Opt::Set.pair("entities", "yes"),
+        ", or ",
+        Opt::Kind.with("entities")
+    ];
     Loss::new("names-left-out", &table.entity, detail)
 }
 

@@ -4,6 +4,8 @@ use super::super::layout::{FileName, Listing};
 use super::super::{INFO, ReadOptions};
 use std::path::Path;
 use weighbridge_core::checkpoint::{Checkpoint, Value};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{PlannedFile, WritePlan};
 use weighbridge_core::source::Folder;
@@ -29,7 +31,7 @@ pub(crate) fn companions(
     if all && settings.setting("version").is_some() {
         return Err(Error::usage("bad-setting", "all versions cannot get one number")
             .found("version")
-            .hint("leave out the setting, or --versions all"));
+            .hint(phrase!["leave out the setting, or ", Opt::Versions.with("all")]));
     }
     let opened = match checkpoint.metadata.get("version") {
         Some(Value::U64(version)) => Some(*version),

@@ -7,6 +7,8 @@ use serde_json::json;
 use weighbridge_core::checkpoint::{Checkpoint, Loss};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_io::source::{SourceRef, read_vec};
 
 /// The name of its file.
@@ -86,7 +88,12 @@ pub(super) fn fit(known: &mut Known, tables: &[Table<'_>], losses: &mut Vec<Loss
             .on_tensor(table.rows.name())
             .expected(names.join(", "))
             .found(&table.entity)
-            .hint("--set type=NAME names the type of one table; --rename changes names"));
+            .hint(phrase![
+                Opt::Set.any_pair("type", "NAME"),
+                " names the type of one table; ",
+                Opt::Rename,
+                " changes names"
+            ]));
         };
         let dimension = entity.dimension.unwrap_or(default);
         if dimension != columns {

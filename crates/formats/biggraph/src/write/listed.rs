@@ -6,6 +6,8 @@ use super::tables;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Order, Region, Shape};
 use weighbridge_io::engine::{read_region, read_tensor};
 use weighbridge_io::source::{Source, SourceRef, check_range};
@@ -71,7 +73,7 @@ pub(super) fn columns(checkpoint: &Checkpoint, names: Option<&[String]>) -> Resu
             .on_tensor(table.name())
             .expected(format_args!("names of {count} columns: lhs, rhs, rel, and weight or - for others"))
             .found(if names.is_empty() { "none".to_owned() } else { names.join(",") })
-            .hint("--set columns=lhs,rel,rhs"));
+            .hint(Opt::Set.pair("columns", "lhs,rel,rhs")));
     }
     let mut made = Checkpoint { tensors: Vec::new(), ..checkpoint.clone() };
     for (place, name) in (0u64..).zip(names).filter(|(_, name)| *name != NONE) {
@@ -97,11 +99,21 @@ pub(in super::super) fn refuse(checkpoint: &Checkpoint) -> Result<()> {
     }
     for table in checkpoint.tensors.iter().filter(|t| tables::is_table(t)) {
         if is_list(checkpoint, table)? {
-            return Err(Error::mismatch("edge-list", "the table looks like a list of edges, not like embeddings")
-                .on_tensor(table.name())
-                .expected("rows of real numbers")
-                .found(format_args!("whole numbers in {}", table.shape))
-                .hint("--kind edges --set columns=lhs,rel,rhs writes edges; --cast f32 makes embeddings of the numbers"));
+            return Err(Error::mismatch(
+                "edge-list",
+                "the table looks like a list of edges, not like embeddings",
+            )
+            .on_tensor(table.name())
+            .expected("rows of real numbers")
+            .found(format_args!("whole numbers in {}", table.shape))
+            .hint(phrase![
+                Opt::Kind.with("edges"),
+                " ",
+                Opt::Set.pair("columns", "lhs,rel,rhs"),
+                " writes edges; ",
+                Opt::Cast.with("f32"),
+                " makes embeddings of the numbers"
+            ]));
         }
     }
     Ok(())

@@ -8,6 +8,8 @@ use super::tables::SUM;
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Name, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::PlannedFile;
 use weighbridge_hdf5::write::{Data, Hdf5Builder, is_attribute};
 
@@ -122,7 +124,7 @@ impl<'a> Model<'a> {
                     "there is optimizer state of a parameter that the configuration does not know",
                 )
                 .on_tensor(path)
-                .hint("--no-state leaves optimizer state out"));
+                .hint(phrase![Opt::NoState, " leaves optimizer state out"]));
             };
             slots.push(self.slots(number, tensors, losses)?);
         }
@@ -131,7 +133,11 @@ impl<'a> Model<'a> {
         let complete: HashSet<i64> = complete.map(|one| one.parameter).collect();
         for (number, path) in (0i64..).zip(&order) {
             if !complete.contains(&number) {
-                let detail = "its optimizer state is not complete, and upstream stops there: --no-state leaves all state out";
+                let detail = phrase![
+                    "its optimizer state is not complete, and upstream stops there: ",
+                    Opt::NoState,
+                    " leaves all state out"
+                ];
                 losses.push(Loss::new("state-incomplete", path.to_string(), detail));
             }
         }

@@ -10,6 +10,8 @@ use std::ops::Range;
 use weighbridge_core::checkpoint::{Checkpoint, LabelsRef, Name, Role, TensorEntry, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// The slot of row-wise Adagrad.
 pub(super) const SUM: &str = "sum";
@@ -135,7 +137,7 @@ pub(super) fn tables<'a>(
     {
         return Err(Error::usage("one-type", "there are several tables, and they cannot all be of one type")
             .found(format_args!("type={name} for {} tables", found.len()))
-            .hint("--select picks one; --rename gives each a name: embeddings.TYPE"));
+            .hint(phrase![Opt::Select, " picks one; ", Opt::Rename, " gives each a name: embeddings.TYPE"]));
     }
     let partitions = match &settings.partitions {
         Some(partitions) => {
@@ -159,7 +161,7 @@ pub(super) fn tables<'a>(
             return Err(Error::mismatch("two-tables", "two tables are of one type")
                 .on_tensor(rows.name())
                 .found(&entity)
-                .hint("--rename gives each a name of its own: embeddings.TYPE"));
+                .hint(phrase![Opt::Rename, " gives each a name of its own: embeddings.TYPE"]));
         }
         tables.push(table(checkpoint, rows, entity, partitions.as_ref(), config)?);
     }
@@ -198,7 +200,7 @@ fn type_of(rows: &TensorEntry, settings: &Settings) -> Result<String> {
     Err(Error::mismatch("bad-type-name", "the table has no name that a type of entities can have")
         .on_tensor(rows.name())
         .expected("a name without `.` and `/`")
-        .hint("--set type=NAME names it"))
+        .hint(phrase![Opt::Set.any_pair("type", "NAME"), " names it"]))
 }
 
 fn table<'a>(

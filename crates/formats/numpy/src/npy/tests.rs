@@ -190,7 +190,7 @@ fn what_npy_cannot_hold_is_refused() {
     assert!(refusal(&with(vec![fine(), fine()])).hint_text().unwrap().contains("npz"));
     for dtype in DType::ALL.into_iter().filter(|d| !DTYPES.contains(d)) {
         let error = refusal(&with(vec![tensor(dtype, &[4], Encoding::ROW)]));
-        assert_eq!((error.code(), error.hint_text()), ("numpy-dtype", Some("cast them: --cast f32")));
+        assert_eq!((error.code(), error.hint_text()), ("numpy-dtype", Some("cast them: `cast f32`")));
     }
     let mut cast = tensor(DType::BF16, &[4], Encoding::ROW);
     cast.cast = Some(DType::F32.into());

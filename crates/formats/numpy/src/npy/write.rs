@@ -5,6 +5,8 @@ use weighbridge_core::checkpoint::{
     Checkpoint, Loss, Metadata, TensorEntry, TensorPath, bridge_index, left_behind,
 };
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{FileBuilder, WritePlan};
 use weighbridge_core::tensor::Order;
 use weighbridge_format::PlanOptions;
@@ -33,7 +35,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         return Err(Error::mismatch("one-tensor", "an npy file holds exactly one tensor")
             .in_file(&checkpoint.label)
             .found(format_args!("{} tensors", checkpoint.tensors.len()))
-            .hint("write an npz, a folder (--kind folder), or select one tensor"));
+            .hint(phrase!["write an npz, a folder (", Opt::Kind.with("folder"), "), or select one tensor"]));
     };
     let (header, order) = array_header(tensor)?;
     let mut file = FileBuilder::new("");
@@ -62,7 +64,7 @@ pub(crate) fn array_header(tensor: &TensorEntry) -> Result<(Vec<u8>, Order)> {
     let header = header::encode(tensor.dtype(), order, &tensor.shape).ok_or_else(|| {
         Error::mismatch("numpy-dtype", format!("numpy has no elements of type {}", tensor.dtype()))
             .on_tensor(tensor.name())
-            .hint("cast them: --cast f32")
+            .hint(phrase!["cast them: ", Opt::Cast.with("f32")])
     })?;
     Ok((header, order))
 }
@@ -80,7 +82,11 @@ fn losses(checkpoint: &Checkpoint, tensor: &TensorEntry) -> Vec<Loss> {
         losses.push(Loss::new("name-dropped", tensor.name(), "an npy file has no place for a name"));
     }
     if tensor.labels.is_some() {
-        let detail = "an npy file has no place for the names of rows; a folder has (--kind folder)";
+        let detail = phrase![
+            "an npy file has no place for the names of rows; a folder has (",
+            Opt::Kind.with("folder"),
+            ")"
+        ];
         losses.push(Loss::new("names-left-out", tensor.name(), detail));
     }
     // Name and metadata are told of above; what else would there be to carry?

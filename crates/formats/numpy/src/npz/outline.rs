@@ -41,7 +41,7 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
                     let name = escape(&member.name);
                     outline.findings.extend(inner.findings.into_iter().map(|mut finding| {
                         finding.offset = Some(at);
-                        finding.text = format!("{name}: {}", finding.text);
+                        finding.text = weighbridge_core::phrase![format_args!("{name}: "), finding.text];
                         finding
                     }));
                 }

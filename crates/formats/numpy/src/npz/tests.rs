@@ -336,7 +336,7 @@ fn losses_and_refusals() {
 
     checkpoint.tensors[0].stored = DType::F8E4M3;
     let error = Npz.plan(&checkpoint, &PlanOptions::default()).unwrap_err();
-    assert_eq!((error.code(), error.hint_text()), ("numpy-dtype", Some("cast them: --cast f32")));
+    assert_eq!((error.code(), error.hint_text()), ("numpy-dtype", Some("cast them: `cast f32`")));
     let options = PlanOptions::of_kind("array");
     assert_eq!(Npz.plan(&with(&[]), &options).unwrap_err().code(), "unknown-kind");
 }

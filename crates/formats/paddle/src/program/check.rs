@@ -253,7 +253,14 @@ impl<'a> Walk<'a> {
         Err(self.bad(place, "bad-varint", "a number is longer than 64 bits"))
     }
 
-    fn limit(&self, what: &str, field: &str, claim: u64, limit: u64, place: usize) -> Result<(), Stop> {
+    fn limit(
+        &self,
+        what: &str,
+        field: &'static str,
+        claim: u64,
+        limit: u64,
+        place: usize,
+    ) -> Result<(), Stop> {
         Limits::check(what, field, claim, limit).map_err(|error| Stop::Bad(self.place(error, place)))
     }
 

@@ -70,6 +70,8 @@ use buffa::{DecodeError, DecodeOptions, Message};
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::limit;
 use weighbridge_core::topology::Variable;
 
 /// A program: its message, and the bytes that say it.
@@ -165,7 +167,7 @@ fn budget(len: usize, limits: &Limits) -> usize {
 fn too_much(len: usize, limits: &Limits) -> Error {
     Error::limit("limit", "the program takes far more memory than programs do")
         .expected(format_args!("at most {} bytes for lists", budget(len, limits)))
-        .hint("if you trust the file, raise the limit `header_bytes`")
+        .hint(phrase!["if you trust the file, raise the limit ", limit("header_bytes")])
 }
 
 fn decode(bytes: &[u8], limits: &Limits) -> Result<framework::ProgramDesc> {

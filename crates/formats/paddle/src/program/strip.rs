@@ -9,6 +9,8 @@ use crate::strip_options::no_such_output;
 use crate::{Strip, StripReport};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::DType;
 use weighbridge_core::topology::{Topology, Variable, VariableKind};
 
@@ -237,7 +239,7 @@ fn holder(main: &mut BlockDesc, name: &str, of: VariableKind) -> Result<()> {
         Some(_) => {
             return Err(Error::usage("reserved-name", "Paddle keeps that name to itself")
                 .found(name)
-                .hint("rename the variable with --rename OLD=NEW first"));
+                .hint(phrase!["rename the variable with ", Opt::Rename.any("OLD=NEW"), " first"]));
         }
         None => main.vars.push(desc),
     }

@@ -1,6 +1,8 @@
 //! Names for tensors that have none: the sorted parameters of a program (specification section 4).
 
 use weighbridge_core::checkpoint::{Name, Note, TensorEntry, TensorPath};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::topology::{Quantized, Topology, Variable, VariableKind};
 
 /// The path of a variable: one part between each two dots, as everywhere.
@@ -51,8 +53,11 @@ pub(super) fn name_in_order(
         }
         return vec![Note::new(
             "no-names",
-            "the file holds no names and no program was found that has them: tensors are numbered; \
-             --program FILE names the program",
+            phrase![
+                "the file holds no names and no program was found that has them: tensors are numbered; ",
+                Opt::Program.any("FILE"),
+                " names the program"
+            ],
         )];
     };
     let (parameters, _) = tensors_of(program);

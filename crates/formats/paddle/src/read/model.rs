@@ -12,6 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Damage, Name, Note, Value};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::counted;
 use weighbridge_core::topology::{Topology, Variable};
 use weighbridge_format::OpenOptions;
@@ -34,7 +36,7 @@ pub(super) fn open(
             "this path leads to a program of its own, and another one is named",
         )
         .in_file(source.label())
-        .hint("give the path of the parameter file, or leave --program out"));
+        .hint(phrase!["give the path of the parameter file, or leave ", Opt::Program, " out"]));
     }
     let program = match Program::read(source, &options.limits) {
         Ok(program) => program,

@@ -12,6 +12,8 @@ use weighbridge_core::checkpoint::{
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::topology::{Topology, Variable, VariableKind};
 use weighbridge_format::{OpenOptions, unknown};
 use weighbridge_io::source::{Cursor, SourceRef};
@@ -280,7 +282,7 @@ fn behind(cursor: &Cursor, options: &OpenOptions) -> Result<Option<Note>> {
         .at(cursor.position())
         .expected("the end of the file")
         .found(format_args!("{rest} more bytes"))
-        .hint("Paddle ignores them; --lenient does so too"))
+        .hint(phrase!["Paddle ignores them; ", Opt::Lenient, " does so too"]))
 }
 
 fn single(source: &SourceRef, kind: &'static str, entry: TensorEntry) -> Checkpoint {

@@ -9,6 +9,8 @@ use weighbridge_core::checkpoint::{
     ALIAS_OF, Checkpoint, Loss, Name, TensorEntry, VARIABLE_NAME, Value, escape_text,
 };
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
 use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::SourceRef;
@@ -59,10 +61,13 @@ impl Root {
             return Ok(());
         }
         let text = "protocols 2 and 3 hold so large a tensor in parts, and one of them would have the key of something else";
-        Err(Error::mismatch("name-collision", text)
-            .on_tensor(entry.name())
-            .found(escape_text(key))
-            .hint("protocol 4 holds it in one piece (--set protocol=4); or give the other one another name (rename)"))
+        Err(Error::mismatch("name-collision", text).on_tensor(entry.name()).found(escape_text(key)).hint(
+            phrase![
+                "protocol 4 holds it in one piece (",
+                Opt::Set.pair("protocol", "4"),
+                "); or give the other one another name (rename)"
+            ],
+        ))
     }
 }
 

@@ -10,6 +10,8 @@ use super::wire::{Fault, Field, Fields, Payload, put_varint};
 use weighbridge_core::checkpoint::{TensorEntry, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Shape};
 
 /// The attribute of a tensor that keeps the bytes of a desc that is not in Paddle's own form.
@@ -99,7 +101,7 @@ pub fn of_entry(entry: &TensorEntry) -> Result<Vec<u8>> {
             .on_tensor(entry.name())
             .expected(known.join(" "))
             .found(entry.dtype())
-            .hint("cast it with --cast, or leave it out")
+            .hint(phrase!["cast it with ", Opt::Cast, ", or leave it out"])
     })?;
     let dims = entry.shape.dims();
     if let Some(&dim) = dims.iter().find(|&&dim| i64::try_from(dim).is_err()) {

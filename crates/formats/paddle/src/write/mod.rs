@@ -10,6 +10,8 @@ use super::{FORM_PIR, Kind, state};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Note, TensorEntry};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{FileBuilder, PlannedFile, WritePlan};
 use weighbridge_core::topology::Topology;
 use weighbridge_format::PlanOptions;
@@ -104,7 +106,14 @@ fn needed<'a>(program: Option<&'a Edited>, checkpoint: &Checkpoint) -> Result<&'
     program.ok_or_else(|| {
         Error::mismatch("no-program", "this kind of model has a program, and there is none")
             .in_file(&checkpoint.label)
-            .hint("--program FILE names it; --kind combined or --kind state writes the parameters alone")
+            .hint(phrase![
+                Opt::Program.any("FILE"),
+                " names it; ",
+                Opt::Kind.with("combined"),
+                " or ",
+                Opt::Kind.with("state"),
+                " writes the parameters alone"
+            ])
     })
 }
 

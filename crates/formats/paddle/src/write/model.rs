@@ -10,6 +10,8 @@ use weighbridge_core::checkpoint::{
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{FileBuilder, PlannedFile};
 use weighbridge_core::text::counted;
 use weighbridge_format::PlanOptions;
@@ -103,7 +105,11 @@ pub(super) fn names_are_lost(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) {
     let count =
         checkpoint.tensors.iter().filter(|t| t.role.slot().is_none() && structured_name(t).is_some()).count();
     if count > 0 {
-        let detail = "no list of structured names goes with this form; --kind inference with era 2 has one";
+        let detail = phrase![
+            "no list of structured names goes with this form; ",
+            Opt::Kind.with("inference"),
+            " with era 2 has one"
+        ];
         losses.push(Loss::new("structured-names", counted(count, "tensor", "tensors"), detail));
     }
 }

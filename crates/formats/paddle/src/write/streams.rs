@@ -8,6 +8,8 @@ use super::variables::{self, Stored};
 use std::collections::HashSet;
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Name, TensorEntry, Value};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{FileBuilder, PlannedFile};
 use weighbridge_core::topology::{Topology, VariableKind};
 use weighbridge_format::PlanOptions;
@@ -73,7 +75,14 @@ fn lone(checkpoint: &Checkpoint) -> Result<&TensorEntry> {
         [entry] => Ok(entry),
         all => Err(Error::mismatch("not-one-tensor", "this kind of file holds one tensor")
             .found(format_args!("{} tensors", all.len()))
-            .hint("--select picks one; --kind combined or --kind state holds many")),
+            .hint(phrase![
+                Opt::Select,
+                " picks one; ",
+                Opt::Kind.with("combined"),
+                " or ",
+                Opt::Kind.with("state"),
+                " holds many"
+            ])),
     }
 }
 
@@ -119,7 +128,12 @@ pub(super) fn combined(
         Form::SizePrefixed => size_prefixed::write(&mut file, entries())?,
         Form::DesignNote => {
             return Err(Error::mismatch("one-stream", "the design note's stream is one tensor in one file")
-                .hint("--kind tensor, or --set stream=size-prefixed for the other note's merged file"));
+                .hint(phrase![
+                    Opt::Kind.with("tensor"),
+                    ", or ",
+                    Opt::Set.pair("stream", "size-prefixed"),
+                    " for the other note's merged file"
+                ]));
         }
         Form::Real if vocabularies.is_empty() => combined::layout(&mut file, entries())?,
         Form::Real => {

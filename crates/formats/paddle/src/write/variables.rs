@@ -5,6 +5,8 @@ use weighbridge_core::checkpoint::{
     Checkpoint, Loss, PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, VARIABLE_NAME,
 };
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::Order;
 use weighbridge_core::topology::{Topology, Variable, VariableKind};
 use weighbridge_io::engine::read_tensor;
@@ -85,7 +87,7 @@ pub(super) fn in_file_order<'a>(
                 )
                 .on_tensor(entry.name())
                 .found(format_args!("{} is {name} too", first.entry.name()))
-                .hint("--drop leaves one of them out"));
+                .hint(phrase![Opt::Drop, " leaves one of them out"]));
             }
             continue;
         }
@@ -112,9 +114,15 @@ pub(super) fn in_file_order<'a>(
     if !missing.is_empty() && !gaps {
         let shown = missing.iter().take(5).copied().collect::<Vec<_>>().join(", ");
         let hint = if ordered.is_empty() && !all.is_empty() {
-            "are these the names of its variables? --names variable makes them so, --rename any"
+            phrase![
+                "are these the names of its variables? ",
+                Opt::Names.with("variable"),
+                " makes them so, ",
+                Opt::Rename,
+                " any"
+            ]
         } else {
-            "a program needs all of its parameters: were some left out, or is it of another model?"
+            phrase!["a program needs all of its parameters: were some left out, or is it of another model?"]
         };
         return Err(Error::mismatch(
             "parameters-missing",
@@ -153,7 +161,11 @@ fn against_program<'a>(
                 .on_tensor(entry.name())
                 .expected(format_args!("{shape:?}"))
                 .found(&entry.shape)
-                .hint("is it the program of another model? --kind state or combined writes the tensors without it"));
+                .hint(phrase![
+                    "is it the program of another model? ",
+                    Opt::Kind.with("state"),
+                    " or combined writes the tensors without it"
+                ]));
         }
         if let Some(dtype) = variable.dtype.filter(|_| !quantized.admits_dtype(variable, entry.dtype())) {
             let detail = format!(

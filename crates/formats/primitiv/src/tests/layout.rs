@@ -93,7 +93,7 @@ fn what_cannot_be_held_is_refused() {
     let doubles = typed_entry("w", &[2], DType::F64);
     let u32_batch = batched(entry("w", &[2, 2]), Value::U32(2));
     let cases: Vec<(&str, Vec<TensorEntry>, &str, Option<&str>)> = vec![
-        ("model", vec![doubles], "dtype", Some("--cast f32")),
+        ("model", vec![doubles], "dtype", Some("`cast f32`")),
         ("model", vec![ints], "dtype", Some("leave it out")),
         ("model", vec![entry("w", &[2, 0])], "zero-size", Some("leave")),
         ("model", vec![huge], "too-large", Some("split")),
@@ -108,7 +108,7 @@ fn what_cannot_be_held_is_refused() {
         ("tensor", vec![batched(entry("w", &[3, 2]), Value::U64(3))], "batch", None),
         ("tensor", vec![u32_batch], "batch", None),
         ("model", vec![empty], "empty-path", None),
-        ("tensor", vec![], "not-one-tensor", Some("--select")),
+        ("tensor", vec![], "not-one-tensor", Some("`select`")),
         ("tensor", vec![entry("a", &[]), entry("b", &[])], "not-one-tensor", None),
         ("parameter", vec![entry("a", &[]), entry("b", &[])], "not-one-tensor", None),
         ("parameter", vec![], "not-one-tensor", None),

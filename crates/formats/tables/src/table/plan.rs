@@ -9,6 +9,8 @@ use weighbridge_core::checkpoint::{
     escape_text, left_behind,
 };
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{Encode, PlannedFile, WritePlan};
 use weighbridge_core::tensor::{DType, cast_is_exact};
 use weighbridge_format::FormatInfo;
@@ -51,7 +53,7 @@ pub(crate) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Result<WritePlan
                 let text = format!("{} has no elements of type {}", form.facts.id, tensor.dtype());
                 return Err(Error::mismatch("table-dtype", text)
                     .on_tensor(tensor.name())
-                    .hint("cast them: --cast f32"));
+                    .hint(phrase!["cast them: ", Opt::Cast.with("f32")]));
             }
             tables.push((table, name));
         } else {

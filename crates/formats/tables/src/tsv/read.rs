@@ -3,6 +3,8 @@
 use crate::table::lines::{Lines, is_float, number};
 use weighbridge_core::checkpoint::{Checkpoint, LabelList, Name, Note, Role, TensorPath};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_format::{HEAD, OpenOptions};
 use weighbridge_io::source::{SourceRef, read_vec};
 
@@ -254,7 +256,10 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         )
         .in_file(source.label())
         .at(0)
-        .hint("for a table of words and vectors, as GloVe writes it: --from word2vec"));
+        .hint(phrase![
+            "for a table of words and vectors, as GloVe writes it: ",
+            Opt::From.with("word2vec")
+        ]));
     }
     let text = "the text does not say the type of its numbers: f32 is taken";
     checkpoint.notes.push(Note::new("dtype-guessed", text));

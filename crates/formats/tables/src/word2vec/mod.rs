@@ -22,6 +22,8 @@ use weighbridge_core::check::Outline;
 use weighbridge_core::checkpoint::{Checkpoint, Loss};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{Encode, WritePlan};
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
@@ -125,7 +127,7 @@ impl WriteFormat for Word2Vec {
                 )
                 .on_tensor(text.table.entry.name())
                 .found(text.table.entry.dtype())
-                .hint("cast them: --cast f32"));
+                .hint(phrase!["cast them: ", Opt::Cast.with("f32")]));
             }
             Ok(Arc::new(binary::BinaryTable(text)))
         };

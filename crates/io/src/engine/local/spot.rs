@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// The place of a target. A symbolic link is refused: other names may lead to the same file.
 #[derive(Debug, Clone)]
@@ -130,9 +132,11 @@ impl Spot {
     }
 
     pub(super) fn exists(&self) -> Error {
-        Error::usage("exists", "the target exists already")
-            .in_file(&self.label)
-            .hint("use --force to replace it")
+        Error::usage("exists", "the target exists already").in_file(&self.label).hint(phrase![
+            "use ",
+            Opt::Force,
+            " to replace it"
+        ])
     }
 
     pub(super) fn io(&self, what: &str, error: io::Error) -> Error {

@@ -10,6 +10,8 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// What is known of a file without reading it: whether it is still the one that was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,9 +33,8 @@ impl Fingerprint {
         let look = || -> Result<Self> {
             let found = file_itself(path)?;
             if names(&found) > 1 {
-                return Err(
-                    several_names(&found).hint("--in-place=rewrite makes a new file under this name alone")
-                );
+                return Err(several_names(&found)
+                    .hint(phrase![Opt::InPlace.with("rewrite"), " makes a new file under this name alone"]));
             }
             if found.permissions().readonly() {
                 return Err(read_only().hint("allow writing to it first, or write a new one"));
@@ -74,7 +75,7 @@ fn file_itself(path: &Path) -> Result<Metadata> {
     }
     if !found.is_file() {
         return Err(Error::usage("not-a-file", "only a file can be changed in place, and this is none")
-            .hint("--in-place=rewrite replaces a folder as a whole"));
+            .hint(phrase![Opt::InPlace.with("rewrite"), " replaces a folder as a whole"]));
     }
     Ok(found)
 }

@@ -6,6 +6,8 @@ use super::{Fingerprint, Patch, PatchDisk, PatchFile, PatchRange};
 use crate::source::to_usize;
 use std::path::{Path, PathBuf};
 use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::{Job, Opt};
 
 /// Bytes that are read at once to be hashed.
 const BLOCK: u64 = 1 << 20;
@@ -31,7 +33,12 @@ pub fn check_free(disk: &dyn PatchDisk, path: &Path) -> Result<()> {
     }
     Err(Error::usage("undo-exists", "the undo record of an earlier edit is still there")
         .in_file(record.display())
-        .hint("take that edit back with --undo, or keep it for good with --forget-undo"))
+        .hint(phrase![
+            "take that edit back with ",
+            Opt::Undo,
+            ", or keep it for good with ",
+            Opt::ForgetUndo
+        ]))
 }
 
 /// Writes `patch` into the file `path`, which must still be as `seen` and hold the patch's old bytes. An undo
@@ -77,7 +84,10 @@ pub fn write_patch(disk: &dyn PatchDisk, path: &Path, seen: &Fingerprint, patch:
             format!("the file could not be written, nor put back as it was: {}", error.message()),
         )
         .in_file(path.display())
-        .hint("weighbridge edit --undo puts the old bytes back from the undo record beside the file")),
+        .hint(phrase![
+            Job::Edit.call().with(Opt::Undo),
+            " puts the old bytes back from the undo record beside the file"
+        ])),
     }
 }
 
@@ -203,7 +213,7 @@ pub fn undo(disk: &dyn PatchDisk, path: &Path) -> Result<u64> {
                 "the file was changed since the edit: what is in it is neither the old file nor the new one",
             )
             .in_file(path.display())
-            .hint("--forget-undo removes the record"));
+            .hint(phrase![Opt::ForgetUndo, " removes the record"]));
         }
         State::Before => {}
         State::Between | State::After => put(&*file, patch.old_len, &patch.ranges, |range| &range.old)?,
@@ -229,7 +239,7 @@ pub fn forget(disk: &dyn PatchDisk, path: &Path) -> Result<()> {
             "the edit was cut short, and the file is neither old nor new",
         )
         .in_file(path.display())
-        .hint("--undo puts the old bytes back"));
+        .hint(phrase![Opt::Undo, " puts the old bytes back"]));
     }
     disk.remove(&record_path(path))
 }

@@ -5,6 +5,8 @@ use crate::error::{Error, Result};
 use crate::ops::edit;
 use crate::tensor::{Cast, DType, Rounding};
 use std::sync::Arc;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// Changes of the index, in the order in which they are applied.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +49,7 @@ impl Changes {
             Some(to) => list.push(Arc::new(CastFloats(Cast { to, rounding: self.rounding }))),
             None if self.rounding != Rounding::default() => {
                 return Err(Error::usage("rounding-without-cast", "nothing is cast, so nothing is rounded")
-                    .hint("add --cast f16 or --cast bf16"));
+                    .hint(phrase!["add ", Opt::Cast.with("f16"), " or ", Opt::Cast.with("bf16")]));
             }
             None => {}
         }

@@ -9,6 +9,8 @@ use crate::text::{escape, first_and_more, path_text};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// Names that a note lists before it counts them.
 const NAMED: usize = 8;
@@ -39,7 +41,11 @@ impl Others {
     /// The note that they stay behind.
     pub(super) fn note(&self) -> Option<Note> {
         let names = self.names.iter().map(|name| escape(&name.display().to_string()));
-        let text = format!("not copied: {}; --copy-others copies them", first_and_more(names, NAMED));
+        let text = phrase![
+            format_args!("not copied: {}; ", first_and_more(names, NAMED)),
+            Opt::CopyOthers,
+            " copies them"
+        ];
         (!self.names.is_empty()).then(|| Note::new("other-files", text))
     }
 
@@ -96,7 +102,7 @@ pub(super) fn check_folders(source: &Path, target: &Path) -> Result<()> {
         Err(Error::usage("copy-others", "other files are copied from a folder into another folder")
             .in_file(path.display())
             .expected(expected)
-            .hint("give two folders, or leave --copy-others out"))
+            .hint(phrase!["give two folders, or leave ", Opt::CopyOthers, " out"]))
     };
     if kind_of_path(source)? != PathKind::Folder {
         return fail(source, "a folder to read");

@@ -7,6 +7,8 @@ use crate::formats::{Companion, Format, PlanOptions, open_with};
 use crate::plan::WritePlan;
 use crate::source::real_path;
 use std::path::Path;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// The companions of the opened checkpoint that a plan for `target` could take along.
 ///
@@ -39,7 +41,12 @@ pub(super) fn companions(
             "all versions are written only from one PyTorch-BigGraph checkpoint folder to another",
         )
         .in_file(&checkpoint.label)
-        .hint("leave out --versions all, or add --to biggraph")),
+        .hint(phrase![
+            "leave out ",
+            Opt::Versions.with("all"),
+            ", or add ",
+            Opt::To.with("biggraph")
+        ])),
         found => Ok(found.unwrap_or_default()),
     }
 }
@@ -56,8 +63,8 @@ pub(super) fn add(
 ) -> Result<()> {
     for companion in companions {
         if !options.all_versions {
-            let detail = "left behind: --versions all takes along what is complete";
-            plan.losses.push(Loss::new("companion", companion.name, detail));
+            let detail = phrase!["left behind: ", Opt::Versions.with("all"), " takes along what is complete"];
+            plan.losses.push(Loss::new("companion", companion.name, &detail));
             continue;
         }
         let checkpoint = match open_with(&companion.path, &companion.options) {

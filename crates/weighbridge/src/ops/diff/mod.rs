@@ -31,12 +31,14 @@ use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::formats::{OTHER_MODELS, OpenOptions, offer_salvage, open_with};
 use crate::json::{Rows, rows, tree};
+use crate::phrase::Phrase;
 use crate::text::first_and_more;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use weighbridge_core::phrase;
 
 /// What [`diff`] shall do.
 #[derive(Debug, Clone, Default)]
@@ -201,7 +203,7 @@ pub struct DiffReport {
     /// Differences of the programs.
     pub program: ProgramDiff,
     /// What was not compared, or is no difference and good to know, as a sentence each.
-    pub notes: Vec<String>,
+    pub notes: Vec<Phrase>,
     /// Parts of either side, damage among them, that were not read, and where something could differ all the same.
     pub left_out: usize,
     /// False where names, types and shapes alone were compared.
@@ -225,7 +227,16 @@ struct Document<'a, Pairs, Left, Right, Metadata, Program> {
     metadata: Metadata,
     program: Program,
     program_more: usize,
-    notes: &'a [String],
+    notes: &'a [Phrase],
+}
+
+/// The document of a report, and its Markdown.
+#[derive(Serialize)]
+struct WithMarkdown<Report: Serialize> {
+    #[serde(flatten)]
+    report: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    markdown: Option<String>,
 }
 
 impl DiffReport {
@@ -294,6 +305,11 @@ impl DiffReport {
         }
     }
 
+    /// As [`DiffReport::as_json`], with `markdown` where that is asked for.
+    pub fn as_json_with(&self, all: bool, markdown: bool) -> impl Serialize + '_ {
+        WithMarkdown { report: self.as_json(all), markdown: markdown.then(|| self.to_markdown()) }
+    }
+
     /// The report as GitHub's Markdown, for a pull request.
     pub fn to_markdown(&self) -> String {
         markdown::markdown(self)
@@ -316,9 +332,7 @@ pub fn diff(left: impl AsRef<Path>, right: impl AsRef<Path>, options: &DiffOptio
     let mut report = diff_checkpoints(one, other, options)?;
     if report.left_out > 0 && lone && !report.is_different() && left_out::same_bytes(left, right)? {
         report.left_out = 0;
-        report
-            .notes
-            .push("the files are the same to the byte, so that what was left out is the same".to_owned());
+        report.notes.push("the files are the same to the byte, so that what was left out is the same".into());
     }
     Ok(report)
 }
@@ -372,12 +386,13 @@ pub(crate) fn diff_checkpoints(
     let alone = |checkpoint: &Checkpoint, places: &[usize]| {
         places.iter().filter_map(|&at| checkpoint.tensors.get(at)).map(Alone::new).collect()
     };
-    let mut notes: Vec<String> = pairs
+    let mut notes: Vec<Phrase> = pairs
         .unread
         .iter()
         .map(|finding| {
             let tensor = finding.tensor.as_deref().unwrap_or_default();
             format!("{tensor} cannot be read, and was not looked for under another name: {}", finding.told())
+                .into()
         })
         .collect();
     let programs = match (&left.topology, &right.topology) {
@@ -385,24 +400,24 @@ pub(crate) fn diff_checkpoints(
         (None, None) => ProgramDiff::default(),
         (a, _) => {
             let side = if a.is_some() { "left" } else { "right" };
-            notes.push(format!("only the {side} side has a program: programs were not compared"));
+            notes.push(format!("only the {side} side has a program: programs were not compared").into());
             ProgramDiff::default()
         }
     };
-    notes.extend(without_names("left", &unnamed[0]));
-    notes.extend(without_names("right", &unnamed[1]));
+    notes.extend(without_names("left", &unnamed[0]).into_iter().map(Phrase::from));
+    notes.extend(without_names("right", &unnamed[1]).into_iter().map(Phrase::from));
     let renamed = !(options.rules.is_empty() && options.rename.is_empty() && options.rename_regex.is_empty());
     let structure = match options.no_metadata {
         true => containers::Compared::default(),
         false => containers::compare(&left, &right, &places, renamed),
     };
-    notes.extend(structure.notes);
+    notes.extend(structure.notes.into_iter().map(Phrase::from));
     let left_out = left_out::count([&left, &right], &found, options);
-    notes.extend(ties::notes(&left, &right, &places));
-    notes.extend(unused.iter().map(|note| format!("{}: {}", note.code, note.text)));
+    notes.extend(ties::notes(&left, &right, &places).into_iter().map(Phrase::from));
+    notes.extend(unused.iter().map(|note| phrase![note.code, ": ", &note.text]));
     for checkpoint in [&left, &right] {
         let left_out = checkpoint.notes.iter().filter(|note| note.omission || note.code == OTHER_MODELS);
-        notes.extend(left_out.map(|note| format!("{}: {}", checkpoint.label, note.text)));
+        notes.extend(left_out.map(|note| phrase![&checkpoint.label, ": ", &note.text]));
     }
     for checkpoint in [&mut left, &mut right] {
         if checkpoint.damage.is_some() {
@@ -413,7 +428,7 @@ pub(crate) fn diff_checkpoints(
     let mut metadata = Vec::new();
     if !options.no_metadata {
         if !options.metadata {
-            notes.extend(leave_out_versions(&mut left, &mut right));
+            notes.extend(leave_out_versions(&mut left, &mut right).into_iter().map(Phrase::from));
         }
         told::metadata(&left, &right, &mut metadata);
     }

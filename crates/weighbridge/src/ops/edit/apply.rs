@@ -13,6 +13,8 @@ use crate::limits::Limits;
 use crate::ops::hash::sha256;
 use crate::tensor::{CAST_NAMES, Cast, cast_is_exact, cast_is_supported};
 use std::collections::{HashMap, HashSet};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// What applying rules came to.
 #[derive(Debug, Clone, Default)]
@@ -88,7 +90,7 @@ pub(crate) fn apply_watched(
             let why = renamed.unwrap_or_else(|| what_fits(&rule.action).to_owned());
             let error = Error::mismatch("no-match", format!("this rule fits nothing: {unused}"))
                 .found(escape_text(rule.text()))
-                .hint(format_args!("{why}; --lenient-rules goes on"));
+                .hint(phrase![format_args!("{why}; "), Opt::LenientRules, " goes on"]);
             return Err(rule.blame(error).in_file(&checkpoint.label));
         }
         applied.notes.push(Note::new("rule-unused", format!("{}: {unused}", rule.text())));

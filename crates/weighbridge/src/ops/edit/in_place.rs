@@ -12,6 +12,8 @@ use crate::ops::convert::{check_nothing_lost, own_files, save_replacing};
 use crate::source::{FileSource, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path, real_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::{Job, Opt};
 
 /// What may be done to the file that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,7 +55,10 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
     check_alone(path, options)?;
     // In place nothing may be lost, so what is left of a damaged file can only go elsewhere.
     let elsewhere = |error: Error| match error.kind() {
-        crate::Kind::Corrupt => error.hint_too("convert --salvage writes what is intact to a new file"),
+        crate::Kind::Corrupt => error.hint_too(phrase![
+            Job::Convert.brief().with(Opt::Salvage),
+            " writes what is intact to a new file"
+        ]),
         _ => error,
     };
     let checkpoint = match &folder {
@@ -71,7 +76,12 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
             "these tensors belong to a program, which would not follow",
         )
         .in_file(path.display())
-        .hint("write both anew: weighbridge edit SRC DST, or weighbridge program --rename"));
+        .hint(phrase![
+            "write both anew: ",
+            Job::Edit.call().of(&["SRC", "DST"]),
+            ", or ",
+            Job::Program.call().with(Opt::Rename)
+        ]));
     }
     let format = formats::by_id(checkpoint.format)?;
     let kind = Kind::AsIs(checkpoint.kind.to_owned());
@@ -173,7 +183,12 @@ fn check_alone(path: &Path, options: &EditOptions) -> Result<()> {
             )
             .in_file(path.display())
             .found(format_args!("it in {}", escape_text(&list)))
-            .hint("edit the folder as a whole: --in-place=rewrite, or edit FOLDER DST"));
+            .hint(phrase![
+                "edit the folder as a whole: ",
+                Opt::InPlace.with("rewrite"),
+                ", or ",
+                Job::Edit.brief().of(&["FOLDER", "DST"])
+            ]));
         }
     }
     Ok(())
@@ -182,9 +197,11 @@ fn check_alone(path: &Path, options: &EditOptions) -> Result<()> {
 /// Says what else can be done where tensors cannot stay.
 fn advise(error: Error, how: InPlace) -> Error {
     match error.code() {
-        "data-would-move" | "patch-too-large" | "one-file" | "no-room" if how == InPlace::Header => {
-            error.hint_too("--in-place=rewrite puts a new file in the place of the old one when it is whole")
-        }
+        "data-would-move" | "patch-too-large" | "one-file" | "no-room" if how == InPlace::Header => error
+            .hint_too(phrase![
+                Opt::InPlace.with("rewrite"),
+                " puts a new file in the place of the old one when it is whole"
+            ]),
         _ => error,
     }
 }

@@ -28,6 +28,7 @@ mod permuted;
 mod renaming;
 mod report;
 mod rule;
+mod rule_options;
 #[cfg(test)]
 mod tests;
 mod to_file;
@@ -37,6 +38,7 @@ pub use apply::{Applied, apply};
 pub(crate) use casts::cast_reports;
 pub use file::{parse_rules, read_rules};
 pub use in_place::{InPlace, PreparedInPlace, prepare_in_place, write_in_place};
-pub use report::{EditReport, How, MetadataChange, TensorChange, Told};
+pub use report::{EditReport, How, MetadataChange, TensorChange, Told, document, undone_document};
 pub use rule::Rule;
+pub use rule_options::RuleOptions;
 pub use to_file::{EditOptions, Prepared, edit, prepare, write};

@@ -2,11 +2,14 @@
 
 use super::apply::Applied;
 use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Note, TensorEntry};
+use crate::engine::patch::{Patch, PatchRange};
 use crate::json::{Fields, rows, tree};
 use crate::tensor::CastReport;
+use crate::text::path_text;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A tensor as a reader sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,6 +152,27 @@ impl EditReport {
             notes: rows(&self.notes, Note::to_json),
         }
     }
+}
+
+/// The document of an edit in place: that of the report, and `ranges`: what of the file is written.
+#[derive(Serialize)]
+struct InPlaceDocument<Report: Serialize, Ranges: Serialize> {
+    #[serde(flatten)]
+    report: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranges: Option<Ranges>,
+}
+
+/// The document of an edit, and of one in place with the `patch` that it writes, where it does.
+pub fn document<'a>(report: &'a EditReport, patch: Option<&'a Patch>, done: bool) -> impl Serialize + 'a {
+    let range = |range: &PatchRange| json!({ "offset": range.offset, "old_bytes": range.old.len(), "new_bytes": range.new.len() });
+    let ranges = patch.map(|patch| rows(&patch.ranges, range));
+    InPlaceDocument { report: report.as_json(done), ranges }
+}
+
+/// The document of an edit that was taken back (`undo`), or whose record was removed (`forget-undo`).
+pub fn undone_document(path: &Path, done: &str, bytes: u64) -> Json {
+    json!({ "path": path_text(path), "done": done, "bytes": bytes })
 }
 
 /// The document of a report.

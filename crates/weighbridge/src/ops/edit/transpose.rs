@@ -8,6 +8,9 @@ use crate::tensor::{Encoding, Shape};
 use crate::text::quoted;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
+use weighbridge_core::phrase::Phrase;
 
 /// Attributes that say something of a certain dimension.
 const OF_A_DIMENSION: [&str; 7] =
@@ -118,7 +121,7 @@ fn goes_along(state: &TensorEntry, parameter: Option<&Shape>) -> Result<bool> {
         .on_tensor(state.name())
         .expected(shape)
         .found(&state.shape)
-        .hint("leave the state out (--no-state), or the parameter untransposed")),
+        .hint(phrase!["leave the state out (", Opt::NoState, "), or the parameter untransposed"])),
     }
 }
 
@@ -172,27 +175,30 @@ impl<'a> Left<'a> {
     /// that has state and was not turned, and of each whose state may be the stray one.
     fn losses(&self) -> Vec<Loss> {
         let told = |place: usize| quoted(&self.tensors[place].text());
-        let detail = |place: usize| -> Option<String> {
+        let detail = |place: usize| -> Option<Phrase> {
             if let Some(state) = self.of[place] {
-                return Some(format!(
+                return Some(phrase![format_args!(
                     "{} may be state of this tensor, or of another one of its name as a variable, which is not \
                      transposed: it is left as it was, unless a rule names it, too",
                     told(state)
-                ));
+                )]);
             }
             if self.known[place] {
                 return None;
             }
             match (self.roots.get(&root(&self.tensors[place])), &self.stray) {
                 (Some(&of), _) if self.turned[of] => None,
-                (Some(&of), _) => Some(format!(
+                (Some(&of), _) => Some(phrase![format_args!(
                     "the optimizer's state is that of {}, which has the same bytes and is left as it was",
                     told(of)
-                )),
-                (None, Some(stray)) => Some(format!(
-                    "which state of the optimizer is this tensor's is not known, so that none was transposed, such as \
-                     {stray}; --no-state leaves it out"
-                )),
+                )]),
+                (None, Some(stray)) => Some(phrase![
+                    format_args!(
+                        "which state of the optimizer is this tensor's is not known, so that none was transposed, such as {stray}; "
+                    ),
+                    Opt::NoState,
+                    " leaves it out"
+                ]),
                 (None, None) => None,
             }
         };
@@ -221,11 +227,14 @@ impl<'a> Left<'a> {
             guessed.iter().filter(|&&place| told.insert(place)).map(|&place| &self.tensors[place]);
         let loss = |parameter: &TensorEntry| {
             let other = others.get(&parameter.shape)?;
-            let detail = format!(
-                "no name says whose the optimizer's state is: by the order of the tensors that of this one was transposed, \
-                 and it may be that of {}, which has the same shape; --no-state leaves it out",
-                other.name()
-            );
+            let detail = phrase![
+                format_args!(
+                    "no name says whose the optimizer's state is: by the order of the tensors that of this one was transposed, and it may be that of {}, which has the same shape; ",
+                    other.name()
+                ),
+                Opt::NoState,
+                " leaves it out"
+            ];
             Some(Loss::new("state-guessed", parameter.name(), detail))
         };
         parameters.filter_map(loss).collect()

@@ -5,6 +5,8 @@ use crate::checkpoint::{
 };
 use crate::error::{Error, Result};
 use std::collections::{HashMap, HashSet};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::{Job, Opt};
 
 /// Puts the other names that tensors go by below `prefix`, too: two files may have the same ones.
 pub(super) fn put_below(source: &mut Checkpoint, prefix: &str) {
@@ -73,10 +75,12 @@ pub(super) fn of_which(state: &TensorEntry, source: &Checkpoint) -> Error {
     )
     .in_file(&source.label)
     .on_tensor(state.name())
-    .hint(
-        "merge each model with its own state first, and then the two; or leave the state out: edit --no-state; or \
-         keep both models apart: --prefix-each",
-    )
+    .hint(phrase![
+        "merge each model with its own state first, and then the two; or leave the state out: ",
+        Job::Edit.brief().with(Opt::NoState),
+        "; or keep both models apart: ",
+        Opt::PrefixEach
+    ])
 }
 
 /// The error for state of which nobody knows the parameter, where some of its file are taken and others are not.
@@ -87,5 +91,5 @@ pub(super) fn partly(state: &TensorEntry, source: &Checkpoint) -> Error {
     )
     .in_file(&source.label)
     .on_tensor(state.name())
-    .hint("leave the state out first: edit --no-state; or keep both models apart: --prefix-each")
+    .hint(phrase!["leave the state out first: ", Job::Edit.brief().with(Opt::NoState), "; or keep both models apart: ", Opt::PrefixEach])
 }

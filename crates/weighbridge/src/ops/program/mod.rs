@@ -7,11 +7,13 @@
 mod dot;
 mod json;
 mod listing;
+mod rewrite;
 
 pub use dot::to_dot;
 pub use json::to_json;
 pub(super) use json::value;
 pub use listing::listing;
+pub use rewrite::{Form, Removed, RewriteOptions, Rewritten, document, rewrite};
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};

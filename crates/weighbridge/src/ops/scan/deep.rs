@@ -13,6 +13,7 @@ use crate::scan::{
 use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
 use std::path::Path;
+use weighbridge_core::phrase;
 
 /// Archives within archives that are looked through.
 const DEPTH: usize = 4;
@@ -264,8 +265,8 @@ fn other(
     if let Some(kind) = text(source, head, name, limits, scan)? {
         return Ok(Some(kind));
     }
-    let hint = error.hint_text().map(|hint| format!(": {hint}")).unwrap_or_default();
-    scan.push("unknown-content", format!("{}{hint}", error.message()));
+    let hint = error.hint_phrase().map(|hint| phrase![": ", hint]).unwrap_or_default();
+    scan.push("unknown-content", phrase![error.message(), hint]);
     Ok(None)
 }
 

@@ -20,6 +20,8 @@ use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// The code of what is said where what was sealed is not opened.
 const NOT_OPENED: &str = "not-opened";
@@ -157,7 +159,7 @@ pub fn verify_sealed(
         Err(error)
             if ["not-a-file", "several-models", "part-of-model"].contains(&error.code()) && is_folder =>
         {
-            unopened = Some(error.message().to_owned());
+            unopened = Some(error.message().into());
             bare()
         }
         Err(error) => return Err(error),
@@ -243,7 +245,7 @@ fn against(path: &Path, read: &Read, place: &Path, options: &CheckOptions) -> Re
     } else {
         let text = "this has another form than what was sealed: its tensors are compared, and neither files nor \
                     program nor metadata";
-        let hint = "--tensors-only says that the tensors alone matter";
+        let hint = phrase![Opt::TensorsOnly, " says that the tensors alone matter"];
         checked.findings.push(Finding::unchecked("files-not-compared", text).hint(hint));
     }
     tensors(&subject, manifest, options, &mut checked)?;

@@ -32,6 +32,7 @@ use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::plan::{PlannedFile, WritePlan};
 use crate::source::{FileIdentity, FileSource, name_below, own_name, real_path, stamp_of_path};
+use crate::text::path_text;
 use hashing::{Wanted, hash};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -104,6 +105,28 @@ pub struct SealReport {
     pub left_out: Vec<String>,
     /// What one should know.
     pub notes: Vec<Note>,
+}
+
+impl Sealed {
+    /// The document: `path`, `manifest` (its file), `algorithms`, `sha256`, `scope`, and what [`SealReport::to_json`] has.
+    pub fn to_json(&self, path: &Path, target: &Path, algorithms: Algorithms) -> Json {
+        let mut json = json!({
+            "path": path_text(path),
+            "manifest": path_text(target),
+            "algorithms": algorithms.names(),
+            "sha256": self.manifest.subject_text(),
+            "scope": self.manifest.own.as_ref().map(|own| own.scope.as_str()),
+        });
+        if let (Some(all), Json::Object(report)) = (json.as_object_mut(), self.report.to_json()) {
+            all.extend(report);
+        }
+        json
+    }
+
+    /// True where the source is damaged: the manifest is not one of the whole.
+    pub fn is_of_damaged(&self) -> bool {
+        self.report.notes.iter().any(|note| note.code == "damaged")
+    }
 }
 
 impl SealReport {

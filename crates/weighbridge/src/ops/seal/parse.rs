@@ -16,6 +16,8 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Job;
 
 /// The type of the payload of an envelope.
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
@@ -332,8 +334,11 @@ fn digests_of(sha256: Option<&str>, blake3: Option<&str>) -> Result<Digests> {
 }
 
 fn not_one(why: &str) -> Error {
-    Error::usage("not-a-manifest", format!("this is no manifest of a model: {why}"))
-        .hint("a manifest is what `weighbridge seal` writes, or what signers of models sign")
+    Error::usage("not-a-manifest", format!("this is no manifest of a model: {why}")).hint(phrase![
+        "a manifest is what `",
+        Job::Seal.call(),
+        "` writes, or what signers of models sign"
+    ])
 }
 
 fn bad(why: &str) -> Error {

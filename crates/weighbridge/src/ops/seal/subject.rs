@@ -12,6 +12,8 @@ use crate::source::{
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// Sources within sources are followed so far.
 const MOST_LEVELS: usize = 16;
@@ -376,13 +378,13 @@ fn opened(
         Ok(checkpoint) => Ok((Some(checkpoint), None)),
         Err(error) if search.lenient => Ok((None, Some(error))),
         Err(error) => {
-            const HINT: &str = "--files-only seals files without looking into them";
+            let hint = phrase![Opt::FilesOnly, " seals files without looking into them"];
             if error.code() == "not-a-file" {
                 // The hint of the error itself would be to give a file.
                 let file = error.file().unwrap_or_default();
-                return Err(Error::usage("not-a-file", error.message()).in_file(file).hint(HINT));
+                return Err(Error::usage("not-a-file", error.message()).in_file(file).hint(hint));
             }
-            Err(formats::offer_salvage(error, path, search.open).hint_too(HINT))
+            Err(formats::offer_salvage(error, path, search.open).hint_too(hint))
         }
     }
 }
@@ -436,7 +438,7 @@ fn unsealable(item: &SkippedItem, root: &Path, symlinks: bool) -> Error {
 fn link(path: &Path) -> Error {
     Error::unsupported("symbolic-link", "a symbolic link may lead elsewhere tomorrow")
         .in_file(path.display())
-        .hint("put the file itself in its place, or take what it leads to with --allow-symlinks")
+        .hint(phrase!["put the file itself in its place, or take what it leads to with ", Opt::AllowSymlinks])
 }
 
 fn outside(path: &Path) -> Note {

@@ -7,6 +7,8 @@ use crate::ops::parallel;
 use crate::text::counted;
 use std::collections::HashSet;
 use std::sync::Arc;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// Names of so many bytes together are read whoever asks; more of them with the values.
 const FREE: u64 = 16 << 20;
@@ -61,7 +63,7 @@ pub(super) fn labels(
     if unread > 0 {
         let of = counted(unread, "table was", "tables were");
         let text = format!("the names of the rows of {of} not read");
-        findings.push(Finding::note("names-not-read", text).hint("--values reads them too"));
+        findings.push(Finding::note("names-not-read", text).hint(phrase![Opt::Values, " reads them too"]));
     }
     Ok(Some(findings))
 }

@@ -16,6 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, FolderModel, Format, OpenOptions, OtherFile};
 use crate::json::{rows, tree};
+use crate::ops::seal::Checked;
 use crate::source::{
     FOLDER_DEPTH, FileSource, Folder, FolderRef, IGNORED_NAMES, LocalFolder, PathKind, SourceRef,
     kind_of_path,
@@ -93,6 +94,11 @@ impl VerifyReport {
         }
     }
 
+    /// As [`VerifyReport::as_json`], with `manifest`: what came of holding it against one.
+    pub fn as_json_with(&self, spans: bool, manifest: Option<&Checked>) -> impl Serialize + '_ {
+        Against { report: self.as_json(spans), manifest: manifest.map(Checked::to_json) }
+    }
+
     /// How many model files stand in the folder and were not looked at.
     pub fn other_models(&self) -> usize {
         self.other_files.iter().filter(|file| file.is_model).count()
@@ -101,6 +107,15 @@ impl VerifyReport {
 
 fn other(file: &OtherFile) -> Json {
     json!({ "path": file.path, "bytes": file.bytes, "model": file.is_model })
+}
+
+/// The document of a report that was held against a manifest.
+#[derive(Serialize)]
+struct Against<Report: Serialize> {
+    #[serde(flatten)]
+    report: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest: Option<Json>,
 }
 
 /// The document of a report.
@@ -230,7 +245,7 @@ fn judged(
             // Once is enough; the reader knows what should be there, the account what it looks like.
             if let Some(place) = report.findings.iter().position(|f| f.code == TRAILING && f.code == code) {
                 let other = report.findings.remove(place);
-                finding.text = format!("{}; {}", finding.text, other.text);
+                finding.text = finding.text.and("; ").and(other.text);
             }
             report.findings.insert(0, finding);
             report

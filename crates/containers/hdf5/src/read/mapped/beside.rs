@@ -9,6 +9,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::escape;
 use weighbridge_io::source::{FolderRef, SourceRef, check_plain};
 
@@ -173,18 +175,22 @@ fn missing_file(file: &str) -> Error {
     Error::corrupt("hdf5-virtual-missing", "HDF5: a file of a virtual dataset is not there")
         .expected("a file in the same folder")
         .found(format_args!("no {}", escape(file)))
-        .hint("put it beside this file; --lenient leaves the dataset out, h5py would read its fill value instead")
+        .hint(phrase![
+            "put it beside this file; ",
+            Opt::Lenient,
+            " leaves the dataset out, h5py would read its fill value instead"
+        ])
 }
 
 fn missing(file: &str, path: &str) -> Error {
     Error::corrupt("hdf5-virtual-missing", "HDF5: a dataset that a virtual one is made of is not there")
         .found(format_args!("no {}", shown(file, path)))
-        .hint("--lenient leaves the dataset out; h5py would read its fill value instead")
+        .hint(phrase![Opt::Lenient, " leaves the dataset out; h5py would read its fill value instead"])
 }
 
 fn leads_out(file: &str, expected: &str) -> Error {
     Error::unsupported("unsafe-name", "HDF5: a virtual dataset leads out of the folder of its file")
         .expected(expected)
         .found(escape(file))
-        .hint("copy the dataset with h5py or h5repack first; --lenient leaves it out")
+        .hint(phrase!["copy the dataset with h5py or h5repack first; ", Opt::Lenient, " leaves it out"])
 }

@@ -31,6 +31,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Endian, Shape};
 use weighbridge_io::source::SourceRef;
 
@@ -70,7 +72,7 @@ impl Virtual {
 /// The refusal of a virtual dataset that is not followed.
 pub(super) fn refused() -> Error {
     Error::unsupported("hdf5-virtual", "HDF5: a virtual dataset, whose elements are in other datasets")
-        .hint("--follow-virtual reads it where its sources are in the same folder")
+        .hint(phrase![Opt::FollowVirtual, " reads it where its sources are in the same folder"])
 }
 
 /// Elements of another dataset that are elements of this one.

@@ -94,7 +94,7 @@ fn virtual_datasets_are_refused_unless_they_are_asked_for() {
         assert!(contents.problems.len() > 15);
         for problem in contents.problems {
             assert_eq!((problem.error.code(), problem.error.kind()), ("hdf5-virtual", Kind::Unsupported));
-            assert!(problem.error.hint_text().unwrap().contains("--follow-virtual"));
+            assert!(problem.error.hint_text().unwrap().contains("`follow-virtual`"));
         }
     }
 }

@@ -8,7 +8,7 @@ use weighbridge_pickle::ObjectId;
 
 fn losses(checkpoint: &Checkpoint) -> Vec<(&'static str, String, String)> {
     let losses = plan(checkpoint, &PlanOptions::default()).unwrap().losses;
-    losses.into_iter().map(|loss| (loss.code, loss.subject, loss.detail)).collect()
+    losses.into_iter().map(|loss| (loss.code, loss.subject, loss.detail.to_string())).collect()
 }
 
 fn renamed(bytes: &[u8], rules: &[&str]) -> Checkpoint {

@@ -100,5 +100,5 @@ fn floats(n: u8) -> Vec<u8> {
 
 /// What the check of LoD says of one tensor.
 fn lod_problem(entry: &TensorEntry) -> Option<String> {
-    weighbridge_core::check::lod(std::slice::from_ref(entry)).pop().map(|finding| finding.text)
+    weighbridge_core::check::lod(std::slice::from_ref(entry)).pop().map(|finding| finding.text.to_string())
 }

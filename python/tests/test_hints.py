@@ -1,100 +1,38 @@
-"""What the core says in the words of the command is said in those of Python, every hint of it."""
+"""Hints speak of the keywords of whichever function was called; what the file or the caller wrote stays as it is."""
 
 from __future__ import annotations
 
-import ast
 import inspect
-import re
 from pathlib import Path
-from typing import Any, Iterator, List, Optional
+from typing import Any, Optional
 
 import numpy
 import pytest
 import weighbridge
-from weighbridge.wording import _OF_THE_COMMAND, _VERBS, function, in_python
+from weighbridge import _weighbridge
 
 TREE = Path(__file__).resolve().parents[2]
-CONTEXTS = (None, weighbridge.open, weighbridge.save, *(function(name) for name in _VERBS))
-CALL = re.compile(r"weighbridge\.(\w+)\(((?:[^()\"]|\"[^\"]*\")*)\)")
-KEYWORD = re.compile(r"\b([a-z_]+)=")
 
 
-def texts() -> Iterator[str]:
-    """Every text of the core's sources that names a flag, a verb or a limit, but for tests and comments."""
-    for path in sorted((TREE / "crates").rglob("src/**/*.rs")):
-        face = path.relative_to(TREE / "crates").parts[0] in ("cli", "python")
-        if face or path.name.startswith("test") or "tests" in path.parts:
-            continue
-        text = path.read_text("utf-8").partition("#[cfg(test)]")[0].replace("'\"'", "")
-        lines = [line for line in text.splitlines() if not line.lstrip().startswith("//")]
-        for found in re.finditer(r'"((?:\\.|[^"\\])*)"', "\n".join(lines)):
-            said = re.sub(r"\\\n\s*", "", found[1])
-            if re.search(r"--[a-z]|\bweighbridge (?!undo|staged)[a-z]|raise the limit", said):
-                # What is put in for a name at run time.
-                yield re.sub(r"\{(\w*)\}", lambda own: (own[1] or "some_name").lower(), said)
-
-
-def keywords(own: Any) -> List[str]:
-    return list(inspect.signature(own).parameters)
-
-
-@pytest.mark.parametrize("asked", CONTEXTS, ids=lambda asked: "nobody" if asked is None else asked.__name__)
-def test_every_text_of_the_core(asked: Any) -> None:
-    seen = 0
-    for said in texts():
-        turned = in_python(said, asked)
-        assert "--" not in turned.replace("----", "") and "weighbridge " not in turned, (said, turned)
-        for call in CALL.finditer(turned):
-            own = function(call[1])
-            for keyword in KEYWORD.findall(re.sub(r'"[^"]*"', "", call[2])):
-                assert keyword in keywords(own), (said, turned)
-            if not call[2].isupper():
-                # It could be typed so.
-                ast.parse(call[0])
-        rest = re.sub(r'"[^"]*"', "", CALL.sub("", turned))
-        for keyword in KEYWORD.findall(rest):
-            assert (asked is not None and keyword in keywords(asked)) or keyword in ("force", "lenient"), (
-                said,
-                turned,
-            )
-        seen += turned != said
-    assert seen > 50
-
-
-@pytest.mark.parametrize(
-    "said, asked, turned",
-    [
-        ("add --cast f16 or --cast bf16", weighbridge.convert, 'add cast="f16" or cast="bf16"'),
-        ("--set type=NAME names it", weighbridge.save, 'settings={"type": NAME} names it'),
-        ("--set type=NAME names it", weighbridge.convert, 'set={"type": NAME} names it'),
-        ("--set partitions=TYPE:N,… names", weighbridge.convert, 'set={"partitions": "TYPE:N,…"} names'),
-        ("--drop leaves one of them out", weighbridge.convert, "drop=... leaves one of them out"),
-        ("leave --to and --kind out", weighbridge.shard, "leave to=... and kind=... out"),
-        ("use --no-sync", weighbridge.save, "use sync=False"),
-        ("use --no-sync", weighbridge.convert, "use no_sync=True"),
-        ("--program FILE names it", weighbridge.save, "weighbridge.open(..., program=FILE) names it"),
-        (
-            "--in-place=rewrite, or edit FOLDER DST",
-            weighbridge.edit,
-            'in_place="rewrite", or weighbridge.edit(FOLDER, DST)',
-        ),
-        ("`weighbridge seal` writes", None, "`weighbridge.seal` writes"),
-        (
-            "raise the limit `tensors`",
-            weighbridge.open,
-            'raise the limit `tensors`: limits={"tensors": NUMBER}',
-        ),
-        (
-            "raise the limit `tensors`",
-            weighbridge.info,
-            'raise the limit `tensors`: limit={"tensors": NUMBER}',
-        ),
-        ("--no-such-flag stays", weighbridge.open, "--no-such-flag stays"),
-        ("a -- b, show x, save it, --", weighbridge.open, "a -- b, show x, save it, --"),
-    ],
-)
-def test_examples(said: str, asked: Any, turned: str) -> None:
-    assert in_python(said, asked) == turned
+@pytest.mark.parametrize("name, known", _weighbridge.hinted_keywords())
+def test_keywords_of_hints_are_those_of_the_functions(name: str, known: list) -> None:
+    own = inspect.signature(getattr(weighbridge, name)).parameters
+    assert set(known) <= set(own), name
+    # What another function takes, and this one too, is said as its own.
+    others = {keyword for _, keywords in _weighbridge.hinted_keywords() for keyword in keywords}
+    plain = {
+        "path",
+        "paths",
+        "source",
+        "sources",
+        "target",
+        "name",
+        "metadata",
+        "roles",
+        "labels",
+        "progress",
+    }
+    assert set(own) & others - plain - set(known) <= {"names"}, name
 
 
 def hint(action: Any, *given: Any, **named: Any) -> Optional[str]:
@@ -122,6 +60,34 @@ def test_whoever_asks_is_answered(net: Path, tmp_path: Path) -> None:
     report = weighbridge.verify([net, net], limit={"tensors": 1})
     told = report.errors[0].hint if report.errors else report.findings[0].hint
     assert 'limit={"tensors": NUMBER}' in told
+
+
+def test_options_of_other_functions(tmp_path: Path) -> None:
+    two = {"a": numpy.zeros(2), "b": numpy.zeros(2)}
+    # Of a function that has no such keyword, the one that has is named.
+    assert "weighbridge.convert(..., select=...)" in hint(
+        weighbridge.save, tmp_path / "x.pdiparams", two, kind="tensor"
+    )
+    path = tmp_path / "x.npz"
+    weighbridge.save(path, two)
+    with pytest.raises(weighbridge.LimitError) as caught:
+        weighbridge.open(path, limits={"tensors": 1})
+    assert 'limits={"tensors": NUMBER}' in str(caught.value.hint)
+    with pytest.raises(weighbridge.LimitError) as caught:
+        weighbridge.ls(path, limit={"tensors": 1})
+    assert 'limit={"tensors": NUMBER}' in str(caught.value.hint)
+
+
+def test_losses_and_notes_are_worded(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    weighbridge.save(path, {"t": numpy.ones((2, 2), "f4")}, labels={"t": ["a", "b"]})
+    with pytest.warns(weighbridge.LossWarning) as warned:
+        report = weighbridge.convert(path, tmp_path / "t.npy")
+    (rows,) = [loss for loss in report.losses if loss.code == "names-left-out"]
+    assert rows.detail.endswith('a folder has (kind="folder")') and rows.detail in str(warned[0].message)
+    with pytest.raises(weighbridge.MismatchError) as caught:
+        weighbridge.convert(path, tmp_path / "u.npy", deny_loss=True)
+    assert caught.value.code == "loss-denied" and rows.detail in str(caught.value.found)
 
 
 def test_slips_in_arguments(net: Path) -> None:
@@ -243,22 +209,6 @@ def test_values_stay_what_they_are(net: Path, value: str) -> None:
     with pytest.raises(weighbridge.MismatchError) as caught:
         weighbridge.convert(net, "x.npz", select=value.replace("'", ""))
     assert caught.value.found == value.replace("'", "")
-
-
-def test_only_the_command_speaks_of_flags_in_messages() -> None:
-    """Messages of all others are left as they are, for they may hold what the file or the caller wrote."""
-    made = re.compile(
-        r'Error::\w+\(\s*"(?P<code>[a-z0-9-]+)",\s*(?:format!\(\s*)?"(?P<said>(?:\\.|[^"\\])*)"'
-    )
-    seen = 0
-    for path in sorted((TREE / "crates").rglob("src/**/*.rs")):
-        if path.name == "tests.rs" or "tests" in path.parts:
-            continue
-        for found in made.finditer(path.read_text("utf-8").partition("#[cfg(test)]")[0]):
-            said = found["said"].replace("{", "").replace("}", "")
-            seen += 1
-            assert found["code"] in _OF_THE_COMMAND or in_python(said) == said, (path, said)
-    assert seen > 500
 
 
 def test_findings(tmp_path: Path) -> None:

@@ -1,0 +1,215 @@
+//! `verify`, `scan`, `diff` and `seal`: is it whole, safe, the same, and as it was?
+
+use super::given::Given;
+use super::{Answer, answer, said, worded};
+use crate::wording::words;
+use crate::work::Interrupted::{IsLeft, Stops};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::Value as Json;
+use std::path::{Path, PathBuf};
+use weighbridge::engine::LocalSink;
+use weighbridge::finding::Verdict;
+use weighbridge::json::tree;
+use weighbridge::ops::diff::{DiffOptions, Tolerance, diff as compare};
+use weighbridge::ops::edit::read_rules;
+use weighbridge::ops::scan::{RULES, Rule, ScanReport, sarif_of_all, scan as look_through};
+use weighbridge::ops::seal::{SealOptions, default_target, save, seal as hash, verify_sealed};
+use weighbridge::ops::several::{Counts, Worst, of_all, unread};
+use weighbridge::ops::values;
+use weighbridge::ops::verify::{VerifyOptions, verify as check};
+use weighbridge::phrase::Worded;
+use weighbridge::text::path_text;
+use weighbridge::{Error, Result};
+
+/// The document of the one path, or of each by itself; the worst counts. Of several, one that cannot be read does not stop
+/// the others: its error is put to `failed`, too.
+fn each(
+    verb: &'static str,
+    paths: &[PathBuf],
+    failed: &mut Vec<(PathBuf, Error)>,
+    mut look: impl FnMut(&Path) -> Result<(Json, Verdict)>,
+) -> Result<(Json, u8)> {
+    if let [path] = paths {
+        let (document, verdict) = look(path)?;
+        return Ok((document, Worst::from(verdict).code()));
+    }
+    let (mut documents, mut counts) = (Vec::new(), Counts::default());
+    for path in paths {
+        let looked = look(path).map_err(|error| error.worded(&words(Some(verb))));
+        counts.add(&looked.as_ref().map(|(_, verdict)| *verdict))?;
+        documents.push(match looked {
+            Ok((document, _)) => document,
+            Err(error) => {
+                let document = unread(&path_text(path), &error);
+                failed.push((path.clone(), error.in_file(path_text(path))));
+                document
+            }
+        });
+    }
+    Ok((of_all(documents), counts.worst(paths.len()).code()))
+}
+
+/// Checks whether files are whole and consistent.
+#[pyfunction]
+#[pyo3(signature = (*, progress=None, **given))]
+pub(crate) fn verify<'py>(
+    py: Python<'py>,
+    progress: Option<&Bound<'py, PyAny>>,
+    given: Option<&Bound<'py, PyDict>>,
+) -> Answer<'py> {
+    let given = Given::new(py, "verify", given);
+    let (paths, opening) = (given.several("paths")?, given.opening()?);
+    given.requires("tensors_only", "manifest")?;
+    let (values, deny_nonfinite) = (given.flag("values")?, given.flag("deny_nonfinite")?);
+    let (account, threads) = (given.flag("account")?, given.threads()?);
+    let (manifest, tensors_only) = (given.path("manifest")?, given.flag("tensors_only")?);
+    answer(&given, progress, IsLeft, move |watch| {
+        let options = VerifyOptions { open: opening.options()?, values, deny_nonfinite, threads };
+        let several =
+            Error::usage("several-paths", "a manifest is of one file or folder, and several are named");
+        if manifest.is_some() && paths.len() > 1 {
+            let hint = "verify each with its own manifest, or the folder in which they stand with one";
+            return Err(several.found(paths.len()).hint(hint));
+        }
+        let (document, code) = each("verify", &paths, &mut Vec::new(), |path| {
+            let (report, sealed) = match &manifest {
+                Some(manifest) => {
+                    let (report, checked) =
+                        verify_sealed(path, manifest, &options, tensors_only, watch.clone())?;
+                    (report, Some(checked))
+                }
+                None => (check(path, &options)?, None),
+            };
+            let report = worded("verify", report);
+            Ok((tree(&report.as_json_with(account, sealed.as_ref())), report.verdict))
+        })?;
+        said(&document, code)
+    })
+}
+
+/// Looks for code that opening a file elsewhere would run.
+#[pyfunction]
+#[pyo3(signature = (**given))]
+pub(crate) fn scan<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> Answer<'py> {
+    let given = Given::new(py, "scan", given);
+    let (paths, opening, sarif) = (given.several("paths")?, given.opening()?, given.flag("sarif")?);
+    let deny = given.listed("deny", values::category)?;
+    answer(&given, None, IsLeft, move |_| {
+        let options = opening.options()?;
+        let (mut reports, mut failed): (Vec<ScanReport>, _) = (Vec::new(), Vec::new());
+        let (mut document, code) = each("scan", &paths, &mut failed, |path| {
+            let mut report = worded("scan", look_through(path, &options)?);
+            report.deny(&deny);
+            let answer = (report.to_json(), report.verdict);
+            if sarif {
+                reports.push(report);
+            }
+            Ok(answer)
+        })?;
+        if sarif {
+            document["sarif"] = match reports.as_slice() {
+                [report] if failed.is_empty() => report.to_sarif(),
+                reports => sarif_of_all(reports, &failed),
+            };
+        }
+        said(&document, code)
+    })
+}
+
+/// The rules of `scan`.
+#[pyfunction]
+pub(crate) fn scan_rules(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    crate::values::json(py, &RULES.iter().map(Rule::to_json).collect::<Json>())
+}
+
+/// Compares two files: what is different, and by how much.
+#[pyfunction]
+#[pyo3(signature = (**given))]
+pub(crate) fn diff<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> Answer<'py> {
+    let given = Given::new(py, "diff", given);
+    let (left, right) = (given.needed("left")?, given.needed("right")?);
+    given.excludes("metadata", &["no_metadata"])?;
+    given.excludes("names_only", &["atol", "rtol"])?;
+    let (opening, opening_right) = (given.opening()?, given.opening_right()?);
+    let mut options = DiffOptions::default();
+    options.select = given.texts("select")?;
+    options.drop = given.texts("drop")?;
+    options.lenient_rules = given.flag("lenient_rules")?;
+    options.rename = given.texts("rename")?;
+    options.rename_regex = given.texts("rename_regex")?;
+    options.ignore_dtype = given.flag("ignore_dtype")?;
+    options.no_state = given.flag("no_state")?;
+    options.no_metadata = given.flag("no_metadata")?;
+    options.metadata = given.flag("metadata")?;
+    options.names_only = given.flag("names_only")?;
+    options.threads = given.threads()?;
+    options.memory = given.size("memory")?;
+    options.tolerance = tolerance(&given)?;
+    let (rules, all, markdown) = (given.paths("rules")?, given.flag("all")?, given.flag("markdown")?);
+    answer(&given, None, IsLeft, move |_| {
+        options.left = opening.options()?;
+        options.right = opening_right.options()?;
+        for file in &rules {
+            options.rules.extend(read_rules(file)?);
+        }
+        let report = worded("diff", compare(&left, &right, &options)?);
+        let worst = match (report.is_different(), report.is_same()) {
+            (true, _) => Worst::Unsound,
+            (_, false) => Worst::CouldNotTell,
+            _ => Worst::Sound,
+        };
+        said(&report.as_json_with(all, markdown), worst.code())
+    })
+}
+
+fn tolerance(given: &Given<'_>) -> PyResult<Option<Tolerance>> {
+    let one = |name: &'static str| {
+        let value: Option<f64> = given.number(name, ..)?;
+        match value.filter(|x| x.is_nan() || *x < 0.0) {
+            Some(bad) => {
+                let error = Error::usage("bad-tolerance", format!("{name} is a number that is not below 0"));
+                Err(given.raise(error.found(bad)))
+            }
+            None => Ok(value),
+        }
+    };
+    let (atol, rtol) = (one("atol")?, one("rtol")?);
+    let asked = atol.is_some() || rtol.is_some();
+    Ok(asked.then(|| Tolerance { absolute: atol.unwrap_or(0.0), relative: rtol.unwrap_or(0.0) }))
+}
+
+/// The hashes of files and tensors as a list.
+#[pyfunction]
+#[pyo3(signature = (*, progress=None, **given))]
+pub(crate) fn seal<'py>(
+    py: Python<'py>,
+    progress: Option<&Bound<'py, PyAny>>,
+    given: Option<&Bound<'py, PyDict>>,
+) -> Answer<'py> {
+    let given = Given::new(py, "seal", given);
+    let (path, opening, output) = (given.needed("path")?, given.opening()?, given.path("output")?);
+    let mut options = SealOptions::default();
+    options.algorithms = given.parsed("algorithms", values::algorithms)?.unwrap_or(options.algorithms);
+    options.files_only = given.flag("files_only")?;
+    options.allow_symlinks = given.flag("allow_symlinks")?;
+    options.threads = given.threads()?;
+    let force = given.flag("force")?;
+    answer(&given, progress, Stops, move |watch| {
+        let target = match output {
+            Some(output) => output,
+            None => default_target(&path)?,
+        };
+        options.open = opening.options()?;
+        // Known before anything is read.
+        LocalSink::check(&target, force)?;
+        options.target = Some(target.clone());
+        options.watch = watch.clone();
+        let algorithms = options.algorithms;
+        let sealed = worded("seal", hash(&path, &options)?);
+        drop(options);
+        save(&sealed, &target, force)?;
+        let code = u8::from(sealed.is_of_damaged());
+        said(&sealed.to_json(&path, &target, algorithms), code)
+    })
+}

@@ -1,0 +1,367 @@
+//! The keywords of a verb as typed values.
+
+use crate::errors::raise_to;
+use crate::index::{Beside, Opening};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyMapping, PyString};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::RangeBounds;
+use std::path::PathBuf;
+use std::str::FromStr;
+use weighbridge::Error;
+use weighbridge::engine::RunOptions;
+use weighbridge::ops::edit::InPlace;
+use weighbridge::ops::values;
+
+/// The keywords that a verb was given. `None` is as nothing.
+pub(crate) struct Given<'py> {
+    py: Python<'py>,
+    verb: &'static str,
+    values: Option<Bound<'py, PyDict>>,
+    read: RefCell<BTreeSet<&'static str>>,
+}
+
+/// The keywords that all verbs which write share.
+pub(crate) struct Writing {
+    pub(crate) to: Option<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) plan: bool,
+    pub(crate) allow_loss: bool,
+    pub(crate) deny_loss: bool,
+    pub(crate) force: bool,
+    pub(crate) run: RunOptions,
+}
+
+impl<'py> Given<'py> {
+    /// The keywords `values` of the verb.
+    pub(crate) fn new(py: Python<'py>, verb: &'static str, values: Option<&Bound<'py, PyDict>>) -> Self {
+        Self { py, verb, values: values.cloned(), read: RefCell::default() }
+    }
+
+    /// The interpreter.
+    pub(crate) fn py(&self) -> Python<'py> {
+        self.py
+    }
+
+    /// The name of the verb.
+    pub(crate) fn verb(&self) -> &'static str {
+        self.verb
+    }
+
+    /// Ends reading.
+    ///
+    /// # Errors
+    /// `TypeError` for a keyword that the verb does not know.
+    pub(crate) fn finish(&self) -> PyResult<()> {
+        let read = self.read.borrow();
+        for (name, _) in self.values.iter().flatten() {
+            let name: String = name.extract()?;
+            if !read.contains(name.as_str()) {
+                let text = format!("{}() has no keyword '{name}'", self.verb);
+                return Err(PyTypeError::new_err(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// The exception that an error of the verb becomes.
+    pub(crate) fn raise(&self, error: Error) -> PyErr {
+        raise_to(self.py, error, Some(self.verb))
+    }
+
+    /// The exception for a slip in the arguments.
+    pub(crate) fn slip(&self, message: String) -> PyErr {
+        let hint = format!("see help(weighbridge.{})", self.verb);
+        self.raise(Error::usage("bad-arguments", message).hint(hint))
+    }
+
+    fn invalid(&self, name: &str, value: &str, why: &str) -> PyErr {
+        self.slip(format!("invalid value '{value}' for {name}: {why}"))
+    }
+
+    /// Fails where `name` is given without `other`.
+    pub(crate) fn requires(&self, name: &str, other: &str) -> PyResult<()> {
+        if self.has(name)? && !self.has(other)? { Err(self.missing(other)) } else { Ok(()) }
+    }
+
+    /// The exception for something that is not there.
+    pub(crate) fn missing(&self, name: &str) -> PyErr {
+        self.slip(format!("the following required arguments were not provided: {name}"))
+    }
+
+    /// Fails where `name` is given, and one of `others`.
+    pub(crate) fn excludes(&self, name: &str, others: &[&str]) -> PyResult<()> {
+        if self.has(name)? {
+            for other in others {
+                if self.has(other)? {
+                    return Err(self.slip(format!("the argument {name} cannot be used with {other}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// True where something is given that is neither `None`, `False` nor empty.
+    pub(crate) fn has(&self, name: &str) -> PyResult<bool> {
+        let Some(values) = &self.values else { return Ok(false) };
+        match values.get_item(name)? {
+            Some(value) if value.is_none() || value.is(PyBool::new(self.py, false)) => Ok(false),
+            Some(value) => Ok(value.len().map_or(true, |len| len > 0)),
+            None => Ok(false),
+        }
+    }
+
+    /// The value itself.
+    fn value(&self, name: &'static str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.read.borrow_mut().insert(name);
+        let Some(values) = &self.values else { return Ok(None) };
+        Ok(values.get_item(name)?.filter(|value| !value.is_none()))
+    }
+
+    /// A switch, which is off where it is not given.
+    pub(crate) fn flag(&self, name: &'static str) -> PyResult<bool> {
+        let Some(value) = self.value(name)? else { return Ok(false) };
+        match value.cast::<PyBool>() {
+            Ok(truth) => Ok(truth.is_true()),
+            Err(_) => Err(self.invalid(name, &self.word(&value)?, "it is to be True or False")),
+        }
+    }
+
+    /// A value as a word: text as it is, `true` and `false`, parts of lists with commas between.
+    fn word(&self, value: &Bound<'py, PyAny>) -> PyResult<String> {
+        if value.is_instance_of::<PyString>()
+            || value.is_instance_of::<PyBytes>()
+            || value.hasattr("__fspath__")?
+        {
+            let path: PathBuf = value.py().import("os")?.call_method1("fsdecode", (value,))?.extract()?;
+            return Ok(path.to_string_lossy().into_owned());
+        }
+        if let Ok(truth) = value.cast::<PyBool>() {
+            return Ok(if truth.is_true() { "true" } else { "false" }.to_owned());
+        }
+        if value.is_instance_of::<pyo3::types::PyList>() || value.is_instance_of::<pyo3::types::PyTuple>() {
+            let words = value.try_iter()?.map(|one| self.word(&one?)).collect::<PyResult<Vec<_>>>()?;
+            return Ok(words.join(","));
+        }
+        Ok(value.str()?.to_string())
+    }
+
+    /// A text.
+    pub(crate) fn text(&self, name: &'static str) -> PyResult<Option<String>> {
+        self.value(name)?.map(|value| self.word(&value)).transpose()
+    }
+
+    /// One text or several.
+    pub(crate) fn texts(&self, name: &'static str) -> PyResult<Vec<String>> {
+        let Some(value) = self.value(name)? else { return Ok(Vec::new()) };
+        if let Ok(pairs) = value.cast::<PyMapping>() {
+            return self.of_mapping(name, pairs);
+        }
+        self.each(&value)?.iter().map(|one| self.word(one)).collect()
+    }
+
+    /// The one value, or each of a list.
+    fn each(&self, value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let is_text = value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>();
+        match value.try_iter() {
+            Ok(values) if !is_text => values.collect(),
+            _ => Ok(vec![value.clone()]),
+        }
+    }
+
+    /// Pairs as `NAME=VALUE`; of a name without a value the name.
+    fn of_mapping(&self, name: &str, pairs: &Bound<'py, PyMapping>) -> PyResult<Vec<String>> {
+        let one = |pair: Bound<'py, PyAny>| {
+            let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair.extract()?;
+            let key = self.word(&key)?;
+            if key.contains('=') {
+                let text = format!("a name in {name} holds an =, which stands between the two sides");
+                let error = Error::usage("bad-arguments", text).found(&key);
+                return Err(raise_to(self.py, error.hint("write it into a file of rules (rules=)"), None));
+            }
+            Ok(if value.is_none() { key } else { format!("{key}={}", self.word(&value)?) })
+        };
+        pairs.items()?.try_iter()?.map(|pair| one(pair?)).collect()
+    }
+
+    /// Pairs of names and values.
+    pub(crate) fn pairs(&self, name: &'static str) -> PyResult<Vec<(String, String)>> {
+        let texts = self.texts(name)?;
+        let pair = |text: String| values::setting(&text).map_err(|why| self.invalid(name, &text, &why));
+        texts.into_iter().map(pair).collect()
+    }
+
+    /// Several words, in a list or with commas between.
+    pub(crate) fn listed<T>(
+        &self,
+        name: &'static str,
+        of: impl Fn(&str) -> Result<T, String>,
+    ) -> PyResult<Vec<T>> {
+        let mut all = Vec::new();
+        for text in self.texts(name)? {
+            for word in text.split(',') {
+                all.push(of(word).map_err(|why| self.invalid(name, word, &why))?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// A value that is written as a word.
+    pub(crate) fn parsed<T>(
+        &self,
+        name: &'static str,
+        of: impl Fn(&str) -> Result<T, String>,
+    ) -> PyResult<Option<T>> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        of(&text).map(Some).map_err(|why| self.invalid(name, &text, &why))
+    }
+
+    /// A number within a range.
+    pub(crate) fn number<T>(&self, name: &'static str, range: impl RangeBounds<T>) -> PyResult<Option<T>>
+    where
+        T: FromStr + PartialOrd,
+    {
+        self.parsed(name, |text| {
+            let number = text.parse().ok().filter(|number| range.contains(number));
+            number.ok_or_else(|| "it is no number that can stand here".to_owned())
+        })
+    }
+
+    /// One of these words.
+    pub(crate) fn one_of<T: Copy>(&self, name: &'static str, words: &[(&str, T)]) -> PyResult<Option<T>> {
+        self.parsed(name, |text| {
+            let found = words.iter().find(|(word, _)| *word == text);
+            found.map(|(_, value)| *value).ok_or_else(|| {
+                let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+                format!("it is one of {}", words.join(", "))
+            })
+        })
+    }
+
+    /// A path, or what else is written as one.
+    fn path_of(&self, name: &str, value: &Bound<'py, PyAny>) -> PyResult<PathBuf> {
+        self.py.import("weighbridge.checks")?.call_method1("path_text", (value, name))?.extract()
+    }
+
+    /// A path that may be left out.
+    pub(crate) fn path(&self, name: &'static str) -> PyResult<Option<PathBuf>> {
+        self.value(name)?.map(|value| self.path_of(name, &value)).transpose()
+    }
+
+    /// A path that must be there.
+    pub(crate) fn needed(&self, name: &'static str) -> PyResult<PathBuf> {
+        self.read.borrow_mut().insert(name);
+        let value = self.values.as_ref().map(|values| values.get_item(name)).transpose()?.flatten();
+        self.path_of(name, &value.ok_or_else(|| self.missing(name))?)
+    }
+
+    /// The name of a tensor, which may be left out.
+    pub(crate) fn name(&self, name: &'static str) -> PyResult<Option<String>> {
+        Ok(self.path(name)?.map(|path| path.to_string_lossy().into_owned()))
+    }
+
+    /// The way to edit in place, where that is asked for.
+    pub(crate) fn in_place(&self) -> PyResult<Option<InPlace>> {
+        if let Some(value) = self.value("in_place")?
+            && let Ok(truth) = value.cast::<PyBool>()
+        {
+            return Ok(truth.is_true().then_some(InPlace::Header));
+        }
+        self.one_of("in_place", &[("header", InPlace::Header), ("rewrite", InPlace::Rewrite)])
+    }
+
+    /// One path or several.
+    pub(crate) fn paths(&self, name: &'static str) -> PyResult<Vec<PathBuf>> {
+        let Some(value) = self.value(name)? else { return Ok(Vec::new()) };
+        if value.cast::<PyMapping>().is_ok() || (value.hasattr("__fspath__")?) {
+            return Ok(vec![self.path_of(name, &value)?]);
+        }
+        if value.try_iter().is_err() {
+            let found = value.get_type().name()?.to_string();
+            let error = Error::usage("wrong-type", format!("{name} is to be a path, or a list of paths"));
+            return Err(raise_to(self.py, error.found(found), None));
+        }
+        self.each(&value)?.iter().map(|one| self.path_of(name, one)).collect()
+    }
+
+    /// The paths that a verb looks at: one or more.
+    pub(crate) fn several(&self, name: &'static str) -> PyResult<Vec<PathBuf>> {
+        let paths = self.paths(name)?;
+        if paths.is_empty() { Err(self.missing("path")) } else { Ok(paths) }
+    }
+
+    /// A number of bytes.
+    pub(crate) fn size(&self, name: &'static str) -> PyResult<Option<u64>> {
+        self.parsed(name, values::size)
+    }
+
+    /// A number of threads; 0 is one for each processor.
+    pub(crate) fn threads(&self) -> PyResult<usize> {
+        Ok(self.number("threads", ..)?.unwrap_or(0))
+    }
+
+    /// The keywords for reading.
+    pub(crate) fn opening(&self) -> PyResult<Opening> {
+        Ok(Opening {
+            format: self.text("from_")?,
+            lenient: self.flag("lenient")?,
+            salvage: self.flag("salvage")?,
+            follow_virtual: self.flag("follow_virtual")?,
+            program: self.path("program")?.map(Beside::File),
+            names: self
+                .one_of("names", &["as-stored", "structured", "variable"].map(|word| (word, word)))?
+                .map(str::to_owned),
+            entities: self.path("entities")?,
+            config: self.path("config")?,
+            at: self.number("at", ..)?,
+            limits: Some(self.limits()?),
+        })
+    }
+
+    /// The keywords for reading the right side of a comparison: `lenient` and its like hold for both.
+    pub(crate) fn opening_right(&self) -> PyResult<Opening> {
+        let both = self.opening()?;
+        Ok(Opening {
+            format: self.text("right_from")?,
+            program: self.path("right_program")?.map(Beside::File),
+            entities: self.path("right_entities")?,
+            config: self.path("right_config")?,
+            at: self.number("right_at", ..)?,
+            ..both
+        })
+    }
+
+    fn limits(&self) -> PyResult<HashMap<String, u64>> {
+        let one = |text: String| {
+            let pair =
+                text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+            pair.ok_or_else(|| {
+                self.raise(Error::usage("bad-limit", "a limit is written NAME=NUMBER").found(text))
+            })
+        };
+        self.texts("limit")?.into_iter().map(one).collect()
+    }
+
+    /// The keywords for writing.
+    pub(crate) fn writing(&self) -> PyResult<Writing> {
+        self.excludes("allow_loss", &["deny_loss"])?;
+        Ok(Writing {
+            to: self.text("to")?,
+            kind: self.text("kind")?,
+            settings: self.pairs("set")?,
+            plan: self.flag("plan")?,
+            allow_loss: self.flag("allow_loss")?,
+            deny_loss: self.flag("deny_loss")?,
+            force: self.flag("force")?,
+            run: RunOptions {
+                threads: self.threads()?,
+                memory: self.size("memory")?.unwrap_or(RunOptions::default().memory),
+                sync: !self.flag("no_sync")?,
+                ..RunOptions::default()
+            },
+        })
+    }
+}

@@ -1,0 +1,275 @@
+//! `convert`, `edit`, `shard` and `merge`: files in other forms.
+
+use super::given::{Given, Writing};
+use super::{Answer, answer, code_of, said, worded};
+use crate::work::Interrupted::Stops;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::path::Path;
+use weighbridge::OpenOptions;
+use weighbridge::engine::patch::{LocalPatchDisk, forget, undo};
+use weighbridge::formats::biggraph::Draw;
+use weighbridge::formats::offer_salvage;
+use weighbridge::ops::edit::{
+    EditOptions, InPlace, Rule, RuleOptions, document, prepare as prepare_edit, prepare_in_place, read_rules,
+    undone_document, write, write_in_place,
+};
+use weighbridge::ops::merge::{Same, merge as join};
+use weighbridge::ops::shard::shard as cut;
+use weighbridge::ops::{Changes, ConvertOptions, Grow, Written, prepare, save, values};
+use weighbridge::tensor::Rounding;
+use weighbridge::text::path_text;
+
+impl Writing {
+    /// The options of a conversion without changes.
+    fn options(self, open: OpenOptions) -> ConvertOptions {
+        ConvertOptions {
+            open,
+            to: self.to,
+            kind: self.kind,
+            settings: self.settings,
+            deny_loss: self.deny_loss,
+            force: self.force,
+            run: self.run,
+            ..ConvertOptions::default()
+        }
+    }
+
+    /// True where fewer tensors than in the source are no finding.
+    fn is_content(&self) -> bool {
+        self.plan || self.allow_loss
+    }
+}
+
+/// A file in another form.
+#[pyfunction]
+#[pyo3(signature = (*, progress=None, **given))]
+pub(crate) fn convert<'py>(
+    py: Python<'py>,
+    progress: Option<&Bound<'py, PyAny>>,
+    given: Option<&Bound<'py, PyDict>>,
+) -> Answer<'py> {
+    let given = Given::new(py, "convert", given);
+    let (source, target) = (given.needed("source")?, given.needed("target")?);
+    let (opening, writing) = (given.opening()?, given.writing()?);
+    let rounding = given.parsed("rounding", values::rounding)?.unwrap_or(Rounding::default());
+    if rounding != Rounding::default() && !given.has("cast")? {
+        return Err(given.missing("cast"));
+    }
+    given.requires("repeat", "draw")?;
+    let (grow, seed) = (given.pairs("grow")?, given.number("seed", ..)?.unwrap_or(0));
+    let (draw, repeat) = (given.flag("draw")?, given.flag("repeat")?);
+    let (rules, metadata) = (given.paths("rules")?, given.texts("set_metadata")?);
+    let mut changes = Changes {
+        select: given.texts("select")?,
+        drop: given.texts("drop")?,
+        no_state: given.flag("no_state")?,
+        lenient_rules: given.flag("lenient_rules")?,
+        rename: given.texts("rename")?,
+        cast: given.parsed("cast", values::cast_target)?,
+        rounding,
+        draw: draw.then_some(Draw { seed, repeat }),
+        with_global: given.flag("with_global")?,
+        reverse_dims: given.flag("reverse_dims")?,
+        ..Changes::default()
+    };
+    let (plain, copy_others) = (given.flag("plain")?, given.flag("copy_others")?);
+    let all_versions = given.one_of("versions", &[("current", false), ("all", true)])?.unwrap_or(false);
+    answer(&given, progress, Stops, move |watch| {
+        let open = opening.options()?;
+        for (entity, file) in &grow {
+            changes.grow.push(Grow::read(entity, Path::new(file), seed, &open.limits)?);
+        }
+        for file in &rules {
+            changes.rules.extend(read_rules(file)?);
+        }
+        if !metadata.is_empty() {
+            changes.rules.extend(Rule::parse("set-metadata", &metadata)?);
+        }
+        let (is_planned, is_content) = (writing.plan, writing.is_content());
+        let mut options =
+            ConvertOptions { plain, copy_others, changes, seed, all_versions, ..writing.options(open) };
+        options.run.watch = watch.clone();
+        let (plan, notes) = prepare(&source, &target, &options)
+            .map_err(|error| offer_salvage(error, &source, &options.open))?;
+        let report = match is_planned {
+            true => None,
+            false => Some(save(&plan, &target, options.force, &options.run)?),
+        };
+        drop(options);
+        let code = code_of(&plan.losses, is_content);
+        said(&worded("convert", Written { target: path_text(&target), plan, notes, report }), code)
+    })
+}
+
+/// Names, types, shapes and metadata by rules.
+#[pyfunction]
+#[pyo3(signature = (*, progress=None, **given))]
+pub(crate) fn edit<'py>(
+    py: Python<'py>,
+    progress: Option<&Bound<'py, PyAny>>,
+    given: Option<&Bound<'py, PyDict>>,
+) -> Answer<'py> {
+    let given = Given::new(py, "edit", given);
+    const CHANGES: [&str; 24] = [
+        "rules",
+        "keep",
+        "drop",
+        "no_state",
+        "strip_prefix",
+        "rename",
+        "rename_glob",
+        "rename_regex",
+        "prefix",
+        "transpose",
+        "cast",
+        "tie",
+        "untie",
+        "set_metadata",
+        "remove_metadata",
+        "lenient_rules",
+        "to",
+        "kind",
+        "set",
+        "plan",
+        "allow_loss",
+        "deny_loss",
+        "force",
+        "no_sync",
+    ];
+    given.excludes("undo", &["target", "in_place", "forget_undo"])?;
+    given.excludes("forget_undo", &["target", "in_place"])?;
+    given.excludes("undo", &CHANGES)?;
+    given.excludes("forget_undo", &CHANGES)?;
+    given.excludes("in_place", &["target", "to", "kind", "force"])?;
+    let (source, target) = (given.needed("source")?, given.path("target")?);
+    let in_place = given.in_place()?;
+    let (is_undone, is_forgotten) = (given.flag("undo")?, given.flag("forget_undo")?);
+    if target.is_none() && in_place.is_none() && !is_undone && !is_forgotten {
+        return Err(given.missing("target"));
+    }
+    let (opening, writing) = (given.opening()?, given.writing()?);
+    let rules = RuleOptions {
+        files: given.paths("rules")?,
+        keep: given.texts("keep")?,
+        drop: given.texts("drop")?,
+        no_state: given.flag("no_state")?,
+        strip_prefix: given.texts("strip_prefix")?,
+        rename: given.texts("rename")?,
+        rename_glob: given.texts("rename_glob")?,
+        rename_regex: given.texts("rename_regex")?,
+        prefix: given.text("prefix")?,
+        transpose: given.texts("transpose")?,
+        cast: given.texts("cast")?,
+        tie: given.texts("tie")?,
+        untie: given.texts("untie")?,
+        set_metadata: given.texts("set_metadata")?,
+        remove_metadata: given.texts("remove_metadata")?,
+    };
+    let lenient = given.flag("lenient_rules")?;
+    answer(&given, progress, Stops, move |watch| {
+        if is_undone {
+            let bytes = undo(&LocalPatchDisk, &source)?;
+            return said(&undone_document(&source, "undo", bytes), 0);
+        }
+        if is_forgotten {
+            forget(&LocalPatchDisk, &source)?;
+            return said(&undone_document(&source, "forget-undo", 0), 0);
+        }
+        let (is_planned, is_content, threads) = (writing.plan, writing.is_content(), writing.run.threads);
+        let mut options = EditOptions {
+            open: opening.options()?,
+            rules: rules.rules()?,
+            lenient,
+            to: writing.to,
+            kind: writing.kind,
+            settings: writing.settings,
+            deny_loss: writing.deny_loss,
+            force: writing.force,
+            run: writing.run,
+        };
+        options.run.watch = watch.clone();
+        let (edit, patch) = match (target, in_place) {
+            (Some(target), None) => {
+                let mut prepared = prepare_edit(&source, &target, &options)?;
+                if is_planned {
+                    prepared.measure_casts(threads)?;
+                } else {
+                    write(&mut prepared, &target, &options)?;
+                }
+                (prepared, None)
+            }
+            (_, how) => {
+                let mut prepared = prepare_in_place(&source, how.unwrap_or(InPlace::Header), &options)?;
+                if is_planned {
+                    prepared.edit.measure_casts(threads)?;
+                } else {
+                    write_in_place(&mut prepared, &source, &options)?;
+                }
+                (prepared.edit, prepared.patch)
+            }
+        };
+        drop(options);
+        let report = worded("edit", edit.report);
+        let code = code_of(&report.losses, is_content);
+        said(&document(&report, patch.as_ref(), !is_planned), code)
+    })
+}
+
+/// One model over many files of safetensors.
+#[pyfunction]
+#[pyo3(signature = (*, progress=None, **given))]
+pub(crate) fn shard<'py>(
+    py: Python<'py>,
+    progress: Option<&Bound<'py, PyAny>>,
+    given: Option<&Bound<'py, PyDict>>,
+) -> Answer<'py> {
+    let given = Given::new(py, "shard", given);
+    let (source, target) = (given.needed("source")?, given.needed("target")?);
+    let (opening, mut writing) = (given.opening()?, given.writing()?);
+    let size = given.text("max_shard_size")?.unwrap_or_else(|| "5GB".to_owned());
+    if writing.to.take().is_some_and(|to| to != "safetensors") || writing.kind.is_some() {
+        let error = weighbridge::Error::usage("bad-arguments", "shards are files of safetensors");
+        return Err(given.raise(error.hint("leave to and kind out; convert writes other formats")));
+    }
+    answer(&given, progress, Stops, move |watch| {
+        let (is_planned, is_content) = (writing.plan, writing.is_content());
+        let mut options = writing.options(opening.options()?);
+        options.run.watch = watch.clone();
+        let prepared = worded("shard", cut(&source, &target, &size, &options)?);
+        let bytes = if is_planned { prepared.plan.bytes() } else { prepared.write(&target, &options)? };
+        let code = code_of(&prepared.plan.losses, is_content);
+        said(&prepared.to_json(&target, !is_planned, bytes), code)
+    })
+}
+
+/// Several files, or the shards of a model, as one.
+#[pyfunction]
+#[pyo3(signature = (*, progress=None, **given))]
+pub(crate) fn merge<'py>(
+    py: Python<'py>,
+    progress: Option<&Bound<'py, PyAny>>,
+    given: Option<&Bound<'py, PyDict>>,
+) -> Answer<'py> {
+    let given = Given::new(py, "merge", given);
+    let (sources, target) = (given.paths("sources")?, given.needed("output")?);
+    if sources.is_empty() {
+        return Err(given.missing("sources"));
+    }
+    let (opening, writing) = (given.opening()?, given.writing()?);
+    given.excludes("prefer", &["prefix_each"])?;
+    let prefer = given.one_of("prefer", &[("first", Same::First), ("last", Same::Last)])?;
+    let otherwise = if given.flag("prefix_each")? { Same::Prefix } else { Same::Refuse };
+    answer(&given, progress, Stops, move |watch| {
+        let (is_planned, is_content) = (writing.plan, writing.is_content());
+        let mut options = writing.options(opening.options()?);
+        options.run.watch = watch.clone();
+        let prepared = worded("merge", join(&sources, &target, prefer.unwrap_or(otherwise), &options)?);
+        let bytes = match is_planned {
+            true => prepared.plan.bytes(),
+            false => save(&prepared.plan, &target, options.force, &options.run)?.bytes,
+        };
+        let code = code_of(&prepared.plan.losses, is_content);
+        said(&prepared.to_json(&sources, &target, !is_planned, bytes), code)
+    })
+}

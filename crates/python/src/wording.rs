@@ -1,0 +1,216 @@
+//! The words of Python for what can be chosen: `force=True`.
+
+use serde_json::Value as Json;
+use weighbridge::checkpoint::Loss;
+use weighbridge::phrase::{Call, Choice, Opt, Term, Worded};
+
+/// A function of the package, and the options that it takes as keywords.
+struct Function {
+    name: &'static str,
+    takes: &'static [&'static [Opt]],
+}
+
+/// Options of whatever reads.
+const READING: &[Opt] = &[
+    Opt::From,
+    Opt::Lenient,
+    Opt::Salvage,
+    Opt::FollowVirtual,
+    Opt::Program,
+    Opt::Names,
+    Opt::Entities,
+    Opt::Config,
+];
+/// Options of whatever writes a model.
+const WRITING: &[Opt] = &[Opt::To, Opt::Kind, Opt::Set, Opt::DenyLoss, Opt::Force, Opt::Memory];
+
+/// The functions, in the order in which one is named for an option that the function at hand lacks.
+const FUNCTIONS: &[Function] = &[
+    Function { name: "open", takes: &[READING] },
+    Function { name: "save", takes: &[WRITING, &[Opt::Cast]] },
+    Function {
+        name: "convert",
+        takes: &[
+            READING,
+            WRITING,
+            &[
+                Opt::Select,
+                Opt::Drop,
+                Opt::NoState,
+                Opt::LenientRules,
+                Opt::Rename,
+                Opt::Cast,
+                Opt::ReverseDims,
+                Opt::Versions,
+                Opt::CopyOthers,
+            ],
+        ],
+    },
+    Function {
+        name: "edit",
+        takes: &[
+            READING,
+            WRITING,
+            &[
+                Opt::Drop,
+                Opt::NoState,
+                Opt::LenientRules,
+                Opt::Rename,
+                Opt::Cast,
+                Opt::InPlace,
+                Opt::Undo,
+                Opt::ForgetUndo,
+            ],
+        ],
+    },
+    Function { name: "shard", takes: &[READING, WRITING] },
+    Function { name: "merge", takes: &[READING, WRITING, &[Opt::Prefer, Opt::PrefixEach]] },
+    Function { name: "seal", takes: &[READING, &[Opt::FilesOnly, Opt::AllowSymlinks, Opt::Force]] },
+    Function { name: "verify", takes: &[READING, &[Opt::Values, Opt::TensorsOnly]] },
+    Function {
+        name: "diff",
+        takes: &[
+            READING,
+            &[Opt::Memory, Opt::Select, Opt::Drop, Opt::NoState, Opt::LenientRules, Opt::Rename],
+        ],
+    },
+    Function { name: "checkpoint", takes: &[READING] },
+    Function {
+        name: "program",
+        takes: &[READING, &[Opt::List, Opt::Strip, Opt::Outputs, Opt::Rename, Opt::Set, Opt::Force]],
+    },
+    Function { name: "scan", takes: &[READING] },
+    Function { name: "show", takes: &[READING] },
+    Function { name: "stats", takes: &[READING] },
+    Function { name: "ls", takes: &[READING, &[Opt::Select, Opt::Drop]] },
+    Function { name: "info", takes: &[READING] },
+];
+
+/// Options that the functions of single formats take, too.
+const EVERYWHERE: [Opt; 2] = [Opt::Force, Opt::Lenient];
+
+/// Options that are on or off.
+const SWITCHES: [Opt; 18] = [
+    Opt::AllowSymlinks,
+    Opt::CopyOthers,
+    Opt::DenyLoss,
+    Opt::FilesOnly,
+    Opt::FollowVirtual,
+    Opt::Force,
+    Opt::ForgetUndo,
+    Opt::InPlace,
+    Opt::Lenient,
+    Opt::LenientRules,
+    Opt::List,
+    Opt::NoState,
+    Opt::PrefixEach,
+    Opt::ReverseDims,
+    Opt::Salvage,
+    Opt::TensorsOnly,
+    Opt::Undo,
+    Opt::Values,
+];
+
+impl Function {
+    fn takes(&self, option: Opt) -> bool {
+        self.takes.iter().any(|options| options.contains(&option))
+    }
+
+    fn named(name: &str) -> Option<&'static Self> {
+        FUNCTIONS.iter().find(|function| function.name == name)
+    }
+}
+
+/// Each function with the keywords that hints name, for a test that holds them against the signatures.
+pub(crate) fn keywords() -> Vec<(&'static str, Vec<String>)> {
+    let of = |function: &'static Function| {
+        let options = Opt::ALL.iter().filter(|option| function.takes(**option));
+        let mut all: Vec<String> = options.map(|option| keyword(*option, function.name)).collect();
+        if function.takes(Opt::From) {
+            all.push(limits(function.name).to_owned());
+        }
+        (function.name, all)
+    };
+    FUNCTIONS.iter().map(of).collect()
+}
+
+/// The words for whoever called the function `asked` of the package; `None` for functions of single formats.
+pub(crate) fn words(asked: Option<&'static str>) -> impl Fn(&Term) -> String {
+    move |term| match term {
+        Term::Choice(choice) => chosen(choice, asked),
+        Term::Call(call) => called(call),
+        Term::Limit { name, enough } => {
+            let number = enough.map_or_else(|| "NUMBER".to_owned(), |enough| enough.to_string());
+            let reads = |name: &&str| Function::named(name).is_some_and(|own| own.takes(Opt::From));
+            let given = match asked.filter(reads) {
+                Some(own) => format!("{}={{\"{name}\": {number}}}", limits(own)),
+                None => format!("weighbridge.open(..., limits={{\"{name}\": {number}}})"),
+            };
+            format!("{term}: {given}")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Losses in the words for functions of single formats.
+pub(crate) fn losses_json(losses: &[Loss]) -> Json {
+    losses.iter().map(|loss| loss.clone().worded(&words(None)).to_json()).collect()
+}
+
+/// The keyword for limits.
+fn limits(function: &str) -> &'static str {
+    if function == "open" { "limits" } else { "limit" }
+}
+
+/// The keyword of a function for an option that it takes.
+fn keyword(option: Opt, function: &str) -> String {
+    match (function, option) {
+        ("open", Opt::From) | ("save", Opt::To) => "format".to_owned(),
+        ("save", Opt::Set) => "settings".to_owned(),
+        (_, Opt::From) => "from_".to_owned(),
+        _ => option.name().replace('-', "_"),
+    }
+}
+
+/// The keyword for a choice, within a call where the function at hand does not take it.
+fn chosen(choice: &Choice, asked: Option<&'static str>) -> String {
+    let own = asked.and_then(Function::named).filter(|function| function.takes(choice.option));
+    let other = || FUNCTIONS.iter().find(|function| function.takes(choice.option));
+    match (own, EVERYWHERE.contains(&choice.option)) {
+        (Some(function), _) => assigned(choice, function.name),
+        (None, true) => assigned(choice, ""),
+        (None, false) => match other() {
+            Some(function) => {
+                format!("weighbridge.{}(..., {})", function.name, assigned(choice, function.name))
+            }
+            None => format!("`{choice}`"),
+        },
+    }
+}
+
+fn called(call: &Call) -> String {
+    let name = call.job.name();
+    let mut given: Vec<String> = call.arguments.iter().map(|word| (*word).to_owned()).collect();
+    if given.is_empty() && !call.choices.is_empty() {
+        given.push("...".to_owned());
+    }
+    given.extend(call.choices.iter().map(|choice| assigned(choice, name)));
+    match given.as_slice() {
+        [] => format!("weighbridge.{name}"),
+        given => format!("weighbridge.{name}({})", given.join(", ")),
+    }
+}
+
+fn assigned(choice: &Choice, function: &str) -> String {
+    let keyword = keyword(choice.option, function);
+    let quoted = |word: &str, is_example: bool| match is_example || word.parse::<u64>().is_ok() {
+        true => word.to_owned(),
+        false => format!("\"{word}\""),
+    };
+    match (&choice.value, choice.key) {
+        (Some(value), Some(key)) => format!("{keyword}={{\"{key}\": {}}}", quoted(value, choice.is_example)),
+        (Some(value), None) => format!("{keyword}={}", quoted(value, choice.is_example)),
+        (None, _) if SWITCHES.contains(&choice.option) => format!("{keyword}=True"),
+        (None, _) => format!("{keyword}=..."),
+    }
+}

@@ -1,0 +1,76 @@
+//! Rules as single options give them.
+
+use super::{Rule, read_rules};
+use crate::error::Result;
+use std::path::PathBuf;
+
+/// Rules of each kind. They are applied in the order of these fields, each upon what the one before left.
+#[derive(Debug, Clone, Default)]
+pub struct RuleOptions {
+    /// Files of rules.
+    pub files: Vec<PathBuf>,
+    /// Patterns of the tensors to keep.
+    pub keep: Vec<String>,
+    /// Patterns of tensors to leave out.
+    pub drop: Vec<String>,
+    /// Leave out optimizer state.
+    pub no_state: bool,
+    /// Leading parts of names to take away.
+    pub strip_prefix: Vec<String>,
+    /// New names, `OLD=NEW`.
+    pub rename: Vec<String>,
+    /// New names by patterns, `PATTERN=NEW`.
+    pub rename_glob: Vec<String>,
+    /// New names by expressions, `REGEX=NEW`.
+    pub rename_regex: Vec<String>,
+    /// A name to put everything below.
+    pub prefix: Option<String>,
+    /// Matrices to transpose, `PATTERN` or `PATTERN=AXES`.
+    pub transpose: Vec<String>,
+    /// Types, `DTYPE` or `PATTERN=DTYPE`.
+    pub cast: Vec<String>,
+    /// Pairs of names that shall share their bytes, `NAME=OTHER`.
+    pub tie: Vec<String>,
+    /// Patterns of names that shall have bytes of their own.
+    pub untie: Vec<String>,
+    /// Metadata to set, `KEY=VALUE`.
+    pub set_metadata: Vec<String>,
+    /// Keys of metadata to remove.
+    pub remove_metadata: Vec<String>,
+}
+
+impl RuleOptions {
+    /// The rules, in order.
+    ///
+    /// # Errors
+    /// As [`read_rules`] and [`Rule::parse`].
+    pub fn rules(&self) -> Result<Vec<Rule>> {
+        let mut rules = Vec::new();
+        for file in &self.files {
+            rules.extend(read_rules(file)?);
+        }
+        let no_state: Vec<String> = self.no_state.then(|| "yes".to_owned()).into_iter().collect();
+        let prefix: Vec<String> = self.prefix.iter().cloned().collect();
+        for (word, arguments) in [
+            ("keep", &self.keep),
+            ("drop", &self.drop),
+            ("no-state", &no_state),
+            ("strip-prefix", &self.strip_prefix),
+            ("rename", &self.rename),
+            ("rename-glob", &self.rename_glob),
+            ("rename-regex", &self.rename_regex),
+            ("prefix", &prefix),
+            ("transpose", &self.transpose),
+            ("cast", &self.cast),
+            ("tie", &self.tie),
+            ("untie", &self.untie),
+            ("set-metadata", &self.set_metadata),
+            ("remove-metadata", &self.remove_metadata),
+        ] {
+            if !arguments.is_empty() {
+                rules.extend(Rule::parse(word, arguments)?);
+            }
+        }
+        Ok(rules)
+    }
+}

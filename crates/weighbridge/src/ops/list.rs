@@ -1,0 +1,137 @@
+//! Lists of tensors: which ones, in which order, with hashes, places and totals where these are asked for.
+
+use super::hash::sha256_all;
+use crate::checkpoint::{Checkpoint, Selection, TensorEntry, TensorPath};
+use crate::error::Result;
+use crate::phrase::{Face, Worded};
+use serde::{Serialize, Serializer};
+use serde_json::json;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// The order of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    /// By name.
+    Name,
+    /// By bytes, largest first.
+    Size,
+    /// By type of elements.
+    Dtype,
+}
+
+/// Options of [`list`].
+#[derive(Debug, Clone, Default)]
+pub struct ListOptions {
+    /// Patterns of names; empty for all.
+    pub select: Vec<String>,
+    /// Patterns of names that are left out.
+    pub drop: Vec<String>,
+    /// The order; that of the file if `None`.
+    pub sort: Option<Sort>,
+    /// So many parts of names make a group.
+    pub group: Option<u16>,
+    /// Hash the elements of each tensor.
+    pub hash: bool,
+    /// Name the places of the bytes in the document.
+    pub pieces: bool,
+}
+
+/// The tensors of a checkpoint as a list.
+#[derive(Debug, Clone)]
+pub struct Listing {
+    /// The tensors that are listed, in order.
+    pub checkpoint: Checkpoint,
+    /// SHA-256 of the elements of each tensor; empty where it was not asked for.
+    pub hashes: Vec<String>,
+    /// The totals of groups.
+    pub groups: Option<Vec<Group>>,
+    /// True where the document names the places of the bytes.
+    pub pieces: bool,
+}
+
+/// The tensors whose names begin with the same parts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// These parts, as a name.
+    pub name: String,
+    /// The number of tensors.
+    pub tensors: u64,
+    /// Their elements.
+    pub elements: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Lists the tensors of `checkpoint`.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`] for patterns that fit nothing; what reading says, for hashes.
+pub fn list(mut checkpoint: Checkpoint, options: &ListOptions) -> Result<Listing> {
+    checkpoint.select(&Selection::new(&options.select, &options.drop)?)?;
+    match options.sort {
+        Some(Sort::Name) => checkpoint.tensors.sort_by_cached_key(TensorEntry::text),
+        Some(Sort::Size) => checkpoint.tensors.sort_by_key(|tensor| Reverse(tensor.bytes())),
+        Some(Sort::Dtype) => checkpoint.tensors.sort_by_key(|tensor| tensor.dtype().name()),
+        None => {}
+    }
+    let hashes = if options.hash { sha256_all(&checkpoint, 0)? } else { Vec::new() };
+    let groups = options.group.map(|parts| groups(&checkpoint, parts.into(), options.sort));
+    Ok(Listing { checkpoint, hashes, groups, pieces: options.pieces })
+}
+
+/// The groups of tensors by the first `parts` parts of their names, in the order of the first tensor of each; by name or by
+/// size where that is asked for.
+fn groups(checkpoint: &Checkpoint, parts: usize, sort: Option<Sort>) -> Vec<Group> {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut groups: Vec<Group> = Vec::new();
+    for tensor in &checkpoint.tensors {
+        let path = tensor.path.parts();
+        let name = TensorPath::new(path[..parts.min(path.len())].to_vec()).to_text();
+        let place = *places.entry(name.clone()).or_insert_with(|| {
+            groups.push(Group { name, tensors: 0, elements: 0, bytes: 0 });
+            groups.len() - 1
+        });
+        let group = &mut groups[place];
+        group.tensors += 1;
+        group.elements = group.elements.saturating_add(tensor.elements());
+        group.bytes = group.bytes.saturating_add(tensor.bytes());
+    }
+    match sort {
+        Some(Sort::Name) => groups.sort_by(|a, b| a.name.cmp(&b.name)),
+        Some(Sort::Size) => groups.sort_by_key(|group| Reverse(group.bytes)),
+        Some(Sort::Dtype) | None => {}
+    }
+    groups
+}
+
+#[derive(Serialize)]
+struct Document<'a, Tensors: Serialize> {
+    #[serde(flatten)]
+    tensors: Tensors,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<&'a [Group]>,
+}
+
+impl Serialize for Listing {
+    /// The document of the checkpoint, with `sha256` and `pieces` of tensors, and `groups`.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let tensors = self.checkpoint.as_json_with(|place, tensor| {
+            let mut json = tensor.to_json();
+            if let Some(hash) = self.hashes.get(place) {
+                json["sha256"] = json!(hash);
+            }
+            if self.pieces {
+                json["pieces"] = tensor.pieces_to_json();
+            }
+            json
+        });
+        Document { tensors, groups: self.groups.as_deref() }.serialize(to)
+    }
+}
+
+impl Worded for Listing {
+    fn word(&mut self, face: Face<'_>) {
+        self.checkpoint.word(face);
+    }
+}

@@ -13,6 +13,7 @@ use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_core::text::first_and_more;
 use weighbridge_io::source::{FileSource, Folder, FolderRef, LocalFolder, SourceRef};
+#[cfg(feature = "scan")]
 use weighbridge_scan::Scan;
 
 /// Keys of metadata that a loss names one by one before it counts them.
@@ -139,6 +140,7 @@ pub trait Format: Sync {
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`] when the file cannot be read.
+    #[cfg(feature = "scan")]
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         match self.open(source.clone(), options) {
             Ok(checkpoint) => Ok(Scan::of_notes(&checkpoint)),

@@ -33,4 +33,5 @@ pub mod unknown;
 pub use format::{Facts, Format, HEAD, Names, OpenOptions, Place, PlanOptions, Setting};
 pub use registry::Registry;
 pub use row_names::LabelsIn;
+#[cfg(feature = "scan")]
 pub use weighbridge_scan::Scan;

@@ -41,6 +41,7 @@
 
 mod beginning;
 mod config;
+#[cfg(feature = "hdf5")]
 mod hdf5;
 mod json;
 mod listed;
@@ -54,6 +55,7 @@ mod zips;
 pub use beginning::{Beginning, Class};
 pub use beginning::{Ending, begins_as_zip, ends_as_zip};
 pub use config::{config, keras, template, yaml};
+#[cfg(feature = "hdf5")]
 pub use hdf5::hdf5;
 use names::path_like;
 pub use names::{judge_member, leads_out};

@@ -72,11 +72,14 @@ pub mod containers;
 pub mod formats;
 pub mod ops;
 pub use formats::{OpenOptions, open, open_with};
+#[cfg(feature = "biggraph")]
 pub use weighbridge_biggraph::store;
 pub use weighbridge_core::{
     Checkpoint, Error, Kind, Limits, Result, TensorEntry, check, checkpoint, error, finding, json, limits,
     plan, tensor, text, topology,
 };
 pub use weighbridge_io::{engine, guard_maps, quiet_panics, source};
+#[cfg(any(feature = "torch", feature = "paddle", feature = "biggraph", feature = "scan"))]
 pub use weighbridge_pickle as pickle;
+#[cfg(feature = "scan")]
 pub use weighbridge_scan as scan;

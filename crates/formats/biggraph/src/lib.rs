@@ -46,6 +46,7 @@ mod partitions;
 mod read;
 mod retype;
 pub mod rows;
+#[cfg(feature = "scan")]
 mod scan;
 mod state;
 pub mod store;
@@ -54,12 +55,12 @@ mod write;
 
 pub use align::{align, know_edges};
 pub(crate) use chosen::text_in_file;
+pub use detect::is_text;
 pub use draw::{Draw, draw};
 pub use grow::grow;
 pub use partitions::Partitions;
 pub use read::entity_files;
 pub use read::relation_rows;
-pub use scan::is_text;
 pub use write::{is_edge_list, version_file};
 
 use std::path::Path;
@@ -70,7 +71,9 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+#[cfg(feature = "scan")]
+use weighbridge_format::Scan;
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The format.
@@ -157,6 +160,7 @@ impl Format for BigGraph {
         check::check(checkpoint)
     }
 
+    #[cfg(feature = "scan")]
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         scan::scan(source, options)
     }

@@ -45,7 +45,9 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+#[cfg(feature = "scan")]
+use weighbridge_format::Scan;
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
 use weighbridge_io::source::{FolderRef, SourceRef, read_vec};
 
 /// The format.
@@ -96,6 +98,7 @@ static FACTS: Facts = Facts {
 };
 
 /// The dataset with the optimizer's state of PyTorch-BigGraph, which that framework unpickles whatever else a file holds.
+#[cfg(feature = "scan")]
 const BIGGRAPH_STATE: [&str; 2] = ["optimizer", "state_dict"];
 
 impl Format for Hdf5 {
@@ -126,6 +129,7 @@ impl Format for Hdf5 {
         head.starts_with(ZIP)
     }
 
+    #[cfg(feature = "scan")]
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         let mut scan = Scan::default();
         // BigGraph unpickles it whatever else the file has or has not.

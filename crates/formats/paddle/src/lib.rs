@@ -26,12 +26,14 @@ mod any_program;
 mod check;
 mod dtype;
 mod edit;
+#[cfg(feature = "exec")]
 pub mod exec;
 mod flow;
 mod outline;
 pub mod pir;
 pub mod program;
 mod read;
+#[cfg(feature = "scan")]
 mod scan;
 mod state;
 pub mod stream;
@@ -52,7 +54,9 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
-use weighbridge_format::{Facts, Format, OpenOptions, Place, PlanOptions, Scan, Setting};
+#[cfg(feature = "scan")]
+use weighbridge_format::Scan;
+use weighbridge_format::{Facts, Format, OpenOptions, Place, PlanOptions, Setting};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The form of a topology that was a protobuf message.
@@ -225,6 +229,7 @@ impl Format for Paddle {
         check::check(checkpoint)
     }
 
+    #[cfg(feature = "scan")]
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         scan::scan(source, options)
     }

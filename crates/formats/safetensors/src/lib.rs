@@ -48,8 +48,12 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::shards::{alone, is_index, is_index_file, scan as scan_index};
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan, Setting};
+#[cfg(feature = "scan")]
+use weighbridge_format::Scan;
+#[cfg(feature = "scan")]
+use weighbridge_format::shards::scan as scan_index;
+use weighbridge_format::shards::{alone, is_index, is_index_file};
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The format.
@@ -218,6 +222,7 @@ impl Format for Safetensors {
         Ok(findings)
     }
 
+    #[cfg(feature = "scan")]
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         let scanned = match read::open(source, options) {
             Err(_) if is_index_file(source)? => scan_index(source, &options.limits),

@@ -27,6 +27,7 @@ mod facts;
 mod metadata;
 mod outline;
 mod read;
+#[cfg(feature = "scan")]
 mod scan;
 mod shards;
 #[cfg(test)]
@@ -43,8 +44,12 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::shards::{alone, is_index_file, scan as scan_index};
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+#[cfg(feature = "scan")]
+use weighbridge_format::Scan;
+#[cfg(feature = "scan")]
+use weighbridge_format::shards::scan as scan_index;
+use weighbridge_format::shards::{alone, is_index_file};
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
 use weighbridge_io::source::{FolderRef, SourceRef};
 use weighbridge_torch_archive::is_legacy;
 use weighbridge_zip as zip;
@@ -183,6 +188,7 @@ impl Format for Torch {
         }
     }
 
+    #[cfg(feature = "scan")]
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         match is_index_file(source)? {
             true => scan_index(source, &options.limits).or_else(Scan::of_error),

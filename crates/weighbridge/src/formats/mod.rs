@@ -3,28 +3,42 @@
 //! Each format is a crate in `crates/formats`: a reader from bytes to an index, and a layouter from an index to a plan.
 //! CONTRIBUTING.md says how to add one; `examples/own_format.rs` adds one from outside.
 
+#[cfg(not(all(feature = "biggraph", feature = "safetensors", feature = "torch")))]
+mod absent;
+
+#[cfg(not(feature = "biggraph"))]
+pub(crate) use absent::biggraph;
+#[cfg(not(feature = "safetensors"))]
+pub(crate) use absent::safetensors;
+#[cfg(not(feature = "torch"))]
+pub(crate) use absent::torch;
+#[cfg(feature = "biggraph")]
 pub use weighbridge_biggraph as biggraph;
+#[cfg(feature = "hdf5")]
 pub use weighbridge_hdf5_model as hdf5;
-pub use weighbridge_numpy::npy;
-pub use weighbridge_numpy::npz;
+#[cfg(feature = "numpy")]
+pub use weighbridge_numpy::{npy, npz};
+#[cfg(feature = "paddle")]
 pub use weighbridge_paddle as paddle;
+#[cfg(feature = "primitiv")]
 pub use weighbridge_primitiv as primitiv;
+#[cfg(feature = "safetensors")]
 pub use weighbridge_safetensors as safetensors;
-pub use weighbridge_tables::arrow;
-pub use weighbridge_tables::parquet;
-pub use weighbridge_tables::table;
-pub use weighbridge_tables::tsv;
-pub use weighbridge_tables::word2vec;
+#[cfg(feature = "tables")]
+pub use weighbridge_tables::{arrow, parquet, table, tsv, word2vec};
+#[cfg(feature = "torch")]
 pub use weighbridge_torch as torch;
 
 pub(crate) use biggraph::entity_files;
+#[cfg(feature = "scan")]
+pub use weighbridge_format::Scan;
 pub(crate) use weighbridge_format::registry::{
     FolderModel, OTHER_MODELS, files_of, other_models_text as told_others, own_files,
 };
 pub use weighbridge_format::registry::{OtherFile, Registry};
 pub(crate) use weighbridge_format::row_names::{drop as drop_labels, spread as spread_labels};
 pub use weighbridge_format::{
-    Facts, Format, HEAD, LabelsIn, Names, OpenOptions, Place, PlanOptions, Scan, Setting,
+    Facts, Format, HEAD, LabelsIn, Names, OpenOptions, Place, PlanOptions, Setting,
 };
 
 use crate::checkpoint::Checkpoint;
@@ -33,23 +47,35 @@ use crate::source::{FolderRef, SourceRef};
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// Every format, in the order in which they are asked whether a file is theirs.
+/// The formats that this build has, in the order in which they are asked whether a file is theirs.
 pub static ALL: &[&dyn Format] = &[
+    #[cfg(feature = "primitiv")]
     &primitiv::Primitiv,
+    #[cfg(feature = "safetensors")]
     &safetensors::Safetensors,
+    #[cfg(feature = "numpy")]
     &npy::Npy,
+    #[cfg(feature = "numpy")]
     &npz::Npz,
+    #[cfg(feature = "torch")]
     &torch::Torch,
+    #[cfg(feature = "biggraph")]
     &biggraph::BigGraph,
+    #[cfg(feature = "paddle")]
     &paddle::Paddle,
+    #[cfg(feature = "tables")]
     &tsv::Tsv,
+    #[cfg(feature = "tables")]
     &word2vec::Word2Vec,
+    #[cfg(feature = "tables")]
     &arrow::Arrow,
+    #[cfg(feature = "tables")]
     &parquet::Parquet,
+    #[cfg(feature = "hdf5")]
     &hdf5::Hdf5,
 ];
 
-/// Every format of Weighbridge.
+/// The formats that this build has.
 pub fn registry() -> &'static Registry {
     static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(ALL.iter().copied()));
     &REGISTRY

@@ -2,6 +2,10 @@
 
 mod others;
 mod ties;
+#[cfg(feature = "biggraph")]
+mod versions;
+#[cfg(not(feature = "biggraph"))]
+#[path = "convert/no_versions.rs"]
 mod versions;
 
 use crate::checkpoint::{Checkpoint, LabelList, Loss, Modules, Note, Rename, Selection, Value};
@@ -107,7 +111,7 @@ impl Grow {
         let mut names = LabelList::new();
         let head = read_vec(&*source, 0, source.len().min(HEAD))?;
         if head.trim_ascii_start().starts_with(b"[") {
-            biggraph::text::read_names(&source, limits, None, &mut names)?;
+            weighbridge_format::names_json::read_names(&source, limits, None, &mut names)?;
         } else {
             Limits::check("bytes of names", "header_bytes", source.len(), limits.header_bytes)?;
             let text = String::from_utf8(read_vec(&*source, 0, source.len())?).map_err(|_| {

@@ -31,8 +31,11 @@ pub mod merge;
 mod numpy;
 mod parallel;
 pub mod program;
+#[cfg(feature = "scan")]
 pub mod scan;
+#[cfg(feature = "seal")]
 pub mod seal;
+#[cfg(feature = "safetensors")]
 pub mod shard;
 pub mod show;
 pub mod slice;

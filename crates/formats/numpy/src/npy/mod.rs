@@ -26,6 +26,7 @@ pub mod header;
 mod outline;
 mod read;
 mod salvage;
+#[cfg(feature = "scan")]
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -43,7 +44,9 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::DType;
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+#[cfg(feature = "scan")]
+use weighbridge_format::Scan;
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The format.
@@ -92,6 +95,7 @@ impl Format for Npy {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
+    #[cfg(feature = "scan")]
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         scan::scan(source, options)
     }

@@ -20,6 +20,7 @@
 mod outline;
 mod read;
 mod salvage;
+#[cfg(feature = "scan")]
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -30,7 +31,9 @@ use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+#[cfg(feature = "scan")]
+use weighbridge_format::Scan;
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
 use weighbridge_io::source::SourceRef;
 use weighbridge_zip as zip;
 
@@ -71,6 +74,7 @@ impl Format for Npz {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
+    #[cfg(feature = "scan")]
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         scan::scan(source, options)
     }

@@ -33,7 +33,9 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+#[cfg(feature = "scan")]
+use weighbridge_format::Scan;
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
 use weighbridge_io::source::SourceRef;
 
 /// The format.
@@ -68,6 +70,7 @@ impl Format for Arrow {
         read::open(&source, options)
     }
 
+    #[cfg(feature = "scan")]
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         read::scan(source, options)
     }

@@ -40,7 +40,9 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
-use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan, Setting};
+#[cfg(feature = "scan")]
+use weighbridge_format::Scan;
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Setting};
 use weighbridge_io::source::SourceRef;
 
 /// The format.
@@ -80,6 +82,7 @@ impl Format for Parquet {
         read::open(&source, options)
     }
 
+    #[cfg(feature = "scan")]
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         read::scan(source, options)
     }

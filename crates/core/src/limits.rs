@@ -5,9 +5,9 @@
 //! known to us; an honest user with a larger one raises them.
 
 use crate::error::{Error, Result};
-use crate::source::BlockCache;
 use crate::phrase;
 use crate::phrase::{Term, limit as limit_named};
+use crate::source::BlockCache;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

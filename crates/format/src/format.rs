@@ -17,6 +17,7 @@ use weighbridge_core::plan::{PlannedFile, WritePlan};
 use weighbridge_core::source::{FolderRef, SourceRef};
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_core::text::first_and_more;
+#[cfg(feature = "scan")]
 use weighbridge_scan::Scan;
 
 /// Keys of metadata that a loss names one by one before it counts them.
@@ -48,6 +49,7 @@ pub trait Format: Detect + ReadFormat + Sync {
     }
 
     /// The search for code, where files of the format can hold any.
+    #[cfg(feature = "scan")]
     fn scanner(&self) -> Option<&dyn ScanCode> {
         None
     }
@@ -339,6 +341,7 @@ pub trait DeepCheck {
 }
 
 /// Finds code in files, without executing any.
+#[cfg(feature = "scan")]
 pub trait ScanCode {
     /// Looks for what could happen if the original framework opened a file of this format: code
     /// that would run, source code that would be given away.

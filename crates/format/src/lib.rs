@@ -30,10 +30,13 @@ pub mod row_names;
 pub mod shards;
 pub mod unknown;
 
+#[cfg(feature = "scan")]
+pub use format::ScanCode;
 pub use format::{
     Companion, DeepCheck, Detect, Format, FormatInfo, FormatOptionSet, FormatOptions, HEAD, Names,
-    OpenOptions, Place, PlanOptions, ReadFormat, Salvage, ScanCode, Setting, WrapFiles, WriteFormat,
+    OpenOptions, Place, PlanOptions, ReadFormat, Salvage, Setting, WrapFiles, WriteFormat,
 };
 pub use registry::Registry;
 pub use row_names::LabelsIn;
+#[cfg(feature = "scan")]
 pub use weighbridge_scan::Scan;

@@ -41,6 +41,7 @@
 
 mod beginning;
 mod config;
+#[cfg(feature = "hdf5")]
 mod hdf5;
 mod json;
 mod listed;
@@ -54,10 +55,11 @@ mod zips;
 pub use beginning::{Beginning, Class};
 pub use beginning::{Ending, begins_as_zip, ends_as_zip};
 pub use config::{config, keras, template, yaml};
+#[cfg(feature = "hdf5")]
 pub use hdf5::hdf5;
-use names::path_like;
-pub use names::leads_out;
 pub(crate) use names::judge_member;
+pub use names::leads_out;
+use names::path_like;
 pub use pickles::{
     embedded, may_be_pickle, may_import, options as pickle_options, pickle_too, pickles, runs,
 };

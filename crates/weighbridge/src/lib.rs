@@ -71,6 +71,7 @@ mod model;
 pub mod ops;
 pub use formats::OpenOptions;
 pub use model::{Conversion, Model, Scalar, TensorSlice, TensorView, open, open_with};
+#[cfg(feature = "biggraph")]
 #[doc(no_inline)]
 pub use weighbridge_biggraph::store;
 #[doc(no_inline)]
@@ -80,5 +81,7 @@ pub use weighbridge_core::{
 };
 #[doc(no_inline)]
 pub use weighbridge_io::{engine, guard_maps, quiet_panics, source};
+#[cfg(any(feature = "torch", feature = "paddle", feature = "biggraph", feature = "scan"))]
 pub use weighbridge_pickle as pickle;
+#[cfg(feature = "scan")]
 pub use weighbridge_scan as scan;

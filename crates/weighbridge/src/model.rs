@@ -8,9 +8,9 @@ use crate::ops::edit::Rule;
 use crate::ops::slice::{Slice, Taken, read_taken, resolve};
 use crate::ops::{self, ConvertOptions, Written};
 use crate::plan::WritePlan;
-use crate::tensor::{DType, Order, Rounding, Shape};
+use crate::tensor::{Cast, DType, Order, Rounding, Shape, cast_is_exact, cast_is_supported};
 use crate::text::path_text;
-use half::{bf16, f16};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -184,10 +184,13 @@ impl<'a> TensorView<'a> {
 
     /// All elements, in row-major order.
     ///
+    /// They are of type `T`, or of one whose values `T` holds exactly: `f32` reads `f16` and `bf16`, too.
+    ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`], `other-dtype`, where the elements are not of type `T`; what the file says.
+    /// [`crate::Kind::Mismatch`], `other-dtype`, where `T` cannot hold all values of the type; what the file says.
     pub fn read<T: Scalar>(&self) -> Result<Vec<T>> {
-        decode(self.entry, || self.to_bytes(Order::Row))
+        let entry = as_type::<T>(self.entry)?;
+        Ok(T::all_from_le(&read_tensor(&entry, Order::Row)?))
     }
 
     /// The bytes of all elements: little-endian, in that order.
@@ -228,7 +231,8 @@ impl TensorSlice<'_> {
     /// # Errors
     /// As [`TensorView::read`].
     pub fn read<T: Scalar>(&self) -> Result<Vec<T>> {
-        decode(self.entry, || self.to_bytes(Order::Row))
+        let entry = as_type::<T>(self.entry)?;
+        Ok(T::all_from_le(&read_taken(&entry, &self.taken, Order::Row)?))
     }
 
     /// The bytes of the elements: little-endian, in that order.
@@ -269,7 +273,7 @@ macro_rules! scalars {
 
 scalars!(
     u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64, i64 => I64,
-    f16 => F16, bf16 => BF16, f32 => F32, f64 => F64
+    f32 => F32, f64 => F64
 );
 
 impl sealed::FromLe for bool {
@@ -282,14 +286,24 @@ impl Scalar for bool {
     const DTYPE: DType = DType::Bool;
 }
 
-fn decode<T: Scalar>(entry: &TensorEntry, bytes: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<T>> {
-    if entry.dtype() != T::DTYPE {
-        return Err(Error::mismatch("other-dtype", "the elements are of another type")
-            .on_tensor(entry.name())
-            .expected(T::DTYPE)
-            .found(entry.dtype()));
+/// The tensor with elements of type `T`.
+fn as_type<T: Scalar>(entry: &TensorEntry) -> Result<Cow<'_, TensorEntry>> {
+    let dtype = entry.dtype();
+    if dtype == T::DTYPE {
+        return Ok(Cow::Borrowed(entry));
     }
-    Ok(T::all_from_le(&bytes()?))
+    // What is cast already has values that the file does not have.
+    if entry.cast.is_some() || !cast_is_supported(dtype, T::DTYPE) || !cast_is_exact(dtype, T::DTYPE) {
+        return Err(Error::mismatch(
+            "other-dtype",
+            "the type asked for cannot hold all values of the elements",
+        )
+        .on_tensor(entry.name())
+        .expected(T::DTYPE)
+        .found(dtype));
+    }
+    let cast = Cast { to: T::DTYPE, rounding: Rounding::default() };
+    Ok(Cow::Owned(TensorEntry { cast: Some(cast), ..entry.clone() }))
 }
 
 /// A conversion that is being described. Nothing happens before [`run`](Self::run).
@@ -443,7 +457,7 @@ mod tests {
         let model = model();
         let tensor = model.tensor("a.w").unwrap();
         assert_eq!(tensor.read::<u16>().unwrap(), (0..12).collect::<Vec<u16>>());
-        assert_eq!(tensor.read::<f32>().unwrap_err().code(), "other-dtype");
+        assert_eq!(tensor.read::<u8>().unwrap_err().code(), "other-dtype");
         assert_eq!(model.tensor("a/w").unwrap().name(), "a.w");
         assert_eq!(model.tensor("b").unwrap_err().code(), "ambiguous-name");
         assert_eq!(model.tensor("c").unwrap_err().code(), "no-such-tensor");

@@ -100,7 +100,7 @@ fn spools_of_standard_input_are_removed() {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{name}");
     }
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let mut child = spooling(dir.path(), &["--timeout", "1"]);
+    let mut child = spooling(dir.path(), &["--timeout", "5"]);
     // The child has its input until it ends.
     let input = child.stdin.take();
     assert_eq!(child.wait().unwrap().code(), Some(2));

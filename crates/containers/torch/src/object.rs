@@ -35,8 +35,12 @@ pub(super) fn number(graph: &Graph, id: ObjectId) -> Option<Value> {
             let n = u64::from_le_bytes(of(&bytes)?);
             i64::try_from(n).map_or(Value::U64(n), Value::I64)
         }
-        DType::F16 => Value::F32(half::f16::from_le_bytes(of(&bytes)?).to_f32().to_bits()),
-        DType::BF16 => Value::F32(half::bf16::from_le_bytes(of(&bytes)?).to_f32().to_bits()),
+        DType::F16 => {
+            Value::F32(weighbridge_core::tensor::f16::from_le_bytes(of(&bytes)?).to_f32().to_bits())
+        }
+        DType::BF16 => {
+            Value::F32(weighbridge_core::tensor::bf16::from_le_bytes(of(&bytes)?).to_f32().to_bits())
+        }
         DType::F32 => Value::F32(u32::from_le_bytes(of(&bytes)?)),
         DType::F64 => Value::F64(u64::from_le_bytes(of(&bytes)?)),
         _ => return None,

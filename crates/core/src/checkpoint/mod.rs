@@ -25,7 +25,7 @@ mod versions;
 
 pub use crate::text::escape as escape_text;
 pub use aliases::{SameRead, same_bytes, tied};
-pub use attributes::Attributes;
+pub use attributes::{Attributes, QUANTIZED_AXIS, SPARSE_LAYOUT};
 pub use carry::{
     INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind, renamed,
     restore_bridge_index,

@@ -4,9 +4,9 @@
 //! `f32` or `f64` by rounding to odd, which makes the second rounding exact. On request it is done as
 //! a version of Paddle does it: see [`Rounding`]. Casts to integers cut towards zero, as numpy and PyTorch do.
 
+use super::float16::{bf16, f16, to_f32_odd};
 use super::rounding::{Cast, Rounding, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_f32};
 use super::{DType, Element, element_at};
-use half::{bf16, f16};
 
 /// What a cast did to the values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -321,17 +321,6 @@ fn int_to_f64_odd(i: i128) -> (f64, bool) {
 #[allow(clippy::cast_possible_truncation)]
 fn to_f32(x: f64) -> f32 {
     x as f32
-}
-
-/// `x` rounded to odd in `f32`, so that a further rounding to 16 bits is as if done from `x`.
-fn to_f32_odd(x: f64) -> f32 {
-    let nearest = to_f32(x);
-    let back = f64::from(nearest);
-    if back == x || x.is_nan() {
-        return nearest;
-    }
-    let towards_zero = if back.abs() > x.abs() { nearest.to_bits() - 1 } else { nearest.to_bits() };
-    f32::from_bits(towards_zero | 1)
 }
 
 #[cfg(test)]

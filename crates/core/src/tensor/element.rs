@@ -1,7 +1,7 @@
 //! Single elements as numbers.
 
 use super::DType;
-use half::{bf16, f16};
+use super::float16::{bf16, f16};
 
 /// One element of a tensor, decoded.
 #[derive(Debug, Clone, Copy, PartialEq)]

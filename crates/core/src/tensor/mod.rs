@@ -5,6 +5,7 @@
 mod cast;
 mod dtype;
 mod element;
+mod float16;
 mod region;
 mod rounding;
 mod shape;
@@ -14,6 +15,7 @@ mod swap;
 pub use cast::{CAST_NAMES, CAST_TARGETS, CastReport, cast, cast_is_exact, cast_is_supported};
 pub use dtype::DType;
 pub use element::{Element, element_at};
+pub use float16::{bf16, f16};
 pub use region::{Blocks, Region};
 pub use rounding::{Cast, Rounding};
 pub use shape::{Encoding, Endian, Order, Shape};

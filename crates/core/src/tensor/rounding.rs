@@ -84,7 +84,7 @@ pub(super) fn f32_to_f16(bits: u32, nearest: bool) -> u16 {
         return sign
             | match magnitude {
                 0..SMALLEST_NORMAL => small_to_nearest(magnitude),
-                _ => half::f16::from_f32(f32::from_bits(magnitude)).to_bits(),
+                _ => super::float16::f16::from_f32(f32::from_bits(magnitude)).to_bits(),
             };
     }
     sign | match magnitude {
@@ -136,7 +136,7 @@ pub(super) fn f16_to_f32(bits: u16) -> u32 {
     if bits & 0x7c00 == 0x7c00 {
         return u32::from(bits & 0x8000) << 16 | INFINITY | fraction;
     }
-    half::f16::from_bits(bits).to_f32().to_bits()
+    super::float16::f16::from_bits(bits).to_f32().to_bits()
 }
 
 #[allow(clippy::cast_possible_truncation)]

@@ -19,7 +19,10 @@ pub use names::{IndexName, file_names};
 use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
-use weighbridge_io::source::{FolderRef, SourceRef, read_vec};
+#[cfg(feature = "scan")]
+use weighbridge_io::source::read_vec;
+use weighbridge_io::source::{FolderRef, SourceRef};
+#[cfg(feature = "scan")]
 use weighbridge_scan::{Scan, config};
 
 /// An index of shards in a folder, and the files that it names.
@@ -76,6 +79,7 @@ pub fn index_with(folder: &FolderRef, name: &str, limits: &Limits) -> Result<Opt
 }
 
 /// Scans an index: it holds names only, and whether the files are there is another question.
+#[cfg(feature = "scan")]
 pub fn scan(source: &SourceRef, limits: &Limits) -> Result<Scan> {
     read_index(source, limits)?;
     let mut scan = Scan::default();

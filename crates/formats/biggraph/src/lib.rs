@@ -47,6 +47,7 @@ mod partitions;
 mod read;
 mod retype;
 mod rows;
+#[cfg(feature = "scan")]
 mod scan;
 mod state;
 pub mod store;
@@ -57,9 +58,9 @@ mod write;
 pub use align::align;
 pub(crate) use align::know_edges;
 pub(crate) use chosen::text_in_file;
-pub use layout::FileName;
 pub use draw::{Draw, draw};
 pub use grow::grow;
+pub use layout::FileName;
 pub use options::ReadOptions;
 pub use partitions::Partitions;
 pub use transforms::{AddEntities, WithGlobal};
@@ -75,8 +76,10 @@ use weighbridge_core::plan::{PlannedFile, WritePlan};
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
     Companion, DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat,
-    Salvage, Scan, ScanCode, WriteFormat,
+    Salvage, WriteFormat,
 };
+#[cfg(feature = "scan")]
+use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The format.
@@ -121,6 +124,7 @@ impl Format for BigGraph {
         Some(self)
     }
 
+    #[cfg(feature = "scan")]
     fn scanner(&self) -> Option<&dyn ScanCode> {
         Some(self)
     }
@@ -236,9 +240,10 @@ impl DeepCheck for BigGraph {
     }
 }
 
+#[cfg(feature = "scan")]
 impl ScanCode for BigGraph {
     fn is_text(&self, name: &Path, source: &SourceRef, limits: &Limits) -> Result<bool> {
-        scan::is_text(name, source, limits)
+        detect::is_text(name, source, limits)
     }
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {

@@ -50,8 +50,10 @@ use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
     DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    Scan, ScanCode, WriteFormat,
+    WriteFormat,
 };
+#[cfg(feature = "scan")]
+use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef, read_vec};
 
 /// The format.
@@ -102,6 +104,7 @@ static INFO: FormatInfo = FormatInfo {
 };
 
 /// The dataset with the optimizer's state of PyTorch-BigGraph, which that framework unpickles whatever else a file holds.
+#[cfg(feature = "scan")]
 const BIGGRAPH_STATE: [&str; 2] = ["optimizer", "state_dict"];
 
 impl Format for Hdf5 {
@@ -121,6 +124,7 @@ impl Format for Hdf5 {
         Some(self)
     }
 
+    #[cfg(feature = "scan")]
     fn scanner(&self) -> Option<&dyn ScanCode> {
         Some(self)
     }
@@ -176,6 +180,7 @@ impl DeepCheck for Hdf5 {
     }
 }
 
+#[cfg(feature = "scan")]
 impl ScanCode for Hdf5 {
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         let mut scan = Scan::default();

@@ -26,6 +26,7 @@ mod any_program;
 mod check;
 mod dtype;
 mod edit;
+#[cfg(feature = "exec")]
 pub mod exec;
 mod flow;
 mod options;
@@ -33,6 +34,7 @@ mod outline;
 pub mod pir;
 pub mod program;
 mod read;
+#[cfg(feature = "scan")]
 mod scan;
 mod state;
 pub mod stream;
@@ -55,9 +57,11 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, OpenOptions, Place, PlanOptions, ReadFormat, Salvage, Scan,
-    ScanCode, Setting, WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, OpenOptions, Place, PlanOptions, ReadFormat, Salvage, Setting,
+    WriteFormat,
 };
+#[cfg(feature = "scan")]
+use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The form of a topology that was a protobuf message.
@@ -69,6 +73,7 @@ const PROGRAM_FILE: &str = "paddle.program";
 /// The metadata key of the name of the combined file.
 const PARAMETERS_FILE: &str = "paddle.parameters";
 /// The metadata key of the name of the list of structured names.
+#[cfg(feature = "scan")]
 /// Endings of pickles that the framework writes beside those of its models.
 const OTHER_ENDINGS: [&str; 3] = ["pdiparams.info", "distcp", "metadata"];
 const INFO_FILE: &str = "paddle.info";
@@ -195,6 +200,7 @@ impl Format for Paddle {
         Some(self)
     }
 
+    #[cfg(feature = "scan")]
     fn scanner(&self) -> Option<&dyn ScanCode> {
         Some(self)
     }
@@ -272,6 +278,7 @@ impl DeepCheck for Paddle {
     }
 }
 
+#[cfg(feature = "scan")]
 impl ScanCode for Paddle {
     /// A pickle of which nothing says that it is of the framework: not its name, and no import.
     fn plain_container(&self, head: &[u8], name: &Path, scan: &Scan) -> Option<&'static str> {

@@ -48,11 +48,15 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::shards::{alone, is_index, is_index_file, scan as scan_index};
+#[cfg(feature = "scan")]
+use weighbridge_format::shards::scan as scan_index;
+use weighbridge_format::shards::{alone, is_index, is_index_file};
 use weighbridge_format::{
     DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    Scan, ScanCode, Setting, WriteFormat,
+    Setting, WriteFormat,
 };
+#[cfg(feature = "scan")]
+use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The format.
@@ -160,6 +164,7 @@ impl Format for Safetensors {
         Some(self)
     }
 
+    #[cfg(feature = "scan")]
     fn scanner(&self) -> Option<&dyn ScanCode> {
         Some(self)
     }
@@ -275,6 +280,7 @@ impl DeepCheck for Safetensors {
     }
 }
 
+#[cfg(feature = "scan")]
 impl ScanCode for Safetensors {
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         let scanned = match read::open(source, options) {

@@ -1,5 +1,8 @@
 //! Tables as tensors: one tensor for all columns of numbers, and the names of its rows.
 
+// What only a scan uses.
+#![cfg_attr(not(feature = "scan"), allow(dead_code, unused_imports))]
+
 pub mod arrow;
 pub mod parquet;
 pub mod table;

@@ -199,8 +199,8 @@ fn number(entry: &TensorEntry) -> Result<Option<Number>> {
     Ok(match entry.dtype() {
         DType::F64 => bytes.as_slice().try_into().map(f64::from_le_bytes).ok().map(Number::Float),
         DType::F32 => four().map(|x| Number::Float(x.into())),
-        DType::F16 => two().map(|x| Number::Float(half::f16::from_le_bytes(x).into())),
-        DType::BF16 => two().map(|x| Number::Float(half::bf16::from_le_bytes(x).into())),
+        DType::F16 => two().map(|x| Number::Float(weighbridge_core::tensor::f16::from_le_bytes(x).into())),
+        DType::BF16 => two().map(|x| Number::Float(weighbridge_core::tensor::bf16::from_le_bytes(x).into())),
         DType::I64 => bytes.as_slice().try_into().map(i64::from_le_bytes).ok().map(Number::Int),
         DType::I32 => bytes.as_slice().try_into().map(i32::from_le_bytes).ok().map(|n| Number::Int(n.into())),
         _ => None,

@@ -27,6 +27,7 @@ mod facts;
 mod metadata;
 mod outline;
 mod read;
+#[cfg(feature = "scan")]
 mod scan;
 mod shards;
 #[cfg(test)]
@@ -41,11 +42,15 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::shards::{alone, is_index_file, scan as scan_index};
+#[cfg(feature = "scan")]
+use weighbridge_format::shards::scan as scan_index;
+use weighbridge_format::shards::{alone, is_index_file};
 use weighbridge_format::{
     DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    Scan, ScanCode, WriteFormat,
+    WriteFormat,
 };
+#[cfg(feature = "scan")]
+use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
 use weighbridge_torch_archive::is_legacy;
 use weighbridge_zip as zip;
@@ -132,6 +137,7 @@ impl Format for Torch {
         Some(self)
     }
 
+    #[cfg(feature = "scan")]
     fn scanner(&self) -> Option<&dyn ScanCode> {
         Some(self)
     }
@@ -234,6 +240,7 @@ impl DeepCheck for Torch {
     }
 }
 
+#[cfg(feature = "scan")]
 impl ScanCode for Torch {
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         match is_index_file(source)? {

@@ -6,9 +6,10 @@ use crate::work::Interrupted::Stops;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::Path;
+use std::sync::Arc;
 use weighbridge::OpenOptions;
 use weighbridge::engine::patch::{LocalPatchDisk, forget, undo};
-use weighbridge::formats::biggraph::Draw;
+use weighbridge::formats::biggraph::{AddEntities, Draw, WithGlobal};
 use weighbridge::formats::offer_salvage;
 use weighbridge::ops::edit::{
     EditOptions, InPlace, Rule, RuleOptions, document, prepare as prepare_edit, prepare_in_place, read_rules,
@@ -16,7 +17,7 @@ use weighbridge::ops::edit::{
 };
 use weighbridge::ops::merge::{Same, merge as join};
 use weighbridge::ops::shard::shard as cut;
-use weighbridge::ops::{Changes, ConvertOptions, Grow, Written, prepare, save, values};
+use weighbridge::ops::{Changes, ConvertOptions, Written, prepare, save, values};
 use weighbridge::tensor::Rounding;
 use weighbridge::text::path_text;
 
@@ -58,7 +59,8 @@ pub(crate) fn convert<'py>(
     }
     given.requires("repeat", "draw")?;
     let (grow, seed) = (given.pairs("grow")?, given.number("seed", ..)?.unwrap_or(0));
-    let (draw, repeat) = (given.flag("draw")?, given.flag("repeat")?);
+    let (draw, repeat, with_global) =
+        (given.flag("draw")?, given.flag("repeat")?, given.flag("with_global")?);
     let (rules, metadata) = (given.paths("rules")?, given.texts("set_metadata")?);
     let mut changes = Changes {
         select: given.texts("select")?,
@@ -68,8 +70,6 @@ pub(crate) fn convert<'py>(
         rename: given.texts("rename")?,
         cast: given.parsed("cast", values::cast_target)?,
         rounding,
-        draw: draw.then_some(Draw { seed, repeat }),
-        with_global: given.flag("with_global")?,
         reverse_dims: given.flag("reverse_dims")?,
         ..Changes::default()
     };
@@ -77,8 +77,14 @@ pub(crate) fn convert<'py>(
     let all_versions = given.one_of("versions", &[("current", false), ("all", true)])?.unwrap_or(false);
     answer(&given, progress, Stops, move |watch| {
         let open = opening.options()?;
+        if draw {
+            changes.first.push(Arc::new(Draw { seed, repeat }));
+        }
         for (entity, file) in &grow {
-            changes.grow.push(Grow::read(entity, Path::new(file), seed, &open.limits)?);
+            changes.first.push(Arc::new(AddEntities::read(entity, Path::new(file), seed, &open.limits)?));
+        }
+        if with_global {
+            changes.first.push(Arc::new(WithGlobal));
         }
         for file in &rules {
             changes.rules.extend(read_rules(file)?);

@@ -1,4 +1,8 @@
 //! Containers that formats are made of: they hold members, blobs and tensors, and mean nothing by
 //! themselves.
 
-pub use {weighbridge_hdf5 as hdf5, weighbridge_torch_archive as torch, weighbridge_zip as zip};
+#[cfg(any(feature = "hdf5", feature = "biggraph"))]
+pub use weighbridge_hdf5 as hdf5;
+#[cfg(feature = "torch")]
+pub use weighbridge_torch_archive as torch;
+pub use weighbridge_zip as zip;

@@ -3,30 +3,35 @@
 //! Each format is a crate in `crates/formats`: a reader from bytes to an index, and a layouter from an index to a plan.
 //! CONTRIBUTING.md says how to add one; `examples/own_format.rs` adds one from outside.
 
+#[cfg(not(all(feature = "safetensors", feature = "torch")))]
+mod absent;
+
+#[cfg(not(feature = "safetensors"))]
+pub(crate) use absent::safetensors;
+#[cfg(not(feature = "torch"))]
+pub(crate) use absent::torch;
+#[cfg(feature = "biggraph")]
 #[doc(no_inline)]
 pub use weighbridge_biggraph as biggraph;
+#[cfg(feature = "hdf5")]
 #[doc(no_inline)]
 pub use weighbridge_hdf5_model as hdf5;
+#[cfg(feature = "numpy")]
 #[doc(no_inline)]
-pub use weighbridge_numpy::npy;
-#[doc(no_inline)]
-pub use weighbridge_numpy::npz;
+pub use weighbridge_numpy::{npy, npz};
+#[cfg(feature = "paddle")]
 #[doc(no_inline)]
 pub use weighbridge_paddle as paddle;
+#[cfg(feature = "primitiv")]
 #[doc(no_inline)]
 pub use weighbridge_primitiv as primitiv;
+#[cfg(feature = "safetensors")]
 #[doc(no_inline)]
 pub use weighbridge_safetensors as safetensors;
+#[cfg(feature = "tables")]
 #[doc(no_inline)]
-pub use weighbridge_tables::arrow;
-#[doc(no_inline)]
-pub use weighbridge_tables::parquet;
-#[doc(no_inline)]
-pub use weighbridge_tables::table;
-#[doc(no_inline)]
-pub use weighbridge_tables::tsv;
-#[doc(no_inline)]
-pub use weighbridge_tables::word2vec;
+pub use weighbridge_tables::{arrow, parquet, table, tsv, word2vec};
+#[cfg(feature = "torch")]
 #[doc(no_inline)]
 pub use weighbridge_torch as torch;
 
@@ -39,8 +44,11 @@ pub(crate) use weighbridge_format::row_names::{drop as drop_labels, spread as sp
 #[doc(no_inline)]
 pub use weighbridge_format::{
     Companion, DeepCheck, Detect, Format, FormatInfo, FormatOptionSet, FormatOptions, HEAD, LabelsIn, Names,
-    OpenOptions, Place, PlanOptions, ReadFormat, Salvage, Scan, ScanCode, Setting, WrapFiles, WriteFormat,
+    OpenOptions, Place, PlanOptions, ReadFormat, Salvage, Setting, WrapFiles, WriteFormat,
 };
+#[cfg(feature = "scan")]
+#[doc(no_inline)]
+pub use weighbridge_format::{Scan, ScanCode};
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
@@ -48,23 +56,35 @@ use crate::source::{FolderRef, SourceRef};
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// Every format, in the order in which they are asked whether a file is theirs.
+/// The formats that this build has, in the order in which they are asked whether a file is theirs.
 pub static ALL: &[&dyn Format] = &[
+    #[cfg(feature = "primitiv")]
     &primitiv::Primitiv,
+    #[cfg(feature = "safetensors")]
     &safetensors::Safetensors,
+    #[cfg(feature = "numpy")]
     &npy::Npy,
+    #[cfg(feature = "numpy")]
     &npz::Npz,
+    #[cfg(feature = "torch")]
     &torch::Torch,
+    #[cfg(feature = "biggraph")]
     &biggraph::BigGraph,
+    #[cfg(feature = "paddle")]
     &paddle::Paddle,
+    #[cfg(feature = "tables")]
     &tsv::Tsv,
+    #[cfg(feature = "tables")]
     &word2vec::Word2Vec,
+    #[cfg(feature = "tables")]
     &arrow::Arrow,
+    #[cfg(feature = "tables")]
     &parquet::Parquet,
+    #[cfg(feature = "hdf5")]
     &hdf5::Hdf5,
 ];
 
-/// Every format of Weighbridge.
+/// The formats that this build has.
 pub fn registry() -> &'static Registry {
     static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(ALL.iter().copied()));
     &REGISTRY

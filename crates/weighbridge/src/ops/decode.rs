@@ -1,7 +1,7 @@
 //! Blocks of elements as numbers to compute with.
 
+use crate::tensor::f16;
 use crate::tensor::{DType, Element, element_at};
-use half::f16;
 
 /// The elements of little-endian `bytes` as `f64` into `out`, without a detour for the types that are
 /// met in bulk. Complex numbers become their modulus, 64-bit integers are rounded above 2^53.

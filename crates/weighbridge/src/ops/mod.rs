@@ -35,22 +35,26 @@ pub mod merge;
 mod numpy;
 mod parallel;
 pub mod program;
+#[cfg(feature = "scan")]
 pub mod scan;
+#[cfg(feature = "seal")]
 pub mod seal;
 pub mod several;
+#[cfg(feature = "safetensors")]
 pub mod shard;
 pub mod show;
 pub mod slice;
 pub mod stats;
 pub mod values;
 pub mod verify;
+#[cfg(feature = "biggraph")]
 pub mod versions;
 mod wide;
 mod worded;
 
 pub use convert::{
-    Changes, ConvertOptions, Written, convert, plan, plan_checkpoint, prepare, prepare_opened, save, save_replacing,
-    target_form,
+    Changes, ConvertOptions, Written, convert, plan, plan_checkpoint, prepare, prepare_opened, save,
+    save_replacing, target_form,
 };
 pub use inputs::Inputs;
 

@@ -4,6 +4,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::finding::{Severity, Verdict};
 use crate::formats::OpenOptions;
+use crate::formats::biggraph;
 use crate::ops::verify::{VerifyOptions, verify_checkpoint};
 use crate::phrase::{Face, Phrase, Worded};
 use crate::store::{
@@ -213,7 +214,8 @@ fn whole(store: &CheckpointStore, version: u64, open: &OpenOptions) -> Result<Op
     if version == 0 {
         return Ok(None);
     }
-    let options = OpenOptions { version: Some(version), ..open.clone() };
+    let own = biggraph::ReadOptions { version: Some(version), ..open.own() };
+    let options = open.clone().with_own(own);
     store.checkpoint(version, &options).map(Some)
 }
 

@@ -4,6 +4,7 @@
 /// those with AVX-512; the first call looks which one runs here. All compute the same bits: nothing is fused or reordered.
 ///
 /// Loops are to be plain ones over arrays: a closure that is handed to an iterator is not compiled for wide registers.
+#[cfg(feature = "wide")]
 macro_rules! wide {
     ($function:item) => {
         #[multiversion::multiversion(targets(
@@ -11,6 +12,15 @@ macro_rules! wide {
             "x86_64+avx+avx2+bmi1+bmi2+f16c+lzcnt+popcnt",
         ))]
         #[allow(clippy::needless_range_loop)] // of lanes, in arrays side by side
+        $function
+    };
+}
+
+/// Without the feature `wide`: the function as it is.
+#[cfg(not(feature = "wide"))]
+macro_rules! wide {
+    ($function:item) => {
+        #[allow(clippy::needless_range_loop)]
         $function
     };
 }

@@ -56,5 +56,4 @@ mod tests {
         assert_eq!(part_start(1_000_003, n, 1_000_003), n);
         assert_eq!(part_start(u64::MAX, u64::MAX, 1), u64::MAX);
     }
-
 }

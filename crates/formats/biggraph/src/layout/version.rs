@@ -46,7 +46,6 @@ impl Schedule {
     pub fn made_by(&self, version: u64) -> Option<Place> {
         self.place(version.checked_sub(1)?)
     }
-
 }
 
 #[cfg(test)]
@@ -67,5 +66,4 @@ mod tests {
         assert_eq!(Schedule { epochs: 1, paths: 0, chunks: 1 }.place(3), None);
         assert_eq!(Schedule { epochs: u64::MAX, paths: 2, chunks: 1 }.iterations(), None);
     }
-
 }

@@ -26,6 +26,7 @@ pub mod header;
 mod outline;
 mod read;
 mod salvage;
+#[cfg(feature = "scan")]
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -45,8 +46,10 @@ use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::DType;
 use weighbridge_format::{
     DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    Scan, ScanCode, WriteFormat,
+    WriteFormat,
 };
+#[cfg(feature = "scan")]
+use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The format.
@@ -102,6 +105,7 @@ impl Format for Npy {
         Some(self)
     }
 
+    #[cfg(feature = "scan")]
     fn scanner(&self) -> Option<&dyn ScanCode> {
         Some(self)
     }
@@ -160,6 +164,7 @@ impl DeepCheck for Npy {
     }
 }
 
+#[cfg(feature = "scan")]
 impl ScanCode for Npy {
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         scan::scan(source, options)

@@ -20,6 +20,7 @@
 mod outline;
 mod read;
 mod salvage;
+#[cfg(feature = "scan")]
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -32,8 +33,10 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_format::{
     DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    Scan, ScanCode, WriteFormat,
+    WriteFormat,
 };
+#[cfg(feature = "scan")]
+use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::SourceRef;
 use weighbridge_zip as zip;
 
@@ -72,6 +75,7 @@ impl Format for Npz {
         Some(self)
     }
 
+    #[cfg(feature = "scan")]
     fn scanner(&self) -> Option<&dyn ScanCode> {
         Some(self)
     }
@@ -120,6 +124,7 @@ impl DeepCheck for Npz {
     }
 }
 
+#[cfg(feature = "scan")]
 impl ScanCode for Npz {
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         scan::scan(source, options)

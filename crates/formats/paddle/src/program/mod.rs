@@ -60,6 +60,7 @@ mod text;
 mod understand;
 
 pub use leaks::Leak;
+#[cfg(feature = "scan")]
 pub(crate) use leaks::is_source;
 pub use recognise::looks_like;
 pub(crate) use recognise::looks_like_text;

@@ -175,7 +175,10 @@ pub enum Item<'a> {
 ///
 /// # Errors
 /// As [`dense::write`].
-pub(crate) fn layout_with<'a>(file: &mut FileBuilder, items: impl IntoIterator<Item = Item<'a>>) -> Result<()> {
+pub(crate) fn layout_with<'a>(
+    file: &mut FileBuilder,
+    items: impl IntoIterator<Item = Item<'a>>,
+) -> Result<()> {
     items.into_iter().try_for_each(|item| match item {
         Item::Dense(entry) => dense::write(file, entry),
         Item::Vocab(words) => {

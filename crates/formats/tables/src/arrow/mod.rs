@@ -35,8 +35,10 @@ use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{
     DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    Scan, ScanCode, WriteFormat,
+    WriteFormat,
 };
+#[cfg(feature = "scan")]
+use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::SourceRef;
 
 /// The format.
@@ -72,6 +74,7 @@ impl Format for Arrow {
         Some(self)
     }
 
+    #[cfg(feature = "scan")]
     fn scanner(&self) -> Option<&dyn ScanCode> {
         Some(self)
     }
@@ -141,6 +144,7 @@ impl DeepCheck for Arrow {
     }
 }
 
+#[cfg(feature = "scan")]
 impl ScanCode for Arrow {
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         read::scan(source, options)

@@ -10,9 +10,11 @@ pub(super) use strict::check;
 use super::MAGIC;
 use super::stream::{self, Messages};
 use crate::table::DecodedSource;
+#[cfg(feature = "scan")]
 use crate::table::binaries::Binaries;
 use crate::table::columns::{Layout, Vector};
 use crate::table::flat;
+#[cfg(feature = "scan")]
 use crate::table::pickled;
 use crate::table::pipe::{RawPair, guarded, restore};
 use arrow_array::RecordBatch;
@@ -29,7 +31,9 @@ use weighbridge_core::checkpoint::{
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Region, Shape};
-use weighbridge_format::{OpenOptions, Scan};
+use weighbridge_format::OpenOptions;
+#[cfg(feature = "scan")]
+use weighbridge_format::Scan;
 use weighbridge_io::source::{SourceRef, check_range, read_vec};
 
 /// What is unpacked of a batch at once may be so many times as long as it is in the file; a quarter of the limit
@@ -125,6 +129,7 @@ fn index(mut checkpoint: Checkpoint, mut file: File, layout: &Layout, heads: &[H
 }
 
 /// Looks for types of columns that are a pickle, and for pickles in columns of bytes and texts.
+#[cfg(feature = "scan")]
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
     match File::read(source, &options.limits) {
@@ -474,6 +479,7 @@ impl File {
     }
 
     /// Looks at the columns of bytes and texts, batch by batch.
+    #[cfg(feature = "scan")]
     fn look(&self, binaries: &mut Binaries<'_>, scan: &mut Scan) -> Result<()> {
         if binaries.columns.is_empty() {
             return Ok(());

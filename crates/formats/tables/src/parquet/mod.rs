@@ -41,9 +41,11 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, PlanOptions, ReadFormat, Salvage, Scan,
-    ScanCode, Setting, WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, PlanOptions, ReadFormat, Salvage, Setting,
+    WriteFormat,
 };
+#[cfg(feature = "scan")]
+use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::SourceRef;
 
 /// The format.
@@ -85,6 +87,7 @@ impl Format for Parquet {
         Some(self)
     }
 
+    #[cfg(feature = "scan")]
     fn scanner(&self) -> Option<&dyn ScanCode> {
         Some(self)
     }
@@ -162,6 +165,7 @@ impl DeepCheck for Parquet {
     }
 }
 
+#[cfg(feature = "scan")]
 impl ScanCode for Parquet {
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         read::scan(source, options)

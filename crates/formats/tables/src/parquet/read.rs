@@ -4,6 +4,7 @@ mod lists;
 mod outline;
 mod strict;
 mod texts;
+#[cfg(feature = "scan")]
 mod words;
 
 pub(super) use outline::{check, outline};
@@ -11,11 +12,14 @@ pub(super) use outline::{check, outline};
 use super::chunks::Chunks;
 use super::footer::Readable;
 use super::pages::{Unpacked, Width};
+#[cfg(feature = "scan")]
 use crate::table::binaries::Binaries;
 use crate::table::columns::{Layout, Vector};
+use crate::table::flat;
+#[cfg(feature = "scan")]
+use crate::table::pickled;
 use crate::table::pipe::{RawPair, guarded, restore};
 use crate::table::{DecodedSource, Decoder};
-use crate::table::{flat, pickled};
 use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use base64::Engine as _;
@@ -38,7 +42,9 @@ use weighbridge_core::checkpoint::{
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{Encoding, Shape};
-use weighbridge_format::{OpenOptions, Scan};
+use weighbridge_format::OpenOptions;
+#[cfg(feature = "scan")]
+use weighbridge_format::Scan;
 use weighbridge_io::source::{SourceRef, read_vec, to_usize};
 
 /// About as many bytes of elements are decoded together.
@@ -129,6 +135,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
 }
 
 /// Looks for types of columns that are a pickle, and for pickles in columns of bytes and texts.
+#[cfg(feature = "scan")]
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
     match File::read(source, &options.limits) {
@@ -408,6 +415,7 @@ impl File {
     }
 
     /// Looks at a column of bytes, the column of this number among them.
+    #[cfg(feature = "scan")]
     fn look(&self, number: usize, binaries: &mut Binaries<'_>, scan: &mut Scan) -> Result<()> {
         let Some(&place) = binaries.columns.get(number) else { return Ok(()) };
         for group in 0..self.metadata.metadata().num_row_groups() {

@@ -76,16 +76,28 @@ pub(crate) fn push_row(
             each!(8, |b, out: &mut Vec<u8>| fixed9_f64(f64::from_le_bytes(b), out))
         }
         (DType::F16, Floats::Shortest) => {
-            each!(2, |b, out: &mut Vec<u8>| shortest32(half::f16::from_le_bytes(b).to_f32(), out))
+            each!(2, |b, out: &mut Vec<u8>| shortest32(
+                weighbridge_core::tensor::f16::from_le_bytes(b).to_f32(),
+                out
+            ))
         }
         (DType::F16, Floats::Fixed9) => {
-            each!(2, |b, out: &mut Vec<u8>| fixed9_f32(half::f16::from_le_bytes(b).to_f32(), out))
+            each!(2, |b, out: &mut Vec<u8>| fixed9_f32(
+                weighbridge_core::tensor::f16::from_le_bytes(b).to_f32(),
+                out
+            ))
         }
         (DType::BF16, Floats::Shortest) => {
-            each!(2, |b, out: &mut Vec<u8>| shortest32(half::bf16::from_le_bytes(b).to_f32(), out))
+            each!(2, |b, out: &mut Vec<u8>| shortest32(
+                weighbridge_core::tensor::bf16::from_le_bytes(b).to_f32(),
+                out
+            ))
         }
         (DType::BF16, Floats::Fixed9) => {
-            each!(2, |b, out: &mut Vec<u8>| fixed9_f32(half::bf16::from_le_bytes(b).to_f32(), out))
+            each!(2, |b, out: &mut Vec<u8>| fixed9_f32(
+                weighbridge_core::tensor::bf16::from_le_bytes(b).to_f32(),
+                out
+            ))
         }
         (DType::U8, _) => integers!(u8, 1),
         (DType::I8, _) => integers!(i8, 1),

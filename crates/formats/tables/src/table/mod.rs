@@ -4,12 +4,14 @@
 //! A table is a tensor of two dimensions, a row for each thing, that may know the names of its rows
 //! ([`TensorEntry::labels`]). One table becomes one file; several become a folder of files.
 
+#[cfg(feature = "scan")]
 pub(crate) mod binaries;
 pub(super) mod columns;
 mod decoded;
 pub(super) mod digits;
 pub(super) mod flat;
 pub(super) mod lines;
+#[cfg(feature = "scan")]
 pub(crate) mod pickled;
 pub(super) mod pipe;
 mod plan;

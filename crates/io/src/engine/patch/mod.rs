@@ -10,14 +10,16 @@
 //! ```text
 //! offset  bytes
 //!      0     16  "weighbridge undo"
-//!     16      4  version, 2, little-endian, as all numbers here
+//!     16      4  version, 2 or 3, little-endian, as all numbers here
 //!     20      8  length of the file before
 //!     28      8  length of the file after
 //!     36      8  number of ranges
 //!     44         for each range: offset (8), old length (8), new length (8), old bytes, new bytes
-//!    end     32  BLAKE3 of the bytes of the file outside of the ranges, in their order
+//!    end     32  BLAKE3 (version 2) or SHA-256 (version 3) of the bytes outside of the ranges, in their order
 //!   then     32  SHA-256 of all before
 //! ```
+//!
+//! Version 2 is written and read with the feature `blake3`, version 3 without it; version 3 is read always.
 //!
 //! What stands outside of the ranges is the same before, after, and at any point between. Where it is not, the
 //! file is another one, and nothing is put back into it.
@@ -26,6 +28,7 @@
 
 mod disk;
 mod find;
+mod outside;
 mod record;
 #[cfg(test)]
 mod tests;

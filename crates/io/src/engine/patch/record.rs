@@ -1,22 +1,19 @@
 //! The undo record: see the picture in [`super`].
 
+use super::outside::{Algorithm, Outside};
 use super::{Patch, PatchRange};
 use sha2::{Digest, Sha256};
 use weighbridge_core::error::{Error, Result};
 
 const MAGIC: &[u8; 16] = b"weighbridge undo";
-const VERSION: u32 = 2;
 /// Bytes of the checksum at the end.
 const SUM: usize = 32;
 /// The longest record that is read: twice what a patch may have, and room for its numbers.
 pub(super) const MOST_BYTES: u64 = 512 << 20;
 
-/// The BLAKE3 of what stands outside of the ranges of a patch.
-pub(super) type Outside = [u8; 32];
-
 pub(super) fn encode(patch: &Patch, outside: &Outside) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
-    out.extend(VERSION.to_le_bytes());
+    out.extend(outside.algorithm.version().to_le_bytes());
     for number in [patch.old_len, patch.new_len, patch.ranges.len() as u64] {
         out.extend(number.to_le_bytes());
     }
@@ -27,7 +24,7 @@ pub(super) fn encode(patch: &Patch, outside: &Outside) -> Vec<u8> {
         out.extend(&range.old);
         out.extend(&range.new);
     }
-    out.extend(outside);
+    out.extend(outside.hash);
     let sum = Sha256::digest(&out);
     out.extend(sum);
     out
@@ -51,14 +48,14 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Patch, Outside)> {
     }
     let mut rest = &body[MAGIC.len()..];
     let version = take::<4>(&mut rest).map(u32::from_le_bytes).ok_or_else(|| bad("it is cut short"))?;
-    if version != VERSION {
-        return Err(Error::unsupported("undo-version", "this undo record is of another version")
-            .expected(VERSION)
-            .found(version));
-    }
+    let algorithm = Algorithm::of_version(version)?;
     let read = contents(&mut rest).zip(take(&mut rest)).filter(|_| rest.is_empty());
-    let (patch, outside) = read.ok_or_else(|| bad("its lengths do not fit"))?;
-    if is_sensible(&patch) { Ok((patch, outside)) } else { Err(bad("its ranges contradict each other")) }
+    let (patch, hash) = read.ok_or_else(|| bad("its lengths do not fit"))?;
+    if is_sensible(&patch) {
+        Ok((patch, Outside { algorithm, hash }))
+    } else {
+        Err(bad("its ranges contradict each other"))
+    }
 }
 
 fn contents(rest: &mut &[u8]) -> Option<Patch> {

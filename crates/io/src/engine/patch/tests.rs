@@ -1,5 +1,6 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use super::outside::{Algorithm, Outside};
 use super::record::{decode, encode};
 use super::*;
 use crate::source::{FileSource, SourceRef};
@@ -318,8 +319,9 @@ fn only_one_writes_at_a_time() {
 #[test]
 fn damaged_records_are_refused() {
     for (_, patch, _) in cases() {
-        let record = encode(&patch, &[7; 32]);
-        assert_eq!(decode(&record).unwrap(), (patch, [7; 32]));
+        let outside = Outside { algorithm: Algorithm::Sha256, hash: [7; 32] };
+        let record = encode(&patch, &outside);
+        assert_eq!(decode(&record).unwrap(), (patch, outside));
         for at in 0..record.len() {
             let mut damaged = record.clone();
             damaged[at] ^= 1;
@@ -358,7 +360,12 @@ fn damaged_records_are_refused() {
         },
     ];
     for lie in lies {
-        assert_eq!(decode(&encode(&lie, &[0; 32])).unwrap_err().code(), "bad-undo-record");
+        assert_eq!(
+            decode(&encode(&lie, &Outside { algorithm: Algorithm::Sha256, hash: [0; 32] }))
+                .unwrap_err()
+                .code(),
+            "bad-undo-record"
+        );
     }
 }
 
@@ -375,7 +382,7 @@ fn links_and_other_names_are_told() {
         Patch { old_len: 3, new_len: 3, ranges: vec![PatchRange { offset: 0, old: vec![9], new: vec![1] }] };
     let mut record = place.path.with_file_name("link").into_os_string();
     record.push(".weighbridge-undo");
-    fs::write(&record, encode(&patch, &[0; 32])).unwrap();
+    fs::write(&record, encode(&patch, &Outside { algorithm: Algorithm::Sha256, hash: [0; 32] })).unwrap();
     assert_eq!(undo(&LocalPatchDisk, &folder.join("link")).unwrap_err().code(), "link");
     assert_eq!(fs::read(&place.path).unwrap(), [1, 2, 3]);
     assert_eq!(code(folder), "not-a-file");

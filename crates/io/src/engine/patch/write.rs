@@ -1,7 +1,8 @@
 //! Writing a patch, taking it back, and forgetting how.
 
 use super::disk::check_undo;
-use super::record::{self, Outside, decode, encode};
+use super::outside::{Algorithm, Hasher, Outside};
+use super::record::{self, decode, encode};
 use super::{Fingerprint, Patch, PatchDisk, PatchFile, PatchRange};
 use crate::source::to_usize;
 use std::path::{Path, PathBuf};
@@ -67,7 +68,7 @@ pub fn write_patch(disk: &dyn PatchDisk, path: &Path, seen: &Fingerprint, patch:
             return Err(changed());
         }
     }
-    let outside = outside(&*file, patch)?;
+    let outside = outside(&*file, patch, Algorithm::OWN)?;
     let record = record_path(path);
     if let Err(error) = disk.keep(&record, &encode(patch, &outside), path) {
         // It may be there all the same, where only the last step of making it failed.
@@ -117,8 +118,8 @@ fn read(file: &dyn PatchFile, offset: u64, len: usize) -> Result<Vec<u8>> {
 }
 
 /// The hash of what stands outside of the ranges, which no step of writing or taking back changes.
-fn outside(file: &dyn PatchFile, patch: &Patch) -> Result<Outside> {
-    let mut hasher = blake3::Hasher::new();
+fn outside(file: &dyn PatchFile, patch: &Patch, algorithm: Algorithm) -> Result<Outside> {
+    let mut hasher = Hasher::new(algorithm);
     let mut hash = |mut at: u64, end: u64| -> Result<()> {
         while at < end {
             let len = (end - at).min(BLOCK);
@@ -134,7 +135,7 @@ fn outside(file: &dyn PatchFile, patch: &Patch) -> Result<Outside> {
     }
     // A range that changes the length reaches the end.
     hash(at, patch.old_len.min(patch.new_len))?;
-    Ok(*hasher.finalize().as_bytes())
+    Ok(Outside { algorithm, hash: hasher.finish() })
 }
 
 /// How far the edit of a record went.
@@ -170,7 +171,7 @@ fn state(file: &dyn PatchFile, patch: &Patch, known: &Outside) -> Result<State> 
             return Ok(State::Other);
         }
     }
-    if outside(file, patch)? != *known {
+    if outside(file, patch, known.algorithm)? != *known {
         return Ok(State::Other);
     }
     Ok(match (before, after) {

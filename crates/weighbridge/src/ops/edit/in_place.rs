@@ -7,7 +7,7 @@ use crate::checkpoint::{Checkpoint, escape_text};
 use crate::engine::LocalSink;
 use crate::engine::patch::{Fingerprint, LocalPatchDisk, Patch, check_free, find, write_patch};
 use crate::error::{Error, Result};
-use crate::formats::{self, FolderModel, safetensors};
+use crate::formats::{self, FolderModel};
 use crate::ops::convert::{check_nothing_lost, own_files, save_replacing};
 use crate::source::{FileSource, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path, real_path};
 use std::path::{Path, PathBuf};
@@ -176,7 +176,7 @@ fn check_alone(path: &Path, options: &EditOptions) -> Result<()> {
         }
         let folder: FolderRef = Arc::new(folder);
         let Some(name) = name.to_str() else { continue };
-        if let Some(list) = safetensors::index_with(&folder, name, &options.open.limits)? {
+        if let Some(list) = weighbridge_format::shards::index_with(&folder, name, &options.open.limits)? {
             return Err(Error::usage(
                 "belongs-to-a-model",
                 "this file is one of several that are one model, and the list of them would not follow",
@@ -219,4 +219,3 @@ pub fn write_in_place(prepared: &mut PreparedInPlace, path: &Path, options: &Edi
     prepared.edit.report.bytes = report.bytes;
     Ok(())
 }
-

@@ -21,12 +21,19 @@
 
 mod apply;
 mod casts;
+#[cfg(feature = "rules")]
 mod file;
 mod in_place;
 mod overlay;
+#[cfg(feature = "rules")]
+mod pattern;
+#[cfg(not(feature = "rules"))]
+#[path = "no_pattern.rs"]
+mod pattern;
 mod permuted;
 mod renaming;
 mod report;
+#[cfg_attr(not(feature = "rules"), allow(dead_code))] // Places in files of rules.
 mod rule;
 mod rule_options;
 #[cfg(test)]
@@ -36,6 +43,7 @@ mod transpose;
 
 pub use apply::{Applied, apply};
 pub(crate) use casts::cast_reports;
+#[cfg(feature = "rules")]
 pub use file::{parse_rules, read_rules};
 pub use in_place::{InPlace, PreparedInPlace, prepare_in_place, write_in_place};
 pub use report::{EditReport, How, MetadataChange, TensorChange, Told, document, undone_document};

@@ -1,9 +1,9 @@
 //! Anchored renames: each covers a whole name or whole leading parts of it, never something in the middle.
 
-use crate::checkpoint::{Pattern, PatternBudget, Rename, TensorPath, escape_text};
+use super::pattern::{Captures, Pattern, escape};
+use crate::checkpoint::{PatternBudget, Rename, TensorPath, escape_text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use regex_automata::util::captures::Captures;
 
 /// One rename.
 #[derive(Debug, Clone)]
@@ -102,13 +102,13 @@ fn glob_to_regex(glob: &str, wildcard: &str) -> Result<String> {
                     .hint(format_args!("write \\{c} for the character itself, or a regular expression")));
             }
             '\\' => match characters.next() {
-                Some(c) => pattern.push_str(&regex_syntax::escape(c.encode_utf8(&mut [0; 4]))),
+                Some(c) => pattern.push_str(&escape(c.encode_utf8(&mut [0; 4]))),
                 None => {
                     return Err(Error::usage("bad-pattern", "nothing follows the last backslash")
                         .found(escape_text(glob)));
                 }
             },
-            c => pattern.push_str(&regex_syntax::escape(c.encode_utf8(&mut [0; 4]))),
+            c => pattern.push_str(&escape(c.encode_utf8(&mut [0; 4]))),
         }
     }
     Ok(pattern)

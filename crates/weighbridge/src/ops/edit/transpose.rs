@@ -2,7 +2,7 @@
 
 use super::permuted::{PermutedSource, permuted};
 use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Piece, Selection, TensorEntry};
-use crate::containers::torch::{QUANTIZED_AXIS, SPARSE_LAYOUT};
+use crate::checkpoint::{QUANTIZED_AXIS, SPARSE_LAYOUT};
 use crate::error::{Error, Result};
 use crate::tensor::{Encoding, Shape};
 use crate::text::quoted;

@@ -2,7 +2,7 @@
 
 use super::digits::{Binary, Bounds, Decimal, digits};
 use crate::tensor::DType;
-use half::f16;
+use crate::tensor::f16;
 
 /// Most digits behind the point.
 const PRECISION: i32 = 8;

@@ -159,7 +159,11 @@ pub fn scan_source(source: &SourceRef, options: &OpenOptions) -> Result<ScannedF
 ///
 /// # Errors
 /// As [`scan_source`].
-pub(crate) fn scan_named(source: &SourceRef, name: Option<&Path>, options: &OpenOptions) -> Result<ScannedFile> {
+pub(crate) fn scan_named(
+    source: &SourceRef,
+    name: Option<&Path>,
+    options: &OpenOptions,
+) -> Result<ScannedFile> {
     let label = source.label().to_owned();
     let (format, mut scan) = deep::look(source, name, TakenFor::File, options)?;
     for finding in scan.findings.iter_mut().filter(|finding| finding.file.is_none()) {

@@ -146,7 +146,7 @@ fn json_of_odd_values() {
 fn types_that_numpy_lacks_look_like_f32() {
     let bf16: Vec<u8> = [0.1f32, 1.0, -2.5, f32::NAN, 100.0, 0.3]
         .iter()
-        .flat_map(|&x| half::bf16::from_f32(x).to_le_bytes())
+        .flat_map(|&x| crate::tensor::bf16::from_f32(x).to_le_bytes())
         .collect();
     let text = format_array(DType::BF16, &[2, 3], &bf16).unwrap();
     assert_eq!(text, "[[  0.1   1.   -2.5]\n [  nan 100.    0.3]]");

@@ -4,7 +4,7 @@ use super::loops::{self, Distances};
 use super::{Histogram, Number, Stats};
 use crate::ops::decode::{decode, singles};
 use crate::tensor::DType;
-use half::f16;
+use crate::tensor::f16;
 
 /// Elements that are decoded at once: 32 KiB as `f64`, which stay in the first cache.
 const CHUNK: usize = 4096;

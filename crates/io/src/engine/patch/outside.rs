@@ -1,0 +1,82 @@
+//! The hash of the bytes outside of the ranges of a patch.
+
+use sha2::{Digest, Sha256};
+use weighbridge_core::error::{Error, Result};
+
+/// How the bytes are hashed. The version of a record says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    /// Several times as fast, where the feature `blake3` has its code.
+    Blake3,
+    /// What every build has.
+    Sha256,
+}
+
+/// The hash of the bytes of a file outside of the ranges of a patch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Outside {
+    pub(super) algorithm: Algorithm,
+    pub(super) hash: [u8; 32],
+}
+
+impl Algorithm {
+    /// The algorithm of records that are written.
+    pub(super) const OWN: Self = if cfg!(feature = "blake3") { Self::Blake3 } else { Self::Sha256 };
+
+    /// The version of records that have this algorithm.
+    pub(super) fn version(self) -> u32 {
+        match self {
+            Self::Blake3 => 2,
+            Self::Sha256 => 3,
+        }
+    }
+
+    /// The algorithm of records of this version.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Unsupported`], `undo-version`.
+    pub(super) fn of_version(version: u32) -> Result<Self> {
+        match version {
+            2 if cfg!(feature = "blake3") => Ok(Self::Blake3),
+            3 => Ok(Self::Sha256),
+            _ => Err(Error::unsupported("undo-version", "this undo record is of another version")
+                .expected(Self::OWN.version())
+                .found(version)),
+        }
+    }
+}
+
+/// A hash that is being computed.
+pub(super) enum Hasher {
+    #[cfg(feature = "blake3")]
+    Blake3(Box<blake3::Hasher>),
+    Sha256(Sha256),
+}
+
+impl Hasher {
+    pub(super) fn new(algorithm: Algorithm) -> Self {
+        match algorithm {
+            #[cfg(feature = "blake3")]
+            Algorithm::Blake3 => Self::Blake3(Box::default()),
+            _ => Self::Sha256(Sha256::new()),
+        }
+    }
+
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        match self {
+            #[cfg(feature = "blake3")]
+            Self::Blake3(hasher) => {
+                hasher.update(bytes);
+            }
+            Self::Sha256(hasher) => hasher.update(bytes),
+        }
+    }
+
+    pub(super) fn finish(self) -> [u8; 32] {
+        match self {
+            #[cfg(feature = "blake3")]
+            Self::Blake3(hasher) => *hasher.finalize().as_bytes(),
+            Self::Sha256(hasher) => hasher.finalize().into(),
+        }
+    }
+}

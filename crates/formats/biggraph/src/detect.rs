@@ -92,7 +92,7 @@ pub(super) fn is_version_one(value: &Value) -> bool {
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Io`].
-pub fn is_text(name: &Path, source: &SourceRef, limits: &Limits) -> Result<bool> {
+pub(crate) fn is_text(name: &Path, source: &SourceRef, limits: &Limits) -> Result<bool> {
     let known = name.file_name().and_then(|name| name.to_str()).and_then(FileName::parse);
     let by_name = matches!(
         known,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The files of a folder of BigGraph, sorted into what they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listing {
+pub(crate) struct Listing {
     /// Counts of entities: the partitions of each type.
     pub counts: BTreeMap<String, BTreeSet<u64>>,
     /// Names of entities: the partitions of each type.
@@ -35,7 +35,7 @@ pub struct Listing {
 
 /// The files of one version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct VersionFiles {
+pub(crate) struct VersionFiles {
     /// True where there is a file of parameters.
     pub model: bool,
     /// The partitions of each type that are there.
@@ -44,7 +44,7 @@ pub struct VersionFiles {
 
 /// The folder of a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// The files of each version; a sound snapshot has one.
     pub versions: BTreeMap<u64, VersionFiles>,
     /// True where there is a version file.
@@ -53,7 +53,7 @@ pub struct Snapshot {
 
 /// A file of a version that is not the current one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Orphan {
+pub(crate) struct Orphan {
     /// Its name.
     pub name: FileName,
     /// Why it is there.
@@ -62,7 +62,7 @@ pub struct Orphan {
 
 /// Why there is a file of a version that is not the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OrphanReason {
+pub(crate) enum OrphanReason {
     /// Of a later version: an iteration that did not come to its end. The next run overwrites it.
     Unfinished,
     /// Of an earlier version that no snapshot holds: a run ended before it was deleted. No run ever
@@ -72,7 +72,7 @@ pub enum OrphanReason {
 
 impl VersionFiles {
     /// The names of the files, which are of that version.
-    pub fn names(&self, version: u64) -> impl Iterator<Item = FileName> {
+    pub(crate) fn names(&self, version: u64) -> impl Iterator<Item = FileName> {
         let embeddings = self.embeddings.iter().flat_map(move |(entity, parts)| {
             let name = move |&part| FileName::Embeddings { entity: entity.clone(), part, version };
             parts.iter().map(name)
@@ -83,7 +83,7 @@ impl VersionFiles {
 
 impl Listing {
     /// Sorts names relative to the folder, from listings one or two levels deep.
-    pub fn of<'a>(names: impl IntoIterator<Item = &'a Path>) -> Self {
+    pub(crate) fn of<'a>(names: impl IntoIterator<Item = &'a Path>) -> Self {
         let mut listing = Self::default();
         for name in names {
             if listing.sort(name).is_none() {
@@ -143,7 +143,7 @@ impl Listing {
 
     /// The files of versions that are neither `current` nor in a snapshot. Version 0 is never counted:
     /// it is what a run began with, and is kept.
-    pub fn orphans(&self, current: u64) -> Vec<Orphan> {
+    pub(crate) fn orphans(&self, current: u64) -> Vec<Orphan> {
         let kept = |version: u64| self.snapshots.values().any(|s| s.versions.contains_key(&version));
         let others = self.versions.iter().filter(|&(&v, _)| v != current && v != 0 && !kept(v));
         let orphans = others.flat_map(|(&version, files)| {

@@ -18,8 +18,9 @@ mod parts;
 mod paths;
 mod version;
 
-pub use listing::{Listing, Orphan, OrphanReason, Snapshot, VersionFiles};
-pub use names::{FileName, is_type_name};
-pub(crate) use parts::{part_start, split, split_counts};
-pub use paths::{plain_path, relative_entity_folder};
-pub use version::{Place, Schedule};
+pub(crate) use listing::{Listing, Orphan, OrphanReason, VersionFiles};
+pub use names::FileName;
+pub(crate) use names::is_type_name;
+pub(crate) use parts::split_counts;
+pub(crate) use paths::{plain_path, relative_entity_folder};
+pub(crate) use version::{Place, Schedule};

@@ -136,7 +136,7 @@ impl fmt::Display for FileName {
 
 /// True where upstream can have a type of entities of that name: torch refuses dots in the names of
 /// parameters, and a slash would be a folder.
-pub fn is_type_name(name: &str) -> bool {
+pub(crate) fn is_type_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['.', '/', '\0'])
 }
 

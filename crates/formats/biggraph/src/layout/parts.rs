@@ -6,7 +6,7 @@ use std::ops::Range;
 /// ceil(part * rows / parts). For `part == parts` that is `rows`.
 ///
 /// Upstream computes this in floating point, where it works at all with the same result.
-pub fn part_start(part: u64, rows: u64, parts: u64) -> u64 {
+pub(crate) fn part_start(part: u64, rows: u64, parts: u64) -> u64 {
     let parts = u128::from(parts.max(1));
     let start = (u128::from(part) * u128::from(rows)).div_ceil(parts);
     // More than all rows only where there is no such partition.
@@ -14,12 +14,12 @@ pub fn part_start(part: u64, rows: u64, parts: u64) -> u64 {
 }
 
 /// The rows of each partition, in order. Nothing is allocated, however many there are.
-pub fn split(rows: u64, parts: u64) -> impl Iterator<Item = Range<u64>> {
+pub(crate) fn split(rows: u64, parts: u64) -> impl Iterator<Item = Range<u64>> {
     (0..parts).map(move |part| part_start(part, rows, parts)..part_start(part.saturating_add(1), rows, parts))
 }
 
 /// The number of rows of each partition, in order.
-pub fn split_counts(rows: u64, parts: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn split_counts(rows: u64, parts: u64) -> impl Iterator<Item = u64> {
     split(rows, parts).map(|range| range.end - range.start)
 }
 

@@ -8,7 +8,7 @@ use weighbridge_core::error::{Error, Result};
 /// # Errors
 /// [`weighbridge_core::Kind::Unsupported`], `url`, for another scheme, as upstream's parser of URLs sees it:
 /// also `s3:foo` and the letter of a drive.
-pub fn plain_path(path: &str) -> Result<&str> {
+pub(crate) fn plain_path(path: &str) -> Result<&str> {
     if let Some(rest) = path.strip_prefix("file://") {
         return Ok(rest);
     }
@@ -37,7 +37,7 @@ fn scheme(path: &str) -> Option<&str> {
 ///
 /// `None` where one is relative and the other is not, where either is a URL, and where the way would
 /// lead through a folder whose name the paths do not tell.
-pub fn relative_entity_folder(checkpoint_path: &str, entity_path: &str) -> Option<PathBuf> {
+pub(crate) fn relative_entity_folder(checkpoint_path: &str, entity_path: &str) -> Option<PathBuf> {
     let (from_root, from) = parts(plain_path(checkpoint_path).ok()?);
     let (to_root, to) = parts(plain_path(entity_path).ok()?);
     if from_root != to_root {

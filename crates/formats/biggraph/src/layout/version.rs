@@ -5,7 +5,7 @@
 /// Versions count iterations, not epochs: the iteration of index i makes version i + 1. So another
 /// number of paths or chunks gives the versions of a folder another meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     /// The number of epochs in all.
     pub epochs: u64,
     /// The number of edge paths.
@@ -16,7 +16,7 @@ pub struct Schedule {
 
 /// An iteration, as its place within the run. All are counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub(crate) struct Place {
     /// The epoch.
     pub epoch: u64,
     /// The edge path.
@@ -27,13 +27,13 @@ pub struct Place {
 
 impl Schedule {
     /// The number of iterations in all, which is also the last version; `None` past 2^64.
-    pub fn iterations(&self) -> Option<u64> {
+    pub(crate) fn iterations(&self) -> Option<u64> {
         self.epochs.checked_mul(self.paths)?.checked_mul(self.chunks)
     }
 
     /// The iteration of that index; `None` where the schedule has no paths or no chunks. Whether it is
     /// past the last epoch is not asked.
-    pub fn place(&self, index: u64) -> Option<Place> {
+    pub(crate) fn place(&self, index: u64) -> Option<Place> {
         let paths = index.checked_div(self.chunks)?;
         Some(Place {
             epoch: paths.checked_div(self.paths)?,
@@ -43,7 +43,7 @@ impl Schedule {
     }
 
     /// The iteration that made a version; `None` for version 0, which is what there was before.
-    pub fn made_by(&self, version: u64) -> Option<Place> {
+    pub(crate) fn made_by(&self, version: u64) -> Option<Place> {
         self.place(version.checked_sub(1)?)
     }
 }

@@ -16,7 +16,7 @@ const BLOCK: u64 = 1 << 20;
 /// Rows that follow each other here and there are read at once; others in the order of the table, so
 /// that a disk goes one way. Checksums that a table's file gives are not held against the bytes.
 #[derive(Debug)]
-pub struct GatherSource {
+pub(crate) struct GatherSource {
     label: String,
     parts: Vec<Part>,
     rows: Vec<u64>,
@@ -50,7 +50,7 @@ impl GatherSource {
     /// [`weighbridge_core::Kind::Mismatch`], `rows-differ`, where the tables' rows differ;
     /// [`weighbridge_core::Kind::Usage`], `rows`, for a row that no table has, or without any table;
     /// [`weighbridge_core::Kind::Unsupported`], `packed-rows`, for elements of less than a byte.
-    pub fn new(label: impl Into<String>, tables: &[TensorEntry], rows: Vec<u64>) -> Result<Self> {
+    pub(crate) fn new(label: impl Into<String>, tables: &[TensorEntry], rows: Vec<u64>) -> Result<Self> {
         let Some(table) = tables.first() else {
             return Err(Error::usage("rows", "there is no table to take rows from"));
         };

@@ -18,7 +18,7 @@ const BLOCK: u64 = 1 << 20;
 /// # Errors
 /// [`weighbridge_core::Kind::Mismatch`], `global-shape`, where a global embedding is not as wide as its table; and
 /// what reading it says.
-pub fn add_global_embeddings(checkpoint: &mut Checkpoint) -> Result<usize> {
+pub(crate) fn add_global_embeddings(checkpoint: &mut Checkpoint) -> Result<usize> {
     let mut added = Vec::new();
     for place in 0..checkpoint.tensors.len() {
         let table = &checkpoint.tensors[place];

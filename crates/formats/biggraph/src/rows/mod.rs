@@ -9,22 +9,22 @@ mod global;
 mod normal;
 mod quantile;
 
-pub use gather::GatherSource;
-pub use global::add_global_embeddings;
-pub use normal::{NormalSource, REPEAT_OF_UPSTREAM, Repeat, seed_of_table};
+pub(crate) use gather::GatherSource;
+pub(crate) use global::add_global_embeddings;
+pub(crate) use normal::{NormalSource, REPEAT_OF_UPSTREAM, Repeat, seed_of_table};
 
 use weighbridge_core::error::Result;
 use weighbridge_io::source::{Source, check_range};
 
 /// Zeros: what an optimizer remembers of rows that were never trained.
 #[derive(Debug, Clone, Copy)]
-pub struct ZeroSource {
+pub(crate) struct ZeroSource {
     len: u64,
 }
 
 impl ZeroSource {
     /// So many bytes.
-    pub fn new(len: u64) -> Self {
+    pub(crate) fn new(len: u64) -> Self {
         Self { len }
     }
 }

@@ -5,11 +5,11 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{Source, check_range};
 
 /// The period with which upstream repeats its random numbers: a prime.
-pub const REPEAT_OF_UPSTREAM: u64 = 1_000_003;
+pub(crate) const REPEAT_OF_UPSTREAM: u64 = 1_000_003;
 
 /// Whether the numbers of a table repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeat {
+pub(crate) enum Repeat {
     /// No: each is drawn for itself.
     Independent,
     /// A table of at least so many numbers repeats after them, row by row, as upstream's do with
@@ -23,7 +23,7 @@ pub enum Repeat {
 /// `scale` times the quantile (see AS 241) of one of 2^52 equally likely probabilities, so it lies
 /// within 8.3 times `scale`.
 #[derive(Debug, Clone)]
-pub struct NormalSource {
+pub(crate) struct NormalSource {
     len: u64,
     key: u64,
     scale: f64,
@@ -36,7 +36,7 @@ impl NormalSource {
     /// # Errors
     /// [`weighbridge_core::Kind::Usage`]: `scale` where it is negative, not finite or too large for binary32;
     /// `shape-overflow` where the table passes 2^64 bytes; `repeat` for a period of 0.
-    pub fn new(rows: u64, columns: u64, scale: f64, seed: u64, repeat: Repeat) -> Result<Self> {
+    pub(crate) fn new(rows: u64, columns: u64, scale: f64, seed: u64, repeat: Repeat) -> Result<Self> {
         if !(scale >= 0.0 && scale * 9.0 <= f64::from(f32::MAX)) {
             return Err(Error::usage("scale", "random rows need a scale from 0 to about 3e37").found(scale));
         }
@@ -70,7 +70,7 @@ impl NormalSource {
 /// The seed of rows that are drawn for a table which has `rows` rows of the type `entity`. Tables of
 /// other types, and a table that has grown since, get other numbers from one `seed`; the same seed,
 /// type and number of rows give the same ones, on every machine.
-pub fn seed_of_table(seed: u64, entity: &str, rows: u64) -> u64 {
+pub(crate) fn seed_of_table(seed: u64, entity: &str, rows: u64) -> u64 {
     // FNV-1a. Every name is followed by eight bytes, so no name with its rows reads as another.
     let bytes = entity.bytes().chain(rows.to_le_bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

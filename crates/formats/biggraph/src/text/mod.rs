@@ -13,7 +13,7 @@
 mod number;
 mod stats;
 
-pub use number::{Number, number_text, parse_number, read_count, read_version};
-pub use stats::{Averages, StatsLine, StatsSummary, parse_stats_line, read_stats, summarise_stats};
+pub(crate) use number::{number_text, parse_number, read_count, read_version};
+pub(crate) use stats::summarise_stats;
 pub(crate) use weighbridge_format::json;
-pub use weighbridge_format::names_json::{NameFiles, NamesJson, names_json, read_names};
+pub(crate) use weighbridge_format::names_json::{NameFiles, NamesJson, read_names};

@@ -21,7 +21,7 @@ const ZEROS: [u32; 66] = [
 
 /// A number as such a file holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Number {
+pub(crate) struct Number {
     /// Its value. Upstream takes negative ones too.
     pub value: i64,
     /// True where the text is what upstream writes: digits without a leading zero, and `\n`.
@@ -34,7 +34,7 @@ pub struct Number {
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`], `not-a-number`, where Python refuses it;
 /// [`weighbridge_core::Kind::Unsupported`], `huge-number`, where it does not fit 64 bits.
-pub fn parse_number(bytes: &[u8]) -> Result<Option<Number>> {
+pub(crate) fn parse_number(bytes: &[u8]) -> Result<Option<Number>> {
     let shown = || String::from_utf8_lossy(bytes).chars().take(40).collect::<String>();
     let wrong = || {
         Error::corrupt("not-a-number", "the file does not hold one whole number")
@@ -77,7 +77,7 @@ pub fn parse_number(bytes: &[u8]) -> Result<Option<Number>> {
 /// # Errors
 /// As [`parse_number`]; `not-a-number` also for a blank file; [`weighbridge_core::Kind::Corrupt`],
 /// `negative-number`, for a number below 0, which upstream takes and then fails on.
-pub fn read_count(source: &SourceRef) -> Result<u64> {
+pub(crate) fn read_count(source: &SourceRef) -> Result<u64> {
     let named = |e: Error| e.in_file(source.label());
     let blank = || {
         Error::corrupt("not-a-number", "the file holds no number")
@@ -92,13 +92,13 @@ pub fn read_count(source: &SourceRef) -> Result<u64> {
 ///
 /// # Errors
 /// As [`parse_number`]; [`weighbridge_core::Kind::Corrupt`], `negative-number`, for a number below 0.
-pub fn read_version(source: &SourceRef) -> Result<Option<u64>> {
+pub(crate) fn read_version(source: &SourceRef) -> Result<Option<u64>> {
     let number = read_number(source)?;
     number.map(natural).transpose().map_err(|e| e.in_file(source.label()))
 }
 
 /// The text of a count or version file, as upstream writes it.
-pub fn number_text(value: u64) -> String {
+pub(crate) fn number_text(value: u64) -> String {
     format!("{value}\n")
 }
 

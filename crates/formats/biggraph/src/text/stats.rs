@@ -16,7 +16,7 @@ const MOST_FINDINGS: usize = 20;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
-pub struct StatsLine {
+pub(crate) struct StatsLine {
     /// The epoch.
     pub epoch: u64,
     /// The edge path.
@@ -34,7 +34,7 @@ pub struct StatsLine {
 
 /// Averages over edges.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Averages {
+pub(crate) struct Averages {
     /// The number of edges.
     pub count: u64,
     /// The metrics in the order of the file; they can be NaN or infinite.
@@ -43,7 +43,7 @@ pub struct Averages {
 
 /// What a whole file says.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct StatsSummary {
+pub(crate) struct StatsSummary {
     /// The number of lines.
     pub lines: u64,
     /// Lines whose place (iteration, bucket) came before: a run that ended between writing them and
@@ -60,7 +60,7 @@ pub struct StatsSummary {
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`]: `not-json`, or `stats-line` where a key is missing or of another sort.
-pub fn parse_stats_line(line: &str) -> Result<StatsLine> {
+pub(crate) fn parse_stats_line(line: &str) -> Result<StatsLine> {
     let json = json::parse(line)?;
     let number = |key: &str| match json.get(key) {
         Some(Json::Int(digits)) => digits.parse::<u64>().map_err(|_| wrong(key, "a number from 0 on")),
@@ -117,7 +117,7 @@ fn averages(key: &str, json: &Json) -> Result<Averages> {
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Limit`] for a line longer than [`Limits::header_bytes`], and what the source says.
-pub fn read_stats(
+pub(crate) fn read_stats(
     source: &SourceRef,
     limits: &Limits,
     take: &mut dyn FnMut(u64, Result<StatsLine>),
@@ -159,7 +159,7 @@ fn line(bytes: &[u8]) -> Result<StatsLine> {
 ///
 /// # Errors
 /// As [`read_stats`].
-pub fn summarise_stats(source: &SourceRef, limits: &Limits) -> Result<StatsSummary> {
+pub(crate) fn summarise_stats(source: &SourceRef, limits: &Limits) -> Result<StatsSummary> {
     let mut summary = StatsSummary::default();
     let mut places = HashSet::new();
     let mut bad = 0u64;

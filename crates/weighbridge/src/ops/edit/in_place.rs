@@ -1,6 +1,6 @@
 //! Edits of the file that is there.
 
-use super::report::{EditReport, How};
+use super::report::How;
 use super::to_file::{Kind, Prepared, check_asked, convert_options, plan_edit, plan_form};
 use super::{EditOptions, overlay};
 use crate::checkpoint::{Checkpoint, escape_text};

@@ -20,12 +20,12 @@
 //!
 //! ```
 //! # fn main() -> weighbridge::Result<()> {
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/primitiv/good/trained/trained_xor_a.model");
+//! # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let target = folder.path().join("xor.safetensors");
 //! use weighbridge::tensor::{DType, Order};
 //!
-//! let model = weighbridge::open(path)?;
+//! let model = weighbridge::open(&path)?;
 //! let weights = model.tensor("w1")?;
 //! assert_eq!(weights.shape(), [8, 2]);
 //! let values: Vec<f32> = weights.read()?;    // row by row, though the file holds them column by column
@@ -54,6 +54,20 @@
 //! | [`arrow`](formats::arrow) | yes | yes | a table as an Arrow file, also called Feather |
 //! | [`tsv`](formats::tsv) | yes | yes | a table as text, as the exporter of BigGraph writes it |
 //! | [`word2vec`](formats::word2vec) | yes | yes | word vectors, as text or binary |
+//!
+//! # Features
+//!
+//! Each format is a feature: `primitiv`, `safetensors`, `numpy` (npy and npz), `torch`, `hdf5`, `tables` (Parquet, Arrow, text, word
+//! vectors), `paddle` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (rules of edits in files, and
+//! renames by globs and regular expressions) and `wide` (loops for AVX2 and AVX-512). All are on by default. Converting, comparing,
+//! checking and printing are always there; a format that is left out is an unknown one. With `primitiv`, `safetensors` and `numpy`
+//! alone the crate pulls 43 crates, those of this workspace included, and compiles no C.
+//!
+//! # State of the process
+//!
+//! Nothing of the process is changed unless the program asks for it: [`guard_maps`] installs the signal handler with which files
+//! are mapped instead of read, [`quiet_panics`] a panic hook that is silent about panics that become errors. Unpacked blocks are
+//! cached under the [`Limits`] of the opened files.
 //!
 //! # Where to go
 //!

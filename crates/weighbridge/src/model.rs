@@ -19,12 +19,12 @@ use std::sync::{Arc, OnceLock};
 ///
 /// ```
 /// # fn main() -> weighbridge::Result<()> {
-/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/primitiv/good/trained/trained_xor_a.model");
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let target = folder.path().join("xor.safetensors");
 /// use weighbridge::tensor::{DType, Order};
 ///
-/// let model = weighbridge::open(path)?;
+/// let model = weighbridge::open(&path)?;
 /// let weights = model.tensor("w1")?;
 /// assert_eq!((weights.dtype(), weights.shape()), (DType::F32, &[8, 2][..]));
 /// let values: Vec<f32> = weights.read()?;

@@ -4,7 +4,6 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
 use std::panic::catch_unwind;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weighbridge::engine::read_tensor;
@@ -22,7 +21,7 @@ fn panics_that_are_caught_reach_no_hook() {
         before(info);
     }));
     quiet_panics();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tables/half.uncompressed.arrow");
+    let path = weighbridge_testkit::testdata("tables/half.uncompressed.arrow");
     let good = std::fs::read(path).unwrap();
     let mut caught = 0;
     for at in 0..good.len() {

@@ -15,9 +15,9 @@ use weighbridge::text::{escape, path_text};
 use weighbridge::{Error, Result};
 
 /// A network of 2 inputs, 12 and 8 hidden units and 3 outputs, with the state of Adam.
-const MODEL: &[u8] = include_bytes!("../../../../testdata/primitiv/good/trained/trained_mlp_a.model");
+const MODEL: &[u8] = include_bytes!("../../data/trained_mlp_a.model");
 /// The optimizer that trained it.
-const OPTIMIZER: &[u8] = include_bytes!("../../../../testdata/primitiv/good/trained/trained_mlp_a.optimizer");
+const OPTIMIZER: &[u8] = include_bytes!("../../data/trained_mlp_a.optimizer");
 
 pub(crate) fn run(args: &Demo, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     make_folder(&args.folder)?;

@@ -408,7 +408,7 @@ fn verify_ends_with_the_verdict() {
         file
     };
     let model = fs::read(golden("trained/trained_xor_a.model")).unwrap();
-    let npy = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/npy/bad").join(name);
+    let npy = |name: &str| weighbridge_testkit::testdata("npy/bad").join(name);
     for (path_of, code) in [
         (golden("trained/trained_mlp_a.model"), 0),
         (file("cut.model", &model[..model.len() - 1]), 1),
@@ -444,4 +444,13 @@ fn files_without_a_program_say_so() {
     }
     assert_eq!(json(&["program", path(&model), "--json"])["error"]["code"], "no-program");
     assert_eq!(weighbridge(&["program", path(&model), "--list", "--dot"]).status.code(), Some(2));
+}
+
+/// The package of the command has copies of its own: its folder is all that there is of the repository then.
+#[test]
+fn the_files_of_the_demo_are_golden_ones() {
+    for name in ["trained_mlp_a.model", "trained_mlp_a.optimizer"] {
+        let own = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)).unwrap();
+        assert_eq!(own, weighbridge_testkit::golden(Path::new("primitiv/good/trained").join(name)));
+    }
 }

@@ -357,8 +357,7 @@ fn names_of_files_that_are_not_utf8_are_given_exactly() {
     let odd = dir.path().join(std::ffi::OsStr::from_bytes(b"d\xff"));
     let demo = Command::new(PROGRAM).arg("demo").arg(&odd).output().unwrap();
     assert!(String::from_utf8(demo.stdout).unwrap().contains("d\\xff"), "{:?}", demo.status);
-    let model = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../testdata/paddle/good/p262/cnn_legacy_combined/__model__");
+    let model = weighbridge_testkit::testdata("paddle/good/p262/cnn_legacy_combined/__model__");
     let target = dir.path().join(std::ffi::OsStr::from_bytes(b"p\xff.txt"));
     let output = Command::new(PROGRAM)
         .args(words(&["program", "--list", "--json", "-o"]))

@@ -136,7 +136,7 @@ fn what_cannot_be_opened_is_not_sound() {
     let folder = dir.path().join("bg");
     fs::create_dir(&folder).unwrap();
     for name in ["embeddings_n_0.v1.h5", "model.v1.h5"] {
-        fs::copy(testdata(&format!("biggraph/set1/ckpt_weighted/{name}")), folder.join(name)).unwrap();
+        fs::copy(testdata(format!("biggraph/set1/ckpt_weighted/{name}")), folder.join(name)).unwrap();
     }
     fs::write(folder.join("checkpoint_version.txt"), "one").unwrap();
     let path = folder.to_str().unwrap();

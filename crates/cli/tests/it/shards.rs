@@ -14,7 +14,7 @@ fn a_part_of_what_is_read_is_never_written_over() {
     ok(&["shard", &source, &shards, "--max-shard-size", "32B"]);
     fs::create_dir(&program).unwrap();
     for name in ["model.pdmodel", "model.pdiparams", "model.pdiparams.info"] {
-        let from = testdata(&format!("paddle/good/p262/seq_jit/{name}"));
+        let from = testdata(format!("paddle/good/p262/seq_jit/{name}"));
         fs::copy(from, format!("{program}/{name}")).unwrap();
     }
     let first = fs::read_dir(&shards).unwrap().map(|item| item.unwrap().path()).min().unwrap();

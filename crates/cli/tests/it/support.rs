@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 #[cfg(target_os = "linux")]
 use std::process::Child;
 use std::process::{Command, Output, Stdio};
@@ -11,9 +11,7 @@ use std::process::{Command, Output, Stdio};
 pub(crate) const MODEL: &str = "primitiv/good/trained/trained_xor_a.model";
 
 /// The path of a golden file or folder.
-pub(crate) fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
-}
+pub(crate) use weighbridge_testkit::testdata;
 
 /// As [`testdata`], as a word of the command.
 pub(crate) fn golden(name: &str) -> String {

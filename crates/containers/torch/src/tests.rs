@@ -9,13 +9,10 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
 use weighbridge_io::engine::read_tensor;
-use weighbridge_io::source::{MemorySource, RangeSource, Source, SourceRef};
+use weighbridge_io::source::{RangeSource, Source, SourceRef};
 use weighbridge_io::testing::materialise;
 use weighbridge_pickle::ObjectId;
-
-fn memory(bytes: Vec<u8>) -> SourceRef {
-    Arc::new(MemorySource::new("m", bytes))
-}
+use weighbridge_testkit::memory;
 
 /// The elements of `view` taken one by one, as the definition of strides has it.
 fn one_by_one(all: &[u8], start: u64, size: u64, extents: &[u64], strides: &[u64]) -> Vec<u8> {
@@ -137,7 +134,7 @@ fn what_repeats_or_lies_near_is_read_at_once_and_what_lies_far_alone() -> Result
 
 #[test]
 fn what_is_built_is_read_again_also_within_another_file() -> Result<()> {
-    let source = memory((0..48).collect());
+    let source = memory((0..48).collect::<Vec<u8>>());
     let path = || TensorPath::from_dotted("a");
     let column = TensorEntry::dense(path(), DType::F32, Shape::from([2, 3]), &source, 0, Encoding::COLUMN)?;
     let recent = TensorEntry::dense(path(), DType::U16, Shape::from([3]), &source, 8, Encoding::ROW)?;

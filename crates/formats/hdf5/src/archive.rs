@@ -192,6 +192,7 @@ mod tests {
     use super::*;
     use crate::opening::detect;
     use crate::opening::open_source;
+    use std::sync::LazyLock;
     use weighbridge::formats::safetensors::Safetensors;
     use weighbridge::ops::scan::scan_source;
     use weighbridge::ops::verify::verify_checkpoint;
@@ -201,12 +202,11 @@ mod tests {
     use weighbridge_format::WriteFormat;
     use weighbridge_io::engine::read_tensor;
 
-    const MODEL: &[u8] = include_bytes!("../../../../testdata/hdf5/keras/model.keras");
-    const DEFLATED: &[u8] = include_bytes!("../../../../testdata/hdf5/keras/deflated.keras");
-    const PADDED: &[u8] = include_bytes!("../../../../testdata/hdf5/keras/padded.keras");
-    /// Shape, dtype and bytes of each dataset, by h5py.
-    const TRUTH: &str = include_str!("../../../../testdata/hdf5/keras/model.json");
-
+    static MODEL: LazyLock<Vec<u8>> = LazyLock::new(|| weighbridge_testkit::golden("hdf5/keras/model.keras"));
+    static DEFLATED: LazyLock<Vec<u8>> =
+        LazyLock::new(|| weighbridge_testkit::golden("hdf5/keras/deflated.keras"));
+    static PADDED: LazyLock<Vec<u8>> =
+        LazyLock::new(|| weighbridge_testkit::golden("hdf5/keras/padded.keras"));
     fn source(bytes: &[u8]) -> SourceRef {
         Arc::new(MemorySource::new("m.keras", bytes.to_vec()))
     }
@@ -217,8 +217,10 @@ mod tests {
 
     #[test]
     fn archives_give_what_h5py_gives() {
-        let truth: serde_json::Value = serde_json::from_str(TRUTH).unwrap();
-        for bytes in [MODEL, DEFLATED] {
+        let truth: serde_json::Value =
+        // Shape, dtype and bytes of each dataset, by h5py.
+            serde_json::from_slice(&weighbridge_testkit::golden("hdf5/keras/model.json")).unwrap();
+        for bytes in [&MODEL[..], &DEFLATED[..]] {
             assert_eq!(detect(&source(bytes)).unwrap().info().id, "hdf5");
             let checkpoint = open(bytes).unwrap();
             assert_eq!((checkpoint.kind, &checkpoint.notes[..]), ("keras", &[][..]));
@@ -242,7 +244,7 @@ mod tests {
 
     #[test]
     fn roles_follow_from_the_groups_and_the_configuration() {
-        let checkpoint = open(MODEL).unwrap();
+        let checkpoint = open(&MODEL[..]).unwrap();
         let of = |role: &dyn Fn(&Role) -> bool| -> Vec<String> {
             let found = checkpoint.tensors.iter().filter(|tensor| role(&tensor.role));
             found.map(|tensor| tensor.text()).collect()
@@ -256,7 +258,7 @@ mod tests {
             {"class_name": "BatchNormalization", "config": {"name": "a"}},
             {"class_name": "Dense", "config": {"name": "a"}},
         ]);
-        let mut other = open(MODEL).unwrap();
+        let mut other = open(&MODEL[..]).unwrap();
         other.tensors.iter_mut().for_each(|tensor| tensor.role = Role::Parameter);
         keras::mark_buffers(&mut other, &config);
         let buffers = other.tensors.iter().filter(|tensor| tensor.role == Role::Buffer);
@@ -290,10 +292,10 @@ mod tests {
 
     #[test]
     fn a_user_block_that_begins_as_an_archive_is_none() {
-        let weights = open(MODEL).unwrap();
-        let file = weights_of(&zip::read_directory(&source(MODEL), &Limits::default()).unwrap())
+        let weights = open(&MODEL[..]).unwrap();
+        let file = weights_of(&zip::read_directory(&source(&MODEL[..]), &Limits::default()).unwrap())
             .unwrap()
-            .open(&source(MODEL))
+            .open(&source(&MODEL[..]))
             .unwrap();
         let mut bytes = b"PK\x03\x04 notes".to_vec();
         bytes.resize(512, 0);
@@ -306,7 +308,7 @@ mod tests {
     #[test]
     fn archives_are_scanned_as_any_archive() {
         let options = OpenOptions::default();
-        let file = scan_source(&source(MODEL), &options).unwrap();
+        let file = scan_source(&source(&MODEL[..]), &options).unwrap();
         let codes: Vec<_> = file.scan.findings.iter().map(|finding| finding.code).collect();
         assert_eq!((codes, file.format), (vec![], Some("zip")));
     }
@@ -315,10 +317,10 @@ mod tests {
     fn deflated_weights_have_a_limit() {
         let limits = Limits { chunk_bytes: 1000, ..Limits::default() };
         let small = OpenOptions { limits, ..OpenOptions::default() };
-        let error = open_source(source(DEFLATED), &small).unwrap_err();
+        let error = open_source(source(&DEFLATED[..]), &small).unwrap_err();
         assert_eq!(error.kind(), weighbridge_core::Kind::Limit);
         // A megabyte of zeros in four kilobytes: all other bounds would be measured by it.
-        assert_eq!(open(PADDED).unwrap_err().kind(), weighbridge_core::Kind::Limit);
+        assert_eq!(open(&PADDED[..]).unwrap_err().kind(), weighbridge_core::Kind::Limit);
     }
 
     #[test]

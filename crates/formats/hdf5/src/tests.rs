@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::opening::open_source;
-use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Metadata, Name, Origin, Role, TensorEntry, TensorPath};
 use weighbridge_core::tensor::{Encoding, Shape};
@@ -160,7 +159,7 @@ fn a_user_block_is_found() {
 /// A file that is HDF5 behind a user block, and one of another format from its first byte, is read as the latter.
 #[test]
 fn a_user_block_of_another_format_is_that_formats() {
-    let testdata = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata");
+    let testdata = weighbridge_testkit::testdata("");
     for (name, id) in [("npz/bad/hdf5_too.npz", "npz"), ("torch/bad/hdf5_too.pt", "torch")] {
         let bytes = std::fs::read(testdata.join(name)).unwrap();
         let source = memory(bytes);
@@ -198,9 +197,7 @@ fn messages_that_nobody_reads_are_hidden_bytes() {
 #[test]
 #[allow(clippy::disallowed_methods)]
 fn what_biggraph_unpickles_is_looked_into_in_any_file() {
-    let folder: std::path::PathBuf =
-        [env!("CARGO_MANIFEST_DIR"), "../../../testdata/scan/bad"].iter().collect();
-    let mut bytes = std::fs::read(folder.join("optimizer_state.h5")).unwrap();
+    let mut bytes = weighbridge_testkit::golden("scan/bad/optimizer_state.h5");
     let name = bytes.windows(6).position(|window| window == b"model\0").unwrap();
     bytes[name..name + 5].copy_from_slice(b"mudel");
     let source = memory(bytes);
@@ -214,7 +211,7 @@ fn what_biggraph_unpickles_is_looked_into_in_any_file() {
 /// members. As h5py wrote it, and as it is written again.
 #[test]
 fn attributes_keep_their_types() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/hdf5/forms/attributes.h5");
+    let file = weighbridge_testkit::testdata("hdf5/forms/attributes.h5");
     let source = opened(std::fs::read(file).unwrap());
     assert_eq!(source.notes, []);
     let types = |checkpoint: &Checkpoint| {
@@ -258,7 +255,7 @@ fn types_that_are_none_are_not_written() {
 /// See `make_named_types` in judges/make_hdf5.py: such a type is told as left out, and its bytes are known to be its own.
 #[test]
 fn named_types_are_told() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/hdf5/forms/named_types.h5");
+    let file = weighbridge_testkit::testdata("hdf5/forms/named_types.h5");
     let checkpoint = weighbridge::formats::open(&file).unwrap();
     let told: Vec<_> = checkpoint.left_out().map(|note| (note.code, note.text.as_str())).collect();
     let read = "what is of this type is read";

@@ -16,8 +16,9 @@ use weighbridge_core::checkpoint::{Checkpoint, Name, TensorPath, Value};
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::engine::read_tensor;
-use weighbridge_io::source::{CountingSource, MemorySource, SourceRef};
+use weighbridge_io::source::CountingSource;
 use weighbridge_io::testing::materialise;
+use weighbridge_testkit::memory;
 
 /// A golden file and its JSON.
 struct Golden {
@@ -28,10 +29,10 @@ struct Golden {
 
 /// All golden files, 131 of them.
 fn golden() -> Vec<Golden> {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../testdata/primitiv/good");
+    let root = weighbridge_testkit::testdata("primitiv/good");
     let mut all = Vec::new();
     for kind in ["shape", "tensor", "parameter", "model", "optimizer", "trained"] {
-        for file in std::fs::read_dir(format!("{root}/{kind}")).unwrap() {
+        for file in std::fs::read_dir(root.join(kind)).unwrap() {
             let path = file.unwrap().path();
             if path.extension().is_some_and(|e| e == "json") {
                 let json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -44,10 +45,6 @@ fn golden() -> Vec<Golden> {
     all.sort_by(|a, b| a.name.cmp(&b.name));
     assert_eq!(all.len(), 131);
     all
-}
-
-fn memory(bytes: &[u8]) -> SourceRef {
-    Arc::new(MemorySource::new("m", bytes.to_vec()))
 }
 
 fn open(bytes: &[u8]) -> weighbridge_core::Result<Checkpoint> {

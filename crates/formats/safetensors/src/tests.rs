@@ -17,11 +17,12 @@ use weighbridge_format::Detect;
 use weighbridge_format::WriteFormat;
 use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::engine::read_tensor;
-use weighbridge_io::source::{CountingSource, MemorySource, Source, SourceRef};
+use weighbridge_io::source::{CountingSource, Source};
 use weighbridge_io::testing::materialise;
+use weighbridge_testkit::memory;
 
 fn folder(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "testdata", "safetensors", name].iter().collect()
+    weighbridge_testkit::testdata("safetensors").join(name)
 }
 
 /// Name and bytes of every file of one of the folders.
@@ -35,10 +36,6 @@ fn files(name: &str) -> BTreeMap<String, Vec<u8>> {
         }
     }
     files
-}
-
-fn memory(bytes: &[u8]) -> SourceRef {
-    Arc::new(MemorySource::new("m", bytes.to_vec()))
 }
 
 fn options(lenient: bool) -> OpenOptions {

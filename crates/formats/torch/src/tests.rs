@@ -17,9 +17,10 @@ use weighbridge_core::finding::{Severity, Verdict, verdict};
 use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::MemorySource;
 use weighbridge_io::testing::materialise;
+use weighbridge_testkit::memory;
 
 fn folder(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "testdata", "torch", name].iter().collect()
+    weighbridge_testkit::testdata("torch").join(name)
 }
 
 fn files(name: &str) -> Vec<(String, Vec<u8>)> {
@@ -33,10 +34,6 @@ fn files(name: &str) -> Vec<(String, Vec<u8>)> {
     all.sort();
     assert!(!all.is_empty());
     all
-}
-
-fn memory(bytes: &[u8]) -> SourceRef {
-    Arc::new(MemorySource::new("m", bytes.to_vec()))
 }
 
 fn open_bytes(bytes: &[u8]) -> Result<Checkpoint> {

@@ -9,11 +9,10 @@ use crate::source::{Folder, MemoryFolder, SkippedItem};
 use crate::source::{FolderItem, FolderRef, LocalFolder, SourceRef};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, LazyLock, Mutex};
 
-const NPY: &[u8] = include_bytes!("../../../../testdata/npy/good/float64.npy");
-const NPZ: &[u8] = include_bytes!("../../../../testdata/npz/good/stored.npz");
+static NPY: LazyLock<Vec<u8>> = LazyLock::new(|| weighbridge_testkit::golden("npy/good/float64.npy"));
+static NPZ: LazyLock<Vec<u8>> = LazyLock::new(|| weighbridge_testkit::golden("npz/good/stored.npz"));
 
 /// What opening a folder of files gives: its label and notes on others, or the code of the error and what it found.
 fn open(files: &[(&str, &[u8])]) -> (String, String) {
@@ -39,7 +38,8 @@ fn the_one_model_of_a_folder_is_opened() {
     let (config, words) = (("config.json", &b"{}"[..]), ("vocab.txt", &b"1\t2\n3\t4\n"[..]));
     let tokenizer = ("tokenizer.model", &b"\n\x0e\n\x05<unk>"[..]);
     let own = |name: &str| (format!("m/{name}"), String::new());
-    let beside = [config, words, tokenizer, (".hidden.npy", NPY), ("README", b"read\n"), ("sub/y.npy", NPY)];
+    let beside =
+        [config, words, tokenizer, (".hidden.npy", &NPY[..]), ("README", b"read\n"), ("sub/y.npy", &NPY[..])];
     for name in ["model.safetensors", "x.safetensors", "without_extension"] {
         assert_eq!(open(&[&beside[..], &[(name, model)]].concat()), own(name), "{name}");
     }
@@ -48,10 +48,10 @@ fn the_one_model_of_a_folder_is_opened() {
     assert_eq!(open(&[config, ("pytorch_model.bin", b"")]).0, "empty-file");
     assert_eq!(open(&beside).0, "not-a-file");
     // A part is not the model, unless it is all of it.
-    assert_eq!(open(&[config, ("w-00002-of-00003.npy", NPY)]).0, "part-of-model");
-    assert_eq!(open(&[config, ("w-00001-of-00001.npy", NPY)]), own("w-00001-of-00001.npy"));
+    assert_eq!(open(&[config, ("w-00002-of-00003.npy", &NPY[..])]).0, "part-of-model");
+    assert_eq!(open(&[config, ("w-00001-of-00001.npy", &NPY[..])]), own("w-00001-of-00001.npy"));
     // Which of several is meant is not guessed, unless those who load such folders take one.
-    let two = [config, ("b.npy", NPY), ("a.safetensors", model)];
+    let two = [config, ("b.npy", &NPY[..]), ("a.safetensors", model)];
     assert_eq!(open(&two), ("several-models".to_owned(), "a.safetensors, b.npy".to_owned()));
     let text = |names: &str| format!("model files that stand beside this one were not looked at: {names}");
     let others = [&two[..], &[("model.safetensors", model), ("pytorch_model.bin", b"")]].concat();
@@ -126,7 +126,7 @@ fn files_whose_names_are_not_utf8_are_not_given_away() {
     let dir = tempfile::tempdir().unwrap();
     let name = |bytes: &'static [u8]| Path::new(std::ffi::OsStr::from_bytes(bytes));
     for name in [name(b"a\xff.npy"), name(b"a\xfe.npy"), name("a\u{fffd}.npy".as_bytes()), name(b"b.npy")] {
-        std::fs::write(dir.path().join(name), NPY).unwrap();
+        std::fs::write(dir.path().join(name), &NPY[..]).unwrap();
     }
     std::fs::write(dir.path().join("LICENSE"), "l").unwrap();
     let mut checkpoint = Checkpoint::new("npy", "folder", "m");

@@ -7,7 +7,7 @@ use super::{OpenOptions, files_of};
 use std::path::{Path, PathBuf};
 
 fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/hdf5/virtual")
+    weighbridge_testkit::testdata("hdf5/virtual")
 }
 
 /// 96 chunks of a megabyte stand side by side: row by row, each would be unpacked a million times.

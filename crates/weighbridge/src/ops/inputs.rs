@@ -131,7 +131,9 @@ mod tests {
     use crate::ops::{ConvertOptions, convert};
     use std::fs;
 
-    const MODEL: &str = "../../testdata/primitiv/good/trained/trained_xor_a.model";
+    fn model() -> PathBuf {
+        weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model")
+    }
 
     /// A folder of shards of one tensor each.
     fn shards(dir: &Path) -> PathBuf {
@@ -139,7 +141,7 @@ mod tests {
         let mut options = options("safetensors");
         options.kind = Some("sharded".into());
         options.settings = vec![("shard".into(), "1".into())];
-        convert(MODEL, &folder, &options).unwrap();
+        convert(model(), &folder, &options).unwrap();
         fs::write(folder.join("config.json"), "{}").unwrap();
         folder
     }
@@ -191,7 +193,7 @@ mod tests {
         use std::os::unix::fs::symlink;
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        convert(MODEL, path("blob"), &options("npz")).unwrap();
+        convert(model(), path("blob"), &options("npz")).unwrap();
         let kept = fs::read(path("blob")).unwrap();
         for name in ["a", "b"] {
             fs::create_dir(path(name)).unwrap();
@@ -221,7 +223,7 @@ mod tests {
     #[test]
     fn files_that_are_named_besides_the_model_are_read_too() {
         let dir = tempfile::tempdir().unwrap();
-        let golden = Path::new("../../testdata/biggraph/set1");
+        let golden = weighbridge_testkit::testdata("biggraph/set1");
         let mut paths = Vec::new();
         for name in [
             "ckpt_weighted/config.json",
@@ -241,7 +243,7 @@ mod tests {
         let (checkpoint, entities) = (config.parent().unwrap(), count.parent().unwrap());
         let program = dir.path().join("model.pdmodel");
         let parameters = dir.path().join("model.pdiparams");
-        let paddle = Path::new("../../testdata/paddle/good/p262/seq_jit");
+        let paddle = weighbridge_testkit::testdata("paddle/good/p262/seq_jit");
         for path in [&program, &parameters] {
             fs::copy(paddle.join(path.file_name().unwrap()), path).unwrap();
         }

@@ -13,10 +13,8 @@ use weighbridge::formats::primitiv::{LoadMode, Model, Optimizer, OptimizerClass,
 use weighbridge::source::{MemorySource, SourceRef};
 use weighbridge::{OpenOptions, Result};
 
-const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/primitiv/edge");
-
 fn cases_of(variant: &str) -> Vec<Json> {
-    let text = std::fs::read(format!("{EDGE}/cases_{variant}.json")).unwrap();
+    let text = weighbridge_testkit::golden(format!("primitiv/edge/cases_{variant}.json"));
     serde_json::from_slice(&text).unwrap()
 }
 
@@ -47,7 +45,7 @@ fn every_case_is_met_as_the_table_says() {
 }
 
 fn check(case: &Case, json: &Json, file: &str) {
-    let bytes = std::fs::read(format!("{EDGE}/{file}.bin")).unwrap();
+    let bytes = weighbridge_testkit::golden(format!("primitiv/edge/{file}.bin"));
     assert_eq!(json["size"].as_u64(), Some(bytes.len() as u64));
     let source: SourceRef = Arc::new(MemorySource::new(file, bytes));
     let open = |lenient: bool| {

@@ -7,12 +7,11 @@
 use crate::support::{testdata, walk};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use weighbridge::checkpoint::{Checkpoint, Loss, TensorEntry, Value};
 use weighbridge::engine::read_tensor;
 use weighbridge::formats::{OpenOptions, open_source};
-use weighbridge::source::{MemorySource, SourceRef};
 use weighbridge::tensor::Order;
+use weighbridge_testkit::memory;
 
 /// Larger files are not cut at every byte.
 const LARGEST: usize = 6 << 10;
@@ -34,10 +33,6 @@ fn good(family: &str) -> Vec<(PathBuf, Vec<u8>)> {
         (bytes.len() <= most).then_some((path, bytes))
     };
     files.into_iter().filter_map(read).collect()
-}
-
-fn memory(bytes: &[u8]) -> SourceRef {
-    Arc::new(MemorySource::new("damaged", bytes.to_vec()))
 }
 
 fn options(format: &str, salvage: bool) -> OpenOptions {

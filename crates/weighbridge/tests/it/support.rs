@@ -8,9 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The path of a golden file or folder, such as `npz/good`.
-pub(crate) fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
-}
+pub(crate) use weighbridge_testkit::testdata;
 
 /// Appends every file below a folder, in order.
 pub(crate) fn walk(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -15,7 +15,7 @@ use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{MemorySource, SourceRef};
 
 fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/hdf5/good")
+    weighbridge_testkit::testdata("hdf5/good")
 }
 
 fn file(name: &str) -> Vec<u8> {

@@ -133,10 +133,10 @@ fn limits_hold() {
     let options = Options { instructions: Some(100), ..Options::default() };
     let nothing = |times| [&b"\x80\x02"[..], &b"N0".repeat(times), b"N."].concat();
     assert_eq!(
-        read(&memory(&nothing(48)), 0, &options).unwrap().graph.len(),
+        read(&memory(nothing(48)), 0, &options).unwrap().graph.len(),
         read_bytes(b"N.").unwrap().graph.len()
     );
-    let error = read(&memory(&nothing(49)), 0, &options).unwrap_err();
+    let error = read(&memory(nothing(49)), 0, &options).unwrap_err();
     assert_eq!((error.kind(), error.offset()), (Kind::Limit, Some(2 + 99)));
     let limits = weighbridge_core::Limits { header_bytes: 1000, ..Default::default() };
     let bytes = [

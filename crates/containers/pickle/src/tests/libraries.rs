@@ -6,7 +6,7 @@ use weighbridge_core::finding::{Severity, Verdict};
 /// What weighs something in the pickle of these pieces, behind the instruction of its protocol.
 fn found(pieces: &[&[u8]]) -> Vec<&'static str> {
     let report =
-        inspect(&memory(&[b"\x80\x04", pieces.concat().as_slice(), b"."].concat()), 0, &Options::default());
+        inspect(&memory([b"\x80\x04", pieces.concat().as_slice(), b"."].concat()), 0, &Options::default());
     let heavy = report.findings.iter().filter(|f| f.severity > Severity::Note);
     heavy.map(|f| f.code).collect()
 }

@@ -11,20 +11,17 @@ mod weighed;
 mod written;
 
 use super::*;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use weighbridge_io::source::{MemorySource, Source, SourceRef};
-
-fn memory(bytes: &[u8]) -> SourceRef {
-    Arc::new(MemorySource::new("test", bytes.to_vec()))
-}
+use weighbridge_io::source::{Source, SourceRef};
+use weighbridge_testkit::memory;
 
 fn read_bytes(bytes: &[u8]) -> weighbridge_core::Result<Pickle> {
     read(&memory(bytes), 0, &Options::default())
 }
 
 fn good() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/pickle/good")
+    weighbridge_testkit::testdata("pickle/good")
 }
 
 /// Every golden pickle with its bytes, in order of the names.

@@ -98,7 +98,7 @@ fn a_state_dict_is_built_from_nothing() {
                 other => panic!("{other:?}"),
             };
             let parts = write(&graph, root, protocol, &mut latin1).unwrap();
-            assert!(fill(&parts, &memory(&[]), &payloads) == wanted, "{folder} {protocol}");
+            assert!(fill(&parts, &memory([]), &payloads) == wanted, "{folder} {protocol}");
             assert!(parts.iter().any(|part| matches!(part, Part::Payload { .. } | Part::Latin1 { .. })));
             compared += 1;
         }
@@ -135,7 +135,7 @@ fn arrays_of_one_byte_and_none_share_as_python_shares_them() {
         let root = builder.dict(pairs).unwrap();
         let graph = builder.finish();
         let parts = write(&graph, root, protocol, &mut |place| panic!("{place:?}")).unwrap();
-        assert!(fill(&parts, &memory(&[]), &[]) == wanted, "protocol {protocol}");
+        assert!(fill(&parts, &memory([]), &[]) == wanted, "protocol {protocol}");
     }
 }
 

@@ -1,10 +1,7 @@
 use super::*;
 
-const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../testdata/biggraph/text");
-
-#[allow(clippy::disallowed_methods)]
 fn file(name: &str) -> String {
-    std::fs::read_to_string(format!("{TEXT}/{name}")).unwrap()
+    String::from_utf8(weighbridge_testkit::golden(format!("biggraph/text/{name}"))).unwrap()
 }
 
 const SMALL: &str = r#"{"entities": {"a": {"num_partitions": 4}}, "relations": [{"name": "r", "lhs": "a", "rhs": "a"}],

@@ -5,7 +5,7 @@ use super::header::{self, Header};
 use super::*;
 use crate::opening::open_source;
 use serde_json::{Value as Json, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Note, Origin, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::Error;
@@ -17,7 +17,7 @@ use weighbridge_io::testing::materialise;
 
 /// The files of a folder with the JSON that stands beside each.
 fn files(folder: &str) -> Vec<(PathBuf, Vec<u8>, Json)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/npy").join(folder);
+    let folder = weighbridge_testkit::testdata("npy").join(folder);
     let mut files = Vec::new();
     for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();

@@ -4,7 +4,7 @@
 use super::*;
 use crate::opening::open_source;
 use serde_json::{Value as Json, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{
     INDEX_KEY, Name, Note, Origin, RESERVED_PREFIX, Role, TensorEntry, TensorPath, Value,
@@ -14,10 +14,11 @@ use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
 use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{MemorySource, Source, check_range};
 use weighbridge_io::testing::materialise;
+use weighbridge_testkit::memory;
 
 /// The files of a folder with the JSON that stands beside each.
 fn files(folder: &str) -> Vec<(PathBuf, Vec<u8>, Json)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/npz").join(folder);
+    let folder = weighbridge_testkit::testdata("npz").join(folder);
     let mut files = Vec::new();
     for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
@@ -27,10 +28,6 @@ fn files(folder: &str) -> Vec<(PathBuf, Vec<u8>, Json)> {
         }
     }
     files
-}
-
-fn memory(bytes: &[u8]) -> SourceRef {
-    Arc::new(MemorySource::new("m.npz", bytes.to_vec()))
 }
 
 fn open_bytes(bytes: &[u8]) -> Result<Checkpoint> {

@@ -25,8 +25,7 @@ const GOLDEN: &[(&str, &str)] = &[
 ];
 
 fn bytes(folder: &str, name: &str) -> Vec<u8> {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../testdata/paddle/good/p331");
-    std::fs::read([root, folder, name].iter().collect::<PathBuf>()).unwrap()
+    weighbridge_testkit::golden(["paddle/good/p331", folder, name].iter().collect::<PathBuf>())
 }
 
 fn parse(bytes: &[u8]) -> Result<PirProgram> {

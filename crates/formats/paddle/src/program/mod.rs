@@ -23,8 +23,7 @@
 //! use weighbridge::formats::paddle::program::ProgramDesc;
 //! # fn main() -> weighbridge::Result<()> {
 //! # #[allow(clippy::disallowed_methods)]
-//! # let bytes = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"),
-//! #     "/../../../testdata/paddle/good/p262/cnn_static_infer/model.pdmodel")).unwrap();
+//! # let bytes = weighbridge_testkit::golden("paddle/good/p262/cnn_static_infer/model.pdmodel");
 //! let program = ProgramDesc::parse(&bytes, &Limits::default())?;
 //! let topology = program.topology();
 //! assert_eq!(topology.writer.as_deref(), Some("2.6.2"));

@@ -78,12 +78,8 @@ mod tests {
     const SECOND: &str = "model_state-00002-of-00002.pdparams";
 
     fn shard(number: u8) -> Vec<u8> {
-        let path = format!(
-            "{}/../../../testdata/paddle/made/paddlenlp/model_state-0000{number}-of-00002.pdparams",
-            env!("CARGO_MANIFEST_DIR")
-        );
-        #[allow(clippy::disallowed_methods)]
-        std::fs::read(path).unwrap()
+        let name = format!("paddle/made/paddlenlp/model_state-0000{number}-of-00002.pdparams");
+        weighbridge_testkit::golden(name)
     }
 
     fn index(pairs: &[(&str, &str)]) -> Vec<u8> {

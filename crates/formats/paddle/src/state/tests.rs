@@ -10,25 +10,22 @@ mod written;
 
 use super::*;
 use serde_json::Value as Json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::engine::read_tensor;
-use weighbridge_io::source::{MemorySource, SourceRef};
+use weighbridge_io::source::SourceRef;
 use weighbridge_io::testing::materialise;
 use weighbridge_pickle::{Builder, Part, write};
+use weighbridge_testkit::memory;
 
 fn good() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/paddle/good")
+    weighbridge_testkit::testdata("paddle/good")
 }
 
 fn golden(name: &str) -> Vec<u8> {
-    std::fs::read(good().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
-}
-
-fn memory(bytes: &[u8]) -> SourceRef {
-    Arc::new(MemorySource::new("test", bytes.to_vec()))
+    weighbridge_testkit::golden(std::path::Path::new("paddle/good").join(name))
 }
 
 fn open(bytes: &[u8]) -> weighbridge_core::Result<Checkpoint> {

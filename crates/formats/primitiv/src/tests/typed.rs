@@ -200,7 +200,7 @@ fn strict_loading_is_all_or_nothing() {
     assert_eq!(m.parameter("enc.g").unwrap().stats().len(), 0);
     assert_eq!(names(&m), names(&model()));
     let mut from_file = model();
-    let file = memory(&source.to_bytes(true).unwrap());
+    let file = memory(source.to_bytes(true).unwrap());
     assert_eq!(from_file.load_into(file.clone(), true, LoadMode::Strict).unwrap(), report);
     assert_eq!(from_file, m);
     from_file.load_into(file, false, LoadMode::Strict).unwrap();
@@ -216,7 +216,7 @@ fn strict_loading_is_all_or_nothing() {
         bad.insert(path(address), Parameter::new(tensor(dims, 0.0)).unwrap()).unwrap();
         let before = m.clone();
         assert_eq!(m.load_into(&bad, true, LoadMode::Strict).unwrap_err().code(), code);
-        let bad = memory(&bad.to_bytes(true).unwrap());
+        let bad = memory(bad.to_bytes(true).unwrap());
         let error = m.load_into(bad, true, LoadMode::Strict).unwrap_err();
         assert_eq!((error.code(), error.file()), (code, Some("m")));
         assert!(error.tensor().is_some());
@@ -234,7 +234,7 @@ fn loading_as_the_original_takes_one_after_the_other() {
         let result = if from_memory {
             m.load_into(&other, true, LoadMode::AsOriginal)
         } else {
-            m.load_into(memory(&other.to_bytes(true).unwrap()), true, LoadMode::AsOriginal)
+            m.load_into(memory(other.to_bytes(true).unwrap()), true, LoadMode::AsOriginal)
         };
         assert_eq!(result.unwrap_err().code(), "unknown-address");
         assert_eq!(m.parameter("b").unwrap().value(), &tensor(&[3], 300.0));
@@ -245,7 +245,7 @@ fn loading_as_the_original_takes_one_after_the_other() {
 fn parameters_are_replaced_whole() {
     let mut new = Parameter::new(tensor(&[3], 5.0)).unwrap();
     new.add_stat("s", tensor(&[], 1.0)).unwrap();
-    let file = memory(&new.to_bytes(true).unwrap());
+    let file = memory(new.to_bytes(true).unwrap());
     let mut p = parameter(0.0);
     p.add_stat("old", tensor(&[], 0.0)).unwrap();
     let before = p.clone();
@@ -274,7 +274,7 @@ fn optimizers_keep_what_is_not_in_the_file() {
     assert_eq!(report.ignored.len(), 4);
     assert_eq!((sgd.epoch(), sgd.float("SGD.eta")), (Some(7), Some(0.1)));
     let mut fresh = Optimizer::new(&OptimizerClass::Adam);
-    let file = memory(&adam.to_bytes().unwrap());
+    let file = memory(adam.to_bytes().unwrap());
     let report = fresh.load_into(file, LoadMode::Strict).unwrap();
     assert_eq!((report.replaced, fresh), (8, adam.clone()));
     assert_eq!(materialise(&adam.plan().unwrap()), [adam.to_bytes().unwrap()]);

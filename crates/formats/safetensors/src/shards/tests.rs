@@ -29,7 +29,7 @@ const LIST: &str = "model.safetensors.index.json";
 type Files = BTreeMap<String, Vec<u8>>;
 
 fn testdata() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "testdata", "safetensors"].iter().collect()
+    weighbridge_testkit::testdata("safetensors")
 }
 
 fn golden() -> Files {

@@ -147,8 +147,8 @@ mod tests {
 
     #[test]
     fn honest_footers_are_far_from_the_bounds() {
-        let golden = [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "testdata", "tables"];
-        let folder = std::fs::read_dir(golden.iter().collect::<std::path::PathBuf>()).unwrap();
+        let golden = weighbridge_testkit::testdata("tables");
+        let folder = std::fs::read_dir(golden).unwrap();
         let paths = folder.map(|entry| entry.unwrap().path());
         let mut seen = 0;
         for path in paths.filter(|path| path.extension().is_some_and(|extension| extension == "arrow")) {

@@ -2,7 +2,6 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::opening::{by_id, detect, open_source};
-use std::path::Path;
 use std::sync::Arc;
 use weighbridge::formats::ALL;
 use weighbridge_core::checkpoint::{
@@ -326,7 +325,7 @@ fn damage_never_panics_or_hangs() {
 /// One wrong bit in an element: only the checksum of its page knows.
 #[test]
 fn pages_of_parquet_are_held_against_their_checksums() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/tables/fixed.checksums.parquet");
+    let path = weighbridge_testkit::testdata("tables/fixed.checksums.parquet");
     let good = std::fs::read(path).unwrap();
     let data = read_tensor(&open(&good).unwrap().tensors[0], Order::Row).unwrap();
     let at = good.windows(16).position(|bytes| bytes == &data[16..32]).unwrap();
@@ -341,7 +340,7 @@ fn pages_of_parquet_are_held_against_their_checksums() {
 
 #[test]
 fn golden_files_of_other_writers() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/tables");
+    let folder = weighbridge_testkit::testdata("tables");
     let told: serde_json::Value =
         serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
     let files = told.as_object().unwrap();
@@ -371,7 +370,7 @@ fn golden_files_of_other_writers() {
 /// pyarrow writes metadata of any bytes, and reads it.
 #[test]
 fn metadata_that_is_no_text_is_kept() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/tables");
+    let folder = weighbridge_testkit::testdata("tables");
     for (name, id) in [("odd_metadata.parquet", "parquet"), ("odd_metadata.uncompressed.arrow", "arrow")] {
         let golden = open(&std::fs::read(folder.join(name)).unwrap()).unwrap();
         assert_eq!(
@@ -395,7 +394,7 @@ fn metadata_that_is_no_text_is_kept() {
 /// Bytes that are not UTF-8 have the spelling of a text, and some keys belong to libraries: nothing goes without a word.
 #[test]
 fn keys_of_metadata_that_are_taken_are_told() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/tables");
+    let folder = weighbridge_testkit::testdata("tables");
     for name in ["odd_keys.parquet", "odd_keys.uncompressed.arrow"] {
         let golden = open(&std::fs::read(folder.join(name)).unwrap()).unwrap();
         let text = |text: &str| Value::Text(text.into());
@@ -561,7 +560,7 @@ fn what_a_file_says_of_columns_is_told() {
         }
     }
     // Columns side by side are told apart by their names alone.
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/tables");
+    let folder = weighbridge_testkit::testdata("tables");
     for name in ["plain.parquet", "plain.uncompressed.arrow"] {
         let plain = open(&std::fs::read(folder.join(name)).unwrap()).unwrap();
         let Some(Value::List(columns)) = plain.tensors[0].attributes.get("columns") else { panic!("{name}") };

@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::opening::open_source;
-use std::path::Path;
 use weighbridge_core::checkpoint::{LabelList, MemoryLabels, TensorEntry, TensorPath};
 use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_io::engine::read_tensor;
@@ -22,7 +21,7 @@ fn upstream() -> PlanOptions {
 #[test]
 fn the_exporters_file_comes_back_byte_for_byte() {
     for name in ["export_std.tsv", "export_dyn_affine.tsv"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/tables").join(name);
+        let path = weighbridge_testkit::testdata("tables").join(name);
         let text = std::fs::read(path).unwrap();
         let source: SourceRef = Arc::new(MemorySource::new("t", text.clone()));
         let checkpoint = open_source(source, &OpenOptions::default()).unwrap();

@@ -15,7 +15,7 @@ fn saved(make: impl FnOnce(&mut SavedBuilder, ObjectId) -> Result<ObjectId>) -> 
 
 fn of_floats(count: u32, make: impl FnOnce(&mut SavedBuilder, ObjectId) -> Result<ObjectId>) -> Vec<u8> {
     let path = weighbridge_core::checkpoint::TensorPath::from_dotted("w");
-    let bytes = memory(&vec![0; 4 * usize::try_from(count).unwrap()]);
+    let bytes = memory(vec![0; 4 * usize::try_from(count).unwrap()]);
     let shape = Shape::from([u64::from(count)]);
     let entry = TensorEntry::dense(path, DType::F32, shape, &bytes, 0, Encoding::ROW).unwrap();
     let mut builder = SavedBuilder::new();

@@ -420,8 +420,7 @@ fn metadata_and_markdown() {
 #[test]
 fn programs_are_compared_operator_by_operator() {
     let golden = |name: &str| {
-        let path =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/paddle/good").join(name);
+        let path = weighbridge_testkit::testdata("paddle/good").join(name);
         crate::formats::open(path).unwrap().topology.unwrap()
     };
     let whole = golden("p262/cnn_static_infer/model.pdmodel");
@@ -479,8 +478,7 @@ fn long_names_are_cut_in_each_difference() {
 #[test]
 fn flags_of_training_are_compared_on_request() {
     let golden = |name: &str| {
-        let path =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/paddle/good").join(name);
+        let path = weighbridge_testkit::testdata("paddle/good").join(name);
         crate::formats::open(path).unwrap()
     };
     let left = golden("p262/cnn_jit");

@@ -225,7 +225,7 @@ fn metadata_that_contradict_are_a_loss() {
 /// What torch would have around its tensors is lost whichever source had it, and where formats differ.
 #[test]
 fn a_structure_is_lost_whichever_source_had_it() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
+    let folder = weighbridge_testkit::testdata("");
     let object = folder.join("torch/good/nested.pt");
     let dir = tempfile::tempdir().unwrap();
     let options = |to: &str| ConvertOptions { to: Some(to.into()), ..ConvertOptions::default() };

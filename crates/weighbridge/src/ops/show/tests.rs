@@ -29,7 +29,7 @@ fn show_text(entry: &TensorEntry, slice: &str) -> String {
 #[test]
 #[allow(clippy::disallowed_methods)]
 fn as_numpy_prints_it() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/show/cases.json");
+    let path = weighbridge_testkit::testdata("show/cases.json");
     let cases: Json = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let cases = cases.as_array().unwrap();
     assert!(cases.len() > 500);

@@ -143,8 +143,7 @@ mod tests {
     #[test]
     fn damaged_names_are_not_sound_in_any_form() {
         let dir = tempfile::tempdir().unwrap();
-        let golden =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tables/export_std.tsv");
+        let golden = weighbridge_testkit::testdata("tables/export_std.tsv");
         let first = crate::formats::open(&golden).unwrap().tensors[0].labels.clone().unwrap().read().unwrap();
         let name = first.get(0).unwrap().as_bytes();
         for target in ["a.safetensors", "a.npz", "a.pt", "a.h5", "a.arrow", "a.tsv", "a.vec"] {

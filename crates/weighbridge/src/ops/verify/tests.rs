@@ -154,7 +154,7 @@ fn lod_is_checked_where_there_is_some() {
 
 /// Files below a folder of testdata that are models by their extension, with their paths in it.
 fn files(folder: &str, extensions: &[&str]) -> Vec<(String, PathBuf)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(folder);
+    let root = weighbridge_testkit::testdata(folder);
     let mut open = vec![root.clone()];
     let mut files = Vec::new();
     while let Some(folder) = open.pop() {
@@ -291,8 +291,7 @@ fn edge_cases_are_judged_as_they_are_read() {
 #[test]
 fn the_rest_is_checked_where_it_can_be_read() {
     let dir = tempfile::tempdir().unwrap();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../testdata/primitiv/good/trained/trained_xor_a.model");
+    let golden = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
     let mut bytes = std::fs::read(&golden).unwrap();
     bytes.extend([1, 2, 3]);
     let path = dir.path().join("longer.model");
@@ -330,7 +329,7 @@ fn the_rest_is_checked_where_it_can_be_read() {
 #[test]
 fn other_files_of_a_folder_are_told() {
     let dir = tempfile::tempdir().unwrap();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
+    let golden = weighbridge_testkit::testdata("");
     let put = |name: &str, bytes: &[u8]| {
         let path = dir.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -389,7 +388,7 @@ fn other_files_of_a_folder_are_told() {
 fn checksums_are_held_against_the_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.npz");
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/npz/good/stored.npz");
+    let golden = weighbridge_testkit::testdata("npz/good/stored.npz");
     let opened = formats::open(&golden).unwrap();
     let large = opened.tensors.iter().max_by_key(|t| t.bytes()).unwrap();
     let mut bytes = std::fs::read(&golden).unwrap();
@@ -445,8 +444,7 @@ fn encoded_bytes_are_read_to_their_end() {
 
 /// A file of testdata/hdf5/rules with one byte changed.
 fn hdf5(name: &str, change: impl Fn(&mut Vec<u8>)) -> VerifyReport {
-    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/hdf5/rules");
-    let mut bytes = std::fs::read(std::path::Path::new(rules).join(name)).unwrap();
+    let mut bytes = weighbridge_testkit::golden(std::path::Path::new("hdf5/rules").join(name));
     change(&mut bytes);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);

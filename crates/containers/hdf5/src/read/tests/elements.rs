@@ -1,7 +1,6 @@
 //! Texts are read within a bound for all datasets.
 
 use crate::{ElementReader, RawText, read};
-use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{FileSource, SourceRef};
@@ -10,8 +9,7 @@ use weighbridge_io::source::{FileSource, SourceRef};
 #[test]
 fn texts_of_datasets_are_read_within_a_bound() {
     let file = |name: &str| -> SourceRef {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../testdata/scan/bad/");
-        Arc::new(FileSource::open(Path::new(path).join(name)).unwrap())
+        Arc::new(FileSource::open(weighbridge_testkit::testdata("scan/bad").join(name)).unwrap())
     };
     for (name, lens) in [("texts_pickle.h5", &[(16, 12), (16, 16)][..]), ("text_pickle.h5", &[(14, 14)])] {
         let contents = read(&file(name), &Limits::default()).unwrap();

@@ -157,5 +157,5 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 fn golden(path: &str) -> std::path::PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../testdata/paddle")).join(path)
+    weighbridge_testkit::testdata("paddle").join(path)
 }

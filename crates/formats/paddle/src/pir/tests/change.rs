@@ -279,8 +279,7 @@ fn an_output_that_exists_can_be_kept_alone() {
 
 /// The models with tensor arrays.
 fn arrays() -> Vec<PirProgram> {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../testdata/paddle/strip");
-    let read = |name| std::fs::read(format!("{root}/{name}/model.json")).unwrap();
+    let read = |name| weighbridge_testkit::golden(format!("paddle/strip/{name}/model.json"));
     ["tensor_array_pir", "loop_gru_pir"].map(|name| super::parse(&read(name)).unwrap()).into()
 }
 

@@ -14,7 +14,7 @@ use weighbridge_core::limits::Limits;
 
 /// The folder of the golden files.
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/paddle/good")
+    weighbridge_testkit::testdata("paddle/good")
 }
 
 #[allow(clippy::disallowed_methods)]

@@ -197,10 +197,8 @@ fn variables_of_a_layer_are_read_and_written() {
         assert!(info.len() >= 4 && info.iter().all(|row| row.structured_name.is_some()));
         assert!(info_bytes(&info).unwrap() == bytes, "{file}");
     }
-    let info = read_info(
-        &memory(&golden("p262/cnn_jit/model.pdiparams.info")),
-        &weighbridge_core::Limits::default(),
-    );
+    let info =
+        read_info(&memory(golden("p262/cnn_jit/model.pdiparams.info")), &weighbridge_core::Limits::default());
     let row = &info.unwrap().unwrap()[2];
     let mean = InfoRow {
         variable: "batch_norm2d_0.w_1".into(),
@@ -211,7 +209,7 @@ fn variables_of_a_layer_are_read_and_written() {
     assert_eq!(*row, mean);
     for other in ["p262/cnn_state_dict/m_p2.pdparams", "p262/nested_ckpt/tensor.pdtensor"] {
         assert_eq!(
-            read_info(&memory(&golden(other)), &weighbridge_core::Limits::default()).unwrap(),
+            read_info(&memory(golden(other)), &weighbridge_core::Limits::default()).unwrap(),
             None::<Info>
         );
     }
@@ -220,7 +218,7 @@ fn variables_of_a_layer_are_read_and_written() {
 #[test]
 fn pickles_are_told_from_all_else() {
     for name in states() {
-        let source = memory(&golden(&name));
+        let source = memory(golden(&name));
         let head = golden(&name);
         assert!(looks_like_pickle(&head[..head.len().min(4096)], &source), "{name}");
     }

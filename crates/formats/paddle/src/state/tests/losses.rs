@@ -109,7 +109,7 @@ fn holes_in_lists_are_said() {
 /// A checkpoint of parameters that comes from elsewhere.
 fn parameters(names: &[&str]) -> Checkpoint {
     let mut checkpoint = Checkpoint::new("safetensors", "tensors", "x");
-    let source = memory(&[0; 4]);
+    let source = memory([0; 4]);
     for name in names {
         let path = weighbridge_core::checkpoint::TensorPath::from_dotted(name);
         let entry = TensorEntry::dense(path, DType::F32, Shape::from([1]), &source, 0, Encoding::ROW);

@@ -149,7 +149,7 @@ fn states_come_back_from_safetensors() {
         let checkpoint = open(&bytes).unwrap();
         let target = weighbridge::formats::by_id("safetensors").unwrap();
         let bridge = target.plan(&checkpoint, &PlanOptions::default()).unwrap();
-        let source = memory(&materialise(&bridge).remove(0));
+        let source = memory(materialise(&bridge).remove(0));
         let mut back = weighbridge::formats::open_source(source, &OpenOptions::default()).unwrap();
         assert_eq!(back.notes, [], "{name}");
         assert!(is_state(&back));
@@ -187,7 +187,7 @@ fn what_is_lost_is_said() {
     let mut checkpoint = open(&golden("p262/cnn_state_dict/m_p4.pdparams")).unwrap();
     checkpoint.tensors.truncate(2);
     checkpoint.tensors[0].attributes.insert("lod".into(), Value::List(vec![]));
-    let source = memory(&[1, 0x80]);
+    let source = memory([1, 0x80]);
     let shape = weighbridge_core::tensor::Shape::from([2]);
     let (dtype, encoding) =
         (weighbridge_core::tensor::DType::F8E4M3, weighbridge_core::tensor::Encoding::ROW);

@@ -107,7 +107,7 @@ fn what_was_whole_can_be_salvaged() {
     for (name, streams) in
         [("last_tensor_short_1", TENSORS - 1), ("trailing_byte", TENSORS), ("stream_version_1", 0)]
     {
-        let source = memory(&damaged(&format!("{name}.pdiparams")));
+        let source = memory(damaged(&format!("{name}.pdiparams")));
         let salvage = combined::salvage(&source, &Limits::default());
         assert!(salvage.error.is_some(), "{name}");
         assert_eq!(salvage.streams.len(), streams, "{name}");
@@ -132,7 +132,7 @@ fn damaged_files_are_known_by_their_content() {
             "size_prefixed" => Some(StreamKind::SizePrefixed),
             _ => Some(StreamKind::Combined),
         };
-        let source = memory(&std::fs::read(&path).unwrap());
+        let source = memory(std::fs::read(&path).unwrap());
         assert_eq!(detect(&source, &Limits::default()), expected, "{name}");
         count += 1;
     }

@@ -7,7 +7,7 @@ use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_io::source::CountingSource;
 
 fn entry(dtype: DType, dims: &[u64]) -> TensorEntry {
-    let source = memory(&[7; 4096]);
+    let source = memory([7; 4096]);
     TensorEntry::dense(TensorPath::value(), dtype, Shape::new(dims), &source, 0, Encoding::ROW).unwrap()
 }
 

@@ -18,8 +18,9 @@ use weighbridge_core::checkpoint::TensorPath;
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::{FileBuilder, WritePlan};
-use weighbridge_io::source::{Cursor, MemorySource, SourceRef};
+use weighbridge_io::source::{Cursor, SourceRef};
 use weighbridge_io::testing::materialise;
+use weighbridge_testkit::memory;
 
 /// The folders of golden files, all of them written by Paddle.
 const GOOD: [&str; 12] = [
@@ -38,7 +39,7 @@ const GOOD: [&str; 12] = [
 ];
 
 fn testdata(path: &str) -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../testdata")).join(path)
+    weighbridge_testkit::testdata("").join(path)
 }
 
 fn good(path: &str) -> Vec<u8> {
@@ -51,10 +52,6 @@ fn damaged(name: &str) -> Vec<u8> {
 
 fn expected(folder: &str) -> Json {
     serde_json::from_slice(&good(&format!("{folder}/expected.json"))).unwrap()
-}
-
-fn memory(bytes: &[u8]) -> SourceRef {
-    Arc::new(MemorySource::new("m", bytes.to_vec()))
 }
 
 fn read_all(bytes: &[u8]) -> Result<Vec<Dense>> {

@@ -1,19 +1,17 @@
 //! Formats that this build does not have, as jobs of all formats ask for them: there is nothing of them.
 
-use crate::checkpoint::{Checkpoint, LabelList, TensorEntry};
-use crate::error::{Error, Result};
-use crate::source::FolderRef;
-use std::path::PathBuf;
-
-/// The error for a job that needs a format which is left out.
-fn left_out(feature: &str) -> Error {
-    Error::unsupported("left-out-of-build", "this program was built without what this needs")
-        .expected(format_args!("the feature `{feature}` of the crate `weighbridge`"))
-}
-
 #[cfg(not(feature = "biggraph"))]
 pub(crate) mod biggraph {
-    use super::{Checkpoint, Error, FolderRef, LabelList, PathBuf, Result, TensorEntry, left_out};
+    use crate::checkpoint::{Checkpoint, LabelList, TensorEntry};
+    use crate::error::{Error, Result};
+    use crate::source::FolderRef;
+    use std::path::PathBuf;
+
+    /// The error for a job that needs the format.
+    fn left_out() -> Error {
+        Error::unsupported("left-out-of-build", "this program was built without what this needs")
+            .expected("the feature `biggraph` of the crate `weighbridge`")
+    }
 
     /// There is no way to draw embeddings.
     #[derive(Debug, Clone, Copy)]
@@ -24,7 +22,7 @@ pub(crate) mod biggraph {
     }
 
     pub(crate) fn grow(_: &mut Checkpoint, _: &str, _: &LabelList, _: u64) -> Result<()> {
-        Err(left_out("biggraph"))
+        Err(left_out())
     }
 
     pub(crate) fn relation_rows(_: &Checkpoint, _: &TensorEntry) -> Option<LabelList> {
@@ -32,8 +30,7 @@ pub(crate) mod biggraph {
     }
 
     pub(crate) fn entity_files(folder: &FolderRef) -> Result<Vec<PathBuf>> {
-        let error: Error = left_out("biggraph");
-        Err(error.in_file(folder.label()))
+        Err(left_out().in_file(folder.label()))
     }
 
     #[cfg(feature = "scan")]
@@ -49,15 +46,16 @@ pub(crate) mod biggraph {
         use super::{Checkpoint, Result, left_out};
 
         pub(crate) fn add_global_embeddings(_: &mut Checkpoint) -> Result<usize> {
-            Err(left_out("biggraph"))
+            Err(left_out())
         }
     }
 }
 
 #[cfg(not(feature = "safetensors"))]
 pub(crate) mod safetensors {
-    use super::{FolderRef, Result};
+    use crate::error::Result;
     use crate::limits::Limits;
+    use crate::source::FolderRef;
     pub(crate) use weighbridge_format::shards::{IndexFile, IndexFiles};
 
     pub(crate) fn index_files(_: &FolderRef, _: &Limits) -> Result<IndexFiles> {
@@ -67,7 +65,7 @@ pub(crate) mod safetensors {
 
 #[cfg(not(feature = "torch"))]
 pub(crate) mod torch {
-    use super::Checkpoint;
+    use crate::checkpoint::Checkpoint;
 
     pub(crate) const BEYOND: &str = "storage beyond its tensors";
 

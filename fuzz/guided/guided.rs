@@ -3,9 +3,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
-use weighbridge_fuzz::{Target, target};
+use weighbridge_fuzz::{Target, quiet_panics, target};
 
 static TARGET: LazyLock<&Target> = LazyLock::new(|| {
+    // libFuzzer takes every panic for a crash, also those that the library catches.
+    quiet_panics();
     let name = std::env::var("WEIGHBRIDGE_FUZZ_TARGET").unwrap_or_default();
     target(&name).unwrap_or_else(|| panic!("WEIGHBRIDGE_FUZZ_TARGET names no target: {name:?}"))
 });

@@ -70,6 +70,8 @@ pub fn case<'a>(target: &Target, seeds: &'a [Seed], number: u64) -> Case<'a> {
 /// # Errors
 /// What went wrong: it panicked, or took too much memory.
 pub fn run_case(target: &Target, bytes: &[u8]) -> Result<Outcome, String> {
+    // Panics that the library catches are its answers, and many.
+    weighbridge::quiet_panics();
     let (result, peak) = counting::peak_of(|| catch_unwind(AssertUnwindSafe(|| target.feed(bytes))));
     match result {
         Err(panic) => Err(format!("it panics: {}", text_of(&*panic))),
@@ -89,8 +91,6 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
 /// # Errors
 /// The cases that failed, and why.
 pub fn run(target: &Target, first: u64, inputs: u64) -> Result<Outcomes, Vec<String>> {
-    // Panics that the library catches are its answers, and many.
-    weighbridge::quiet_panics();
     let seeds = target.seeds();
     assert!(!seeds.is_empty(), "{} has no seeds", target.name);
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -31,3 +31,4 @@ mod targets;
 pub use campaign::{Case, Outcomes, case, run, run_case};
 pub use seeds::{Seed, seeds};
 pub use targets::{Outcome, TARGETS, Target, target};
+pub use weighbridge::quiet_panics;

@@ -23,7 +23,7 @@ use weighbridge_scan::Scan;
 /// Keys of metadata that a loss names one by one before it counts them.
 const NAMED_KEYS: usize = 20;
 
-/// Bytes of the beginning of a file that [`Format::recognises`] may look at.
+/// Bytes of the beginning of a file that [`Detect::recognises`] may look at.
 pub const HEAD: usize = 4096;
 
 /// A file format, as a [`Registry`](crate::Registry) holds it.
@@ -69,7 +69,7 @@ impl dyn Format + '_ {
     /// Lays out a file that holds `checkpoint`; pure.
     ///
     /// # Errors
-    /// As [`required_writer`](Self::required_writer) and [`WriteFormat::plan`].
+    /// As `required_writer` and [`WriteFormat::plan`].
     pub fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         self.required_writer()?.plan(checkpoint, options)
     }

@@ -10,7 +10,7 @@
 //! | [`RULES`], [`found`] | the closed list of codes, and what each weighs |
 //! | [`pickles()`] | every pickle of a source, one behind the other |
 //! | [`archive`], [`tar()`] | members, and what is wrong with the archive around them |
-//! | [`judge_member`], [`leads_out`] | names |
+//! | [`leads_out`] | names |
 //! | [`Beginning`] | what a file is by its first bytes |
 //! | [`hdf5()`] | HDF5: links, storage elsewhere, code of Keras, opaque bytes |
 //! | [`config()`], [`template()`] | JSON: configurations of Keras and others; templates of chats |

@@ -95,6 +95,8 @@ fn spools_of_standard_input_are_removed() {
     for name in ["INT", "TERM"] {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let mut child = spooling(dir.path(), &[]);
+        // Held: its end would let the command go on.
+        let _input = child.stdin.take();
         signal(&child, name);
         assert_eq!(child.wait().unwrap().code(), Some(130), "{name}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{name}");

@@ -37,7 +37,7 @@ pub(crate) const MOST_ALIKE: usize = 100;
 /// What a finding is about: its code, tensor and offset.
 type Subject = (&'static str, Option<String>, Option<u64>);
 
-/// Leaves at most [`MOST_ALIKE`] findings of each code and weight, and says how many more there
+/// Leaves at most 100 findings of each code and weight, and says how many more there
 /// were. Findings that are equal in all are one.
 #[must_use]
 pub fn capped(findings: Vec<Finding>) -> Vec<Finding> {

@@ -99,7 +99,7 @@ impl Tensor {
     /// Reads a tensor file. The options say how strictly; limits hold.
     ///
     /// # Errors
-    /// As [`Format::open`]; [`weighbridge_core::Kind::Mismatch`], code `wrong-kind`, for another kind of file.
+    /// As [`ReadFormat::open`](weighbridge_format::ReadFormat::open); [`weighbridge_core::Kind::Mismatch`], code `wrong-kind`, for another kind of file.
     pub fn read(source: SourceRef, options: &OpenOptions) -> Result<Self> {
         let label = source.label().to_owned();
         let read = || {

@@ -65,7 +65,7 @@ impl Part {
 /// [`super::Builder`] does as numpy does.
 ///
 /// `latin1_len` is asked for protocol 2 only, which stores bytes as text: how many bytes does the
-/// UTF-8 of the content of this place take? [`super::latin1_len`] counts it in a source.
+/// UTF-8 of the content of this place take?
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Usage`] for another protocol; [`weighbridge_core::Kind::Unsupported`] for what the protocol

@@ -29,6 +29,7 @@ pub(super) use config::{given as given_config, lenient as parse_config, paramete
 pub(super) use edges::{BUCKET, LISTS};
 pub(crate) use entities::{entity_files, relation_rows};
 pub(super) use names::{lists_of, numbers};
+#[cfg(feature = "scan")]
 pub(crate) use optimizer::STATE;
 pub(super) use part::{STEP, table_path};
 

@@ -13,9 +13,8 @@ use weighbridge_core::error::{Error, Result};
 pub struct CommitOptions {
     /// What becomes of files of the version before that were not put anew.
     pub carry: Carry,
-    /// Make the new version a snapshot of this number;
-    /// [`Schedule::snapshot_of`](crate::layout::Schedule::snapshot_of) says when
-    /// BigGraph does.
+    /// Make the new version a snapshot of this number.
+    /// BigGraph does so where an epoch begins whose number is a multiple of `checkpoint_preservation_interval`.
     pub preserve: Option<u64>,
     /// What that snapshot is made of.
     pub form: LinkForm,

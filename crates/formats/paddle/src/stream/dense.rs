@@ -17,8 +17,8 @@ pub const SHORTEST: u64 = 4 + 8 + 4 + 4 + 2;
 /// Reads the stream that begins at the cursor, which stands behind it afterwards. The elements are
 /// hopped over. Errors name the tensor `path`.
 ///
-/// Attributes of the tensor: [`lod::LOD`] where it has levels, [`lod::LOD_ODD`] and
-/// [`desc::DESC`] where the stream is not in Paddle's own form.
+/// Attributes of the tensor: [`lod::LOD`] where it has levels, `lod_odd_bytes` and
+/// `desc` where the stream is not in Paddle's own form.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`]: `truncated-header`, `truncated-data`, `lod-too-long`,

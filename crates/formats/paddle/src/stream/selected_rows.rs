@@ -19,7 +19,7 @@ pub(crate) const HEIGHT: &str = "height";
 /// Reads the stream that begins at the cursor, which stands behind it afterwards. The elements are
 /// hopped over; the numbers of the rows are read. Errors name the tensor `path`.
 ///
-/// Attributes of the tensor: [`ROWS`] and [`HEIGHT`] always, and [`desc`](super::desc::DESC) as
+/// Attributes of the tensor: `rows` and `height` always, and `desc` as
 /// for a dense tensor. That the tensor has as many rows as there are numbers is not checked.
 ///
 /// # Errors
@@ -65,7 +65,7 @@ fn row_count(cursor: &mut Cursor) -> Result<u64> {
 /// was not changed.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`], code `selected-rows`, where the attributes [`ROWS`] and [`HEIGHT`]
+/// [`weighbridge_core::Kind::Mismatch`], code `selected-rows`, where the attributes `rows` and `height`
 /// are not both there; else as [`dense::write`](super::dense::write).
 pub fn write(file: &mut FileBuilder, entry: &TensorEntry) -> Result<()> {
     let bad = || {

@@ -92,7 +92,7 @@ impl Prepared {
     /// Reads what is to be cast, and puts what that would do into the report: for those who do not write.
     ///
     /// # Errors
-    /// As [`cast_reports`].
+    /// What reading the tensors says.
     pub fn measure_casts(&mut self, threads: usize) -> Result<()> {
         self.report.casts = cast_reports(&self.checkpoint, threads)?;
         Ok(())

@@ -39,4 +39,5 @@ pub use format::{
 pub use registry::Registry;
 pub use row_names::LabelsIn;
 #[cfg(feature = "scan")]
+#[doc(no_inline)]
 pub use weighbridge_scan::Scan;

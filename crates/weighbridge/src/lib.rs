@@ -83,6 +83,7 @@ pub mod containers;
 pub mod formats;
 mod model;
 pub mod ops;
+#[doc(no_inline)]
 pub use formats::OpenOptions;
 pub use model::{Conversion, Model, Scalar, TensorSlice, TensorView, open, open_with};
 #[cfg(feature = "biggraph")]

@@ -31,7 +31,9 @@ pub use sink::{Sink, StagedFile};
 #[cfg(any(test, feature = "testing"))]
 pub use stream::encoded;
 pub use view::{Maps, Private, View};
+#[doc(no_inline)]
 pub use weighbridge_core::read::{Scratch, feed, hold, read_into, read_region, read_tensor};
+#[doc(no_inline)]
 pub use weighbridge_core::verify::{crc_mismatch, is_encoded, read_through, verify_tensor};
 
 /// The name, perhaps cut, of what is staged under the hidden name `hidden` by a [`Gathering`] or by

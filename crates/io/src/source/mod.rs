@@ -19,4 +19,5 @@ pub use map::guarded;
 pub use map::{Map, PrivateMap};
 pub use map::{MapSource, guard_maps, maps_are_guarded, notify as notify_of_lost_pages};
 pub use stamp::{Stamp, name_below, own_name, real_path, stamp_of_path};
+#[doc(no_inline)]
 pub use weighbridge_core::source::*;

@@ -1,6 +1,5 @@
 //! Formats that this build does not have, as jobs of all formats ask for them: there is nothing of them.
 
-
 #[cfg(not(feature = "safetensors"))]
 pub(crate) mod safetensors {
     use crate::error::Result;

@@ -17,6 +17,7 @@ use crate::formats::Format;
 use crate::formats::{self, OpenOptions};
 use crate::json::{rows, tree};
 use crate::pickle::{Call, GlobalFinding};
+#[doc(no_inline)]
 pub use crate::scan::{Category, RULES, Rule, Scan, Topic};
 use crate::scan::{TakenFor, found};
 use crate::source::{

@@ -9,6 +9,8 @@ use std::cell::Cell;
 const MOST_BYTES: usize = 512 << 10;
 /// The most bytes of all patterns together: thousands of those that people write.
 const ALL_BYTES: usize = 44 << 20;
+/// Bytes that each pattern counts for at least: it is held against every name, which takes time however small it is.
+const EACH: usize = 8 << 10;
 /// The longest pattern, in bytes.
 const LONGEST: usize = 64 << 10;
 /// The deepest nesting of choices: parsing them recurses.
@@ -101,7 +103,7 @@ impl Pattern {
         if bytes > MOST_BYTES {
             return Err(bad(&format!("it takes more than {MOST_BYTES} bytes once it is understood")));
         }
-        budget.take(bytes, glob)?;
+        budget.take(bytes.max(EACH), glob)?;
         let plain = !states.iter().any(|state| matches!(state, State::Split(..) | State::Jump(_)));
         Ok(Self { states, plain })
     }

@@ -282,17 +282,18 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_survey_goes_on_where_a_folder_cannot_be_listed() {
+        use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
         let dir = tempfile::tempdir().unwrap();
         let long = "d".repeat(250);
         std::fs::write(dir.path().join("z"), "1").unwrap();
         std::fs::create_dir(dir.path().join("a")).unwrap();
         // Step by step from within, as the whole path would be too long.
-        let script = "cd \"$1\" && for i in $(seq 18); do mkdir \"$2\" && cd -P \"$2\" || exit 1; done";
-        let made = std::process::Command::new("bash")
-            .args(["-c", script, "bash"])
-            .args([dir.path().join("a").as_os_str(), long.as_ref()])
-            .status();
-        assert!(made.unwrap().success());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let mut deepest = open(dir.path().join("a"), flags, Mode::empty()).unwrap();
+        for _ in 0..18 {
+            mkdirat(&deepest, &long, Mode::RWXU).unwrap();
+            deepest = openat(&deepest, &long, flags, Mode::empty()).unwrap();
+        }
         let folder = LocalFolder::open(dir.path()).unwrap();
         let found = folder.survey(40).unwrap();
         assert_eq!(found.items, [FolderItem { name: "z".into(), len: 1 }]);

@@ -71,10 +71,14 @@
 //!
 //! # Where to go
 //!
-//! [`formats`] opens files, and holds the registry to which a program adds its own format; [`checkpoint`] is an opened
-//! file; [`engine`] reads and writes bytes; [`ops`] does whole jobs. The modules of this crate that are not [`formats`]
-//! and [`ops`] are crates of their own: `weighbridge-core`, `weighbridge-io`, the containers, `weighbridge-scan`, and
-//! one for each format. A program that needs one format alone can use that crate.
+//! [`open()`] gives a [`Model`]: tensors with typed values, and conversions. [`formats`] has the formats, and opens files as a bare
+//! [`Checkpoint`]; [`engine`] reads and writes bytes; [`ops`] does whole jobs. A program with a format of its own makes a
+//! [`Registry`](formats::Registry) that has it, too (`registry().clone().with(&Own)`): that opens files of all formats and lays
+//! them out, while the jobs of [`ops`] know the formats of this build.
+//!
+//! The modules of this crate that are not [`formats`] and [`ops`] are crates of their own: `weighbridge-core`, `weighbridge-io`,
+//! the containers, `weighbridge-format` (the traits of formats), `weighbridge-scan`, and one for each format. A program that
+//! needs one format alone can use that crate.
 //!
 //! Nothing in a file is believed: a number from a file sizes nothing before it was held against the
 //! file's length and the [`Limits`]. Bad input gives an [`Error`] with its place, never a panic.

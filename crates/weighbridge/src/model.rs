@@ -64,6 +64,7 @@ pub struct Model {
     places: OnceLock<HashMap<String, Option<usize>>>,
 }
 
+/// A model of an index that was made or changed in memory. It has no path: files beside the model are not known.
 impl From<Checkpoint> for Model {
     fn from(index: Checkpoint) -> Self {
         Self { index, path: None, options: OpenOptions::default(), places: OnceLock::new() }
@@ -75,7 +76,8 @@ impl Model {
     /// as a JSON array.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`]: `no-such-tensor`, with the nearest names as hint, or `ambiguous-name`.
+    /// [`crate::Kind::Mismatch`]: `no-such-tensor`, with the nearest names as hint, `ambiguous-name`, or `lost-tensor` of a
+    /// damaged file.
     pub fn tensor(&self, name: &str) -> Result<TensorView<'_>> {
         let places = self.places.get_or_init(|| {
             let mut places = HashMap::with_capacity(self.index.tensors.len());
@@ -184,10 +186,11 @@ impl<'a> TensorView<'a> {
 
     /// All elements, in row-major order.
     ///
-    /// They are of type `T`, or of one whose values `T` holds exactly: `f32` reads `f16` and `bf16`, too.
+    /// They are of type `T`. `f32` and `f64` also read narrower types whose values they hold exactly: `f32` reads `f16`, `bf16`
+    /// and `i16`. For what loses digits, such as `f32` from `f64`, convert with a [cast](Conversion::cast).
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`], `other-dtype`, where `T` cannot hold all values of the type; what the file says.
+    /// [`crate::Kind::Mismatch`], `other-dtype`, where the elements are of another type; what the file says.
     pub fn read<T: Scalar>(&self) -> Result<Vec<T>> {
         let entry = as_type::<T>(self.entry)?;
         Ok(T::all_from_le(&read_tensor(&entry, Order::Row)?))
@@ -202,6 +205,9 @@ impl<'a> TensorView<'a> {
     }
 
     /// A part of the tensor: `(0..3, ..)`, `5`, `(.., -1)`, with the meaning that numpy gives it. Nothing is read yet.
+    ///
+    /// Indices are `i64`, in a tuple of at most six. Steps are written as text: `Slice::parse("[::2, 0]")` of
+    /// [`Slice`](crate::ops::slice::Slice).
     ///
     /// # Errors
     /// [`crate::Kind::Usage`]: `too-many-indices`, `index-out-of-range`.
@@ -382,7 +388,7 @@ impl Conversion<'_> {
         self
     }
 
-    /// Refuses to write where the target cannot hold everything.
+    /// Refuses to write where anything would be lost: a tensor, metadata, or digits in a cast.
     pub fn deny_loss(mut self) -> Self {
         self.options.deny_loss = true;
         self
@@ -413,7 +419,8 @@ impl Conversion<'_> {
         self.prepare().map(|(plan, _)| plan)
     }
 
-    /// Writes the target, all or nothing.
+    /// Writes the target, all or nothing. What was lost stands in `plan.losses` of what it returns; [`plan`](Self::plan) tells
+    /// it before.
     ///
     /// # Errors
     /// As [`plan`](Self::plan), and what the engine says. The target is then as it was.

@@ -271,10 +271,10 @@ impl Phrase {
 
     /// The beginning of a phrase that quotes more of a file than anybody reads.
     pub(crate) fn brief(mut self) -> Self {
-        let whole = self.text.len();
-        self.text = brief(self.text);
-        if self.text.len() != whole {
+        let brief = brief(self.text.clone());
+        if brief != self.text {
             self.terms.clear();
+            self.text = brief;
         }
         self
     }

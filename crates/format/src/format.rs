@@ -463,7 +463,12 @@ pub trait FormatOptions: Any + Debug + Send + Sync {
     /// The same options, with all files that they name read through `wrap`.
     fn wrapped(&self, wrap: &dyn WrapFiles) -> Arc<dyn FormatOptions>;
 
-    /// The paths of the files that are named.
+    /// The files that are named and open.
+    fn sources(&self) -> Vec<SourceRef> {
+        Vec::new()
+    }
+
+    /// The paths of the files in folders that are named.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`] where a folder cannot be listed.

@@ -111,6 +111,7 @@ mod _weighbridge {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         // Of this module alone: other modules have hooks of their own.
         weighbridge::quiet_panics();
+        crate::lost::register();
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("LIMITS", weighbridge::limits::NAMES.to_vec())?;
         module.add("DTYPES", weighbridge::tensor::DType::ALL.map(|dtype| dtype.name()).to_vec())

@@ -17,11 +17,16 @@ static UNTOLD: AtomicBool = AtomicBool::new(false);
 /// True where the program forbade maps.
 static FORBIDDEN: AtomicBool = AtomicBool::new(false);
 
+/// Says who is to be told of lost pages, whoever installs the handler: the command, too, may run in this process. Nothing of
+/// the process is changed.
+pub(crate) fn register() {
+    weighbridge::source::notify_of_lost_pages(leave_word);
+}
+
 /// Makes maps safe before an array looks into a file: nothing is installed before the first one, and nothing where the program
 /// forbade it. Without the guard the elements are read.
 pub(crate) fn guard() {
     if !FORBIDDEN.load(Ordering::Relaxed) && !weighbridge::source::maps_are_guarded() {
-        weighbridge::source::notify_of_lost_pages(leave_word);
         weighbridge::guard_maps();
     }
 }

@@ -300,13 +300,10 @@ fn as_type<T: Scalar>(entry: &TensorEntry) -> Result<Cow<'_, TensorEntry>> {
     }
     // What is cast already has values that the file does not have.
     if entry.cast.is_some() || !cast_is_supported(dtype, T::DTYPE) || !cast_is_exact(dtype, T::DTYPE) {
-        return Err(Error::mismatch(
-            "other-dtype",
-            "the type asked for cannot hold all values of the elements",
-        )
-        .on_tensor(entry.name())
-        .expected(T::DTYPE)
-        .found(dtype));
+        return Err(Error::mismatch("other-dtype", "the elements are not of the type that is asked for")
+            .on_tensor(entry.name())
+            .expected(T::DTYPE)
+            .found(dtype));
     }
     let cast = Cast { to: T::DTYPE, rounding: Rounding::default() };
     Ok(Cow::Owned(TensorEntry { cast: Some(cast), ..entry.clone() }))
@@ -488,6 +485,30 @@ mod tests {
     }
 
     #[test]
+    fn slices_with_steps_are_read_in_parts() {
+        let (rows, columns) = (3usize, 4_000_000usize);
+        let bytes: Vec<u8> = (0..=250).cycle().take(rows * columns).collect();
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes.clone()));
+        let mut index = Checkpoint::new("test", "test", "m");
+        for (name, shape) in [("a", [rows as u64, columns as u64]), ("empty", [1 << 60, 0])] {
+            let path = TensorPath::from_dotted(name);
+            let shape = Shape::from(shape);
+            let entry = TensorEntry::dense(path, DType::U8, shape, &source, 0, Encoding::ROW);
+            index.tensors.push(entry.unwrap());
+        }
+        let model = Model::from(index);
+        for (text, step) in [("a[::2, ::7]", 7), ("a[::2, ::1000003]", 1_000_003)] {
+            let wanted: Vec<u8> = (0..rows)
+                .step_by(2)
+                .flat_map(|row| (0..columns).step_by(step).map(move |column| row * columns + column))
+                .map(|at| bytes[at])
+                .collect();
+            assert!(model.select(text).unwrap().read::<u8>().unwrap() == wanted, "{text}");
+        }
+        assert!(model.select("empty[::2]").unwrap().read::<u8>().unwrap().is_empty());
+    }
+
+    #[test]
     fn a_conversion_is_described_then_run() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("m.npz");
@@ -502,5 +523,8 @@ mod tests {
         assert_eq!(again.tensor("z.w").unwrap().read::<u16>().unwrap(), (0..12).collect::<Vec<u16>>());
         assert_eq!(again.convert(&target).run().unwrap_err().code(), "exists");
         again.convert(&target).overwrite().run().unwrap();
+        let mut conversion = model.convert(folder.path().join("all"));
+        conversion.options_mut().copy_others = true;
+        assert_eq!(conversion.run().unwrap_err().code(), "copy-others");
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Dict, Iterator, Literal, Tuple, Union
 
@@ -28,12 +29,18 @@ NameStyle = Literal["as-stored", "structured", "variable"]
 Rounding = Literal["nearest", "paddle-2.6", "paddle-3.3"]
 """How casts to `f16` and `bf16` round."""
 
+_SEVERAL = ("paths", "sources")
 _PATHS = ("path", "paths", "source", "sources", "target", "left", "right")
 
 
 def run(verb: str, given: Mapping[str, Any]) -> Tuple[Dict[str, Any], int]:
     """Does the job of that name with these keywords; returns its report as a dict, and the exit code of the command."""
     keywords = {name: value for name, value in given.items() if name != "progress"}
+    for name in _SEVERAL:
+        value = keywords.get(name)
+        if isinstance(value, Iterable) and not isinstance(value, (str, bytes, os.PathLike, Mapping)):
+            # What can be gone through once is gone through twice.
+            keywords[name] = list(value)
     with naming(*_paths(keywords)), callback(given.get("progress")) as tell:
         if tell is not None:
             keywords["progress"] = tell

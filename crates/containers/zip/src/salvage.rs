@@ -44,7 +44,7 @@ pub struct Recovered {
 
 /// What a header, a directory or a descriptor says of a member.
 #[derive(Clone, Copy)]
-struct FormatInfo {
+struct Facts {
     crc32: u32,
     compressed_len: u64,
     len: u64,
@@ -201,8 +201,7 @@ impl Walk<'_> {
         let data_at = cursor.position();
         // What is said, and whether the data were held against it already.
         let mut says = Vec::new();
-        let of_record =
-            |r: &Record| FormatInfo { crc32: r.crc32, compressed_len: r.compressed_len, len: r.len };
+        let of_record = |r: &Record| Facts { crc32: r.crc32, compressed_len: r.compressed_len, len: r.len };
         says.extend(record.map(|r| (of_record(r), false)));
         if flags & FLAG_DESCRIPTOR == 0 {
             says.extend(facts_of(local, &extra).map(|facts| (facts, false)));
@@ -211,7 +210,7 @@ impl Walk<'_> {
         }
         let mut failure = None;
         for (facts, proven) in says {
-            let FormatInfo { crc32, compressed_len, len } = facts;
+            let Facts { crc32, compressed_len, len } = facts;
             let member = Member {
                 name: name.to_owned(),
                 method,
@@ -278,7 +277,7 @@ impl Walk<'_> {
     }
 
     /// What the record behind the data says.
-    fn behind(&mut self, data_at: u64, method: Method) -> Result<Option<FormatInfo>> {
+    fn behind(&mut self, data_at: u64, method: Method) -> Result<Option<Facts>> {
         if method == Method::Deflated {
             if self.left == 0 || self.unpacked_left == 0 {
                 return Err(tangle());
@@ -293,7 +292,7 @@ impl Walk<'_> {
             let tail = read_vec(&**self.source, end, DESCRIPTOR_LEN.min(self.source.len() - end))?;
             let tail = tail.strip_prefix(&DESCRIPTOR).unwrap_or(&tail);
             let said = tail.first_chunk::<4>().map(|crc| u32::from_le_bytes(*crc));
-            return Ok((said == Some(crc32)).then_some(FormatInfo { crc32, compressed_len, len }));
+            return Ok((said == Some(crc32)).then_some(Facts { crc32, compressed_len, len }));
         }
         let (mut at, len) = (data_at, self.source.len());
         while len.saturating_sub(at) >= DESCRIPTOR_LEN - 8 {
@@ -315,13 +314,13 @@ impl Walk<'_> {
     }
 
     /// The descriptor at `at`, where it is one of `distance` bytes of data.
-    fn descriptor(&self, at: u64, distance: u64) -> Result<Option<FormatInfo>> {
+    fn descriptor(&self, at: u64, distance: u64) -> Result<Option<Facts>> {
         let bytes = read_vec(&**self.source, at, DESCRIPTOR_LEN.min(self.source.len() - at))?;
         let says = |len: Option<u64>| len == Some(distance);
         let short = |place: usize| (bytes.len() >= place + 4).then(|| u64::from(le32(&bytes, place)));
         let long = |place: usize| (bytes.len() >= place + 8).then(|| le64(&bytes, place));
         let fits = (says(short(8)) && says(short(12))) || (says(long(8)) && says(long(16)));
-        Ok(fits.then(|| FormatInfo { crc32: le32(&bytes, 4), compressed_len: distance, len: distance }))
+        Ok(fits.then(|| Facts { crc32: le32(&bytes, 4), compressed_len: distance, len: distance }))
     }
 }
 
@@ -330,14 +329,14 @@ fn tangle() -> Error {
 }
 
 /// What a local header says of lengths and checksum.
-fn facts_of(local: &[u8], extra: &[u8]) -> Option<FormatInfo> {
+fn facts_of(local: &[u8], extra: &[u8]) -> Option<Facts> {
     let mut wide = zip64_extra(extra).ok()?;
     let mut number = |short: u32| match u64::from(short) {
         MAX32 => take_wide(&mut wide),
         short => Ok(short),
     };
     let (len, compressed_len) = (number(le32(local, 22)).ok()?, number(le32(local, 18)).ok()?);
-    Some(FormatInfo { crc32: le32(local, 14), compressed_len, len })
+    Some(Facts { crc32: le32(local, 14), compressed_len, len })
 }
 
 /// The CRC-32 of a range, which lies in the source.

@@ -1,4 +1,4 @@
-//! FormatInfo about a tensor that only some formats have.
+//! Facts about a tensor that only some formats have.
 
 use super::Value;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ type Map = BTreeMap<String, Value>;
 
 static NONE: Map = Map::new();
 
-/// FormatInfo that only some formats have, such as `batch`: a map from names to values, sorted by name. JSON shows
+/// Facts that only some formats have, such as `batch`: a map from names to values, sorted by name. JSON shows
 /// them beside the fixed ones.
 ///
 /// Most tensors have none, and a file may have millions of tensors: an empty map takes the room of a pointer.

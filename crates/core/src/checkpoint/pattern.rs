@@ -308,8 +308,12 @@ impl Parser<'_> {
             }
             Some('/') if behind_slash => {
                 self.next();
-                tokens.pop();
-                tokens.push(Token::Choice(vec![vec![slash()], vec![slash(), one(State::Star), slash()]]));
+                match tokens.pop() {
+                    // Any number of parts once more is any number of parts.
+                    Some(Token::Choice(ways)) => tokens.push(Token::Choice(ways)),
+                    _ => tokens
+                        .push(Token::Choice(vec![vec![slash()], vec![slash(), one(State::Star), slash()]])),
+                }
             }
             _ => tokens.push(one(State::Star)),
         }
@@ -327,7 +331,7 @@ impl Parser<'_> {
                 '-' if !first && !in_range => in_range = true,
                 c if in_range => {
                     if let Some(last) = ranges.last_mut() {
-                        if c < last.1 {
+                        if c < last.0 {
                             return Err(Fault::Other("a range of characters ends before it begins"));
                         }
                         last.1 = c;
@@ -409,6 +413,10 @@ mod tests {
             ("**/w", "a/b/w", "a/b/w/c"),
             ("a/**/b", "a/b", "ab"),
             ("a/**", "a/b/c", "a"),
+            ("**/**/w", "w", "aw"),
+            ("**/**/w", "a/w", "w/a"),
+            ("a/**/**/b", "a/b", "ab"),
+            ("[a-c-b]", "a", "c"),
             ("h.*", "h.\n\u{fc}", "\nh.x"),
         ] {
             assert!(glob(pattern).unwrap().is_match(fits), "{pattern} {fits:?}");

@@ -1,12 +1,10 @@
 //! Which HDF5 files are BigGraph's, by what stands in them.
 
-use super::layout::FileName;
-use std::path::Path;
 use weighbridge_core::checkpoint::Value;
 use weighbridge_core::error::{Kind, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_hdf5::Contents;
-use weighbridge_io::source::{SourceRef, read_vec};
+use weighbridge_io::source::SourceRef;
 
 /// The attribute of every file of BigGraph.
 pub(super) const FORMAT_VERSION: &str = "format_version";
@@ -85,32 +83,6 @@ pub(super) fn is_version_one(value: &Value) -> bool {
         },
         _ => false,
     }
-}
-
-/// True for a file that by its name is one of BigGraph's texts, and by its bytes is text: upstream reads
-/// such a file as numbers or JSON, and runs nothing. One that is longer than the limit is not looked at.
-///
-/// # Errors
-/// [`weighbridge_core::Kind::Io`].
-pub(crate) fn is_text(name: &Path, source: &SourceRef, limits: &Limits) -> Result<bool> {
-    let known = name.file_name().and_then(|name| name.to_str()).and_then(FileName::parse);
-    let by_name = matches!(
-        known,
-        Some(
-            FileName::EntityCount { .. }
-                | FileName::EntityNames { .. }
-                | FileName::RelationCount
-                | FileName::RelationNames
-                | FileName::Version
-                | FileName::Stats
-        )
-    );
-    if !by_name || source.len() > limits.header_bytes {
-        return Ok(false);
-    }
-    let bytes = read_vec(&**source, 0, source.len())?;
-    let is_printed = |c: char| !c.is_control() || c.is_ascii_whitespace();
-    Ok(std::str::from_utf8(&bytes).is_ok_and(|text| text.chars().all(is_printed)))
 }
 
 #[cfg(test)]

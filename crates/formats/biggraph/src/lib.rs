@@ -243,7 +243,7 @@ impl DeepCheck for BigGraph {
 #[cfg(feature = "scan")]
 impl ScanCode for BigGraph {
     fn is_text(&self, name: &Path, source: &SourceRef, limits: &Limits) -> Result<bool> {
-        detect::is_text(name, source, limits)
+        scan::is_text(name, source, limits)
     }
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {

@@ -27,14 +27,14 @@ impl FormatOptions for ReadOptions {
         })
     }
 
+    fn sources(&self) -> Vec<SourceRef> {
+        self.config.iter().cloned().collect()
+    }
+
     fn files(&self) -> Result<Vec<PathBuf>> {
-        let mut files: Vec<PathBuf> =
-            self.config.iter().map(|source| PathBuf::from(source.label())).collect();
-        if let Some(folder) = &self.entities {
-            let names = read::entity_files(folder)?;
-            files.extend(names.into_iter().map(|name| Path::new(folder.label()).join(name)));
-        }
-        Ok(files)
+        let Some(folder) = &self.entities else { return Ok(Vec::new()) };
+        let names = read::entity_files(folder)?;
+        Ok(names.into_iter().map(|name| Path::new(folder.label()).join(name)).collect())
     }
 
     fn words(&self) -> Vec<String> {

@@ -1,10 +1,39 @@
 //! What a file would run if BigGraph opened it: the optimizer's state is a pickle.
 
+use super::layout::FileName;
 use super::read;
 use super::text::json;
+use std::path::Path;
 use weighbridge_core::error::{Kind, Result};
+use weighbridge_core::limits::Limits;
 use weighbridge_format::{OpenOptions, Scan};
 use weighbridge_io::source::{SourceRef, read_vec};
+
+/// True for a file that by its name is one of BigGraph's texts, and by its bytes is text: upstream reads
+/// such a file as numbers or JSON, and runs nothing. One that is longer than the limit is not looked at.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Io`].
+pub(super) fn is_text(name: &Path, source: &SourceRef, limits: &Limits) -> Result<bool> {
+    let known = name.file_name().and_then(|name| name.to_str()).and_then(FileName::parse);
+    let by_name = matches!(
+        known,
+        Some(
+            FileName::EntityCount { .. }
+                | FileName::EntityNames { .. }
+                | FileName::RelationCount
+                | FileName::RelationNames
+                | FileName::Version
+                | FileName::Stats
+        )
+    );
+    if !by_name || source.len() > limits.header_bytes {
+        return Ok(false);
+    }
+    let bytes = read_vec(&**source, 0, source.len())?;
+    let is_printed = |c: char| !c.is_control() || c.is_ascii_whitespace();
+    Ok(std::str::from_utf8(&bytes).is_ok_and(|text| text.chars().all(is_printed)))
+}
 
 /// Looks through one file. A configuration is text, and nothing in it is run.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
@@ -37,7 +66,7 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::detect::is_text;
+    use super::is_text;
     use std::path::Path;
     use std::sync::Arc;
     use weighbridge_core::limits::Limits;

@@ -73,10 +73,10 @@ const PROGRAM_FILE: &str = "paddle.program";
 /// The metadata key of the name of the combined file.
 const PARAMETERS_FILE: &str = "paddle.parameters";
 /// The metadata key of the name of the list of structured names.
-#[cfg(feature = "scan")]
-/// Endings of pickles that the framework writes beside those of its models.
-const OTHER_ENDINGS: [&str; 3] = ["pdiparams.info", "distcp", "metadata"];
 const INFO_FILE: &str = "paddle.info";
+/// Endings of pickles that the framework writes beside those of its models.
+#[cfg(feature = "scan")]
+const OTHER_ENDINGS: [&str; 3] = ["pdiparams.info", "distcp", "metadata"];
 /// The attribute that says that no gradient flows to a variable, as a layer knew it.
 const STOP_GRADIENT: &str = "stop_gradient";
 /// The attribute that says that training changes a parameter, as a layer knew it.

@@ -1,6 +1,6 @@
 //! Options of opening that only this format has.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::error::Result;
 use weighbridge_core::source::{Folder, SourceRef};
@@ -37,9 +37,8 @@ impl FormatOptions for ReadOptions {
         Arc::new(Self { program: wrapped(&self.program), program_info: wrapped(&self.program_info) })
     }
 
-    fn files(&self) -> Result<Vec<PathBuf>> {
-        let named = [&self.program, &self.program_info].into_iter().flatten();
-        Ok(named.map(|source| PathBuf::from(source.label())).collect())
+    fn sources(&self) -> Vec<SourceRef> {
+        [&self.program, &self.program_info].into_iter().flatten().cloned().collect()
     }
 
     fn words(&self) -> Vec<String> {

@@ -142,7 +142,11 @@ impl<'py> Given<'py> {
         if let Ok(truth) = value.cast::<PyBool>() {
             return Ok(if truth.is_true() { "true" } else { "false" }.to_owned());
         }
-        if value.is_instance_of::<pyo3::types::PyList>() || value.is_instance_of::<pyo3::types::PyTuple>() {
+        let is_list =
+            value.is_instance_of::<pyo3::types::PyList>() || value.is_instance_of::<pyo3::types::PyTuple>();
+        let is_set = value.is_instance_of::<pyo3::types::PySet>()
+            || value.is_instance_of::<pyo3::types::PyFrozenSet>();
+        if is_list || is_set {
             let words = value.try_iter()?.map(|one| self.word(&one?)).collect::<PyResult<Vec<_>>>()?;
             return Ok(words.join(","));
         }

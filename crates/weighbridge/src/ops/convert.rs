@@ -120,6 +120,10 @@ type Form = (&'static dyn Format, Option<String>);
 fn check_target(source: Option<&Path>, target: &Path, options: &ConvertOptions) -> Result<Form> {
     LocalSink::check(target, options.force)?;
     match source {
+        None if options.copy_others => {
+            Err(Error::usage("copy-others", "only the files of a folder that was opened can be copied along")
+                .hint("leave that option out"))
+        }
         Some(source) if options.copy_others => {
             others::check_folders(source, target)?;
             // The folder of a model for transformers has no extension that could say it.

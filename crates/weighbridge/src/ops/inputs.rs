@@ -43,6 +43,11 @@ impl Inputs {
     /// [`crate::Kind::Io`] where the folder of entities cannot be listed.
     pub fn and_named(mut self, options: &OpenOptions) -> Result<Self> {
         for own in options.all_own() {
+            for source in own.sources() {
+                if let Some(identity) = FileIdentity::of_source(&*source) {
+                    self.all.entry(identity).or_insert_with(|| source.label().to_owned());
+                }
+            }
             own.files()?.into_iter().for_each(|path| self.add(path));
         }
         Ok(self)

@@ -116,7 +116,7 @@ pub fn merge(
 
 /// Tells the loss of a structure of torch for each source that had one: the plan knows only what was made of all.
 fn of_each(plan: &mut WritePlan, objects: &[String]) {
-    let is_told = |loss: &Loss| loss.code == "structure-dropped";
+    let is_told = |loss: &Loss| loss.code == "structure-dropped" && plan.format == "torch";
     let Some(place) = plan.losses.iter().position(is_told).filter(|_| !objects.is_empty()) else { return };
     let told = plan.losses.remove(place);
     let each: Vec<Loss> =

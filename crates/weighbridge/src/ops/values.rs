@@ -1,7 +1,10 @@
 //! Values as people write them: sizes, types of elements, pairs.
 
+#[cfg(feature = "scan")]
 use crate::ops::scan::Category;
+#[cfg(feature = "seal")]
 use crate::ops::seal::Algorithms;
+#[cfg(feature = "biggraph")]
 use crate::ops::versions::Remnants;
 use crate::tensor::{CAST_NAMES, CAST_TARGETS, DType, Rounding};
 
@@ -67,6 +70,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 /// A text that names the categories.
+#[cfg(feature = "scan")]
 pub fn category(name: &str) -> Result<Category, String> {
     // Remarks are nothing that could be denied.
     let denied = |category: &Category| *category != Category::Remark;
@@ -80,6 +84,7 @@ pub fn category(name: &str) -> Result<Category, String> {
 ///
 /// # Errors
 /// A text that names the algorithms.
+#[cfg(feature = "seal")]
 pub fn algorithms(text: &str) -> Result<Algorithms, String> {
     Algorithms::parse(text)
         .map_err(|_| "the algorithms are sha256 and blake3, with a comma between".to_owned())
@@ -89,6 +94,7 @@ pub fn algorithms(text: &str) -> Result<Algorithms, String> {
 ///
 /// # Errors
 /// A text that names the words.
+#[cfg(feature = "biggraph")]
 pub fn remnants(name: &str) -> Result<Remnants, String> {
     Remnants::from_name(name)
         .ok_or_else(|| format!("one of {}", Remnants::EACH.map(Remnants::as_str).join(", ")))

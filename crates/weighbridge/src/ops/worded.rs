@@ -5,8 +5,11 @@ use crate::ops::diff::DiffReport;
 use crate::ops::edit::{EditReport, Prepared, PreparedInPlace};
 use crate::ops::info::Info;
 use crate::ops::merge::PreparedMerge;
+#[cfg(feature = "scan")]
 use crate::ops::scan::ScanReport;
+#[cfg(feature = "seal")]
 use crate::ops::seal::{SealReport, Sealed};
+#[cfg(feature = "safetensors")]
 use crate::ops::shard::PreparedShards;
 use crate::ops::verify::VerifyReport;
 use crate::phrase::{Face, Worded};
@@ -25,11 +28,19 @@ macro_rules! words_of {
 words_of! {
     Info: notes;
     VerifyReport: findings;
-    SealReport: notes;
-    Sealed: report;
     EditReport: notes, losses;
     PreparedInPlace: edit;
     PreparedMerge: plan, notes;
+}
+
+#[cfg(feature = "seal")]
+words_of! {
+    SealReport: notes;
+    Sealed: report;
+}
+
+#[cfg(feature = "safetensors")]
+words_of! {
     PreparedShards: plan, notes;
 }
 
@@ -41,6 +52,7 @@ impl Worded for Prepared {
     }
 }
 
+#[cfg(feature = "scan")]
 impl Worded for ScanReport {
     fn word(&mut self, face: Face<'_>) {
         for file in &mut self.files {

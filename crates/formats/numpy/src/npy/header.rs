@@ -1,6 +1,7 @@
 //! The header of an array: read, understood, and written as numpy writes it.
 
 mod literal;
+#[cfg(feature = "scan")]
 mod width;
 
 use literal::{Literal, Parser};
@@ -9,6 +10,7 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
 use weighbridge_io::source::Cursor;
+#[cfg(feature = "scan")]
 pub(crate) use width::len_of_unread;
 
 /// The first bytes of every npy file.

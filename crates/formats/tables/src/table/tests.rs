@@ -280,6 +280,8 @@ fn every_prefix_is_an_error_or_a_shorter_table() {
 
 #[test]
 fn damage_never_panics_or_hangs() {
+    // What a panic prints takes longer than all the rest.
+    weighbridge_io::quiet_panics();
     let mut state = 0x2545_f491_4f6c_dd1du64;
     let mut random = move |below: usize| {
         state ^= state << 13;

@@ -1,13 +1,17 @@
 //! Rules as single options give them.
 
-use super::{Rule, read_rules};
+use super::Rule;
+#[cfg(feature = "rules")]
+use super::read_rules;
 use crate::error::Result;
+#[cfg(feature = "rules")]
 use std::path::PathBuf;
 
 /// Rules of each kind. They are applied in the order of these fields, each upon what the one before left.
 #[derive(Debug, Clone, Default)]
 pub struct RuleOptions {
     /// Files of rules.
+    #[cfg(feature = "rules")]
     pub files: Vec<PathBuf>,
     /// Patterns of the tensors to keep.
     pub keep: Vec<String>,
@@ -43,9 +47,10 @@ impl RuleOptions {
     /// The rules, in order.
     ///
     /// # Errors
-    /// As [`read_rules`] and [`Rule::parse`].
+    /// As `read_rules` and [`Rule::parse`].
     pub fn rules(&self) -> Result<Vec<Rule>> {
         let mut rules = Vec::new();
+        #[cfg(feature = "rules")]
         for file in &self.files {
             rules.extend(read_rules(file)?);
         }

@@ -7,12 +7,14 @@
 mod dot;
 mod json;
 mod listing;
+#[cfg(feature = "paddle")]
 mod rewrite;
 
 pub use dot::to_dot;
 pub use json::to_json;
 pub(super) use json::value;
 pub use listing::listing;
+#[cfg(feature = "paddle")]
 pub use rewrite::{Form, Removed, RewriteOptions, Rewritten, document, rewrite};
 
 use crate::checkpoint::Checkpoint;

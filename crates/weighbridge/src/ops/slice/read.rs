@@ -1,6 +1,6 @@
 //! Reading the elements of a slice, also where steps leave gaps between them.
 
-use super::Taken;
+use super::{Picked, Taken};
 use crate::checkpoint::TensorEntry;
 use crate::engine::{Scratch, read_into, read_region};
 use crate::error::{Error, Result};
@@ -15,6 +15,10 @@ const LARGE_BOX: u64 = 256 << 20;
 /// See [`LARGE_BOX`].
 const DENSE: u64 = 16;
 
+/// Bytes of the box around the elements of a slice with steps that are read at once; also the most bytes between two
+/// elements that are read for nothing.
+const BLOCK: u64 = 8 << 20;
+
 /// Reads the elements of a slice, dense in `order`.
 ///
 /// # Errors
@@ -23,8 +27,10 @@ pub fn read_taken(entry: &TensorEntry, taken: &Taken, order: Order) -> Result<Ve
     if let Some(region) = taken.region() {
         return read_region(entry, &region, order);
     }
-    let axes = taken.axes.iter().map(|axis| (0..axis.count).map(|place| axis.at(place)).collect()).collect();
-    let rows = read_at(entry, axes)?;
+    let mut rows = Vec::new();
+    if taken.axes.iter().all(|axis| axis.count > 0) {
+        read_blocks(entry, &mut taken.axes.clone(), 0, element_size(entry)?, &mut rows)?;
+    }
     let shape = Shape::new(taken.axes.iter().map(|axis| axis.count).collect::<Vec<_>>());
     if order == Order::Row || shape.is_order_free() {
         return Ok(rows);
@@ -34,6 +40,44 @@ pub fn read_taken(entry: &TensorEntry, taken: &Taken, order: Order) -> Result<Ve
     let mut out = vec![0; rows.len()];
     copy_strided(&rows, &from, &mut out, &to, &extents, element_size(entry)?);
     Ok(out)
+}
+
+/// Appends the elements at all combinations of `axes`, row-major. Of those before `at` one index each is left. A box that
+/// is too large to be read at once is read in parts along the first axis of several indices.
+fn read_blocks(
+    entry: &TensorEntry,
+    axes: &mut [Picked],
+    at: usize,
+    size: usize,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let extent = |axis: &Picked| (axis.count - 1) * axis.step + 1;
+    let hull = Region {
+        start: axes.iter().map(|axis| axis.start).collect(),
+        extent: axes.iter().map(extent).collect(),
+    };
+    let bytes = hull.shape().bytes(entry.dtype()).unwrap_or(u64::MAX);
+    let split = (at..axes.len()).find(|&axis| axes[axis].count > 1).filter(|_| bytes > BLOCK);
+    let Some(split) = split else {
+        let read = read_region(entry, &hull, Order::Row)?;
+        let places: Vec<Vec<u64>> =
+            axes.iter().map(|axis| (0..axis.count).map(|place| place * axis.step).collect()).collect();
+        pick(&read, &dense_strides(&hull.shape(), Order::Row), &places, size, out);
+        return Ok(());
+    };
+    let whole = axes[split];
+    let apart = (bytes / extent(&whole)).saturating_mul(whole.step).max(1);
+    let together = (BLOCK / apart).max(1);
+    let mut done = 0;
+    while done < whole.count {
+        let count = together.min(whole.count - done);
+        axes[split] = Picked { start: whole.at(done), count, ..whole };
+        let next = if count == 1 { split + 1 } else { split };
+        read_blocks(entry, axes, next, size, out)?;
+        done += count;
+    }
+    axes[split] = whole;
+    Ok(())
 }
 
 fn element_size(entry: &TensorEntry) -> Result<usize> {

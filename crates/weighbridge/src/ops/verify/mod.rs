@@ -16,6 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, FolderModel, Format, OpenOptions, OtherFile};
 use crate::json::{rows, tree};
+#[cfg(feature = "seal")]
 use crate::ops::seal::Checked;
 use crate::source::{
     FOLDER_DEPTH, FileSource, Folder, FolderRef, IGNORED_NAMES, LocalFolder, PathKind, SourceRef,
@@ -95,6 +96,7 @@ impl VerifyReport {
     }
 
     /// As [`VerifyReport::as_json`], with `manifest`: what came of holding it against one.
+    #[cfg(feature = "seal")]
     pub fn as_json_with(&self, spans: bool, manifest: Option<&Checked>) -> impl Serialize + '_ {
         Against { report: self.as_json(spans), manifest: manifest.map(Checked::to_json) }
     }
@@ -109,6 +111,7 @@ fn other(file: &OtherFile) -> Json {
     json!({ "path": file.path, "bytes": file.bytes, "model": file.is_model })
 }
 
+#[cfg(feature = "seal")]
 /// The document of a report that was held against a manifest.
 #[derive(Serialize)]
 struct Against<Report: Serialize> {

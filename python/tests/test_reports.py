@@ -221,6 +221,9 @@ def test_verify_of_several(net: Path, tmp_path: Path) -> None:
     assert isinstance(error, FileNotFoundError) and missing.reports[1].exit_code == 2
     with pytest.raises(FileNotFoundError):
         weighbridge.verify(tmp_path / "none")
+    # What can be gone through once.
+    assert weighbridge.verify(net.parent.glob(net.name)).is_sound
+    assert weighbridge.scan(path for path in [net]).is_clean
 
 
 def test_seal(net: Path, tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ impl Range {
     /// For bombs of that format.
     pub(crate) fn new(format: &'static str) -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
+        // What a panic prints takes memory that is not the library's.
+        weighbridge::quiet_panics();
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         Self { _alone: alone, format, wrong: Vec::new() }
     }

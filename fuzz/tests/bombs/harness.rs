@@ -91,7 +91,12 @@ impl Range {
     pub(crate) fn set_off(&mut self, name: &str, input: &Input, memory: u64, end: End) {
         let stop = watch(format!("{} {name}", self.format));
         let (begun, before) = (Instant::now(), processor());
-        let (found, peak) = counting::peak_of_all(|| use_it(self.format, input));
+        let mut weighed = counting::peak_of_all(|| use_it(self.format, input));
+        if u64::try_from(weighed.1).unwrap_or(0) > memory {
+            // All threads are weighed together, and another test may have made its files meanwhile.
+            weighed = counting::peak_of_all(|| use_it(self.format, input));
+        }
+        let (found, peak) = weighed;
         let took =
             processor().zip(before).map_or(begun.elapsed(), |(now, before)| now.saturating_sub(before));
         drop(stop);

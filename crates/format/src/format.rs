@@ -273,7 +273,7 @@ pub struct Companion {
     pub folder: Option<String>,
 }
 
-/// Takes what is intact out of damaged files.
+/// Reads the intact tensors of damaged files.
 pub trait Salvage {
     /// True where a file of this beginning could be a damaged one of this format, which
     /// [`Detect::recognises`] does not know any more.
@@ -476,7 +476,7 @@ pub trait FormatOptions: Any + Debug + Send + Sync {
         Ok(Vec::new())
     }
 
-    /// What of these options changes what is seen in the same files, as words of a manifest: `at=3`, `program`.
+    /// The options that change what is read from the same files, as a manifest records them: `at=3`, `program`.
     fn words(&self) -> Vec<String> {
         Vec::new()
     }

@@ -416,8 +416,8 @@ impl Conversion<'_> {
         self.prepare().map(|(plan, _)| plan)
     }
 
-    /// Writes the target, all or nothing. What was lost stands in `plan.losses` of what it returns; [`plan`](Self::plan) tells
-    /// it before.
+    /// Writes the target, all or nothing. Losses are in `plan.losses` of the result; [`plan`](Self::plan) gives them before
+    /// anything is written.
     ///
     /// # Errors
     /// As [`plan`](Self::plan), and what the engine says. The target is then as it was.

@@ -11,15 +11,15 @@ pub trait IndexTransform: std::fmt::Debug + Send + Sync {
     /// Applies the change, and reports what it loses and what is worth knowing.
     ///
     /// # Errors
-    /// What makes the change impossible.
+    /// The fault that makes the change impossible.
     fn apply(&self, checkpoint: &mut Checkpoint, report: &mut TransformReport) -> Result<()>;
 }
 
-/// What changes of an index lost, and what is worth knowing of them.
+/// Losses of changes of an index, and notes on them.
 #[derive(Debug, Clone, Default)]
 pub struct TransformReport {
-    /// What is lost, in the order of the changes.
+    /// Losses, in the order of the changes.
     pub losses: Vec<Loss>,
-    /// What is worth knowing.
+    /// Notes, in the order of the changes.
     pub notes: Vec<Note>,
 }

@@ -30,6 +30,7 @@
 //!
 //! See also: `weighbridge-io` reads files and runs plans; `weighbridge-format` holds the trait of a format; `weighbridge` joins all formats.
 
+pub mod budget;
 pub mod check;
 pub mod checkpoint;
 pub mod error;
@@ -45,6 +46,7 @@ pub mod text;
 pub mod topology;
 pub mod verify;
 
+pub use budget::Budget;
 pub use checkpoint::{Checkpoint, TensorEntry};
 pub use error::{Error, Kind, Result};
 pub use limits::Limits;

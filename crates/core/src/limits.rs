@@ -4,12 +4,11 @@
 //! against the length of the file and against these limits. The defaults fit any honest model
 //! known to us; an honest user with a larger one raises them.
 
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::phrase;
 use crate::phrase::{Term, limit as limit_named};
 use crate::source::BlockCache;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The default of [`Limits::header_bytes`].
 const HEADER_BYTES: u64 = 100_000_000;
@@ -41,44 +40,11 @@ pub struct Limits {
     /// Bytes of all tensors together that may repeat a few elements without measure, as PyTorch's `expand`
     /// and the runs of Parquet do it, and chunks and names in HDF5 (default 1 GiB).
     pub repeated_bytes: u64,
-    /// What a scan may still step through of pickles, and of headers of packed arrays, of the file that it looks at.
-    pub scanned: Left,
+    /// The budget that has begun: of the file that another one was found in. `None` where a reader begins its own.
+    pub budget: Option<Budget>,
     /// The cache of unpacked blocks, at most 512 MiB, which all clones share. Limits made by `default` have one of their own.
     pub blocks: BlockCache,
 }
-
-/// Bytes that may still be read, counted by all clones together; without end where nobody began to count.
-#[derive(Debug, Clone, Default)]
-pub struct Left(Option<Arc<AtomicU64>>);
-
-impl Left {
-    /// Begins to count.
-    pub fn of(bytes: u64) -> Self {
-        Self(Some(Arc::new(AtomicU64::new(bytes))))
-    }
-
-    /// The bytes that may still be read.
-    pub fn left(&self) -> u64 {
-        self.0.as_ref().map_or(u64::MAX, |left| left.load(Ordering::Relaxed))
-    }
-
-    /// Counts `bytes` that were read.
-    pub fn take(&self, bytes: u64) {
-        if let Some(left) = &self.0 {
-            // Those who look at one file look at its parts one after the other.
-            left.store(self.left().saturating_sub(bytes), Ordering::Relaxed);
-        }
-    }
-}
-
-/// What was read meanwhile makes no other limits.
-impl PartialEq for Left {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Left {}
 
 /// The names of the fields, as [`Limits::set`] takes them.
 pub const NAMES: [&str; 9] = [
@@ -105,7 +71,7 @@ impl Default for Limits {
             chunk_bytes: 256 << 20,
             expansion: 1024,
             repeated_bytes: 1 << 30,
-            scanned: Left::default(),
+            budget: None,
             blocks: BlockCache::default(),
         }
     }
@@ -157,6 +123,11 @@ impl Limits {
         Err(Error::limit("limit", format!("the file asks for more {what} than is allowed"))
             .expected(format_args!("at most {limit}"))
             .found(claim))
+    }
+
+    /// The budget that has begun, or a new one for a file of `len` bytes.
+    pub fn budget_for(&self, len: u64) -> Budget {
+        self.budget.clone().unwrap_or_else(|| Budget::new(len, self))
     }
 
     /// By how much [`header_bytes`](Self::header_bytes) was raised: for bounds that go by the length of the file, which it may
@@ -232,7 +203,7 @@ mod tests {
             assert!(format!("{one:?}").contains(&format!("{name}: {value}")), "{name}");
             all.set(name, value).unwrap();
         }
-        // And what is left of a scan, and the block cache, which have no name.
+        // And the budget, and the block cache, which have no name.
         let count = |limits: &Limits| {
             format!("{limits:#?}")
                 .lines()

@@ -12,6 +12,7 @@ use super::opened::Options;
 use super::parts;
 use super::usual::{Copied, Evaluated, Storages, in_pattern, is_zone, usual};
 use std::collections::{HashMap, HashSet};
+use weighbridge_core::Budget;
 use weighbridge_core::error::Error;
 use weighbridge_core::finding::{Finding, Severity, Verdict};
 use weighbridge_core::text::{counted, escape};
@@ -232,7 +233,8 @@ pub fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
 
 fn inspect_as(opcodes: &mut Opcodes, options: &Options) -> Report {
     let (source, offset) = (&opcodes.source().clone(), Opcodes::position(opcodes));
-    opcodes.look_within(options.limits.scanned.left());
+    let budget = options.limits.budget.as_ref();
+    opcodes.look_within(budget.map_or(u64::MAX, Budget::work_left));
     let mut machine = Machine::new(source, offset, options);
     let error = machine.run(opcodes).err().map(|e| e.in_file(source.label()));
     let blobs = opcodes.begun();
@@ -277,7 +279,9 @@ fn inspect_as(opcodes: &mut Opcodes, options: &Options) -> Report {
         let text = || format!("{} bytes follow behind the pickle", opcodes.remaining());
         notes.add(Severity::Note, code, Opcodes::position(opcodes), text);
     }
-    options.limits.scanned.take(opcodes.bytes_read());
+    if let Some(budget) = budget {
+        budget.spend_work(opcodes.bytes_read());
+    }
     let verdict = match notes.worst {
         Some(Severity::Error) => Verdict::Unsound,
         Some(Severity::Unchecked) => Verdict::CouldNotTell,

@@ -13,12 +13,13 @@ const LONGEST: u64 = 1 << 20;
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
     let mut cursor = Cursor::new(source.clone(), 0);
-    if options.limits.scanned.left() == 0 {
+    let budget = options.limits.budget_for(source.len());
+    if budget.work_left() == 0 {
         // It is told of the whole file.
         return Ok(scan);
     }
     let header = Header::read(&mut cursor, source.len(), &options.limits);
-    options.limits.scanned.take(cursor.position());
+    budget.spend_work(cursor.position());
     let error = match header {
         Ok(header) => {
             numbers(source, &header, &mut scan);

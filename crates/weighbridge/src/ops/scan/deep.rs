@@ -4,7 +4,7 @@ use super::outside;
 use crate::containers::zip::survey;
 use crate::error::{Error, Kind, Result};
 use crate::formats::{self, OpenOptions, Scan};
-use crate::limits::{Left, Limits};
+use crate::limits::Limits;
 use crate::pickle::inspect;
 use crate::scan::{
     Beginning, Class, Inner, TakenFor, archive, begins_as_zip, config, embedded, ends_as_zip, is_tar,
@@ -23,10 +23,6 @@ const UNPACKED: u64 = 1 << 30;
 const FILES: u64 = 200_000;
 /// What is inside may take this many times the length of the file, and [`UNPACKED`] bytes more.
 const TIMES: u64 = 16;
-/// What is stepped through of pickles, byte by byte, and of headers of packed arrays: packed, a few bytes are any number of
-/// instructions, in any number of parts. Of what is not packed each byte is stepped through a few times.
-const SCANNED_TIMES: u64 = 8;
-const SCANNED: u64 = 32_000_000;
 /// Bytes of the beginning by which a file is told.
 const HEAD: u64 = 4096;
 /// Extensions of texts that nothing loads.
@@ -58,11 +54,11 @@ pub(super) fn look(
 ) -> Result<(Option<&'static str>, Scan)> {
     let bytes = source.len().saturating_mul(TIMES).saturating_add(UNPACKED);
     let mut budget = Budget { unpacked: UNPACKED, files: FILES, bytes };
-    let scanned = Left::of(source.len().saturating_mul(SCANNED_TIMES).saturating_add(SCANNED));
+    let whole = weighbridge_core::Budget::new(source.len(), &options.limits);
     let mut options = options.clone();
-    options.limits.scanned = scanned.clone();
+    options.limits.budget = Some(whole.clone());
     let (format, mut scan) = one(source, name, taken_for, &options, DEPTH, &mut budget)?;
-    if scanned.left() == 0 {
+    if whole.work_left() == 0 {
         let text = "pickle-bytes: pickles and headers in the file are many times as long as it is; the rest was not looked at";
         scan.push("left-out", text);
     }

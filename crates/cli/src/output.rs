@@ -9,6 +9,7 @@ use serde_json::ser::{Formatter, PrettyFormatter};
 use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weighbridge::Error;
+use weighbridge::NoteCode;
 use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::finding::{Finding, Severity, Verdict};
 use weighbridge::text::{escape, first_and_more, is_escaped};
@@ -111,7 +112,7 @@ impl Output {
     /// Prints what a reader should know before the result is used. What goes without saying, or is
     /// told as a loss, is left out.
     pub(crate) fn warn_of(&mut self, notes: &[Note]) -> io::Result<()> {
-        let told = notes.iter().filter(|note| !note.omission && note.code != "names-joined");
+        let told = notes.iter().filter(|note| !note.omission && note.code != NoteCode::NamesJoined);
         self.first_rows(told, |output, note| output.warning("note", &format!("{}: {}", note.code, note.text)))
     }
 

@@ -6,6 +6,7 @@ use crate::output::Output;
 use crate::streams::{is_spool, shown};
 use std::io;
 use std::path::Path;
+use weighbridge::NoteCode;
 use weighbridge::checkpoint::Note;
 use weighbridge::formats::offer_salvage;
 use weighbridge::phrase::Worded;
@@ -27,7 +28,7 @@ pub(crate) fn say(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()
     let damaged: Vec<Note> = checkpoint
         .notes
         .iter()
-        .filter(|note| note.code == "damaged")
+        .filter(|note| note.code == NoteCode::Damaged)
         .cloned()
         .map(|note| note.worded(&flags))
         .collect();

@@ -4,6 +4,7 @@
 //! `expected` and `found`, and, where there is one, a `hint` that helps. Callers branch on
 //! [`Kind`] or on the stable [`Error::code`]; people read the [`std::fmt::Display`] form.
 
+use crate::codes::ErrorCode;
 use crate::phrase::{Face, Phrase, Worded};
 use crate::text::{brief, escape};
 use std::fmt;
@@ -63,7 +64,7 @@ pub struct Error(Box<Inner>);
 #[derive(Debug)]
 struct Inner {
     kind: Kind,
-    code: &'static str,
+    code: ErrorCode,
     message: String,
     file: Option<String>,
     offset: Option<u64>,
@@ -77,7 +78,7 @@ struct Inner {
 macro_rules! constructors {
     ($($name:ident => $kind:ident),* $(,)?) => {$(
         #[doc = concat!("An error of kind [`Kind::", stringify!($kind), "`] with a stable `code` in kebab-case.")]
-        pub fn $name(code: &'static str, message: impl Into<String>) -> Self {
+        pub fn $name(code: impl Into<ErrorCode>, message: impl Into<String>) -> Self {
             Self::new(Kind::$kind, code, message)
         }
     )*};
@@ -96,10 +97,10 @@ macro_rules! places {
 
 impl Error {
     /// An error of any kind. `code` is stable: programs match on it.
-    pub fn new(kind: Kind, code: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(kind: Kind, code: impl Into<ErrorCode>, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
-            code,
+            code: code.into(),
             message: brief(message.into()),
             file: None,
             offset: None,
@@ -211,7 +212,7 @@ impl Error {
         self.0.kind
     }
     /// The stable code, for programs.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         self.0.code
     }
     /// The message alone, without place and hint.
@@ -251,7 +252,7 @@ impl Error {
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "kind": self.kind().as_str(),
-            "code": self.code(),
+            "code": self.code().as_str(),
             "message": self.full_message(),
             "file": self.file(),
             "offset": self.offset(),

@@ -1,5 +1,6 @@
 //! What checking a file brings to light, and the verdict that follows.
 
+use crate::FindingCode;
 use crate::error::{Error, Kind};
 use crate::phrase::{Face, Phrase, Worded};
 use serde_json::{Value as Json, json};
@@ -58,7 +59,7 @@ pub struct Finding {
     /// How much it weighs.
     pub severity: Severity,
     /// Stable, for programs.
-    pub code: &'static str,
+    pub code: FindingCode,
     /// For people.
     pub text: Phrase,
     /// The file concerned.
@@ -78,10 +79,10 @@ pub struct Finding {
 
 impl Finding {
     /// A finding without a place. Of a text that quotes more of a file than anybody reads, the beginning is told.
-    pub fn new(severity: Severity, code: &'static str, text: impl Into<Phrase>) -> Self {
+    pub fn new(severity: Severity, code: impl Into<FindingCode>, text: impl Into<Phrase>) -> Self {
         Self {
             severity,
-            code,
+            code: code.into(),
             text: text.into().brief(),
             file: None,
             member: None,
@@ -92,23 +93,23 @@ impl Finding {
         }
     }
     /// What stands for `more` findings of one code and weight that are not told one by one.
-    pub(crate) fn and_more(severity: Severity, code: &'static str, more: usize) -> Self {
+    pub(crate) fn and_more(severity: Severity, code: FindingCode, more: usize) -> Self {
         Self { alike: more, ..Self::new(severity, code, format!("and {more} more of these")) }
     }
     /// Something wrong.
-    pub fn error(code: &'static str, text: impl Into<Phrase>) -> Self {
+    pub fn error(code: impl Into<FindingCode>, text: impl Into<Phrase>) -> Self {
         Self::new(Severity::Error, code, text)
     }
     /// Something odd.
-    pub fn warning(code: &'static str, text: impl Into<Phrase>) -> Self {
+    pub fn warning(code: impl Into<FindingCode>, text: impl Into<Phrase>) -> Self {
         Self::new(Severity::Warning, code, text)
     }
     /// Something that could not be checked.
-    pub fn unchecked(code: &'static str, text: impl Into<Phrase>) -> Self {
+    pub fn unchecked(code: impl Into<FindingCode>, text: impl Into<Phrase>) -> Self {
         Self::new(Severity::Unchecked, code, text)
     }
     /// A remark.
-    pub fn note(code: &'static str, text: impl Into<Phrase>) -> Self {
+    pub fn note(code: impl Into<FindingCode>, text: impl Into<Phrase>) -> Self {
         Self::new(Severity::Note, code, text)
     }
     /// Names the file.
@@ -153,7 +154,7 @@ impl Finding {
         }
         Some(Self {
             severity,
-            code: error.code(),
+            code: error.code().into(),
             text: text.into(),
             file: error.file().map(str::to_owned),
             member: None,

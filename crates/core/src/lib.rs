@@ -33,6 +33,7 @@
 pub mod budget;
 pub mod check;
 pub mod checkpoint;
+mod codes;
 pub mod error;
 pub mod finding;
 pub mod json;
@@ -48,5 +49,6 @@ pub mod verify;
 
 pub use budget::Budget;
 pub use checkpoint::{Checkpoint, TensorEntry};
+pub use codes::{ErrorCode, FindingCode, LossCode, NoteCode};
 pub use error::{Error, Kind, Result};
 pub use limits::Limits;

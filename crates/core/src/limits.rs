@@ -212,7 +212,7 @@ mod tests {
         };
         assert_eq!(count(&all), NAMES.len() + 2);
         let error = all.set("colour", 1).unwrap_err();
-        assert_eq!(error.code(), "unknown-limit");
+        assert_eq!(error.code().as_str(), "unknown-limit");
         assert!(NAMES.iter().all(|name| error.hint_text().unwrap().contains(name)));
     }
 
@@ -220,7 +220,7 @@ mod tests {
     fn a_claim_is_held_against_its_limit() {
         Limits::check("tensors", "tensors", 7, 7).unwrap();
         let error = Limits::check("tensors", "tensors", 8, 7).unwrap_err();
-        assert_eq!((error.code(), error.found_text()), ("limit", Some("8")));
+        assert_eq!((error.code().as_str(), error.found_text()), ("limit", Some("8")));
         assert!(error.hint_text().unwrap().contains("`tensors`"));
         let error = Limits::check_part("rows", "tensors", 8, 7, 3).unwrap_err();
         assert!(error.hint_text().unwrap().ends_with("`tensors` to 24"), "{error}");

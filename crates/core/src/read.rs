@@ -432,7 +432,7 @@ mod tests {
     fn outside_is_an_error() {
         let entry = counting(&[2, 2], Encoding::ROW);
         let region = Region { start: vec![1, 0], extent: vec![2, 2] };
-        assert_eq!(read_region(&entry, &region, Order::Row).unwrap_err().code(), "outside");
+        assert_eq!(read_region(&entry, &region, Order::Row).unwrap_err().code().as_str(), "outside");
     }
 
     #[test]

@@ -301,7 +301,7 @@ mod tests {
             let parts = in_parts(&labels).map(|(names, _)| names);
             let whole = labels.read().map(|list| list.iter().map(str::to_owned).collect::<Vec<_>>());
             assert_eq!(parts.as_ref().ok(), whole.as_ref().ok());
-            parts.map_err(|error| (error.code(), whole.unwrap_err().code()))
+            parts.map_err(|error| (error.code().as_str(), whole.unwrap_err().code().as_str()))
         };
         assert_eq!(of(b"abc", &[1, 3]).unwrap(), ["a", "bc"]);
         for (text, ends) in [

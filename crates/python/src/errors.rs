@@ -4,6 +4,7 @@ use crate::wording::words;
 use crate::{lost, values};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use weighbridge::ErrorCode;
 use weighbridge::phrase::Worded;
 use weighbridge::{Error, Result};
 
@@ -17,7 +18,7 @@ pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
 pub(crate) fn raise_to(py: Python<'_>, error: Error, asked: Option<&'static str>) -> PyErr {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let error = error.worded(&words(asked));
-    if error.code() == "file-shrank" {
+    if error.code() == ErrorCode::FileShrank {
         lost::is_told();
     }
     let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<std::io::Error>());

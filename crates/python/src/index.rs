@@ -173,7 +173,7 @@ impl Index {
     fn notes(&self) -> Vec<(&'static str, String, bool)> {
         let face = words(Some("open"));
         let notes = self.checkpoint.notes.iter().map(|note| (note, note.text.clone().worded(&face)));
-        notes.map(|(note, text)| (note.code, text.to_string(), note.omission)).collect()
+        notes.map(|(note, text)| (note.code.as_str(), text.to_string(), note.omission)).collect()
     }
 
     /// What was lost, where it was salvaged from a damaged file.

@@ -295,7 +295,7 @@ mod tests {
     fn codes(text: &str) -> Vec<&'static str> {
         let mut scan = Scan::default();
         assert!(config(text, &mut scan), "{text}");
-        scan.findings.iter().map(|finding| finding.code).collect()
+        scan.findings.iter().map(|finding| finding.code.as_str()).collect()
     }
 
     #[test]
@@ -369,7 +369,7 @@ mod tests {
         let mut scan = Scan::default();
         assert!(!config("3", &mut scan) && !config("{", &mut scan));
         keras("{", &mut scan);
-        assert_eq!(scan.findings[0].code, "keras-unread");
+        assert_eq!(scan.findings[0].code.as_str(), "keras-unread");
     }
 
     #[test]

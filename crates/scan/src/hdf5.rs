@@ -4,6 +4,7 @@ use super::{
     Scan, TakenFor, begins_as_zip, config, embedded, found, keras, may_be_pickle, may_import, pickle_options,
 };
 use std::sync::Arc;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::Value;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -209,7 +210,7 @@ impl Look<'_> {
             return;
         }
         let report = inspect(&bytes, 0, &pickle_options(&bytes, self.limits));
-        let goes_on = report.error.is_some_and(|error| error.code() == "truncated");
+        let goes_on = report.error.is_some_and(|error| error.code() == ErrorCode::Truncated);
         if goes_on && report.instructions >= FEWEST {
             let text = format!(
                 "long-texts: {}: the texts together may be a pickle, of which {MOST_JOINED} bytes were looked at",

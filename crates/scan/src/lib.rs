@@ -65,6 +65,7 @@ pub use pickles::{
 };
 pub use rules::{Category, RULES, Rule, Topic, found, rule};
 pub use tar::{is_tar, tar};
+use weighbridge_core::FindingCode;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Phrase;
 pub use zips::archive;
@@ -168,7 +169,7 @@ impl Scan {
     pub fn push_error(&mut self, error: Error) -> Result<()> {
         let Some(mut finding) = Finding::from_error(&error) else { return Err(error) };
         // A path that the format's own reader refuses because it leads out is a finding by itself.
-        let code = if finding.code == "unsafe-name" { "name-leads-out" } else { "unreadable" };
+        let code = if finding.code == FindingCode::UnsafeName { "name-leads-out" } else { "unreadable" };
         let plain = found(code, "");
         finding.text = phrase![finding.code, ": ", finding.text];
         (finding.code, finding.severity) = (plain.code, plain.severity);

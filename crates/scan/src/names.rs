@@ -71,7 +71,7 @@ mod tests {
         let codes = |name| {
             let mut scan = Scan::default();
             judge_member(name, 0, &mut scan);
-            scan.findings.iter().map(|f| f.code).collect::<Vec<_>>()
+            scan.findings.iter().map(|f| f.code.as_str()).collect::<Vec<_>>()
         };
         assert_eq!(codes("../x"), ["unsafe-member-name"]);
         assert_eq!(codes("a\\b"), ["unsafe-member-name"]);

@@ -2,6 +2,8 @@
 
 use super::{Scan, found};
 use std::sync::Arc;
+use weighbridge_core::ErrorCode;
+use weighbridge_core::FindingCode;
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::finding::{Finding, Severity};
 use weighbridge_core::limits::Limits;
@@ -346,7 +348,7 @@ fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan:
         }
         let report = pickle::inspect(&bytes, at, options);
         let end = report.end;
-        let cut = |error: &Error| error.code() == "truncated" && report.instructions >= FEWEST;
+        let cut = |error: &Error| error.code() == ErrorCode::Truncated && report.instructions >= FEWEST;
         let cut = !whole && report.error.as_ref().is_some_and(cut);
         match Likeness::of(&report, declares(&bytes, at), bytes.len()) {
             Likeness::Pickle => {
@@ -411,13 +413,20 @@ pub fn runs(report: &Report) -> bool {
 fn rename(mut finding: Finding) -> Option<Finding> {
     let code = match finding.code {
         // What follows is looked at by the caller.
-        "another-pickle" | "trailing-bytes" => return None,
-        "pop" | "dup" | "memo-again" | "no-protocol" | "protocol-inside" | "stack-left" => "odd-pickle",
-        "frame-cuts-instruction" | "frame-in-frame" | "frame-length" => "frames-disagree",
+        FindingCode::AnotherPickle | FindingCode::TrailingBytes => return None,
+        FindingCode::Pop
+        | FindingCode::Dup
+        | FindingCode::MemoAgain
+        | FindingCode::NoProtocol
+        | FindingCode::ProtocolInside
+        | FindingCode::StackLeft => FindingCode::OddPickle,
+        FindingCode::FrameCutsInstruction | FindingCode::FrameInFrame | FindingCode::FrameLength => {
+            FindingCode::FramesDisagree
+        }
         code => code,
     };
-    if let Some(rule) = super::rule(code) {
-        finding.code = rule.code;
+    if let Some(rule) = super::rule(code.as_str()) {
+        finding.code = rule.code.into();
         finding.severity = finding.severity.max(rule.severity);
     } else {
         finding.severity = finding.severity.max(Severity::Unchecked);

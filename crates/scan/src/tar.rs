@@ -367,7 +367,7 @@ mod tests {
         let names: Vec<_> =
             found.inner.iter().map(|inner| (inner.name.as_str(), inner.source.len())).collect();
         assert_eq!(names, [("a/b", 3), ("../long", 1), ("/x/yz", 0)]);
-        let codes: Vec<_> = found.findings.iter().map(|finding| finding.code).collect();
+        let codes: Vec<_> = found.findings.iter().map(|finding| finding.code.as_str()).collect();
         assert_eq!(codes, ["member-link", "unsafe-member-name", "unsafe-member-name"]);
     }
 
@@ -382,7 +382,7 @@ mod tests {
             member("n", b'2', b""),
         ];
         let found = scan([gnu, pax, both.concat(), member("o", b'0', b"1"), vec![0; 1024]].concat());
-        let told: Vec<_> = found.findings.iter().map(|f| (f.code, f.text.as_str())).collect();
+        let told: Vec<_> = found.findings.iter().map(|f| (f.code.as_str(), f.text.as_str())).collect();
         let texts = ["l is a link to ../long/target", "m is a link to ../long", "from is a link to to"];
         assert_eq!(told, texts.map(|text| ("member-link", text)));
         assert_eq!(found.inner.len(), 1);
@@ -400,17 +400,17 @@ mod tests {
         let pax = [member("p", b'x', b"9 size=0\n"), member("a", b'0', &inner), vec![0; 1024]].concat();
         let found = scan(pax);
         let names: Vec<_> = found.inner.iter().map(|inner| inner.name.as_str()).collect();
-        assert_eq!((found.findings[0].code, names), ("tar-layout", vec!["a", "hidden"]));
+        assert_eq!((found.findings[0].code.as_str(), names), ("tar-layout", vec!["a", "hidden"]));
         for records in [&b"9 size=0\n"[..], b"22 GNU.sparse.major=1\n", b"9 path=x\n"] {
             let found = scan([member("p", b'g', records), vec![0; 1024]].concat());
-            assert_eq!(found.findings[0].code, "tar-layout");
+            assert_eq!(found.findings[0].code.as_str(), "tar-layout");
         }
         // The same length twice, and a remark for all, change nothing.
         let honest = [member("p", b'g', b"13 comment=x\n"), member("p", b'x', b"9 size=3\n")].concat();
         let found = scan([honest, member("a", b'0', b"abc"), vec![0; 1024]].concat());
         assert!(found.findings.is_empty() && found.inner.len() == 1, "{found:?}");
         let broken = scan([member("p", b'x', b"7 size\n"), member("a", b'0', b"abc")].concat());
-        assert_eq!(broken.findings[0].code, "unreadable");
+        assert_eq!(broken.findings[0].code.as_str(), "unreadable");
     }
 
     /// As Python's `tarfile.nti` has them.
@@ -451,7 +451,7 @@ mod tests {
             odd[148..148 + sum.len()].copy_from_slice(&sum);
             assert!(is_tar(&[&odd[..257], &[0; 255]].concat()) || is_tar(&odd), "{sum:?}");
             let found = scan([odd, vec![0; 1024]].concat());
-            assert_eq!((found.findings[0].code, found.inner.len()), ("tar-layout", 1), "{sum:?}");
+            assert_eq!((found.findings[0].code.as_str(), found.inner.len()), ("tar-layout", 1), "{sum:?}");
         }
         // Signed bytes, no mark, and a name that begins with NUL.
         let mut old = vec![0; 512];
@@ -467,20 +467,21 @@ mod tests {
         seal(&mut first[..512]);
         let found = scan([first, vec![0; 1024]].concat());
         let names: Vec<_> = found.inner.iter().map(|inner| inner.name.as_str()).collect();
-        assert_eq!((found.findings[0].code, names), ("tar-layout", vec!["a", "hidden"]));
+        assert_eq!((found.findings[0].code.as_str(), names), ("tar-layout", vec!["a", "hidden"]));
     }
 
     #[test]
     fn damage_is_told() {
         let whole = [member("a", b'0', &[1; 600]), vec![0; 1024]].concat();
         for cut in [1, 511, 512, 600, 1535] {
-            let codes: Vec<_> = scan(whole[..cut].to_vec()).findings.iter().map(|f| f.code).collect();
+            let codes: Vec<_> =
+                scan(whole[..cut].to_vec()).findings.iter().map(|f| f.code.as_str()).collect();
             assert!(codes == ["unreadable"] || (cut == 1535 && codes.is_empty()), "{cut} {codes:?}");
         }
         let mut wrong = whole.clone();
         wrong[0] = b'b';
-        assert_eq!(scan(wrong).findings[0].code, "unreadable");
+        assert_eq!(scan(wrong).findings[0].code.as_str(), "unreadable");
         let more = [whole, vec![1]].concat();
-        assert_eq!(scan(more).findings[0].code, "trailing-bytes");
+        assert_eq!(scan(more).findings[0].code.as_str(), "trailing-bytes");
     }
 }

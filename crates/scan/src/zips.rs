@@ -2,6 +2,7 @@
 
 use super::{Scan, judge_member};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weighbridge_core::ErrorCode;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
@@ -87,7 +88,7 @@ pub fn archive(
         match bytes(source, member, raw(&member.name), &mut left) {
             Ok(bytes) => bytes.look(|bytes| route(member, bytes, scan))?,
             Err(error) => {
-                let other = error.code() == "crc-mismatch";
+                let other = error.code() == ErrorCode::CrcMismatch;
                 refused(error, member, scan)?;
                 // Some program loads it all the same.
                 if other && let Ok(bytes) = unchecked(source, member) {
@@ -229,15 +230,15 @@ fn hold(bytes: &dyn Source, member: &Member) -> Result<()> {
 fn refused(error: Error, member: &Member, scan: &mut Scan) -> Result<()> {
     let name = escape(&member.name);
     match error.code() {
-        "crc-mismatch" => {
+        ErrorCode::CrcMismatch => {
             let text = format!("{name}: the data has another checksum than the archive says");
             scan.push_at("zip-crc", member.header_offset, text);
         }
-        "deflate-too-long" | "deflate-claim" => {
+        ErrorCode::DeflateTooLong | ErrorCode::DeflateClaim => {
             let text = format!("{name} unpacks to another length than it claims: {}", error.message());
             scan.push_at("zip-bomb", member.header_offset, text);
         }
-        "limit" => {
+        ErrorCode::Limit => {
             let text = format!("limit: {name} unpacks to {} bytes, more than a scan unpacks", member.len);
             scan.push_at("unreadable", member.header_offset, text);
         }

@@ -202,11 +202,12 @@ fn use_it(format: &'static str, input: &Input) -> String {
                 Err(error) => assert!(!error.to_string().is_empty()),
             }
             // What is not recognised is told of what it is when the format is named.
-            let unknown = opened.as_ref().is_err_and(|e| matches!(e.code(), "unknown-format" | "not-a-file"));
+            let unknown =
+                opened.as_ref().is_err_and(|e| matches!(e.code().as_str(), "unknown-format" | "not-a-file"));
             if end.is_none() && !unknown {
                 end = Some(match opened {
                     Ok(checkpoint) => format!("opens {}", checkpoint.tensors.len()),
-                    Err(error) => error.code().to_owned(),
+                    Err(error) => error.code().as_str().to_owned(),
                 });
             }
             if known {

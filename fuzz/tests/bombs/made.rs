@@ -88,5 +88,5 @@ fn what_is_made_is_read() {
     assert_eq!(all, b"abxyzxyzxc");
     source.read_at(4, &mut all[..4]).unwrap();
     assert_eq!(&all[..4], b"zxyz");
-    assert_eq!(source.read_at(7, &mut all).unwrap_err().code(), "past-the-end");
+    assert_eq!(source.read_at(7, &mut all).unwrap_err().code().as_str(), "past-the-end");
 }

@@ -25,7 +25,7 @@ fn told(name: &str, text: &str, tensors: usize) -> &'static str {
     let begun = std::time::Instant::now();
     let (code, peak) = counting::peak_of_all(|| {
         let done = parse_rules(text, "bomb").and_then(|rules| apply(&mut checkpoint, &rules, true));
-        done.map_or_else(|error| error.code(), |_| "ok")
+        done.map_or_else(|error| error.code().as_str(), |_| "ok")
     });
     println!("{:>8.2} s {:>6} KiB  rules {name}: {code}", begun.elapsed().as_secs_f64(), peak >> 10);
     assert!(u64::try_from(peak).unwrap_or(0) <= MEMORY, "{name}: {peak} bytes");

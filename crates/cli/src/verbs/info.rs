@@ -6,7 +6,8 @@ use crate::several::{self, Report};
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use std::io::{self, Write};
-use weighbridge::checkpoint::{Checkpoint, RUNS_CODE, Value};
+use weighbridge::NoteCode;
+use weighbridge::checkpoint::{Checkpoint, Value};
 use weighbridge::finding::Verdict;
 use weighbridge::ops::info::{self, Tally};
 use weighbridge::phrase::{Face, Worded};
@@ -64,7 +65,7 @@ impl Report for Opened {
 
 fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::Result<()> {
     let (warnings, notes): (Vec<_>, Vec<_>) =
-        checkpoint.notes.iter().cloned().partition(|note| note.code == RUNS_CODE);
+        checkpoint.notes.iter().cloned().partition(|note| note.code == NoteCode::RunsCode);
     for warning in &warnings {
         writeln!(output, "{ODD}warning{ODD:#}      {}", escape(&warning.text))?;
     }

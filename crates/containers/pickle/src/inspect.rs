@@ -13,6 +13,7 @@ use super::parts;
 use super::usual::{Copied, Evaluated, Storages, in_pattern, is_zone, usual};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::Budget;
+use weighbridge_core::FindingCode;
 use weighbridge_core::error::Error;
 use weighbridge_core::finding::{Finding, Severity, Verdict};
 use weighbridge_core::text::{counted, escape};
@@ -162,7 +163,10 @@ impl Report {
     pub fn imports(&self) -> bool {
         self.globals.iter().any(GlobalFinding::can_be_found)
             || self.worst_dropped > Some(Severity::Note)
-            || self.findings.iter().any(|found| matches!(found.code, "extension" | "unfollowed-import"))
+            || self
+                .findings
+                .iter()
+                .any(|found| matches!(found.code, FindingCode::Extension | FindingCode::UnfollowedImport))
     }
 }
 

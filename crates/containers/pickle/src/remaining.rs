@@ -103,7 +103,7 @@ mod tests {
         remaining.take(10_000 - 3_100 - 400 - 1_000 - 4 * 48 - 2 * 64).unwrap();
         remaining.take(0).unwrap();
         let error = remaining.take(1).unwrap_err();
-        assert_eq!((error.code(), error.kind()), ("pickle-tangle", weighbridge_core::Kind::Limit));
+        assert_eq!((error.code().as_str(), error.kind()), ("pickle-tangle", weighbridge_core::Kind::Limit));
         assert_eq!(error.expected_text(), Some("at most 20000 bytes, with the objects of the pickle"));
         // What did not fit took nothing.
         assert_eq!(remaining.left, 0);

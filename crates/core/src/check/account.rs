@@ -299,7 +299,7 @@ mod tests {
                 (48, 16, "unknown", "looks like one byte again and again", None)
             ]
         );
-        let told: Vec<_> = findings.iter().map(|f| (f.code, f.offset, f.file.as_deref())).collect();
+        let told: Vec<_> = findings.iter().map(|f| (f.code.as_str(), f.offset, f.file.as_deref())).collect();
         assert_eq!(told, [("trailing-bytes", Some(48), Some("m"))]);
         let json = account.to_json(true);
         assert_eq!((&json["tensor_bytes"], &json["header_bytes"]), (&json!(32), &json!(16)));
@@ -335,7 +335,7 @@ mod tests {
             let (account, findings) = account(&held(&tensors, &[])[0], &outline).unwrap();
             let sums = Use::ALL.map(|used| account.bytes_of(used));
             assert_eq!(sums.iter().sum::<u64>(), 64);
-            (sums, findings.iter().map(|f| f.code).collect::<Vec<_>>())
+            (sums, findings.iter().map(|f| f.code.as_str()).collect::<Vec<_>>())
         };
         assert_eq!(of(Gaps::Free), ([24, 4, 36, 0], vec![]));
         assert_eq!(of(Gaps::Zeros(16)), ([24, 4, 24, 12], vec!["trailing-bytes"]));
@@ -366,7 +366,7 @@ mod tests {
         ];
         assert_eq!(spans(&found), expected);
         assert_eq!(
-            findings.iter().map(|f| (f.code, f.offset)).collect::<Vec<_>>(),
+            findings.iter().map(|f| (f.code.as_str(), f.offset)).collect::<Vec<_>>(),
             [("hidden-bytes", Some(16))]
         );
         outline.elements = true;

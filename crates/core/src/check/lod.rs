@@ -69,7 +69,7 @@ mod tests {
     fn code(value: Value) -> Option<&'static str> {
         let mut entry = tensor("x", DType::U8, &[8, 2], &source(16), 0);
         entry.attributes.insert(LOD.to_owned(), value);
-        lod(&[entry]).first().map(|f| f.code)
+        lod(&[entry]).first().map(|f| f.code.as_str())
     }
 
     fn levels(levels: &[&[u64]]) -> Value {

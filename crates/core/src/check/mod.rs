@@ -17,6 +17,7 @@ mod structure;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+use crate::FindingCode;
 pub use account::{Account, Span, Use, account};
 pub use held::{Held, held, shared_places};
 pub use lod::lod;
@@ -35,13 +36,13 @@ use std::collections::{BTreeMap, HashMap};
 pub(crate) const MOST_ALIKE: usize = 100;
 
 /// What a finding is about: its code, tensor and offset.
-type Subject = (&'static str, Option<String>, Option<u64>);
+type Subject = (FindingCode, Option<String>, Option<u64>);
 
 /// Leaves at most 100 findings of each code and weight, and says how many more there
 /// were. Findings that are equal in all are one.
 #[must_use]
 pub fn capped(findings: Vec<Finding>) -> Vec<Finding> {
-    let mut counts: HashMap<(&'static str, Severity), usize> = HashMap::new();
+    let mut counts: HashMap<(FindingCode, Severity), usize> = HashMap::new();
     let mut kept: Vec<Finding> = Vec::new();
     let mut seen: HashMap<Subject, Vec<usize>> = HashMap::new();
     for finding in findings {
@@ -57,7 +58,7 @@ pub fn capped(findings: Vec<Finding>) -> Vec<Finding> {
             kept.push(finding);
         }
     }
-    let mut more: Vec<((&str, Severity), usize)> =
+    let mut more: Vec<((FindingCode, Severity), usize)> =
         counts.into_iter().filter(|(_, count)| *count > MOST_ALIKE).collect();
     more.sort_unstable();
     for ((code, severity), count) in more {
@@ -71,7 +72,7 @@ pub fn capped(findings: Vec<Finding>) -> Vec<Finding> {
 #[derive(Debug, Default)]
 struct Findings {
     list: Vec<Finding>,
-    counts: BTreeMap<&'static str, usize>,
+    counts: BTreeMap<FindingCode, usize>,
 }
 
 impl Findings {
@@ -80,7 +81,7 @@ impl Findings {
 
     /// One more error. Its text is made where it is told.
     fn error(&mut self, code: &'static str, text: impl FnOnce() -> String) {
-        let count = self.counts.entry(code).or_default();
+        let count = self.counts.entry(code.into()).or_default();
         *count += 1;
         if *count <= Self::MOST {
             self.list.push(Finding::error(code, text()));

@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(lone_state(&good), []);
         assert_eq!(lone_state(&[state("w", "m1")]), []);
         let twice = duplicates(&[plain("w"), plain("w"), plain("w")]);
-        assert_eq!((twice.len(), twice[0].code), (1, "duplicate-name"));
+        assert_eq!((twice.len(), twice[0].code.as_str()), (1, "duplicate-name"));
         let lone = lone_state(&[plain("w"), state("v", "m1")]);
         assert_eq!(lone[0].code, "state-without-parameter");
         assert!(lone[0].text.ends_with("v/m1"));

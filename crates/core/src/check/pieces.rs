@@ -89,7 +89,7 @@ mod tests {
                 ..piece.clone()
             };
             entry.pieces = boxes.iter().map(part).collect();
-            pieces(&[entry]).first().map(|f| f.code)
+            pieces(&[entry]).first().map(|f| f.code.as_str())
         };
         assert_eq!(cut(&[([2, 0], [2, 6]), ([0, 0], [2, 6])]), None);
         assert_eq!(cut(&[([0, 0], [4, 3]), ([0, 3], [4, 3])]), None);
@@ -100,7 +100,7 @@ mod tests {
         let change = |edit: fn(&mut Piece)| {
             let mut entry = whole.clone();
             edit(&mut entry.pieces[0]);
-            pieces(&[entry]).first().map(|f| f.code)
+            pieces(&[entry]).first().map(|f| f.code.as_str())
         };
         assert_eq!(change(|p| p.offset = 1), Some("past-the-end"));
         assert_eq!(change(|p| p.len = 92), Some("piece-length"));

@@ -66,10 +66,10 @@ mod tests {
         let at = |name: &str, offset, len| tensor(name, DType::U8, &[len], &memory, offset);
         assert_eq!(shared_bytes(&[at("a", 0, 8), at("b", 8, 8), at("none", 4, 0)], false), []);
         let alias = shared_bytes(&[at("a", 0, 8), at("b", 0, 8)], false);
-        assert_eq!((alias.len(), alias[0].code), (1, "shared-bytes"));
+        assert_eq!((alias.len(), alias[0].code.as_str()), (1, "shared-bytes"));
         // The long one covers both of those behind it.
         let wrong = shared_bytes(&[at("long", 0, 40), at("b", 4, 4), at("c", 30, 8), at("d", 40, 1)], false);
-        let found: Vec<_> = wrong.iter().map(|f| (f.code, f.tensor.as_deref())).collect();
+        let found: Vec<_> = wrong.iter().map(|f| (f.code.as_str(), f.tensor.as_deref())).collect();
         assert_eq!(found, [("tensors-overlap", Some("b")), ("tensors-overlap", Some("c"))]);
     }
 }

@@ -162,7 +162,7 @@ mod tests {
     use crate::topology::Block;
 
     fn codes(topology: &Topology) -> Vec<&'static str> {
-        structure(topology).iter().map(|f| f.code).collect()
+        structure(topology).iter().map(|f| f.code.as_str()).collect()
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
         bad.blocks[0].operators.push(operator("scale", &[("X", &["lost", "new"])], &[("Out", &["o"])]));
         bad.blocks[0].operators[0].blocks = vec![7];
         let findings = structure(&bad);
-        let codes: Vec<_> = findings.iter().map(|f| f.code).collect();
+        let codes: Vec<_> = findings.iter().map(|f| f.code.as_str()).collect();
         assert_eq!(codes, ["unknown-block", "unknown-feed", "unknown-fetch", "undeclared-variable"]);
         assert!(findings[2].text.ends_with("w\\n"));
         assert_eq!(findings[3].text, "scale in block 0 reads lost, which nobody declares or writes");

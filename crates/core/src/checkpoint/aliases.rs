@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(c.settle_aliases(), None);
         c.tensors.remove(0);
         let note = c.settle_aliases().unwrap();
-        assert_eq!(note.code, "state-without-parameter");
+        assert_eq!(note.code.as_str(), "state-without-parameter");
         assert!(note.text.starts_with("2 tensors of") && note.text.contains("first head:"), "{}", note.text);
         assert!(c.tensors.iter().all(|tensor| tensor.role.state_of().is_none()));
     }

@@ -1,6 +1,7 @@
 //! What a damaged file lost: where it breaks, and which of its tensors are not there any more.
 
 use super::{Checkpoint, Loss, Metadata, Note, Value};
+use crate::ErrorCode;
 use crate::error::{Error, Kind};
 use crate::text::escape;
 use serde_json::{Value as Json, json};
@@ -21,7 +22,7 @@ const NAMED: usize = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// The code of the error that a strict opening gives. Stable, for programs.
-    pub code: &'static str,
+    pub code: ErrorCode,
     /// What is wrong, for people.
     pub text: String,
     /// The file that is damaged, where the source is several.
@@ -42,7 +43,7 @@ pub struct Lost {
     /// Its name as it is displayed, or what else is known of it.
     pub name: String,
     /// The code of the reason. Stable, for programs.
-    pub code: &'static str,
+    pub code: ErrorCode,
     /// The reason, for people.
     pub text: String,
     /// The file that it stood in, where the source is several.
@@ -179,7 +180,7 @@ const TOLD_AS_MISSING: [&str; 2] = ["damaged", "missing-damaged"];
 impl Checkpoint {
     /// What was left out when this was opened, without what damage destroyed: see [`Damage::losses`].
     pub fn left_out(&self) -> impl Iterator<Item = &Note> {
-        self.notes.iter().filter(|note| note.omission && !TOLD_AS_MISSING.contains(&note.code))
+        self.notes.iter().filter(|note| note.omission && !TOLD_AS_MISSING.contains(&note.code.as_str()))
     }
 
     /// The damage of the file, begun with what `error` says where there was none yet.
@@ -246,14 +247,14 @@ mod tests {
         checkpoint.mark_damaged(0);
         let damage = checkpoint.damage.clone().unwrap();
         assert_eq!(damage.headline(1), "1 of 2 tensors intact, breaks at offset 80");
-        assert_eq!((damage.code, damage.offset, damage.expected), ("truncated", Some(80), Some(2)));
-        let codes: Vec<_> = checkpoint.notes.iter().map(|note| (note.code, note.omission)).collect();
+        assert_eq!((damage.code.as_str(), damage.offset, damage.expected), ("truncated", Some(80), Some(2)));
+        let codes: Vec<_> = checkpoint.notes.iter().map(|note| (note.code.as_str(), note.omission)).collect();
         assert_eq!(codes, [("damaged", true), ("missing-damaged", true)]);
         assert!(checkpoint.notes[1].text.starts_with("b\\u{7} was not recovered: the file ends; found 3"));
         assert!(checkpoint.metadata.get(SALVAGED_KEY).is_some());
         let losses = damage.losses();
         assert_eq!(
-            (losses.len(), losses[0].code, losses[0].subject.as_str()),
+            (losses.len(), losses[0].code.as_str(), losses[0].subject.as_str()),
             (1, "missing-damaged", "b\\u{7}")
         );
         assert_eq!(damage.to_json(1)["why"][0]["offset"], 80);

@@ -1,5 +1,6 @@
 //! What a target cannot hold.
 
+use crate::codes::LossCode;
 use crate::phrase::{Face, Phrase, Worded};
 use serde_json::{Value as Json, json};
 use std::fmt;
@@ -8,7 +9,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
     /// Stable, for programs.
-    pub code: &'static str,
+    pub code: LossCode,
     /// The tensor or metadata key concerned, displayed.
     pub subject: String,
     /// What is lost, for people.
@@ -60,24 +61,24 @@ impl Loss {
     ];
 
     /// A loss of `code` that concerns `subject`.
-    pub fn new(code: &'static str, subject: impl fmt::Display, detail: impl Into<Phrase>) -> Self {
-        Self { code, subject: subject.to_string(), detail: detail.into() }
+    pub fn new(code: impl Into<LossCode>, subject: impl fmt::Display, detail: impl Into<Phrase>) -> Self {
+        Self { code: code.into(), subject: subject.to_string(), detail: detail.into() }
     }
 
     /// True where nothing of it is in the target; see [`LEFT_OUT`](Self::LEFT_OUT).
     pub fn is_left_out(&self) -> bool {
-        Self::LEFT_OUT.contains(&self.code)
+        Self::LEFT_OUT.contains(&self.code.as_str())
     }
 
     /// True where the loss is a tensor: `subject` is its name, and nothing of it is in the target.
     pub fn is_tensor(&self) -> bool {
-        Self::WHOLE_TENSORS.contains(&self.code)
+        Self::WHOLE_TENSORS.contains(&self.code.as_str())
     }
 
     /// `{"code", "subject", "detail", "left_out", "tensor"}`.
     pub fn to_json(&self) -> Json {
         json!({
-            "code": self.code, "subject": self.subject, "detail": self.detail, "left_out": self.is_left_out(),
+            "code": self.code.as_str(), "subject": self.subject, "detail": self.detail, "left_out": self.is_left_out(),
             "tensor": self.is_tensor(),
         })
     }

@@ -23,6 +23,8 @@ mod tagged;
 mod transform;
 mod versions;
 
+use crate::LossCode;
+use crate::NoteCode;
 pub use crate::text::escape as escape_text;
 pub use aliases::{SameRead, same_bytes, tied};
 pub use attributes::{Attributes, QUANTIZED_AXIS, SPARSE_LAYOUT};
@@ -111,7 +113,7 @@ pub struct Origin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// Stable, for programs.
-    pub code: &'static str,
+    pub code: NoteCode,
     /// For people.
     pub text: Phrase,
     /// True where a part of the file is not in the index, so that a conversion would lose it.
@@ -131,28 +133,21 @@ pub struct SkippedTensor {
     pub is_state: bool,
 }
 
-/// The code for metadata of which files of one checkpoint say different things: those of the first are taken.
-pub const METADATA_DIFFERS: &str = "metadata-differs";
-/// The code for a tensor of a file that is not in the index.
-pub(crate) const TENSOR_SKIPPED: &str = "tensor-skipped";
-/// The code for a type that a file has under a name: it was read, and no tensor is lost with it.
-pub const NAMED_TYPE: &str = "named-type";
-
 impl Note {
     /// A remark.
-    pub fn new(code: &'static str, text: impl Into<Phrase>) -> Self {
-        Self { code, text: text.into(), omission: false, skipped: None }
+    pub fn new(code: impl Into<NoteCode>, text: impl Into<Phrase>) -> Self {
+        Self { code: code.into(), text: text.into(), omission: false, skipped: None }
     }
     /// A part of the file that is not in the index.
-    pub fn omission(code: &'static str, text: impl Into<Phrase>) -> Self {
-        Self { code, text: text.into(), omission: true, skipped: None }
+    pub fn omission(code: impl Into<NoteCode>, text: impl Into<Phrase>) -> Self {
+        Self { code: code.into(), text: text.into(), omission: true, skipped: None }
     }
     /// A tensor of the file that is not in the index. A conversion reports it as a loss of a whole tensor.
     pub fn skipped_tensor(name: impl Into<String>, reason: impl Into<Phrase>) -> Self {
         let (name, reason) = (name.into(), reason.into());
         let text = phrase![escape_text(&name), ": ", &reason];
         let skipped = Some(Box::new(SkippedTensor { name, reason, is_state: false }));
-        Self { code: TENSOR_SKIPPED, text, omission: true, skipped }
+        Self { code: NoteCode::TensorSkipped, text, omission: true, skipped }
     }
     /// As it is, but of optimizer state where `is_state`.
     pub fn of_state(mut self, is_state: bool) -> Self {
@@ -168,13 +163,13 @@ impl Note {
     /// What a conversion loses with this part of the file.
     pub fn loss(&self) -> Loss {
         match &self.skipped {
-            Some(tensor) => Loss::new(TENSOR_SKIPPED, escape_text(&tensor.name), &tensor.reason),
-            None => Loss::new("omitted", self.code, &self.text),
+            Some(tensor) => Loss::new(LossCode::TensorSkipped, escape_text(&tensor.name), &tensor.reason),
+            None => Loss::new("omitted", self.code.as_str(), &self.text),
         }
     }
     /// True where a part of the file was not looked at. What was, and has no place in the index, is an omission alone.
     pub fn is_unread(&self) -> bool {
-        self.omission && ![METADATA_DIFFERS, NAMED_TYPE].contains(&self.code)
+        self.omission && !matches!(self.code, NoteCode::MetadataDiffers | NoteCode::NamedType)
     }
 }
 
@@ -196,14 +191,12 @@ impl Worded for Checkpoint {
 
 /// The kind of a pickle of which nothing says which framework wrote it.
 pub const PICKLE: &str = "pickle";
-/// The code of the note that loading the file elsewhere would run code.
-pub const RUNS_CODE: &str = "runs-code";
 
 impl Checkpoint {
     /// Notes first of all that loading the file elsewhere would run code, where it would.
     pub fn warn_of_code(&mut self, warning: Option<Phrase>) {
         if let Some(text) = warning {
-            self.notes.insert(0, Note::new(RUNS_CODE, text));
+            self.notes.insert(0, Note::new(NoteCode::RunsCode, text));
         }
     }
 

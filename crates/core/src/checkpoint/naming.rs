@@ -173,7 +173,7 @@ mod tests {
         let names: Vec<_> = c.tensors.iter().map(TensorEntry::text).collect();
         assert_eq!(names, ["conv1.weight", "conv1.weight/moment1_0", "lone"]);
         assert_eq!(c.tensors[0].text_attribute(VARIABLE_NAME), Some("conv2d_0.w_0"));
-        assert_eq!(c.notes[0].code, "names-missing");
+        assert_eq!(c.notes[0].code.as_str(), "names-missing");
         c.use_names(VARIABLE_NAME, STRUCTURED_NAME).unwrap();
         let names: Vec<_> = c.tensors.iter().map(TensorEntry::text).collect();
         assert_eq!(names, ["conv2d_0.w_0", "conv2d_0.w_0/moment1_0", "lone"]);
@@ -183,6 +183,9 @@ mod tests {
     fn collisions_are_refused() {
         let mut c = checkpoint();
         c.tensors[2].attributes.insert(STRUCTURED_NAME.into(), Value::Text("conv1.weight".into()));
-        assert_eq!(c.use_names(STRUCTURED_NAME, VARIABLE_NAME).unwrap_err().code(), "name-collision");
+        assert_eq!(
+            c.use_names(STRUCTURED_NAME, VARIABLE_NAME).unwrap_err().code().as_str(),
+            "name-collision"
+        );
     }
 }

@@ -448,7 +448,7 @@ mod tests {
             glob("[b-a]"),
             glob("a\\"),
         ] {
-            assert_eq!(bad.unwrap_err().code(), "bad-pattern");
+            assert_eq!(bad.unwrap_err().code().as_str(), "bad-pattern");
         }
     }
 

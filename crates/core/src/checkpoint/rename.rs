@@ -221,7 +221,7 @@ mod tests {
         let mut c = checkpoint(&["a.w", "b.w", "c"]);
         let error = c.rename(&[Rename::parse("a=x").unwrap(), Rename::parse("b=x").unwrap()]).unwrap_err();
         assert_eq!(
-            (error.code(), error.tensor(), error.found_text()),
+            (error.code().as_str(), error.tensor(), error.found_text()),
             ("name-collision", Some("x.w"), Some("a.w and b.w"))
         );
         let names: Vec<_> = c.tensors.iter().map(TensorEntry::name).collect();

@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(held(&store), (50_038, 39));
         owner.get(1000, 50_000, || panic!("made again")).unwrap();
         let refused = owner.get(1001, 1, || Err(Error::corrupt("x", "y")));
-        assert_eq!(refused.unwrap_err().code(), "x");
+        assert_eq!(refused.unwrap_err().code().as_str(), "x");
         // The long one is not the newest any more, and too long for the others.
         assert!(held(&store).0 < 10_000);
         assert_eq!(*owner.get(1001, 1, || Ok(vec![3])).unwrap(), vec![3]);

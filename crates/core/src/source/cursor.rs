@@ -166,7 +166,7 @@ mod tests {
         }
         assert_eq!(cursor.remaining(), 0);
         assert!(counted.bytes_read() <= 10 * SMALL as u64);
-        assert_eq!(cursor.array::<1>("end").unwrap_err().code(), "truncated");
+        assert_eq!(cursor.array::<1>("end").unwrap_err().code().as_str(), "truncated");
     }
 
     /// What was looked at is read from the window: a packed source would begin again for it.

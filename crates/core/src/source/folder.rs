@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn names_that_lead_out_are_refused() {
         for bad in ["", "..", "../x", "a/../../x", "/etc/passwd", "a\0b"] {
-            assert_eq!(check_relative(Path::new(bad)).unwrap_err().code(), "unsafe-name", "{bad}");
+            assert_eq!(check_relative(Path::new(bad)).unwrap_err().code().as_str(), "unsafe-name", "{bad}");
         }
         for good in ["a", "a/b", "权重", "..a", ".a"] {
             check_relative(Path::new(good)).unwrap();
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn names_have_one_spelling() {
         for bad in ["a//b", "a/./b", "a/", "a/b/.", "./a", "../a", "/a", ""] {
-            assert_eq!(check_plain(bad).unwrap_err().code(), "unsafe-name", "{bad}");
+            assert_eq!(check_plain(bad).unwrap_err().code().as_str(), "unsafe-name", "{bad}");
         }
         for good in ["a", "a/b/c", "权重/..a", ".a"] {
             check_plain(good).unwrap();

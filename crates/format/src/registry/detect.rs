@@ -5,6 +5,7 @@
 use super::{Registry, head_of};
 use crate::{Format, OpenOptions, unknown};
 use std::path::Path;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::Note;
 use weighbridge_core::error::Result;
 use weighbridge_io::source::SourceRef;
@@ -23,8 +24,9 @@ pub(super) fn format_of(
         return registry.by_id(id).map(|format| (format, None));
     }
     registry.detect(source).map(|format| (format, None)).or_else(|error| {
-        let format =
-            name.filter(|_| error.code() == "unknown-format").and_then(|name| told(registry, source, name));
+        let format = name
+            .filter(|_| error.code() == ErrorCode::UnknownFormat)
+            .and_then(|name| told(registry, source, name));
         let Some(format) = format else { return Err(error) };
         let text = format!("the content could be of any format: the extension says {}", format.info().id);
         Ok((format, Some(Note::new("told-by-extension", text))))

@@ -6,6 +6,7 @@ use crate::{Format, OpenOptions};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::{Checkpoint, Note};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::text::{escape, first_and_more, path_text};
@@ -30,8 +31,6 @@ const MOST_LOOKED_AT: usize = 64;
 const NAMED: usize = 5;
 /// The codes of errors of formats that are asked for a folder and have none of this kind.
 const FILES_ONLY: [&str; 2] = ["not-a-file", "no-shards"];
-/// The code of the note on other model files.
-pub const OTHER_MODELS: &str = "other-models";
 
 /// A file of a folder that is not part of the model that was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,7 +143,9 @@ impl FolderModel {
             Self::File(file) => file.clone(),
             Self::Whole(format) => match registry.as_folder(*format, folder, options) {
                 // A format of files: the caller says of which one the file in the folder is.
-                Err(error) if FILES_ONLY.contains(&error.code()) => lone(registry, folder)?.ok_or(error)?,
+                Err(error) if FILES_ONLY.contains(&error.code().as_str()) => {
+                    lone(registry, folder)?.ok_or(error)?
+                }
                 opened => return Ok((opened?, self.clone())),
             },
         };
@@ -334,7 +335,7 @@ pub(super) fn note(
     };
     let Ok(items) = folder.list(1) else { return };
     let others = others(registry, folder, &items, &labels(checkpoint), format);
-    checkpoint.notes.extend(told(&others).map(|text| Note::new(OTHER_MODELS, text)));
+    checkpoint.notes.extend(told(&others).map(|text| Note::new(NoteCode::OtherModels, text)));
 }
 
 /// The names, in the local folder at `path`, of the files from which `checkpoint` was opened there: those that its

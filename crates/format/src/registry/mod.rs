@@ -4,9 +4,7 @@ mod detect;
 mod folders;
 mod salvage;
 
-pub use folders::{
-    FolderModel, ModelFile, OTHER_MODELS, OtherFile, files_of, own_files, told as other_models_text,
-};
+pub use folders::{FolderModel, ModelFile, OtherFile, files_of, own_files, told as other_models_text};
 
 use crate::open::{choose_names, settle};
 use crate::{Format, HEAD, OpenOptions, Place, unknown};

@@ -4,8 +4,9 @@ use super::{ShardIndex, read_index};
 use crate::OpenOptions;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::{
-    Checkpoint, Damage, INDEX_KEY, METADATA_DIFFERS, Note, Value, escape_text, restore_carried,
+    Checkpoint, Damage, INDEX_KEY, Note, Value, escape_text, restore_carried,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -287,7 +288,7 @@ impl<'a> Joint<'a> {
         if let Some(keys) = enumerated(differ.iter()) {
             let text =
                 format!("metadata that differ between the files, of which the first are taken: {keys}");
-            self.whole.notes.push(Note::omission(METADATA_DIFFERS, text));
+            self.whole.notes.push(Note::omission(NoteCode::MetadataDiffers, text));
         }
     }
 

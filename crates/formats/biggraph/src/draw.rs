@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_drawn_is_said() {
-        let code = |mut c: Checkpoint| draw(&mut c, Draw::default()).unwrap_err().code();
+        let code = |mut c: Checkpoint| draw(&mut c, Draw::default()).unwrap_err().code().as_str();
         assert_eq!(code(entities(None)), "config-missing");
         assert_eq!(code(entities(Some(&CONFIG.replace("tag", "label")))), "no-such-type");
         let mut without = entities(Some(CONFIG));

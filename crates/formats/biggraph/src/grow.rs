@@ -311,7 +311,7 @@ mod tests {
         let code = |change: &dyn Fn(&mut Checkpoint), entity: &str, names: &[&str]| {
             let mut checkpoint = checkpoint();
             change(&mut checkpoint);
-            grow(&mut checkpoint, entity, &names.iter().copied().collect(), 0).unwrap_err().code()
+            grow(&mut checkpoint, entity, &names.iter().copied().collect(), 0).unwrap_err().code().as_str()
         };
         assert_eq!(code(&|_| {}, "item", &["x"]), "no-such-type");
         assert_eq!(code(&|_| {}, "user", &["x", "b"]), "name-exists");

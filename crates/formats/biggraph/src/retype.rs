@@ -176,7 +176,7 @@ mod tests {
         let pairs = parse("a=b,c=d=e").unwrap();
         assert_eq!(pairs, [("a".to_owned(), "b".to_owned()), ("c".to_owned(), "d=e".to_owned())]);
         for bad in ["", "a", "=b", "a=", "a=b.c", "a=b,"] {
-            assert_eq!(parse(bad).unwrap_err().code(), "bad-setting", "{bad}");
+            assert_eq!(parse(bad).unwrap_err().code().as_str(), "bad-setting", "{bad}");
         }
     }
 }

@@ -274,7 +274,7 @@ mod tests {
         let weight = [0x01, 0xd0, 0xa3, 0xbe];
         let at = bytes.windows(4).position(|window| window == weight).unwrap();
         bytes[at] ^= 1;
-        assert_eq!(open(&bytes).unwrap_err().code(), "crc-mismatch");
+        assert_eq!(open(&bytes).unwrap_err().code().as_str(), "crc-mismatch");
         let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
         let opened = open_source(source(&bytes), &lenient).unwrap();
         assert!(opened.notes.iter().any(|note| note.code == "crc-mismatch" && note.omission));
@@ -309,7 +309,7 @@ mod tests {
     fn archives_are_scanned_as_any_archive() {
         let options = OpenOptions::default();
         let file = scan_source(&source(&MODEL[..]), &options).unwrap();
-        let codes: Vec<_> = file.scan.findings.iter().map(|finding| finding.code).collect();
+        let codes: Vec<_> = file.scan.findings.iter().map(|finding| finding.code.as_str()).collect();
         assert_eq!((codes, file.format), (vec![], Some("zip")));
     }
 

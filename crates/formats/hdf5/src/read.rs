@@ -4,8 +4,10 @@ use super::names::index_name;
 use super::{KIND, NAMES, NULL, keras, types};
 use crate::ReadOptions;
 use std::collections::HashSet;
+use weighbridge_core::ErrorCode;
+use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::{
-    Checkpoint, INDEX_KEY, Lost, Metadata, NAMED_TYPE, Name, Note, Role, TensorEntry, TensorPath, Value,
+    Checkpoint, INDEX_KEY, Lost, Metadata, Name, Note, Role, TensorEntry, TensorPath, Value,
     restore_bridge_index,
 };
 use weighbridge_core::error::{Error, Result};
@@ -103,12 +105,12 @@ pub(super) fn note_named_types(all: &[NamedType], checkpoint: &mut Checkpoint) {
         };
         let text =
             format!("{}: a named datatype{with}; what is of this type is read", cut(&shown(&named.path)));
-        checkpoint.notes.push(Note::omission(NAMED_TYPE, text));
+        checkpoint.notes.push(Note::omission(NoteCode::NamedType, text));
     }
     let more = all.len().saturating_sub(NAMED);
     if more > 0 {
         let text = format!("and {}", counted(more, "more named datatype", "more named datatypes"));
-        checkpoint.notes.push(Note::omission(NAMED_TYPE, text));
+        checkpoint.notes.push(Note::omission(NoteCode::NamedType, text));
     }
 }
 
@@ -200,7 +202,7 @@ impl Reader {
             let parts: Vec<Name> = path.iter().map(|part| Name::from(cut(part).as_str())).collect();
             let found = error.found_text().map(|found| format!(" ({})", cut(found))).unwrap_or_default();
             // What is refused for want of a word is had by saying it.
-            let hint = error.hint_phrase().filter(|_| error.code() == "hdf5-virtual");
+            let hint = error.hint_phrase().filter(|_| error.code() == ErrorCode::Hdf5Virtual);
             let hint = hint.map(|hint| phrase!["; ", hint]).unwrap_or_default();
             let reason = phrase![error.message(), found, hint];
             let name = TensorPath::new(parts).to_text();

@@ -2,6 +2,7 @@
 
 use super::{Kind, VOCAB};
 use std::collections::HashSet;
+use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::{Checkpoint, Value};
 use weighbridge_core::error::Result;
 use weighbridge_core::finding::{Finding, Severity};
@@ -32,8 +33,10 @@ pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
 
 /// Forms of stream that are read here, and by no Paddle.
 fn unreadable(checkpoint: &Checkpoint) -> Vec<Finding> {
-    let unshipped =
-        checkpoint.notes.iter().filter(|note| matches!(note.code, "size-prefixed" | "design-note"));
+    let unshipped = checkpoint
+        .notes
+        .iter()
+        .filter(|note| matches!(note.code, NoteCode::SizePrefixed | NoteCode::DesignNote));
     unshipped
         .map(|note| {
             Finding::error(

@@ -36,6 +36,7 @@ mod walk;
 mod write;
 
 use std::path::Path;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::check::Outline;
 use weighbridge_core::checkpoint::{Checkpoint, MODULE_VERSIONS as VERSIONS, Origin};
 use weighbridge_core::error::{Error, Result};
@@ -163,7 +164,7 @@ impl Detect for Torch {
         // Of several indexes opening says that it cannot choose.
         match shards::index_name(folder) {
             Ok(name) => name.is_some(),
-            Err(error) => error.code() == "several-models",
+            Err(error) => error.code() == ErrorCode::SeveralModels,
         }
     }
 }

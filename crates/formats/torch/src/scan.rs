@@ -4,6 +4,7 @@ use super::facts::is_fact;
 use super::read;
 use std::collections::HashSet;
 use std::sync::Arc;
+use weighbridge_core::FindingCode;
 use weighbridge_core::error::{Kind, Result};
 use weighbridge_core::text::{counted, escape};
 use weighbridge_format::{OpenOptions, Scan};
@@ -151,7 +152,7 @@ impl Classes {
                 places.insert((import.member.clone(), import.offset));
             }
         }
-        for finding in scan.findings.iter_mut().filter(|finding| finding.code == "unknown-import") {
+        for finding in scan.findings.iter_mut().filter(|finding| finding.code == FindingCode::UnknownImport) {
             let place = finding.offset.map(|offset| (finding.member.clone(), offset));
             if place.is_some_and(|place| places.contains(&place)) {
                 let name = finding.text.split('`').nth(1).unwrap_or_default();

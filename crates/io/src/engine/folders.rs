@@ -34,7 +34,7 @@ mod tests {
         make_folders(Path::new("")).unwrap();
         assert!(deep.is_dir());
         std::fs::write(deep.join("file"), b"x").unwrap();
-        assert_eq!(make_folders(&deep.join("file")).unwrap_err().code(), "not-a-folder");
+        assert_eq!(make_folders(&deep.join("file")).unwrap_err().code().as_str(), "not-a-folder");
         assert_eq!(make_folders(&deep.join("file/more")).unwrap_err().kind(), weighbridge_core::Kind::Io);
     }
 }

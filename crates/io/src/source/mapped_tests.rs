@@ -35,5 +35,5 @@ fn ranges_are_the_same_mapped_and_read() {
             }
         }
     }
-    assert_eq!(windows.get(&file, len as u64, 1, Vec::new()).unwrap_err().code(), "past-the-end");
+    assert_eq!(windows.get(&file, len as u64, 1, Vec::new()).unwrap_err().code().as_str(), "past-the-end");
 }

@@ -107,7 +107,7 @@ mod tests {
     fn codes(text: &str) -> Vec<&'static str> {
         let mut scan = Scan::default();
         yaml(text, &mut scan);
-        scan.findings.iter().map(|finding| finding.code).collect()
+        scan.findings.iter().map(|finding| finding.code.as_str()).collect()
     }
 
     #[test]

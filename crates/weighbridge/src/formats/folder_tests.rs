@@ -1,8 +1,6 @@
 //! Folders that no format calls its own.
 
-use super::{
-    FolderModel, Format, OTHER_MODELS, OpenOptions, detect, open_folder, own_files, registry, safetensors,
-};
+use super::{FolderModel, Format, OpenOptions, detect, open_folder, own_files, registry, safetensors};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::source::{Folder, MemoryFolder, SkippedItem};
@@ -10,6 +8,7 @@ use crate::source::{FolderItem, FolderRef, LocalFolder, SourceRef};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
+use weighbridge_core::NoteCode;
 
 static NPY: LazyLock<Vec<u8>> = LazyLock::new(|| weighbridge_testkit::golden("npy/good/float64.npy"));
 static NPZ: LazyLock<Vec<u8>> = LazyLock::new(|| weighbridge_testkit::golden("npz/good/stored.npz"));
@@ -20,10 +19,10 @@ fn open(files: &[(&str, &[u8])]) -> (String, String) {
     let folder: FolderRef = Arc::new(files.iter().fold(MemoryFolder::new("m"), with));
     match open_folder(&folder, &OpenOptions::default()) {
         Ok(found) => {
-            let notes = found.notes.iter().filter(|note| note.code == OTHER_MODELS);
+            let notes = found.notes.iter().filter(|note| note.code == NoteCode::OtherModels);
             (found.label.clone(), notes.map(|note| note.text.to_string()).collect())
         }
-        Err(error) => (error.code().to_owned(), error.found_text().unwrap_or_default().to_owned()),
+        Err(error) => (error.code().as_str().to_owned(), error.found_text().unwrap_or_default().to_owned()),
     }
 }
 

@@ -36,7 +36,7 @@ pub use weighbridge_tables::{arrow, parquet, table, tsv, word2vec};
 pub use weighbridge_torch as torch;
 
 pub(crate) use weighbridge_format::registry::{
-    FolderModel, OTHER_MODELS, files_of, other_models_text as told_others, own_files,
+    FolderModel, files_of, other_models_text as told_others, own_files,
 };
 #[doc(no_inline)]
 pub use weighbridge_format::registry::{OtherFile, Registry};

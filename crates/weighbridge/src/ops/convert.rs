@@ -20,6 +20,7 @@ use crate::text::counted;
 use others::Others;
 use std::path::{Path, PathBuf};
 use ties::Ties;
+use weighbridge_core::NoteCode;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::{Opt, Phrase};
 pub use written::Written;
@@ -323,7 +324,7 @@ fn guesses(checkpoint: &Checkpoint, plan: &WritePlan) -> Option<Loss> {
     let same_form = plan.format == checkpoint.format && plan.kind == checkpoint.kind;
     (guessed > 0 && !same_form).then(|| {
         let subject = counted(guessed, "tensor", "tensors");
-        if checkpoint.notes.iter().any(|note| note.code == "dtype-guessed") {
+        if checkpoint.notes.iter().any(|note| note.code == NoteCode::DtypeGuessed) {
             let detail = "the type of the elements is a guess, and the target does not say so";
             return Loss::new("guessed-dtype", subject, detail);
         }
@@ -360,7 +361,8 @@ pub(super) fn denied(losses: &[Loss]) -> Error {
 
 /// Fails where something would be lost that the source has, and that is gone then: in its own place.
 pub(super) fn check_nothing_lost(losses: &[Loss]) -> Result<()> {
-    let taken: Vec<_> = losses.iter().filter(|loss| !HARMLESS.contains(&loss.code)).cloned().collect();
+    let taken: Vec<_> =
+        losses.iter().filter(|loss| !HARMLESS.contains(&loss.code.as_str())).cloned().collect();
     if taken.is_empty() {
         return Ok(());
     }

@@ -13,6 +13,7 @@ use crate::text::{counted, path_text};
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use weighbridge_core::LossCode;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 
@@ -116,7 +117,7 @@ pub fn merge(
 
 /// Tells the loss of a structure of torch for each source that had one: the plan knows only what was made of all.
 fn of_each(plan: &mut WritePlan, objects: &[String]) {
-    let is_told = |loss: &Loss| loss.code == "structure-dropped" && plan.format == "torch";
+    let is_told = |loss: &Loss| loss.code == LossCode::StructureDropped && plan.format == "torch";
     let Some(place) = plan.losses.iter().position(is_told).filter(|_| !objects.is_empty()) else { return };
     let told = plan.losses.remove(place);
     let each: Vec<Loss> =

@@ -15,6 +15,7 @@ use crate::formats;
 use crate::tensor::{Region, Shape};
 use crate::text::{counted, near};
 use std::sync::Arc;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 
@@ -226,12 +227,12 @@ pub fn resolve<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a Tensor
         Ok(entry) => return Ok((entry, Slice::all())),
         Err(error) => error,
     };
-    if whole.code() == "no-such-tensor"
+    if whole.code() == ErrorCode::NoSuchTensor
         && let Some(named) = by_label(checkpoint, text.trim_end())
     {
         return named;
     }
-    if whole.code() == "no-such-tensor"
+    if whole.code() == ErrorCode::NoSuchTensor
         && let Some(entry) = before_open_bracket(checkpoint, text.trim_end())
     {
         return Err(bad(text, "the bracket of the slice is not closed")
@@ -244,7 +245,7 @@ pub fn resolve<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a Tensor
         return Ok((only, slice));
     }
     let split = text.trim_end().ends_with(']').then(|| text.rfind('[')).flatten().filter(|&at| at > 0);
-    let (Some(at), "no-such-tensor") = (split, whole.code()) else { return Err(whole) };
+    let (Some(at), ErrorCode::NoSuchTensor) = (split, whole.code()) else { return Err(whole) };
     let (name, slice) = text.split_at(at);
     match (checkpoint.tensor(name.trim_end()), Slice::parse(slice)) {
         (Ok(entry), Ok(slice)) => Ok((entry, slice)),
@@ -309,7 +310,7 @@ fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, label: &str) -> Result<u
     };
     let Some(list) = list else {
         // Where names were looked for, it is known already why there are none.
-        let why = checkpoint.notes.iter().find(|note| NO_NAMES.contains(&note.code));
+        let why = checkpoint.notes.iter().find(|note| NO_NAMES.contains(&note.code.as_str()));
         let default = || {
             phrase![
                 "use a number, or say where the names are: ",
@@ -412,17 +413,17 @@ mod tests {
             "[1,,2]",
             "[--1]",
         ] {
-            assert_eq!(Slice::parse(text).unwrap_err().code(), "bad-slice", "{text}");
+            assert_eq!(Slice::parse(text).unwrap_err().code().as_str(), "bad-slice", "{text}");
         }
         for (text, dims) in
             [("[3]", &[3][..]), ("[0, -4]", &[5, 3]), ("[0]", &[0]), ("[-99999999999999999999]", &[9])]
         {
             let error = select(text, dims).unwrap_err();
-            assert_eq!(error.code(), "index-out-of-range", "{text}");
+            assert_eq!(error.code().as_str(), "index-out-of-range", "{text}");
         }
         let error = select("[0, -4]", &[5, 3]).unwrap_err();
         assert_eq!(error.message(), "index -4 is outside of dimension 1, which has 3 elements");
-        assert_eq!(select("[0, 0, ...]", &[5]).unwrap_err().code(), "too-many-indices");
+        assert_eq!(select("[0, 0, ...]", &[5]).unwrap_err().code().as_str(), "too-many-indices");
     }
 
     #[test]
@@ -463,7 +464,7 @@ mod tests {
         ] {
             assert_eq!(found(text), (name.to_owned(), slice), "{text}");
         }
-        let code = |text: &str| resolve(&checkpoint, text).unwrap_err().code();
+        let code = |text: &str| resolve(&checkpoint, text).unwrap_err().code().as_str();
         assert_eq!(code("fc1.w[x]"), "bad-slice");
         assert_eq!(code("fc2.w[0]"), "no-such-tensor");
         assert_eq!(code("[0]"), "no-such-tensor");
@@ -492,14 +493,14 @@ mod tests {
                 Slice::parse(&format!("[{row}, 1]")).unwrap()
             );
         }
-        assert_eq!(found("embeddings.user['bob']").unwrap_err().code(), "no-such-row");
+        assert_eq!(found("embeddings.user['bob']").unwrap_err().code().as_str(), "no-such-row");
         assert!(found("embeddings.user['Ali']").unwrap_err().hint_text().unwrap().contains("alice"));
         // Nothing contains it, but one letter is wrong.
         assert!(found("embeddings.user['alicf']").unwrap_err().hint_text().unwrap().contains("alice"));
         let error = found("plain['alice']").unwrap_err();
-        assert_eq!(error.code(), "no-row-names");
+        assert_eq!(error.code().as_str(), "no-row-names");
         assert!(error.hint_text().unwrap().contains("`entities FOLDER`"));
-        assert_eq!(found("other['alice']").unwrap_err().code(), "no-such-tensor");
+        assert_eq!(found("other['alice']").unwrap_err().code().as_str(), "no-such-tensor");
         // Two rows of one name.
         let names = ["alice", "bob", "bob", "x"];
         checkpoint.tensors[0].labels =
@@ -507,7 +508,7 @@ mod tests {
         let found = |text: &str| resolve(&checkpoint, text).map(|(_, slice)| slice);
         assert!(found("embeddings.user['x']").is_ok());
         let error = found("embeddings.user['bob']").unwrap_err();
-        assert_eq!((error.code(), error.found_text()), ("name-twice", Some("bob: rows 1 and 2")));
+        assert_eq!((error.code().as_str(), error.found_text()), ("name-twice", Some("bob: rows 1 and 2")));
         // Where they were looked for, the reason is known.
         checkpoint.notes.push(crate::checkpoint::Note::new("counts-differ", "other entities"));
         let error = resolve(&checkpoint, "plain['alice']").unwrap_err();

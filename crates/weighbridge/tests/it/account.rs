@@ -107,7 +107,7 @@ impl Hide {
 /// True where a finding of that code tells of a script, and the verdict is not that all is well.
 fn tells(report: &VerifyReport, codes: &[&str]) -> bool {
     let told = |f: &weighbridge::finding::Finding| {
-        codes.contains(&f.code)
+        codes.contains(&f.code.as_str())
             && f.severity >= Severity::Unchecked
             && f.text.contains("script")
             && f.offset.is_some()
@@ -211,7 +211,8 @@ fn comments_and_extra_fields_of_archives_are_found() {
         let place = at + 46 + usize::from(name) + usize::from(old);
         bytes.splice(place..place, field);
     });
-    let found: Vec<_> = report.findings.iter().map(|f| (f.code, f.text.contains("extra field"))).collect();
+    let found: Vec<_> =
+        report.findings.iter().map(|f| (f.code.as_str(), f.text.contains("extra field"))).collect();
     assert_eq!((report.verdict, found), (Verdict::CouldNotTell, vec![("hidden-bytes", true)]));
 }
 
@@ -226,14 +227,14 @@ fn blanks_that_say_something_are_found() {
             bytes[place] = b'\t';
         }
     });
-    assert_eq!((report.verdict, report.findings[0].code), (Verdict::CouldNotTell, "hidden-bytes"));
+    assert_eq!((report.verdict, report.findings[0].code.as_str()), (Verdict::CouldNotTell, "hidden-bytes"));
     let report = hide.verify("safetensors/good/mlp.safetensors", |bytes| {
         let len = u64::from_le_bytes(bytes[..8].try_into().unwrap());
         bytes[..8].copy_from_slice(&(len + 8).to_le_bytes());
         let at = 8 + usize::try_from(len).unwrap();
         bytes.splice(at..at, *b" \t \t\t  \t");
     });
-    assert_eq!((report.verdict, report.findings[0].code), (Verdict::CouldNotTell, "hidden-bytes"));
+    assert_eq!((report.verdict, report.findings[0].code.as_str()), (Verdict::CouldNotTell, "hidden-bytes"));
     // Spaces alone are what writers fill up with.
     let report = hide.verify("safetensors/good/mlp.safetensors", |bytes| {
         let len = u64::from_le_bytes(bytes[..8].try_into().unwrap());

@@ -18,7 +18,7 @@ use weighbridge::{Checkpoint, Limits, TensorEntry};
 fn write(checkpoint: &Checkpoint, target: &Path, options: &PlanOptions) -> Vec<&'static str> {
     let plan = by_id("biggraph").unwrap().plan(checkpoint, options).unwrap_or_else(|e| panic!("{e}"));
     save(&plan, target, true, &RunOptions::default()).unwrap();
-    plan.losses.iter().map(|loss| loss.code).collect()
+    plan.losses.iter().map(|loss| loss.code.as_str()).collect()
 }
 
 /// Names, types and bits of all tensors.
@@ -62,7 +62,7 @@ fn lists_of_names_have_no_empty_ones() {
         fs::write(&path, text).unwrap();
         AddEntities::read("user", &path, 0, &Limits::default())
             .map(|grow| grow.names.len())
-            .map_err(|e| e.code())
+            .map_err(|e| e.code().as_str())
     };
     assert_eq!(read("a\nb\n"), Ok(2));
     for bad in ["a\nb\n\n", "\na\n", "[\"a\", \"\"]"] {
@@ -257,5 +257,5 @@ fn ids_that_become_integers_are_told() {
     assert_eq!(write(&made, &target, &options(Some("edges"), &[])), ["ids-changed"; 2]);
     assert!(write(&made, &target, &options(Some("edges"), &[("ids", "stored")])).is_empty());
     let both = options(Some("edges"), &[("ids", "stored"), ("partitions", "2")]);
-    assert_eq!(by_id("biggraph").unwrap().plan(&made, &both).unwrap_err().code(), "bad-setting");
+    assert_eq!(by_id("biggraph").unwrap().plan(&made, &both).unwrap_err().code().as_str(), "bad-setting");
 }

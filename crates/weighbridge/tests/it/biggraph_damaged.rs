@@ -36,7 +36,7 @@ fn check(path: &Path) -> VerifyReport {
 /// The codes of what weighs more than a remark, each once.
 fn wrong(report: &VerifyReport) -> Vec<&'static str> {
     let heavy = |f: &&weighbridge::finding::Finding| f.severity > weighbridge::finding::Severity::Note;
-    let mut codes: Vec<_> = report.findings.iter().filter(heavy).map(|f| f.code).collect();
+    let mut codes: Vec<_> = report.findings.iter().filter(heavy).map(|f| f.code.as_str()).collect();
     codes.sort_unstable();
     codes.dedup();
     codes
@@ -82,7 +82,7 @@ fn odd_files_of_edges() {
                 found
             }
             (Err(error), Err(code)) => {
-                assert_eq!(error.code(), code, "{name}: {error}");
+                assert_eq!(error.code().as_str(), code, "{name}: {error}");
                 if code == "format-version" {
                     // The columns are there and whole: whoever asks gets them.
                     let found = open_with(&path, &lenient());
@@ -217,7 +217,7 @@ fn golden_checkpoints_are_sound() {
             }
             let report = check(&path);
             let text: Vec<String> =
-                report.findings.iter().map(|f| format!("{} {}", f.code, f.text)).collect();
+                report.findings.iter().map(|f| format!("{} {}", f.code.as_str(), f.text)).collect();
             assert_eq!(report.verdict, Verdict::Sound, "{path:?}: {text:#?}");
         }
     }
@@ -268,13 +268,13 @@ fn a_version_file_that_says_nothing_is_never_version_0() {
             None => fs::remove_file(&file).unwrap(),
         }
         let error = weighbridge::formats::open(&folder).unwrap_err();
-        assert_eq!(error.code(), code, "{text:?}");
+        assert_eq!(error.code().as_str(), code, "{text:?}");
         assert_eq!(error.expected_text(), Some("one of the versions 3 (in part), 2 (complete)"));
         assert_eq!(error.hint_text(), Some("open version 2, the newest that is complete"));
         let found = open_with(&folder, &lenient());
         assert_eq!((metadata(&found, "version"), codes(&found)[0]), (json!(2), code));
         let report = check(&folder);
-        assert_eq!((report.verdict, report.findings[0].code), (Verdict::Unsound, code));
+        assert_eq!((report.verdict, report.findings[0].code.as_str()), (Verdict::Unsound, code));
         let named = at_version(2);
         assert_eq!(open_with(&folder, &named).tensors.len(), found.tensors.len());
     }
@@ -293,11 +293,14 @@ fn partitions_that_are_missing_or_cut_short() {
     let bytes = fs::read(&part).unwrap();
     fs::write(&part, &bytes[..bytes.len() - 1000]).unwrap();
     let error = weighbridge::formats::open(&folder).unwrap_err();
-    assert_eq!(error.code(), "truncated", "{error}");
+    assert_eq!(error.code().as_str(), "truncated", "{error}");
     assert_eq!(check(&folder).verdict, Verdict::Unsound);
     fs::remove_file(&part).unwrap();
     let error = weighbridge::formats::open(&folder).unwrap_err();
-    assert_eq!((error.code(), error.found_text()), ("partition-missing", Some("no embeddings_all_1.v2.h5")));
+    assert_eq!(
+        (error.code().as_str(), error.found_text()),
+        ("partition-missing", Some("no embeddings_all_1.v2.h5"))
+    );
     let found = open_with(&folder, &lenient());
     let table = found.tensor("embeddings.all").unwrap();
     assert_eq!(table.pieces.len(), 1);
@@ -366,12 +369,13 @@ fn a_model_or_blob_that_is_not_there_leaves_the_tables() {
     fs::write(&part, bytes).unwrap();
     let found = open(&folder);
     assert!(found.tensor("embeddings.all").is_ok() && found.tensor("embeddings.all/sum").is_err());
-    let lost: Vec<_> = found.notes.iter().filter(|note| note.omission).map(|note| note.code).collect();
+    let lost: Vec<_> =
+        found.notes.iter().filter(|note| note.omission).map(|note| note.code.as_str()).collect();
     assert_eq!(lost, ["state-not-understood", "state-incomplete"]);
     fs::remove_file(folder.join("model.v2.h5")).unwrap();
     fs::write(folder.join("config.json"), "{ not JSON").unwrap();
     let error = weighbridge::formats::open(&folder).unwrap_err();
-    assert_eq!((error.code(), error.found_text()), ("model-missing", Some("no model.v2.h5")));
+    assert_eq!((error.code().as_str(), error.found_text()), ("model-missing", Some("no model.v2.h5")));
     let found = open_with(&folder, &lenient());
     assert!(found.notes.iter().any(|note| note.code == "model-missing" && note.omission));
     assert_eq!(found.tensors.len(), 1);
@@ -419,7 +423,7 @@ fn snapshots_whose_links_are_dead() {
     std::os::unix::fs::symlink("/nowhere/model.v1.h5", snapshot.join("model.v1.h5")).unwrap();
     let report = check(&folder);
     assert_eq!((report.verdict, wrong(&report)), (Verdict::Unsound, vec!["dead-link"]));
-    assert_eq!(weighbridge::formats::open(&snapshot).unwrap_err().code(), "version-without-files");
+    assert_eq!(weighbridge::formats::open(&snapshot).unwrap_err().code().as_str(), "version-without-files");
 }
 
 /// Puts `value` at an element of a column that is stored as it is.

@@ -51,7 +51,7 @@ fn one_partition_has_the_names_of_its_own_rows() {
     for path in [file, golden("set1/ckpt_std_zip"), golden("set1/std/edges")] {
         let options = knowing(None, Some(golden("set1/ckpt_feat")));
         assert_eq!(
-            weighbridge::formats::open_with(&path, &options).unwrap_err().code(),
+            weighbridge::formats::open_with(&path, &options).unwrap_err().code().as_str(),
             "no-entities",
             "{path:?}"
         );

@@ -229,7 +229,7 @@ fn another_version_is_opened_on_demand() {
     assert_eq!(table(&old), table(&file));
     assert_ne!(table(&old), table(&open(&path)));
     let error = weighbridge::formats::open_with(&path, &options(5)).unwrap_err();
-    assert_eq!(error.code(), "no-such-version");
+    assert_eq!(error.code().as_str(), "no-such-version");
     assert_eq!(error.expected_text(), Some("one of the versions 6 (complete), 4 (complete)"));
 }
 

@@ -259,8 +259,9 @@ fn written(folder: &Path, format: &str) -> PathBuf {
 fn use_it(checkpoint: &Checkpoint, target: &Path) -> Vec<String> {
     let mut codes = Vec::new();
     let tensor = &checkpoint.tensors[0];
-    let mut note =
-        |result: Result<(), weighbridge::Error>| codes.extend(result.err().map(|e| e.code().to_owned()));
+    let mut note = |result: Result<(), weighbridge::Error>| {
+        codes.extend(result.err().map(|e| e.code().as_str().to_owned()))
+    };
     note(read_tensor(tensor, Order::Row).map(drop));
     note(stats(tensor, &StatsOptions::default()).map(drop));
     note(sha256(tensor).map(drop));
@@ -341,7 +342,7 @@ fn a_file_that_shrinks_amid_a_conversion_leaves_the_old_target() {
         let watch = Arc::new(CutAt(AtomicU64::new(0), 1 << 20, path.clone()));
         let options = RunOptions { watch, ..options(1, MIN_MEMORY) };
         let error = run(&plan, &LocalSink::file(&target, true).unwrap(), &options).unwrap_err();
-        assert_eq!(error.code(), "file-shrank", "{to}: {error}");
+        assert_eq!(error.code().as_str(), "file-shrank", "{to}: {error}");
         assert_eq!(fs::read(&target).unwrap(), b"old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }

@@ -284,3 +284,44 @@ fn the_core_is_pure() {
         }
     }
 }
+
+/// The text after each place where `call` stands, past the line break that may follow.
+fn after<'a>(text: &'a str, call: &'a str) -> impl Iterator<Item = &'a str> {
+    text.split(call).skip(1).map(str::trim_start)
+}
+
+#[test]
+fn every_code_is_in_the_list_of_its_kind() {
+    use weighbridge::{ErrorCode, FindingCode, LossCode, NoteCode};
+    type Listed = fn(&'static str) -> bool;
+    let kinds: [(&[&str], Listed); 4] = [
+        (
+            &["Error::corrupt(", "Error::unsupported(", "Error::limit(", "Error::mismatch(", "Error::usage("],
+            |code| !matches!(ErrorCode::from(code), ErrorCode::Other(_)),
+        ),
+        (&["Note::new(", "Note::omission("], |code| !matches!(NoteCode::from(code), NoteCode::Other(_))),
+        (&["Loss::new("], |code| !matches!(LossCode::from(code), LossCode::Other(_))),
+        (
+            &["Finding::error(", "Finding::warning(", "Finding::unchecked(", "Finding::note(", "scan.push("],
+            |code| !matches!(FindingCode::from(code), FindingCode::Other(_)),
+        ),
+    ];
+    let mut seen = 0;
+    for (name, text) in sources() {
+        // Tests and examples have codes of their own.
+        let is_of_the_library =
+            name.starts_with("crates/") && name.contains("/src/") && !name.contains("test");
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        for (calls, is_listed) in kinds.iter().filter(|_| is_of_the_library) {
+            let given =
+                calls.iter().flat_map(|call| after(text, call)).filter_map(|rest| rest.strip_prefix('"'));
+            let codes = given.filter_map(|rest| rest.split('"').next());
+            for code in codes.filter(|code| !code.is_empty()) {
+                let code: &'static str = code.to_owned().leak();
+                assert!(is_listed(code), "{name}: `{code}` is not in crates/core/src/codes");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 900, "{seen}");
+}

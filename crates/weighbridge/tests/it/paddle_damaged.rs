@@ -64,7 +64,7 @@ fn plain(path: impl AsRef<Path>) -> VerifyReport {
 /// Fails unless the report has a finding of that weight, code and text.
 fn has(report: &VerifyReport, severity: Severity, code: &str, text: &str) {
     let fits = |f: &&weighbridge::finding::Finding| {
-        (f.severity, f.code) == (severity, code) && f.text.contains(text)
+        (f.severity, f.code.as_str()) == (severity, code) && f.text.contains(text)
     };
     assert!(report.findings.iter().any(|f| fits(&f)), "{severity:?} {code} {text}: {:#?}", report.findings);
 }
@@ -142,7 +142,7 @@ fn whole_models_are_sound() {
         assert_eq!(report.verdict, Sound, "{name}: {:#?}", report.findings);
         // One network keeps a flat copy of weights that nothing reads; one program has no operators.
         let odd = |f: &&weighbridge::finding::Finding| {
-            f.severity != Note && !matches!(f.code, "unused-parameters" | "lod-differs")
+            f.severity != Note && !matches!(f.code.as_str(), "unused-parameters" | "lod-differs")
         };
         assert_eq!(report.findings.iter().filter(odd).count(), 0, "{name}: {:#?}", report.findings);
     }
@@ -292,7 +292,7 @@ fn forms_that_paddle_cannot_read_are_errors() {
         ..ConvertOptions::default()
     };
     let (plan, _) = convert(good("p262/lod_tensors/float32_lod2.bin"), &file, &options).unwrap();
-    assert_eq!(plan.losses[0].code, "paddle-cannot-read");
+    assert_eq!(plan.losses[0].code.as_str(), "paddle-cannot-read");
     let report = plain(&file);
     assert_eq!(report.verdict, Unsound);
     has(&report, Error, "design-note", "Paddle cannot read");

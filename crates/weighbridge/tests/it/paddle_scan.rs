@@ -168,7 +168,8 @@ fn what_a_folder_hides_is_not_called_clean() {
         assert_eq!(word(&report), "could-not-tell", "{code}");
         let labels: Vec<_> = report.files.iter().map(|f| f.label.clone()).collect();
         assert!(labels.is_sorted(), "{labels:?}");
-        let told: Vec<_> = report.files.iter().flat_map(|f| &f.scan.findings).map(|f| f.code).collect();
+        let told: Vec<_> =
+            report.files.iter().flat_map(|f| &f.scan.findings).map(|f| f.code.as_str()).collect();
         assert_eq!(told.iter().filter(|c| **c == code).count(), 1, "{told:?}");
     }
 }

@@ -81,7 +81,7 @@ fn met(verdict: Verdict, outcome: Result<Vec<Note>>, what: &str) {
         (Verdict::Note(code), Ok(notes)) => {
             assert!(notes.iter().any(|n| n.code == code), "{what}: {notes:?}")
         }
-        (Verdict::Refuse(code), Err(error)) => assert_eq!(error.code(), code, "{what}: {error}"),
+        (Verdict::Refuse(code), Err(error)) => assert_eq!(error.code().as_str(), code, "{what}: {error}"),
         (verdict, outcome) => panic!("{what}: not {verdict:?} but {outcome:?}"),
     }
 }

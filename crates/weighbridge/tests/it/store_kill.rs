@@ -113,7 +113,7 @@ fn check_store(store: &CheckpointStore, committed: u64, in_place: bool, what: &s
         Ok(version) => version,
         Err(error) => {
             assert!(in_place, "{what}: {error}");
-            assert_eq!(error.code(), "version-lost", "{what}: {error}");
+            assert_eq!(error.code().as_str(), "version-lost", "{what}: {error}");
             let report = store.recover(&RecoverOptions { start_over: committed == 0, ..Default::default() });
             report.unwrap_or_else(|e| panic!("{what}: {e}")).version
         }

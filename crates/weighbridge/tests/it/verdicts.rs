@@ -7,7 +7,7 @@ use weighbridge::ops::verify::{VerifyOptions, verify};
 
 fn codes(path: &Path) -> (Verdict, Vec<&'static str>) {
     let report = verify(path, &VerifyOptions::default()).unwrap();
-    (report.verdict, report.findings.iter().map(|finding| finding.code).collect())
+    (report.verdict, report.findings.iter().map(|finding| finding.code.as_str()).collect())
 }
 
 #[test]

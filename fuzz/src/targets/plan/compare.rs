@@ -1,6 +1,7 @@
 //! What was planned beside what is read back: all that no loss names must be there.
 
 use std::collections::HashSet;
+use weighbridge::LossCode;
 use weighbridge::checkpoint::{Checkpoint, LabelList, Loss, Role, TensorEntry, TensorPath, escape_text};
 use weighbridge::engine::read_tensor;
 use weighbridge::tensor::{Cast, DType, Order, cast_is_supported};
@@ -84,43 +85,56 @@ fn excuses(tensor: &TensorEntry, format: &str, losses: &[Loss]) -> Result<Excuse
         let its = loss.subject == tensor.name()
             || (tensor.role.slot().is_none() && loss.subject == tensor.path.to_string());
         match loss.code {
-            "no-place" | "not-a-table" | "state-dropped" | "state-slot" => all.absent |= its,
-            "name-dropped" => all.name |= its,
+            LossCode::NoPlace | LossCode::NotATable | LossCode::StateDropped | LossCode::StateSlot => {
+                all.absent |= its
+            }
+            LossCode::NameDropped => all.name |= its,
             // A table of BigGraph has a name and a role of its own; of others there is one loss for those whose names
             // have other parts when they are cut at their dots.
-            "name-changed" if format == "biggraph" => {
+            LossCode::NameChanged if format == "biggraph" => {
                 all.name |= its;
                 all.role |= its;
             }
-            "name-changed" => all.name |= TensorPath::from_dotted(&tensor.path.to_text()) != tensor.path,
+            LossCode::NameChanged => {
+                all.name |= TensorPath::from_dotted(&tensor.path.to_text()) != tensor.path
+            }
             // One loss for all that are neither parameters nor state.
-            "role-dropped" => all.role |= tensor.role.slot().is_none(),
-            "role" => all.role |= its,
+            LossCode::RoleDropped => all.role |= tensor.role.slot().is_none(),
+            LossCode::Role => all.role |= its,
             // State has its slot in its key, which is the name of a parameter then; and the other way round.
-            "read-as-parameter" | "read-as-state" => {
+            LossCode::ReadAsParameter | LossCode::ReadAsState => {
                 all.role |= its;
                 all.name |= its;
             }
-            "index-dropped" => {
+            LossCode::IndexDropped => {
                 all.role |= its;
                 all.all_attributes |= its;
             }
-            "attribute-dropped" if its => all.attributes.push(loss.detail.to_string()),
-            "dtype-lost" | "rounding" => all.dtype |= its,
-            "shape" | "shape-normalised" => all.ones |= its,
+            LossCode::AttributeDropped if its => all.attributes.push(loss.detail.to_string()),
+            LossCode::DtypeLost | LossCode::Rounding => all.dtype |= its,
+            LossCode::Shape | LossCode::ShapeNormalised => all.ones |= its,
             // A table of BigGraph is spoken of by its type.
-            "names-left-out" if format == "biggraph" => {
+            LossCode::NamesLeftOut if format == "biggraph" => {
                 let last = tensor.path.parts().last();
                 all.labels |= its || last.is_some_and(|last| last.to_text() == loss.subject);
             }
-            "names-left-out" | "names-made" => all.labels |= its,
+            LossCode::NamesLeftOut | LossCode::NamesMade => all.labels |= its,
             // The names become a column.
-            "names-like-numbers" => all.absent |= its,
+            LossCode::NamesLikeNumbers => all.absent |= its,
             // There may be no file of rows without a row.
-            "no-rows" => all.absent |= its,
+            LossCode::NoRows => all.absent |= its,
             // Of keys, which `compare` asks for; of the whole; and what is there all the same, but not for everybody.
-            "attribute-dropped" | "metadata-dropped" | "reserved-key" | "apart" | "config-made"
-            | "omitted" | "program" | "companion" | "recent-dtype" | "dtype-refused" | "renamed" => {}
+            LossCode::AttributeDropped
+            | LossCode::MetadataDropped
+            | LossCode::ReservedKey
+            | LossCode::Apart
+            | LossCode::ConfigMade
+            | LossCode::Omitted
+            | LossCode::Program
+            | LossCode::Companion
+            | LossCode::RecentDtype
+            | LossCode::DtypeRefused
+            | LossCode::Renamed => {}
             code => return Err(format!("what does the loss {code} excuse?")),
         }
     }
@@ -216,7 +230,7 @@ pub(super) fn compare(
     }
     let dropped: HashSet<&str> = losses
         .iter()
-        .filter(|loss| matches!(loss.code, "metadata-dropped" | "reserved-key"))
+        .filter(|loss| matches!(loss.code, LossCode::MetadataDropped | LossCode::ReservedKey))
         .map(|loss| loss.subject.as_str())
         .collect();
     for (key, value) in written.metadata.iter() {

@@ -4,6 +4,7 @@ use super::file::File;
 use super::heap::Heaps;
 use super::texts::{RawText, each_text};
 use crate::Dataset;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::SourceRef;
 
@@ -54,7 +55,7 @@ impl ElementReader {
     ) -> Result<()> {
         let file = self.file.get_or_insert_with(|| dataset.stored.place.open());
         each_text(dataset, bytes, file, &mut self.heaps, &mut self.left, look)
-            .map_err(|error| if error.code() == "limit" { too_many() } else { error })
+            .map_err(|error| if error.code() == ErrorCode::Limit { too_many() } else { error })
     }
 }
 

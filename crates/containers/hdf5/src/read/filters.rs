@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn code(filters: &[FilterDescription]) -> &'static str {
-        check(filters, 4).map_or_else(|error| error.code(), |()| "fits")
+        check(filters, 4).map_or_else(|error| error.code().as_str(), |()| "fits")
     }
 
     #[test]

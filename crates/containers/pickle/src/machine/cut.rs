@@ -8,6 +8,7 @@ use super::super::decode::Opcodes;
 use super::super::graph::{Object, ObjectId};
 use super::super::opened::{Options, Pickle};
 use super::{Machine, read};
+use weighbridge_core::ErrorCode;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::SourceRef;
 
@@ -43,7 +44,7 @@ pub fn read_cut(source: &SourceRef, offset: u64, options: &Options) -> Result<Cu
         }
         Err(error) => error.in_file(source.label()),
     };
-    if error.code() != "truncated" {
+    if error.code() != ErrorCode::Truncated {
         return Err(error);
     }
     match machine.take_pairs() {

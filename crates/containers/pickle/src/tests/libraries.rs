@@ -8,7 +8,7 @@ fn found(pieces: &[&[u8]]) -> Vec<&'static str> {
     let report =
         inspect(&memory([b"\x80\x04", pieces.concat().as_slice(), b"."].concat()), 0, &Options::default());
     let heavy = report.findings.iter().filter(|f| f.severity > Severity::Note);
-    heavy.map(|f| f.code).collect()
+    heavy.map(|f| f.code.as_str()).collect()
 }
 
 /// A text.

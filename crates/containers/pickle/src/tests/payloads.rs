@@ -69,7 +69,7 @@ fn every_form_is_read_at_every_place() {
         assert!(counting.bytes_read() - before < text.len() as u64 + (256 << 10), "{stored:?}");
         // A file of many arrays would hold what was decoded last of each.
         assert!(format!("{source:?}").contains("chunk: [],"), "{stored:?}");
-        assert_eq!(source.read_at(truth.len() as u64, &mut [0]).unwrap_err().code(), "past-the-end");
+        assert_eq!(source.read_at(truth.len() as u64, &mut [0]).unwrap_err().code().as_str(), "past-the-end");
         assert_eq!(source.is_sequential(), stored != Stored::Raw);
     }
 }
@@ -100,12 +100,12 @@ fn text_that_is_no_bytes_is_refused() {
         (b"\\\n\\\n", Stored::StringEscape, 1),
     ] {
         let error = open(text, stored, len).unwrap_err();
-        assert_eq!(error.code(), "pickle-payload", "{text:?}");
+        assert_eq!(error.code().as_str(), "pickle-payload", "{text:?}");
     }
     assert_eq!(open(b"\\101\\n\\\n\\q\\\\", Stored::StringEscape, 5).unwrap(), *b"A\n\\q\\");
     assert_eq!(open(b"\\\\u0041", Stored::UnicodeEscape, 7).unwrap(), *b"\\\\u0041");
     let span = Span { offset: 1, len: 2, stored: Stored::Raw };
-    assert_eq!(PayloadSource::new(memory(b"ab"), span, 2).unwrap_err().code(), "past-the-end");
+    assert_eq!(PayloadSource::new(memory(b"ab"), span, 2).unwrap_err().code().as_str(), "past-the-end");
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn a_payload_must_fit_its_shape() {
         ndarray(&pickle.graph, pickle.root, &Options::default())
     };
     assert_eq!(array(b"C\x04abcd", 1).unwrap().unwrap().payload.unwrap().len, 4);
-    assert_eq!(array(b"C\x04abcd", 2).unwrap_err().code(), "numpy-length");
-    assert_eq!(array(b"C\x03abc", 1).unwrap_err().code(), "numpy-length");
-    assert_eq!(array(b"N", 1).unwrap_err().code(), "numpy-array");
+    assert_eq!(array(b"C\x04abcd", 2).unwrap_err().code().as_str(), "numpy-length");
+    assert_eq!(array(b"C\x03abc", 1).unwrap_err().code().as_str(), "numpy-length");
+    assert_eq!(array(b"N", 1).unwrap_err().code().as_str(), "numpy-array");
     let long = |n: usize| {
         [
             &b"c_codecs\nencode\nX"[..],
@@ -145,6 +145,6 @@ fn a_payload_must_fit_its_shape() {
     };
     assert_eq!(array(&long(400), 100).unwrap().unwrap().payload.unwrap().len, 400);
     assert_eq!(array(&long(400), 50).unwrap().unwrap().payload.unwrap().len, 200);
-    assert_eq!(array(&long(401), 50).unwrap_err().code(), "numpy-length");
-    assert_eq!(array(&long(399), 100).unwrap_err().code(), "numpy-length");
+    assert_eq!(array(&long(401), 50).unwrap_err().code().as_str(), "numpy-length");
+    assert_eq!(array(&long(399), 100).unwrap_err().code().as_str(), "numpy-length");
 }

@@ -7,7 +7,7 @@ use weighbridge_core::finding::Verdict;
 fn found(pieces: &[&[u8]]) -> Vec<&'static str> {
     let report = inspect(&memory(pieces.concat()), 0, &Options::default());
     let heavy = report.findings.iter().filter(|f| f.severity > weighbridge_core::finding::Severity::Note);
-    let codes: Vec<_> = heavy.map(|f| f.code).collect();
+    let codes: Vec<_> = heavy.map(|f| f.code.as_str()).collect();
     assert_eq!(report.verdict == Verdict::Sound, codes.is_empty(), "{report:?}");
     codes
 }

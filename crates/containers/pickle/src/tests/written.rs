@@ -170,20 +170,20 @@ fn what_cannot_be_written_is_said() {
     let short = Content::Bytes(vec![0; 3]);
     let modules = NumpyModules::Core;
     let error = builder.ndarray(kind, &Shape::from([1]), false, short, modules).unwrap_err();
-    assert_eq!(error.code(), "pickle-content");
+    assert_eq!(error.code().as_str(), "pickle-content");
     let one = Content::Payload { key: 0, len: 1 };
     let error =
         builder.ndarray((DType::U8, Endian::Little), &Shape::from([1]), false, one, modules).unwrap_err();
-    assert_eq!(error.code(), "pickle-content");
+    assert_eq!(error.code().as_str(), "pickle-content");
     let error = builder
         .ndarray((DType::BF16, Endian::Little), &Shape::from([1]), false, Content::Bytes(vec![0; 2]), modules)
         .unwrap_err();
-    assert_eq!(error.code(), "pickle-dtype");
+    assert_eq!(error.code().as_str(), "pickle-dtype");
     let long = Content::Payload { key: 0, len: 1 << 32 };
     let array =
         builder.ndarray((DType::U8, Endian::Little), &Shape::from([1 << 32]), false, long, modules).unwrap();
     let error = write(&builder.finish(), array, 3, &mut |_| Ok(0)).unwrap_err();
-    assert_eq!(error.code(), "pickle-write");
+    assert_eq!(error.code().as_str(), "pickle-write");
     let error = write(&Graph::default(), ObjectId::NONE, 5, &mut |_| Ok(0)).unwrap_err();
     assert_eq!(error.kind(), weighbridge_core::Kind::Usage);
 }

@@ -10,7 +10,7 @@ fn good(memory: &SourceRef) -> Vec<TensorEntry> {
 }
 
 fn codes(findings: &[Finding]) -> Vec<(&'static str, Option<&str>)> {
-    findings.iter().map(|f| (f.code, f.tensor.as_deref())).collect()
+    findings.iter().map(|f| (f.code.as_str(), f.tensor.as_deref())).collect()
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn missing_and_extra() {
     assert!(findings[0].text.ends_with("f32 [4]") && findings[1].text.ends_with("fc.bias"));
     assert_eq!(findings[1].severity, Severity::Warning);
     let none = program(&linear(), &[]);
-    assert_eq!((none[0].code, none[0].severity), ("no-parameters", Severity::Unchecked));
+    assert_eq!((none[0].code.as_str(), none[0].severity), ("no-parameters", Severity::Unchecked));
     assert_eq!(program(&testing::program(vec![Block::default()], vec![], vec![]), &[]), []);
 }
 

@@ -11,6 +11,7 @@ mod tables;
 use super::chosen;
 use super::config::Config;
 use super::read::{self, parse_config};
+use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::{Checkpoint, Note};
 use weighbridge_core::error::Result;
 use weighbridge_core::finding::{Finding, Severity};
@@ -50,36 +51,44 @@ pub(super) fn config_of(checkpoint: &Checkpoint) -> Option<Config> {
 /// The finding that a remark of the reader is, where it is more than a remark.
 fn weigh(note: &Note, kind: &str) -> Option<Finding> {
     let (severity, hint) = match note.code {
-        "orphan-unfinished" => (Severity::Warning, "they can be deleted; the next run overwrites them"),
-        "orphan-left-behind" => (Severity::Warning, "they can be deleted, unless somebody wants the version"),
-        "edges-unfinished" => (Severity::Warning, "write the edges again"),
-        "attributes-differ" => (Severity::Warning, "are all files of one run?"),
-        "unknown-type" => (Severity::Warning, "is the configuration that of these files?"),
-        "edge-columns" => {
+        NoteCode::OrphanUnfinished => {
+            (Severity::Warning, "they can be deleted; the next run overwrites them")
+        }
+        NoteCode::OrphanLeftBehind => {
+            (Severity::Warning, "they can be deleted, unless somebody wants the version")
+        }
+        NoteCode::EdgesUnfinished => (Severity::Warning, "write the edges again"),
+        NoteCode::AttributesDiffer => (Severity::Warning, "are all files of one run?"),
+        NoteCode::UnknownType => (Severity::Warning, "is the configuration that of these files?"),
+        NoteCode::EdgeColumns => {
             (Severity::Warning, "the column belongs to other edges, or another one was cut short")
         }
-        "edge-lists" => (Severity::Warning, "offsets say which features are whose"),
-        "model-missing" => (Severity::Error, "resuming would start the parameters anew; exporting fails"),
-        "embeddings-shape" => (Severity::Error, "training and exporting stop there"),
-        "snapshot-version" | "snapshot-incomplete" => {
+        NoteCode::EdgeLists => (Severity::Warning, "offsets say which features are whose"),
+        NoteCode::ModelMissing => {
+            (Severity::Error, "resuming would start the parameters anew; exporting fails")
+        }
+        NoteCode::EmbeddingsShape => (Severity::Error, "training and exporting stop there"),
+        NoteCode::SnapshotVersion | NoteCode::SnapshotIncomplete => {
             (Severity::Error, "the snapshot cannot be used as a checkpoint")
         }
-        "dead-link" => (Severity::Error, "links of snapshots are absolute: make them again"),
-        "counts-differ" => {
+        NoteCode::DeadLink => (Severity::Error, "links of snapshots are absolute: make them again"),
+        NoteCode::CountsDiffer => {
             (Severity::Error, "the tables belong to other entities, or to another import of them")
         }
-        "entities-unreadable" => (Severity::Unchecked, "give the folder of entities that belongs to it"),
-        "bucket-missing" => (
+        NoteCode::EntitiesUnreadable => {
+            (Severity::Unchecked, "give the folder of entities that belongs to it")
+        }
+        NoteCode::BucketMissing => (
             Severity::Error,
             "training stops there. Where the importer left them out, converting the folder to biggraph writes them; \
              otherwise their edges are lost",
         ),
-        "count-broken" | "count-missing" => (Severity::Error, "training stops there"),
-        "state-broken" | "state-form" => (Severity::Error, "resuming training stops there"),
-        "state-shape" | "state-parameters" | "state-incomplete" => {
+        NoteCode::CountBroken | NoteCode::CountMissing => (Severity::Error, "training stops there"),
+        NoteCode::StateBroken | NoteCode::StateForm => (Severity::Error, "resuming training stops there"),
+        NoteCode::StateShape | NoteCode::StateParameters | NoteCode::StateIncomplete => {
             (Severity::Error, "resuming training fails, or goes on with wrong state")
         }
-        "partition-missing" if kind == read::CHECKPOINT => {
+        NoteCode::PartitionMissing if kind == read::CHECKPOINT => {
             (Severity::Error, "resuming would fill them with random rows")
         }
         _ => return None,

@@ -92,7 +92,7 @@ mod tests {
             assert_eq!(plain_path(given).unwrap(), plain);
         }
         for bad in ["s3:foo", "s3://x/y", "C:\\data", "hdfs://h/x", " s3:foo", "a+b-c.d:"] {
-            assert_eq!(plain_path(bad).unwrap_err().code(), "url", "{bad}");
+            assert_eq!(plain_path(bad).unwrap_err().code().as_str(), "url", "{bad}");
         }
     }
 

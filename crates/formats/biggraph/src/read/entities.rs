@@ -6,6 +6,7 @@ use super::names::{Entities, counts, labels, lists_of, numbers};
 use super::{config, notes};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{Checkpoint, LabelList, Name, Note, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
@@ -153,7 +154,7 @@ pub(super) fn relations(
         let most = options.limits.header_bytes / 4;
         // Past the most, one is enough to tell that they are too many.
         let count = match read_names(source, &options.limits, Some(most / VALUE), &mut list) {
-            Err(error) if error.code() == "names-differ" => most / VALUE + 1,
+            Err(error) if error.code() == ErrorCode::NamesDiffer => most / VALUE + 1,
             count => count?,
         };
         let bytes = count.saturating_mul(VALUE).saturating_add(list.text().len() as u64);

@@ -53,6 +53,6 @@ mod tests {
         let mut buffer = [1; 4];
         zeros.read_at(6, &mut buffer).unwrap();
         assert_eq!(buffer, [0; 4]);
-        assert_eq!(zeros.read_at(7, &mut buffer).unwrap_err().code(), "past-the-end");
+        assert_eq!(zeros.read_at(7, &mut buffer).unwrap_err().code().as_str(), "past-the-end");
     }
 }

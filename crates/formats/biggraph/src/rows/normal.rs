@@ -177,7 +177,7 @@ mod tests {
             }
         }
         assert_eq!(whole[..80], whole[200..]);
-        assert_eq!(source.read_at(277, &mut [0; 4]).unwrap_err().code(), "past-the-end");
+        assert_eq!(source.read_at(277, &mut [0; 4]).unwrap_err().code().as_str(), "past-the-end");
     }
 
     #[test]

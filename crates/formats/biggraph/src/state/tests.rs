@@ -47,7 +47,7 @@ fn slot(saved: &mut SavedBuilder, name: &str, value: ObjectId) -> Result<ObjectI
 }
 
 fn code(entry: &TensorEntry) -> &'static str {
-    read(entry, &Limits::default()).unwrap_err().code()
+    read(entry, &Limits::default()).unwrap_err().code().as_str()
 }
 
 #[test]

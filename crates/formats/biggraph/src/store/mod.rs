@@ -59,6 +59,7 @@ pub use snapshot::{LinkForm, SnapshotReport};
 pub use staging::Staging;
 pub use state::{Orphan, OrphanKind, SnapshotState, StoreState, StoredFile, VersionState};
 pub use tidy::{PruneReport, RollbackOptions, RollbackReport, SweepOptions, SweepReport};
+use weighbridge_core::ErrorCode;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -221,7 +222,7 @@ impl CheckpointStore {
         for file in files {
             match self.disk.remove(&self.folder.join(&file.name)) {
                 Ok(()) => removed.push(file.clone()),
-                Err(error) if error.kind() == Kind::Io && error.code() == "not-found" => {}
+                Err(error) if error.kind() == Kind::Io && error.code() == ErrorCode::NotFound => {}
                 Err(error) => return Err(error),
             }
         }

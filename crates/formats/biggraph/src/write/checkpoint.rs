@@ -10,6 +10,7 @@ use super::root::{self, Root};
 use super::settings::Settings;
 use super::tables::{self, Part, Table};
 use super::{as_float32, bytes_of, entities, foreign, literal, no_place, no_such_slot};
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{Checkpoint, Loss, TensorEntry};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
@@ -110,7 +111,7 @@ pub(super) fn embeddings(
     let settings =
         Settings { entity: settings.entity.clone().or(Some("table".to_owned())), ..Settings::default() };
     let tables = tables::tables(checkpoint, &settings, None).map_err(|e| match e.code() {
-        "one-type" => Error::mismatch("several-tables", "this kind of file holds one table")
+        ErrorCode::OneType => Error::mismatch("several-tables", "this kind of file holds one table")
             .in_file(&checkpoint.label)
             .hint(phrase![
                 Opt::Select,

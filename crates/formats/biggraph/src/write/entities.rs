@@ -6,6 +6,7 @@ use super::settings::Settings;
 use super::tables::{self, Table};
 use super::{bytes_of, literal};
 use std::sync::Arc;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{
     Checkpoint, LabelList, LabelsRef, Loss, Name, Role, TensorEntry, Value, check_count,
 };
@@ -47,8 +48,10 @@ pub(super) fn folder(
     }
     if kinds.is_empty() {
         let tables = tables::tables(checkpoint, settings, None).map_err(|e| match e.code() {
-            "no-tables" => Error::mismatch("no-entities", "there are neither types of entities nor tables")
-                .in_file(&checkpoint.label),
+            ErrorCode::NoTables => {
+                Error::mismatch("no-entities", "there are neither types of entities nor tables")
+                    .in_file(&checkpoint.label)
+            }
             _ => e,
         })?;
         kinds = tables.iter().map(|table| kind_of(table, losses)).collect();

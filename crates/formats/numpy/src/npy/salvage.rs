@@ -108,7 +108,7 @@ mod tests {
         let source: SourceRef = Arc::new(MemorySource::new("a.npy", bytes));
         let error = Error::corrupt("truncated", "cut");
         let found = open(&source, &error, &OpenOptions::default());
-        found.map(|found| found.tensors[0].shape.dims().to_vec()).map_err(|error| error.code())
+        found.map(|found| found.tensors[0].shape.dims().to_vec()).map_err(|error| error.code().as_str())
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What numpy would run if it opened an array with `allow_pickle`.
 
 use super::header::{Header, MAGIC, len_of_unread};
+use weighbridge_core::ErrorCode;
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_format::{OpenOptions, Scan};
 use weighbridge_io::source::{Cursor, SourceRef};
@@ -34,7 +35,7 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     };
     // A type of numpy has objects only where it says so, by a letter or by its name. An escape could hide it.
     let may_be_objects = text.contains('O') || text.contains("object") || text.contains('\\');
-    if error.code() == "npy-dtype" && !may_be_objects {
+    if error.code() == ErrorCode::NpyDtype && !may_be_objects {
         // Texts, dates, records of numbers: nothing here that runs. What follows behind them may.
         match len_of_unread(&text, &options.limits) {
             Ok(Some(len)) => held(source, data.checked_add(len), &mut scan),
@@ -46,7 +47,7 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     if may_be_objects {
         pickles(source, data, 1, false, &options.limits, &mut scan);
     }
-    if error.code() != "npy-dtype" {
+    if error.code() != ErrorCode::NpyDtype {
         scan.push_error(error)?;
     }
     Ok(scan)

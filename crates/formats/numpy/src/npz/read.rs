@@ -4,6 +4,7 @@ use super::{METADATA, SUFFIX};
 use crate::npy::{self, Header};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{
     Check, Checkpoint, INDEX_KEY, Metadata, Note, TensorEntry, TensorPath, Value, escape_text,
     restore_bridge_index,
@@ -98,7 +99,7 @@ impl Reader<'_> {
             // numpy gives the bytes of a member that is no array; by its name it should be one.
             Err(error)
                 if error.kind() == Kind::Unsupported
-                    || (self.options.lenient && error.code() == "npy-magic") =>
+                    || (self.options.lenient && error.code() == ErrorCode::NpyMagic) =>
             {
                 let found = error.found_text().map(|f| format!(" ({f})")).unwrap_or_default();
                 let reason = format!("{}{found}", error.message());

@@ -8,6 +8,7 @@ use crate::stream::combined::{self, Item};
 use crate::stream::{Kind as StreamKind, Stream, Wanted, dense, lod, selected_rows};
 use std::path::Path;
 use std::sync::Arc;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{Name, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::plan::{FileBuilder, WritePlan};
@@ -182,7 +183,7 @@ fn item(value: &Value) -> Item<'_> {
 fn there_is(path: &Path) -> Result<bool> {
     match kind_of_path(path) {
         Ok(_) => Ok(true),
-        Err(error) if error.kind() == Kind::Io && error.code() == "not-found" => Ok(false),
+        Err(error) if error.kind() == Kind::Io && error.code() == ErrorCode::NotFound => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -150,17 +150,17 @@ mod tests {
         assert!(fits(&two, &program));
         let notes = name_in_order(&mut two, Some(&program), "p");
         assert_eq!(
-            (notes[0].code, two[1].text(), two[1].guessed),
+            (notes[0].code.as_str(), two[1].text(), two[1].guessed),
             ("names-joined", "fc_2.w_0".into(), false)
         );
         let mut three = entries(3);
         let notes = name_in_order(&mut three, Some(&program), "p");
         assert_eq!(
-            (notes[0].code, three[2].text(), three[0].guessed),
+            (notes[0].code.as_str(), three[2].text(), three[0].guessed),
             ("parameter-count", "#2".into(), true)
         );
         let notes = name_in_order(&mut three, None, "");
-        assert_eq!((notes[0].code, three[0].text()), ("no-names", "#0".into()));
+        assert_eq!((notes[0].code.as_str(), three[0].text()), ("no-names", "#0".into()));
         assert!(!fits(&entries(1), &self::program(vec![variable("x", &[3])])));
     }
 }

@@ -10,6 +10,7 @@ use crate::ReadOptions;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{Checkpoint, Damage, Name, Note, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
@@ -160,7 +161,7 @@ fn separate(
                 continue;
             }
             // A name that leads out of the folder names no file in it.
-            Err(error) if error.code() == "unsafe-name" => {
+            Err(error) if error.code() == ErrorCode::UnsafeName => {
                 missing.push(variable.name.as_str());
                 continue;
             }

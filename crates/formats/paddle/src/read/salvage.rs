@@ -7,6 +7,7 @@
 use super::super::stream::{Stream, combined};
 use super::join::agrees;
 use super::params::wanted;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::Error;
 use weighbridge_core::topology::{Topology, Variable, VariableKind};
@@ -40,10 +41,10 @@ pub(super) fn streams(
     // The file is as long as the shapes say, but for what is cut off.
     let cut = match &broken {
         None => true,
-        Some(e) if e.code() == "trailing-bytes" => begins_a_stream(source, e),
+        Some(e) if e.code() == ErrorCode::TrailingBytes => begins_a_stream(source, e),
         // Levels of LoD for which there is no room: a few of them are honest, and the file is cut.
-        Some(e) if e.code() == "lod-too-long" => begins_with_levels(source, streams.last()),
-        Some(e) => e.code().starts_with("truncated") || e.code() == "missing-tensors",
+        Some(e) if e.code() == ErrorCode::LodTooLong => begins_with_levels(source, streams.last()),
+        Some(e) => e.code().as_str().starts_with("truncated") || e.code() == ErrorCode::MissingTensors,
     };
     let declared = |place: usize, stream: &Stream| match (parameters.get(place), stream) {
         (Some(variable), Stream::Dense(dense)) => {

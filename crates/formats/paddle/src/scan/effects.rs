@@ -238,7 +238,7 @@ mod tests {
         let files = AttributeValue::List(vec![text("a"), text("b")]);
         let found =
             effects(&program(vec![vec![load, op("open_files", &[("file_names", files)])], vec![twice]]), "m");
-        let told: Vec<_> = found.iter().map(|f| (f.severity, f.code, f.text.as_str())).collect();
+        let told: Vec<_> = found.iter().map(|f| (f.severity, f.code.as_str(), f.text.as_str())).collect();
         let writes = "save writes a file when the program is run: \
                       file_path \"harmless\", file_path \"/etc/\\u{1b}x\"";
         assert_eq!(

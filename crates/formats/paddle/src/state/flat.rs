@@ -124,6 +124,6 @@ mod tests {
                 assert_eq!(read_vec(&flat, offset, len).unwrap(), row[from..to]);
             }
         }
-        assert_eq!(read_vec(&flat, 24, 1).unwrap_err().code(), "past-the-end");
+        assert_eq!(read_vec(&flat, 24, 1).unwrap_err().code().as_str(), "past-the-end");
     }
 }

@@ -5,6 +5,7 @@ use super::dense;
 use super::header::{Dense, Header};
 use super::unshipped::size_prefixed;
 use super::vocab::{self, Vocab};
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{Name, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -121,7 +122,7 @@ pub(crate) fn salvage_with(source: &SourceRef, wanted: &[Wanted], limits: &Limit
                 Kind::Vocab => reader.vocab(k).map(Stream::Vocab).map_err(|e| e.on_tensor(path)),
             };
             streams.push(stream.map_err(|e| match (e.code(), start) {
-                ("truncated-data", _) if k + 1 < wanted.len() => in_the_middle(&e, k, wanted.len()),
+                (ErrorCode::TruncatedData, _) if k + 1 < wanted.len() => in_the_middle(&e, k, wanted.len()),
                 (_, 0) => explain(e, source, 0, limits),
                 // What is too short for a version word is a tensor cut short here: one must follow.
                 _ => e,
@@ -291,7 +292,7 @@ fn explain(error: Error, source: &SourceRef, start: u64, limits: &Limits) -> Err
     if start > 0 && rest < VERSION_WORD {
         return trailing(start, rest);
     }
-    if start == 0 && error.code() == "stream-version" && size_prefixed::begins(source, limits) {
+    if start == 0 && error.code() == ErrorCode::StreamVersion && size_prefixed::begins(source, limits) {
         return Error::unsupported(
             "size-prefixed",
             "every tensor has its size in front, as in a design note",

@@ -292,7 +292,7 @@ mod tests {
             (&many, "limit", 100),
         ] {
             let error = parse(bytes).unwrap_err();
-            assert_eq!((error.code(), error.offset()), (code, Some(at)), "{bytes:?}");
+            assert_eq!((error.code().as_str(), error.offset()), (code, Some(at)), "{bytes:?}");
         }
     }
 }

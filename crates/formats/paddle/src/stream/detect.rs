@@ -8,6 +8,7 @@ use super::combined::{self, Kind};
 use super::header::{Dense, array};
 use super::unshipped::{design_note, size_prefixed};
 use super::{dense, desc, selected_rows};
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::TensorPath;
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
@@ -91,7 +92,7 @@ fn real(source: &SourceRef, limits: &Limits) -> Option<StreamKind> {
 
 /// True where the header of a stream was read, though its data may be cut short.
 fn has_header(read: &Result<Dense>) -> bool {
-    read.as_ref().map_or_else(|e| e.code() == "truncated-data", |_| true)
+    read.as_ref().map_or_else(|e| e.code() == ErrorCode::TruncatedData, |_| true)
 }
 
 fn whole_design_note(source: &SourceRef, limits: &Limits) -> bool {

@@ -119,7 +119,7 @@ mod tests {
             (&[("era", "3")], "era-of-other-form"),
             (&[("prefix", "../x")], "bad-prefix"),
         ] {
-            assert_eq!(names(&c, "program-desc", pairs).unwrap_err().code(), code);
+            assert_eq!(names(&c, "program-desc", pairs).unwrap_err().code().as_str(), code);
         }
         // A name from a file leads nowhere else.
         c.metadata.set(PROGRAM_FILE, Value::Text("../x.pdmodel".into()));

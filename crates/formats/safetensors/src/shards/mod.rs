@@ -12,7 +12,7 @@ pub(super) use write::{DEFAULT_SIZE, plan, size_as_cut};
 
 use super::IndexFiles;
 use std::path::Path;
-use weighbridge_core::checkpoint::{Checkpoint, METADATA_DIFFERS};
+use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::Result;
 use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
@@ -22,7 +22,7 @@ use weighbridge_io::source::{FolderRef, SourceRef};
 /// Endings of files that indexes of other formats name.
 const OTHERS: [&str; 3] = [".bin", ".pdparams", ".pdopt"];
 /// The codes of remarks on what keeps nobody from reading the tensors, but is a mistake.
-const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing", METADATA_DIFFERS];
+const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing", "metadata-differs"];
 
 /// True for an index of files of safetensors, or of none that another format has.
 pub(super) fn is_ours(source: &SourceRef) -> bool {
@@ -49,6 +49,6 @@ pub fn index_files(folder: &FolderRef, limits: &Limits) -> Result<IndexFiles> {
 
 /// Mistakes that opening only remarks on.
 pub(super) fn check(checkpoint: &Checkpoint) -> Vec<Finding> {
-    let own = checkpoint.notes.iter().filter(|note| MISTAKES.contains(&note.code));
+    let own = checkpoint.notes.iter().filter(|note| MISTAKES.contains(&note.code.as_str()));
     own.map(|note| Finding::warning(note.code, note.text.clone())).collect()
 }

@@ -7,6 +7,7 @@ use super::names::{Shard, is_file_name, is_list_name};
 use serde_json::Value as Json;
 use std::collections::HashSet;
 use std::path::Path;
+use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::{Checkpoint, Damage, Note, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::text::and_more;
@@ -159,7 +160,7 @@ fn listed(
     let whole = Checkpoint::new("safetensors", SHARDED, label);
     let (mut checkpoint, index) =
         with_reader(options, |reader| open_index(source, folder, around, whole, reader))?;
-    if checkpoint.notes.iter().all(|note| note.code != "shard-missing") {
+    if checkpoint.notes.iter().all(|note| note.code != NoteCode::ShardMissing) {
         checkpoint.notes.extend(total(&checkpoint, &index));
     }
     Ok((checkpoint, index))

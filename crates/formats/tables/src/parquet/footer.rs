@@ -246,7 +246,7 @@ mod tests {
         // Version, and the schema as a text; a list of row groups whose columns are a text.
         for footer in [&[0x15, 2, 0x18, 2, 0, 0, 0][..], &[0x15, 2, 0x39, 0x1c, 0x18, 1, 0, 0, 0]] {
             let error = check(footer).unwrap_err();
-            assert_eq!(error.code(), "footer");
+            assert_eq!(error.code().as_str(), "footer");
             assert!(error.message().contains("another type"), "{error}");
         }
     }

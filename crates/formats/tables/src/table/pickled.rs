@@ -48,7 +48,7 @@ mod tests {
         let schema = Schema::new(vec![odd("a", "arrow.json"), Field::new("b", inner, true)]);
         let mut scan = Scan::default();
         judge(&schema, &mut scan);
-        let texts: Vec<_> = scan.findings.iter().map(|f| (f.code, f.text.as_str())).collect();
+        let texts: Vec<_> = scan.findings.iter().map(|f| (f.code.as_str(), f.text.as_str())).collect();
         assert_eq!(texts, [("arrow-pickled-type", "the type of column item is a pickle")]);
     }
 }

@@ -1,6 +1,7 @@
 //! From text to the index.
 
 use crate::table::lines::{Lines, is_float, number};
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{Checkpoint, LabelList, Name, Note, Role, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
@@ -83,7 +84,7 @@ impl Published {
                     relations.path = TensorPath::new([Name::from("relations")]);
                     checkpoint.tensors.push(relations);
                 }
-                Err(error) if error.code() == "ragged-line" => {
+                Err(error) if error.code() == ErrorCode::RaggedLine => {
                     checkpoint.notes.push(Note::skipped_tensor("relations", error.message()));
                 }
                 Err(error) => return Err(error),

@@ -4,6 +4,7 @@ use super::read::Header;
 use crate::table::lines::text;
 use crate::table::text::{Names, TextTable};
 use crate::table::{DecodedSource, Decoder};
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{
     LabelList, Lost, MemoryLabels, SALVAGED_ROWS, TensorEntry, TensorPath, Value,
 };
@@ -55,7 +56,7 @@ pub(super) fn whole_rows(source: &SourceRef, header: Header, limits: &Limits) ->
         let done = (walk.names.len(), walk.places.len());
         if let Err(error) = walk.row(row, limits) {
             // Where a name is none, a name before it may have been damaged and all after it be displaced.
-            if error.code() != "truncated" || !walk.names.iter().all(is_spoken) {
+            if error.code() != ErrorCode::Truncated || !walk.names.iter().all(is_spoken) {
                 return Err(error);
             }
             broken = Some((error, done.1));

@@ -56,7 +56,7 @@ mod tests {
 
     fn code(names: &[&str]) -> &'static str {
         let files: Vec<_> = names.iter().map(|name| FileBuilder::new(*name).finish()).collect();
-        all(&files).map_or_else(|e| e.code(), |_| "fine")
+        all(&files).map_or_else(|e| e.code().as_str(), |_| "fine")
     }
 
     #[test]

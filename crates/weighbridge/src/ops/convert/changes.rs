@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::ops::edit;
 use crate::tensor::{Cast, DType, Rounding};
 use std::sync::Arc;
+use weighbridge_core::LossCode;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 
@@ -131,7 +132,7 @@ struct CastFloats(Cast);
 impl IndexTransform for CastFloats {
     fn apply(&self, checkpoint: &mut Checkpoint, report: &mut TransformReport) -> Result<()> {
         // All that was cast by rules is cast anew.
-        report.losses.retain(|loss| loss.code != "rounding");
+        report.losses.retain(|loss| loss.code != LossCode::Rounding);
         report.losses.extend(checkpoint.cast_floats(self.0)?);
         report.notes.extend(checkpoint.settle_aliases());
         Ok(())

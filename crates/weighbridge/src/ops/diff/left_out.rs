@@ -30,12 +30,12 @@ const ABSENT: &str = "parameters-missing";
 
 /// How many parts of the sides were not read and could be different.
 pub(super) fn count(sides: [&Checkpoint; 2], pairs: &[Pair], options: &DiffOptions) -> usize {
-    let is_program = |note: &&Note| PROGRAMS.contains(&note.code);
+    let is_program = |note: &&Note| PROGRAMS.contains(&note.code.as_str());
     let both = sides.iter().all(|side| side.left_out().any(|note| is_program(&note)));
     let counts = |note: &&Note| {
         note.code != ABSENT
             && (both || !is_program(note))
-            && !(options.no_metadata && METADATA.contains(&note.code))
+            && !(options.no_metadata && METADATA.contains(&note.code.as_str()))
     };
     let notes = sides.iter().map(|side| side.left_out().filter(counts).count());
     notes.sum::<usize>() + sides.iter().filter(|side| is_damaged(side, pairs, options)).count()

@@ -29,7 +29,7 @@ use crate::checkpoint::{
 use crate::engine::{RunOptions, check_memory};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
-use crate::formats::{OTHER_MODELS, OpenOptions, offer_salvage, open_with};
+use crate::formats::{OpenOptions, offer_salvage, open_with};
 use crate::json::{Rows, rows, tree};
 use crate::phrase::Phrase;
 use crate::text::first_and_more;
@@ -38,6 +38,7 @@ use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use weighbridge_core::NoteCode;
 use weighbridge_core::phrase;
 
 /// What [`diff`] shall do.
@@ -416,7 +417,8 @@ pub(crate) fn diff_checkpoints(
     notes.extend(ties::notes(&left, &right, &places).into_iter().map(Phrase::from));
     notes.extend(unused.iter().map(|note| phrase![note.code, ": ", &note.text]));
     for checkpoint in [&left, &right] {
-        let left_out = checkpoint.notes.iter().filter(|note| note.omission || note.code == OTHER_MODELS);
+        let left_out =
+            checkpoint.notes.iter().filter(|note| note.omission || note.code == NoteCode::OtherModels);
         notes.extend(left_out.map(|note| phrase![&checkpoint.label, ": ", &note.text]));
     }
     for checkpoint in [&mut left, &mut right] {

@@ -358,7 +358,7 @@ fn what_is_chosen_may_be_on_one_side_only() {
         diff_checkpoints(of(vec![f32s("a", &[1.0])]), of(vec![f32s("b", &[2.0])]), &options(pattern))
     };
     assert_eq!(run("b").unwrap().right_alone.len(), 1);
-    assert_eq!(run("c").unwrap_err().code(), "no-match");
+    assert_eq!(run("c").unwrap_err().code().as_str(), "no-match");
     // Names count as they are after a rename, and either name of a pair.
     let sides = || {
         (

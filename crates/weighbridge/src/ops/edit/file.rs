@@ -228,11 +228,11 @@ mod tests {
             ("rule = 3\n", "bad-rule", 1, 7),
         ] {
             let error = parse_rules(text, "r.toml").unwrap_err();
-            assert_eq!((error.code(), error.offset()), (code, Some(offset)), "{text}: {error}");
+            assert_eq!((error.code().as_str(), error.offset()), (code, Some(offset)), "{text}: {error}");
             assert!(error.message().starts_with(&format!("line {line}: ")), "{error}");
             assert_eq!(error.file(), Some("r.toml"));
         }
-        assert_eq!(parse_rules("version = 1", "r").unwrap_err().code(), "bad-rule");
+        assert_eq!(parse_rules("version = 1", "r").unwrap_err().code().as_str(), "bad-rule");
         for (text, hinted) in [
             (r#"rename-regex = "a(\d+)=b""#, true),
             (r#"rename-regex = ["x=y", "a\.b=c"]"#, true),
@@ -243,7 +243,7 @@ mod tests {
         ] {
             let error = parse_rules(&format!("[[rule]]\n{text}\n"), "r").unwrap_err();
             let hint = error.hint_text().is_some_and(|hint| hint.contains("single quotes"));
-            assert_eq!((error.code(), hint), ("bad-toml", hinted), "{text}: {error}");
+            assert_eq!((error.code().as_str(), hint), ("bad-toml", hinted), "{text}: {error}");
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::ops::convert::{check_nothing_lost, own_files, save_replacing};
 use crate::source::{FileSource, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path, real_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::{Job, Opt};
 
@@ -197,11 +198,14 @@ fn check_alone(path: &Path, options: &EditOptions) -> Result<()> {
 /// Says what else can be done where tensors cannot stay.
 fn advise(error: Error, how: InPlace) -> Error {
     match error.code() {
-        "data-would-move" | "patch-too-large" | "one-file" | "no-room" if how == InPlace::Header => error
-            .hint_too(phrase![
+        ErrorCode::DataWouldMove | ErrorCode::PatchTooLarge | ErrorCode::OneFile | ErrorCode::NoRoom
+            if how == InPlace::Header =>
+        {
+            error.hint_too(phrase![
                 Opt::InPlace.with("rewrite"),
                 " puts a new file in the place of the old one when it is whole"
-            ]),
+            ])
+        }
         _ => error,
     }
 }

@@ -11,6 +11,7 @@ use crate::ops::{ConvertOptions, Inputs, plan_checkpoint, save};
 use crate::plan::WritePlan;
 use crate::source::{PathKind, kind_of_path};
 use std::path::Path;
+use weighbridge_core::ErrorCode;
 
 /// What to change, and how to write it.
 #[derive(Debug, Clone, Default)]
@@ -164,7 +165,7 @@ pub(super) fn plan_form(
     match kind {
         Kind::Asked(kind) => plan_checkpoint(checkpoint, format, kind, options),
         Kind::AsIs(kind) => match plan_checkpoint(checkpoint.clone(), format, Some(kind), options) {
-            Err(error) if error.code() == "unknown-kind" => {
+            Err(error) if error.code() == ErrorCode::UnknownKind => {
                 plan_checkpoint(checkpoint, format, None, options)
             }
             planned => planned,

@@ -321,7 +321,7 @@ fn hostile_blocks_are_shown_once() {
 fn a_file_without_a_program_says_so() {
     let error = of(&Checkpoint::new("npz", "archive", "x.npz")).unwrap_err();
     assert_eq!(
-        (error.code(), error.file(), error.found_text()),
+        (error.code().as_str(), error.file(), error.found_text()),
         ("no-program", Some("x.npz"), Some("npz archive"))
     );
     let mut checkpoint = Checkpoint::new("paddle", "inference", "x");

@@ -28,6 +28,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weighbridge_core::FindingCode;
 
 /// How deep a folder is looked through.
 const DEPTH: usize = 16;
@@ -138,7 +139,7 @@ fn in_folder(
     }
     if owner.is_some() {
         file.format = owner;
-        file.scan.findings.retain(|finding| finding.code != "unknown-content");
+        file.scan.findings.retain(|finding| finding.code != FindingCode::UnknownContent);
     }
     if folder.leads_out(&item.name) {
         let finding = found("link-leads-out", "the file is a link that leads out of the folder");
@@ -231,7 +232,8 @@ impl ScanReport {
     /// Makes warnings of these categories errors, so that the file is `found`.
     pub fn deny(&mut self, categories: &[Category]) {
         for finding in self.files.iter_mut().flat_map(|file| &mut file.scan.findings) {
-            if finding.severity > Severity::Note && categories.contains(&Category::of(finding.code)) {
+            if finding.severity > Severity::Note && categories.contains(&Category::of(finding.code.as_str()))
+            {
                 finding.severity = Severity::Error;
             }
         }
@@ -294,7 +296,7 @@ struct FileDocument<'a, Findings: Serialize, Imports: Serialize, Calls: Serializ
 fn finding(finding: &Finding) -> Json {
     let mut json = finding.to_json();
     json["member"] = finding.member.clone().into();
-    json["category"] = Category::of(finding.code).as_str().into();
+    json["category"] = Category::of(finding.code.as_str()).as_str().into();
     json
 }
 

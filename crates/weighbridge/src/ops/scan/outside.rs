@@ -10,6 +10,7 @@ use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
 use std::path::Path;
 use std::sync::Arc;
+use weighbridge_core::FindingCode;
 
 /// Where a file of HDF5 may begin behind other bytes: here, or at two, four, eight times this.
 const USER_BLOCK: u64 = 512;
@@ -163,7 +164,11 @@ fn program(name: Option<&Path>, extension: &str, scan: &mut Scan) {
     let runs = PROGRAMS.contains(&extension)
         || named.rsplit_once('.').is_some_and(|(_, extension)| PROGRAMS.contains(&extension))
         || named.contains(".so.");
-    if runs && !scan.findings.iter().any(|finding| finding.code == "program-file" && finding.member.is_none())
+    if runs
+        && !scan
+            .findings
+            .iter()
+            .any(|finding| finding.code == FindingCode::ProgramFile && finding.member.is_none())
     {
         scan.push("program-file", format!("the name is that of a program: {}", escape(named)));
     }

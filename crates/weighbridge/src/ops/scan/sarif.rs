@@ -103,7 +103,7 @@ fn result(finding: &Finding, uri: &Json, place: usize) -> Json {
         "locations": [location],
         "properties": {
             "severity": finding.severity.as_str(),
-            "category": Category::of(finding.code).as_str(),
+            "category": Category::of(finding.code.as_str()).as_str(),
         },
     });
     if let Some(index) = RULES.iter().position(|rule| rule.code == finding.code) {

@@ -157,7 +157,8 @@ pub fn verify_sealed(
         }
         Ok(report) => report,
         Err(error)
-            if ["not-a-file", "several-models", "part-of-model"].contains(&error.code()) && is_folder =>
+            if ["not-a-file", "several-models", "part-of-model"].contains(&error.code().as_str())
+                && is_folder =>
         {
             unopened = Some(error.message().into());
             bare()

@@ -38,6 +38,7 @@ use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use subject::{Search, Subject};
+use weighbridge_core::{ErrorCode, NoteCode};
 
 /// What [`seal`] shall do.
 #[derive(Debug, Clone)]
@@ -125,7 +126,7 @@ impl Sealed {
 
     /// True where the source is damaged: the manifest is not one of the whole.
     pub fn is_of_damaged(&self) -> bool {
-        self.report.notes.iter().any(|note| note.code == "damaged")
+        self.report.notes.iter().any(|note| note.code == NoteCode::Damaged)
     }
 }
 
@@ -282,7 +283,7 @@ fn check_apart(path: &Path, subject: &Subject, without: &[PathBuf], options: &Se
     }
     let limits = &options.open.limits;
     match FileSource::open(&target).and_then(|file| read(&file, limits)) {
-        Err(error) if error.code() == "not-a-manifest" || error.kind() == crate::Kind::Limit => {
+        Err(error) if error.code() == ErrorCode::NotAManifest || error.kind() == crate::Kind::Limit => {
             Err(refused("a file of the sealed folder is no manifest, and would be lost", &target)
                 .found(error.found_text().unwrap_or_else(|| error.message())))
         }

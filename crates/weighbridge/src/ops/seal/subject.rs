@@ -12,6 +12,7 @@ use crate::source::{
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 
@@ -379,7 +380,7 @@ fn opened(
         Err(error) if search.lenient => Ok((None, Some(error))),
         Err(error) => {
             let hint = phrase![Opt::FilesOnly, " seals files without looking into them"];
-            if error.code() == "not-a-file" {
+            if error.code() == ErrorCode::NotAFile {
                 // The hint of the error itself would be to give a file.
                 let file = error.file().unwrap_or_default();
                 return Err(Error::usage("not-a-file", error.message()).in_file(file).hint(hint));

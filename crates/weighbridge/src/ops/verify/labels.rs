@@ -7,6 +7,7 @@ use crate::ops::parallel;
 use crate::text::counted;
 use std::collections::HashSet;
 use std::sync::Arc;
+use weighbridge_core::ErrorCode;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 
@@ -49,7 +50,7 @@ pub(super) fn labels(
     let look = |found: &mut Vec<(usize, Finding)>, number: usize, job: Job| {
         // The checksum was met before, and is no news.
         if let Err(error) = whole(&job)
-            && error.code() != "crc-mismatch"
+            && error.code() != ErrorCode::CrcMismatch
         {
             let finding = super::finding(error)?;
             found.push((number, finding.on_tensor(job.table.name())));
@@ -128,7 +129,7 @@ mod tests {
                 verify_checkpoint(&checkpoint, &VerifyOptions { values, ..VerifyOptions::default() })
                     .unwrap();
             assert!(report.checked.contains(&"row-names"));
-            let found = report.findings.iter().map(|f| f.code);
+            let found = report.findings.iter().map(|f| f.code.as_str());
             found.filter(|code| code.contains("names")).map(str::to_owned).collect::<Vec<_>>()
         };
         let names = |names: &[&str]| MemoryLabels::shared("n", names.iter().copied().collect());

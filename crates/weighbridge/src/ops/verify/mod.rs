@@ -10,7 +10,7 @@ mod values;
 use super::account::{self, accounts};
 use super::parallel;
 use crate::check::{self, Account, capped};
-use crate::checkpoint::{Checkpoint, Damage, Note, RUNS_CODE, TensorEntry};
+use crate::checkpoint::{Checkpoint, Damage, Note, TensorEntry};
 use crate::engine::{is_encoded, read_through, verify_tensor};
 use crate::error::{Error, Kind, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
@@ -28,9 +28,8 @@ use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-
-/// The code of bytes behind the end of what a file holds.
-const TRAILING: &str = "trailing-bytes";
+use weighbridge_core::FindingCode;
+use weighbridge_core::NoteCode;
 
 /// What [`verify`] shall do.
 #[derive(Debug, Clone, Default)]
@@ -170,7 +169,7 @@ pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyR
     others(&local, &mut report, format)?;
     let told = formats::told_others(&report.other_files);
     report.findings.extend(told.map(|text| {
-        Finding::note(formats::OTHER_MODELS, text)
+        Finding::note(FindingCode::OtherModels, text)
             .hint("the verdict is not about them: verify each by its own path")
     }));
     Ok(settled(report))
@@ -240,13 +239,15 @@ fn judged(
             let mut report = match open(true, false).or_else(|_| open(false, true)) {
                 Ok(mut rest) => {
                     // The notes say the same as the error, more mildly.
-                    rest.notes.retain(|note| note.code != code && note.code != "damaged");
+                    rest.notes.retain(|note| note.code != code.as_str() && note.code != NoteCode::Damaged);
                     checked(&rest, opened, options)?
                 }
                 Err(_) => unopened(path, opened, options)?,
             };
             // Once is enough; the reader knows what should be there, the account what it looks like.
-            if let Some(place) = report.findings.iter().position(|f| f.code == TRAILING && f.code == code) {
+            if let Some(place) =
+                report.findings.iter().position(|f| f.code == FindingCode::TrailingBytes && f.code == code)
+            {
                 let other = report.findings.remove(place);
                 finding.text = finding.text.and("; ").and(other.text);
             }
@@ -316,7 +317,8 @@ fn checked(
     if values && !tensors.is_empty() {
         checked.push("values");
         let mut odd = values::values(&readable, options.threads)?;
-        let denied = |f: &&mut Finding| options.deny_nonfinite && values::NONFINITE.contains(&f.code);
+        let denied =
+            |f: &&mut Finding| options.deny_nonfinite && values::NONFINITE.contains(&f.code.as_str());
         odd.iter_mut().filter(denied).for_each(|finding| finding.severity = Severity::Error);
         findings.extend(odd);
     }
@@ -341,7 +343,10 @@ fn checked(
     }
     let account::Accounts { files, findings: odd } = accounts(checkpoint, opened, &options.open.limits)?;
     // What the reader told of the end of a file is told better with its place and looks.
-    findings.retain(|f| f.code != TRAILING || odd.iter().all(|o| o.code != TRAILING));
+    findings.retain(|f| {
+        f.code != FindingCode::TrailingBytes
+            || odd.iter().all(|o| o.code != FindingCode::TrailingBytes.as_str())
+    });
     findings.extend(odd);
     Ok(settled(VerifyReport {
         label: checkpoint.label.clone(),
@@ -372,8 +377,8 @@ fn finding(error: Error) -> Result<Finding> {
 /// A part that was left out was not checked.
 fn of_note(note: &Note) -> Finding {
     let severity = match note.code {
-        "damaged" => Severity::Error,
-        RUNS_CODE => Severity::Unchecked,
+        NoteCode::Damaged => Severity::Error,
+        NoteCode::RunsCode => Severity::Unchecked,
         _ if note.is_unread() => Severity::Unchecked,
         _ => Severity::Note,
     };

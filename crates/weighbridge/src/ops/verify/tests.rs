@@ -9,7 +9,7 @@ use crate::tensor::DType;
 use std::path::PathBuf;
 
 fn codes(report: &VerifyReport) -> Vec<&'static str> {
-    report.findings.iter().map(|f| f.code).collect()
+    report.findings.iter().map(|f| f.code.as_str()).collect()
 }
 
 /// A checkpoint over `values`, of no format that is known here.
@@ -41,7 +41,7 @@ fn odd_values_are_warnings() {
     let found: Vec<_> = report
         .findings
         .iter()
-        .map(|f| (f.severity.as_str(), f.code, f.tensor.as_deref().unwrap_or("")))
+        .map(|f| (f.severity.as_str(), f.code.as_str(), f.tensor.as_deref().unwrap_or("")))
         .collect();
     assert_eq!(
         found,
@@ -88,7 +88,7 @@ fn rows_that_say_nothing_and_tensors_that_are_equal_are_told() {
     let denied = verify_checkpoint(&checkpoint, &denied).unwrap();
     let errors: Vec<_> = denied.findings.iter().filter(|f| f.severity == Severity::Error).collect();
     assert_eq!((before.0, report.verdict), (Severity::Warning, Verdict::Sound));
-    assert_eq!((errors.len(), errors[0].code, denied.verdict), (1, "nan", Verdict::Unsound));
+    assert_eq!((errors.len(), errors[0].code.as_str(), denied.verdict), (1, "nan", Verdict::Unsound));
     assert_eq!(denied.findings.len(), report.findings.len());
     // Those that are all the same say that of themselves.
     let twins = "1 tensor has the elements of another one: b is a";
@@ -192,7 +192,7 @@ fn good_files_are_sound_to_the_last_byte() {
             let expected = if untold.is_some() { Verdict::CouldNotTell } else { Verdict::Sound };
             assert_eq!(report.verdict, expected, "{name}: {:?}", report.findings);
             assert_eq!(
-                report.findings.iter().find(|f| f.severity > Severity::Warning).map(|f| f.code),
+                report.findings.iter().find(|f| f.severity > Severity::Warning).map(|f| f.code.as_str()),
                 untold
             );
 
@@ -211,7 +211,8 @@ fn good_files_are_sound_to_the_last_byte() {
             let report = verify(&path, &values).unwrap();
             let heavy = report.findings.iter().filter(|f| f.severity > Severity::Warning);
             let told = |f: &Finding| {
-                ["packed-values", "unread-member", "tensor-skipped", "hidden-bytes"].contains(&f.code)
+                ["packed-values", "unread-member", "tensor-skipped", "hidden-bytes"]
+                    .contains(&f.code.as_str())
             };
             assert!(heavy.clone().all(told), "{name}: {:?}", report.findings);
             seen += 1;
@@ -261,7 +262,7 @@ fn bad_files_are_never_sound() {
             assert_ne!(report.verdict, Verdict::Sound, "{name}");
             assert!(!report.files.is_empty() && report.format.is_none_or(|f| f == format), "{name}");
             if report.verdict == Verdict::CouldNotTell {
-                could_be_good.push((name, report.findings[0].code));
+                could_be_good.push((name, report.findings[0].code.as_str()));
             }
         }
     }
@@ -400,7 +401,7 @@ fn checksums_are_held_against_the_bytes() {
         let report = verify(&path, &options).unwrap();
         assert!(report.checked.contains(&"checksums"));
         let wrong: Vec<_> = report.findings.iter().filter(|f| f.severity == Severity::Error).collect();
-        let told: Vec<_> = wrong.iter().map(|f| (f.code, f.tensor.clone())).collect();
+        let told: Vec<_> = wrong.iter().map(|f| (f.code.as_str(), f.tensor.clone())).collect();
         assert_eq!(told, [("crc-mismatch", Some(large.name()))]);
     }
 }

@@ -7,6 +7,7 @@ use crate::checkpoint::{Role, TensorEntry};
 use crate::error::Result;
 use crate::finding::{Finding, Severity};
 use crate::ops::stats::{Number, Stats, StatsOptions, stats};
+use weighbridge_core::ErrorCode;
 
 /// No parameter that was trained has such a modulus.
 const HUGE: f64 = 1e10;
@@ -27,7 +28,7 @@ pub(super) fn values(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Fin
         let stats = match stats(tensor, &options) {
             Ok(stats) => Some(stats),
             // The checksum was met before, and is no news.
-            Err(error) if error.code() == "crc-mismatch" => None,
+            Err(error) if error.code() == ErrorCode::CrcMismatch => None,
             Err(error) => {
                 findings.push(super::finding(error.on_tensor(tensor.name()))?);
                 None

@@ -124,5 +124,5 @@ pub(crate) fn metadata(checkpoint: &Checkpoint, key: &str) -> Json {
 }
 
 pub(crate) fn codes(checkpoint: &Checkpoint) -> Vec<&'static str> {
-    checkpoint.notes.iter().map(|note| note.code).collect()
+    checkpoint.notes.iter().map(|note| note.code.as_str()).collect()
 }

@@ -7,6 +7,7 @@ use crate::{Contents, Dataset};
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use weighbridge_core::ErrorCode;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::phrase;
@@ -140,11 +141,11 @@ impl Listed {
     fn problem(&self, place: &[String]) -> Option<Error> {
         let error = self.problems.get(place)?;
         Some(match error.code() {
-            "hdf5-virtual" => {
+            ErrorCode::Hdf5Virtual => {
                 Error::unsupported("hdf5-virtual", "HDF5: a virtual dataset that is made of virtual datasets")
                     .hint("copy the dataset with h5py or h5repack first")
             }
-            "hdf5-open" => Error::unsupported("hdf5-open", error.message())
+            ErrorCode::Hdf5Open => Error::unsupported("hdf5-open", error.message())
                 .hint("if its writer was killed, h5clear removes the mark; else wait until it is done"),
             code => Error::new(error.kind(), code, error.message()),
         })

@@ -510,7 +510,7 @@ mod tests {
             boxes(&[&[[0, 0], [0, 1]], &[[0, 0], [0, 1]]]),
         ] {
             let error = Selection::new(&stored, &[5, 3], 2).unwrap_err();
-            assert_eq!(error.code(), "hdf5-corrupt", "{stored:?}");
+            assert_eq!(error.code().as_str(), "hdf5-corrupt", "{stored:?}");
         }
         // Nothing can be selected of nothing.
         assert!(Selection::new(&regular(&[[0, 1, 1, 1], [0, 1, 1, 1]]), &[5, 0], 2).is_err());

@@ -23,7 +23,7 @@ fn texts_of_datasets_are_read_within_a_bound() {
                 found.push((place.len(), text.len()));
                 Ok(())
             });
-            (found, result.map_err(|error| error.code()))
+            (found, result.map_err(|error| error.code().as_str()))
         };
         assert_eq!(read(1_000), (lens.to_vec(), Ok(())), "{name}");
         assert_eq!(read(15), (Vec::new(), Err("limit")), "{name}");

@@ -128,7 +128,7 @@ fn contradictions_are_errors() {
         let datasets = contents.items.iter().filter_map(|item| item.dataset.as_ref());
         let unread = datasets.map(|dataset| dataset.entry(TensorPath::value()).unwrap_err());
         for error in unread.chain(contents.problems.into_iter().map(|problem| problem.error)) {
-            assert_eq!(error.code(), expected["code"], "{}", path.display());
+            assert_eq!(error.code().as_str(), expected["code"], "{}", path.display());
             seen += 1;
         }
     }

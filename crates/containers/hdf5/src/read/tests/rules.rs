@@ -12,16 +12,16 @@ use weighbridge_io::source::{SourceRef, read_vec};
 fn code(bytes: Vec<u8>) -> Option<&'static str> {
     let contents = match open(bytes) {
         Ok(contents) => contents,
-        Err(error) => return Some(error.code()),
+        Err(error) => return Some(error.code().as_str()),
     };
     let problem = contents.problems.iter().find(|problem| problem.error.kind() != Kind::Unsupported);
     if let Some(problem) = problem {
-        return Some(problem.error.code());
+        return Some(problem.error.code().as_str());
     }
     let datasets = contents.items.iter().filter_map(|item| item.dataset.as_ref());
     let read = |source: SourceRef| read_vec(&*source, 0, source.len());
     let mut errors = datasets.filter_map(|dataset| dataset.bytes().and_then(read).err());
-    errors.find(|error| error.kind() != Kind::Unsupported).map(|error| error.code())
+    errors.find(|error| error.kind() != Kind::Unsupported).map(|error| error.code().as_str())
 }
 
 fn bytes(contents: &Contents, path: &[&str]) -> Vec<u8> {

@@ -61,7 +61,7 @@ fn the_grammar_is_that_of_serde_json() {
     for text in bad {
         assert!(serde_json::from_str::<serde_json::Value>(text).is_err(), "{text}");
         let error = Document::parse(text.as_bytes()).unwrap_err();
-        assert_eq!(error.code(), "bad-json", "{text}");
+        assert_eq!(error.code().as_str(), "bad-json", "{text}");
         assert!(error.offset().unwrap() <= text.len() as u64, "{text}");
     }
 }
@@ -82,13 +82,13 @@ fn numbers_are_exact_and_whole_ones_are_known() {
 fn a_key_counts_once_whatever_its_spelling() {
     let document = Document::parse(b"{\"#\":1,\"\\u0023\":2}").unwrap();
     let error = document.root().fields("it", ["#"]).unwrap_err();
-    assert_eq!((error.code(), error.offset()), ("duplicate-key", Some(7)));
+    assert_eq!((error.code().as_str(), error.offset()), ("duplicate-key", Some(7)));
 }
 
 #[test]
 fn depth_is_bounded() {
     let nested = |n: usize| "[".repeat(n) + &"]".repeat(n);
     assert!(Document::parse(nested(MAX_DEPTH).as_bytes()).is_ok());
-    assert_eq!(Document::parse(nested(MAX_DEPTH + 1).as_bytes()).unwrap_err().code(), "nesting");
-    assert_eq!(Document::parse("[".repeat(10_000_000).as_bytes()).unwrap_err().code(), "nesting");
+    assert_eq!(Document::parse(nested(MAX_DEPTH + 1).as_bytes()).unwrap_err().code().as_str(), "nesting");
+    assert_eq!(Document::parse("[".repeat(10_000_000).as_bytes()).unwrap_err().code().as_str(), "nesting");
 }

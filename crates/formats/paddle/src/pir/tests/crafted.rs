@@ -104,7 +104,7 @@ fn wrong_attributes_are_refused_with_their_place() {
     for (json, code) in table {
         let text = program(BASE, &op("1.x", &format!(r#"{{"AT":{json},"N":"a"}}"#), &[], 1));
         let error = parse(text.as_bytes()).unwrap_err();
-        assert_eq!(error.code(), code, "{json}");
+        assert_eq!(error.code().as_str(), code, "{json}");
         let start = text.find(json).unwrap() as u64;
         let offset = error.offset().unwrap();
         assert!((start..start + json.len() as u64).contains(&offset), "{json}: {offset}");
@@ -203,8 +203,9 @@ fn outputs_go_by_column_and_dynamic_code_names_its_own() {
 
 #[test]
 fn odd_programs_are_noted() {
-    let codes =
-        |text: &str| parse(text.as_bytes()).unwrap().notes().iter().map(|n| n.code).collect::<Vec<_>>();
+    let codes = |text: &str| {
+        parse(text.as_bytes()).unwrap().notes().iter().map(|n| n.code.as_str()).collect::<Vec<_>>()
+    };
     assert_eq!(codes(&program(r#"{"magic":"pir","trainable":true,"version":0}"#, "")), ["pir-version-0"]);
     assert_eq!(codes(&program(r#"{"magic":"pir","version":99}"#, "")), [] as [&str; 0]);
     assert_eq!(codes(&program(BASE, &op("1.relu", "", &[7], 1))), ["undefined-value"]);
@@ -217,7 +218,7 @@ fn odd_programs_are_noted() {
 
 #[test]
 fn what_is_no_program_is_refused() {
-    let code = |text: &str| parse(text.as_bytes()).unwrap_err().code();
+    let code = |text: &str| parse(text.as_bytes()).unwrap_err().code().as_str();
     assert_eq!(code(&program(r#"{"magic":"pit","version":4}"#, "")), "not-pir");
     assert_eq!(code("{}"), "not-pir");
     assert_eq!(code(r#"{"base_code":{}}"#), "not-pir");
@@ -230,10 +231,10 @@ fn what_is_no_program_is_refused() {
         "bad-program"
     );
     assert_eq!(code(&program(BASE, "3")), "bad-program");
-    assert_eq!(error(&[p(1, "a"), p(1, "b")].join(",")).code(), "duplicate-value");
-    assert_eq!(error(&p(1, "a").replace("[0,1,1,", "[0,1,")).code(), "bad-program");
-    assert_eq!(error(&p(1, "a").replace("[1,0,1]", "[1,0]")).code(), "bad-program");
-    assert_eq!(parse(b"\xff{}").unwrap_err().code(), "not-utf8");
+    assert_eq!(error(&[p(1, "a"), p(1, "b")].join(",")).code().as_str(), "duplicate-value");
+    assert_eq!(error(&p(1, "a").replace("[0,1,1,", "[0,1,")).code().as_str(), "bad-program");
+    assert_eq!(error(&p(1, "a").replace("[1,0,1]", "[1,0]")).code().as_str(), "bad-program");
+    assert_eq!(parse(b"\xff{}").unwrap_err().code().as_str(), "not-utf8");
     // Two results that are none do not clash.
     assert!(of(&[op("1.a", "", &[], 0), op("1.b", "", &[], 0)].join(",")).is_ok());
 }

@@ -209,7 +209,7 @@ fn untouched_programs_keep_every_byte() {
 fn lost_flags_are_noted() {
     let noted: Vec<_> = GOLDEN
         .iter()
-        .flat_map(|(folder, _)| golden(folder).notes().into_iter().map(move |n| (*folder, n.code)))
+        .flat_map(|(folder, _)| golden(folder).notes().into_iter().map(move |n| (*folder, n.code.as_str())))
         .collect();
     assert_eq!(noted, [("cnn_pir_readable_nontrainable", "parameters-guessed")]);
 }

@@ -59,7 +59,7 @@ fn what_is_missing_is_said() {
                 folder = folder.with(name, bytes);
             }
         }
-        opened(&(Arc::new(folder) as FolderRef)).map_err(|e| e.code())
+        opened(&(Arc::new(folder) as FolderRef)).map_err(|e| e.code().as_str())
     };
     assert!(with("none", None).is_ok());
     assert_eq!(with("0_0.distcp", None).unwrap_err(), "shard-missing");

@@ -8,7 +8,7 @@ use weighbridge_pickle::ObjectId;
 
 fn losses(checkpoint: &Checkpoint) -> Vec<(&'static str, String, String)> {
     let losses = plan(checkpoint, &PlanOptions::default()).unwrap().losses;
-    losses.into_iter().map(|loss| (loss.code, loss.subject, loss.detail.to_string())).collect()
+    losses.into_iter().map(|loss| (loss.code.as_str(), loss.subject, loss.detail.to_string())).collect()
 }
 
 fn renamed(bytes: &[u8], rules: &[&str]) -> Checkpoint {
@@ -190,7 +190,7 @@ fn one_key_for_two_things_is_refused() {
         assert!(plan(&checkpoint, &PlanOptions::default()).is_ok(), "{name}");
         checkpoint.tensors.extend(state(path, slot));
         let error = plan(&checkpoint, &PlanOptions::default()).unwrap_err();
-        assert_eq!((error.code(), error.found_text()), ("name-collision", Some(name)));
+        assert_eq!((error.code().as_str(), error.found_text()), ("name-collision", Some(name)));
     }
 }
 

@@ -175,7 +175,7 @@ mod tests {
                         Some(encoding) => properties.set_dictionary_enabled(false).set_encoding(encoding),
                     };
                     let scan = scanned(column, properties.build());
-                    let codes: Vec<_> = scan.findings.iter().map(|finding| finding.code).collect();
+                    let codes: Vec<_> = scan.findings.iter().map(|finding| finding.code.as_str()).collect();
                     assert!(codes.contains(&"dangerous-import"), "{encoding:?} {:?}", scan.findings);
                     assert!(scan.findings[0].member.as_deref().is_some_and(|m| m.starts_with('t')));
                 }

@@ -38,7 +38,7 @@ fn what_cannot_be_read_is_told_and_the_rest_compared() {
         assert_eq!(report.pairs.iter().map(|p| p.status).collect::<Vec<_>>(), [Status::Unread, Status::Same]);
         let finding = report.pairs[0].unread.as_ref().unwrap();
         assert_eq!(
-            (finding.code, finding.offset, finding.tensor.as_deref()),
+            (finding.code.as_str(), finding.offset, finding.tensor.as_deref()),
             ("test-damage", Some(0), Some("a"))
         );
         assert_eq!(finding.file.as_deref(), Some("label"));
@@ -67,7 +67,7 @@ fn what_cannot_be_read_is_told_and_the_rest_compared() {
 fn what_was_left_out_keeps_sides_from_being_the_same() {
     let with = |codes: &[&'static str]| {
         let mut side = of(vec![f32s("a", &[1.0])]);
-        side.notes = codes.iter().map(|code| Note::omission(code, "left out")).collect();
+        side.notes = codes.iter().map(|code| Note::omission(*code, "left out")).collect();
         side.notes.push(Note::new("remark", "all is well"));
         side
     };

@@ -125,7 +125,7 @@ fn a_reader_that_fails_ends_it_and_so_does_the_caller() {
                 stretches: Vec::new(),
             };
             let error = run(&[good.clone(), bad, good], threads, &Counted::default()).unwrap_err();
-            assert_eq!((error.kind(), error.code()), (Kind::Io, "io"));
+            assert_eq!((error.kind(), error.code().as_str()), (Kind::Io, "io"));
             assert!(error.offset() >= Some(fails_at));
         }
         let (job, _) = job(&bytes(9 * BLOCK), Algorithms::BOTH, &[]);

@@ -8,6 +8,7 @@ use crate::ops::stats::Stats;
 use crate::source::to_usize;
 use crate::tensor::{DType, Element, element_at};
 use crate::text::{and_more, escape};
+use weighbridge_core::ErrorCode;
 
 /// Bytes that are read at once.
 const BLOCK: u64 = 4 << 20;
@@ -68,7 +69,7 @@ pub(super) fn rows(tensor: &TensorEntry, stats: &Stats) -> Result<Vec<Finding>> 
     if let Err(error) = read {
         return match error.code() {
             // Met before, with the checksums.
-            "crc-mismatch" => Ok(Vec::new()),
+            ErrorCode::CrcMismatch => Ok(Vec::new()),
             _ => Ok(vec![super::super::finding(error.on_tensor(tensor.name()))?]),
         };
     }

@@ -10,7 +10,6 @@
 //! # fn main() -> weighbridge_core::Result<()> {
 //! use std::sync::Arc;
 //! use weighbridge_core::checkpoint::{Checkpoint, TensorEntry, TensorPath};
-//! use weighbridge_core::read::read_tensor;
 //! use weighbridge_core::source::{MemorySource, SourceRef};
 //! use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
 //!
@@ -22,7 +21,7 @@
 //! let mut checkpoint = Checkpoint::new("example", "tensors", "memory");
 //! checkpoint.tensors.push(entry);
 //! // Element (i, j) is the same in every order.
-//! let rows = read_tensor(checkpoint.tensor("fc.w")?, Order::Row)?;
+//! let rows = checkpoint.tensor("fc.w")?.read_tensor(Order::Row)?;
 //! assert_eq!(rows, [1u16, 2, 3, 4, 5, 6].iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>());
 //! # Ok(())
 //! # }

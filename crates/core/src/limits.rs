@@ -46,19 +46,6 @@ pub struct Limits {
     pub blocks: BlockCache,
 }
 
-/// The names of the fields, as [`Limits::set`] takes them.
-pub const NAMES: [&str; 9] = [
-    "header_bytes",
-    "tensors",
-    "name_bytes",
-    "dimensions",
-    "path_parts",
-    "pickle_objects",
-    "chunk_bytes",
-    "expansion",
-    "repeated_bytes",
-];
-
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -78,6 +65,19 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The names of the fields, as [`Limits::set`] takes them.
+    pub const NAMES: [&str; 9] = [
+        "header_bytes",
+        "tensors",
+        "name_bytes",
+        "dimensions",
+        "path_parts",
+        "pickle_objects",
+        "chunk_bytes",
+        "expansion",
+        "repeated_bytes",
+    ];
+
     /// Refuses a `claim` above `limit`; `what` names the thing and `field` the limit to raise.
     ///
     /// # Errors
@@ -181,7 +181,7 @@ impl Limits {
             _ => {
                 return Err(Error::usage("unknown-limit", "there is no such limit")
                     .found(field)
-                    .hint(format_args!("the limits are {}", NAMES.join(", "))));
+                    .hint(format_args!("the limits are {}", Limits::NAMES.join(", "))));
             }
         };
         *slot = value;
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn every_field_has_a_name() {
         let mut all = Limits::default();
-        for (value, name) in (7..).zip(NAMES) {
+        for (value, name) in (7..).zip(Limits::NAMES) {
             let mut one = Limits::default();
             one.set(name, value).unwrap();
             assert!(format!("{one:?}").contains(&format!("{name}: {value}")), "{name}");
@@ -210,10 +210,10 @@ mod tests {
                 .filter(|line| line.starts_with("    ") && !line.starts_with("     ") && line.contains(": "))
                 .count()
         };
-        assert_eq!(count(&all), NAMES.len() + 2);
+        assert_eq!(count(&all), Limits::NAMES.len() + 2);
         let error = all.set("colour", 1).unwrap_err();
         assert_eq!(error.code().as_str(), "unknown-limit");
-        assert!(NAMES.iter().all(|name| error.hint_text().unwrap().contains(name)));
+        assert!(Limits::NAMES.iter().all(|name| error.hint_text().unwrap().contains(name)));
     }
 
     #[test]

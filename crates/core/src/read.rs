@@ -25,70 +25,72 @@ pub struct Scratch {
     sieve: Vec<u8>,
 }
 
-/// Reads the box `region` of `entry`, dense in `order`, little-endian, in the entry's
-/// [`dtype`](TensorEntry::dtype).
-///
-/// # Errors
-/// [`crate::Kind::Usage`] where the box leaves the tensor; [`crate::Kind::Unsupported`] for a
-/// reordering of elements of less than a byte; and what the sources say.
-pub fn read_region(entry: &TensorEntry, region: &Region, order: Order) -> Result<Vec<u8>> {
-    let mut out = Vec::new();
-    read_into(entry, region, order, &mut Scratch::default(), &mut out)?;
-    Ok(out)
-}
-
-/// Reads the whole of `entry`; see [`read_region`].
-///
-/// # Errors
-/// As [`read_region`].
-pub fn read_tensor(entry: &TensorEntry, order: Order) -> Result<Vec<u8>> {
-    read_region(entry, &Region::whole(&entry.shape), order)
-}
-
-/// As [`read_region`], appending to `out`. Returns what the cast did, if there was one.
-pub fn read_into(
-    entry: &TensorEntry,
-    region: &Region,
-    order: Order,
-    scratch: &mut Scratch,
-    out: &mut Vec<u8>,
-) -> Result<Option<CastReport>> {
-    if !region.fits(&entry.shape) {
-        return Err(Error::usage("outside", "the slice leaves the tensor")
-            .on_tensor(entry.name())
-            .expected(format_args!("within {}", entry.shape))
-            .found(format_args!("start {:?}, extent {:?}", region.start, region.extent)));
+impl TensorEntry {
+    /// Reads the box `region` of `self`, dense in `order`, little-endian, in the entry's
+    /// [`dtype`](TensorEntry::dtype).
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`] where the box leaves the tensor; [`crate::Kind::Unsupported`] for a
+    /// reordering of elements of less than a byte; and what the sources say.
+    pub fn read_region(&self, region: &Region, order: Order) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        self.read_into(region, order, &mut Scratch::default(), &mut out)?;
+        Ok(out)
     }
-    let Some(to) = entry.cast else {
-        gather(entry, region, order, scratch, out)?;
-        return Ok(None);
-    };
-    let mut stored = std::mem::take(&mut scratch.ordered);
-    stored.clear();
-    gather(entry, region, order, scratch, &mut stored)?;
-    let report = cast(&stored, entry.stored, to, out);
-    scratch.ordered = stored;
-    let report = report.ok_or_else(|| {
-        Error::unsupported("no-such-cast", format!("cannot cast {} to {}", entry.stored, to.to))
-            .on_tensor(entry.name())
-    })?;
-    if report.undefined > 0 {
-        return Err(Error::unsupported(
-            "undefined-cast",
-            format!("{} cannot hold all values of the tensor", to.to),
-        )
-        .on_tensor(entry.name())
-        .found(crate::text::counted(
-            report.undefined,
-            "value that is NaN, infinite or out of range",
-            "values that are NaN, infinite or out of range",
-        ))
-        .hint("cast to f16 or bf16, or scale the values first"));
+
+    /// Reads the whole of `self`; see [`TensorEntry::read_region`].
+    ///
+    /// # Errors
+    /// As [`TensorEntry::read_region`].
+    pub fn read_tensor(&self, order: Order) -> Result<Vec<u8>> {
+        self.read_region(&Region::whole(&self.shape), order)
     }
-    Ok(Some(report))
+
+    /// As [`TensorEntry::read_region`], appending to `out`. Returns what the cast did, if there was one.
+    pub fn read_into(
+        &self,
+        region: &Region,
+        order: Order,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<CastReport>> {
+        if !region.fits(&self.shape) {
+            return Err(Error::usage("outside", "the slice leaves the tensor")
+                .on_tensor(self.name())
+                .expected(format_args!("within {}", self.shape))
+                .found(format_args!("start {:?}, extent {:?}", region.start, region.extent)));
+        }
+        let Some(to) = self.cast else {
+            gather(self, region, order, scratch, out)?;
+            return Ok(None);
+        };
+        let mut stored = std::mem::take(&mut scratch.ordered);
+        stored.clear();
+        gather(self, region, order, scratch, &mut stored)?;
+        let report = cast(&stored, self.stored, to, out);
+        scratch.ordered = stored;
+        let report = report.ok_or_else(|| {
+            Error::unsupported("no-such-cast", format!("cannot cast {} to {}", self.stored, to.to))
+                .on_tensor(self.name())
+        })?;
+        if report.undefined > 0 {
+            return Err(Error::unsupported(
+                "undefined-cast",
+                format!("{} cannot hold all values of the tensor", to.to),
+            )
+            .on_tensor(self.name())
+            .found(crate::text::counted(
+                report.undefined,
+                "value that is NaN, infinite or out of range",
+                "values that are NaN, infinite or out of range",
+            ))
+            .hint("cast to f16 or bf16, or scale the values first"));
+        }
+        Ok(Some(report))
+    }
 }
 
-/// As [`read_into`], to look at the box once: where it stands in a file as it is wanted, nothing is copied. The caller
+/// As [`TensorEntry::read_into`], to look at the box once: where it stands in a file as it is wanted, nothing is copied. The caller
 /// asks [`MaybeMapped::intact`] before the result is believed.
 pub fn hold(
     entry: &TensorEntry,
@@ -97,11 +99,11 @@ pub fn hold(
     scratch: &mut Scratch,
     mut spare: Vec<u8>,
 ) -> Result<MaybeMapped> {
-    if let Some((piece, offset, len)) = in_place(entry, region, order) {
+    if let Some((piece, offset, len)) = entry.in_place(region, order) {
         return MaybeMapped::of(&*piece.source, offset, len, spare).map_err(|e| e.on_tensor(entry.name()));
     }
     spare.clear();
-    read_into(entry, region, order, scratch, &mut spare)?;
+    entry.read_into(region, order, scratch, &mut spare)?;
     Ok(MaybeMapped::Read(spare))
 }
 
@@ -110,7 +112,7 @@ pub fn hold(
 /// `spare` lends its memory.
 ///
 /// # Errors
-/// As [`read_region`].
+/// As [`TensorEntry::read_region`].
 pub fn feed(
     entry: &TensorEntry,
     region: &Region,
@@ -120,8 +122,8 @@ pub fn feed(
     mut take: impl FnMut(&[u8]),
 ) -> Result<()> {
     spare.clear();
-    let Some((piece, offset, len)) = in_place(entry, region, order) else {
-        read_into(entry, region, order, scratch, spare)?;
+    let Some((piece, offset, len)) = entry.in_place(region, order) else {
+        entry.read_into(region, order, scratch, spare)?;
         take(spare);
         return Ok(());
     };
@@ -139,35 +141,37 @@ pub fn feed(
     Ok(())
 }
 
-/// The one range of a source in which the box stands dense in `order`, little-endian, in the type that is wanted.
-pub fn in_place<'a>(entry: &'a TensorEntry, region: &Region, order: Order) -> Option<(&'a Piece, u64, u64)> {
-    let size = entry.stored.size()? as u64;
-    if entry.cast.is_some() || !region.fits(&entry.shape) {
-        return None;
+impl TensorEntry {
+    /// The one range of a source in which the box stands dense in `order`, little-endian, in the type that is wanted.
+    pub fn in_place<'a>(&'a self, region: &Region, order: Order) -> Option<(&'a Piece, u64, u64)> {
+        let size = self.stored.size()? as u64;
+        if self.cast.is_some() || !region.fits(&self.shape) {
+            return None;
+        }
+        let piece = self
+            .pieces
+            .iter()
+            .find(|piece| region.intersect(&piece.region(&self.shape)).as_ref() == Some(region))?;
+        let shape = region.shape();
+        let plain = piece.encoding.endian == Endian::Little || self.stored.swap_unit() == 1;
+        if !plain || (piece.encoding.order != order && !shape.is_order_free()) {
+            return None;
+        }
+        let within = region.relative_to(&piece.region(&self.shape));
+        let extents = piece.extent(&self.shape);
+        let strides = Shape::new(extents).strides(piece.encoding.order);
+        let mut fast_to_slow: Vec<usize> = (0..extents.len()).collect();
+        if piece.encoding.order == Order::Row {
+            fast_to_slow.reverse();
+        }
+        // Dimensions taken whole, then one in part, then one place of each.
+        let part = fast_to_slow.iter().skip_while(|&&axis| within.extent[axis] == extents[axis]);
+        if part.skip(1).any(|&axis| within.extent[axis] != 1) {
+            return None;
+        }
+        let first: u64 = within.start.iter().zip(&strides).map(|(start, stride)| start * stride).sum();
+        Some((piece, piece.offset.checked_add(first.checked_mul(size)?)?, shape.bytes(self.stored)?))
     }
-    let piece = entry
-        .pieces
-        .iter()
-        .find(|piece| region.intersect(&piece.region(&entry.shape)).as_ref() == Some(region))?;
-    let shape = region.shape();
-    let plain = piece.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;
-    if !plain || (piece.encoding.order != order && !shape.is_order_free()) {
-        return None;
-    }
-    let within = region.relative_to(&piece.region(&entry.shape));
-    let extents = piece.extent(&entry.shape);
-    let strides = Shape::new(extents).strides(piece.encoding.order);
-    let mut fast_to_slow: Vec<usize> = (0..extents.len()).collect();
-    if piece.encoding.order == Order::Row {
-        fast_to_slow.reverse();
-    }
-    // Dimensions taken whole, then one in part, then one place of each.
-    let part = fast_to_slow.iter().skip_while(|&&axis| within.extent[axis] == extents[axis]);
-    if part.skip(1).any(|&axis| within.extent[axis] != 1) {
-        return None;
-    }
-    let first: u64 = within.start.iter().zip(&strides).map(|(start, stride)| start * stride).sum();
-    Some((piece, piece.offset.checked_add(first.checked_mul(size)?)?, shape.bytes(entry.stored)?))
 }
 
 /// Appends the box in the stored type.
@@ -199,7 +203,7 @@ fn gather(
     let Some(size) = entry.stored.size() else {
         return whole_packed(entry, region, order, target).map_err(named);
     };
-    let target_strides = crate::tensor::dense_strides(&shape, order);
+    let target_strides = shape.dense_strides(order);
     for piece in &entry.pieces {
         let filled = piece.region(&entry.shape);
         let Some(part) = region.intersect(&filled) else { continue };
@@ -224,7 +228,7 @@ fn gather(
             corner += to_usize(start)? * stride;
         }
         let extents = part.extent.iter().map(|&e| to_usize(e)).collect::<Result<Vec<_>>>()?;
-        let strides = crate::tensor::dense_strides(&part_shape, piece.encoding.order);
+        let strides = part_shape.dense_strides(piece.encoding.order);
         copy_strided(stored, &strides, &mut target[corner * size..], &target_strides, &extents, size);
     }
     Ok(())
@@ -380,7 +384,7 @@ mod tests {
                     let region = Region { start, extent };
                     for order in [Order::Row, Order::Column] {
                         let held = hold(&entry, &region, order, &mut Scratch::default(), vec![9]).unwrap();
-                        for bytes in [&*read_region(&entry, &region, order).unwrap(), held.bytes()] {
+                        for bytes in [&*entry.read_region(&region, order).unwrap(), held.bytes()] {
                             assert_eq!(
                                 bytes,
                                 expected(dims, &region, order),
@@ -397,13 +401,13 @@ mod tests {
     fn pieces_are_joined() {
         let dims = [5, 3];
         let whole = counting(&dims, Encoding::ROW);
-        let bytes = read_tensor(&whole, Order::Row).unwrap();
+        let bytes = whole.read_tensor(Order::Row).unwrap();
         let mut entry = whole.clone();
         entry.pieces.clear();
         // Rows 0..2 in one source, rows 2..5 column-major in another.
         for (from, to, encoding) in [(0u64, 2u64, Encoding::ROW), (2, 5, Encoding::COLUMN)] {
             let region = Region { start: vec![from, 0], extent: vec![to - from, 3] };
-            let part = read_region(&whole, &region, encoding.order).unwrap();
+            let part = whole.read_region(&region, encoding.order).unwrap();
             let len = part.len() as u64;
             let source: SourceRef = Arc::new(MemorySource::new("part", part));
             entry.pieces.push(Piece {
@@ -415,15 +419,12 @@ mod tests {
                 check: None,
             });
         }
-        assert_eq!(read_tensor(&entry, Order::Row).unwrap(), bytes);
+        assert_eq!(entry.read_tensor(Order::Row).unwrap(), bytes);
         let slice = Region { start: vec![1, 1], extent: vec![3, 2] };
-        assert_eq!(
-            read_region(&entry, &slice, Order::Column).unwrap(),
-            expected(&dims, &slice, Order::Column)
-        );
+        assert_eq!(entry.read_region(&slice, Order::Column).unwrap(), expected(&dims, &slice, Order::Column));
         let second = Region { start: vec![2, 1], extent: vec![3, 1] };
-        assert!(in_place(&entry, &slice, Order::Column).is_none());
-        assert!(in_place(&entry, &second, Order::Column).is_some());
+        assert!(entry.in_place(&slice, Order::Column).is_none());
+        assert!(entry.in_place(&second, Order::Column).is_some());
         let held = hold(&entry, &second, Order::Column, &mut Scratch::default(), Vec::new()).unwrap();
         assert_eq!(held.bytes(), expected(&dims, &second, Order::Column));
     }
@@ -432,7 +433,7 @@ mod tests {
     fn outside_is_an_error() {
         let entry = counting(&[2, 2], Encoding::ROW);
         let region = Region { start: vec![1, 0], extent: vec![2, 2] };
-        assert_eq!(read_region(&entry, &region, Order::Row).unwrap_err().code().as_str(), "outside");
+        assert_eq!(entry.read_region(&region, Order::Row).unwrap_err().code().as_str(), "outside");
     }
 
     #[test]
@@ -440,6 +441,6 @@ mod tests {
         let mut entry = counting(&[2, 2], Encoding::COLUMN);
         entry.cast = Some(DType::F32.into());
         let expected: Vec<u8> = [0f32, 1.0, 2.0, 3.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-        assert_eq!(read_tensor(&entry, Order::Row).unwrap(), expected);
+        assert_eq!(entry.read_tensor(Order::Row).unwrap(), expected);
     }
 }

@@ -42,18 +42,20 @@ pub fn crc_mismatch(label: &str, check: &Check, found: u32) -> Error {
         ])
 }
 
-/// Holds the bytes of `entry` against the checksums that its file gives, if it gives any. For
-/// those who read the whole tensor; a plan is verified while it runs.
-///
-/// # Errors
-/// [`crate::Kind::Corrupt`], code `crc-mismatch`; and what the sources say.
-pub fn verify_tensor(entry: &TensorEntry) -> Result<()> {
-    for piece in &entry.pieces {
-        if let Some(check) = &piece.check {
-            verify(&piece.source, check).map_err(|e| e.on_tensor(entry.name()))?;
+impl TensorEntry {
+    /// Holds the bytes of `self` against the checksums that its file gives, if it gives any. For
+    /// those who read the whole tensor; a plan is verified while it runs.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Corrupt`], code `crc-mismatch`; and what the sources say.
+    pub fn verify_tensor(&self) -> Result<()> {
+        for piece in &self.pieces {
+            if let Some(check) = &piece.check {
+                verify(&piece.source, check).map_err(|e| e.on_tensor(self.name()))?;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// True where the bytes are made from others, whose own checks are met only by reading to the end.

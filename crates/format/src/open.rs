@@ -2,9 +2,8 @@
 
 use crate::{Names, OpenOptions, row_names};
 use std::collections::HashMap;
-use weighbridge_core::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Note};
 use weighbridge_core::error::{Kind, Result};
-use weighbridge_core::read::read_tensor;
 use weighbridge_core::tensor::Order;
 
 /// Names the file in the error, holds the index against the limits, and puts names of rows that are kept as tensors back
@@ -27,10 +26,10 @@ pub(crate) fn settle(opened: Result<Checkpoint>, label: &str, options: &OpenOpti
 pub(crate) fn choose_names(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
     match options.names {
         Names::AsStored => Ok(()),
-        Names::Structured => checkpoint.use_names(STRUCTURED_NAME, VARIABLE_NAME),
+        Names::Structured => checkpoint.use_names(Attributes::STRUCTURED_NAME, Attributes::VARIABLE_NAME),
         Names::Variable => {
             one_of_each(checkpoint)?;
-            checkpoint.use_names(VARIABLE_NAME, STRUCTURED_NAME)
+            checkpoint.use_names(Attributes::VARIABLE_NAME, Attributes::STRUCTURED_NAME)
         }
     }
 }
@@ -41,14 +40,14 @@ fn one_of_each(checkpoint: &mut Checkpoint) -> Result<()> {
     let mut first = HashMap::<String, usize>::new();
     let mut twice = Vec::new();
     for (place, tensor) in checkpoint.tensors.iter().enumerate().filter(|(_, t)| t.role.slot().is_none()) {
-        let Some(name) = tensor.text_attribute(VARIABLE_NAME) else { continue };
+        let Some(name) = tensor.text_attribute(Attributes::VARIABLE_NAME) else { continue };
         let Some(&other) = first.get(name) else {
             first.insert(name.to_owned(), place);
             continue;
         };
         let other = &checkpoint.tensors[other];
         let alike = (tensor.dtype(), &tensor.shape) == (other.dtype(), &other.shape);
-        if alike && read_tensor(tensor, Order::Row)? == read_tensor(other, Order::Row)? {
+        if alike && tensor.read_tensor(Order::Row)? == other.read_tensor(Order::Row)? {
             twice.push((place, format!("{} is {}", tensor.name(), other.name())));
         }
     }

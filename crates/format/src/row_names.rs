@@ -14,7 +14,7 @@ use weighbridge_core::checkpoint::{
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
-use weighbridge_io::engine::{is_encoded, read_tensor};
+use weighbridge_io::engine::is_encoded;
 use weighbridge_io::source::{MemorySource, SourceRef};
 
 const NAMES: &str = "names";
@@ -199,7 +199,7 @@ impl SpreadLabels {
     }
 
     fn ends_of(&self, ends: &TensorEntry) -> Result<Vec<u64>> {
-        let ends = read_tensor(ends, Order::Row)?;
+        let ends = ends.read_tensor(Order::Row)?;
         let ends = ends.as_chunks::<8>().0.iter().map(|end| u64::try_from(i64::from_le_bytes(*end)));
         ends.collect::<Result<_, _>>().map_err(|_| self.bad("a name ends before the text"))
     }
@@ -210,7 +210,7 @@ impl SpreadLabels {
 
     /// The names that are cut out of `text`, which stands behind so many other bytes of text.
     fn list_of(&self, text: &TensorEntry, ends: &[u64], before: u64) -> Result<LabelList> {
-        let text = String::from_utf8(read_tensor(text, Order::Row)?)
+        let text = String::from_utf8(text.read_tensor(Order::Row)?)
             .map_err(|_| self.bad("the text of the names is not UTF-8"))?;
         let ends = ends.iter().map(|end| usize::try_from(end.checked_sub(before)?).ok());
         let list = ends.collect::<Option<_>>().and_then(|ends| LabelList::from_parts(text, ends));
@@ -240,7 +240,7 @@ mod tests {
         spread(&mut checkpoint).unwrap();
         let names: Vec<_> = checkpoint.tensors.iter().map(TensorEntry::name).collect();
         assert_eq!(names, ["embeddings.user", "embeddings.user.names.text", "embeddings.user.names.ends"]);
-        assert_eq!(read_tensor(&checkpoint.tensors[1], Order::Row).unwrap(), "asüß".as_bytes());
+        assert_eq!(checkpoint.tensors[1].read_tensor(Order::Row).unwrap(), "asüß".as_bytes());
         gather(&mut checkpoint);
         assert_eq!(checkpoint.tensors.len(), 1);
         let list = checkpoint.tensors[0].labels.as_ref().unwrap().read().unwrap();

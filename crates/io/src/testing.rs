@@ -1,7 +1,5 @@
 //! Running a plan in memory, for tests of layouters.
 #![allow(clippy::unwrap_used)]
-
-use crate::engine::{read_region, read_tensor};
 use crate::source::{Source, check_range, to_usize};
 use weighbridge_core::error::Result;
 use weighbridge_core::plan::{Content, PlannedFile, WritePlan};
@@ -32,9 +30,9 @@ fn file(file: &PlannedFile) -> Vec<u8> {
                 source.read_at(*offset, &mut copied).unwrap();
                 bytes.extend_from_slice(&copied);
             }
-            Content::Tensor { entry, order } => bytes.extend(read_tensor(entry, *order).unwrap()),
+            Content::Tensor { entry, order } => bytes.extend(entry.read_tensor(*order).unwrap()),
             Content::Latin1 { entry, order, region } => {
-                let elements = read_region(entry, region, *order).unwrap();
+                let elements = entry.read_region(region, *order).unwrap();
                 let text: String = elements.into_iter().map(char::from).collect();
                 bytes.extend_from_slice(text.as_bytes());
             }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use weighbridge::checkpoint::{Checkpoint, Name, Role, Value};
-use weighbridge::engine::{RunOptions, Watch, read_tensor};
+use weighbridge::engine::{RunOptions, Watch};
 use weighbridge::formats::WriteFormat;
 use weighbridge::formats::biggraph::FileName;
 use weighbridge::formats::biggraph::{BigGraph, version_file};
@@ -473,7 +473,7 @@ fn content(file: &PlannedFile) -> Result<Vec<u8>> {
     for segment in &file.segments {
         match &segment.content {
             Content::Literal(literal) => bytes.extend_from_slice(literal),
-            Content::Tensor { entry, order } => bytes.extend(read_tensor(entry, *order)?),
+            Content::Tensor { entry, order } => bytes.extend(entry.read_tensor(*order)?),
             Content::Copy { source, offset, .. } => bytes.extend(read_vec(&**source, *offset, segment.len)?),
             _ => {
                 return Err(

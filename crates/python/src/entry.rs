@@ -10,8 +10,8 @@ use crate::work::{Interrupted, wait};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::sync::Arc;
-use weighbridge::engine::{Maps, Private, View, read_tensor, verify_tensor};
-use weighbridge::tensor::{Cast, DType, Order, Region, Rounding, cast_is_supported};
+use weighbridge::engine::{Maps, Private, View};
+use weighbridge::tensor::{Cast, DType, Order, Region, Rounding};
 use weighbridge::{Error, Result, TensorEntry};
 
 /// Bytes that are read at once by the caller's own thread; more are read by another one, so that Ctrl-C is heard.
@@ -183,7 +183,7 @@ impl Entry {
         let rounding = Rounding::from_name(rounding)
             .ok_or_else(|| Error::usage("unknown-rounding", "there is no such rounding").found(rounding))
             .or_raise(py)?;
-        if !cast_is_supported(tensor.stored, to) {
+        if !tensor.stored.cast_is_supported(to) {
             let text = format!("cannot cast {} to {to}", tensor.stored);
             let error = Error::unsupported("no-such-cast", text).on_tensor(tensor.name());
             return Err(error.hint("casts go from numbers to f16, bf16, f32, f64, f8_e4m3, f8_e5m2 and i8"))
@@ -243,7 +243,7 @@ impl Entry {
         }
         let memory = self.read(py, self.tensor.bytes(), move |own| {
             if copy || own.tensor.bytes() == 0 {
-                return read_tensor(&own.tensor, order).map(dlpack::Owned::Copied).map(Some);
+                return own.tensor.read_tensor(order).map(dlpack::Owned::Copied).map(Some);
             }
             Ok(Private::mapped(&own.tensor, order)?.map(dlpack::Owned::Private))
         })?;
@@ -255,7 +255,7 @@ impl Entry {
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         let own = self.tensor.clone();
         wait(py, None, Interrupted::IsLeft, move |_| {
-            verify_tensor(&own)?;
+            own.verify_tensor()?;
             for piece in &own.pieces {
                 if weighbridge::engine::is_encoded(&piece.source) {
                     weighbridge::engine::read_through(&piece.source)

@@ -113,7 +113,7 @@ mod _weighbridge {
         weighbridge::quiet_panics();
         crate::lost::register();
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        module.add("LIMITS", weighbridge::limits::NAMES.to_vec())?;
+        module.add("LIMITS", weighbridge::Limits::NAMES.to_vec())?;
         module.add("DTYPES", weighbridge::tensor::DType::ALL.map(|dtype| dtype.name()).to_vec())
     }
 }

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
-use weighbridge::checkpoint::{VARIABLE_NAME, Value};
+use weighbridge::checkpoint::{Attributes, Value};
 use weighbridge::engine::RunOptions;
 use weighbridge::formats::paddle::{self, Strip};
 use weighbridge::plan::{FileBuilder, WritePlan};
@@ -29,7 +29,7 @@ pub(crate) fn state_structure<'py>(py: Python<'py>, index: &Index) -> PyResult<O
 #[pyfunction]
 pub(crate) fn named_variable(entry: PyRef<'_, Entry>, name: String) -> Entry {
     let mut tensor = TensorEntry::clone(&entry.tensor);
-    tensor.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(name));
+    tensor.attributes.insert(Attributes::VARIABLE_NAME.to_owned(), Value::Text(name));
     Entry::alone(tensor)
 }
 

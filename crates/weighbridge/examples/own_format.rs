@@ -104,7 +104,7 @@ fn main() -> Result<()> {
         let plan = formats.by_id(id)?.plan(&checkpoint, &PlanOptions::default())?;
         save(&plan, folder.path().join(name), true, &RunOptions::default())?;
         let again = formats.open_with(folder.path().join(name), &OpenOptions::default())?;
-        assert_eq!(weighbridge::engine::read_tensor(&again.tensors[0], Order::Row)?, values);
+        assert_eq!(again.tensors[0].read_tensor(Order::Row)?, values);
         println!("wrote {name}: {}", again.format);
     }
     Ok(())

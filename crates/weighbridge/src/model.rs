@@ -1,14 +1,14 @@
 //! An opened model file, typed: tensors by name, values as Rust numbers, and conversions.
 
 use crate::checkpoint::{Checkpoint, IndexTransform, Note, Role, TensorEntry};
-use crate::engine::{Watch, read_tensor};
+use crate::engine::Watch;
 use crate::error::{Error, Result};
 use crate::formats::{self, OpenOptions};
 use crate::ops::edit::Rule;
 use crate::ops::slice::{Slice, Taken, read_taken, resolve};
 use crate::ops::{self, ConvertOptions, Written};
 use crate::plan::WritePlan;
-use crate::tensor::{Cast, DType, Order, Rounding, Shape, cast_is_exact, cast_is_supported};
+use crate::tensor::{Cast, DType, Order, Rounding, Shape};
 use crate::text::path_text;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -193,7 +193,7 @@ impl<'a> TensorView<'a> {
     /// [`crate::Kind::Mismatch`], `other-dtype`, where the elements are of another type; what the file says.
     pub fn read<T: Scalar>(&self) -> Result<Vec<T>> {
         let entry = as_type::<T>(self.entry)?;
-        Ok(T::all_from_le(&read_tensor(&entry, Order::Row)?))
+        Ok(T::all_from_le(&entry.read_tensor(Order::Row)?))
     }
 
     /// The bytes of all elements: little-endian, in that order.
@@ -201,7 +201,7 @@ impl<'a> TensorView<'a> {
     /// # Errors
     /// What the file says.
     pub fn to_bytes(&self, order: Order) -> Result<Vec<u8>> {
-        read_tensor(self.entry, order)
+        self.entry.read_tensor(order)
     }
 
     /// A part of the tensor: `(0..3, ..)`, `5`, `(.., -1)`, with the meaning that numpy gives it. Nothing is read yet.
@@ -299,7 +299,7 @@ fn as_type<T: Scalar>(entry: &TensorEntry) -> Result<Cow<'_, TensorEntry>> {
         return Ok(Cow::Borrowed(entry));
     }
     // What is cast already has values that the file does not have.
-    if entry.cast.is_some() || !cast_is_supported(dtype, T::DTYPE) || !cast_is_exact(dtype, T::DTYPE) {
+    if entry.cast.is_some() || !dtype.cast_is_supported(T::DTYPE) || !dtype.cast_is_exact(T::DTYPE) {
         return Err(Error::mismatch("other-dtype", "the elements are not of the type that is asked for")
             .on_tensor(entry.name())
             .expected(T::DTYPE)

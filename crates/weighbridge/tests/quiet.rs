@@ -6,7 +6,6 @@
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weighbridge::engine::read_tensor;
 use weighbridge::formats::{OpenOptions, open_source};
 use weighbridge::quiet_panics;
 use weighbridge::source::MemorySource;
@@ -31,7 +30,7 @@ fn panics_that_are_caught_reach_no_hook() {
         let read = opened.and_then(|checkpoint| {
             checkpoint.tensors.iter().try_for_each(|tensor| {
                 tensor.labels.as_ref().map(|names| names.read()).transpose()?;
-                read_tensor(tensor, Order::Row).map(|_| ())
+                tensor.read_tensor(Order::Row).map(|_| ())
             })
         });
         caught += u64::from(read.is_err_and(|error| error.to_string().contains("contradicts itself")));

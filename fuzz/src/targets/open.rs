@@ -3,7 +3,6 @@
 use super::Outcome;
 use std::sync::Arc;
 use weighbridge::checkpoint::Checkpoint;
-use weighbridge::engine::read_tensor;
 use weighbridge::formats::{self, OpenOptions, PlanOptions, open_source};
 use weighbridge::ops::scan::scan_source;
 use weighbridge::source::{MemorySource, SourceRef};
@@ -67,7 +66,7 @@ fn salvage(format: &'static str, source: &SourceRef, opens: bool) {
         assert!(saved.notes.iter().any(|note| note.code == "damaged" && note.omission));
     }
     for tensor in saved.tensors.iter().filter(|t| t.bytes() <= READ / 16).take(3) {
-        match read_tensor(tensor, Order::Row) {
+        match tensor.read_tensor(Order::Row) {
             Ok(bytes) => assert_eq!(bytes.len() as u64, tensor.bytes()),
             Err(error) => assert!(!error.to_string().is_empty()),
         }
@@ -82,7 +81,7 @@ pub(super) fn examine(checkpoint: &Checkpoint) {
     by_size.sort_by_key(|t| t.bytes());
     for tensor in by_size.into_iter().take(3) {
         for order in [Order::Row, Order::Column] {
-            match read_tensor(tensor, order) {
+            match tensor.read_tensor(order) {
                 Ok(bytes) => assert_eq!(bytes.len() as u64, tensor.bytes()),
                 Err(error) => assert!(!error.to_string().is_empty()),
             }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weighbridge::Result;
 use weighbridge::checkpoint::Checkpoint;
-use weighbridge::engine::{RunOptions, Sink, StagedFile, read_region, run};
+use weighbridge::engine::{RunOptions, Sink, StagedFile, run};
 use weighbridge::formats::{OpenOptions, by_id, open_folder, open_source};
 use weighbridge::ops::info::info;
 use weighbridge::ops::scan::scan_source;
@@ -251,7 +251,7 @@ fn examine(checkpoint: &Checkpoint) {
         if (1..=LAST).contains(&tensor.bytes()) && tensor.dtype().size().is_some() {
             let start = tensor.shape.dims().iter().map(|extent| extent - 1).collect();
             let region = Region { start, extent: vec![1; tensor.shape.rank()] };
-            if let Err(error) = read_region(tensor, &region, Order::Row) {
+            if let Err(error) = tensor.read_region(&region, Order::Row) {
                 assert!(!error.to_string().is_empty());
             }
         }

@@ -7,7 +7,7 @@ use crate::table::{Align, Cell, Table, short};
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use std::io::{self, Write};
-use weighbridge::checkpoint::{Checkpoint, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME};
+use weighbridge::checkpoint::{Attributes, Checkpoint, TensorEntry};
 use weighbridge::finding::Verdict;
 use weighbridge::ops::list::{self, Group, ListOptions, Listing};
 use weighbridge::phrase::{Face, Worded};
@@ -165,7 +165,9 @@ const SHOWN: usize = 40;
 /// The shape, and what the format knows besides.
 fn shape(tensor: &TensorEntry) -> String {
     let mut text = tensor.shape.to_string();
-    let others = |key: &str| ![STRUCTURED_NAME, VARIABLE_NAME, "stop_gradient", "trainable"].contains(&key);
+    let others = |key: &str| {
+        ![Attributes::STRUCTURED_NAME, Attributes::VARIABLE_NAME, "stop_gradient", "trainable"].contains(&key)
+    };
     for (key, value) in tensor.attributes.iter().filter(|(key, _)| others(key)) {
         let mut value = value.to_json().to_string();
         if value.chars().count() > SHOWN {
@@ -183,7 +185,7 @@ fn shape(tensor: &TensorEntry) -> String {
 /// The other name of a tensor that goes by two.
 fn other_name(tensor: &TensorEntry) -> Option<String> {
     let name = |key: &str| tensor.text_attribute(key).map(escape);
-    name(STRUCTURED_NAME).or_else(|| name(VARIABLE_NAME))
+    name(Attributes::STRUCTURED_NAME).or_else(|| name(Attributes::VARIABLE_NAME))
 }
 
 fn role(tensor: &TensorEntry) -> Cell {

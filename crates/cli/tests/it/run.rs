@@ -46,8 +46,7 @@ fn a_program_saves_and_fetches() {
     let both = [stream([0.5, 0.5]), stream([3.0, -5.0])].concat();
     assert_eq!(std::fs::read(folder.join("all.pdiparams")).unwrap(), both);
     let fetched = weighbridge::formats::open(&fetch).unwrap();
-    let bytes =
-        weighbridge::engine::read_tensor(fetched.tensor("y").unwrap(), weighbridge::tensor::Order::Row);
+    let bytes = fetched.tensor("y").unwrap().read_tensor(weighbridge::tensor::Order::Row);
     assert_eq!(bytes.unwrap(), stream([3.0, -5.0])[24..]);
 
     // A tensor in a file of several is named; JSON tells the same.

@@ -54,11 +54,6 @@ pub const REQUIRES_GRAD: &str = "requires_grad";
 /// The attribute of the integers of a quantized tensor: its scheme, such as `per_tensor_affine`. Scale and zero point are
 /// tensors of their own, below its name.
 pub const QUANTIZED: &str = "quantized";
-/// The attribute of the integers of a tensor that is quantized by channel: the dimension of the channels.
-pub const QUANTIZED_AXIS: &str = weighbridge_core::checkpoint::QUANTIZED_AXIS;
-/// The attribute of the values of a sparse tensor: its layout, `coo`, `csr`, `csc`, `bsr` or `bsc`. Values and indices are
-/// tensors of their own, below its name.
-pub const SPARSE_LAYOUT: &str = weighbridge_core::checkpoint::SPARSE_LAYOUT;
 /// The attribute of the values of a sparse tensor: its extents.
 pub const SPARSE_SIZE: &str = "sparse_size";
 /// The attribute of the values of a sparse tensor of layout `coo`: true where no index comes twice, and all are in order.

@@ -4,7 +4,8 @@ use super::composite::{self, Quantizer, Sparse};
 use super::layout::{View, entry};
 use super::saved::Saved;
 use super::storage::{Class, Reference, dtype_of, reference};
-use super::{CLASS, QUANTIZED, QUANTIZED_AXIS, REQUIRES_GRAD};
+use super::{CLASS, QUANTIZED, REQUIRES_GRAD};
+use weighbridge_core::checkpoint::Attributes;
 use weighbridge_core::checkpoint::{TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::DType;
@@ -116,7 +117,7 @@ pub(super) fn tensor(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<Op
     if let Some((scheme, quantizer)) = quantized {
         entry.attributes.insert(QUANTIZED.to_owned(), Value::Text(scheme.to_owned()));
         if let Quantizer::Channel { axis, .. } = quantizer {
-            entry.attributes.insert(QUANTIZED_AXIS.to_owned(), Value::I64(axis));
+            entry.attributes.insert(Attributes::QUANTIZED_AXIS.to_owned(), Value::I64(axis));
         }
     }
     if let Some((module, name)) = parts.class {

@@ -319,7 +319,7 @@ impl Saved {
     /// The tensor that the object is; `None` where it is none. Costs no reading.
     ///
     /// Of a quantized tensor these are the integers, with the attributes [`QUANTIZED`](super::QUANTIZED) and
-    /// [`QUANTIZED_AXIS`](super::QUANTIZED_AXIS). An array of numpy is a tensor, too.
+    /// `quantized_axis`. An array of numpy is a tensor, too.
     ///
     /// Row- and column-major tensors are ranges of their storage; others are gathered by a
     /// [`StridedSource`](super::StridedSource). Attributes: `requires_grad` where it is true, `class`

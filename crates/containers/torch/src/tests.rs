@@ -8,7 +8,6 @@ use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{RangeSource, Source, SourceRef};
 use weighbridge_io::testing::materialise;
 use weighbridge_pickle::ObjectId;
@@ -162,7 +161,7 @@ fn what_is_built_is_read_again_also_within_another_file() -> Result<()> {
     for (place, entry) in [(0, &column), (1, &recent), (2, &column)] {
         let found = saved.tensor(ids[place], path())?.unwrap();
         assert_eq!((found.stored, &found.shape), (entry.stored, &entry.shape));
-        assert_eq!(read_tensor(&found, Order::Row)?, read_tensor(entry, Order::Row)?);
+        assert_eq!(found.read_tensor(Order::Row)?, entry.read_tensor(Order::Row)?);
         // Mapped tensors are aligned.
         assert_eq!(found.pieces[0].offset % 64, 0);
     }

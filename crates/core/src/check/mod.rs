@@ -22,7 +22,7 @@ pub use account::{Account, Span, Use, account};
 pub use held::{Held, held, shared_places};
 pub use lod::lod;
 pub use names::{duplicates, lone_state};
-pub use outline::{BEYOND_TENSORS, Gaps, Outline, Part};
+pub use outline::{Gaps, Outline, Part};
 pub use pieces::pieces;
 pub use program::{parameters, program, variable_names};
 pub use shared::shared_bytes;

@@ -7,8 +7,10 @@ use super::Use;
 use crate::finding::Finding;
 use std::borrow::Cow;
 
-/// The words for bytes of a storage that no listed tensor has.
-pub const BEYOND_TENSORS: &str = "storage beyond its tensors";
+impl Outline {
+    /// The words for bytes of a storage that no listed tensor has.
+    pub const BEYOND_TENSORS: &'static str = "storage beyond its tensors";
+}
 
 /// A range of a file that holds no elements of a tensor, or says where encoded ones are.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! A program against the parameters that it shall run with.
 
 use super::{listed, lod::LOD, structure};
-use crate::checkpoint::{PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, VARIABLE_NAME, Value};
+use crate::checkpoint::{Attributes, TensorEntry, Value};
 use crate::finding::Finding;
 use crate::phrase;
 use crate::phrase::Opt;
@@ -43,7 +43,7 @@ pub fn parameters(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Finding> 
         if by_name.insert(name, tensor).is_some() {
             let text = format!("two tensors are the variable {}", escape(name));
             // A state dict lists a layer's tensor under each of its structured names.
-            let listed = tensor.text_attribute(VARIABLE_NAME).is_some();
+            let listed = tensor.text_attribute(Attributes::VARIABLE_NAME).is_some();
             let finding = if listed { Finding::note } else { Finding::error };
             findings.push(finding("duplicate-parameter", text).on_tensor(tensor.name()));
         }
@@ -67,9 +67,9 @@ pub fn variable_names(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Strin
     let declared: HashSet<&str> = topology.parameters().iter().map(|v| v.name.as_str()).collect();
     let own = |tensor: &TensorEntry| {
         let attribute = |key| tensor.text_attribute(key).map(str::to_owned);
-        attribute(VARIABLE_NAME)
-            .or_else(|| attribute(PARAMETER_VARIABLE))
-            .or_else(|| attribute(RENAMED_FROM))
+        attribute(Attributes::VARIABLE_NAME)
+            .or_else(|| attribute(Attributes::PARAMETER_VARIABLE))
+            .or_else(|| attribute(Attributes::RENAMED_FROM))
             .unwrap_or_else(|| tensor.path.to_text())
     };
     let plain: HashSet<String> = tensors.iter().filter(|t| t.role.slot().is_none()).map(own).collect();

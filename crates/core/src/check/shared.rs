@@ -1,7 +1,7 @@
 //! Bytes that serve two tensors.
 
 use super::held::{Place, plain};
-use crate::checkpoint::{STORAGE, TensorEntry};
+use crate::checkpoint::{Attributes, TensorEntry};
 use crate::finding::Finding;
 use crate::text::counted;
 
@@ -49,7 +49,8 @@ pub fn shared_bytes(tensors: &[TensorEntry], views: bool) -> Vec<Finding> {
 /// True for views of one storage, which may overlap: PyTorch keeps them so. In another file the
 /// attribute only says what the tensors once were.
 fn of_one_storage(a: &TensorEntry, b: &TensorEntry) -> bool {
-    a.text_attribute(STORAGE).is_some_and(|storage| b.text_attribute(STORAGE) == Some(storage))
+    a.text_attribute(Attributes::STORAGE)
+        .is_some_and(|storage| b.text_attribute(Attributes::STORAGE) == Some(storage))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Names that share their bytes, and parameters that state is about, when some of them are gone or became others.
 
-use super::{ALIAS_OF, Checkpoint, Note, Role, TensorEntry, Value};
+use super::{Attributes, Checkpoint, Note, Role, TensorEntry, Value};
 use crate::text::counted;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -20,7 +20,7 @@ impl Checkpoint {
     }
 
     fn settle_names(&mut self) {
-        if !self.tensors.iter().any(|tensor| tensor.attributes.contains_key(ALIAS_OF)) {
+        if !self.tensors.iter().any(|tensor| tensor.attributes.contains_key(Attributes::ALIAS_OF)) {
             return;
         }
         let mut places: HashMap<String, usize> = HashMap::with_capacity(self.tensors.len());
@@ -31,9 +31,9 @@ impl Checkpoint {
         let mut heirs: HashMap<(&str, Bytes<'_>), usize> = HashMap::new();
         let mut changes = Vec::new();
         for (place, tensor) in self.tensors.iter().enumerate() {
-            let Some(of) = tensor.text_attribute(ALIAS_OF) else { continue };
+            let Some(of) = tensor.text_attribute(Attributes::ALIAS_OF) else { continue };
             let shares = |other: &usize| {
-                *other != place && self.tensors.get(*other).is_some_and(|other| same_bytes(tensor, other))
+                *other != place && self.tensors.get(*other).is_some_and(|other| tensor.same_bytes(other))
             };
             if places.get(of).is_some_and(shares) {
                 continue;
@@ -51,8 +51,8 @@ impl Checkpoint {
         for (place, of) in changes {
             let Some(tensor) = self.tensors.get_mut(place) else { continue };
             match of {
-                Some(of) => tensor.attributes.insert(ALIAS_OF.to_owned(), Value::Text(of)),
-                None => tensor.attributes.remove(ALIAS_OF),
+                Some(of) => tensor.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(of)),
+                None => tensor.attributes.remove(Attributes::ALIAS_OF),
             };
         }
     }
@@ -80,39 +80,44 @@ impl Checkpoint {
         );
         Some(Note::new("state-without-parameter", text))
     }
-}
 
-/// The tensors whose elements are those of an earlier one, by their places: `(this, first)`.
-pub fn tied(checkpoint: &Checkpoint) -> Vec<(usize, usize)> {
-    let tensors = &checkpoint.tensors;
-    let named: HashMap<String, usize> = match tensors.iter().any(|t| t.attributes.contains_key(ALIAS_OF)) {
-        true => tensors.iter().enumerate().rev().map(|(place, tensor)| (tensor.text(), place)).collect(),
-        false => HashMap::new(),
-    };
-    let mut firsts: HashMap<SameRead<'_>, usize> = HashMap::with_capacity(tensors.len());
-    let mut tied = Vec::new();
-    for (place, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| tensor.bytes() > 0) {
-        let of = tensor.text_attribute(ALIAS_OF).and_then(|of| named.get(of)).copied();
-        let first = match of.filter(|&of| of != place && same_bytes(&tensors[of], tensor)) {
-            Some(first) => first,
-            None => *firsts.entry(SameRead(tensor)).or_insert(place),
+    /// The tensors whose elements are those of an earlier one, by their places: `(this, first)`.
+    pub fn tied(&self) -> Vec<(usize, usize)> {
+        let tensors = &self.tensors;
+        let named: HashMap<String, usize> = match tensors
+            .iter()
+            .any(|t| t.attributes.contains_key(Attributes::ALIAS_OF))
+        {
+            true => tensors.iter().enumerate().rev().map(|(place, tensor)| (tensor.text(), place)).collect(),
+            false => HashMap::new(),
         };
-        if first != place {
-            tied.push((place, first));
+        let mut firsts: HashMap<SameRead<'_>, usize> = HashMap::with_capacity(tensors.len());
+        let mut tied = Vec::new();
+        for (place, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| tensor.bytes() > 0) {
+            let of = tensor.text_attribute(Attributes::ALIAS_OF).and_then(|of| named.get(of)).copied();
+            let first = match of.filter(|&of| of != place && tensors[of].same_bytes(tensor)) {
+                Some(first) => first,
+                None => *firsts.entry(SameRead(tensor)).or_insert(place),
+            };
+            if first != place {
+                tied.push((place, first));
+            }
         }
+        tied
     }
-    tied
 }
 
-/// True where both are the same bytes of one file, read alike.
-pub fn same_bytes(a: &TensorEntry, b: &TensorEntry) -> bool {
-    let alike =
-        (&a.shape, a.stored, a.cast) == (&b.shape, b.stored, b.cast) && a.pieces.len() == b.pieces.len();
-    alike
-        && a.pieces.iter().zip(&b.pieces).all(|(p, q)| {
-            (p.offset, p.len, p.encoding) == (q.offset, q.len, q.encoding)
-                && (p.source.label(), p.source.len()) == (q.source.label(), q.source.len())
-        })
+impl TensorEntry {
+    /// True where both are the same bytes of one file, read alike.
+    pub fn same_bytes(&self, b: &TensorEntry) -> bool {
+        let alike = (&self.shape, self.stored, self.cast) == (&b.shape, b.stored, b.cast)
+            && self.pieces.len() == b.pieces.len();
+        alike
+            && self.pieces.iter().zip(&b.pieces).all(|(p, q)| {
+                (p.offset, p.len, p.encoding) == (q.offset, q.len, q.encoding)
+                    && (p.source.label(), p.source.len()) == (q.source.label(), q.source.len())
+            })
+    }
 }
 
 /// A tensor as a key: equal to another where both are the same bytes.
@@ -120,7 +125,7 @@ struct Bytes<'a>(&'a TensorEntry);
 
 impl PartialEq for Bytes<'_> {
     fn eq(&self, other: &Self) -> bool {
-        same_bytes(self.0, other.0)
+        self.0.same_bytes(other.0)
     }
 }
 
@@ -142,7 +147,7 @@ pub struct SameRead<'a>(pub &'a TensorEntry);
 impl PartialEq for SameRead<'_> {
     fn eq(&self, other: &Self) -> bool {
         let (a, b) = (self.0, other.0);
-        same_bytes(a, b)
+        a.same_bytes(b)
             && a.pieces.iter().zip(&b.pieces).all(|(p, q)| {
                 Arc::ptr_eq(&p.source, &q.source)
                     && p.region(&a.shape) == q.region(&b.shape)
@@ -176,13 +181,13 @@ mod tests {
         let mut c = Checkpoint::new("torch", "state-dict", "m");
         c.tensors = vec![entry("emb", 0), entry("head", 0), entry("tail", 0), entry("w", 24)];
         for tensor in &mut c.tensors[1..3] {
-            tensor.attributes.insert(ALIAS_OF.into(), Value::Text("emb".into()));
+            tensor.attributes.insert(Attributes::ALIAS_OF.into(), Value::Text("emb".into()));
         }
         c
     }
 
     fn told(c: &Checkpoint) -> Vec<Option<&str>> {
-        c.tensors.iter().map(|tensor| tensor.text_attribute(ALIAS_OF)).collect()
+        c.tensors.iter().map(|tensor| tensor.text_attribute(Attributes::ALIAS_OF)).collect()
     }
 
     #[test]
@@ -236,7 +241,7 @@ mod tests {
             let path = TensorPath::from_dotted(&format!("t{offset}"));
             let mut entry =
                 TensorEntry::dense(path, DType::U8, Shape::new([1]), &source, offset, Encoding::ROW).unwrap();
-            entry.attributes.insert(ALIAS_OF.into(), Value::Text("gone".into()));
+            entry.attributes.insert(Attributes::ALIAS_OF.into(), Value::Text("gone".into()));
             c.tensors.push(entry);
         }
         let begun = std::time::Instant::now();

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::ops::{Deref, DerefMut};
 
-/// The attribute of the integers of a tensor that is quantized by channel: the dimension of the channels.
-pub const QUANTIZED_AXIS: &str = "quantized_axis";
-/// The attribute of the values of a sparse tensor: its layout, such as `coo`.
-pub const SPARSE_LAYOUT: &str = "sparse_layout";
+impl Attributes {
+    /// The attribute of the integers of a tensor that is quantized by channel: the dimension of the channels.
+    pub const QUANTIZED_AXIS: &'static str = "quantized_axis";
+
+    /// The attribute of the values of a sparse tensor: its layout, such as `coo`.
+    pub const SPARSE_LAYOUT: &'static str = "sparse_layout";
+}
 
 type Map = BTreeMap<String, Value>;
 

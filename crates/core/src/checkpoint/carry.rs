@@ -2,7 +2,7 @@
 //!
 //! safetensors and npz know flat names and strings. Paths whose parts hold dots or are not UTF-8,
 //! the slots of optimizer state, the order of the file, batches and typed metadata go into one
-//! JSON document under [`INDEX_KEY`], so that the way back gives the same file. Where a file has
+//! JSON document under [`Metadata::INDEX_KEY`], so that the way back gives the same file. Where a file has
 //! none of this, nothing is added.
 //!
 //! The document comes from a file and is not believed: whatever does not fit the tensors is
@@ -10,9 +10,10 @@
 
 use super::tagged::{Tagged, TaggedAttributes};
 use super::{
-    ALIAS_OF, Checkpoint, Loss, Metadata, Name, Note, Origin, Role, STORAGE, StateOf, TensorEntry,
-    TensorPath, Value, escape_text,
+    Attributes, Checkpoint, Loss, Metadata, Name, Note, Origin, Role, StateOf, TensorEntry, TensorPath,
+    Value, escape_text,
 };
+use crate::NoteCode;
 use crate::phrase;
 use crate::phrase::Opt;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -21,16 +22,19 @@ use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Metadata keys that begin so belong to Weighbridge.
-pub const RESERVED_PREFIX: &str = "weighbridge.";
-/// The key that holds the carried index.
-pub const INDEX_KEY: &str = "weighbridge.index";
+impl Metadata {
+    /// Metadata keys that begin so belong to Weighbridge.
+    pub const RESERVED_PREFIX: &'static str = "weighbridge.";
+
+    /// The key that holds the carried index.
+    pub const INDEX_KEY: &'static str = "weighbridge.index";
+}
 /// The longest typed metadata that is read, in bytes of its text.
 const MOST_METADATA: usize = 2 << 20;
 /// The longest attributes of all tensors together that are read, in bytes of their text.
 const MOST_ATTRIBUTES: usize = 2 << 20;
 /// Attributes that say which bytes tensors share.
-const BYTES: [&str; 2] = [ALIAS_OF, STORAGE];
+const BYTES: [&str; 2] = [Attributes::ALIAS_OF, Attributes::STORAGE];
 /// The version of the carried index that is written and read.
 const VERSION: u64 = 1;
 
@@ -70,69 +74,68 @@ pub fn renamed<'a>(checkpoint: &'a Checkpoint, names: &'a [String]) -> impl Iter
     })
 }
 
-/// The code of a note on entries of a list of structured names whose variables are no tensors of the checkpoint.
-pub const INFO_ENTRIES: &str = "info-entries";
-
-/// The losses of a target without a list of structured names: entries of which no tensor knows.
-pub fn info_entries(checkpoint: &Checkpoint) -> impl Iterator<Item = Loss> + '_ {
-    let notes = checkpoint.notes.iter().filter(|note| note.code == INFO_ENTRIES);
-    notes.map(|note| Loss::new("info-entries", "list of structured names", note.text.as_str()))
-}
-
-/// What a format that holds nothing but tensors and metadata leaves behind: the parts of the source
-/// that never came into the index (`omitted`), and the program (`program`).
-pub fn left_behind(checkpoint: &Checkpoint) -> Vec<Loss> {
-    let mut losses: Vec<Loss> = checkpoint.left_out().map(Note::loss).collect();
-    // What these say is in the index too: as metadata, and as the names of tensors.
-    let in_index = |name: &str| name == "config.json" || name.ends_with(".info");
-    for (name, _) in checkpoint.companions.iter().filter(|(name, _)| !in_index(name)) {
-        let detail = "there is no place for this file, which stands beside the tensors";
-        losses.push(Loss::new("companion", name, detail));
+impl Checkpoint {
+    /// The losses of a target without a list of structured names: entries of which no tensor knows.
+    pub fn info_losses(&self) -> impl Iterator<Item = Loss> + '_ {
+        let notes = self.notes.iter().filter(|note| note.code == NoteCode::InfoEntries);
+        notes.map(|note| Loss::new("info-entries", "list of structured names", note.text.as_str()))
     }
-    losses.extend(info_entries(checkpoint));
-    if checkpoint.topology.is_some() {
-        let detail = phrase![
-            "there is no place for it: keep its file, ",
-            Opt::Program,
-            " joins it with the tensors again"
-        ];
-        losses.push(Loss::new("program", "the program", detail));
-    }
-    losses
-}
 
-/// The index to carry beside tensors that are written under `names`, or `None` where the names
-/// and plain text metadata say it all.
-pub fn bridge_index(checkpoint: &Checkpoint, names: &[String]) -> Option<String> {
-    bridge_index_beside(checkpoint, names, |_, value| matches!(value, Value::Text(_)))
-}
-
-/// As [`bridge_index`], for a format that holds the metadata of which `held` is true by itself.
-pub fn bridge_index_beside(
-    checkpoint: &Checkpoint,
-    names: &[String],
-    held: impl Fn(&str, &Value) -> bool,
-) -> Option<String> {
-    let rows: Vec<RowOf<'_>> =
-        checkpoint.tensors.iter().zip(names).map(|(tensor, name)| RowOf { tensor, name }).collect();
-    let typed: Vec<_> = checkpoint
-        .metadata
-        .iter()
-        .filter(|(key, value)| !held(key, value))
-        .map(|(key, value)| (key, Tagged(value)))
-        .collect();
-    if checkpoint.origin.is_none() && rows.iter().all(RowOf::is_plain) && typed.is_empty() {
-        return None;
+    /// What a format that holds nothing but tensors and metadata leaves behind: the parts of the source
+    /// that never came into the index (`omitted`), and the program (`program`).
+    pub fn left_behind(&self) -> Vec<Loss> {
+        let mut losses: Vec<Loss> = self.left_out().map(Note::loss).collect();
+        // What these say is in the index too: as metadata, and as the names of tensors.
+        let in_index = |name: &str| name == "config.json" || name.ends_with(".info");
+        for (name, _) in self.companions.iter().filter(|(name, _)| !in_index(name)) {
+            let detail = "there is no place for this file, which stands beside the tensors";
+            losses.push(Loss::new("companion", name, detail));
+        }
+        losses.extend(self.info_losses());
+        if self.topology.is_some() {
+            let detail = phrase![
+                "there is no place for it: keep its file, ",
+                Opt::Program,
+                " joins it with the tensors again"
+            ];
+            losses.push(Loss::new("program", "the program", detail));
+        }
+        losses
     }
-    let index = IndexOf {
-        version: VERSION,
-        format: checkpoint.origin.as_ref().map(|origin| &*origin.format),
-        kind: checkpoint.origin.as_ref().map(|origin| &*origin.kind),
-        tensors: rows,
-        metadata: typed,
-    };
-    // No map in it has keys that are no text: this cannot fail.
-    serde_json::to_string(&index).ok()
+
+    /// The index to carry beside tensors that are written under `names`, or `None` where the names
+    /// and plain text metadata say it all.
+    pub fn bridge_index(&self, names: &[String]) -> Option<String> {
+        self.bridge_index_beside(names, |_, value| matches!(value, Value::Text(_)))
+    }
+
+    /// As [`Checkpoint::bridge_index`], for a format that holds the metadata of which `held` is true by itself.
+    pub fn bridge_index_beside(
+        &self,
+        names: &[String],
+        held: impl Fn(&str, &Value) -> bool,
+    ) -> Option<String> {
+        let rows: Vec<RowOf<'_>> =
+            self.tensors.iter().zip(names).map(|(tensor, name)| RowOf { tensor, name }).collect();
+        let typed: Vec<_> = self
+            .metadata
+            .iter()
+            .filter(|(key, value)| !held(key, value))
+            .map(|(key, value)| (key, Tagged(value)))
+            .collect();
+        if self.origin.is_none() && rows.iter().all(RowOf::is_plain) && typed.is_empty() {
+            return None;
+        }
+        let index = IndexOf {
+            version: VERSION,
+            format: self.origin.as_ref().map(|origin| &*origin.format),
+            kind: self.origin.as_ref().map(|origin| &*origin.kind),
+            tensors: rows,
+            metadata: typed,
+        };
+        // No map in it has keys that are no text: this cannot fail.
+        serde_json::to_string(&index).ok()
+    }
 }
 
 /// The keys of the metadata in an entry of this library: a carried index, or an object of texts with one in it.
@@ -148,7 +151,7 @@ pub fn carried_keys(entry: &str) -> Vec<String> {
         return index.metadata.into_iter().map(|(key, _)| key).collect();
     }
     let texts: BTreeMap<String, String> = serde_json::from_str(entry).unwrap_or_default();
-    let (index, keys): (Vec<_>, Vec<_>) = texts.into_iter().partition(|(key, _)| key == INDEX_KEY);
+    let (index, keys): (Vec<_>, Vec<_>) = texts.into_iter().partition(|(key, _)| key == Metadata::INDEX_KEY);
     let keys = keys.into_iter().map(|(key, _)| key);
     keys.chain(index.iter().flat_map(|(_, index)| carried_keys(index))).collect()
 }
@@ -303,37 +306,38 @@ fn free(raw: &RawValue, most: usize) -> Option<Json> {
     (raw.get().len() <= most).then(|| serde_json::from_str(raw.get()).ok()).flatten()
 }
 
-/// Gives the tensors of an opened bridge file back what `index` says of them. The tensors stand
-/// in the checkpoint under the paths that follow from their names; `names` are those names. Which of them share their
-/// bytes ([`ALIAS_OF`], [`STORAGE`]) the reader knows: the index says what was so elsewhere.
-pub fn restore_bridge_index(checkpoint: &mut Checkpoint, names: &[String], index: &str) {
-    match serde_json::from_str::<Index>(index) {
-        Ok(index) if index.version == VERSION => restore(checkpoint, names, index),
-        _ => checkpoint.notes.push(Note::omission(
-            "carried-index-unreadable",
-            format!("the metadata key {INDEX_KEY} is not an index of version {VERSION}; it is ignored"),
-        )),
-    }
-}
-
-/// Puts `metadata` into an opened `checkpoint`: the carried index to the tensors, whose `names` it knows, and all else
-/// as it is.
-pub fn restore_carried(
-    checkpoint: &mut Checkpoint,
-    names: &[String],
-    metadata: impl IntoIterator<Item = (String, Value)>,
-) {
-    let mut index = None;
-    let plain = metadata.into_iter().filter_map(|(key, value)| match value {
-        Value::Text(text) if key == INDEX_KEY => {
-            index = Some(text);
-            None
+impl Checkpoint {
+    /// Gives the tensors of an opened bridge file back what `index` says of them. The tensors stand
+    /// in the checkpoint under the paths that follow from their names; `names` are those names. Which of them share their
+    /// bytes ([`Attributes::ALIAS_OF`], [`Attributes::STORAGE`]) the reader knows: the index says what was so elsewhere.
+    pub fn restore_bridge_index(&mut self, names: &[String], index: &str) {
+        match serde_json::from_str::<Index>(index) {
+            Ok(index) if index.version == VERSION => restore(self, names, index),
+            _ => self.notes.push(Note::omission(
+                "carried-index-unreadable",
+                format!(
+                    "the metadata key {} is not an index of version {VERSION}; it is ignored",
+                    Metadata::INDEX_KEY
+                ),
+            )),
         }
-        value => Some((key, value)),
-    });
-    checkpoint.metadata = plain.collect();
-    if let Some(index) = index {
-        restore_bridge_index(checkpoint, names, &index);
+    }
+
+    /// Puts `metadata` into an opened `self`: the carried index to the tensors, whose `names` it knows, and all else
+    /// as it is.
+    pub fn restore_carried(&mut self, names: &[String], metadata: impl IntoIterator<Item = (String, Value)>) {
+        let mut index = None;
+        let plain = metadata.into_iter().filter_map(|(key, value)| match value {
+            Value::Text(text) if key == Metadata::INDEX_KEY => {
+                index = Some(text);
+                None
+            }
+            value => Some((key, value)),
+        });
+        self.metadata = plain.collect();
+        if let Some(index) = index {
+            self.restore_bridge_index(names, &index);
+        }
     }
 }
 
@@ -377,8 +381,8 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
     let added = found.len();
     checkpoint.tensors.extend(names.iter().filter_map(|name| found.remove(name.as_str())));
     for tensor in checkpoint.tensors.iter_mut().filter(|_| !renamed.is_empty()) {
-        if let Some(name) = tensor.text_attribute(ALIAS_OF).and_then(|of| renamed.get(of)) {
-            tensor.attributes.insert(ALIAS_OF.to_owned(), Value::Text(name.clone()));
+        if let Some(name) = tensor.text_attribute(Attributes::ALIAS_OF).and_then(|of| renamed.get(of)) {
+            tensor.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(name.clone()));
         }
     }
     if unknown > 0 || added > 0 {
@@ -493,11 +497,11 @@ mod tests {
         let losses: Vec<_> =
             renamed(&checkpoint, &names).map(|loss| (loss.code.as_str(), loss.subject)).collect();
         assert_eq!(losses, ["a.b", "__metadata__"].map(|name| ("renamed", name.to_owned())));
-        let index = bridge_index(&checkpoint, &names).unwrap();
+        let index = checkpoint.bridge_index(&names).unwrap();
 
         let mut back = flattened(&checkpoint, &names);
         let reversed: Vec<String> = names.iter().rev().cloned().collect();
-        restore_bridge_index(&mut back, &reversed, &index);
+        back.restore_bridge_index(&reversed, &index);
         assert_eq!(back.notes, []);
         assert_eq!(back.origin, checkpoint.origin);
         assert_eq!(back.metadata, checkpoint.metadata);
@@ -532,7 +536,7 @@ mod tests {
         let mut checkpoint = Checkpoint::new("npz", "archive", "");
         checkpoint.tensors = vec![tensor(&["a", "b"], None), tensor(&["c"], None)];
         let names = bridge_names(&checkpoint, |n| n, &["__metadata__"]);
-        assert_eq!(bridge_index(&checkpoint, &names), None);
+        assert_eq!(checkpoint.bridge_index(&names), None);
     }
 
     /// Text that would be large as a tree of values is refused at its first value.
@@ -544,12 +548,12 @@ mod tests {
             format!(r#"{{"version":1,"tensors":[{{"name":"a","shape":[],"path":[{many}0]}}]}}"#),
         ] {
             let mut checkpoint = Checkpoint::new("npz", "archive", "");
-            restore_bridge_index(&mut checkpoint, &[], &index);
+            checkpoint.restore_bridge_index(&[], &index);
             assert_eq!(checkpoint.notes[0].code.as_str(), "carried-index-unreadable");
         }
         let long = "0,".repeat(MOST_METADATA);
         let mut checkpoint = Checkpoint::new("npz", "archive", "");
-        restore_bridge_index(&mut checkpoint, &[], &format!(r#"{{"version":1,"metadata":[{long}0]}}"#));
+        checkpoint.restore_bridge_index(&[], &format!(r#"{{"version":1,"metadata":[{long}0]}}"#));
         assert_eq!(checkpoint.notes[0].code.as_str(), "carried-index-differs");
         assert!(checkpoint.notes[0].omission);
     }
@@ -558,13 +562,13 @@ mod tests {
     fn an_index_that_does_not_fit_is_noted() {
         for index in ["", "[]", "{}", r#"{"version":2}"#] {
             let mut checkpoint = Checkpoint::new("npz", "archive", "");
-            restore_bridge_index(&mut checkpoint, &[], index);
+            checkpoint.restore_bridge_index(&[], index);
             assert_eq!(checkpoint.notes[0].code.as_str(), "carried-index-unreadable");
         }
         let mut checkpoint = Checkpoint::new("npz", "archive", "");
         checkpoint.tensors = vec![tensor(&["a"], None), tensor(&["new"], None)];
         let index = r#"{"version":1,"tensors":[{"name":"a","shape":[3],"role":"buffer"},{"name":"gone","shape":[]}]}"#;
-        restore_bridge_index(&mut checkpoint, &["a".into(), "new".into()], index);
+        checkpoint.restore_bridge_index(&["a".into(), "new".into()], index);
         assert_eq!(checkpoint.notes[0].code.as_str(), "carried-index-differs");
         assert_eq!(checkpoint.tensors.len(), 2);
         assert_eq!(checkpoint.tensors[0].role, Role::Parameter);

@@ -2,10 +2,10 @@
 //! its own, as in checkpoints of PyTorch, it goes by that.
 
 use super::pattern::{Budget, Pattern};
-use super::{Checkpoint, Loss, Note, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
+use super::{Attributes, Checkpoint, Loss, Note, TensorEntry, Value};
 use crate::ErrorCode;
 use crate::error::{Error, Result};
-use crate::tensor::{CAST_NAMES, Cast, DType, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
+use crate::tensor::{Cast, DType, Encoding, Order, Shape};
 use crate::text::quoted;
 use std::collections::{BTreeMap, HashSet};
 
@@ -103,7 +103,9 @@ fn is_skipped(pattern: &Pattern, note: &Note) -> bool {
 }
 
 fn matches(pattern: &Pattern, tensor: &TensorEntry) -> bool {
-    let also = [STRUCTURED_NAME, VARIABLE_NAME].into_iter().filter_map(|key| tensor.text_attribute(key));
+    let also = [Attributes::STRUCTURED_NAME, Attributes::VARIABLE_NAME]
+        .into_iter()
+        .filter_map(|key| tensor.text_attribute(key));
     pattern.is_match(&tensor.path.to_text())
         || pattern.is_match(&tensor.text())
         || also.into_iter().any(|name| pattern.is_match(name))
@@ -186,15 +188,15 @@ impl Checkpoint {
                 tensor.cast = None;
                 continue;
             }
-            if !cast_is_supported(tensor.stored, to) {
+            if !tensor.stored.cast_is_supported(to) {
                 return Err(Error::unsupported(
                     "no-such-cast",
                     format!("cannot cast {} to {to}", tensor.stored),
                 )
                 .on_tensor(tensor.name())
-                .hint(format_args!("casts go from any float of 8 bits or more to {CAST_NAMES}")));
+                .hint(format_args!("casts go from any float of 8 bits or more to {}", DType::CAST_NAMES)));
             }
-            if !cast_is_exact(tensor.stored, to) {
+            if !tensor.stored.cast_is_exact(to) {
                 let detail = rounding_detail(tensor.stored, cast);
                 losses.push(Loss::new("rounding", tensor.name(), detail));
             }

@@ -2,17 +2,22 @@
 
 use super::{Checkpoint, Loss, Metadata, Note, Value};
 use crate::ErrorCode;
+use crate::checkpoint::Attributes;
 use crate::error::{Error, Kind};
 use crate::text::escape;
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::fmt;
 
-/// The metadata key that says in a written file that it was taken out of a damaged one.
-pub const SALVAGED_KEY: &str = "salvaged";
+impl Metadata {
+    /// The metadata key that says in a written file that it was taken out of a damaged one.
+    pub const SALVAGED_KEY: &'static str = "salvaged";
+}
 
-/// The attribute of a table that has fewer rows than the damaged file had: text that says which.
-pub const SALVAGED_ROWS: &str = "salvaged_rows";
+impl Attributes {
+    /// The attribute of a table that has fewer rows than the damaged file had: text that says which.
+    pub const SALVAGED_ROWS: &'static str = "salvaged_rows";
+}
 
 /// Tensors that are named one by one in notes; those after them are counted. JSON has them all.
 const NAMED: usize = 100;
@@ -197,7 +202,7 @@ impl Checkpoint {
     /// Ends salvaging: marks the checkpoint so that nobody takes it for the whole. Notes, all of them
     /// omissions: `damaged`, and `missing-damaged` for what is known to be lost; and the remark
     /// `not-proved` for tensors whose bytes nothing in the file proves. The metadata key
-    /// [`SALVAGED_KEY`] goes along where it is written anew.
+    /// [`Metadata::SALVAGED_KEY`] goes along where it is written anew.
     pub fn mark_damaged(&mut self, unproved: usize) {
         let Some(damage) = &self.damage else { return };
         let intact = self.tensors.len();
@@ -227,7 +232,7 @@ impl Checkpoint {
         }
         let text = format!("from a damaged file: {}", damage.headline(intact));
         let mut metadata: Metadata = std::mem::take(&mut self.metadata);
-        metadata.set(SALVAGED_KEY, Value::Text(text));
+        metadata.set(Metadata::SALVAGED_KEY, Value::Text(text));
         self.metadata = metadata;
         notes.append(&mut self.notes);
         self.notes = notes;
@@ -251,7 +256,7 @@ mod tests {
         let codes: Vec<_> = checkpoint.notes.iter().map(|note| (note.code.as_str(), note.omission)).collect();
         assert_eq!(codes, [("damaged", true), ("missing-damaged", true)]);
         assert!(checkpoint.notes[1].text.starts_with("b\\u{7} was not recovered: the file ends; found 3"));
-        assert!(checkpoint.metadata.get(SALVAGED_KEY).is_some());
+        assert!(checkpoint.metadata.get(Metadata::SALVAGED_KEY).is_some());
         let losses = damage.losses();
         assert_eq!(
             (losses.len(), losses[0].code.as_str(), losses[0].subject.as_str()),

@@ -26,18 +26,15 @@ mod versions;
 use crate::LossCode;
 use crate::NoteCode;
 pub use crate::text::escape as escape_text;
-pub use aliases::{SameRead, same_bytes, tied};
-pub use attributes::{Attributes, QUANTIZED_AXIS, SPARSE_LAYOUT};
-pub use carry::{
-    INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind, renamed,
-    restore_bridge_index,
-};
-pub use carry::{INFO_ENTRIES, carried_keys, info_entries, restore_carried};
+pub use aliases::SameRead;
+pub use attributes::Attributes;
+pub use carry::carried_keys;
 pub use carry::{Part, Parts};
+pub use carry::{bridge_names, renamed};
 pub use change::Selection;
 pub use change::rounding_detail;
 pub use containers::{Container, Containers};
-pub use damage::{Damage, Lost, SALVAGED_KEY, SALVAGED_ROWS};
+pub use damage::{Damage, Lost};
 pub use entry::{Check, Piece, Pieces, Role, StateOf, TensorEntry};
 pub use labels::each_part;
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
@@ -46,13 +43,11 @@ pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};
 pub use name::{hex, unhex};
 pub use naming::Distinct;
-pub use naming::{ALIAS_OF, PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME, VARIABLE_NAME};
 pub use owners::attach_state_among;
 pub use pattern::{Budget as PatternBudget, Pattern};
 pub use rename::Rename;
 pub use transform::{IndexTransform, TransformReport};
-pub use versions::MODULE_VERSIONS;
-pub use versions::{Modules, has_versions, join_versions, joined_versions, set_versions, take_versions};
+pub use versions::Modules;
 
 use crate::error::{Error, Result};
 use crate::limits::Limits;

@@ -1,28 +1,35 @@
 //! Tensors that go by several names: which one is their path.
 
 use super::{Checkpoint, Name, Note, TensorEntry, TensorPath, Value};
+use crate::checkpoint::Attributes;
 use crate::error::{Error, Result};
 use std::collections::{HashMap, HashSet};
 
-/// The attribute that holds the name of a tensor in the structure of the source code, such as
-/// `conv1.weight`, where its path is another.
-pub const STRUCTURED_NAME: &str = "structured_name";
-/// The attribute that holds the name of a tensor as a variable of its program, such as
-/// `conv2d_0.w_0`, where its path is another.
-pub const VARIABLE_NAME: &str = "variable_name";
-/// The attribute of an optimizer's tensor that holds the name of its parameter as a variable, where
-/// the path is another.
-pub const PARAMETER_VARIABLE: &str = "parameter_variable";
-/// The attribute that holds the name that a tensor had before it was renamed, where its program or the
-/// metadata know it by that.
-pub const RENAMED_FROM: &str = "renamed_from";
-/// The attribute of a tensor that shares a part of its bytes with another one: what they are both
-/// views of.
-pub const STORAGE: &str = "storage";
+impl Attributes {
+    /// The attribute that holds the name of a tensor in the structure of the source code, such as
+    /// `conv1.weight`, where its path is another.
+    pub const STRUCTURED_NAME: &'static str = "structured_name";
 
-/// The attribute of a tensor that has its bytes in common with another one: that one's name, as
-/// [`TensorEntry::text`] gives it.
-pub const ALIAS_OF: &str = "alias_of";
+    /// The attribute that holds the name of a tensor as a variable of its program, such as
+    /// `conv2d_0.w_0`, where its path is another.
+    pub const VARIABLE_NAME: &'static str = "variable_name";
+
+    /// The attribute of an optimizer's tensor that holds the name of its parameter as a variable, where
+    /// the path is another.
+    pub const PARAMETER_VARIABLE: &'static str = "parameter_variable";
+
+    /// The attribute that holds the name that a tensor had before it was renamed, where its program or the
+    /// metadata know it by that.
+    pub const RENAMED_FROM: &'static str = "renamed_from";
+
+    /// The attribute of a tensor that shares a part of its bytes with another one: what they are both
+    /// views of.
+    pub const STORAGE: &'static str = "storage";
+
+    /// The attribute of a tensor that has its bytes in common with another one: that one's name, as
+    /// [`TensorEntry::text`] gives it.
+    pub const ALIAS_OF: &'static str = "alias_of";
+}
 
 /// The names that tensors have so far, where each is to have its own.
 #[derive(Debug, Default)]
@@ -67,7 +74,9 @@ impl Distinct {
 impl TensorEntry {
     /// True where `name` is another name that the tensor has.
     pub(super) fn goes_by(&self, name: &str) -> bool {
-        [STRUCTURED_NAME, VARIABLE_NAME].iter().any(|key| self.text_attribute(key) == Some(name))
+        [Attributes::STRUCTURED_NAME, Attributes::VARIABLE_NAME]
+            .iter()
+            .any(|key| self.text_attribute(key) == Some(name))
     }
 
     /// The text of an attribute.
@@ -97,7 +106,7 @@ impl Checkpoint {
         let plain = || self.tensors.iter().filter(|t| t.role.slot().is_none());
         let knows = |t: &TensorEntry| t.attributes.contains_key(wanted) || t.attributes.contains_key(kept);
         // Names of variables may be all that there is; then nothing is to be done.
-        let variables = wanted == VARIABLE_NAME && !plain().any(knows);
+        let variables = wanted == Attributes::VARIABLE_NAME && !plain().any(knows);
         if variables {
             return Ok(());
         }
@@ -115,10 +124,12 @@ impl Checkpoint {
             if tensor.role.slot().is_some() {
                 if let Some(path) = map.get(&tensor.path) {
                     let old = std::mem::replace(&mut tensor.path, path.clone());
-                    if kept == VARIABLE_NAME {
-                        tensor.attributes.insert(PARAMETER_VARIABLE.to_owned(), Value::Text(old.to_text()));
+                    if kept == Attributes::VARIABLE_NAME {
+                        tensor
+                            .attributes
+                            .insert(Attributes::PARAMETER_VARIABLE.to_owned(), Value::Text(old.to_text()));
                     } else {
-                        tensor.attributes.remove(PARAMETER_VARIABLE);
+                        tensor.attributes.remove(Attributes::PARAMETER_VARIABLE);
                     }
                 }
                 continue;
@@ -161,7 +172,9 @@ mod tests {
         };
         let mut c = Checkpoint::new("paddle", "combined", "m");
         c.tensors = vec![entry("conv2d_0.w_0"), entry("conv2d_0.w_0"), entry("lone")];
-        c.tensors[0].attributes.insert(STRUCTURED_NAME.into(), Value::Text("conv1.weight".into()));
+        c.tensors[0]
+            .attributes
+            .insert(Attributes::STRUCTURED_NAME.into(), Value::Text("conv1.weight".into()));
         c.tensors[1].role = Role::OptimizerState { slot: Name::from("moment1_0") };
         c
     }
@@ -169,12 +182,12 @@ mod tests {
     #[test]
     fn names_go_there_and_back_with_state() {
         let mut c = checkpoint();
-        c.use_names(STRUCTURED_NAME, VARIABLE_NAME).unwrap();
+        c.use_names(Attributes::STRUCTURED_NAME, Attributes::VARIABLE_NAME).unwrap();
         let names: Vec<_> = c.tensors.iter().map(TensorEntry::text).collect();
         assert_eq!(names, ["conv1.weight", "conv1.weight/moment1_0", "lone"]);
-        assert_eq!(c.tensors[0].text_attribute(VARIABLE_NAME), Some("conv2d_0.w_0"));
+        assert_eq!(c.tensors[0].text_attribute(Attributes::VARIABLE_NAME), Some("conv2d_0.w_0"));
         assert_eq!(c.notes[0].code.as_str(), "names-missing");
-        c.use_names(VARIABLE_NAME, STRUCTURED_NAME).unwrap();
+        c.use_names(Attributes::VARIABLE_NAME, Attributes::STRUCTURED_NAME).unwrap();
         let names: Vec<_> = c.tensors.iter().map(TensorEntry::text).collect();
         assert_eq!(names, ["conv2d_0.w_0", "conv2d_0.w_0/moment1_0", "lone"]);
     }
@@ -182,9 +195,11 @@ mod tests {
     #[test]
     fn collisions_are_refused() {
         let mut c = checkpoint();
-        c.tensors[2].attributes.insert(STRUCTURED_NAME.into(), Value::Text("conv1.weight".into()));
+        c.tensors[2]
+            .attributes
+            .insert(Attributes::STRUCTURED_NAME.into(), Value::Text("conv1.weight".into()));
         assert_eq!(
-            c.use_names(STRUCTURED_NAME, VARIABLE_NAME).unwrap_err().code().as_str(),
+            c.use_names(Attributes::STRUCTURED_NAME, Attributes::VARIABLE_NAME).unwrap_err().code().as_str(),
             "name-collision"
         );
     }

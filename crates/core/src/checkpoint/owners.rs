@@ -1,7 +1,7 @@
 //! Which parameter the state of an optimizer is about, where its path does not say it alone.
 
-use super::{ALIAS_OF, Checkpoint, PARAMETER_VARIABLE, STRUCTURED_NAME, TensorEntry, TensorPath};
-use super::{VARIABLE_NAME, Value};
+use super::Value;
+use super::{Attributes, Checkpoint, TensorEntry, TensorPath};
 use std::collections::{HashMap, HashSet};
 
 /// The most parts at the end of a path that are looked up as the name of a variable: `linear_0.w_0` has two.
@@ -25,12 +25,12 @@ impl Checkpoint {
         for (place, tensor) in self.tensors.iter().enumerate().filter(|(_, tensor)| !tensor.role.is_state()) {
             names.paths.entry(&tensor.path).or_default().push(place);
             names.texts.entry(tensor.text()).or_default().push(place);
-            let variable = tensor.text_attribute(VARIABLE_NAME).map(str::to_owned);
-            let is_variable = || tensor.attributes.contains_key(STRUCTURED_NAME);
+            let variable = tensor.text_attribute(Attributes::VARIABLE_NAME).map(str::to_owned);
+            let is_variable = || tensor.attributes.contains_key(Attributes::STRUCTURED_NAME);
             if let Some(variable) = variable.or_else(|| is_variable().then(|| tensor.path.to_text())) {
                 let (first, places) =
                     names.variables.entry(variable).or_insert_with(|| (tensor.text(), Vec::new()));
-                if tensor.text_attribute(ALIAS_OF) != Some(first) {
+                if tensor.text_attribute(Attributes::ALIAS_OF) != Some(first) {
                     places.push(place);
                 }
             }
@@ -65,7 +65,7 @@ impl Checkpoint {
     }
 
     /// Gives state the path of its parameter, where it has that one's name as a variable for a path; of several that are
-    /// called so, that of the first. The name is kept, as [`PARAMETER_VARIABLE`].
+    /// called so, that of the first. The name is kept, as [`Attributes::PARAMETER_VARIABLE`].
     pub fn attach_state(&mut self) {
         if self.tensors.iter().any(|tensor| tensor.role.slot().is_some()) {
             let mut parameters = Parameters::default();
@@ -100,7 +100,7 @@ impl Parameters {
         let mut met: HashSet<&str> = HashSet::new();
         for tensor in source.tensors.iter().filter(|tensor| !tensor.role.is_state()) {
             self.paths.insert(tensor.path.clone());
-            let variable = tensor.text_attribute(VARIABLE_NAME);
+            let variable = tensor.text_attribute(Attributes::VARIABLE_NAME);
             let Some(variable) = variable.filter(|variable| met.insert(variable)) else { continue };
             match self.variables.get_mut(variable) {
                 None => _ = self.variables.insert(variable.to_owned(), Some(tensor.path.clone())),
@@ -122,14 +122,14 @@ impl Parameters {
             if taken.insert(format!("{}/{}", path.to_text(), slot.to_text())) {
                 let before = state.text();
                 state.path = path.clone();
-                state.attributes.insert(PARAMETER_VARIABLE.to_owned(), Value::Text(variable));
+                state.attributes.insert(Attributes::PARAMETER_VARIABLE.to_owned(), Value::Text(variable));
                 texts.insert(before, state.text());
             }
         }
         // Others may say that they share the bytes of what has another name now.
         for tensor in &mut checkpoint.tensors {
-            if let Some(after) = tensor.text_attribute(ALIAS_OF).and_then(|of| texts.get(of)) {
-                tensor.attributes.insert(ALIAS_OF.to_owned(), Value::Text(after.clone()));
+            if let Some(after) = tensor.text_attribute(Attributes::ALIAS_OF).and_then(|of| texts.get(of)) {
+                tensor.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(after.clone()));
             }
         }
     }
@@ -154,7 +154,7 @@ impl Names<'_> {
     /// longest one.
     fn called(&self, state: &TensorEntry, ends: bool) -> &[usize] {
         let found = |name: &str| self.variables.get(name).map(|(_, places)| places.as_slice());
-        if let Some(places) = state.text_attribute(PARAMETER_VARIABLE).and_then(found) {
+        if let Some(places) = state.text_attribute(Attributes::PARAMETER_VARIABLE).and_then(found) {
             return places;
         }
         let path = state.path.to_text();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn called(c: &mut Checkpoint, place: usize, variable: &str) {
-        c.tensors[place].attributes.insert(VARIABLE_NAME.into(), Value::Text(variable.into()));
+        c.tensors[place].attributes.insert(Attributes::VARIABLE_NAME.into(), Value::Text(variable.into()));
     }
 
     fn names(c: &Checkpoint) -> Vec<String> {
@@ -214,9 +214,9 @@ mod tests {
         assert_eq!(c.state_owners(), [vec![], vec![0], vec![0], vec![5], vec![], vec![], vec![]]);
         // What is called as a variable now was called otherwise before.
         c.tensors[0].path = TensorPath::from_dotted("w_0");
-        let was = c.tensors[0].attributes.remove(VARIABLE_NAME).unwrap();
+        let was = c.tensors[0].attributes.remove(Attributes::VARIABLE_NAME).unwrap();
         assert_eq!(c.state_owners()[1], [0; 0]);
-        c.tensors[0].attributes.insert(STRUCTURED_NAME.into(), was);
+        c.tensors[0].attributes.insert(Attributes::STRUCTURED_NAME.into(), was);
         assert_eq!(c.state_owners()[1], [0]);
     }
 
@@ -234,10 +234,10 @@ mod tests {
         // Also where it has the path of the first.
         c.attach_state();
         assert_eq!(names(&c)[3..], ["o.w_0/m1", "g.weight/m1"]);
-        assert_eq!(c.tensors[4].text_attribute(PARAMETER_VARIABLE), Some("w_0"));
+        assert_eq!(c.tensors[4].text_attribute(Attributes::PARAMETER_VARIABLE), Some("w_0"));
         assert_eq!(c.state_owners()[3..], [[0, 1], [0, 1]]);
         // Names of the same bytes are one.
-        c.tensors[1].attributes.insert(ALIAS_OF.into(), Value::Text("g.weight".into()));
+        c.tensors[1].attributes.insert(Attributes::ALIAS_OF.into(), Value::Text("g.weight".into()));
         assert_eq!(c.state_owners()[3..], [[0], [0]]);
     }
 
@@ -248,7 +248,7 @@ mod tests {
         c.tensors.extend(checkpoint(&vec![("o.w_0", Some("m1"), &[2, 3][..]); 20_000]).tensors);
         assert!(c.state_owners().iter().all(Vec::is_empty));
         for tensor in &mut c.tensors[1..20_000] {
-            tensor.attributes.insert(ALIAS_OF.into(), Value::Text("weight".into()));
+            tensor.attributes.insert(Attributes::ALIAS_OF.into(), Value::Text("weight".into()));
         }
         assert_eq!(c.state_owners()[20_000], [0]);
     }
@@ -290,10 +290,10 @@ mod tests {
             ("copy", None, &[2, 3]),
         ]);
         called(&mut c, 0, "w_0");
-        c.tensors[4].attributes.insert(ALIAS_OF.into(), Value::Text("w_0/m2".into()));
+        c.tensors[4].attributes.insert(Attributes::ALIAS_OF.into(), Value::Text("w_0/m2".into()));
         c.attach_state();
         assert_eq!(names(&c), ["weight", "weight/m1", "w_0/m1", "weight/m2", "copy"]);
-        assert_eq!(c.tensors[4].text_attribute(ALIAS_OF), Some("weight/m2"));
+        assert_eq!(c.tensors[4].text_attribute(Attributes::ALIAS_OF), Some("weight/m2"));
         // That of the very path may be it as well.
         let mut c = checkpoint(&[("weight", None, &[2]), ("w_0", None, &[2]), ("w_0", Some("m1"), &[2])]);
         called(&mut c, 0, "w_0");

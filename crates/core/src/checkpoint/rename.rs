@@ -1,9 +1,6 @@
 //! Other names for tensors. Optimizer state, and what another tensor says of a name, go along.
 
-use super::{
-    ALIAS_OF, Checkpoint, Loss, Modules, Note, RENAMED_FROM, Role, TensorEntry, TensorPath, VARIABLE_NAME,
-    Value,
-};
+use super::{Attributes, Checkpoint, Loss, Modules, Note, Role, TensorEntry, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::phrase;
 use std::collections::HashMap;
@@ -108,7 +105,7 @@ impl Checkpoint {
         let partitioned = self.metadata.get("partitions").is_some();
         // Names by which others speak of a tensor are followed, where any do.
         let speaks = |tensor: &TensorEntry| {
-            tensor.attributes.contains_key(ALIAS_OF) || tensor.role.state_of().is_some()
+            tensor.attributes.contains_key(Attributes::ALIAS_OF) || tensor.role.state_of().is_some()
         };
         let spoken_of = self.tensors.iter().any(speaks);
         let mut texts: HashMap<String, Option<String>> = HashMap::new();
@@ -117,10 +114,10 @@ impl Checkpoint {
             let before = spoken_of.then(|| tensor.text());
             // A program beside the tensors is to be told; the metadata know the partitions of a table
             // or of its names by the old name.
-            let told = self.topology.is_some() && !tensor.attributes.contains_key(VARIABLE_NAME);
+            let told = self.topology.is_some() && !tensor.attributes.contains_key(Attributes::VARIABLE_NAME);
             if told || partitioned && matches!(tensor.role, Role::Embedding | Role::Names) {
                 let old = Value::Text(tensor.path.to_text());
-                tensor.attributes.entry(RENAMED_FROM.to_owned()).or_insert(old);
+                tensor.attributes.entry(Attributes::RENAMED_FROM.to_owned()).or_insert(old);
             }
             tensor.path = path;
             // Of two that are displayed alike it is not known which one is meant.
@@ -130,10 +127,10 @@ impl Checkpoint {
             }
         }
         for tensor in &mut self.tensors {
-            if let Some(of) = tensor.text_attribute(ALIAS_OF)
+            if let Some(of) = tensor.text_attribute(Attributes::ALIAS_OF)
                 && let Some(Some(after)) = texts.get(of)
             {
-                tensor.attributes.insert(ALIAS_OF.to_owned(), Value::Text(after.clone()));
+                tensor.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(after.clone()));
             }
             if let Role::OptimizerPart { of } = &mut tensor.role
                 && let Some(Some(after)) = of.as_ref().and_then(|of| texts.get(&of.name))
@@ -211,9 +208,9 @@ mod tests {
     #[test]
     fn names_that_others_know_are_followed() {
         let mut c = checkpoint(&["embed", "head"]);
-        c.tensors[1].attributes.insert(ALIAS_OF.into(), Value::Text("embed".into()));
+        c.tensors[1].attributes.insert(Attributes::ALIAS_OF.into(), Value::Text("embed".into()));
         c.rename(&[Rename::parse("embed=tok.embed").unwrap()]).unwrap();
-        assert_eq!(c.tensors[1].text_attribute(ALIAS_OF), Some("tok.embed"));
+        assert_eq!(c.tensors[1].text_attribute(Attributes::ALIAS_OF), Some("tok.embed"));
     }
 
     #[test]

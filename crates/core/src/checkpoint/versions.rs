@@ -6,9 +6,11 @@ use super::{Checkpoint, Loss, Metadata, Name, Value, escape_text};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-/// The key of the metadata that hold them: a map by the names of modules, that of the root being empty. Those of a state
-/// dict within another object stand under the name that leads to it, and this: `model._metadata`.
-pub const MODULE_VERSIONS: &str = "_metadata";
+impl Metadata {
+    /// The key of the metadata that hold them: a map by the names of modules, that of the root being empty. Those of a state
+    /// dict within another object stand under the name that leads to it, and this: `model._metadata`.
+    pub const MODULE_VERSIONS: &'static str = "_metadata";
+}
 
 /// Modules that are named one by one; of more, the losses are counted.
 const TOLD: usize = 100;
@@ -33,7 +35,7 @@ impl Modules {
     /// Gives what cannot follow, as losses: where the new names would take too much, all of them.
     pub fn follow(&self, checkpoint: &mut Checkpoint, places: &[usize]) -> Vec<Loss> {
         self.renamed(checkpoint, places).unwrap_or_else(|| {
-            let gone = take_versions(&mut checkpoint.metadata);
+            let gone = checkpoint.metadata.take_versions();
             let told = maps(&gone).filter(|(_, _, pairs)| pairs.iter().any(|(_, value)| !is_usual(value)));
             let mut losses: Vec<Loss> =
                 told.map(|(key, _, _)| unfollowed(escape_text(key), TOO_LONG)).collect();
@@ -129,9 +131,9 @@ fn maps(metadata: &Metadata) -> impl Iterator<Item = (&str, &str, &[(Name, Value
     metadata.iter().filter_map(|(key, value)| Some((key, location(key)?, versions(value)?)))
 }
 
-/// What stands before [`MODULE_VERSIONS`] in a key.
+/// What stands before [`Metadata::MODULE_VERSIONS`] in a key.
 fn location(key: &str) -> Option<&str> {
-    match key.strip_suffix(MODULE_VERSIONS)? {
+    match key.strip_suffix(Metadata::MODULE_VERSIONS)? {
         "" => Some(""),
         above => above.strip_suffix('.').filter(|above| !above.is_empty()),
     }
@@ -139,7 +141,7 @@ fn location(key: &str) -> Option<&str> {
 
 /// The key for the versions of the state dict at `above`.
 fn key_of(above: &str) -> String {
-    below(above, MODULE_VERSIONS)
+    below(above, Metadata::MODULE_VERSIONS)
 }
 
 /// A map of maps; a value of any other kind was meant for something else.
@@ -180,56 +182,59 @@ fn cut(losses: &mut Vec<Loss>) {
     }
 }
 
-/// The versions of all state dicts as one map, as it belongs beside the tensors where these stand in one flat dict; `None`
-/// where there are none.
-pub fn joined_versions(metadata: &Metadata, losses: &mut Vec<Loss>) -> Option<Value> {
-    let mut all = maps(metadata).peekable();
-    all.peek()?;
-    let mut joined = Joined::default();
-    for (key, above, pairs) in all {
-        let mut room = Room::default();
-        let long = pairs.iter().any(|(name, _)| {
-            room.free(name.as_bytes().len());
-            room.take(above.len()).is_none()
-        });
-        if long {
-            losses.push(unfollowed(escape_text(key), TOO_LONG));
-            continue;
-        }
-        for (name, value) in pairs {
-            let name = below(above, name.as_str().unwrap_or_default());
-            if joined.get(&name).is_some_and(|(known, _)| known != value) {
-                losses.push(unfollowed(
-                    module(&name),
-                    "two versions are said of this module; the first is kept",
-                ));
-            } else {
-                joined.set(name, value.clone(), true);
+impl Metadata {
+    /// The versions of all state dicts as one map, as it belongs beside the tensors where these stand in one flat dict; `None`
+    /// where there are none.
+    pub fn joined_versions(&self, losses: &mut Vec<Loss>) -> Option<Value> {
+        let mut all = maps(self).peekable();
+        all.peek()?;
+        let mut joined = Joined::default();
+        for (key, above, pairs) in all {
+            let mut room = Room::default();
+            let long = pairs.iter().any(|(name, _)| {
+                room.free(name.as_bytes().len());
+                room.take(above.len()).is_none()
+            });
+            if long {
+                losses.push(unfollowed(escape_text(key), TOO_LONG));
+                continue;
+            }
+            for (name, value) in pairs {
+                let name = below(above, name.as_str().unwrap_or_default());
+                if joined.get(&name).is_some_and(|(known, _)| known != value) {
+                    losses.push(unfollowed(
+                        module(&name),
+                        "two versions are said of this module; the first is kept",
+                    ));
+                } else {
+                    joined.set(name, value.clone(), true);
+                }
             }
         }
+        Some(joined.into_value())
     }
-    Some(joined.into_value())
-}
 
-/// Takes the versions of modules out of the metadata.
-pub fn take_versions(metadata: &mut Metadata) -> Metadata {
-    metadata.take(|key, value| location(key).is_some() && versions(value).is_some())
-}
-
-/// True where metadata hold versions of modules.
-pub fn has_versions(metadata: &Metadata) -> bool {
-    maps(metadata).next().is_some()
-}
-
-/// Puts those that were taken in the place of any others, unless these say the same: then they stay, and say besides of which
-/// state dicts they were.
-pub fn set_versions(metadata: &mut Metadata, own: Metadata) {
-    let root = own.get(MODULE_VERSIONS).and_then(versions).filter(|_| own.iter().nth(1).is_none());
-    if root.is_some_and(|root| is_joined(metadata, root)) {
-        return;
+    /// Takes the versions of modules out of the metadata.
+    pub fn take_versions(&mut self) -> Metadata {
+        self.take(|key, value| location(key).is_some() && versions(value).is_some())
     }
-    take_versions(metadata);
-    own.into_pairs().for_each(|(key, value)| metadata.set(&*key, value));
+
+    /// True where metadata hold versions of modules.
+    pub fn has_versions(&self) -> bool {
+        maps(self).next().is_some()
+    }
+
+    /// Puts those that were taken in the place of any others, unless these say the same: then they stay, and say besides of which
+    /// state dicts they were.
+    pub fn set_versions(&mut self, own: Metadata) {
+        let root =
+            own.get(Metadata::MODULE_VERSIONS).and_then(versions).filter(|_| own.iter().nth(1).is_none());
+        if root.is_some_and(|root| is_joined(self, root)) {
+            return;
+        }
+        self.take_versions();
+        own.into_pairs().for_each(|(key, value)| self.set(&*key, value));
+    }
 }
 
 /// True where the versions in the metadata, joined, are these. No map is made for it: they come from a file.
@@ -247,22 +252,24 @@ fn is_joined(metadata: &Metadata, root: &[(Name, Value)]) -> bool {
     left.next().is_none()
 }
 
-/// Joins the versions under one key of two checkpoints: `kept` goes first. Gives the modules of which they say different
-/// things; `None` where these are no versions.
-pub fn join_versions(key: &str, kept: &Value, other: &Value) -> Option<(Value, Vec<String>)> {
-    location(key)?;
-    let (kept, other) = (versions(kept)?, versions(other)?);
-    let mut joined = Joined::default();
-    let mut differ = Vec::new();
-    for (name, value) in kept.iter().chain(other) {
-        let name = name.as_str().unwrap_or_default();
-        match joined.get(name) {
-            Some((known, _)) if known != value => differ.push(module(name)),
-            Some(_) => {}
-            None => joined.set(name.to_owned(), value.clone(), true),
+impl Metadata {
+    /// Joins the versions under one key of two checkpoints: `kept` goes first. Gives the modules of which they say different
+    /// things; `None` where these are no versions.
+    pub fn join_versions(key: &str, kept: &Value, other: &Value) -> Option<(Value, Vec<String>)> {
+        location(key)?;
+        let (kept, other) = (versions(kept)?, versions(other)?);
+        let mut joined = Joined::default();
+        let mut differ = Vec::new();
+        for (name, value) in kept.iter().chain(other) {
+            let name = name.as_str().unwrap_or_default();
+            match joined.get(name) {
+                Some((known, _)) if known != value => differ.push(module(name)),
+                Some(_) => {}
+                None => joined.set(name.to_owned(), value.clone(), true),
+            }
         }
+        Some((joined.into_value(), differ))
     }
-    Some((joined.into_value(), differ))
 }
 
 /// A map as it grows, with whether what is said is sure.
@@ -353,7 +360,7 @@ impl Moved {
         for (key, was_empty) in before {
             match now.remove(&key) {
                 Some(value) => metadata.set(key, value),
-                None if was_empty && key == MODULE_VERSIONS => {}
+                None if was_empty && key == Metadata::MODULE_VERSIONS => {}
                 None => _ = gone.insert(key),
             }
         }

@@ -36,6 +36,7 @@ codes! {
         GaveWay = "gave-way",
         HeaderBroken = "header-broken",
         Hole = "hole",
+        InfoEntries = "info-entries",
         InfoIgnored = "info-ignored",
         Link = "link",
         ListMissing = "list-missing",

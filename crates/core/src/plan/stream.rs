@@ -41,7 +41,7 @@ pub trait Elements {
     /// the entry's [`dtype`](TensorEntry::dtype).
     ///
     /// # Errors
-    /// As [`read_region`](crate::read::read_region).
+    /// As [`TensorEntry::read_region`](crate::TensorEntry::read_region).
     fn read(&mut self, entry: &TensorEntry, region: &Region, order: Order, into: &mut Vec<u8>) -> Result<()>;
 }
 

@@ -6,7 +6,7 @@
 
 use super::float16::{bf16, f16, to_f32_odd};
 use super::rounding::{Cast, Rounding, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_f32};
-use super::{DType, Element, element_at};
+use super::{DType, Element};
 
 /// What a cast did to the values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -76,10 +76,10 @@ impl CastReport {
 
 /// Casts little-endian elements of type `from` to little-endian `to`, appending to `out`. `to` is
 /// a type, which rounds to nearest, or a [`Cast`].
-/// `None` where there is no such cast: to a type that is not among [`CAST_TARGETS`], or from complex and packed types.
+/// `None` where there is no such cast: to a type that is not among [`DType::CAST_TARGETS`], or from complex and packed types.
 pub fn cast(bytes: &[u8], from: DType, to: impl Into<Cast>, out: &mut Vec<u8>) -> Option<CastReport> {
     let Cast { to, rounding } = to.into();
-    if !cast_is_supported(from, to) {
+    if !from.cast_is_supported(to) {
         return None;
     }
     if rounding != Rounding::NearestEven && matches!(to, DType::F16 | DType::BF16 | DType::F32) {
@@ -163,7 +163,7 @@ fn eighth(x: f64, form: &Eighth) -> ([u8; 1], f64, f64) {
         if code > form.largest { form.beyond } else { code as u8 }
     };
     let code = [sign | code];
-    let value = element_at(form.dtype, &code, 0).map_or(f64::NAN, |element| element.to_f64());
+    let value = form.dtype.element_at(&code, 0).map_or(f64::NAN, |element| element.to_f64());
     (code, x, value)
 }
 
@@ -262,7 +262,7 @@ fn others(bytes: &[u8], from: DType, to: DType, out: &mut Vec<u8>) -> Option<Cas
     let mut report = CastReport { elements: count as u64, ..CastReport::default() };
     out.reserve_exact(count * to.size()?);
     for index in 0..count {
-        let element = element_at(from, bytes, index)?;
+        let element = from.element_at(bytes, index)?;
         // Rounded to odd, a wide integer may be rounded once more without harm, unless the
         // target is as wide as this.
         let (odd, rounded) = match element {
@@ -276,32 +276,34 @@ fn others(bytes: &[u8], from: DType, to: DType, out: &mut Vec<u8>) -> Option<Cas
     Some(report)
 }
 
-/// The types that casts go to.
-pub const CAST_TARGETS: [DType; 7] =
-    [DType::F16, DType::BF16, DType::F32, DType::F64, DType::F8E4M3, DType::F8E5M2, DType::I8];
+impl DType {
+    /// The types that casts go to.
+    pub const CAST_TARGETS: [DType; 7] =
+        [DType::F16, DType::BF16, DType::F32, DType::F64, DType::F8E4M3, DType::F8E5M2, DType::I8];
 
-/// The names of [`CAST_TARGETS`], as a sentence has them.
-pub const CAST_NAMES: &str = "f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8";
+    /// The names of [`DType::CAST_TARGETS`], as a sentence has them.
+    pub const CAST_NAMES: &'static str = "f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8";
 
-/// True where [`cast`] can do it.
-pub fn cast_is_supported(from: DType, to: DType) -> bool {
-    let source = from.size().is_some() && !matches!(from, DType::C64 | DType::C128);
-    source && CAST_TARGETS.contains(&to)
-}
-
-/// True where every value of `from` is a value of `to`.
-pub fn cast_is_exact(from: DType, to: DType) -> bool {
-    use DType::*;
-    if from == to {
-        return true;
+    /// True where [`cast`] can do it.
+    pub fn cast_is_supported(self, to: DType) -> bool {
+        let source = self.size().is_some() && !matches!(self, DType::C64 | DType::C128);
+        source && DType::CAST_TARGETS.contains(&to)
     }
-    match to {
-        F64 => !matches!(from, U64 | I64 | C64 | C128),
-        F32 => !matches!(from, U64 | I64 | U32 | I32 | F64 | C64 | C128),
-        F16 => matches!(from, Bool | U8 | I8 | F8E4M3 | F8E5M2 | F8E4M3Fnuz | F8E5M2Fnuz),
-        BF16 => matches!(from, Bool | U8 | I8 | F8E4M3 | F8E5M2 | F8E8M0 | F8E4M3Fnuz | F8E5M2Fnuz),
-        I8 => from == Bool,
-        _ => false,
+
+    /// True where every value of `self` is a value of `to`.
+    pub fn cast_is_exact(self, to: DType) -> bool {
+        use DType::*;
+        if self == to {
+            return true;
+        }
+        match to {
+            F64 => !matches!(self, U64 | I64 | C64 | C128),
+            F32 => !matches!(self, U64 | I64 | U32 | I32 | F64 | C64 | C128),
+            F16 => matches!(self, Bool | U8 | I8 | F8E4M3 | F8E5M2 | F8E4M3Fnuz | F8E5M2Fnuz),
+            BF16 => matches!(self, Bool | U8 | I8 | F8E4M3 | F8E5M2 | F8E8M0 | F8E4M3Fnuz | F8E5M2Fnuz),
+            I8 => self == Bool,
+            _ => false,
+        }
     }
 }
 
@@ -348,7 +350,7 @@ mod tests {
     #[test]
     fn casts_to_floats_of_8_bits_round_to_nearest_even() {
         for (to, beyond) in [(DType::F8E4M3, 0x7f), (DType::F8E5M2, 0x7c)] {
-            let value = |code: u8| element_at(to, &[code], 0).unwrap().to_f64();
+            let value = |code: u8| to.element_at(&[code], 0).unwrap().to_f64();
             for code in 0..beyond - 1 {
                 let (low, high) = (value(code), value(code + 1));
                 assert_eq!(one(low, to).0, [code]);
@@ -407,7 +409,7 @@ mod tests {
             let bytes: Vec<u8> = (0..=u16::MAX).flat_map(|v| v.to_le_bytes()[..size].to_vec()).collect();
             for to in [DType::F16, DType::BF16, DType::F32, DType::F64] {
                 let report = cast(&bytes, from, to, &mut Vec::new()).unwrap();
-                if cast_is_exact(from, to) {
+                if from.cast_is_exact(to) {
                     assert_eq!(report.changed, 0, "{from} {to}");
                 }
             }

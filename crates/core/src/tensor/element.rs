@@ -31,46 +31,48 @@ impl Element {
     }
 }
 
-/// The element at `index` of little-endian `bytes`, or `None` where it lies outside, or where the
-/// type is packed below a byte (the order of such elements within a byte is not defined by any
-/// format that is read here).
-pub fn element_at(dtype: DType, bytes: &[u8], index: usize) -> Option<Element> {
-    let size = dtype.size()?;
-    let start = index.checked_mul(size)?;
-    let b = bytes.get(start..start.checked_add(size)?)?;
-    let float32 = |b: &[u8]| Some(f64::from(f32::from_le_bytes(b.try_into().ok()?)));
-    let float64 = |b: &[u8]| Some(f64::from_le_bytes(b.try_into().ok()?));
-    macro_rules! int {
-        ($t:ty) => {
-            Element::Int(i128::from(<$t>::from_le_bytes(b.try_into().ok()?)))
-        };
+impl DType {
+    /// The element at `index` of little-endian `bytes`, or `None` where it lies outside, or where the
+    /// type is packed below a byte (the order of such elements within a byte is not defined by any
+    /// format that is read here).
+    pub fn element_at(self, bytes: &[u8], index: usize) -> Option<Element> {
+        let size = self.size()?;
+        let start = index.checked_mul(size)?;
+        let b = bytes.get(start..start.checked_add(size)?)?;
+        let float32 = |b: &[u8]| Some(f64::from(f32::from_le_bytes(b.try_into().ok()?)));
+        let float64 = |b: &[u8]| Some(f64::from_le_bytes(b.try_into().ok()?));
+        macro_rules! int {
+            ($t:ty) => {
+                Element::Int(i128::from(<$t>::from_le_bytes(b.try_into().ok()?)))
+            };
+        }
+        Some(match self {
+            DType::Bool => Element::Bool(b[0] != 0),
+            DType::U8 => int!(u8),
+            DType::I8 => int!(i8),
+            DType::U16 => int!(u16),
+            DType::I16 => int!(i16),
+            DType::U32 => int!(u32),
+            DType::I32 => int!(i32),
+            DType::U64 => int!(u64),
+            DType::I64 => int!(i64),
+            DType::F16 => Element::Float(f16::from_le_bytes(b.try_into().ok()?).to_f64()),
+            DType::BF16 => Element::Float(bf16::from_le_bytes(b.try_into().ok()?).to_f64()),
+            DType::F32 => Element::Float(float32(b)?),
+            DType::F64 => Element::Float(float64(b)?),
+            DType::C64 => Element::Complex(float32(&b[..4])?, float32(&b[4..])?),
+            DType::C128 => Element::Complex(float64(&b[..8])?, float64(&b[8..])?),
+            DType::F8E4M3 => Element::Float(small_float(b[0], 3, 7, |code| code & 0x7f == 0x7f, false)),
+            DType::F8E5M2 => Element::Float(small_float(b[0], 2, 15, |code| code & 0x7f > 0x7c, true)),
+            DType::F8E4M3Fnuz => Element::Float(small_float(b[0], 3, 8, |code| code == 0x80, false)),
+            DType::F8E5M2Fnuz => Element::Float(small_float(b[0], 2, 16, |code| code == 0x80, false)),
+            DType::F8E8M0 => Element::Float(match b[0] {
+                0xff => f64::NAN,
+                exponent => 2f64.powi(i32::from(exponent) - 127),
+            }),
+            DType::F4 | DType::F6E2M3 | DType::F6E3M2 => return None,
+        })
     }
-    Some(match dtype {
-        DType::Bool => Element::Bool(b[0] != 0),
-        DType::U8 => int!(u8),
-        DType::I8 => int!(i8),
-        DType::U16 => int!(u16),
-        DType::I16 => int!(i16),
-        DType::U32 => int!(u32),
-        DType::I32 => int!(i32),
-        DType::U64 => int!(u64),
-        DType::I64 => int!(i64),
-        DType::F16 => Element::Float(f16::from_le_bytes(b.try_into().ok()?).to_f64()),
-        DType::BF16 => Element::Float(bf16::from_le_bytes(b.try_into().ok()?).to_f64()),
-        DType::F32 => Element::Float(float32(b)?),
-        DType::F64 => Element::Float(float64(b)?),
-        DType::C64 => Element::Complex(float32(&b[..4])?, float32(&b[4..])?),
-        DType::C128 => Element::Complex(float64(&b[..8])?, float64(&b[8..])?),
-        DType::F8E4M3 => Element::Float(small_float(b[0], 3, 7, |code| code & 0x7f == 0x7f, false)),
-        DType::F8E5M2 => Element::Float(small_float(b[0], 2, 15, |code| code & 0x7f > 0x7c, true)),
-        DType::F8E4M3Fnuz => Element::Float(small_float(b[0], 3, 8, |code| code == 0x80, false)),
-        DType::F8E5M2Fnuz => Element::Float(small_float(b[0], 2, 16, |code| code == 0x80, false)),
-        DType::F8E8M0 => Element::Float(match b[0] {
-            0xff => f64::NAN,
-            exponent => 2f64.powi(i32::from(exponent) - 127),
-        }),
-        DType::F4 | DType::F6E2M3 | DType::F6E3M2 => return None,
-    })
 }
 
 /// An 8-bit float of 1 sign bit, `7 - fraction` exponent bits and `fraction` fraction bits.
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     fn float(dtype: DType, code: u8) -> f64 {
-        match element_at(dtype, &[code], 0) {
+        match dtype.element_at(&[code], 0) {
             Some(Element::Float(x)) => x,
             other => panic!("{other:?}"),
         }
@@ -118,10 +120,10 @@ mod tests {
 
     #[test]
     fn wide_types_and_the_end() {
-        assert_eq!(element_at(DType::U64, &[0xff; 8], 0), Some(Element::Int(i128::from(u64::MAX))));
-        assert_eq!(element_at(DType::I16, &[0xff; 3], 1), None);
+        assert_eq!(DType::element_at(DType::U64, &[0xff; 8], 0), Some(Element::Int(i128::from(u64::MAX))));
+        assert_eq!(DType::element_at(DType::I16, &[0xff; 3], 1), None);
         let complex: Vec<u8> = [1.5f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-        assert_eq!(element_at(DType::C64, &complex, 0), Some(Element::Complex(1.5, -2.0)));
-        assert_eq!(element_at(DType::F4, &[0], 0), None);
+        assert_eq!(DType::element_at(DType::C64, &complex, 0), Some(Element::Complex(1.5, -2.0)));
+        assert_eq!(DType::element_at(DType::F4, &[0], 0), None);
     }
 }

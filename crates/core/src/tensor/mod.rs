@@ -12,13 +12,12 @@ mod shape;
 mod strided;
 mod swap;
 
-pub use cast::{CAST_NAMES, CAST_TARGETS, CastReport, cast, cast_is_exact, cast_is_supported};
+pub use cast::{CastReport, cast};
 pub use dtype::DType;
-pub use element::{Element, element_at};
+pub use element::Element;
 pub use float16::{bf16, f16};
 pub use region::{Blocks, Region};
 pub use rounding::{Cast, Rounding};
 pub use shape::{Encoding, Endian, Order, Shape};
-pub use strided::dense_strides;
 pub use strided::{copy_strided, relayout};
 pub use swap::swap_bytes;

@@ -51,14 +51,16 @@ pub fn copy_strided(
 /// As [`copy_strided`], when a slice is shorter than the tensor.
 pub fn relayout(src: &[u8], from: Order, dst: &mut [u8], to: Order, extents: &[usize], size: usize) {
     let shape = Shape::new(extents.iter().map(|&e| e as u64).collect::<Vec<_>>());
-    let strides = |order| dense_strides(&shape, order);
+    let strides = |order| shape.dense_strides(order);
     copy_strided(src, &strides(from), dst, &strides(to), extents, size);
 }
 
-/// Strides as indices of memory. The tensor is in memory, so they fit.
-#[allow(clippy::cast_possible_truncation)]
-pub fn dense_strides(shape: &Shape, order: Order) -> Vec<usize> {
-    shape.strides(order).into_iter().map(|s| s as usize).collect()
+impl Shape {
+    /// Strides as indices of memory. The tensor is in memory, so they fit.
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn dense_strides(&self, order: Order) -> Vec<usize> {
+        self.strides(order).into_iter().map(|s| s as usize).collect()
+    }
 }
 
 /// Drops dimensions of extent 1, sorts by destination from slow to fast, and merges neighbours
@@ -182,7 +184,7 @@ mod tests {
     /// The definition, element by element.
     fn naive(src: &[u8], from: Order, to: Order, extents: &[usize], size: usize) -> Vec<u8> {
         let shape = Shape::new(extents.iter().map(|&e| e as u64).collect::<Vec<_>>());
-        let (s, d) = (dense_strides(&shape, from), dense_strides(&shape, to));
+        let (s, d) = (shape.dense_strides(from), shape.dense_strides(to));
         let mut dst = vec![0; src.len()];
         for block in super::super::Region::blocks(&shape, Order::Row, 1) {
             let dot = |strides: &[usize]| -> usize {

@@ -10,7 +10,6 @@ mod attribute;
 mod quantized;
 
 pub use attribute::{Attribute, AttributeValue};
-pub use quantized::SCALE_ATTRIBUTE;
 pub use quantized::{Quantized, QuantizedRole};
 
 use crate::tensor::DType;

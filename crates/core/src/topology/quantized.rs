@@ -10,8 +10,10 @@ use std::collections::HashMap;
 /// Slots of quantizing operators that hold one number a tensor, or one a channel.
 const SCALES: [&str; 8] =
     ["Scale", "Scales", "InScale", "OutScale", "ZeroPoint", "InAccum", "InState", "Iter"];
-/// Ending of the attribute that holds the scale of a weight, behind the name of the weight.
-pub const SCALE_ATTRIBUTE: &str = "_quant_scale";
+impl Quantized<'_> {
+    /// Ending of the attribute that holds the scale of a weight, behind the name of the weight.
+    pub const SCALE_ATTRIBUTE: &'static str = "_quant_scale";
+}
 
 /// Role of a variable in quantization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +67,8 @@ fn role(operator: &Operator, slot: &str, place: usize, name: &str) -> Option<Qua
             () => None,
         };
     }
-    let scaled = |attribute: &super::Attribute| attribute.name.strip_suffix(SCALE_ATTRIBUTE) == Some(name);
+    let scaled =
+        |attribute: &super::Attribute| attribute.name.strip_suffix(Quantized::SCALE_ATTRIBUTE) == Some(name);
     operator.attributes.iter().any(scaled).then_some(QuantizedRole::LiteWeight)
 }
 

@@ -18,7 +18,7 @@ use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::counted;
-use weighbridge_io::engine::{is_encoded, read_through, verify_tensor};
+use weighbridge_io::engine::{is_encoded, read_through};
 use weighbridge_io::source::{PathKind, kind_of_path};
 
 /// Files up to this length are tried to be salvaged only to say what that would give.
@@ -209,7 +209,7 @@ fn prove(registry: &Registry, checkpoint: &mut Checkpoint, label: &str) -> Resul
 
 /// True where something in the file proves the bytes of the tensor.
 fn hold(tensor: &TensorEntry) -> Result<bool> {
-    verify_tensor(tensor)?;
+    tensor.verify_tensor()?;
     let encoded = tensor.pieces.iter().map(|piece| &piece.source).filter(|source| is_encoded(source));
     encoded.clone().try_for_each(read_through)?;
     let has_encoded = encoded.count() > 0;

@@ -5,9 +5,7 @@ use crate::OpenOptions;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use weighbridge_core::NoteCode;
-use weighbridge_core::checkpoint::{
-    Checkpoint, Damage, INDEX_KEY, Note, Value, escape_text, restore_carried,
-};
+use weighbridge_core::checkpoint::{Checkpoint, Damage, Metadata, Note, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::phrase;
@@ -280,7 +278,7 @@ impl<'a> Joint<'a> {
                     self.metadata.push((key, value));
                 }
                 // The carried index of a shard is part of that of the index.
-                Some(_) if key == INDEX_KEY => {}
+                Some(_) if key == Metadata::INDEX_KEY => {}
                 Some(&place) if self.metadata[place].1 != value => differ.push(key),
                 Some(_) => {}
             }
@@ -358,7 +356,7 @@ impl<'a> Joint<'a> {
         if let Some(damage) = &mut whole.damage {
             damage.expected = self.expected;
         }
-        restore_carried(&mut whole, &self.names, self.metadata);
+        whole.restore_carried(&self.names, self.metadata);
         whole
     }
 }

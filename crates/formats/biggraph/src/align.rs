@@ -10,7 +10,7 @@ use crate::ReadOptions;
 use std::collections::HashSet;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{
-    Checkpoint, LabelsRef, Loss, Name, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
+    Attributes, Checkpoint, LabelsRef, Loss, Name, Role, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
@@ -175,7 +175,7 @@ fn in_order(
     aligned.path = TensorPath::new(vec![Name::from("embeddings"), Name::from(name)]);
     aligned.role = Role::Embedding;
     // The partitions of the folder are said by this name.
-    aligned.attributes.remove(RENAMED_FROM);
+    aligned.attributes.remove(Attributes::RENAMED_FROM);
     match (&aligned.labels, &known.labels) {
         // Its names may stand in any order: they stay with their rows.
         (Some(_), None) => {
@@ -266,7 +266,6 @@ mod tests {
     use super::*;
     use weighbridge_core::checkpoint::MemoryLabels;
     use weighbridge_core::tensor::Order;
-    use weighbridge_io::engine::read_tensor;
     use weighbridge_io::source::{FolderRef, MemoryFolder, MemorySource};
 
     fn known(folder: MemoryFolder) -> OpenOptions {
@@ -302,7 +301,7 @@ mod tests {
         let codes: Vec<_> = losses.iter().map(|loss| loss.code.as_str()).collect();
         assert_eq!(codes, ["rows-left-out", "rows-drawn"]);
         let entry = &checkpoint.tensors[0];
-        let bytes = read_tensor(entry, Order::Row).unwrap();
+        let bytes = entry.read_tensor(Order::Row).unwrap();
         let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         assert_eq!(values[..3], [3.0, 1.0, 0.0]);
         assert!(values[3] != 0.0 && values[3].abs() < 0.01);
@@ -342,7 +341,7 @@ mod tests {
             let options = known(folder);
             let mut checkpoint = table(Some(&["a"]), 1);
             align(&mut checkpoint, Some(kind), seed, &options).unwrap();
-            read_tensor(&checkpoint.tensors[0], Order::Row).unwrap()
+            checkpoint.tensors[0].read_tensor(Order::Row).unwrap()
         };
         assert_eq!(drawn("user", 1), drawn("user", 1));
         assert_ne!(drawn("user", 1), drawn("user", 2));

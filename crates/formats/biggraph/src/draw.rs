@@ -7,7 +7,7 @@ use super::partitions::stored_type;
 use super::rows::{NormalSource, REPEAT_OF_UPSTREAM, Repeat};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{
-    Checkpoint, Name, Origin, Piece, Pieces, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
+    Attributes, Checkpoint, Name, Origin, Piece, Pieces, Role, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
@@ -116,8 +116,8 @@ fn table(
     entry.role = Role::Embedding;
     entry.labels.clone_from(&names.labels);
     // The metadata know the partitions by the old name.
-    let renamed = names.attributes.get(RENAMED_FROM).cloned();
-    entry.attributes.extend(renamed.map(|old| (RENAMED_FROM.to_owned(), old)));
+    let renamed = names.attributes.get(Attributes::RENAMED_FROM).cloned();
+    entry.attributes.extend(renamed.map(|old| (Attributes::RENAMED_FROM.to_owned(), old)));
     Ok(entry)
 }
 
@@ -125,7 +125,6 @@ fn table(
 mod tests {
     use super::*;
     use weighbridge_core::tensor::Order;
-    use weighbridge_io::engine::read_tensor;
 
     fn entities(config: Option<&str>) -> Checkpoint {
         let mut checkpoint = Checkpoint::new("biggraph", "entities", "e");
@@ -157,8 +156,8 @@ mod tests {
             draw(&mut checkpoint, Draw { seed, repeat: false }).unwrap();
             assert_eq!(checkpoint.tensors[0].shape.dims(), [5, 4]);
             assert_eq!(checkpoint.tensors[1].shape.dims(), [0, 2]);
-            assert!(read_tensor(&checkpoint.tensors[1], Order::Row).unwrap().is_empty());
-            read_tensor(&checkpoint.tensors[0], Order::Row).unwrap()
+            assert!(checkpoint.tensors[1].read_tensor(Order::Row).unwrap().is_empty());
+            checkpoint.tensors[0].read_tensor(Order::Row).unwrap()
         };
         let values = drawn(3);
         assert_eq!(values, drawn(3));

@@ -232,7 +232,6 @@ mod tests {
     use super::*;
     use weighbridge_core::checkpoint::TensorPath;
     use weighbridge_core::tensor::Order;
-    use weighbridge_io::engine::read_tensor;
     use weighbridge_io::source::MemorySource;
 
     fn entry(shape: Shape, first: f32) -> TensorEntry {
@@ -257,7 +256,7 @@ mod tests {
     }
 
     fn floats(entry: &TensorEntry) -> Vec<f32> {
-        let bytes = read_tensor(entry, Order::Row).unwrap();
+        let bytes = entry.read_tensor(Order::Row).unwrap();
         bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
     }
 

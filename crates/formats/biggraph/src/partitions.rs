@@ -1,7 +1,7 @@
 //! How many partitions the types of entities are to have.
 
 use super::layout::split_counts;
-use weighbridge_core::checkpoint::{Name, RENAMED_FROM, TensorEntry, TensorPath};
+use weighbridge_core::checkpoint::{Attributes, Name, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 
 /// The most partitions that a type may be given: as many as are read.
@@ -96,7 +96,7 @@ pub(super) fn new_counts(counts: &[u64], parts: u64) -> Vec<u64> {
 /// file does not tell.
 pub(super) fn stored_type(rows: &TensorEntry) -> String {
     let type_of = |path: &TensorPath| path.parts().get(1).and_then(Name::as_str).unwrap_or("").to_owned();
-    match rows.text_attribute(RENAMED_FROM) {
+    match rows.text_attribute(Attributes::RENAMED_FROM) {
         // Names of types have no dots.
         Some(old) => type_of(&TensorPath::from_dotted(old)),
         None => type_of(&rows.path),

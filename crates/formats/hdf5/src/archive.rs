@@ -200,7 +200,6 @@ mod tests {
     use weighbridge_core::tensor::Order;
     use weighbridge_format::PlanOptions;
     use weighbridge_format::WriteFormat;
-    use weighbridge_io::engine::read_tensor;
 
     static MODEL: LazyLock<Vec<u8>> = LazyLock::new(|| weighbridge_testkit::golden("hdf5/keras/model.keras"));
     static DEFLATED: LazyLock<Vec<u8>> =
@@ -227,7 +226,7 @@ mod tests {
             assert_eq!(checkpoint.tensors.len(), truth.as_object().unwrap().len());
             for tensor in &checkpoint.tensors {
                 let theirs = &truth[tensor.text().replace('.', "/")];
-                let bytes = read_tensor(tensor, Order::Row).unwrap();
+                let bytes = tensor.read_tensor(Order::Row).unwrap();
                 let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
                 assert_eq!(serde_json::Value::from(hex), theirs[2], "{}", tensor.name());
             }

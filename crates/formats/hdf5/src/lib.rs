@@ -15,7 +15,7 @@
 //! | bytes that are not UTF-8 | `\xNN` |
 //! | the name of another tensor | `~2`, `~3` … behind it |
 //!
-//! What differs from the path of the tensor then is carried (see [`weighbridge_core::checkpoint::INDEX_KEY`]), so
+//! What differs from the path of the tensor then is carried (see [`weighbridge_core::checkpoint::Metadata::INDEX_KEY`]), so
 //! that everything comes back, and is a loss for others, `renamed`. Attributes of groups are metadata under the path of the group:
 //! `/model_weights`.
 //!

@@ -7,8 +7,7 @@ use std::collections::HashSet;
 use weighbridge_core::ErrorCode;
 use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::{
-    Checkpoint, INDEX_KEY, Lost, Metadata, Name, Note, Role, TensorEntry, TensorPath, Value,
-    restore_bridge_index,
+    Checkpoint, Lost, Metadata, Name, Note, Role, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
@@ -240,7 +239,7 @@ impl Reader {
         let Self { mut checkpoint, names, groups, unread, more, links, more_links, named, .. } = self;
         let mut index = None;
         let own = attributes.into_iter().filter_map(|(key, value)| match value {
-            Value::Text(text) if key == INDEX_KEY => {
+            Value::Text(text) if key == Metadata::INDEX_KEY => {
                 index = Some(text);
                 None
             }
@@ -285,7 +284,7 @@ impl Reader {
         let skipped = checkpoint.notes.iter_mut().filter_map(|note| note.skipped.as_mut());
         skipped.zip(state).for_each(|(tensor, is_state)| tensor.is_state = is_state);
         if let Some(index) = index {
-            restore_bridge_index(&mut checkpoint, &names, &index);
+            checkpoint.restore_bridge_index(&names, &index);
         }
         checkpoint
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::{Metadata, Name, Origin, Role, TensorEntry, TensorPath};
 use weighbridge_core::tensor::{Encoding, Shape};
 use weighbridge_hdf5::write::has_type;
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::MemorySource;
 use weighbridge_io::testing::materialise;
 
@@ -48,7 +47,7 @@ fn same(a: &Checkpoint, b: &Checkpoint) {
         let twins = |b: &&TensorEntry| (&a.path, &a.role) == (&b.path, &b.role);
         let b = b.tensors.iter().find(twins).unwrap();
         assert_eq!((a.dtype(), &a.shape, &a.attributes), (b.dtype(), &b.shape, &b.attributes));
-        assert_eq!(read_tensor(a, Order::Row).unwrap(), read_tensor(b, Order::Row).unwrap());
+        assert_eq!(a.read_tensor(Order::Row).unwrap(), b.read_tensor(Order::Row).unwrap());
     }
 }
 

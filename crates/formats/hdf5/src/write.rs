@@ -4,9 +4,7 @@ use super::names::{dataset_paths, index_name, is_renamed};
 use super::types::{self, Known};
 use super::{ARCHIVE, KIND, NULL, comes_back, keras};
 use std::collections::HashSet;
-use weighbridge_core::checkpoint::{
-    Checkpoint, INDEX_KEY, Loss, Role, Value, bridge_index_beside, escape_text, left_behind,
-};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, Role, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::text::counted;
@@ -52,7 +50,8 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         }
     }
     let (mut held, mut empty) = (HashSet::<&str>::new(), Vec::new());
-    let own = checkpoint.metadata.iter().filter(|(key, _)| *key != INDEX_KEY && !key.starts_with('/'));
+    let own =
+        checkpoint.metadata.iter().filter(|(key, _)| *key != Metadata::INDEX_KEY && !key.starts_with('/'));
     let (fit, rest) = sorted(own.collect(), &types::from_value(checkpoint.metadata.get(types::KEY)));
     losses.extend(changed("/", &rest));
     for attribute in fit {
@@ -60,7 +59,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         held.insert(attribute.name);
     }
     for (key, value) in checkpoint.metadata.iter() {
-        if key == INDEX_KEY {
+        if key == Metadata::INDEX_KEY {
             let detail = "this key is reserved for the carried index";
             losses.push(Loss::new("reserved-key", escape_text(key), detail));
             held.insert(key);
@@ -88,7 +87,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     held.extend(empty.into_iter().filter(|(_, path)| !file.has_members(path)).map(|(key, _)| key));
     let names: Vec<String> = paths.iter().map(|path| index_name(path)).collect();
     let held = |key: &str, _: &Value| held.contains(key);
-    let mut index = bridge_index_beside(checkpoint, &names, held);
+    let mut index = checkpoint.bridge_index_beside(&names, held);
     // The groups of Keras say what is the state of an optimizer: that alone needs no index.
     let state = keras::optimizer_state(&paths);
     if index.is_some() && state.contains(&true) {
@@ -98,12 +97,12 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
                 tensor.role = Role::Parameter;
             }
         }
-        index = index.filter(|_| bridge_index_beside(&said, &names, held).is_some());
+        index = index.filter(|_| said.bridge_index_beside(&names, held).is_some());
     }
     if let Some(index) = options.own_entry(index, &checkpoint.label, &mut losses) {
-        file.attribute(&[], INDEX_KEY, &Value::Text(index))?;
+        file.attribute(&[], Metadata::INDEX_KEY, &Value::Text(index))?;
     }
-    losses.extend(left_behind(checkpoint));
+    losses.extend(checkpoint.left_behind());
     Ok(WritePlan { format: "hdf5", kind: KIND, files: vec![file.finish()?], losses })
 }
 

@@ -6,9 +6,7 @@ use super::{Strip, StripReport};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use weighbridge_core::check::variable_names;
-use weighbridge_core::checkpoint::{
-    Checkpoint, Note, PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, TensorPath, VARIABLE_NAME, Value,
-};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Note, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
@@ -112,7 +110,7 @@ fn with_derived(
 
 /// The variable of the parameter that a state tensor belongs to.
 fn parameter_of(tensor: &TensorEntry) -> String {
-    tensor.text_attribute(PARAMETER_VARIABLE).map_or_else(|| tensor.path.to_text(), str::to_owned)
+    tensor.text_attribute(Attributes::PARAMETER_VARIABLE).map_or_else(|| tensor.path.to_text(), str::to_owned)
 }
 
 /// Gives the tensor that is the variable `old` its new name: `all` has those of all variables,
@@ -123,27 +121,27 @@ fn rename_tensor(
     names: &BTreeMap<String, String>,
     all: &BTreeMap<String, String>,
 ) {
-    let named = tensor.attributes.contains_key(VARIABLE_NAME);
+    let named = tensor.attributes.contains_key(Attributes::VARIABLE_NAME);
     if tensor.role.slot().is_some() {
         let parameter = names.get(&parameter_of(tensor));
         if let Some(new) = parameter {
-            match tensor.attributes.get_mut(PARAMETER_VARIABLE) {
+            match tensor.attributes.get_mut(Attributes::PARAMETER_VARIABLE) {
                 Some(name) => *name = Value::Text(new.clone()),
                 None => tensor.path = TensorPath::from_dotted(new),
             }
         }
         // A name that does not follow from the parameter's must be kept.
         if let Some(new) = all.get(old).filter(|_| named || names.contains_key(old)) {
-            tensor.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(new.clone()));
+            tensor.attributes.insert(Attributes::VARIABLE_NAME.to_owned(), Value::Text(new.clone()));
         }
         return;
     }
     let Some(new) = names.get(old) else { return };
     if named {
-        tensor.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(new.clone()));
+        tensor.attributes.insert(Attributes::VARIABLE_NAME.to_owned(), Value::Text(new.clone()));
     } else {
         tensor.path = TensorPath::from_dotted(new);
         // The program has the new name from now on.
-        tensor.attributes.remove(RENAMED_FROM);
+        tensor.attributes.remove(Attributes::RENAMED_FROM);
     }
 }

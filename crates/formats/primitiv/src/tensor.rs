@@ -12,7 +12,6 @@ use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::WriteFormat;
 use weighbridge_format::{OpenOptions, PlanOptions};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{MemorySource, SourceRef, to_usize};
 
 /// Bytes of values that are read at once.
@@ -181,7 +180,7 @@ impl Tensor {
 
     /// Reads the values of an entry of any format.
     pub(super) fn from_held(held: &Held<'_>) -> Result<Self> {
-        let bytes = read_tensor(held.entry, Order::Column)?;
+        let bytes = held.entry.read_tensor(Order::Column)?;
         let mut data = Vec::with_capacity(bytes.len() / 4);
         decode(&bytes, &mut data);
         Self::from_parts(held.shape.clone(), data)

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, TensorPath, Value};
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{OpenOptions, PlanOptions};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::CountingSource;
 use weighbridge_io::testing::materialise;
 use weighbridge_testkit::memory;
@@ -113,7 +112,7 @@ fn found(checkpoint: &Checkpoint) -> Parameters {
             Some(other) => panic!("{other:?}"),
             None => 1,
         };
-        let bytes = read_tensor(entry, Order::Column).unwrap();
+        let bytes = entry.read_tensor(Order::Column).unwrap();
         let bits = bytes.as_chunks::<4>().0.iter().map(|&b| u32::from_le_bytes(b)).collect();
         let content = (dims, batch, bits);
         match entry.role.slot() {

@@ -2,9 +2,7 @@
 
 use super::header::{self, Header, Row};
 use super::{KIND, PREFIX};
-use weighbridge_core::checkpoint::{
-    Checkpoint, INDEX_KEY, Note, TensorEntry, TensorPath, Value, escape_text, restore_carried,
-};
+use weighbridge_core::checkpoint::{Checkpoint, Metadata, Note, TensorEntry, TensorPath, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::Encoding;
@@ -21,7 +19,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     checkpoint.tensors = tensors;
     checkpoint.notes = notes;
     let metadata = metadata.into_iter().map(|(key, text)| (key, Value::Text(text)));
-    restore_carried(&mut checkpoint, &names, metadata);
+    checkpoint.restore_carried(&names, metadata);
     Ok(checkpoint)
 }
 
@@ -53,7 +51,7 @@ pub(super) fn contents(source: &SourceRef, options: &OpenOptions, keep_names: bo
     check_cover(&rows, source, PREFIX + length, options.lenient, &mut notes)?;
 
     // Only the carried index asks for the names as they are.
-    let is_carried = metadata.iter().any(|(key, _)| key == INDEX_KEY);
+    let is_carried = metadata.iter().any(|(key, _)| key == Metadata::INDEX_KEY);
     let mut names = Vec::new();
     let mut tensors = Vec::with_capacity(rows.len());
     for Row { name, dtype, shape, begin, .. } in rows {

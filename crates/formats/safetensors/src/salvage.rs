@@ -11,7 +11,7 @@ use super::read::{self, Contents};
 use super::{KIND, METADATA, PREFIX};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
-use weighbridge_core::checkpoint::{Checkpoint, Note, TensorEntry, TensorPath, Value, restore_carried};
+use weighbridge_core::checkpoint::{Checkpoint, Note, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::Encoding;
@@ -49,7 +49,7 @@ pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> 
         checkpoint.lose(name, error);
     }
     let metadata = metadata.into_iter().map(|(key, text)| (key, Value::Text(text)));
-    restore_carried(&mut checkpoint, &names, metadata);
+    checkpoint.restore_carried(&names, metadata);
     Ok(checkpoint)
 }
 

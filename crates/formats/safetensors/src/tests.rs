@@ -16,7 +16,6 @@ use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
 use weighbridge_format::Detect;
 use weighbridge_format::WriteFormat;
 use weighbridge_format::{OpenOptions, PlanOptions};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{CountingSource, Source};
 use weighbridge_io::testing::materialise;
 use weighbridge_testkit::memory;
@@ -86,7 +85,7 @@ fn agrees(bytes: &[u8], ours: &Checkpoint) {
         assert_eq!(tensor.shape.dims(), dims);
         let named = super::NAMED.iter().find(|(dtype, _)| *dtype == tensor.dtype()).unwrap().1;
         assert_eq!(view.dtype().to_string(), named);
-        assert_eq!(view.data(), read_tensor(tensor, Order::Row).unwrap(), "{name}");
+        assert_eq!(view.data(), tensor.read_tensor(Order::Row).unwrap(), "{name}");
     }
     let (_, header) = SafeTensors::read_metadata(bytes).unwrap();
     let metadata = header.metadata().clone().unwrap_or_default();
@@ -124,7 +123,7 @@ fn golden_files_give_what_the_original_gives() {
             assert_eq!(ours.path, TensorPath::from_dotted(theirs["name"].as_str().unwrap()));
             assert_eq!(ours.stored, dtype);
             assert_eq!(Json::from(ours.shape.dims()), theirs["shape"]);
-            assert_eq!(Json::from(hex(&read_tensor(ours, Order::Row).unwrap())), theirs["hex"]);
+            assert_eq!(Json::from(hex(&ours.read_tensor(Order::Row).unwrap())), theirs["hex"]);
         }
         agrees(&bytes, &checkpoint);
     }
@@ -244,7 +243,7 @@ fn orders_names_slots_and_types_come_back() {
     assert_eq!(back.tensors.len(), 6);
     for (a, b) in back.tensors.iter().zip(&checkpoint.tensors) {
         assert_eq!((&a.path, &a.role, &a.attributes), (&b.path, &b.role, &b.attributes));
-        assert_eq!(read_tensor(a, Order::Column).unwrap(), read_tensor(b, Order::Column).unwrap());
+        assert_eq!(a.read_tensor(Order::Column).unwrap(), b.read_tensor(Order::Column).unwrap());
     }
     assert_eq!(write(&back), written);
 }

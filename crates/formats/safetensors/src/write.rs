@@ -7,8 +7,7 @@ use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use weighbridge_core::checkpoint::{
-    Checkpoint, INDEX_KEY, Loss, TensorEntry, Value, bridge_index, bridge_names, escape_text, left_behind,
-    renamed,
+    Checkpoint, Loss, Metadata, TensorEntry, Value, bridge_names, escape_text, renamed,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
@@ -53,10 +52,10 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     }
     checkpoint.check_unique()?;
     let names = bridge_names(checkpoint, |name| name, &[METADATA]);
-    let mut losses = left_behind(checkpoint);
+    let mut losses = checkpoint.left_behind();
     losses.extend(renamed(checkpoint, &names));
     let rows = rows(checkpoint, &names)?;
-    let index = options.own_entry(bridge_index(checkpoint, &names), &checkpoint.label, &mut losses);
+    let index = options.own_entry(checkpoint.bridge_index(&names), &checkpoint.label, &mut losses);
     let file = file("", rows, &metadata(checkpoint, index, &mut losses), room)?;
     Ok(WritePlan { format: "safetensors", kind: KIND, files: vec![file], losses })
 }
@@ -143,7 +142,7 @@ fn metadata<'a>(checkpoint: &'a Checkpoint, index: Option<String>, losses: &mut 
     let mut pairs = BTreeMap::new();
     for (key, value) in checkpoint.metadata.iter() {
         match value {
-            Value::Text(_) if key == INDEX_KEY => {
+            Value::Text(_) if key == Metadata::INDEX_KEY => {
                 let detail = "this key is reserved for the carried index";
                 losses.push(Loss::new("reserved-key", escape_text(key), detail));
             }
@@ -158,7 +157,7 @@ fn metadata<'a>(checkpoint: &'a Checkpoint, index: Option<String>, losses: &mut 
         pairs.entry(FORMAT).or_insert(Cow::from(library));
     }
     if let Some(index) = index {
-        pairs.insert(INDEX_KEY, Cow::from(index));
+        pairs.insert(Metadata::INDEX_KEY, Cow::from(index));
     }
     pairs
 }

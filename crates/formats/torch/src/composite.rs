@@ -1,14 +1,12 @@
 //! Tensors of the index that torch holds as one: quantized and sparse ones, known by their attributes and names.
 
 use std::collections::{HashMap, HashSet};
-use weighbridge_core::checkpoint::{Checkpoint, Loss, Name, TensorEntry, TensorPath, Value};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, Name, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_pickle::ObjectId;
 use weighbridge_torch_archive::{
-    QUANTIZED, QUANTIZED_AXIS, REQUIRES_GRAD, SPARSE_COALESCED, SPARSE_LAYOUT, SPARSE_SIZE, Sparse,
-    index_names,
+    QUANTIZED, REQUIRES_GRAD, SPARSE_COALESCED, SPARSE_SIZE, Sparse, index_names,
 };
 
 /// What the integers of a quantized tensor mean; the tensors by their places.
@@ -47,7 +45,7 @@ impl Composites {
     pub(super) fn of(checkpoint: &Checkpoint, names: &[String]) -> Result<Self> {
         let mut all = Self::default();
         let is_of = |entry: &TensorEntry, key| entry.attributes.contains_key(key);
-        if !checkpoint.tensors.iter().any(|t| is_of(t, QUANTIZED) || is_of(t, SPARSE_LAYOUT)) {
+        if !checkpoint.tensors.iter().any(|t| is_of(t, QUANTIZED) || is_of(t, Attributes::SPARSE_LAYOUT)) {
             return Ok(all);
         }
         let places: HashMap<&TensorPath, usize> =
@@ -72,7 +70,7 @@ impl Composites {
                     }
                 }
             }
-            if is_of(entry, SPARSE_LAYOUT) {
+            if is_of(entry, Attributes::SPARSE_LAYOUT) {
                 let found = sparse(entry, name, at).filter(|(name, ..)| !taken.contains(name.as_str()));
                 match found {
                     Some((name, sparse, indices)) => {
@@ -104,7 +102,7 @@ fn quantized<'a>(
     if !matches!(entry.dtype(), DType::I8 | DType::U8 | DType::I32) || entry.role.slot().is_some() {
         return Ok(None);
     }
-    let quantizer = match (scheme, entry.attributes.get(QUANTIZED_AXIS)) {
+    let quantizer = match (scheme, entry.attributes.get(Attributes::QUANTIZED_AXIS)) {
         ("per_tensor_affine", None) => match (number(scales)?, number(zeros)?) {
             (Some(Number::Float(scale)), Some(Number::Int(zero_point))) => {
                 Meaning::Tensor { scale, zero_point }
@@ -135,7 +133,7 @@ fn sparse<'a>(
     if last.as_str() != Some("values") || entry.role.slot().is_some() {
         return None;
     }
-    let (layout, keys) = index_names(entry.text_attribute(SPARSE_LAYOUT)?)?;
+    let (layout, keys) = index_names(entry.text_attribute(Attributes::SPARSE_LAYOUT)?)?;
     let found: Vec<(usize, &TensorEntry)> = keys.iter().map(|key| at(base, key)).collect::<Option<_>>()?;
     let Value::List(size) = entry.attributes.get(SPARSE_SIZE)? else { return None };
     let extent = |value: &Value| match value {
@@ -193,7 +191,7 @@ fn number(entry: &TensorEntry) -> Result<Option<Number>> {
     if entry.elements() != 1 {
         return Ok(None);
     }
-    let bytes = read_tensor(entry, Order::Row)?;
+    let bytes = entry.read_tensor(Order::Row)?;
     let four = || bytes.as_slice().try_into().map(f32::from_le_bytes).ok();
     let two = || <[u8; 2]>::try_from(bytes.as_slice()).ok();
     Ok(match entry.dtype() {

@@ -17,9 +17,9 @@
 //! `values`; their attributes say what they were, and torch gets the same tensors again. Arrays of numpy are tensors, too.
 //!
 //! What is written is a flat `OrderedDict` of names and row-major tensors that `torch.load` reads
-//! with `weights_only=True`, with the versions of modules ([`MODULE_VERSIONS`](weighbridge_core::checkpoint::MODULE_VERSIONS)) as its attribute, whatever
+//! with `weights_only=True`, with the versions of modules ([`Metadata::MODULE_VERSIONS`]) as its attribute, whatever
 //! form they came from; those of state dicts within an object below its name. Of these what the pickle has counts. Metadata, and what flat names cannot say (see
-//! [`weighbridge_core::checkpoint::INDEX_KEY`]), stand in a member `archive/.data/weighbridge.metadata`, which torch
+//! [`weighbridge_core::checkpoint::Metadata::INDEX_KEY`]), stand in a member `archive/.data/weighbridge.metadata`, which torch
 //! does not look at.
 
 mod composite;
@@ -38,7 +38,10 @@ mod write;
 use std::path::Path;
 use weighbridge_core::ErrorCode;
 use weighbridge_core::check::Outline;
-use weighbridge_core::checkpoint::{Checkpoint, MODULE_VERSIONS as VERSIONS, Origin};
+use weighbridge_core::checkpoint::{Checkpoint, Metadata, Origin};
+
+/// The key of a state dict and of the metadata that holds the versions of modules.
+const VERSIONS: &str = Metadata::MODULE_VERSIONS;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;

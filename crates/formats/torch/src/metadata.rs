@@ -3,9 +3,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
-use weighbridge_core::checkpoint::{
-    Checkpoint, INDEX_KEY, Loss, Metadata, RESERVED_PREFIX, Value, bridge_index_beside, escape_text,
-};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, Value, escape_text};
 
 /// Metadata goes into the carried index as a whole, so that its order comes back, where its texts
 /// have no more bytes than this together; an index that is too long would not be read.
@@ -18,7 +16,7 @@ pub(super) fn encode(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec
     for (key, value) in checkpoint.metadata.iter() {
         match value {
             Value::Text(_) if is_of_safetensors(checkpoint, key) => {}
-            Value::Text(_) if key.starts_with(RESERVED_PREFIX) => {
+            Value::Text(_) if key.starts_with(Metadata::RESERVED_PREFIX) => {
                 let detail = "keys of this beginning are reserved for what this library carries";
                 losses.push(Loss::new("metadata-dropped", escape_text(key), detail));
             }
@@ -31,10 +29,10 @@ pub(super) fn encode(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec
     }
     let held = |key: &str, value: &Value| {
         matches!(value, Value::Text(_))
-            && (!whole || key.starts_with(RESERVED_PREFIX) || is_of_safetensors(checkpoint, key))
+            && (!whole || key.starts_with(Metadata::RESERVED_PREFIX) || is_of_safetensors(checkpoint, key))
     };
-    if let Some(index) = bridge_index_beside(checkpoint, names, held) {
-        map.insert(INDEX_KEY.into(), index.into());
+    if let Some(index) = checkpoint.bridge_index_beside(names, held) {
+        map.insert(Metadata::INDEX_KEY.into(), index.into());
     }
     (!map.is_empty()).then(|| Json::Object(map).to_string())
 }
@@ -69,7 +67,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(Metadata, Option<String>)> {
     let (mut index, mut pairs) = (None, Vec::new());
     for (key, value) in map {
         match serde_json::from_str::<String>(value.get()).ok()? {
-            text if key == INDEX_KEY => index = Some(text),
+            text if key == Metadata::INDEX_KEY => index = Some(text),
             text => pairs.push((key, Value::Text(text))),
         }
     }

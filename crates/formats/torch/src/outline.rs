@@ -3,7 +3,7 @@
 use super::facts::is_fact;
 use super::read::is_bomb;
 use super::{METADATA, metadata};
-use weighbridge_core::check::{BEYOND_TENSORS, Gaps, Outline};
+use weighbridge_core::check::{Gaps, Outline};
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{SourceRef, read_vec};
@@ -21,7 +21,7 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
             let lengths = if at == 0 { 8 } else { 0 };
             outline.header(at, offset.saturating_sub(at + lengths), what);
             outline.header(offset.saturating_sub(lengths), lengths, "length of a storage");
-            outline.header(offset, len, BEYOND_TENSORS);
+            outline.header(offset, len, Outline::BEYOND_TENSORS);
             at = offset + len;
         }
         let end = saved.legacy_end().unwrap_or(at);
@@ -68,7 +68,7 @@ fn zipped(saved: &Saved, source: &SourceRef, limits: &Limits) -> Result<Outline>
             }
             Some(METADATA) if is_metadata(member, source, limits)? => outline.header(at, len, "metadata"),
             Some(name) if name.strip_prefix("data/").is_some_and(|key| saved.refers_to(key)) => {
-                outline.header(at, len, BEYOND_TENSORS);
+                outline.header(at, len, Outline::BEYOND_TENSORS);
             }
             _ => outline.unread(at, len, "a member that is no tensor"),
         }

@@ -3,9 +3,7 @@
 use super::walk::{Overlaps, Walk};
 use super::{METADATA, metadata};
 use std::path::Path;
-use weighbridge_core::checkpoint::{
-    Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index, set_versions, take_versions,
-};
+use weighbridge_core::checkpoint::{Checkpoint, Note, TensorEntry, escape_text};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
@@ -206,7 +204,7 @@ fn carried(
     }
     // Of the versions of modules torch reads those beside the tensors alone, and no others count; the carried ones only say
     // of which state dicts they were.
-    let own = take_versions(&mut checkpoint.metadata);
+    let own = checkpoint.metadata.take_versions();
     for (key, value) in pairs.iter() {
         checkpoint.metadata.set(key, value.clone());
     }
@@ -214,8 +212,8 @@ fn carried(
         // They know tensors by their places, which the index changes.
         overlaps.mark(checkpoint);
         let names: Vec<String> = checkpoint.tensors.iter().map(TensorEntry::text).collect();
-        restore_bridge_index(checkpoint, &names, &index);
+        checkpoint.restore_bridge_index(&names, &index);
     }
-    set_versions(&mut checkpoint.metadata, own);
+    checkpoint.metadata.set_versions(own);
     Ok(())
 }

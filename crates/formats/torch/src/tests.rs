@@ -12,9 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weighbridge::formats::open_source;
 use weighbridge::ops::{ConvertOptions, plan_checkpoint};
-use weighbridge_core::checkpoint::{ALIAS_OF, Name, Role, STORAGE, StateOf, TensorEntry, Value};
+use weighbridge_core::checkpoint::{Attributes, Name, Role, StateOf, TensorEntry, Value};
 use weighbridge_core::finding::{Severity, Verdict, verdict};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::MemorySource;
 use weighbridge_io::testing::materialise;
 use weighbridge_testkit::memory;
@@ -49,7 +48,7 @@ fn scanned(bytes: &[u8]) -> Scan {
 }
 
 fn told(tensor: &TensorEntry) -> Json {
-    let bytes = read_tensor(tensor, Order::Row).unwrap();
+    let bytes = tensor.read_tensor(Order::Row).unwrap();
     let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
     json!({ "name": tensor.text(), "dtype": tensor.dtype().name(), "shape": tensor.shape.dims(), "hex": hex })
 }
@@ -87,7 +86,7 @@ fn golden_files_bit_for_bit_there_and_back() {
         for (a, b) in again.tensors.iter().zip(&checkpoint.tensors) {
             // Views are written apart.
             let mut attributes = b.attributes.clone();
-            attributes.remove(STORAGE);
+            attributes.remove(Attributes::STORAGE);
             assert_eq!((&a.path, &a.role, &a.attributes), (&b.path, &b.role, &attributes), "{name}");
         }
     }
@@ -109,7 +108,7 @@ fn what_a_file_says_besides_its_tensors() {
     }
     for name in ["tied.pt", "tied_legacy.pt"] {
         let tensors = good(name).tensors;
-        let alias: Vec<_> = tensors.iter().map(|t| t.text_attribute(ALIAS_OF)).collect();
+        let alias: Vec<_> = tensors.iter().map(|t| t.text_attribute(Attributes::ALIAS_OF)).collect();
         assert_eq!(alias, [None, Some("a"), Some("a")]);
     }
     let module = good("module.pt");
@@ -131,7 +130,11 @@ fn attributes_of_tensors_are_read() {
         let roles: Vec<_> = checkpoint.tensors.iter().map(|t| t.role.as_str()).collect();
         let own = ["parameter"; 4];
         assert_eq!(roles, [&own[..], &["other"; 2]].concat(), "{name}");
-        assert_eq!(checkpoint.tensor("tied").unwrap().text_attribute(ALIAS_OF), Some("p"), "{name}");
+        assert_eq!(
+            checkpoint.tensor("tied").unwrap().text_attribute(Attributes::ALIAS_OF),
+            Some("p"),
+            "{name}"
+        );
         let codes: Vec<_> = checkpoint.notes.iter().map(|note| note.code.as_str()).collect();
         assert_eq!(codes, [""; 0], "{name}");
         let losses = Torch.plan(&checkpoint, &PlanOptions::default()).unwrap().losses;
@@ -151,7 +154,7 @@ fn views_of_one_storage_are_no_damage() {
     for name in ["views.pt", "views_legacy.pt"] {
         let checkpoint = good(name);
         assert_eq!(checkpoint.tensor("turned").unwrap().order(), Order::Column);
-        assert!(checkpoint.tensor("turned").unwrap().attributes.contains_key(STORAGE));
+        assert!(checkpoint.tensor("turned").unwrap().attributes.contains_key(Attributes::STORAGE));
         let losses = |c: &Checkpoint, to: &dyn Format| {
             let plan = plan_checkpoint(c.clone(), to, None, &ConvertOptions::default()).unwrap();
             plan.losses
@@ -252,7 +255,7 @@ fn survive(bytes: Vec<u8>) -> bool {
     match Torch.open(memory(&bytes), &OpenOptions::default()) {
         Ok(checkpoint) => {
             for tensor in checkpoint.tensors.iter().filter(|t| t.bytes() < 1 << 16) {
-                if let Ok(read) = read_tensor(tensor, Order::Row) {
+                if let Ok(read) = tensor.read_tensor(Order::Row) {
                     assert_eq!(read.len() as u64, tensor.bytes());
                 }
             }

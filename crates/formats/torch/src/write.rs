@@ -5,8 +5,7 @@ use super::{METADATA, STATE_DICT, VERSIONS, metadata, was_object};
 use std::collections::HashMap;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{
-    ALIAS_OF, Checkpoint, Loss, MODULE_VERSIONS, TensorEntry, Value, bridge_names, escape_text,
-    joined_versions, left_behind, renamed,
+    Attributes, Checkpoint, Loss, Metadata, TensorEntry, Value, bridge_names, escape_text, renamed,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::WritePlan;
@@ -30,10 +29,11 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
             .found(kind));
     }
     let names = bridge_names(checkpoint, |name| name, &[]);
-    let mut losses = left_behind(checkpoint);
+    let mut losses = checkpoint.left_behind();
     losses.extend(renamed(checkpoint, &names));
     if was_object(checkpoint) {
-        let keys = checkpoint.metadata.iter().map(|(key, _)| key).filter(|&key| key != MODULE_VERSIONS);
+        let keys =
+            checkpoint.metadata.iter().map(|(key, _)| key).filter(|&key| key != Metadata::MODULE_VERSIONS);
         let without = first_and_more(keys.map(escape_text), NAMED);
         let without = if without.is_empty() { without } else { format!(" without {without}") };
         let detail = format!(
@@ -99,7 +99,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     // A map of another kind is what torch itself kept there, and was for something else where another format had it.
     let other = own.filter(|_| ["torch", "merged"].contains(&checkpoint.format)).cloned();
     // Also when it was another form in between: torch takes a module without a version for an old one.
-    if let Some(versions) = joined_versions(&checkpoint.metadata, &mut losses).or(other) {
+    if let Some(versions) = checkpoint.metadata.joined_versions(&mut losses).or(other) {
         let versions = builder.value(&versions)?;
         let b = builder.builder_mut();
         let key = b.interned(VERSIONS)?;
@@ -119,7 +119,7 @@ type First<'a> = HashMap<String, (&'a TensorEntry, ObjectId)>;
 
 /// The tensor that `entry` shares its bytes with, if one was written.
 fn shared(first: &First<'_>, entry: &TensorEntry) -> Option<ObjectId> {
-    let &(other, id) = first.get(entry.text_attribute(ALIAS_OF)?)?;
+    let &(other, id) = first.get(entry.text_attribute(Attributes::ALIAS_OF)?)?;
     same_bytes(entry, other).then_some(id)
 }
 

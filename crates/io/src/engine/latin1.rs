@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::latin1_blocks;
-use weighbridge_core::read::{Scratch, read_into};
+use weighbridge_core::read::Scratch;
 use weighbridge_core::tensor::{Order, Region};
 
 /// Bytes that each worker may use when text is measured.
@@ -33,7 +33,7 @@ pub fn latin1_lengths(entry: &TensorEntry, order: Order) -> Result<Vec<u64>> {
             };
             let measured = parts(entry, &block, order, MEASURE).try_fold(0, |sum, part| {
                 bytes.clear();
-                read_into(entry, &part, order, &mut scratch, &mut bytes)?;
+                entry.read_into(&part, order, &mut scratch, &mut bytes)?;
                 Ok(sum + encoded_len(&bytes))
             });
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);

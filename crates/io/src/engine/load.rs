@@ -1,6 +1,6 @@
 //! Loading whole checkpoints into memory.
 
-use super::{default_threads, read_tensor};
+use super::default_threads;
 use crate::source::to_usize;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use weighbridge_core::tensor::{Endian, Order};
 /// `threads` of 0 is one for each processor. Sequential sources are best read with one.
 ///
 /// # Errors
-/// As [`read_tensor`]; the first failure by position.
+/// As [`TensorEntry::read_tensor`]; the first failure by position.
 pub fn load(tensors: &[TensorEntry], order: Option<Order>, threads: usize) -> Result<Vec<Vec<u8>>> {
     let threads = if threads == 0 { default_threads() } else { threads };
     let next = AtomicUsize::new(0);
@@ -47,7 +47,7 @@ fn whole(tensor: &TensorEntry, order: Order) -> Result<Vec<u8>> {
         let little = piece.encoding.endian == Endian::Little || tensor.stored.swap_unit() == 1;
         same_order && little && tensor.cast.is_none() && Some(piece.len) == tensor.shape.bytes(tensor.stored)
     });
-    let Some(piece) = as_it_lies else { return read_tensor(tensor, order) };
+    let Some(piece) = as_it_lies else { return tensor.read_tensor(order) };
     crate::source::check_range(&*piece.source, piece.offset, piece.len)
         .map_err(|e| e.on_tensor(tensor.name()))?;
     // Fresh pages are zero without being written; huge ones would take longer to be had.

@@ -1,6 +1,6 @@
 //! The engine: the one place that moves tensor bytes, for every format.
 //!
-//! Reading: [`read_tensor`] and [`read_region`] of `weighbridge-core` gather boxes of tensors from their pieces.
+//! Reading: [`TensorEntry::read_tensor`] and [`TensorEntry::read_region`] of `weighbridge-core` gather boxes of tensors from their pieces.
 //! Writing: [`run`] carries out a [`weighbridge_core::plan::WritePlan`] into a [`Sink`], in parallel and in
 //! bounded memory, and makes the result visible all at once.
 
@@ -32,9 +32,9 @@ pub use sink::{Sink, StagedFile};
 pub use stream::encoded;
 pub use view::{Maps, Private, View};
 #[doc(no_inline)]
-pub use weighbridge_core::read::{Scratch, feed, hold, read_into, read_region, read_tensor};
+pub use weighbridge_core::read::{Scratch, feed, hold};
 #[doc(no_inline)]
-pub use weighbridge_core::verify::{crc_mismatch, is_encoded, read_through, verify_tensor};
+pub use weighbridge_core::verify::{crc_mismatch, is_encoded, read_through};
 
 /// The name, perhaps cut, of what is staged under the hidden name `hidden` by a [`Gathering`] or by
 /// [`replace_small`]; `None` where it is no such name.

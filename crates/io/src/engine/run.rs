@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{Content, PlannedFile, Segment, WritePlan};
-use weighbridge_core::read::{Scratch, read_into};
+use weighbridge_core::read::Scratch;
 use weighbridge_core::tensor::{CastReport, Order, Region};
 use weighbridge_core::verify::verify;
 
@@ -320,7 +320,7 @@ impl Job<'_> {
 
     /// Appends a box of a tensor to the buffer.
     fn block(&self, entry: &TensorEntry, region: &Region, order: Order, buffers: &mut Buffers) -> Result<()> {
-        if let Some(cast) = read_into(entry, region, order, &mut buffers.scratch, &mut buffers.out)? {
+        if let Some(cast) = entry.read_into(region, order, &mut buffers.scratch, &mut buffers.out)? {
             self.shared().casts.entry(entry.name()).or_default().add(&cast);
         }
         Ok(())

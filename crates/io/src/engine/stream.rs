@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{Elements, MakeBlock, Output, PlannedFile, Streamed};
-use weighbridge_core::read::{Scratch, read_into};
+use weighbridge_core::read::Scratch;
 use weighbridge_core::tensor::{CastReport, Order, Region};
 
 /// Bytes that are gathered before they are written.
@@ -58,7 +58,7 @@ struct Reader {
 impl Elements for Reader {
     fn read(&mut self, entry: &TensorEntry, region: &Region, order: Order, into: &mut Vec<u8>) -> Result<()> {
         into.clear();
-        if let Some(cast) = read_into(entry, region, order, &mut self.scratch, into)? {
+        if let Some(cast) = entry.read_into(region, order, &mut self.scratch, into)? {
             self.casts.entry(entry.name()).or_default().add(&cast);
         }
         Ok(())

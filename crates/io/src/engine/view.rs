@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::read::{in_place, read_region};
 use weighbridge_core::tensor::{Order, Region};
 
 /// An open file and its map.
@@ -47,11 +46,11 @@ impl Maps {
     /// so in a file, else read.
     ///
     /// # Errors
-    /// As [`read_region`].
+    /// As [`TensorEntry::read_region`].
     pub fn view(&self, entry: &TensorEntry, region: &Region, order: Order) -> Result<View> {
         match self.mapped(entry, region, order)? {
             Some(view) => Ok(view),
-            None => Ok(View { bytes: Bytes::Read(Arc::new(read_region(entry, region, order)?)) }),
+            None => Ok(View { bytes: Bytes::Read(Arc::new(entry.read_region(region, order)?)) }),
         }
     }
 
@@ -60,7 +59,7 @@ impl Maps {
     /// # Errors
     /// Where the file ends before the box does.
     pub fn mapped(&self, entry: &TensorEntry, region: &Region, order: Order) -> Result<Option<View>> {
-        if let Some((piece, offset, len)) = in_place(entry, region, order) {
+        if let Some((piece, offset, len)) = entry.in_place(region, order) {
             check_range(&*piece.source, offset, len).map_err(|e| e.on_tensor(entry.name()))?;
             if let Some((map, start)) = self.map(&piece.source) {
                 let part = start.checked_add(offset).and_then(|from| MappedRange::of(map, from, len));
@@ -133,13 +132,13 @@ impl Private {
     /// All of `entry`, dense in `order`, little-endian, in the entry's [`dtype`](TensorEntry::dtype).
     ///
     /// # Errors
-    /// As [`read_region`].
+    /// As [`TensorEntry::read_region`].
     pub fn of(entry: &TensorEntry, order: Order) -> Result<Self> {
         if let Some(mapped) = Self::mapped(entry, order)? {
             return Ok(mapped);
         }
         let whole = Region::whole(&entry.shape);
-        Ok(Self { bytes: PrivateBytes::Read(read_region(entry, &whole, order)?) })
+        Ok(Self { bytes: PrivateBytes::Read(entry.read_region(&whole, order)?) })
     }
 
     /// The same where nothing need be read for it; `None` where the elements do not stand so in a file that can be mapped.
@@ -148,7 +147,7 @@ impl Private {
     /// Where the file ends before the elements do.
     pub fn mapped(entry: &TensorEntry, order: Order) -> Result<Option<Self>> {
         let whole = Region::whole(&entry.shape);
-        if let Some((piece, offset, len)) = in_place(entry, &whole, order) {
+        if let Some((piece, offset, len)) = entry.in_place(&whole, order) {
             check_range(&*piece.source, offset, len).map_err(|e| e.on_tensor(entry.name()))?;
             if let Some(range) = piece.source.file()
                 && let Some(place) = range.offset.checked_add(offset)
@@ -221,7 +220,7 @@ mod tests {
         assert!(view.is_mapped() && part.is_mapped());
         let turned = maps.view(&entry, &whole, Order::Row).unwrap();
         assert!(!turned.is_mapped());
-        assert_eq!(turned.bytes(), read_region(&entry, &whole, Order::Row).unwrap());
+        assert_eq!(turned.bytes(), entry.read_region(&whole, Order::Row).unwrap());
         assert!(maps.mapped(&entry, &whole, Order::Row).unwrap().is_none());
         assert_eq!(maps.mapped(&entry, &whole, Order::Column).unwrap().unwrap().bytes(), bytes);
         drop((maps, entry));

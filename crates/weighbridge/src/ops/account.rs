@@ -1,6 +1,6 @@
 //! What every byte of the files behind a checkpoint is for.
 
-use crate::check::{Account, BEYOND_TENSORS, Held, Outline, Use, account, held};
+use crate::check::{Account, Held, Outline, Use, account, held};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::finding::Finding;
@@ -71,7 +71,7 @@ fn one(checkpoint: &Checkpoint, held: &Held<'_>, limits: &Limits) -> Result<(Acc
 
 /// A remark on storages that hold more than the tensors have: PyTorch saves the whole storage of a view.
 fn beyond(file: &Account) -> Option<Finding> {
-    let spans = || file.spans.iter().filter(|span| span.what == BEYOND_TENSORS);
+    let spans = || file.spans.iter().filter(|span| span.what == Outline::BEYOND_TENSORS);
     let bytes: u64 = spans().map(|span| span.len).sum();
     let first = spans().next()?;
     let text = format!(

@@ -1,7 +1,7 @@
 //! Blocks of elements as numbers to compute with.
 
 use crate::tensor::f16;
-use crate::tensor::{DType, Element, element_at};
+use crate::tensor::{DType, Element};
 
 /// The elements of little-endian `bytes` as `f64` into `out`, without a detour for the types that are
 /// met in bulk. Complex numbers become their modulus, 64-bit integers are rounded above 2^53.
@@ -32,13 +32,13 @@ pub(super) fn decode(dtype: DType, bytes: &[u8], out: &mut Vec<f64>) {
         other if other.bits() == 8 => {
             let table: [f64; 256] = std::array::from_fn(|code| {
                 let code = u8::try_from(code).unwrap_or(0);
-                element_at(other, &[code], 0).map_or(f64::NAN, Element::to_f64)
+                other.element_at(&[code], 0).map_or(f64::NAN, Element::to_f64)
             });
             out.extend(bytes.iter().map(|&code| table[usize::from(code)]));
         }
         other => {
             let count = bytes.len() / other.size().unwrap_or(1);
-            out.extend((0..count).map_while(|i| element_at(other, bytes, i)).map(Element::to_f64));
+            out.extend((0..count).map_while(|i| other.element_at(bytes, i)).map(Element::to_f64));
         }
     }
 }

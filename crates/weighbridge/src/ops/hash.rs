@@ -2,7 +2,6 @@
 
 use super::parallel;
 use crate::checkpoint::{Checkpoint, TensorEntry};
-use crate::engine::verify_tensor;
 use crate::error::{Error, Result};
 use crate::source::to_usize;
 use crate::tensor::Order;
@@ -38,7 +37,7 @@ pub fn sha256(entry: &TensorEntry) -> Result<String> {
 /// Gives the bytes that [`sha256`] hashes to `take`, from front to back, in blocks. What the file's own
 /// checksums say is looked at first.
 pub(super) fn feed(entry: &TensorEntry, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    verify_tensor(entry)?;
+    entry.verify_tensor()?;
     if entry.dtype().size().is_none() {
         return packed(entry, take).map_err(|e| e.on_tensor(entry.name()));
     }

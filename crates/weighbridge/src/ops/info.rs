@@ -1,6 +1,6 @@
 //! A checkpoint as a whole: what it is, how much of what it holds, what is odd. Nothing is read.
 
-use crate::checkpoint::{Checkpoint, Damage, Metadata, Note, Origin, Role, TensorEntry, Value, tied};
+use crate::checkpoint::{Checkpoint, Damage, Metadata, Note, Origin, Role, TensorEntry, Value};
 use crate::formats::files_of;
 use crate::tensor::{DType, Shape};
 use serde_json::{Map, Value as Json, json};
@@ -106,7 +106,7 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
     let mut by_dtype: Vec<(DType, Tally)> = Vec::new();
     let mut parameters = 0u64;
     let mut buffers = Tally::default();
-    let tied = tied(checkpoint);
+    let tied = checkpoint.tied();
     let again: HashSet<usize> = tied.iter().map(|(place, _)| *place).collect();
     for (place, entry) in checkpoint.tensors.iter().enumerate() {
         total.add(entry);

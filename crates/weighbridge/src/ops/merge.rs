@@ -2,8 +2,7 @@
 
 use super::{ConvertOptions, Inputs, plan_checkpoint};
 use crate::checkpoint::{
-    Checkpoint, Loss, Modules, Name, Note, TensorEntry, TensorPath, attach_state_among, escape_text,
-    join_versions,
+    Checkpoint, Loss, Metadata, Modules, Name, Note, TensorEntry, TensorPath, attach_state_among, escape_text,
 };
 use crate::engine::LocalSink;
 use crate::error::{Error, Result};
@@ -299,7 +298,7 @@ fn join_metadata(sources: &[Checkpoint], same: Same, joined: &mut Checkpoint, lo
                 source.label
             );
             let pair = if same == Same::Last { (value, known) } else { (known, value) };
-            if let Some((versions, differ)) = join_versions(key, pair.0, pair.1) {
+            if let Some((versions, differ)) = Metadata::join_versions(key, pair.0, pair.1) {
                 let loss = |module: &String| {
                     Loss::new("metadata-conflict", format!("{}: {module}", escape_text(key)), detail.as_str())
                 };

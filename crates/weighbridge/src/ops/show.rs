@@ -6,10 +6,9 @@
 use super::numpy::{EDGE, Grid, THRESHOLD};
 use super::slice::{Slice, Taken, only, pick, read_at, resolve};
 use crate::checkpoint::{Checkpoint, TensorEntry};
-use crate::engine::read_region;
 use crate::error::{Error, Result};
 use crate::source::to_usize;
-use crate::tensor::{DType, Element, Order, Shape, element_at};
+use crate::tensor::{DType, Element, Order, Shape};
 use serde_json::{Value as Json, json};
 
 /// The most elements that are written out as text.
@@ -53,7 +52,7 @@ pub fn format_array(dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<String>
     let view = View::new(&everything, false)?;
     let mut picked = Vec::new();
     if !view.is_empty() {
-        pick(bytes, &crate::tensor::dense_strides(&shape, Order::Row), &view.axes()?, size, &mut picked);
+        pick(bytes, &shape.dense_strides(Order::Row), &view.axes()?, size, &mut picked);
     }
     view.text(dtype, &picked)
 }
@@ -207,7 +206,7 @@ fn read_view(entry: &TensorEntry, view: &View) -> Result<Vec<u8>> {
         return Ok(Vec::new());
     }
     if let (false, Some(region)) = (view.summarised, view.selection.region()) {
-        return read_region(entry, &region, Order::Row);
+        return entry.read_region(&region, Order::Row);
     }
     read_at(entry, view.axes()?)
 }
@@ -217,7 +216,7 @@ fn nest(dtype: DType, dims: &[u64], bytes: &[u8], index: &mut usize) -> Option<J
     match dims.split_first() {
         Some((&extent, rest)) => (0..extent).map(|_| nest(dtype, rest, bytes, index)).collect(),
         None => {
-            let element = element_at(dtype, bytes, *index)?;
+            let element = dtype.element_at(bytes, *index)?;
             *index += 1;
             Some(element_json(dtype, element))
         }

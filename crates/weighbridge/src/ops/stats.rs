@@ -15,7 +15,6 @@ pub use measured::{Measured, measure, places};
 
 use super::{number_json, parallel};
 use crate::checkpoint::TensorEntry;
-use crate::engine::verify_tensor;
 use crate::error::{Error, Result};
 use crate::tensor::DType;
 use part::{Part, Worker};
@@ -115,7 +114,7 @@ pub fn stats(entry: &TensorEntry, options: &StatsOptions) -> Result<Stats> {
 
 /// [`stats`] in blocks of so many bytes.
 fn stats_by(entry: &TensorEntry, options: &StatsOptions, block: u64) -> Result<Stats> {
-    verify_tensor(entry)?;
+    entry.verify_tensor()?;
     let dtype = entry.dtype();
     if dtype.size().is_none() {
         return Err(Error::unsupported(

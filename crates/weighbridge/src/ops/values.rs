@@ -6,15 +6,15 @@ use crate::ops::scan::Category;
 use crate::ops::seal::Algorithms;
 #[cfg(feature = "biggraph")]
 use crate::ops::versions::Remnants;
-use crate::tensor::{CAST_NAMES, CAST_TARGETS, DType, Rounding};
+use crate::tensor::{DType, Rounding};
 
 /// A type that tensors can be cast to.
 ///
 /// # Errors
 /// A text that names the types.
 pub fn cast_target(text: &str) -> Result<DType, String> {
-    let target = |dtype: &DType| CAST_TARGETS.contains(dtype);
-    DType::from_spelling(text).filter(target).ok_or_else(|| format!("casts go to {CAST_NAMES}"))
+    let target = |dtype: &DType| DType::CAST_TARGETS.contains(dtype);
+    DType::from_spelling(text).filter(target).ok_or_else(|| format!("casts go to {}", DType::CAST_NAMES))
 }
 
 /// A way to round.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use weighbridge::checkpoint::{LabelList, Name, Rename, Role, TensorPath, Value};
-use weighbridge::engine::{RunOptions, read_tensor};
+use weighbridge::engine::RunOptions;
 use weighbridge::formats::biggraph::AddEntities;
 use weighbridge::formats::biggraph::{Draw, draw, grow};
 use weighbridge::formats::{PlanOptions, by_id};
@@ -23,7 +23,7 @@ fn write(checkpoint: &Checkpoint, target: &Path, options: &PlanOptions) -> Vec<&
 
 /// Names, types and bits of all tensors.
 fn content(checkpoint: &Checkpoint) -> Vec<(String, DType, Vec<u8>)> {
-    let one = |t: &TensorEntry| (t.text(), t.dtype(), read_tensor(t, Order::Row).unwrap());
+    let one = |t: &TensorEntry| (t.text(), t.dtype(), t.read_tensor(Order::Row).unwrap());
     let mut all: Vec<_> = checkpoint.tensors.iter().map(one).collect();
     all.sort();
     all
@@ -153,7 +153,7 @@ fn what_was_renamed_grows_in_its_partitions() {
     write(&other, dir.path(), &options(Some("init"), &[("entities", "yes")]));
     let again = open(dir.path());
     assert_eq!(said(&again, "partitions", "person"), said(&plain, "partitions", "user"));
-    let bits = |c: &Checkpoint, name: &str| read_tensor(c.tensor(name).unwrap(), Order::Row).unwrap();
+    let bits = |c: &Checkpoint, name: &str| c.tensor(name).unwrap().read_tensor(Order::Row).unwrap();
     assert_eq!(bits(&again, "embeddings.person"), bits(&plain, "embeddings.user"));
 }
 

@@ -8,12 +8,11 @@ use serde_json::{Value as Json, json};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use weighbridge::engine::read_tensor;
 use weighbridge::finding::Verdict;
 use weighbridge::formats::open_source;
 use weighbridge::ops::verify::{VerifyOptions, VerifyReport, verify};
 use weighbridge::source::MemorySource;
-use weighbridge::tensor::{DType, Element, Order, element_at};
+use weighbridge::tensor::{DType, Element, Order};
 use weighbridge::{OpenOptions, TensorEntry};
 
 fn alt() -> Json {
@@ -21,8 +20,8 @@ fn alt() -> Json {
 }
 
 fn numbers(entry: &TensorEntry) -> Vec<f64> {
-    let bytes = read_tensor(entry, Order::Row).unwrap();
-    (0..).map_while(|at| element_at(entry.dtype(), &bytes, at)).map(Element::to_f64).collect()
+    let bytes = entry.read_tensor(Order::Row).unwrap();
+    (0..).map_while(|at| DType::element_at(entry.dtype(), &bytes, at)).map(Element::to_f64).collect()
 }
 
 fn check_with(path: &Path, open: OpenOptions) -> VerifyReport {
@@ -145,7 +144,7 @@ fn odd_files_of_embeddings() {
         assert_eq!((entry.dtype().name(), entry.shape.dims()), (dtype, shape), "{name}");
         assert_eq!(json!(shape), json["shape"], "{name}");
         entry.cast = Some(DType::F32.into());
-        let bytes = read_tensor(&entry, Order::Row).unwrap();
+        let bytes = entry.read_tensor(Order::Row).unwrap();
         assert_eq!(sha256(&bytes), json["sha256_f32le"].as_str().unwrap(), "{name}");
 
         let folder = tempfile::tempdir().unwrap();
@@ -189,7 +188,7 @@ fn every_prefix_of_a_file() {
             if let Ok(found) = open_source(source, &options(true)) {
                 assert!(!found.notes.is_empty(), "{name}: {end}");
                 for tensor in &found.tensors {
-                    let _ = read_tensor(tensor, Order::Row);
+                    let _ = tensor.read_tensor(Order::Row);
                 }
             }
         }

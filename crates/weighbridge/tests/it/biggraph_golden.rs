@@ -7,7 +7,6 @@ use crate::support::biggraph::{
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::fs;
-use weighbridge::engine::read_tensor;
 use weighbridge::formats::biggraph::ReadOptions;
 use weighbridge::ops::hash;
 use weighbridge::tensor::Order;
@@ -172,9 +171,9 @@ fn checkpoints_are_their_files_joined() {
                     let one = open(path.join(format!("embeddings_{entity}_{part}.v{version}.h5")));
                     let table = one.tensor(&format!("embeddings.{entity}")).unwrap();
                     counts.push(table.shape.dims()[0]);
-                    rows.extend(read_tensor(table, Order::Row).unwrap());
+                    rows.extend(table.read_tensor(Order::Row).unwrap());
                     let sum = one.tensor(&format!("embeddings.{entity}/sum")).unwrap();
-                    sums.extend(read_tensor(sum, Order::Row).unwrap());
+                    sums.extend(sum.read_tensor(Order::Row).unwrap());
                     let optimizer = &metadata(&found, "optimizer")["embeddings"][entity];
                     let own = &metadata(&one, "optimizer")["embeddings"][entity][0];
                     assert_eq!(&optimizer[usize::try_from(part).unwrap()], own, "{at}");
@@ -183,10 +182,10 @@ fn checkpoints_are_their_files_joined() {
                 let table = found.tensor(&format!("embeddings.{entity}")).unwrap();
                 assert_eq!(table.shape.dims()[0], all, "{at}");
                 assert_eq!(table.pieces.len(), counts.len(), "{at}");
-                assert_eq!(read_tensor(table, Order::Row).unwrap(), rows, "{at}");
+                assert_eq!(table.read_tensor(Order::Row).unwrap(), rows, "{at}");
                 let sum = found.tensor(&format!("embeddings.{entity}/sum")).unwrap();
                 assert_eq!(sum.shape.dims(), [all], "{at}");
-                assert_eq!(read_tensor(sum, Order::Row).unwrap(), sums, "{at}");
+                assert_eq!(sum.read_tensor(Order::Row).unwrap(), sums, "{at}");
                 assert_eq!(metadata(&found, "partitions")[entity], json!(counts), "{at}");
                 let names: Vec<String> = (0..counts.len())
                     .flat_map(|part| {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use weighbridge::checkpoint::{LabelList, MemoryLabels, Name, Role, TensorPath, Value};
-use weighbridge::engine::{RunOptions, read_tensor};
+use weighbridge::engine::RunOptions;
 use weighbridge::formats::biggraph::{Partitions, edges};
 use weighbridge::formats::{PlanOptions, by_id};
 use weighbridge::ops::save;
@@ -39,7 +39,7 @@ type Content = (String, String, DType, Vec<u64>, String, Vec<u8>);
 fn content(checkpoint: &Checkpoint) -> Vec<Content> {
     let one = |t: &TensorEntry| {
         let attributes = format!("{:?}", t.attributes);
-        let bytes = read_tensor(t, Order::Row).unwrap();
+        let bytes = t.read_tensor(Order::Row).unwrap();
         (t.text(), t.role.as_str().to_owned(), t.dtype(), t.shape.dims().to_vec(), attributes, bytes)
     };
     let mut all: Vec<_> = checkpoint.tensors.iter().map(one).collect();
@@ -232,7 +232,7 @@ fn sorted_edges(checkpoint: &Checkpoint) -> Vec<(String, i64, i64, i64)> {
         let column = |name: &str| -> Vec<i64> {
             let entry = checkpoint.tensor(&format!("{bucket}.{name}")).unwrap();
             assert_eq!(entry.dtype(), DType::I64);
-            let bytes = read_tensor(entry, Order::Row).unwrap();
+            let bytes = entry.read_tensor(Order::Row).unwrap();
             bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect()
         };
         let (lhs, rhs, rel) = (column("lhs"), column("rhs"), column("rel"));
@@ -301,7 +301,7 @@ fn a_table_from_elsewhere_becomes_a_checkpoint() {
     let rows = made.tensor("embeddings.user").unwrap();
     assert_eq!((rows.dtype(), rows.shape.dims()), (DType::F32, &[10, 4][..]));
     let expected: Vec<u8> = (0..40).flat_map(|n| ((f64::from(n) / 3.0) as f32).to_le_bytes()).collect();
-    assert_eq!(read_tensor(rows, Order::Row).unwrap(), expected);
+    assert_eq!(rows.read_tensor(Order::Row).unwrap(), expected);
     assert_eq!(rows.role, Role::Embedding);
     assert_eq!(rows.labels.as_ref().unwrap().read().unwrap().get(9), Some("süß 9"));
     assert_eq!(made.metadata.get("version"), Some(&Value::U64(1)));
@@ -333,10 +333,7 @@ fn tables_without_rows_and_more_partitions_than_rows() {
         let made = open(&target);
         let table = made.tensor("embeddings.user").unwrap();
         assert_eq!(table.shape.dims(), [rows, 3]);
-        assert_eq!(
-            read_tensor(table, Order::Row).unwrap(),
-            read_tensor(&few.tensors[0], Order::Row).unwrap()
-        );
+        assert_eq!(table.read_tensor(Order::Row).unwrap(), few.tensors[0].read_tensor(Order::Row).unwrap());
         let Some(Value::Map(parts)) = made.metadata.get("partitions") else { panic!() };
         assert!(matches!(&parts[0], (_, Value::List(counts)) if counts.len() == 4));
     }
@@ -409,7 +406,7 @@ fn weights_and_ids_as_asked() {
         let losses = write(&made, &target, &options(Some("edges"), settings));
         let again = open(&target);
         let dtype = |name: &str| again.tensor(name).unwrap().dtype();
-        let weights = read_tensor(again.tensor("weight").unwrap(), Order::Row).unwrap();
+        let weights = again.tensor("weight").unwrap().read_tensor(Order::Row).unwrap();
         (dtype("lhs"), dtype("rhs"), dtype("weight"), weights, losses)
     };
     let (lhs, rhs, weight, bytes, losses) = types(&[]);

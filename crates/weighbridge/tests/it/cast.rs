@@ -3,7 +3,6 @@
 
 use crate::support::testdata;
 use weighbridge::TensorEntry;
-use weighbridge::engine::read_tensor;
 use weighbridge::tensor::{Cast, DType, Order, Rounding};
 
 fn table(name: &str) -> TensorEntry {
@@ -28,12 +27,11 @@ fn every_bit_is_as_paddle_has_it() {
                 [(Rounding::Paddle262, "paddle262"), (Rounding::Paddle331, "paddle331")]
             {
                 let mut entry = table(&format!("{from}.npy"));
-                let inputs = read_tensor(&entry, Order::Row).unwrap();
+                let inputs = entry.read_tensor(Order::Row).unwrap();
                 entry.stored = from;
                 entry.cast = Some(Cast { to, rounding });
-                let found = read_tensor(&entry, Order::Row).unwrap();
-                let truth =
-                    read_tensor(&table(&format!("{from}_to_{to}_{version}.npy")), Order::Row).unwrap();
+                let found = entry.read_tensor(Order::Row).unwrap();
+                let truth = table(&format!("{from}_to_{to}_{version}.npy")).read_tensor(Order::Row).unwrap();
                 assert_eq!(found.len(), truth.len());
                 let (before, after) = (from.size().unwrap(), to.size().unwrap());
                 let pairs = found.chunks(after).zip(truth.chunks(after)).zip(inputs.chunks(before));
@@ -54,7 +52,7 @@ fn the_versions_differ() {
         let mut entry = table("f32.npy");
         entry.stored = DType::F32;
         entry.cast = Some(Cast { to: DType::BF16, rounding });
-        read_tensor(&entry, Order::Row).unwrap()
+        entry.read_tensor(Order::Row).unwrap()
     };
     let [nearest, old, new] = Rounding::ALL.map(bits);
     assert!(nearest != old && nearest != new && old != new);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weighbridge::checkpoint::TensorPath;
 use weighbridge::engine::fault::FailingSink;
-use weighbridge::engine::{LocalSink, MIN_MEMORY, RunOptions, Watch, latin1_lengths, read_tensor, run};
+use weighbridge::engine::{LocalSink, MIN_MEMORY, RunOptions, Watch, latin1_lengths, run};
 use weighbridge::plan::{FileBuilder, WritePlan};
 use weighbridge::source::{FileSource, MemorySource, Source, SourceRef};
 use weighbridge::tensor::{DType, Encoding, Order, Shape};
@@ -34,7 +34,7 @@ fn tensor(source: &SourceRef, offset: u64, dims: &[u64], encoding: Encoding) -> 
 fn plan_of(source: &SourceRef) -> (WritePlan, Vec<u8>) {
     let mut builder = FileBuilder::new("");
     let mut expected = Vec::new();
-    let read = |entry: &TensorEntry| read_tensor(entry, Order::Row).unwrap();
+    let read = |entry: &TensorEntry| entry.read_tensor(Order::Row).unwrap();
 
     builder.literal(b"head");
     expected.extend_from_slice(b"head");
@@ -307,7 +307,7 @@ fn plan_of_texts(source: &SourceRef) -> (WritePlan, Vec<u8>) {
             let before = builder.position();
             builder.latin1(&entry, order, &lengths).unwrap();
             assert_eq!(builder.position() - before, lengths.iter().sum::<u64>());
-            expected.extend(text(&read_tensor(&entry, order).unwrap()));
+            expected.extend(text(&entry.read_tensor(order).unwrap()));
             builder.literal(b"q");
             expected.push(b'q');
         }

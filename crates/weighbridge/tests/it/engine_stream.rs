@@ -82,7 +82,7 @@ fn entry() -> TensorEntry {
 }
 
 fn expected() -> Vec<u8> {
-    let bytes = weighbridge::engine::read_tensor(&entry(), Order::Row).unwrap();
+    let bytes = entry().read_tensor(Order::Row).unwrap();
     let mut text = b"head\n".to_vec();
     for (row, elements) in bytes.chunks_exact(2 * 10).enumerate() {
         for _ in 0..row % 7 {

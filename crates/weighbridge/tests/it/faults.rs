@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weighbridge::checkpoint::TensorPath;
 use weighbridge::engine::fault::FailingSink;
-use weighbridge::engine::{LocalSink, MIN_MEMORY, RunOptions, Watch, read_tensor, run};
+use weighbridge::engine::{LocalSink, MIN_MEMORY, RunOptions, Watch, run};
 use weighbridge::formats::{self, PlanOptions, open_source};
 use weighbridge::ops::hash::sha256;
 use weighbridge::ops::stats::{StatsOptions, stats};
@@ -262,7 +262,7 @@ fn use_it(checkpoint: &Checkpoint, target: &Path) -> Vec<String> {
     let mut note = |result: Result<(), weighbridge::Error>| {
         codes.extend(result.err().map(|e| e.code().as_str().to_owned()))
     };
-    note(read_tensor(tensor, Order::Row).map(drop));
+    note(tensor.read_tensor(Order::Row).map(drop));
     note(stats(tensor, &StatsOptions::default()).map(drop));
     note(sha256(tensor).map(drop));
     let verified = verify_checkpoint(checkpoint, &VerifyOptions { values: true, ..VerifyOptions::default() });
@@ -354,20 +354,20 @@ fn a_file_that_shrinks_amid_a_conversion_leaves_the_old_target() {
 fn a_file_that_grows_or_is_replaced_stays_what_it_was() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path(), "safetensors");
-    let truth = read_tensor(&large().tensors[0], Order::Row).unwrap();
+    let truth = large().tensors[0].read_tensor(Order::Row).unwrap();
     let opened = weighbridge::formats::open(&path).unwrap();
     assert!(weighbridge::guard_maps());
     let mapped = open_source(Arc::new(MapSource::open(&path).unwrap()), &OpenOptions::default()).unwrap();
     use std::io::Write;
     fs::File::options().append(true).open(&path).unwrap().write_all(&[7; 5000]).unwrap();
     for checkpoint in [&opened, &mapped] {
-        assert!(read_tensor(&checkpoint.tensors[0], Order::Row).unwrap() == truth);
+        assert!(checkpoint.tensors[0].read_tensor(Order::Row).unwrap() == truth);
     }
     let other = dir.path().join("other");
     fs::write(&other, "another file").unwrap();
     fs::rename(&other, &path).unwrap();
     for checkpoint in [&opened, &mapped] {
-        assert!(read_tensor(&checkpoint.tensors[0], Order::Row).unwrap() == truth);
+        assert!(checkpoint.tensors[0].read_tensor(Order::Row).unwrap() == truth);
         assert!(use_it(checkpoint, &dir.path().join("target")).is_empty());
     }
     assert!(weighbridge::formats::open(&path).is_err());

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use weighbridge::OpenOptions;
-use weighbridge::limits::{Limits, NAMES};
+use weighbridge::limits::Limits;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -75,7 +75,7 @@ fn every_limit_and_fault_has_a_test_that_exists() {
 fn every_flag_stands_in_the_table_with_its_default() {
     let rows = table("Limits");
     let manual = fs::read_to_string(root().join("docs/command.md")).unwrap();
-    for name in NAMES {
+    for name in Limits::NAMES {
         let of: Vec<_> = rows.iter().filter(|row| quoted(&row[2]).any(|flag| flag == name)).collect();
         assert!(!of.is_empty(), "{name}");
         assert!(manual.contains(&format!("`{name}`")), "{name} is not in the manual");
@@ -83,7 +83,7 @@ fn every_flag_stands_in_the_table_with_its_default() {
     for row in &rows {
         assert_eq!(row.len(), 4, "{row:?}");
         let flags: Vec<_> = quoted(&row[2]).filter(|flag| !flag.starts_with("--")).collect();
-        assert!(flags.iter().all(|flag| NAMES.contains(flag)), "{row:?}");
+        assert!(flags.iter().all(|flag| Limits::NAMES.contains(flag)), "{row:?}");
     }
     let default = Limits::default();
     for (shown, value) in [

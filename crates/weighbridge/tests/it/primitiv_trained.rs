@@ -2,7 +2,6 @@
 
 use crate::support::inference::{self, Matrix};
 use crate::support::testdata;
-use weighbridge::engine::read_tensor;
 use weighbridge::tensor::Order;
 
 use std::path::Path;
@@ -15,7 +14,7 @@ fn compute(file: &Path, json: &serde_json::Value) {
         let entry = model.tensor(name).unwrap();
         let dims = entry.shape.dims().to_vec();
         let columns = dims.get(1).map_or(1, |&d| usize::try_from(d).unwrap());
-        let bytes = read_tensor(entry, Order::Row).unwrap();
+        let bytes = entry.read_tensor(Order::Row).unwrap();
         let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b)).collect();
         Matrix { dims, get: Box::new(move |i, j| values[i * columns + j]) }
     });

@@ -4,7 +4,6 @@ use crate::support::testdata;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weighbridge::engine::read_tensor;
 use weighbridge::ops::{Changes, ConvertOptions, convert, prepare};
 use weighbridge::source::{CountingSource, FileSource};
 use weighbridge::tensor::{DType, Order};
@@ -26,7 +25,7 @@ fn goldens() -> Vec<PathBuf> {
 /// Names, types, shapes and values; in the order of the index.
 fn content(checkpoint: &Checkpoint) -> Vec<(String, DType, Vec<u64>, Vec<u8>)> {
     let one = |t: &weighbridge::TensorEntry| {
-        (t.text(), t.dtype(), t.shape.dims().to_vec(), read_tensor(t, Order::Row).unwrap())
+        (t.text(), t.dtype(), t.shape.dims().to_vec(), t.read_tensor(Order::Row).unwrap())
     };
     checkpoint.tensors.iter().map(one).collect()
 }
@@ -80,7 +79,7 @@ fn reversed_dimensions_keep_the_bytes_and_come_back() {
         let opened = weighbridge::formats::open(&bridge).unwrap();
         for (a, b) in opened.tensors.iter().zip(&truth.tensors) {
             assert_eq!(a.shape, b.shape.reversed());
-            assert_eq!(read_tensor(a, Order::Row).unwrap(), read_tensor(b, Order::Column).unwrap());
+            assert_eq!(a.read_tensor(Order::Row).unwrap(), b.read_tensor(Order::Column).unwrap());
         }
         let back = dir.path().join("back").with_extension(golden.extension().unwrap());
         convert(&bridge, &back, &force(Changes::default())).unwrap();
@@ -188,7 +187,7 @@ fn a_foreign_file_becomes_a_model() {
     assert_eq!(model.kind, "model");
     let paths: Vec<String> = model.tensors.iter().map(|t| t.path.to_json_text()).collect();
     assert_eq!(paths, [r#"["enc","0","bias"]"#, r#"["enc","0","weight"]"#]);
-    let weights = read_tensor(&model.tensors[1], Order::Row).unwrap();
+    let weights = model.tensors[1].read_tensor(Order::Row).unwrap();
     let expected: Vec<u8> =
         [1.5f32, -2.0, 0.25, 3.0, 4.0, 5.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     assert_eq!(weights, expected);

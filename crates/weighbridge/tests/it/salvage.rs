@@ -8,7 +8,6 @@ use crate::support::{testdata, walk};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use weighbridge::checkpoint::{Checkpoint, Loss, TensorEntry, Value};
-use weighbridge::engine::read_tensor;
 use weighbridge::formats::{OpenOptions, open_source};
 use weighbridge::tensor::Order;
 use weighbridge_testkit::memory;
@@ -43,7 +42,7 @@ fn options(format: &str, salvage: bool) -> OpenOptions {
 type FormatInfo = (String, Vec<u64>, Vec<u8>);
 
 fn facts(tensor: &TensorEntry) -> FormatInfo {
-    let bytes = read_tensor(tensor, Order::Row).unwrap_or_else(|e| panic!("what is given is readable: {e}"));
+    let bytes = tensor.read_tensor(Order::Row).unwrap_or_else(|e| panic!("what is given is readable: {e}"));
     (tensor.dtype().name().to_owned(), tensor.shape.dims().to_vec(), bytes)
 }
 
@@ -53,7 +52,7 @@ fn whole(bytes: &[u8]) -> Option<(&'static str, Vec<(String, FormatInfo)>)> {
     if checkpoint.tensors.is_empty() {
         return None;
     }
-    let readable = |tensor: &TensorEntry| read_tensor(tensor, Order::Row).is_ok();
+    let readable = |tensor: &TensorEntry| tensor.read_tensor(Order::Row).is_ok();
     if !checkpoint.tensors.iter().all(readable) {
         return None;
     }

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use weighbridge::LossCode;
 use weighbridge::checkpoint::{Checkpoint, LabelList, Loss, Role, TensorEntry, TensorPath, escape_text};
-use weighbridge::engine::read_tensor;
-use weighbridge::tensor::{Cast, DType, Order, cast_is_supported};
+use weighbridge::tensor::{Cast, DType, Order};
 
 /// Formats whose files are rows alone, of which nothing says what they are for.
 const ROWS_ALONE: [&str; 2] = ["tsv", "word2vec"];
@@ -27,9 +26,9 @@ impl Seen {
     fn of(tensor: &TensorEntry) -> Result<Self, String> {
         let fail = |error| format!("{}: cannot be read: {error}", tensor.name());
         let labels = tensor.labels.as_ref().map(|labels| labels.read()).transpose().map_err(fail)?;
-        let as_f32 = cast_is_supported(tensor.stored, DType::F32).then(|| {
+        let as_f32 = tensor.stored.cast_is_supported(DType::F32).then(|| {
             let cast = TensorEntry { cast: Some(Cast::from(DType::F32)), ..tensor.clone() };
-            read_tensor(&cast, Order::Row).map_err(fail)
+            cast.read_tensor(Order::Row).map_err(fail)
         });
         Ok(Self {
             as_f32: as_f32.transpose()?,
@@ -37,7 +36,7 @@ impl Seen {
             role: tensor.role.clone(),
             dtype: tensor.dtype().to_string(),
             dims: tensor.shape.dims().to_vec(),
-            bytes: read_tensor(tensor, Order::Row).map_err(fail)?,
+            bytes: tensor.read_tensor(Order::Row).map_err(fail)?,
             labels: labels.map(|list| (*list).clone()),
             attributes: tensor.attributes.clone(),
         })

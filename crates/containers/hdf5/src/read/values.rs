@@ -1,7 +1,7 @@
 //! Elements as values.
 
 use weighbridge_core::checkpoint::Value;
-use weighbridge_core::tensor::{DType, Element, Endian, element_at, swap_bytes};
+use weighbridge_core::tensor::{DType, Element, Endian, swap_bytes};
 
 /// Text; bytes where it is not UTF-8.
 pub(super) fn text(bytes: &[u8]) -> Value {
@@ -19,7 +19,7 @@ pub(crate) fn number(dtype: DType, endian: Endian, bytes: &[u8]) -> Option<Value
     if endian == Endian::Big {
         swap_bytes(little, dtype.swap_unit());
     }
-    Some(match element_at(dtype, little, 0)? {
+    Some(match dtype.element_at(little, 0)? {
         Element::Bool(truth) => Value::Bool(truth),
         Element::Int(n) => match dtype {
             DType::U8 | DType::U16 | DType::U32 | DType::U64 => Value::U64(u64::try_from(n).ok()?),

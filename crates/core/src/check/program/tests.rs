@@ -67,14 +67,14 @@ fn state_may_be_elsewhere_where_parameters_are_marked() {
 fn names_come_from_attributes() {
     let memory = source(1024);
     let mut tensors = good(&memory);
-    for (place, key) in [VARIABLE_NAME, RENAMED_FROM].into_iter().enumerate() {
+    for (place, key) in [Attributes::VARIABLE_NAME, Attributes::RENAMED_FROM].into_iter().enumerate() {
         let old = Value::Text(tensors[place].text());
         tensors[place].attributes.insert(key.to_owned(), old);
         tensors[place].path = crate::checkpoint::TensorPath::from_dotted(&format!("layer.{place}"));
     }
     assert_eq!(variable_names(&linear(), &tensors), ["fc.b", "fc.w"]);
     assert_eq!(program(&linear(), &tensors), []);
-    tensors[1].attributes.insert(VARIABLE_NAME.to_owned(), Value::Text("fc.b".to_owned()));
+    tensors[1].attributes.insert(Attributes::VARIABLE_NAME.to_owned(), Value::Text("fc.b".to_owned()));
     let found = program(&linear(), &tensors);
     assert_eq!(found[0].code, "duplicate-parameter");
 }

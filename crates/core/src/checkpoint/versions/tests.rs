@@ -20,7 +20,7 @@ fn checkpoint(names: &[&str], versions: &[(&str, i64)]) -> Checkpoint {
     };
     let mut checkpoint = Checkpoint::new("torch", "state_dict", "m");
     checkpoint.tensors = names.iter().map(entry).collect();
-    checkpoint.metadata.set(MODULE_VERSIONS, map(versions));
+    checkpoint.metadata.set(Metadata::MODULE_VERSIONS, map(versions));
     checkpoint
 }
 
@@ -28,7 +28,7 @@ fn checkpoint(names: &[&str], versions: &[(&str, i64)]) -> Checkpoint {
 fn renamed(mut checkpoint: Checkpoint, rules: &[&str]) -> (Vec<(String, i64)>, Vec<String>) {
     let rules: Vec<Rename> = rules.iter().map(|rule| Rename::parse(rule).unwrap()).collect();
     let (_, losses) = checkpoint.rename_found(&rules, false).unwrap();
-    (told(&checkpoint, MODULE_VERSIONS), losses.into_iter().map(|loss| loss.subject).collect())
+    (told(&checkpoint, Metadata::MODULE_VERSIONS), losses.into_iter().map(|loss| loss.subject).collect())
 }
 
 fn told(checkpoint: &Checkpoint, key: &str) -> Vec<(String, i64)> {
@@ -77,7 +77,7 @@ fn modules_go_with_their_tensors() {
     assert_eq!(renamed(stack(), &["2=n.bn"]), (pairs(&deeper), Vec::new()));
     // Another name within a module is not another name of the module.
     let (same, losses) = renamed(stack(), &["2.count=2.seen"]);
-    assert_eq!((same, losses), (told(&stack(), MODULE_VERSIONS), Vec::new()));
+    assert_eq!((same, losses), (told(&stack(), Metadata::MODULE_VERSIONS), Vec::new()));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_level_that_is_taken_away_leaves_nothing_behind() {
     assert_eq!(renamed(wrapped(), &["m="]), (pairs(&[("", 2), ("a", 3), ("drop", 1)]), Vec::new()));
     // Unless a version of its own is lost.
     let mut own = wrapped();
-    own.metadata.set(MODULE_VERSIONS, map(&[("", 5), ("m", 2)]));
+    own.metadata.set(Metadata::MODULE_VERSIONS, map(&[("", 5), ("m", 2)]));
     let (left, losses) = renamed(own, &["m="]);
     assert_eq!((left, losses), (pairs(&[("", 2)]), vec!["the module at the root".to_owned()]));
 }
@@ -103,7 +103,7 @@ fn what_is_taken_apart_is_told() {
     assert_eq!((left, losses), (pairs(&[("", 1), ("c", 2)]), vec!["c".to_owned()]));
     // Versions that every module has are no loss.
     let mut usual = one();
-    usual.metadata.set(MODULE_VERSIONS, map(&[("", 1), ("a", 1), ("b", 1)]));
+    usual.metadata.set(Metadata::MODULE_VERSIONS, map(&[("", 1), ("a", 1), ("b", 1)]));
     assert_eq!(renamed(usual, &["a.w=c.w"]).1, Vec::<String>::new());
 }
 
@@ -114,23 +114,23 @@ fn modules_are_left_out_with_all_of_their_tensors() {
     left.tensors.retain(|tensor| tensor.text() == "2.count" || tensor.text() == "3.a.w");
     assert_eq!(modules.follow_left_out(&mut left), []);
     let kept = [("", 1), ("1", 7), ("2", 2), ("3", 1), ("3.a", 3), ("3.c", 5)];
-    assert_eq!(told(&left, MODULE_VERSIONS), pairs(&kept));
+    assert_eq!(told(&left, Metadata::MODULE_VERSIONS), pairs(&kept));
 }
 
 #[test]
 fn those_of_state_dicts_within_go_along_and_are_joined() {
     let mut ck = checkpoint(&["model.0.w", "ema.0.w"], &[]);
-    ck.metadata.remove(MODULE_VERSIONS);
+    ck.metadata.remove(Metadata::MODULE_VERSIONS);
     ck.metadata.set("model._metadata", map(&[("", 1), ("0", 2)]));
     ck.metadata.set("ema._metadata", map(&[("", 1), ("0", 3)]));
     ck.metadata.set("other._metadata", Value::Text("x".into()));
     let mut losses = Vec::new();
     let all = map(&[("model", 1), ("model.0", 2), ("ema", 1), ("ema.0", 3)]);
-    assert_eq!(joined_versions(&ck.metadata, &mut losses), Some(all));
+    assert_eq!(ck.metadata.joined_versions(&mut losses), Some(all));
     ck.rename(&[Rename::parse("model=net.model").unwrap()]).unwrap();
     assert_eq!(told(&ck, "net.model._metadata"), pairs(&[("", 1), ("0", 2)]));
     ck.rename(&[Rename::parse("net.model=").unwrap()]).unwrap();
-    assert_eq!(told(&ck, MODULE_VERSIONS), pairs(&[("", 1), ("0", 2)]));
+    assert_eq!(told(&ck, Metadata::MODULE_VERSIONS), pairs(&[("", 1), ("0", 2)]));
     assert_eq!(told(&ck, "ema._metadata"), pairs(&[("", 1), ("0", 3)]));
     assert_eq!((losses, ck.notes.len()), (Vec::new(), 0));
     assert_eq!(ck.metadata.get("other._metadata"), Some(&Value::Text("x".into())));
@@ -142,18 +142,18 @@ fn what_torch_reads_counts() {
         [("model._metadata".to_owned(), map(&[("0", 2)])), ("x".to_owned(), Value::Bool(true))]
             .into_iter()
             .collect();
-    let own = |pairs| [(MODULE_VERSIONS.to_owned(), map(pairs))].into_iter().collect::<Metadata>();
+    let own = |pairs| [(Metadata::MODULE_VERSIONS.to_owned(), map(pairs))].into_iter().collect::<Metadata>();
     let mut same = carried.clone();
-    set_versions(&mut same, own(&[("model.0", 2)]));
+    same.set_versions(own(&[("model.0", 2)]));
     assert_eq!(same, carried);
     let mut other = carried.clone();
-    set_versions(&mut other, own(&[("model.0", 3)]));
+    other.set_versions(own(&[("model.0", 3)]));
     assert_eq!(
-        (other.get("model._metadata"), other.get(MODULE_VERSIONS)),
+        (other.get("model._metadata"), other.get(Metadata::MODULE_VERSIONS)),
         (None, Some(&map(&[("model.0", 3)])))
     );
     let mut none = carried;
-    set_versions(&mut none, Metadata::default());
+    none.set_versions(Metadata::default());
     assert_eq!(none.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["x"]);
 }
 
@@ -165,12 +165,12 @@ fn names_are_measured() {
     let mut one = checkpoint(&["w"], &[&versions[..], &[("x", 2)]].concat());
     let long = "a".repeat(60_000);
     let (_, losses) = one.rename_found(&[Rename::new("", &long)], false).unwrap();
-    assert_eq!((losses.len(), losses[0].subject.as_str()), (1, MODULE_VERSIONS));
-    assert_eq!(one.metadata.get(MODULE_VERSIONS), None);
+    assert_eq!((losses.len(), losses[0].subject.as_str()), (1, Metadata::MODULE_VERSIONS));
+    assert_eq!(one.metadata.get(Metadata::MODULE_VERSIONS), None);
     let mut nested = checkpoint(&[], &[]);
     nested.metadata.set(format!("{long}._metadata"), map(&versions));
     let mut losses = Vec::new();
-    joined_versions(&nested.metadata, &mut losses);
+    nested.metadata.joined_versions(&mut losses);
     assert_eq!(losses.len(), 1);
     // Names of very many parts are no square of time.
     let deep = "a.".repeat(30_000);
@@ -178,7 +178,7 @@ fn names_are_measured() {
     let versions: Vec<(&str, i64)> = deep.iter().map(|name| (name.as_str(), 1)).collect();
     let mut deep = checkpoint(&[deep.last().unwrap()], &versions);
     assert_eq!(deep.rename_found(&[Rename::parse("a=b").unwrap()], false).unwrap().1, []);
-    assert!(told(&deep, MODULE_VERSIONS)[0].0.starts_with('b'));
+    assert!(told(&deep, Metadata::MODULE_VERSIONS)[0].0.starts_with('b'));
 }
 
 #[test]

@@ -2,8 +2,7 @@
 
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::Result;
-use weighbridge_core::tensor::{DType, Element, Order, Region, element_at};
-use weighbridge_io::engine::read_region;
+use weighbridge_core::tensor::{DType, Element, Order, Region};
 
 /// What a number of a column is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub(super) fn ids(entry: &TensorEntry, start: u64, count: u64, out: &mut Vec<Id>
         return Ok(());
     }
     let region = Region { start: vec![start], extent: vec![count] };
-    let bytes = read_region(entry, &region, Order::Row)?;
+    let bytes = entry.read_region(&region, Order::Row)?;
     let dtype = entry.dtype();
     if dtype == DType::I64 {
         let (words, _) = bytes.as_chunks::<8>();
@@ -29,7 +28,7 @@ pub(super) fn ids(entry: &TensorEntry, start: u64, count: u64, out: &mut Vec<Id>
         return Ok(());
     }
     let size = dtype.size().unwrap_or(1);
-    out.extend((0..bytes.len() / size).map(|at| id(element_at(dtype, &bytes, at))));
+    out.extend((0..bytes.len() / size).map(|at| id(dtype.element_at(&bytes, at))));
     Ok(())
 }
 

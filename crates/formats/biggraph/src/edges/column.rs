@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::{DType, Order, Region};
-use weighbridge_io::engine::read_region;
 use weighbridge_io::source::{Source, check_range, to_usize};
 
 /// What a column holds.
@@ -94,7 +93,7 @@ impl MovedColumn {
             start: vec![self.mover.first_of(run.block()) + u64::from(first)],
             extent: vec![u64::from(last - first) + 1],
         };
-        let bytes = read_region(column, &region, Order::Row)?;
+        let bytes = column.read_region(&region, Order::Row)?;
         let size = to_usize(self.size)?;
         for position in positions {
             let at = (position - first) as usize * size;

@@ -4,8 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::tensor::{DType, Element, Encoding, Order, Region, Shape, element_at};
-use weighbridge_io::engine::read_region;
+use weighbridge_core::tensor::{DType, Element, Encoding, Order, Region, Shape};
 use weighbridge_io::source::{Source, SourceRef, check_range, to_usize};
 
 /// The elements `range` of a column as integers: reals lose their fraction, what is too large
@@ -17,12 +16,12 @@ use weighbridge_io::source::{Source, SourceRef, check_range, to_usize};
 /// and what the sources say.
 pub(crate) fn read(entry: &TensorEntry, range: Range<u64>) -> Result<Vec<i64>> {
     let region = Region { start: vec![range.start], extent: vec![range.end.saturating_sub(range.start)] };
-    let bytes = read_region(entry, &region, Order::Row)?;
+    let bytes = entry.read_region(&region, Order::Row)?;
     if entry.dtype() == DType::I64 {
         return Ok(bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect());
     }
     let size = entry.dtype().size().unwrap_or(1);
-    let number = |index| element_at(entry.dtype(), &bytes, index).and_then(integer);
+    let number = |index| DType::element_at(entry.dtype(), &bytes, index).and_then(integer);
     (0..bytes.len() / size).map(|index| number(index).ok_or_else(|| not_numbers(entry))).collect()
 }
 
@@ -125,7 +124,6 @@ pub(crate) fn read_elements(
 mod tests {
     use super::*;
     use weighbridge_core::checkpoint::TensorPath;
-    use weighbridge_io::engine::read_tensor;
     use weighbridge_io::source::MemorySource;
 
     fn column(dtype: DType, bytes: Vec<u8>) -> TensorEntry {
@@ -145,7 +143,7 @@ mod tests {
         assert_eq!(read(&entry, 1..3).unwrap(), [2, -1]);
         let made = as_integers(&entry).unwrap();
         let bytes: Vec<u8> = expected.iter().flat_map(|n| n.to_le_bytes()).collect();
-        assert_eq!(read_tensor(&made, Order::Row).unwrap(), bytes);
+        assert_eq!(made.read_tensor(Order::Row).unwrap(), bytes);
         let source = &made.pieces[0].source;
         for start in 0..bytes.len() {
             for end in start..bytes.len() {

@@ -2,7 +2,6 @@ use super::buckets::{Bucket, buckets};
 use super::*;
 use serde_json::json;
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::MemorySource;
 
 /// Numbers that look random.
@@ -123,7 +122,7 @@ fn edges(checkpoint: &Checkpoint) -> Vec<Edge> {
             (column_of(&bucket, "lhs"), column_of(&bucket, "rhs"), column_of(&bucket, "rel"));
         let offsets = bucket.column("lhsd_offsets").map(|_| column_of(&bucket, "lhsd_offsets"));
         let data = bucket.column("lhsd_data").map(|_| column_of(&bucket, "lhsd_data"));
-        let weights = read_tensor(bucket.needed("weight").unwrap(), Order::Row).unwrap();
+        let weights = bucket.needed("weight").unwrap().read_tensor(Order::Row).unwrap();
         for i in 0..rel.len() {
             let relation = &config.relations[usize::try_from(rel[i]).unwrap()];
             let list = match (&offsets, &data) {
@@ -168,7 +167,7 @@ fn edges_keep_their_rows_in_any_partitions_and_back() {
             }
             // Reading a part of a column gives that part.
             for entry in new.tensors.iter().filter(|t| t.elements() > 0) {
-                let whole = read_tensor(entry, Order::Row).unwrap();
+                let whole = entry.read_tensor(Order::Row).unwrap();
                 let source = &entry.pieces[0].source;
                 for (start, end) in [(0, 1), (3, whole.len()), (whole.len() / 2, whole.len() / 2 + 2)] {
                     let end = end.min(whole.len());

@@ -8,7 +8,7 @@ use super::part::{self, Part};
 use super::{config, names, notes, parallel, table, version};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
-use weighbridge_core::checkpoint::{Checkpoint, Name, Note, SALVAGED_ROWS, Value};
+use weighbridge_core::checkpoint::{self, Checkpoint, Name, Note, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_format::OpenOptions;
@@ -233,7 +233,7 @@ impl Joining<'_> {
             let names = notes::some(lost.first.iter().map(FileName::to_string));
             let which = Value::Text(format!("without {} partitions: {names}", lost.count));
             for table in joined.rows.iter_mut().chain(&mut joined.sum) {
-                table.attributes.insert(SALVAGED_ROWS.to_owned(), which.clone());
+                table.attributes.insert(checkpoint::Attributes::SALVAGED_ROWS.to_owned(), which.clone());
             }
         }
         Ok(Some(joined))

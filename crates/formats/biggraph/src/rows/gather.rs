@@ -3,7 +3,7 @@
 use weighbridge_core::checkpoint::{Piece, TensorEntry};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{Endian, Order, Region};
-use weighbridge_io::engine::{Scratch, read_into};
+use weighbridge_io::engine::Scratch;
 use weighbridge_io::source::{Source, SourceRef, check_range, to_usize};
 
 /// Rows that are put in order at once.
@@ -138,7 +138,7 @@ impl GatherSource {
                         let mut region = Region::whole(&table.shape);
                         (region.start[0], region.extent[0]) = (within, count);
                         block.clear();
-                        read_into(table, &region, Order::Row, scratch, block)?;
+                        table.read_into(&region, Order::Row, scratch, block)?;
                         now.copy_from_slice(block.get(..now.len()).unwrap_or_default());
                     }
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{DType, Encoding, Order, Region};
-use weighbridge_io::engine::{Scratch, read_into, read_tensor};
+use weighbridge_io::engine::Scratch;
 use weighbridge_io::source::{Source, SourceRef, check_range, to_usize};
 
 /// Bytes of rows that are read at once.
@@ -72,7 +72,7 @@ impl SumSource {
                     .found(entry.dtype()));
             }
         }
-        let bytes = read_tensor(global, Order::Row)?;
+        let bytes = global.read_tensor(Order::Row)?;
         let addend = bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         let label = table.pieces.first().map_or("", |piece| piece.source.label()).to_owned();
         let len = table.bytes();
@@ -84,7 +84,7 @@ impl SumSource {
         let mut region = Region::whole(&self.table.shape);
         (region.start[0], region.extent[0]) = (row, count);
         out.clear();
-        read_into(&self.table, &region, Order::Row, &mut Scratch::default(), out)?;
+        self.table.read_into(&region, Order::Row, &mut Scratch::default(), out)?;
         for row in out.chunks_exact_mut(self.addend.len().max(1) * 4) {
             for (bytes, addend) in row.as_chunks_mut::<4>().0.iter_mut().zip(&self.addend) {
                 *bytes = (f32::from_le_bytes(*bytes) + addend).to_le_bytes();
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(add_global_embeddings(&mut checkpoint).unwrap(), 1);
         assert_eq!(checkpoint.tensors.len(), 1);
         let sum = &checkpoint.tensors[0];
-        let bytes = read_tensor(sum, Order::Row).unwrap();
+        let bytes = sum.read_tensor(Order::Row).unwrap();
         let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         assert_eq!(values, [1.25, 3.0, 4.0, -0.75, 1.5, 1e10 + 1.0]);
         // From the middle of an element.

@@ -5,7 +5,7 @@ use super::super::read::BUCKET;
 use super::model::{self, STEP};
 use super::tables::{self, EMBEDDINGS, Table};
 use weighbridge_core::checkpoint::{
-    Checkpoint, Loss, Name, RENAMED_FROM, Role, SALVAGED_ROWS, TensorEntry, TensorPath, escape_text,
+    Attributes, Checkpoint, Loss, Name, Role, TensorEntry, TensorPath, escape_text,
 };
 
 /// The keys of the metadata that come from these files, and go into them.
@@ -22,7 +22,7 @@ const KEYS: [&str; 10] = [
     "version",
 ];
 /// The attributes of tensors that do.
-const ATTRIBUTES: [&str; 5] = [ALIGNED, BUCKET, RENAMED_FROM, SALVAGED_ROWS, STEP];
+const ATTRIBUTES: [&str; 5] = [ALIGNED, BUCKET, Attributes::RENAMED_FROM, Attributes::SALVAGED_ROWS, STEP];
 
 /// The metadata and attributes that are left out. What came from BigGraph's files has none.
 pub(super) fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {

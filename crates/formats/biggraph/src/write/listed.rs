@@ -9,7 +9,6 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Order, Region, Shape};
-use weighbridge_io::engine::{read_region, read_tensor};
 use weighbridge_io::source::{Source, SourceRef, check_range};
 
 /// The columns that a list of edges must have.
@@ -134,7 +133,7 @@ fn is_list(checkpoint: &Checkpoint, table: &TensorEntry) -> Result<bool> {
         return Ok(false);
     }
     let first = table.rows(0..rows.min(LOOKED))?;
-    let bytes = read_tensor(&first, Order::Row)?;
+    let bytes = first.read_tensor(Order::Row)?;
     let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let width = usize::try_from(columns).unwrap_or(usize::MAX);
     let is_id = |x: &f32| *x >= 0.0 && x.fract() == 0.0;
@@ -183,7 +182,7 @@ impl Source for Column {
         read_elements(offset, buffer, self.size, |rows, out| {
             let region =
                 Region { start: vec![rows.start, self.place], extent: vec![rows.end - rows.start, 1] };
-            out.extend(read_region(&self.table, &region, Order::Row)?);
+            out.extend(self.table.read_region(&region, Order::Row)?);
             Ok(())
         })
     }

@@ -23,7 +23,7 @@ use super::retype;
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Note, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, PlannedFile, WritePlan};
-use weighbridge_core::tensor::{Cast, DType, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
+use weighbridge_core::tensor::{Cast, DType, Encoding, Order, Shape};
 use weighbridge_format::PlanOptions;
 use weighbridge_io::source::SourceRef;
 
@@ -130,11 +130,11 @@ fn as_float32(entry: &TensorEntry, losses: &mut Vec<Loss>) -> Result<TensorEntry
     if entry.stored == DType::F32 {
         return Ok(entry);
     }
-    if !cast_is_supported(entry.stored, DType::F32) {
+    if !entry.stored.cast_is_supported(DType::F32) {
         return Err(Error::unsupported("no-such-cast", format!("cannot cast {} to f32", entry.stored))
             .on_tensor(entry.name()));
     }
-    if !cast_is_exact(entry.stored, DType::F32) {
+    if !entry.stored.cast_is_exact(DType::F32) {
         let detail = format!("{} values are rounded to f32", entry.stored);
         losses.push(Loss::new("rounding", subject(), detail));
     } else {

@@ -18,7 +18,7 @@
 //! NAME.npy                  a tensor; what a file name should not have is %XX
 //! NAME.names.json           the names of its rows, where it has them: one list of texts
 //! weighbridge.index.json    what the names of files cannot say, where there is something:
-//!                           paths, roles, metadata (see checkpoint::INDEX_KEY)
+//!                           paths, roles, metadata (see checkpoint::Metadata::INDEX_KEY)
 //! ```
 
 mod folder;

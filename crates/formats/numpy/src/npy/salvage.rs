@@ -1,14 +1,14 @@
 //! What is intact of an array that is cut short: its first rows, where these lie one after the other.
 //!
 //! An array with fewer rows is another array, so the tensor says so: the attribute
-//! [`SALVAGED_ROWS`], and an entry among what is lost. Column-major arrays have parts of all rows
+//! [`Attributes::SALVAGED_ROWS`], and an entry among what is lost. Column-major arrays have parts of all rows
 //! or none. Nothing proves the elements themselves.
 //!
 //! Nothing proves the header either. One that leaves bytes over, or that with one bit changed would say the
 //! very length that is there, may be what is damaged: rows by a wrong shape or type would be scrambled.
 
 use super::{ARRAY, Header};
-use weighbridge_core::checkpoint::{Checkpoint, SALVAGED_ROWS, TensorEntry, TensorPath, Value};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{Order, Shape};
 use weighbridge_format::OpenOptions;
@@ -52,7 +52,9 @@ pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> 
     let mut entry = TensorEntry::dense(path, header.dtype, shape, source, header.len, header.encoding)?;
     entry.guessed = header.native;
     if whole < rows {
-        entry.attributes.insert(SALVAGED_ROWS.to_owned(), Value::Text(format!("0 to {whole} of {rows}")));
+        entry
+            .attributes
+            .insert(Attributes::SALVAGED_ROWS.to_owned(), Value::Text(format!("0 to {whole} of {rows}")));
         checkpoint.lose(format_args!("(rows {whole} to {rows} of {})", TensorPath::value()), error);
     } else {
         checkpoint.damage_mut(error).expected = Some(1);

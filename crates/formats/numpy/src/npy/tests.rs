@@ -11,7 +11,6 @@ use weighbridge_core::checkpoint::{Note, Origin, Role, TensorEntry, TensorPath, 
 use weighbridge_core::error::Error;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{Encoding, Endian, Order, Shape};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{CountingSource, Cursor, MemorySource};
 use weighbridge_io::testing::materialise;
 
@@ -35,7 +34,7 @@ fn open_bytes(bytes: &[u8]) -> Result<Checkpoint> {
 
 /// A tensor as the JSON files tell it.
 fn told(tensor: &TensorEntry) -> Json {
-    let bytes = read_tensor(tensor, Order::Row).unwrap();
+    let bytes = tensor.read_tensor(Order::Row).unwrap();
     json!({
         "name": tensor.text(),
         "dtype": tensor.dtype().name(),
@@ -131,7 +130,7 @@ fn every_prefix_and_every_changed_byte_is_survived() {
                 let mut changed = bytes.clone();
                 changed[at] = value;
                 if let Ok(checkpoint) = open_bytes(&changed) {
-                    read_tensor(&checkpoint.tensors[0], Order::Row).unwrap();
+                    checkpoint.tensors[0].read_tensor(Order::Row).unwrap();
                 }
             }
         }

@@ -1,9 +1,7 @@
 //! From the index to a plan.
 
 use super::{ARRAY, FOLDER, folder, header};
-use weighbridge_core::checkpoint::{
-    Checkpoint, Loss, Metadata, TensorEntry, TensorPath, bridge_index, left_behind,
-};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
@@ -95,10 +93,10 @@ fn losses(checkpoint: &Checkpoint, tensor: &TensorEntry) -> Vec<Loss> {
     for tensor in &mut bare.tensors {
         tensor.path = TensorPath::value();
     }
-    if bridge_index(&bare, &[TensorPath::value().to_text()]).is_some() {
+    if bare.bridge_index(&[TensorPath::value().to_text()]).is_some() {
         let detail = "an npy file holds the values alone: not that they came from another format, nor their role or batch";
         losses.push(Loss::new("index-dropped", tensor.name(), detail));
     }
-    losses.extend(left_behind(checkpoint));
+    losses.extend(checkpoint.left_behind());
     losses
 }

@@ -10,7 +10,7 @@
 //! The format is defined by numpy as "npy files in a zip", so it is the one that uses another format
 //! of this library: the header of the arrays is that of [`super::npy`].
 //!
-//! Metadata, and what numpy's flat names cannot say (see [`weighbridge_core::checkpoint::INDEX_KEY`]), stand in
+//! Metadata, and what numpy's flat names cannot say (see [`weighbridge_core::checkpoint::Metadata::INDEX_KEY`]), stand in
 //! a member of their own that a numpy program sees as one more array. It is written only where
 //! there is something to say.
 //!

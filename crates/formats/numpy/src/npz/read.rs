@@ -6,8 +6,7 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{
-    Check, Checkpoint, INDEX_KEY, Metadata, Note, TensorEntry, TensorPath, Value, escape_text,
-    restore_bridge_index,
+    Check, Checkpoint, Metadata, Note, TensorEntry, TensorPath, Value, escape_text,
 };
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
@@ -178,7 +177,7 @@ impl Reader<'_> {
                 checkpoint.notes.push(Note::omission("metadata-unreadable", format!("{METADATA}: {odd}")));
             }
             if let Some(index) = index {
-                restore_bridge_index(&mut checkpoint, names, &index);
+                checkpoint.restore_bridge_index(names, &index);
             }
         }
         let more = unread.len().saturating_sub(NAMED);
@@ -202,7 +201,7 @@ fn parse_metadata(bytes: &[u8]) -> (Metadata, Option<String>, Option<&'static st
     let (mut index, mut odd, mut pairs) = (None, None, Vec::new());
     for (key, value) in map {
         match serde_json::from_str::<String>(value.get()) {
-            Ok(text) if key == INDEX_KEY => index = Some(text),
+            Ok(text) if key == Metadata::INDEX_KEY => index = Some(text),
             Ok(text) => pairs.push((key, Value::Text(text))),
             Err(_) => odd = Some("values that are not strings are ignored"),
         }

@@ -6,12 +6,9 @@ use crate::opening::open_source;
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{
-    INDEX_KEY, Name, Note, Origin, RESERVED_PREFIX, Role, TensorEntry, TensorPath, Value,
-};
+use weighbridge_core::checkpoint::{Metadata, Name, Note, Origin, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::plan::Content;
 use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{MemorySource, Source, check_range};
 use weighbridge_io::testing::materialise;
 use weighbridge_testkit::memory;
@@ -44,7 +41,7 @@ fn written(checkpoint: &Checkpoint) -> Vec<u8> {
 
 /// A tensor as the JSON files tell it.
 fn told(tensor: &TensorEntry) -> Json {
-    let bytes = read_tensor(tensor, Order::Row).unwrap();
+    let bytes = tensor.read_tensor(Order::Row).unwrap();
     json!({
         "name": tensor.text(),
         "dtype": tensor.dtype().name(),
@@ -87,7 +84,7 @@ fn bad_files_say_what_is_wrong() {
         let open = || {
             let options = OpenOptions { format: Some("npz".into()), ..OpenOptions::default() };
             let checkpoint = open_source(memory(&bytes), &options)?;
-            checkpoint.tensors.iter().try_for_each(|t| read_tensor(t, Order::Row).map(drop))
+            checkpoint.tensors.iter().try_for_each(|t| t.read_tensor(Order::Row).map(drop))
         };
         let error = open().unwrap_err();
         assert_eq!(error.code().as_str(), expected["code"], "{} {error:?}", path.display());
@@ -110,7 +107,7 @@ fn every_prefix_and_every_changed_byte_is_survived() {
                 if let Ok(checkpoint) = Npz.open(memory(&changed), &OpenOptions::default()) {
                     for tensor in &checkpoint.tensors {
                         // Deflated data may be found damaged only now.
-                        let _ = read_tensor(tensor, Order::Row);
+                        let _ = tensor.read_tensor(Order::Row);
                     }
                 }
             }
@@ -218,7 +215,7 @@ fn everything_that_numpy_cannot_say_comes_back() {
     assert_eq!(again.tensors.len(), checkpoint.tensors.len());
     for (a, b) in again.tensors.iter().zip(&checkpoint.tensors) {
         assert_eq!((&a.path, &a.role, a.order()), (&b.path, &b.role, b.order()));
-        assert_eq!(read_tensor(a, Order::Row).unwrap(), read_tensor(b, Order::Row).unwrap());
+        assert_eq!(a.read_tensor(Order::Row).unwrap(), b.read_tensor(Order::Row).unwrap());
     }
     assert_eq!(written(&again), bytes);
 
@@ -323,8 +320,8 @@ fn metadata_that_is_a_bomb_is_not_inflated() {
 fn losses_and_refusals() {
     let mut checkpoint = with(&["a"]);
     checkpoint.notes = vec![Note::omission("x", "y"), Note::new("z", "z")];
-    checkpoint.metadata.set(INDEX_KEY, Value::Text("of somebody else".into()));
-    checkpoint.metadata.set(format!("{RESERVED_PREFIX}typed"), Value::U32(1));
+    checkpoint.metadata.set(Metadata::INDEX_KEY, Value::Text("of somebody else".into()));
+    checkpoint.metadata.set(format!("{}typed", Metadata::RESERVED_PREFIX), Value::U32(1));
     let plan = planned(&checkpoint);
     let codes: Vec<_> = plan.losses.iter().map(|loss| loss.code.as_str()).collect();
     assert_eq!(codes, ["metadata-dropped", "omitted"]);

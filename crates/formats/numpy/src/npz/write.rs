@@ -4,10 +4,7 @@ use super::{METADATA, SUFFIX};
 use crate::npy::{array_header, header};
 use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
-use weighbridge_core::checkpoint::{
-    Checkpoint, INDEX_KEY, Loss, RESERVED_PREFIX, Value, bridge_index, bridge_names, escape_text,
-    left_behind, renamed,
-};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, Value, bridge_names, escape_text, renamed};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, WritePlan};
 use weighbridge_core::tensor::{DType, Order, Shape};
@@ -46,7 +43,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         })?;
     }
     losses.extend(renamed(checkpoint, &names));
-    losses.extend(left_behind(checkpoint));
+    losses.extend(checkpoint.left_behind());
     Ok(WritePlan { format: "npz", kind: "archive", files: vec![zip.finish()], losses })
 }
 
@@ -55,7 +52,7 @@ fn metadata(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec<Loss>) -
     let mut map = Map::new();
     for (key, value) in checkpoint.metadata.iter() {
         match value {
-            Value::Text(_) if key.starts_with(RESERVED_PREFIX) => {
+            Value::Text(_) if key.starts_with(Metadata::RESERVED_PREFIX) => {
                 let detail = "keys of this beginning are reserved for what this library carries";
                 losses.push(Loss::new("metadata-dropped", escape_text(key), detail));
             }
@@ -66,8 +63,8 @@ fn metadata(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec<Loss>) -
             _ => {}
         }
     }
-    if let Some(index) = bridge_index(checkpoint, names) {
-        map.insert(INDEX_KEY.into(), index.into());
+    if let Some(index) = checkpoint.bridge_index(names) {
+        map.insert(Metadata::INDEX_KEY.into(), index.into());
     }
     (!map.is_empty()).then(|| Json::Object(map).to_string())
 }

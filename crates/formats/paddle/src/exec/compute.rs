@@ -7,10 +7,8 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::{Name, TensorEntry, TensorPath, Value as Known};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{
-    Cast, DType, Element, Encoding, Order, Region, Rounding, Shape, cast as cast_bytes, cast_is_supported,
-    element_at,
+    Cast, DType, Element, Encoding, Order, Region, Rounding, Shape, cast as cast_bytes,
 };
-use weighbridge_io::engine::{read_region, verify_tensor};
 use weighbridge_io::source::{MemorySource, SourceRef, to_usize};
 
 /// Elements that are computed at once.
@@ -96,7 +94,7 @@ impl Computer {
             return Ok(entry.clone());
         }
         // Integers wrap around as Paddle's do; floats of 8 bits are not among its types here.
-        if cast_is_supported(from, to) && matches!(to, DType::F16 | DType::BF16 | DType::F32 | DType::F64) {
+        if from.cast_is_supported(to) && matches!(to, DType::F16 | DType::BF16 | DType::F32 | DType::F64) {
             // One cast can wait, not two.
             let mut result = if entry.cast.is_some() {
                 self.each(entry, from, |block| Ok(block.to_vec()))?
@@ -118,7 +116,7 @@ impl Computer {
             let count = block.len() / from.size().unwrap_or(1);
             let mut out = Vec::with_capacity(count * to.size().unwrap_or(1));
             for index in 0..count {
-                let element = element_at(from, block, index).ok_or_else(none)?;
+                let element = from.element_at(block, index).ok_or_else(none)?;
                 put(element, to, rounding, &mut out).ok_or_else(none)?;
             }
             Ok(out)
@@ -148,9 +146,9 @@ impl Computer {
         if entry.shape.elements() != Some(1) {
             return Err(wrong("the tensor that gives the scale must have one element"));
         }
-        verify_tensor(entry)?;
-        let bytes = read_region(entry, &Region::whole(&entry.shape), Order::Row)?;
-        element_at(entry.dtype(), &bytes, 0)
+        entry.verify_tensor()?;
+        let bytes = entry.read_region(&Region::whole(&entry.shape), Order::Row)?;
+        DType::element_at(entry.dtype(), &bytes, 0)
             .ok_or_else(|| wrong("the tensor that gives the scale holds no number"))
     }
 
@@ -162,10 +160,10 @@ impl Computer {
         make: impl Fn(&[u8]) -> Result<Vec<u8>>,
     ) -> Result<TensorEntry> {
         let len = self.take(&entry.shape, to)?;
-        verify_tensor(entry)?;
+        entry.verify_tensor()?;
         let mut bytes = Vec::with_capacity(len);
         for region in Region::blocks(&entry.shape, Order::Row, BLOCK) {
-            bytes.extend_from_slice(&make(&read_region(entry, &region, Order::Row)?)?);
+            bytes.extend_from_slice(&make(&entry.read_region(&region, Order::Row)?)?);
         }
         let mut result = dense(entry.shape.clone(), to, bytes)?;
         result.attributes = entry.attributes.clone();
@@ -204,7 +202,7 @@ fn cannot(what: &str, dtype: DType) -> Error {
 
 fn put_is_supported(from: DType, to: DType) -> bool {
     let zero = [0; 16];
-    let element = from.size().and_then(|size| element_at(from, zero.get(..size)?, 0));
+    let element = from.size().and_then(|size| from.element_at(zero.get(..size)?, 0));
     let complex = matches!(to, DType::C64 | DType::C128);
     !complex && element.is_some_and(|e| put(e, to, Rounding::default(), &mut Vec::new()).is_some())
 }

@@ -5,7 +5,7 @@ use super::access::{bytes, kind, shown};
 use super::framework;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::topology::SCALE_ATTRIBUTE;
+use weighbridge_core::topology::Quantized;
 
 /// Text attributes that hold names of variables. Only values that equal a name are renamed.
 ///
@@ -74,9 +74,9 @@ impl ProgramDesc {
         });
         for attr in message.blocks.iter_mut().flat_map(|block| &mut block.ops).flat_map(|op| &mut op.attrs) {
             let Some(name) = &mut attr.name else { continue };
-            let weight = name.strip_suffix(SCALE_ATTRIBUTE.as_bytes());
+            let weight = name.strip_suffix(Quantized::SCALE_ATTRIBUTE.as_bytes());
             if let Some(new) = weight.and_then(|weight| mapping.get(weight)) {
-                *name = [new, SCALE_ATTRIBUTE.as_bytes()].concat();
+                *name = [new, Quantized::SCALE_ATTRIBUTE.as_bytes()].concat();
                 changed += 1;
             }
         }

@@ -6,9 +6,8 @@ use super::beside::{Beside, base_name};
 use super::join::path_of;
 use crate::ReadOptions;
 use std::collections::{HashMap, HashSet};
-use weighbridge_core::checkpoint::{
-    Checkpoint, INFO_ENTRIES, Note, Role, STRUCTURED_NAME, TensorPath, VARIABLE_NAME, Value,
-};
+use weighbridge_core::NoteCode;
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Note, Role, TensorPath, Value};
 use weighbridge_core::error::Result;
 use weighbridge_core::text::{counted, escape, first_and_more};
 use weighbridge_format::OpenOptions;
@@ -29,7 +28,9 @@ pub(super) fn join(
     match state::read_info(&source, &options.limits) {
         Ok(Some(info)) => {
             let entries = apply(checkpoint, &info);
-            checkpoint.notes.extend(entries.map(|text| Note::new(INFO_ENTRIES, format!("{name}: {text}"))));
+            checkpoint
+                .notes
+                .extend(entries.map(|text| Note::new(NoteCode::InfoEntries, format!("{name}: {text}"))));
             checkpoint.metadata.set(INFO_FILE, Value::Text(name.clone()));
             checkpoint.companions.push((name, source));
         }
@@ -59,7 +60,7 @@ pub(super) fn attach(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Resu
         if let Some(variable) = variables.get(&tensor.path) {
             tensor
                 .attributes
-                .entry(VARIABLE_NAME.to_owned())
+                .entry(Attributes::VARIABLE_NAME.to_owned())
                 .or_insert_with(|| Value::Text(variable.clone()));
         }
     }
@@ -96,7 +97,7 @@ fn apply(checkpoint: &mut Checkpoint, info: &Info) -> Option<String> {
     for tensor in checkpoint.tensors.iter_mut().filter(|t| !t.guessed) {
         let Some(row) = rows.get(&tensor.path) else { continue };
         if let Some(name) = &row.structured_name {
-            tensor.attributes.insert(STRUCTURED_NAME.to_owned(), Value::Text(name.clone()));
+            tensor.attributes.insert(Attributes::STRUCTURED_NAME.to_owned(), Value::Text(name.clone()));
         }
         for (key, flag) in [(STOP_GRADIENT, row.stop_gradient), (TRAINABLE, row.trainable)] {
             if let Some(flag) = flag {

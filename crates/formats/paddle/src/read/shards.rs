@@ -70,7 +70,6 @@ mod tests {
     use weighbridge_core::tensor::Order;
     use weighbridge_format::ReadFormat;
     use weighbridge_format::ScanCode;
-    use weighbridge_io::engine::read_tensor;
     use weighbridge_io::source::MemoryFolder;
 
     const INDEX_FILE: &str = "model_state.pdparams.index.json";
@@ -123,7 +122,7 @@ mod tests {
         let names: Vec<String> = whole.tensors.iter().map(|t| t.text()).collect();
         assert_eq!(names, WHOLE.map(|(name, _)| name));
         for tensor in &whole.tensors {
-            read_tensor(tensor, Order::Row).unwrap();
+            tensor.read_tensor(Order::Row).unwrap();
         }
         assert_eq!(whole.notes, []);
         assert_eq!(whole.files.len(), 3);

@@ -7,7 +7,7 @@
 use super::super::{FORM_PIR, state};
 use super::beside::{Beside, is_hidden, text};
 use std::collections::HashMap;
-use weighbridge_core::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Note, TensorEntry, Value};
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::{DType, Encoding};
 use weighbridge_core::text::counted;
@@ -32,7 +32,8 @@ pub(super) fn join(
     options: &OpenOptions,
 ) -> Result<()> {
     let is_pir = checkpoint.topology.as_ref().is_some_and(|topology| topology.form == FORM_PIR);
-    let named = |entry: &TensorEntry| entry.guessed || entry.attributes.contains_key(STRUCTURED_NAME);
+    let named =
+        |entry: &TensorEntry| entry.guessed || entry.attributes.contains_key(Attributes::STRUCTURED_NAME);
     if !is_pir || checkpoint.tensors.iter().any(named) {
         return Ok(());
     }
@@ -46,7 +47,7 @@ pub(super) fn join(
                     let count = names.len();
                     for (place, structured) in names {
                         let attributes = &mut checkpoint.tensors[place].attributes;
-                        attributes.insert(STRUCTURED_NAME.to_owned(), Value::Text(structured));
+                        attributes.insert(Attributes::STRUCTURED_NAME.to_owned(), Value::Text(structured));
                     }
                     let tensors = counted(checkpoint.tensors.len(), "tensor", "tensors");
                     let text = format!(
@@ -118,7 +119,7 @@ fn names(variables: &[TensorEntry], state: &[TensorEntry]) -> Option<Vec<(usize,
             }
         }
     }
-    let in_table = |place: &usize| state[*place].text_attribute(VARIABLE_NAME);
+    let in_table = |place: &usize| state[*place].text_attribute(Attributes::VARIABLE_NAME);
     let agrees = |(own, other): &(usize, usize)| {
         in_table(other).is_none_or(|name| name == variables[*own].path.to_text())
     };

@@ -3,7 +3,7 @@
 use super::structure::{self, Form, Pairs, View, view};
 use super::{TABLE, canonical, key_of, slots};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use weighbridge_core::checkpoint::{Checkpoint, Loss, Name, TensorEntry, TensorPath, VARIABLE_NAME, Value};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, Name, TensorEntry, TensorPath, Value};
 
 /// The deepest dict that is looked into.
 const DEEPEST: usize = 128;
@@ -31,8 +31,11 @@ pub(super) fn with_extras(checkpoint: &Checkpoint, structure: &Value, losses: &m
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
         return canonical(checkpoint);
     };
-    let in_table: Vec<&TensorEntry> =
-        extras.iter().copied().filter(|entry| entry.attributes.contains_key(VARIABLE_NAME)).collect();
+    let in_table: Vec<&TensorEntry> = extras
+        .iter()
+        .copied()
+        .filter(|entry| entry.attributes.contains_key(Attributes::VARIABLE_NAME))
+        .collect();
     let extras = extras.into_iter().map(|entry| (entry, entry.path.parts())).collect();
     insert(root, extras, form, 0);
     keep_names(root, &in_table);

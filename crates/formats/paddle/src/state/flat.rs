@@ -3,7 +3,6 @@
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{Order, Region};
-use weighbridge_io::engine::read_region;
 use weighbridge_io::source::{Source, check_range, to_usize};
 
 /// The elements of a tensor, row-major and little-endian, after any cast: what numpy's `flatten`
@@ -44,7 +43,7 @@ impl Source for FlatSource {
         let mut skip = to_usize(offset - first * self.size)?;
         let mut rest = buffer;
         for region in boxes(self.entry.shape.dims(), first, end.div_ceil(self.size) - first) {
-            let bytes = read_region(&self.entry, &region, Order::Row)?;
+            let bytes = self.entry.read_region(&region, Order::Row)?;
             let bytes = bytes.get(skip..).unwrap_or_default();
             skip = 0;
             let take = bytes.len().min(rest.len());

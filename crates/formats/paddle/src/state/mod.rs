@@ -48,7 +48,7 @@ pub(super) use read::read;
 pub(super) use write::plan;
 
 use structure::{Form, marked};
-use weighbridge_core::checkpoint::{Checkpoint, Name, PARAMETER_VARIABLE, TensorEntry, VARIABLE_NAME, Value};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Name, TensorEntry, Value};
 
 /// The kind of such a file.
 const KIND: &str = "state";
@@ -78,8 +78,11 @@ pub(super) fn is_of_parameters(key: &str) -> bool {
 /// The key of a tensor in a state dict: its name; for an optimizer's tensor that of its parameter as
 /// a variable, and the slot behind it.
 pub(super) fn key_of(entry: &TensorEntry) -> String {
-    let parameter =
-        || entry.text_attribute(PARAMETER_VARIABLE).map_or_else(|| entry.path.to_text(), str::to_owned);
+    let parameter = || {
+        entry
+            .text_attribute(Attributes::PARAMETER_VARIABLE)
+            .map_or_else(|| entry.path.to_text(), str::to_owned)
+    };
     match entry.role.slot() {
         Some(slot) if *slot == Name::from(slots::MASTER_WEIGHTS) => parameter(),
         Some(slot) => format!("{}_{}", parameter(), slot.to_text()),
@@ -119,7 +122,7 @@ fn is_state(checkpoint: &Checkpoint) -> bool {
 fn has_table(checkpoint: &Checkpoint) -> bool {
     match checkpoint.metadata.get(NAME_TABLE) {
         Some(Value::Bool(table)) => *table,
-        _ => checkpoint.tensors.iter().any(|t| t.attributes.contains_key(VARIABLE_NAME)),
+        _ => checkpoint.tensors.iter().any(|t| t.attributes.contains_key(Attributes::VARIABLE_NAME)),
     }
 }
 

@@ -7,7 +7,7 @@ use super::structure::{self, Form, marked};
 use super::walk::{Member, Spot, Walk};
 use super::{KIND, NAME_TABLE, NUMPY, PROTOCOL, PYTHON2, RESERVED, STRUCTURE, TABLE, canonical, split};
 use std::collections::{HashMap, HashSet};
-use weighbridge_core::checkpoint::{Checkpoint, Name, Note, Origin, PICKLE, VARIABLE_NAME, Value};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Name, Note, Origin, PICKLE, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
@@ -81,7 +81,8 @@ fn is_of_paddle(source: &SourceRef, pickle: &Pickle, checkpoint: &Checkpoint) ->
         let pairs = pickle.graph.pairs(pickle.root).unwrap_or_default();
         pairs.iter().any(|&(key, _)| matches!(pickle.graph.text(key), Some(TABLE | split::INFO)))
     };
-    let named = || checkpoint.tensors.iter().any(|tensor| tensor.attributes.contains_key(VARIABLE_NAME));
+    let named =
+        || checkpoint.tensors.iter().any(|tensor| tensor.attributes.contains_key(Attributes::VARIABLE_NAME));
     extension || imports() || keys() || named()
 }
 

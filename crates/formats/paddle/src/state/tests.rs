@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{OpenOptions, PlanOptions};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::SourceRef;
 use weighbridge_io::testing::materialise;
 use weighbridge_pickle::{Builder, Part, write};
@@ -43,7 +42,7 @@ fn rewrite(checkpoint: &Checkpoint, pairs: &[(&str, &str)]) -> Vec<u8> {
 
 fn sha256(entry: &TensorEntry) -> String {
     use sha2::Digest;
-    let digest = sha2::Sha256::digest(read_tensor(entry, Order::Row).unwrap());
+    let digest = sha2::Sha256::digest(entry.read_tensor(Order::Row).unwrap());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -7,8 +7,7 @@ use super::structure::{self, Form, marked};
 use super::{KIND, state_key};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{
-    ALIAS_OF, Checkpoint, Damage, Distinct, Name, Note, PARAMETER_VARIABLE, Role, TensorEntry, TensorPath,
-    VARIABLE_NAME, Value,
+    Attributes, Checkpoint, Damage, Distinct, Name, Note, Role, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -521,11 +520,13 @@ impl<'a> Walk<'a> {
         let usual = state_key(&entry, Some(spot.key));
         if let Some(name) = spot.name.filter(|name| *name != usual) {
             self.room.attribute(&name)?;
-            entry.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(name));
+            entry.attributes.insert(Attributes::VARIABLE_NAME.to_owned(), Value::Text(name));
         }
         if let Some(parameter) = spot.parameter {
             self.room.attribute(parameter)?;
-            entry.attributes.insert(PARAMETER_VARIABLE.to_owned(), Value::Text(parameter.to_owned()));
+            entry
+                .attributes
+                .insert(Attributes::PARAMETER_VARIABLE.to_owned(), Value::Text(parameter.to_owned()));
         }
         let text = entry.text();
         // The same object is read once. So are ranges that are alike, where they stand in the file as they are.
@@ -539,7 +540,7 @@ impl<'a> Walk<'a> {
             match self.first.get(&id) {
                 Some(first) => {
                     self.room.attribute(first)?;
-                    entry.attributes.insert(ALIAS_OF.to_owned(), Value::Text(first.clone()));
+                    entry.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(first.clone()));
                 }
                 None => {
                     self.first.insert(id, text.clone());

@@ -5,8 +5,7 @@ use super::split::MOST_BYTES;
 use super::writer::Writer;
 use super::{KIND, NUMPY, PROTOCOL, RESERVED, STRUCTURE, canonical, is_state, slots};
 use weighbridge_core::checkpoint::{
-    ALIAS_OF, Checkpoint, Loss, PARAMETER_VARIABLE, PICKLE, Role, TensorEntry, TensorPath, VARIABLE_NAME,
-    Value, escape_text, left_behind,
+    Attributes, Checkpoint, Loss, PICKLE, Role, TensorEntry, TensorPath, Value, escape_text,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, WritePlan};
@@ -17,7 +16,7 @@ use weighbridge_io::engine::latin1_lengths;
 use weighbridge_pickle::{NumpyModules, Part, Place, write};
 
 /// Attributes that a state holds in its own way, or that go without saying once it is loaded.
-const HELD: [&str; 3] = [VARIABLE_NAME, PARAMETER_VARIABLE, ALIAS_OF];
+const HELD: [&str; 3] = [Attributes::VARIABLE_NAME, Attributes::PARAMETER_VARIABLE, Attributes::ALIAS_OF];
 /// The protocol that Paddle writes unless it is told otherwise.
 const DEFAULT_PROTOCOL: u8 = 4;
 
@@ -111,7 +110,7 @@ fn bad_setting(name: &str, values: &str, found: &str) -> Error {
 
 /// What a pickled state cannot hold.
 fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
-    let mut losses = left_behind(checkpoint);
+    let mut losses = checkpoint.left_behind();
     for entry in &checkpoint.tensors {
         let name = entry.name();
         let lost = |(key, value): &(&String, &Value)| {

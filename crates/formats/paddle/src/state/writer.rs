@@ -5,14 +5,11 @@ use super::structure::{Form, Pairs, View, view};
 use super::{flat, state_key};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{
-    ALIAS_OF, Checkpoint, Loss, Name, TensorEntry, VARIABLE_NAME, Value, escape_text,
-};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, Name, TensorEntry, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::SourceRef;
 use weighbridge_pickle::{Builder, Content, Graph, NumpyModules, ObjectId};
 
@@ -424,7 +421,7 @@ impl<'a> Writer<'a> {
 
     /// What was built of the tensor that this one is one object with, if both still are the same.
     fn twin(&self, entry: &TensorEntry) -> Option<(Form, ObjectId)> {
-        let at = *self.by_text.get(entry.text_attribute(ALIAS_OF)?)?;
+        let at = *self.by_text.get(entry.text_attribute(Attributes::ALIAS_OF)?)?;
         let other = self.checkpoint.tensors.get(at)?;
         let (a, b) = (entry.single_piece()?, other.single_piece()?);
         let same = (a.offset, a.len, a.encoding) == (b.offset, b.len, b.encoding)
@@ -453,7 +450,7 @@ impl<'a> Writer<'a> {
         let fortran = entry.order() == Order::Column && !entry.shape.is_order_free();
         let order = if fortran { Order::Column } else { Order::Row };
         let content = if len < 2 {
-            Content::Bytes(read_tensor(entry, order)?)
+            Content::Bytes(entry.read_tensor(order)?)
         } else {
             self.payloads.push((entry.clone(), order));
             Content::Payload { key: self.payloads.len() as u64 - 1, len }
@@ -464,7 +461,7 @@ impl<'a> Writer<'a> {
 
 /// The name of a tensor as a variable.
 pub(super) fn name_of(entry: &TensorEntry, key: &str) -> String {
-    match entry.text_attribute(VARIABLE_NAME) {
+    match entry.text_attribute(Attributes::VARIABLE_NAME) {
         Some(name) => name.to_owned(),
         None => state_key(entry, Some(key)),
     }

@@ -5,9 +5,7 @@ use super::super::{FORM_PIR, PARAMETERS_FILE, PARAMETERS_MISSING, STOP_GRADIENT,
 use super::variables::{self, Stored};
 use super::{Edited, literal, names, streams};
 use std::collections::HashMap;
-use weighbridge_core::checkpoint::{
-    Checkpoint, Loss, Role, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value, info_entries,
-};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, Role, TensorEntry, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::phrase;
@@ -95,13 +93,13 @@ fn list_name(checkpoint: &Checkpoint, parameters: &str) -> String {
 /// The name of a tensor in the structure of the source, where it has one: kept beside the variable's,
 /// or, where the variable's name is kept, its path.
 fn structured_name(entry: &TensorEntry) -> Option<String> {
-    let kept = entry.text_attribute(STRUCTURED_NAME).map(str::to_owned);
-    kept.or_else(|| entry.attributes.contains_key(VARIABLE_NAME).then(|| entry.path.to_text()))
+    let kept = entry.text_attribute(Attributes::STRUCTURED_NAME).map(str::to_owned);
+    kept.or_else(|| entry.attributes.contains_key(Attributes::VARIABLE_NAME).then(|| entry.path.to_text()))
 }
 
 /// Structured names stand in a list beside `x.pdiparams`, and nowhere else in a program's files.
 pub(super) fn names_are_lost(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) {
-    losses.extend(info_entries(checkpoint));
+    losses.extend(checkpoint.info_losses());
     let count =
         checkpoint.tensors.iter().filter(|t| t.role.slot().is_none() && structured_name(t).is_some()).count();
     if count > 0 {

@@ -1,15 +1,12 @@
 //! Which tensor is which variable: names, renames, and the order of files.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use weighbridge_core::checkpoint::{
-    Checkpoint, Loss, PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, VARIABLE_NAME,
-};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, TensorEntry};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::Order;
 use weighbridge_core::topology::{Topology, Variable, VariableKind};
-use weighbridge_io::engine::read_tensor;
 
 /// A tensor under the name that it has as a variable.
 #[derive(Debug, Clone)]
@@ -21,12 +18,12 @@ pub(super) struct Stored<'a> {
 /// The name that a tensor has as a variable: the one it keeps beside its structured name, else its
 /// path; for state `PARAMETER_SLOT`, as Paddle's optimizers name it.
 pub(super) fn variable_name(entry: &TensorEntry) -> String {
-    if let Some(own) = entry.text_attribute(VARIABLE_NAME) {
+    if let Some(own) = entry.text_attribute(Attributes::VARIABLE_NAME) {
         return own.to_owned();
     }
     match entry.role.slot() {
         Some(slot) => {
-            let parameter = entry.text_attribute(PARAMETER_VARIABLE);
+            let parameter = entry.text_attribute(Attributes::PARAMETER_VARIABLE);
             let parameter = parameter.map_or_else(|| entry.path.to_text(), str::to_owned);
             format!("{parameter}_{}", slot.to_text())
         }
@@ -37,7 +34,7 @@ pub(super) fn variable_name(entry: &TensorEntry) -> String {
 /// The variables that were renamed since the program was read: old name to new.
 pub(super) fn renames(checkpoint: &Checkpoint) -> BTreeMap<String, String> {
     let renamed = |entry: &TensorEntry| {
-        let old = entry.text_attribute(RENAMED_FROM)?;
+        let old = entry.text_attribute(Attributes::RENAMED_FROM)?;
         let new = variable_name(entry);
         let old = match entry.role.slot() {
             Some(slot) => format!("{old}_{}", slot.to_text()),
@@ -183,5 +180,5 @@ fn same_elements(a: &TensorEntry, b: &TensorEntry) -> Result<bool> {
     if a.dtype() != b.dtype() || a.shape != b.shape {
         return Ok(false);
     }
-    Ok(read_tensor(a, Order::Row)? == read_tensor(b, Order::Row)?)
+    Ok(a.read_tensor(Order::Row)? == b.read_tensor(Order::Row)?)
 }

@@ -20,7 +20,6 @@ use weighbridge_format::Detect;
 use weighbridge_format::ScanCode;
 use weighbridge_format::WriteFormat;
 use weighbridge_format::{OpenOptions, PlanOptions};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{FolderRef, MemoryFolder, MemorySource, SourceRef};
 use weighbridge_io::testing::materialise;
 
@@ -74,7 +73,7 @@ fn told(checkpoint: &Checkpoint) -> Json {
 }
 
 fn hex(tensor: &TensorEntry) -> String {
-    read_tensor(tensor, Order::Row).unwrap().iter().map(|b| format!("{b:02x}")).collect()
+    tensor.read_tensor(Order::Row).unwrap().iter().map(|b| format!("{b:02x}")).collect()
 }
 
 fn written(plan: &WritePlan) -> Files {
@@ -524,7 +523,7 @@ fn metadata_that_only_one_shard_says_are_a_loss_and_no_gap() {
     let checkpoint = open(&files).unwrap();
     let note = checkpoint.notes.iter().find(|note| note.code == "metadata-differs").unwrap();
     assert!(note.omission && !note.is_unread() && checkpoint.metadata.to_json()["c"] == "1");
-    let losses = weighbridge_core::checkpoint::left_behind(&checkpoint);
+    let losses = checkpoint.left_behind();
     assert!(losses.iter().any(|loss| loss.subject == "metadata-differs"), "{losses:?}");
     // All of it was looked at.
     let report = weighbridge::ops::verify::verify_checkpoint(&checkpoint, &Default::default()).unwrap();

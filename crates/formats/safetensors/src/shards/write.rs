@@ -8,9 +8,7 @@ use super::names::{list_name, shard_name};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{
-    Checkpoint, INDEX_KEY, Loss, Value, bridge_index_beside, bridge_names, escape_text, left_behind, renamed,
-};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, Value, bridge_names, escape_text, renamed};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, WritePlan};
 use weighbridge_format::PlanOptions;
@@ -70,8 +68,12 @@ pub(in super::super) fn plan(
     let count = shards.len() as u64;
 
     let mut losses: Vec<Loss> = renamed(checkpoint, &names).collect();
-    if checkpoint.metadata.get(INDEX_KEY).is_some() {
-        losses.push(Loss::new("reserved-key", INDEX_KEY, "this key is reserved for the carried index"));
+    if checkpoint.metadata.get(Metadata::INDEX_KEY).is_some() {
+        losses.push(Loss::new(
+            "reserved-key",
+            Metadata::INDEX_KEY,
+            "this key is reserved for the carried index",
+        ));
     }
     // Every shard says what other programs ask it for.
     let format = match checkpoint.metadata.get(FORMAT) {
@@ -95,7 +97,7 @@ pub(in super::super) fn plan(
     let mut list = FileBuilder::new(list_name());
     list.owned(list_text(&metadata(checkpoint, &names, total, options, &mut losses), &map));
     files.push(list.finish());
-    losses.extend(left_behind(checkpoint));
+    losses.extend(checkpoint.left_behind());
     Ok(WritePlan { format: "safetensors", kind: SHARDED, files, losses })
 }
 
@@ -173,10 +175,10 @@ fn metadata<'a>(
         };
         pairs.insert(key, json);
     }
-    let held = |key: &str, value: &Value| key == INDEX_KEY || stands_in_list(key, value);
-    let index = bridge_index_beside(checkpoint, names, held);
+    let held = |key: &str, value: &Value| key == Metadata::INDEX_KEY || stands_in_list(key, value);
+    let index = checkpoint.bridge_index_beside(names, held);
     if let Some(index) = options.own_entry(index, &checkpoint.label, losses) {
-        pairs.insert(INDEX_KEY, json_text(&index));
+        pairs.insert(Metadata::INDEX_KEY, json_text(&index));
     }
     pairs
 }
@@ -184,7 +186,7 @@ fn metadata<'a>(
 /// True for what the list gives back as it was.
 fn stands_in_list(key: &str, value: &Value) -> bool {
     let exact = matches!(value, Value::Text(_) | Value::Bool(_) | Value::U64(_) | Value::Null);
-    exact && key != TOTAL_SIZE && key != INDEX_KEY
+    exact && key != TOTAL_SIZE && key != Metadata::INDEX_KEY
 }
 
 /// The list as `json.dumps(list, indent=2, sort_keys=True)` gives it, with a line end.

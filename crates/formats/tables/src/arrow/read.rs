@@ -25,8 +25,7 @@ use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use decode::{BatchNames, Batches};
 use std::sync::{Arc, Mutex};
 use weighbridge_core::checkpoint::{
-    Attributes, Checkpoint, Damage, LabelsRef, Piece, Pieces, Role, SALVAGED_ROWS, TensorEntry, TensorPath,
-    Value,
+    Attributes, Checkpoint, Damage, LabelsRef, Piece, Pieces, Role, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -94,7 +93,7 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
     let of = by_footer.map_or_else(String::new, |all| format!(" of {all}"));
     let which = format!("0 to {rows}: {}{of} batches", heads.len());
     for table in &mut checkpoint.tensors {
-        table.attributes.insert(SALVAGED_ROWS.to_owned(), Value::Text(which.clone()));
+        table.attributes.insert(Attributes::SALVAGED_ROWS.to_owned(), Value::Text(which.clone()));
     }
     checkpoint.lose(format_args!("(rows from {rows} on)"), error);
     Ok(checkpoint)

@@ -7,7 +7,7 @@ use super::{DecodedSource, Decoder};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::checkpoint::{
-    Damage, LabelList, Labels, LabelsRef, Lost, SALVAGED_ROWS, TensorEntry, TensorPath, Value, check_count,
+    Attributes, Damage, LabelList, Labels, LabelsRef, Lost, TensorEntry, TensorPath, Value, check_count,
     each_part,
 };
 use weighbridge_core::error::{Error, Result};
@@ -193,7 +193,7 @@ impl Lines {
         let mut entry = self.table()?;
         let of = of.map_or_else(String::new, |of| format!(" of {of}"));
         let kept = format!("{first} to {}{of}", first + rows);
-        entry.attributes.insert(SALVAGED_ROWS.to_owned(), Value::Text(kept));
+        entry.attributes.insert(Attributes::SALVAGED_ROWS.to_owned(), Value::Text(kept));
         Ok((entry, lost))
     }
 

@@ -12,8 +12,7 @@ use std::ops::Range;
 use std::string::FromUtf8Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::checkpoint::{
-    Checkpoint, INDEX_KEY, LabelList, Name, Note, RESERVED_PREFIX, TensorEntry, TensorPath, Value,
-    bridge_index, restore_bridge_index,
+    Checkpoint, LabelList, Metadata, Name, Note, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::Output;
@@ -172,8 +171,8 @@ pub(crate) fn carried(checkpoint: &Checkpoint, entry: &TensorEntry, plain: bool)
     if entry.path != TensorPath::value() && !plain {
         pairs.push((TENSOR_KEY.to_owned(), name.clone()));
     }
-    let index = bridge_index(&single, &[name]).filter(|_| !plain);
-    pairs.extend(index.map(|index| (INDEX_KEY.to_owned(), index)));
+    let index = single.bridge_index(&[name]).filter(|_| !plain);
+    pairs.extend(index.map(|index| (Metadata::INDEX_KEY.to_owned(), index)));
     for (key, value) in checkpoint.metadata.iter() {
         if let Value::Text(text) = value
             && !is_reserved(key)
@@ -186,7 +185,7 @@ pub(crate) fn carried(checkpoint: &Checkpoint, entry: &TensorEntry, plain: bool)
 
 /// Keys that belong to the libraries of columnar files, and to this one.
 pub(super) fn is_reserved(key: &str) -> bool {
-    key.starts_with(RESERVED_PREFIX) || key.starts_with("ARROW:") || key == "pandas"
+    key.starts_with(Metadata::RESERVED_PREFIX) || key.starts_with("ARROW:") || key == "pandas"
 }
 
 /// A pair of metadata, key and value, as it stands in the file: any bytes.
@@ -209,7 +208,7 @@ pub(crate) fn restore(checkpoint: &mut Checkpoint, pairs: impl IntoIterator<Item
     if let (Some(name), Some(tensor)) = (&name, checkpoint.tensors.first_mut()) {
         tensor.path = TensorPath::from_dotted(name);
     }
-    let index = find(INDEX_KEY);
+    let index = find(Metadata::INDEX_KEY);
     let mut left_out = LeftOut::default();
     for (key, value) in texts {
         if is_reserved(&key) {
@@ -218,7 +217,7 @@ pub(crate) fn restore(checkpoint: &mut Checkpoint, pairs: impl IntoIterator<Item
                     let text = "pandas wrote its own description beside the columns";
                     checkpoint.notes.push(Note::new("pandas", text));
                 }
-                TENSOR_KEY | INDEX_KEY | ARROW_SCHEMA => {}
+                TENSOR_KEY | Metadata::INDEX_KEY | ARROW_SCHEMA => {}
                 _ => left_out.add(&key),
             }
         } else {
@@ -230,7 +229,7 @@ pub(crate) fn restore(checkpoint: &mut Checkpoint, pairs: impl IntoIterator<Item
         }
     }
     if let Some(index) = index {
-        restore_bridge_index(checkpoint, &[name.unwrap_or_else(|| TensorPath::value().to_text())], &index);
+        checkpoint.restore_bridge_index(&[name.unwrap_or_else(|| TensorPath::value().to_text())], &index);
     }
     restore_odd(checkpoint, odd, &mut left_out);
     checkpoint.notes.extend(left_out.note());

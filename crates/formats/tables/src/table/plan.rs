@@ -5,14 +5,13 @@ use super::columns::COLUMN_NAMES;
 use super::pipe::is_reserved;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{
-    Checkpoint, Loss, Metadata, Role, TensorEntry, TensorPath, Value, bridge_index, bridge_names,
-    escape_text, left_behind,
+    Checkpoint, Loss, Metadata, Role, TensorEntry, TensorPath, Value, bridge_names, escape_text,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{Encode, PlannedFile, WritePlan};
-use weighbridge_core::tensor::{DType, cast_is_exact};
+use weighbridge_core::tensor::DType;
 use weighbridge_format::FormatInfo;
 
 /// What a table without columns, in a format that has types, is read as.
@@ -67,7 +66,7 @@ pub(crate) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Result<WritePlan
             .found(format_args!("{} tensors", checkpoint.tensors.len()))
             .hint("tables have two dimensions; write an npz or a safetensors file"));
     }
-    losses.extend(left_behind(checkpoint));
+    losses.extend(checkpoint.left_behind());
     let alone = tables.len() == 1;
     if !alone {
         let detail = "each table becomes a file of its own: they are not read back as one model";
@@ -136,7 +135,7 @@ fn columnless(table: &Table) -> Option<Loss> {
 fn untyped(entry: &TensorEntry) -> Option<Loss> {
     let dtype = entry.dtype();
     (dtype != DType::F32).then(|| {
-        let rounded = if cast_is_exact(dtype, DType::F32) { "" } else { ", and some are rounded" };
+        let rounded = if dtype.cast_is_exact(DType::F32) { "" } else { ", and some are rounded" };
         let detail = format!("text does not say that its numbers are {dtype}: they are read as f32{rounded}");
         Loss::new("dtype-lost", entry.name(), detail)
     })
@@ -155,7 +154,7 @@ fn stripped(entry: &TensorEntry, alone: bool) -> Vec<Loss> {
     if entry.role == Role::Embedding {
         bare.tensors[0].role = Role::Parameter;
     }
-    if bridge_index(&bare, &[TensorPath::value().to_text()]).is_some() {
+    if bare.bridge_index(&[TensorPath::value().to_text()]).is_some() {
         let detail = "the table holds rows alone: not the tensor's role or attributes";
         losses.push(Loss::new("index-dropped", entry.name(), detail));
     }

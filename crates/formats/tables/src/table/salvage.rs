@@ -1,7 +1,7 @@
 //! What is intact of a table that is decoded block by block: the rows before the first that cannot be.
 
 use weighbridge_core::checkpoint::{
-    Damage, LabelList, Lost, MemoryLabels, Piece, SALVAGED_ROWS, TensorEntry, Value,
+    Attributes, Damage, LabelList, Lost, MemoryLabels, Piece, TensorEntry, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::to_usize;
@@ -52,7 +52,8 @@ pub(crate) fn rows_before(entry: &TensorEntry, error: &Error) -> Result<Option<(
             Err(error) => return Err(error),
         },
     };
-    cut.attributes.insert(SALVAGED_ROWS.to_owned(), Value::Text(format!("0 to {whole} of {rows}")));
+    cut.attributes
+        .insert(Attributes::SALVAGED_ROWS.to_owned(), Value::Text(format!("0 to {whole} of {rows}")));
     Ok(Some((cut, Lost::new(format_args!("(rows {whole} to {rows} of {})", entry.name()), error))))
 }
 

@@ -11,7 +11,6 @@ use weighbridge_core::error::Result;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Encoding, Order, Region, Shape};
 use weighbridge_format::{OpenOptions, PlanOptions};
-use weighbridge_io::engine::{read_region, read_tensor};
 use weighbridge_io::source::{MemorySource, SourceRef};
 use weighbridge_io::testing::materialise;
 
@@ -98,7 +97,7 @@ fn every_type_and_size_comes_back() {
                     let [tensor] = back.tensors.as_slice() else { panic!("{what}") };
                     assert_eq!((tensor.dtype(), &tensor.shape), (DType::F32, &entry.shape), "{what}");
                     let same =
-                        read_tensor(tensor, Order::Row).unwrap() == read_tensor(&entry, Order::Row).unwrap();
+                        tensor.read_tensor(Order::Row).unwrap() == entry.read_tensor(Order::Row).unwrap();
                     assert!(same, "{what}");
                     let expected = match id {
                         "word2vec" => {
@@ -125,7 +124,7 @@ fn columnar_files_keep_all_their_types_and_bits() {
                 let bytes = materialise(&plan(id, vec![entry.clone()], setting).unwrap()).remove(0);
                 let back = open(&bytes).unwrap();
                 assert_eq!((back.tensors[0].stored, &back.tensors[0].shape), (*dtype, &entry.shape));
-                let read = |e: &TensorEntry| read_tensor(e, Order::Row).unwrap();
+                let read = |e: &TensorEntry| e.read_tensor(Order::Row).unwrap();
                 assert!(read(&back.tensors[0]) == read(&entry), "{id} {dtype}");
             }
         }
@@ -142,7 +141,7 @@ fn columnar_files_keep_all_their_types_and_bits() {
         )
         .unwrap();
         let bytes = materialise(&plan(id, vec![entry], &[]).unwrap()).remove(0);
-        assert_eq!(read_tensor(&open(&bytes).unwrap().tensors[0], Order::Row).unwrap(), nan);
+        assert_eq!(open(&bytes).unwrap().tensors[0].read_tensor(Order::Row).unwrap(), nan);
     }
 }
 
@@ -154,7 +153,7 @@ fn any_rows_are_read_alone() {
         let back = open(&bytes).unwrap();
         for start in [29_990, 0, 13_107, 13_106, 6_000, 6_010, 29_000] {
             let region = Region { start: vec![start, 3], extent: vec![10, 5] };
-            let read = |e: &TensorEntry| read_region(e, &region, Order::Row).unwrap();
+            let read = |e: &TensorEntry| e.read_region(&region, Order::Row).unwrap();
             assert_eq!(read(&back.tensors[0]), read(&entry), "{id} {start}");
         }
     }
@@ -232,12 +231,12 @@ fn read_all(bytes: &[u8], id: &str) -> Result<()> {
     let back = open_source(source, &options)?;
     for tensor in &back.tensors {
         if tensor.bytes() <= 16 << 20 {
-            read_tensor(tensor, Order::Row)?;
+            tensor.read_tensor(Order::Row)?;
         } else {
             let mut region = Region::whole(&tensor.shape);
             region.extent[0] = 1;
             if region.shape().bytes(tensor.stored).is_some_and(|len| len <= 16 << 20) {
-                let _ = read_region(tensor, &region, Order::Row);
+                let _ = tensor.read_region(&region, Order::Row);
             }
         }
         if let Some(labels) = &tensor.labels {
@@ -329,11 +328,11 @@ fn damage_never_panics_or_hangs() {
 fn pages_of_parquet_are_held_against_their_checksums() {
     let path = weighbridge_testkit::testdata("tables/fixed.checksums.parquet");
     let good = std::fs::read(path).unwrap();
-    let data = read_tensor(&open(&good).unwrap().tensors[0], Order::Row).unwrap();
+    let data = open(&good).unwrap().tensors[0].read_tensor(Order::Row).unwrap();
     let at = good.windows(16).position(|bytes| bytes == &data[16..32]).unwrap();
     let mut bad = good;
     bad[at] ^= 1;
-    let error = read_tensor(&open(&bad).unwrap().tensors[0], Order::Row).unwrap_err();
+    let error = open(&bad).unwrap().tensors[0].read_tensor(Order::Row).unwrap_err();
     assert_eq!(error.code().as_str(), "page-crc", "{error}");
     // The page begins a few bytes before, with its head.
     let offset = error.offset().unwrap();
@@ -350,7 +349,7 @@ fn golden_files_of_other_writers() {
     for (name, told) in files {
         let bytes = std::fs::read(folder.join(name)).unwrap();
         let result = open(&bytes).and_then(|back| {
-            let data = read_tensor(&back.tensors[0], Order::Row)?;
+            let data = back.tensors[0].read_tensor(Order::Row)?;
             Ok((back, data))
         });
         if let Some(code) = told["error"].as_str() {

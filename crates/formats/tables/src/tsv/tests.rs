@@ -5,7 +5,6 @@ use super::*;
 use crate::opening::open_source;
 use weighbridge_core::checkpoint::{LabelList, MemoryLabels, TensorEntry, TensorPath};
 use weighbridge_core::tensor::{DType, Encoding, Shape};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::MemorySource;
 use weighbridge_io::testing::materialise;
 
@@ -45,7 +44,7 @@ fn lines_that_are_no_rows_are_named() {
         ("a\t1.5\nb\t3.5\nc\t1.5x\n", "bad-number", "line 3"),
         ("a\t1.5\nb\t\n", "bad-number", "line 2"),
     ] {
-        let result = open(text.as_bytes()).and_then(|c| read_tensor(&c.tensors[0], Order::Row));
+        let result = open(text.as_bytes()).and_then(|c| c.tensors[0].read_tensor(Order::Row));
         let error = result.unwrap_err();
         assert_eq!(error.code().as_str(), code, "{text:?}");
         assert!(error.hint_text().unwrap().contains(line), "{error}");
@@ -59,7 +58,7 @@ fn endings_and_special_values() {
         let checkpoint = open(text).unwrap();
         let tensor = &checkpoint.tensors[0];
         let names = tensor.labels.as_ref().map(|l| l.read().unwrap().iter().collect::<Vec<_>>().join(","));
-        (read_tensor(tensor, Order::Row).unwrap(), names, tensor.shape.dims().to_vec())
+        (tensor.read_tensor(Order::Row).unwrap(), names, tensor.shape.dims().to_vec())
     };
     let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     let both = (bytes(&[1.5, -2.0]), Some("a,b".to_owned()), vec![2, 1]);
@@ -166,7 +165,7 @@ fn the_extension_tells_what_the_content_does_not() {
 #[test]
 fn published_embeddings_are_entities_and_relations() {
     let read = |entry: &TensorEntry| {
-        let bytes = read_tensor(entry, Order::Row).unwrap();
+        let bytes = entry.read_tensor(Order::Row).unwrap();
         let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         let names = entry.labels.as_ref().unwrap().read().unwrap().iter().collect::<Vec<_>>().join(",");
         (entry.text(), names, entry.shape.dims().to_vec(), values)

@@ -6,7 +6,7 @@ use crate::table::text::{Names, TextTable};
 use crate::table::{DecodedSource, Decoder};
 use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{
-    LabelList, Lost, MemoryLabels, SALVAGED_ROWS, TensorEntry, TensorPath, Value,
+    Attributes, LabelList, Lost, MemoryLabels, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -75,7 +75,7 @@ pub(super) fn whole_rows(source: &SourceRef, header: Header, limits: &Limits) ->
     all.iter().take(rows).for_each(|name| names.push(name));
     let mut entry = entry(source, names, places, header.columns, vector, limits)?;
     let which = Value::Text(format!("0 to {rows} of {}", header.rows));
-    entry.attributes.insert(SALVAGED_ROWS.to_owned(), which);
+    entry.attributes.insert(Attributes::SALVAGED_ROWS.to_owned(), which);
     Ok((entry, Lost::new(format_args!("(rows from {rows} on)"), &error)))
 }
 

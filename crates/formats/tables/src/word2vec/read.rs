@@ -257,7 +257,6 @@ mod tests {
     use crate::opening::{detect, open_source};
     use std::sync::Arc;
     use weighbridge_core::tensor::Order;
-    use weighbridge_io::engine::read_tensor;
     use weighbridge_io::source::MemorySource;
 
     fn source(bytes: Vec<u8>) -> SourceRef {
@@ -289,7 +288,7 @@ mod tests {
             assert_eq!((id, table.shape.dims()), ("word2vec", &[2, 3][..]));
             let names = table.labels.as_ref().unwrap().read().unwrap();
             assert_eq!(names.iter().collect::<Vec<_>>(), ["the", ","]);
-            let values = read_tensor(&table, Order::Row).unwrap();
+            let values = table.read_tensor(Order::Row).unwrap();
             assert_eq!(values, [0.4f32, -1., 2e-3, 1., 2., 3.].map(f32::to_le_bytes).concat());
         }
         // A row that is longer than what is looked at, and many rows.
@@ -324,7 +323,7 @@ mod tests {
                 let table = open_source(file.clone(), options).unwrap().tensors.remove(0);
                 let names = table.labels.as_ref().unwrap().read().unwrap();
                 assert_eq!(names.iter().collect::<Vec<_>>(), ["one", "two"]);
-                let values = read_tensor(&table, Order::Row).unwrap();
+                let values = table.read_tensor(Order::Row).unwrap();
                 assert_eq!(values, [x, 2.0, 3.0, x].map(f32::to_le_bytes).concat());
             }
             // Where the vectors do not go to the end it is no such file, and by its name it is damaged.

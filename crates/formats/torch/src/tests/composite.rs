@@ -63,7 +63,7 @@ fn arrays_of_numpy_are_tensors_wherever_they_are() {
         assert!(checkpoint.notes.is_empty(), "{:?}", checkpoint.notes);
         let class = |name: &str| checkpoint.tensor(name).unwrap().text_attribute("class").map(str::to_owned);
         assert_eq!((class("w"), class("deep.0.x").as_deref()), (None, Some("numpy.ndarray")));
-        assert_eq!(checkpoint.tensor("again").unwrap().text_attribute(ALIAS_OF), Some("a"));
+        assert_eq!(checkpoint.tensor("again").unwrap().text_attribute(Attributes::ALIAS_OF), Some("a"));
         let path = folder("good").join(name);
         let report = weighbridge::ops::verify::verify(&path, &Default::default()).unwrap();
         assert_eq!(report.verdict, Verdict::Sound, "{name}: {:?}", report.findings);
@@ -82,7 +82,7 @@ fn damaged_composites_do_no_harm() {
             let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
             if let Ok(checkpoint) = open_source(memory(&changed), &lenient) {
                 opened += 1;
-                checkpoint.tensors.iter().for_each(|tensor| drop(read_tensor(tensor, Order::Row)));
+                checkpoint.tensors.iter().for_each(|tensor| drop(tensor.read_tensor(Order::Row)));
                 if let Ok(plan) = Torch.plan(&checkpoint, &PlanOptions::default()) {
                     drop(plan);
                 }
@@ -106,7 +106,7 @@ fn tensors_in_a_plain_pickle_are_read() {
     ] {
         let tensor = checkpoint.tensor(name).unwrap();
         assert_eq!(
-            (tensor.shape.dims(), read_tensor(tensor, Order::Row).unwrap()),
+            (tensor.shape.dims(), tensor.read_tensor(Order::Row).unwrap()),
             (shape, expected),
             "{name}"
         );
@@ -120,7 +120,7 @@ fn tensors_in_a_plain_pickle_are_read() {
         let mut changed = bytes.clone();
         changed[at] ^= 0x15;
         if let Ok(checkpoint) = open_source(memory(&changed), &OpenOptions::default()) {
-            checkpoint.tensors.iter().for_each(|tensor| drop(read_tensor(tensor, Order::Row)));
+            checkpoint.tensors.iter().for_each(|tensor| drop(tensor.read_tensor(Order::Row)));
         }
     }
 }

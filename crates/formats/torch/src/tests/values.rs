@@ -229,5 +229,5 @@ fn many_small_views_of_one_storage_are_read() {
     let last = checkpoint.tensors.last().unwrap();
     assert_eq!(last.text(), "layer.39999.w");
     // Each is another one.
-    assert_eq!(last.text_attribute(ALIAS_OF), None);
+    assert_eq!(last.text_attribute(Attributes::ALIAS_OF), None);
 }

@@ -2,15 +2,13 @@
 
 use super::{Walk, name_of};
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{Checkpoint, Name, Note, TensorEntry, TensorPath, Value};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Name, Note, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_core::text::{counted, quoted};
 use weighbridge_io::source::{MemorySource, SourceRef};
-use weighbridge_torch_archive::{
-    Quantizer, REQUIRES_GRAD, SPARSE_COALESCED, SPARSE_LAYOUT, SPARSE_SIZE, Sparse,
-};
+use weighbridge_torch_archive::{Quantizer, REQUIRES_GRAD, SPARSE_COALESCED, SPARSE_SIZE, Sparse};
 
 /// Bytes that an extent takes as a value, or a number as a tensor.
 const NUMBER: u64 = 200;
@@ -67,7 +65,7 @@ impl Walk<'_> {
         self.path.truncate(height);
         let Some(values) = self.checkpoint.tensors.get_mut(place) else { return Ok(()) };
         let size = sparse.size.iter().map(|&extent| Value::I64(extent)).collect();
-        values.attributes.insert(SPARSE_LAYOUT.to_owned(), Value::Text(sparse.layout.to_owned()));
+        values.attributes.insert(Attributes::SPARSE_LAYOUT.to_owned(), Value::Text(sparse.layout.to_owned()));
         values.attributes.insert(SPARSE_SIZE.to_owned(), Value::List(size));
         if let Some(coalesced) = sparse.coalesced {
             values.attributes.insert(SPARSE_COALESCED.to_owned(), Value::Bool(coalesced));

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{
-    ALIAS_OF, Checkpoint, Distinct, Metadata, Note, Piece, STORAGE, TensorEntry, Value,
+    Attributes, Checkpoint, Distinct, Metadata, Note, Piece, TensorEntry, Value,
 };
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
@@ -132,7 +132,7 @@ impl Places {
         // The first of several is the one that the others are said to be.
         self.objects.entry(id).or_insert(first.unwrap_or(place));
         if let Some(first) = first.and_then(|first| checkpoint.tensors.get(first)) {
-            entry.attributes.insert(ALIAS_OF.to_owned(), Value::Text(first.text()));
+            entry.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(first.text()));
         }
         checkpoint.tensors.push(entry);
     }
@@ -190,14 +190,18 @@ impl Overlaps {
         for range in &ranges {
             if let Some(before) = last.filter(|b| b.0 == range.0 && range.1 < b.2) {
                 // The same bytes by another name are said to be that; in another shape or order they are a view as well.
-                let again =
-                    checkpoint.tensors.get(range.3).is_some_and(|e| e.attributes.contains_key(ALIAS_OF));
+                let again = checkpoint
+                    .tensors
+                    .get(range.3)
+                    .is_some_and(|e| e.attributes.contains_key(Attributes::ALIAS_OF));
                 if (before.1, before.2) != (range.1, range.2) || !again {
                     for place in [before.3, range.3] {
                         if let Some(entry) = checkpoint.tensors.get_mut(place)
                             && let Some(key) = self.keys.get(range.0)
                         {
-                            entry.attributes.insert(STORAGE.to_owned(), Value::Text(key.as_ref().to_owned()));
+                            entry
+                                .attributes
+                                .insert(Attributes::STORAGE.to_owned(), Value::Text(key.as_ref().to_owned()));
                         }
                     }
                 }

@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use weighbridge_core::checkpoint::{ALIAS_OF, Checkpoint, Role, StateOf, TensorEntry};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Role, StateOf, TensorEntry};
 use weighbridge_core::tensor::{DType, Shape};
 use weighbridge_pickle::{Graph, Object, ObjectId};
 
@@ -239,7 +239,9 @@ fn params(graph: &Graph, group: ObjectId) -> &[ObjectId] {
 fn is_trained(entry: &TensorEntry) -> bool {
     let last = entry.path.parts().last().and_then(|name| name.as_str());
     let number = entry.stored.is_float() || matches!(entry.stored, DType::C64 | DType::C128);
-    number && !entry.attributes.contains_key(ALIAS_OF) && !last.is_some_and(|last| BUFFERS.contains(&last))
+    number
+        && !entry.attributes.contains_key(Attributes::ALIAS_OF)
+        && !last.is_some_and(|last| BUFFERS.contains(&last))
 }
 
 /// The key of a tensor in the dict that its path leads to with the first `height` parts.

@@ -1,6 +1,6 @@
 //! Tensors that share bytes in the source, and have bytes of their own in what is written.
 
-use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, STORAGE, TensorEntry, Value, escape_text, same_bytes};
+use crate::checkpoint::{Attributes, Checkpoint, Loss, TensorEntry, Value, escape_text};
 use crate::formats::{self};
 use crate::plan::{Content, WritePlan};
 use crate::text::counted;
@@ -22,7 +22,9 @@ impl Ties {
         // Elsewhere the attributes are those of a stranger, who may call them as he likes.
         if formats::shares_storage(checkpoint.format) {
             for tensor in &mut checkpoint.tensors {
-                let Some(Value::Text(storage)) = tensor.attributes.remove(STORAGE) else { continue };
+                let Some(Value::Text(storage)) = tensor.attributes.remove(Attributes::STORAGE) else {
+                    continue;
+                };
                 let file = tensor.pieces.first().map_or_else(String::new, |p| p.source.label().to_owned());
                 ties.views.entry((file, storage)).or_default().push(tensor.name());
             }
@@ -31,7 +33,7 @@ impl Ties {
             let tensor = &mut checkpoint.tensors[place];
             ties.names.entry(of).or_default().push(tensor.name());
             if !held {
-                tensor.attributes.remove(ALIAS_OF);
+                tensor.attributes.remove(Attributes::ALIAS_OF);
             }
         }
         ties
@@ -61,7 +63,9 @@ fn tied(checkpoint: &Checkpoint) -> Vec<(usize, String)> {
     let aliases: Vec<(usize, &TensorEntry, String)> = tensors
         .iter()
         .enumerate()
-        .filter_map(|(place, tensor)| Some((place, tensor, tensor.text_attribute(ALIAS_OF)?.to_owned())))
+        .filter_map(|(place, tensor)| {
+            Some((place, tensor, tensor.text_attribute(Attributes::ALIAS_OF)?.to_owned()))
+        })
         .collect();
     let wanted: HashSet<&str> = aliases.iter().map(|(.., of)| of.as_str()).collect();
     let named: HashMap<String, &TensorEntry> = match wanted.len() {
@@ -72,7 +76,7 @@ fn tied(checkpoint: &Checkpoint) -> Vec<(usize, String)> {
             .filter(|(name, _)| wanted.contains(&**name))
             .collect(),
     };
-    let shares = |tensor, of: &str| named.get(of).is_some_and(|first| same_bytes(first, tensor));
+    let shares = |tensor, of: &str| named.get(of).is_some_and(|first| first.same_bytes(tensor));
     aliases
         .iter()
         .filter(|(_, tensor, of)| shares(tensor, of))

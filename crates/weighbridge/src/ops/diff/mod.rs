@@ -22,10 +22,7 @@ pub use values::{Tolerance, Values};
 
 use super::Changes;
 use super::edit::{Rule, apply};
-use crate::checkpoint::{
-    Checkpoint, Lost, Note, SALVAGED_KEY, Selection, TensorEntry, TransformReport, has_versions,
-    take_versions,
-};
+use crate::checkpoint::{Checkpoint, Lost, Metadata, Note, Selection, TensorEntry, TransformReport};
 use crate::engine::{RunOptions, check_memory};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
@@ -424,7 +421,7 @@ pub(crate) fn diff_checkpoints(
     for checkpoint in [&mut left, &mut right] {
         if checkpoint.damage.is_some() {
             // Said by who read it, and not by the file.
-            checkpoint.metadata.remove(SALVAGED_KEY);
+            checkpoint.metadata.remove(Metadata::SALVAGED_KEY);
         }
     }
     let mut metadata = Vec::new();
@@ -455,12 +452,12 @@ fn leave_out_versions(left: &mut Checkpoint, right: &mut Checkpoint) -> Option<S
     if left.format == right.format {
         return None;
     }
-    let (name, side) = match [&*left, &*right].map(|side| has_versions(&side.metadata)) {
+    let (name, side) = match [&*left, &*right].map(|side| side.metadata.has_versions()) {
         [true, false] => ("left", left),
         [false, true] => ("right", right),
         _ => return None,
     };
-    take_versions(&mut side.metadata);
+    side.metadata.take_versions();
     Some(format!("only the {name} side has versions of modules (_metadata), which are not compared"))
 }
 

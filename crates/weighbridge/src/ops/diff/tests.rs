@@ -197,7 +197,7 @@ fn orders_of_storage_are_no_difference_and_places_are_right() {
             let options = DiffOptions { threads, ..DiffOptions::default() };
             let column = || stored(Order::Column, column_major.clone());
             let column_as_row = || {
-                let bytes = crate::engine::read_tensor(&column(), Order::Row).unwrap();
+                let bytes = column().read_tensor(Order::Row).unwrap();
                 stored(Order::Row, bytes)
             };
             [(row(), column()), (column(), row()), (row(), column_as_row())]

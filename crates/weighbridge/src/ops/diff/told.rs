@@ -1,10 +1,7 @@
 //! Values of metadata and attributes, compared and told.
 
 use super::Change;
-use crate::checkpoint::{
-    ALIAS_OF, Attributes, Checkpoint, Metadata, PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME,
-    VARIABLE_NAME, Value,
-};
+use crate::checkpoint::{Attributes, Checkpoint, Metadata, Value};
 use crate::formats::{self, Format};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,8 +15,14 @@ const DEEPEST: usize = 16;
 /// The format whose files have metadata of their form, and leave no origin.
 const NO_ORIGIN: &str = "safetensors";
 /// Attributes that are names of the tensor, of others or of what they are stored in: names are compared by themselves.
-const NAMES: [&str; 6] =
-    [VARIABLE_NAME, STRUCTURED_NAME, PARAMETER_VARIABLE, RENAMED_FROM, ALIAS_OF, STORAGE];
+const NAMES: [&str; 6] = [
+    Attributes::VARIABLE_NAME,
+    Attributes::STRUCTURED_NAME,
+    Attributes::PARAMETER_VARIABLE,
+    Attributes::RENAMED_FROM,
+    Attributes::ALIAS_OF,
+    Attributes::STORAGE,
+];
 
 /// Attributes that are compared on request: few files keep them.
 const ON_REQUEST: [&str; 4] = ["stop_gradient", "trainable", "requires_grad", "class"];

@@ -1,12 +1,12 @@
 //! Two tensors of one shape, element by element, in bounded memory.
 
 use super::{Side, blame, loops};
-use crate::engine::{Scratch, hold, verify_tensor};
+use crate::engine::{Scratch, hold};
 use crate::error::Result;
 use crate::ops::decode::decode;
 use crate::ops::{hash, number_json, parallel};
 use crate::source::MaybeMapped;
-use crate::tensor::{DType, Element, Order, Region, Shape, element_at};
+use crate::tensor::{DType, Element, Order, Region, Shape};
 use crate::text::counted;
 use serde_json::{Value as Json, json};
 
@@ -123,7 +123,7 @@ pub(super) fn compare(
     memory: u64,
 ) -> Result<Option<Values>> {
     for side in sides {
-        verify_tensor(side.0).map_err(blame(side))?;
+        side.0.verify_tensor().map_err(blame(side))?;
     }
     let [left, right] = sides.map(|(entry, _)| entry);
     let (Some(size), Some(other)) = (left.dtype().size(), right.dtype().size()) else {
@@ -451,7 +451,7 @@ impl Part {
         places: &Places<'_>,
     ) -> Option<usize> {
         let pairs = (0..)
-            .map_while(|at| Some((element_at(types[0], left, at)?, element_at(types[1], right, at)?)))
+            .map_while(|at| Some((types[0].element_at(left, at)?, types[1].element_at(right, at)?)))
             .map(|(a, b)| Two::exact(a, b));
         self.gather(pairs, tolerance, places)
     }

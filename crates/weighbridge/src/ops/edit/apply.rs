@@ -4,14 +4,14 @@ use super::renaming::Renaming;
 use super::rule::{Action, Rule};
 use super::transpose::transpose;
 use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Loss, Modules, Note, RESERVED_PREFIX, STORAGE, SameRead, Selection, TensorEntry,
-    TensorPath, Value, escape_text, rounding_detail,
+    Attributes, Checkpoint, Loss, Metadata, Modules, Note, SameRead, Selection, TensorEntry, TensorPath,
+    Value, escape_text, rounding_detail,
 };
 use crate::engine::{Unwatched, Watch};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::ops::hash::sha256;
-use crate::tensor::{CAST_NAMES, Cast, cast_is_exact, cast_is_supported};
+use crate::tensor::{Cast, DType};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
@@ -100,7 +100,7 @@ pub(crate) fn apply_watched(
     }
     // Without a rule nothing is cast here.
     for tensor in checkpoint.tensors.iter().filter(|_| !rules.is_empty()) {
-        if let Some(cast) = tensor.cast.filter(|cast| !cast_is_exact(tensor.stored, cast.to)) {
+        if let Some(cast) = tensor.cast.filter(|cast| !tensor.stored.cast_is_exact(cast.to)) {
             let detail = rounding_detail(tensor.stored, cast);
             applied.losses.push(Loss::new("rounding", tensor.name(), detail));
         }
@@ -209,7 +209,7 @@ fn one(
         }
         Action::Untie(pattern) => unless(untie(checkpoint, pattern), "no such name shares its bytes"),
         Action::SetMetadata { key, value } => {
-            if key.starts_with(RESERVED_PREFIX) {
+            if key.starts_with(Metadata::RESERVED_PREFIX) {
                 return Err(Error::usage("reserved-key", "keys of this beginning belong to Weighbridge")
                     .found(escape_text(key)));
             }
@@ -328,11 +328,11 @@ fn cast_some(checkpoint: &mut Checkpoint, pattern: &Selection, cast: Cast) -> Re
             tensor.cast = None;
             continue;
         }
-        if !cast_is_supported(tensor.stored, cast.to) {
+        if !tensor.stored.cast_is_supported(cast.to) {
             let text = format!("cannot cast {} to {}", tensor.stored, cast.to);
             return Err(Error::unsupported("no-such-cast", text)
                 .on_tensor(tensor.name())
-                .hint(format_args!("casts go from any float of 8 bits or more to {CAST_NAMES}")));
+                .hint(format_args!("casts go from any float of 8 bits or more to {}", DType::CAST_NAMES)));
         }
         tensor.cast = Some(cast);
     }
@@ -381,11 +381,11 @@ fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str, applied: &mut Applied)
         differs("the hashes of the elements", hash(first)?, hash(second)?)?;
     }
     let (stored, cast, pieces) = (earlier.stored, earlier.cast, earlier.pieces.clone());
-    let root = earlier.text_attribute(ALIAS_OF).map_or_else(|| earlier.text(), str::to_owned);
+    let root = earlier.text_attribute(Attributes::ALIAS_OF).map_or_else(|| earlier.text(), str::to_owned);
     let tied = (later.name(), escape_text(&root));
     let later = &mut checkpoint.tensors[second];
     (later.stored, later.cast, later.pieces) = (stored, cast, pieces);
-    later.attributes.insert(ALIAS_OF.to_owned(), Value::Text(root));
+    later.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(root));
     Ok(tied)
 }
 
@@ -400,16 +400,18 @@ fn untie(checkpoint: &mut Checkpoint, pattern: &Selection) -> bool {
     for tensor in &mut checkpoint.tensors {
         let selected = pattern.selects(tensor);
         // A view of a storage, too, has bytes of its own from then on.
-        any |= selected && tensor.attributes.remove(STORAGE).is_some();
-        let Some(of) = tensor.text_attribute(ALIAS_OF).map(str::to_owned) else { continue };
+        any |= selected && tensor.attributes.remove(Attributes::STORAGE).is_some();
+        let Some(of) = tensor.text_attribute(Attributes::ALIAS_OF).map(str::to_owned) else { continue };
         if !selected && !named.contains(&of) {
             continue;
         }
         any = true;
         let heir = (!selected).then(|| heirs.get(&of)).flatten();
         match heir {
-            Some(heir) => tensor.attributes.insert(ALIAS_OF.to_owned(), Value::Text(heir.clone())),
-            None => tensor.attributes.remove(ALIAS_OF),
+            Some(heir) => {
+                tensor.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(heir.clone()))
+            }
+            None => tensor.attributes.remove(Attributes::ALIAS_OF),
         };
         if !selected && heir.is_none() {
             heirs.insert(of, tensor.text());

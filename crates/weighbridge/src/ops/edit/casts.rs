@@ -1,7 +1,7 @@
 //! What the casts of an index would do, before anything is written.
 
 use crate::checkpoint::{Checkpoint, SameRead};
-use crate::engine::{Scratch, read_into};
+use crate::engine::Scratch;
 use crate::error::Result;
 use crate::ops::parallel;
 use crate::tensor::{CastReport, Region};
@@ -38,7 +38,7 @@ pub(crate) fn cast_reports(checkpoint: &Checkpoint, threads: usize) -> Result<BT
         let blocks = Region::blocks(&entry.shape, order, most);
         let done = parallel::each(blocks, workers, |worker: &mut Worker, _, block| {
             worker.bytes.clear();
-            if let Some(cast) = read_into(entry, &block, order, &mut worker.scratch, &mut worker.bytes)? {
+            if let Some(cast) = entry.read_into(&block, order, &mut worker.scratch, &mut worker.bytes)? {
                 worker.sum.add(&cast);
             }
             Ok(())

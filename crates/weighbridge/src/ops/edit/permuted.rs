@@ -1,10 +1,9 @@
 //! A tensor with its dimensions in another order, read as if it were stored so.
 
 use crate::checkpoint::TensorEntry;
-use crate::engine::{read_region, verify_tensor};
 use crate::error::Result;
 use crate::source::{Source, check_range, to_usize};
-use crate::tensor::{Order, Region, Shape, copy_strided, dense_strides};
+use crate::tensor::{Order, Region, Shape, copy_strided};
 use std::sync::{Mutex, PoisonError};
 
 /// The elements of a tensor, row-major in its permuted shape, little-endian, in the type that is stored.
@@ -39,7 +38,7 @@ impl PermutedSource {
     fn verify(&self) -> Result<()> {
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         if !*verified {
-            verify_tensor(&self.entry)?;
+            self.entry.verify_tensor()?;
             *verified = true;
         }
         Ok(())
@@ -56,11 +55,11 @@ impl PermutedSource {
                 inner.start[axis] = region.start[place];
                 inner.extent[axis] = region.extent[place];
             }
-            let bytes = read_region(&self.entry, &inner, Order::Row)?;
-            let own = dense_strides(&inner.shape(), Order::Row);
+            let bytes = self.entry.read_region(&inner, Order::Row)?;
+            let own = Shape::dense_strides(&inner.shape(), Order::Row);
             let from: Vec<usize> = self.axes.iter().map(|&axis| own[axis]).collect();
             let extents = region.extent.iter().map(|&e| to_usize(e)).collect::<Result<Vec<_>>>()?;
-            let to = dense_strides(&region.shape(), Order::Row);
+            let to = Shape::dense_strides(&region.shape(), Order::Row);
             let (now, later) = rest.split_at_mut(bytes.len());
             copy_strided(&bytes, &from, now, &to, &extents, size);
             rest = later;
@@ -157,7 +156,7 @@ mod tests {
             for (place, &axis) in axes.iter().enumerate() {
                 region.start[axis] = block.start[place];
             }
-            bytes.extend(read_region(entry, &region, Order::Row).unwrap());
+            bytes.extend(entry.read_region(&region, Order::Row).unwrap());
         }
         bytes
     }

@@ -1,7 +1,7 @@
 //! What an edit changes: before and after, of what is not the same.
 
 use super::apply::Applied;
-use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Note, TensorEntry};
+use crate::checkpoint::{Attributes, Checkpoint, Loss, Note, TensorEntry};
 use crate::engine::patch::{Patch, PatchRange};
 use crate::json::{Fields, rows, tree};
 use crate::tensor::CastReport;
@@ -30,7 +30,7 @@ impl Told {
             name: entry.text(),
             dtype: entry.dtype().name(),
             shape: entry.shape.dims().to_vec(),
-            alias_of: entry.text_attribute(ALIAS_OF).map(str::to_owned),
+            alias_of: entry.text_attribute(Attributes::ALIAS_OF).map(str::to_owned),
         }
     }
 

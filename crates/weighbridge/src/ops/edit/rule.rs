@@ -3,7 +3,7 @@
 use super::renaming::Renaming;
 use crate::checkpoint::{PatternBudget, Selection, escape_text};
 use crate::error::{Error, Result};
-use crate::tensor::{CAST_NAMES, CAST_TARGETS, Cast, DType};
+use crate::tensor::{Cast, DType};
 
 /// The words there are.
 pub(super) const WORDS: [&str; 14] = [
@@ -203,10 +203,10 @@ fn select(pattern: String, budget: &PatternBudget) -> Result<Selection> {
 }
 
 fn dtype(word: &str, text: &str) -> Result<DType> {
-    let target = |d: &DType| CAST_TARGETS.contains(d);
+    let target = |d: &DType| DType::CAST_TARGETS.contains(d);
     DType::from_spelling(text)
         .filter(target)
-        .ok_or_else(|| bad(word, &format!("goes to {CAST_NAMES}: DTYPE, or PATTERN=DTYPE"), text))
+        .ok_or_else(|| bad(word, &format!("goes to {}: DTYPE, or PATTERN=DTYPE", DType::CAST_NAMES), text))
 }
 
 /// The numbers in `1,0,2`.

@@ -1,8 +1,7 @@
 //! Dimensions in another order: element (i, j) becomes element (j, i). No bytes move.
 
 use super::permuted::{PermutedSource, permuted};
-use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Piece, Selection, TensorEntry};
-use crate::checkpoint::{QUANTIZED_AXIS, SPARSE_LAYOUT};
+use crate::checkpoint::{Attributes, Checkpoint, Loss, Piece, Selection, TensorEntry};
 use crate::error::{Error, Result};
 use crate::tensor::{Encoding, Shape};
 use crate::text::quoted;
@@ -14,7 +13,7 @@ use weighbridge_core::phrase::Phrase;
 
 /// Attributes that say something of a certain dimension.
 const OF_A_DIMENSION: [&str; 7] =
-    ["batch", "lod", "rows", "height", "reversed", QUANTIZED_AXIS, SPARSE_LAYOUT];
+    ["batch", "lod", "rows", "height", "reversed", Attributes::QUANTIZED_AXIS, Attributes::SPARSE_LAYOUT];
 
 /// What was turned.
 pub(super) struct Turned {
@@ -217,7 +216,7 @@ impl<'a> Left<'a> {
     fn of_another(&self, guessed: &[usize]) -> Vec<Loss> {
         let mut others: HashMap<&Shape, &TensorEntry> = HashMap::new();
         let stays = |&(place, t): &(usize, &TensorEntry)| {
-            !t.role.is_state() && !t.attributes.contains_key(ALIAS_OF) && !self.turned[place]
+            !t.role.is_state() && !t.attributes.contains_key(Attributes::ALIAS_OF) && !self.turned[place]
         };
         for (_, tensor) in self.tensors.iter().enumerate().filter(stays).filter(|_| !guessed.is_empty()) {
             others.entry(&tensor.shape).or_insert(tensor);
@@ -243,7 +242,7 @@ impl<'a> Left<'a> {
 
 /// The name of the tensor that this one shares its bytes with, or its own.
 fn root(tensor: &TensorEntry) -> String {
-    tensor.text_attribute(ALIAS_OF).map_or_else(|| tensor.text(), str::to_owned)
+    tensor.text_attribute(Attributes::ALIAS_OF).map_or_else(|| tensor.text(), str::to_owned)
 }
 
 fn is_reversed(axes: &[usize]) -> bool {

@@ -1,6 +1,5 @@
 use super::*;
 use crate::checkpoint::{Piece, TensorPath};
-use crate::engine::read_region;
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Endian, Region, Shape, relayout, swap_bytes};
 use std::sync::Arc;
@@ -77,7 +76,7 @@ fn pieces_do_not_show() {
     split.pieces.clear();
     for (from, to) in [(0, 1), (1, 4)] {
         let region = Region { start: vec![0, from], extent: vec![3, to - from] };
-        let bytes = read_region(&whole, &region, Order::Column).unwrap();
+        let bytes = whole.read_region(&region, Order::Column).unwrap();
         let len = bytes.len() as u64;
         let source: SourceRef = Arc::new(MemorySource::new("part", bytes));
         split.pieces.push(Piece {

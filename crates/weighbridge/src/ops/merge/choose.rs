@@ -2,9 +2,7 @@
 
 use super::variables::{of_which, partly};
 use super::{Same, collision};
-use crate::checkpoint::{
-    Checkpoint, Name, PARAMETER_VARIABLE, Role, STRUCTURED_NAME, TensorEntry, TensorPath, VARIABLE_NAME,
-};
+use crate::checkpoint::{Attributes, Checkpoint, Name, Role, TensorEntry, TensorPath};
 use crate::error::Result;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -83,7 +81,8 @@ impl<'a> Parameters<'a> {
         for (number, source) in sources.iter().enumerate() {
             for tensor in source.tensors.iter().filter(|tensor| !is_state(tensor)) {
                 all.by_path.entry(&tensor.path).or_default().insert(number);
-                let other = [VARIABLE_NAME, STRUCTURED_NAME].map(|key| tensor.text_attribute(key));
+                let other = [Attributes::VARIABLE_NAME, Attributes::STRUCTURED_NAME]
+                    .map(|key| tensor.text_attribute(key));
                 let other = other.into_iter().flatten().map(str::to_owned);
                 let names: BTreeSet<String> = other.chain([tensor.path.to_text()]).collect();
                 for name in names {
@@ -113,7 +112,7 @@ impl<'a> Parameters<'a> {
         }
         let path = state.path.to_text();
         let names: BTreeSet<&str> =
-            state.text_attribute(PARAMETER_VARIABLE).into_iter().chain([path.as_str()]).collect();
+            state.text_attribute(Attributes::PARAMETER_VARIABLE).into_iter().chain([path.as_str()]).collect();
         let all = || names.iter().filter_map(|&name| self.by_name.get(name)).flatten();
         let own: Vec<_> = all().filter(|(from, _)| *from == number).collect();
         if !own.is_empty() {

@@ -1,7 +1,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::*;
-use crate::checkpoint::{ALIAS_OF, Role, StateOf, VARIABLE_NAME, Value};
+use crate::checkpoint::{Attributes, Role, StateOf, Value};
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Shape};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ fn state_stays_with_the_parameter_it_was_trained_with() {
 /// A parameter of that path, and its name as a variable.
 fn with_variable(label: &str, path: &str, variable: &str) -> Checkpoint {
     let mut one = checkpoint(label, &[(path, None)]);
-    one.tensors[0].attributes.insert(VARIABLE_NAME.into(), Value::Text(variable.into()));
+    one.tensors[0].attributes.insert(Attributes::VARIABLE_NAME.into(), Value::Text(variable.into()));
     one
 }
 
@@ -171,7 +171,11 @@ fn state_is_not_mixed() {
 fn variables_are_kept_apart() {
     let two = || vec![with_variable("x", "a", "w_0"), with_variable("y", "b", "w_0")];
     let variables = |joined: &Checkpoint| -> Vec<Option<String>> {
-        joined.tensors.iter().map(|t| t.text_attribute(VARIABLE_NAME).map(str::to_owned)).collect()
+        joined
+            .tensors
+            .iter()
+            .map(|t| t.text_attribute(Attributes::VARIABLE_NAME).map(str::to_owned))
+            .collect()
     };
     let (joined, losses) = join(two(), Same::Prefix).unwrap();
     assert_eq!(variables(&joined), [Some("x.w_0".to_owned()), Some("y.w_0".to_owned())]);
@@ -188,11 +192,11 @@ fn variables_are_kept_apart() {
 fn shared_bytes_are_those_of_the_same_file() {
     let tied = |label: &str| {
         let mut one = checkpoint(label, &[("emb", None), ("head", None)]);
-        one.tensors[1].attributes.insert(ALIAS_OF.into(), Value::Text("emb".into()));
+        one.tensors[1].attributes.insert(Attributes::ALIAS_OF.into(), Value::Text("emb".into()));
         one
     };
     let aliases = |joined: &Checkpoint| -> Vec<Option<String>> {
-        joined.tensors.iter().map(|t| t.text_attribute(ALIAS_OF).map(str::to_owned)).collect()
+        joined.tensors.iter().map(|t| t.text_attribute(Attributes::ALIAS_OF).map(str::to_owned)).collect()
     };
     let (joined, _) = join(vec![tied("a"), checkpoint("b", &[("emb", None)])], Same::Last).unwrap();
     assert_eq!((told(&joined), aliases(&joined)), (vec!["head a".into(), "emb b".into()], vec![None, None]));

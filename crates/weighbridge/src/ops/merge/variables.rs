@@ -1,8 +1,6 @@
 //! What tensors of several checkpoints are called as variables.
 
-use crate::checkpoint::{
-    Checkpoint, Loss, PARAMETER_VARIABLE, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value, escape_text,
-};
+use crate::checkpoint::{Attributes, Checkpoint, Loss, TensorEntry, Value, escape_text};
 use crate::error::{Error, Result};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::phrase;
@@ -11,7 +9,7 @@ use weighbridge_core::phrase::{Job, Opt};
 /// Puts the other names that tensors go by below `prefix`, too: two files may have the same ones.
 pub(super) fn put_below(source: &mut Checkpoint, prefix: &str) {
     for tensor in &mut source.tensors {
-        for key in [VARIABLE_NAME, PARAMETER_VARIABLE, STRUCTURED_NAME] {
+        for key in [Attributes::VARIABLE_NAME, Attributes::PARAMETER_VARIABLE, Attributes::STRUCTURED_NAME] {
             if let Some(Value::Text(name)) = tensor.attributes.get_mut(key) {
                 *name = format!("{prefix}.{name}");
             }
@@ -25,7 +23,7 @@ pub(super) fn put_below(source: &mut Checkpoint, prefix: &str) {
 /// [`crate::Kind::Mismatch`], `state-of-which`, where there is state that knows its parameter by that name.
 pub(super) fn keep_apart(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> Result<()> {
     // A tensor without such a name goes by its path.
-    let variable = |tensor: &TensorEntry| match tensor.text_attribute(VARIABLE_NAME) {
+    let variable = |tensor: &TensorEntry| match tensor.text_attribute(Attributes::VARIABLE_NAME) {
         Some(name) => name.to_owned(),
         None => tensor.path.to_text(),
     };
@@ -38,7 +36,7 @@ pub(super) fn keep_apart(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> 
             }
             let name = variable(tensor);
             let owner = owners.entry(name.clone()).or_insert_with(|| (number, source.label.clone()));
-            if owner.0 != number && tensor.attributes.contains_key(VARIABLE_NAME) {
+            if owner.0 != number && tensor.attributes.contains_key(Attributes::VARIABLE_NAME) {
                 twice.push((number, place, name));
             }
         }
@@ -50,7 +48,7 @@ pub(super) fn keep_apart(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> 
     for source in sources.iter() {
         for state in source.tensors.iter().filter(|tensor| tensor.role.slot().is_some()) {
             let path = state.path.to_text();
-            let name = state.text_attribute(PARAMETER_VARIABLE).unwrap_or(&path);
+            let name = state.text_attribute(Attributes::PARAMETER_VARIABLE).unwrap_or(&path);
             if wanted.contains(name) {
                 return Err(of_which(state, source));
             }
@@ -61,7 +59,7 @@ pub(super) fn keep_apart(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> 
         let owner = owners.get(&name).map(|(_, label)| label.as_str()).unwrap_or_default();
         let detail = format!("it is dropped from {}: {owner} has a variable of this name", source.label);
         let Some(tensor) = source.tensors.get_mut(place) else { continue };
-        tensor.attributes.remove(VARIABLE_NAME);
+        tensor.attributes.remove(Attributes::VARIABLE_NAME);
         losses.push(Loss::new("variable-name", escape_text(&name), detail));
     }
     Ok(())

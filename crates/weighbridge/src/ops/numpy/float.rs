@@ -241,10 +241,10 @@ fn positional(kind: Kind, x: f64, precision: Option<i32>) -> Number {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::{Element, cast, element_at};
+    use crate::tensor::{Element, cast};
 
     fn value(dtype: DType, bits: u16) -> f64 {
-        match element_at(dtype, &bits.to_le_bytes(), 0) {
+        match dtype.element_at(&bits.to_le_bytes(), 0) {
             Some(Element::Float(x)) => x,
             other => panic!("{other:?}"),
         }

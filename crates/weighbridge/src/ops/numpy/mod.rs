@@ -7,7 +7,7 @@
 mod digits;
 mod float;
 
-use crate::tensor::{DType, Element, element_at};
+use crate::tensor::{DType, Element};
 use float::{FloatFormat, Kind, alone};
 
 /// Arrays of more elements are summarised.
@@ -50,7 +50,7 @@ impl Grid<'_> {
     }
 
     fn element(&self, index: usize) -> Option<Element> {
-        element_at(self.dtype, self.bytes, index)
+        self.dtype.element_at(self.bytes, index)
     }
 
     /// Writes the part of the array below `axis` whose first element is number `first`.

@@ -74,7 +74,7 @@ fn a_summary_reads_the_ends_only() {
         assert!(shown.text.starts_with(expected), "{}", shown.text);
         assert!(shown.text.ends_with("[5999700 5999701 5999702 ... 5999997 5999998 5999999]]]"));
         // The whole text, by the other way: from memory.
-        let bytes = crate::engine::read_tensor(&entry, Order::Row).unwrap();
+        let bytes = entry.read_tensor(Order::Row).unwrap();
         assert_eq!(shown.text, format_array(DType::U32, &[100, 200, 300], &bytes).unwrap());
     }
 }

@@ -2,10 +2,10 @@
 
 use super::{Picked, Taken};
 use crate::checkpoint::TensorEntry;
-use crate::engine::{Scratch, read_into, read_region};
+use crate::engine::Scratch;
 use crate::error::{Error, Result};
 use crate::source::to_usize;
-use crate::tensor::{Order, Region, Shape, copy_strided, dense_strides};
+use crate::tensor::{Order, Region, Shape, copy_strided};
 
 /// Elements that are scattered over a box of at most so many bytes are read with what lies
 /// between them.
@@ -25,7 +25,7 @@ const BLOCK: u64 = 8 << 20;
 /// What the sources say; [`crate::Kind::Unsupported`] for a part of a tensor whose elements share bytes.
 pub fn read_taken(entry: &TensorEntry, taken: &Taken, order: Order) -> Result<Vec<u8>> {
     if let Some(region) = taken.region() {
-        return read_region(entry, &region, order);
+        return entry.read_region(&region, order);
     }
     let mut rows = Vec::new();
     if taken.axes.iter().all(|axis| axis.count > 0) {
@@ -36,7 +36,7 @@ pub fn read_taken(entry: &TensorEntry, taken: &Taken, order: Order) -> Result<Ve
         return Ok(rows);
     }
     let extents = shape.dims().iter().map(|&d| to_usize(d)).collect::<Result<Vec<_>>>()?;
-    let (from, to) = (dense_strides(&shape, Order::Row), dense_strides(&shape, order));
+    let (from, to) = (shape.dense_strides(Order::Row), shape.dense_strides(order));
     let mut out = vec![0; rows.len()];
     copy_strided(&rows, &from, &mut out, &to, &extents, element_size(entry)?);
     Ok(out)
@@ -59,10 +59,10 @@ fn read_blocks(
     let bytes = hull.shape().bytes(entry.dtype()).unwrap_or(u64::MAX);
     let split = (at..axes.len()).find(|&axis| axes[axis].count > 1).filter(|_| bytes > BLOCK);
     let Some(split) = split else {
-        let read = read_region(entry, &hull, Order::Row)?;
+        let read = entry.read_region(&hull, Order::Row)?;
         let places: Vec<Vec<u64>> =
             axes.iter().map(|axis| (0..axis.count).map(|place| place * axis.step).collect()).collect();
-        pick(&read, &dense_strides(&hull.shape(), Order::Row), &places, size, out);
+        pick(&read, &Shape::dense_strides(&hull.shape(), Order::Row), &places, size, out);
         return Ok(());
     };
     let whole = axes[split];
@@ -104,11 +104,11 @@ pub(crate) fn read_at(entry: &TensorEntry, mut axes: Vec<Vec<u64>>) -> Result<Ve
         bytes <= SMALL_BOX || (bytes <= LARGE_BOX && bytes / DENSE <= wanted * size as u64)
     });
     if together {
-        let bytes = read_region(entry, &hull, Order::Row)?;
+        let bytes = entry.read_region(&hull, Order::Row)?;
         for (axis, &start) in axes.iter_mut().zip(&hull.start) {
             axis.iter_mut().for_each(|index| *index -= start);
         }
-        pick(&bytes, &dense_strides(&hull.shape(), Order::Row), &axes, size, &mut out);
+        pick(&bytes, &Shape::dense_strides(&hull.shape(), Order::Row), &axes, size, &mut out);
     } else {
         read_scattered(entry, &axes, size, &mut out)?;
     }
@@ -139,7 +139,7 @@ fn read_scattered(entry: &TensorEntry, axes: &[Vec<u64>], size: usize, out: &mut
             region.start[fast] = run[0];
             region.extent[fast] = run.len() as u64;
             run_bytes.clear();
-            read_into(entry, &region, Order::Row, &mut scratch, &mut run_bytes)?;
+            entry.read_into(&region, Order::Row, &mut scratch, &mut run_bytes)?;
             for element in run_bytes.chunks_exact(size) {
                 let at = base + place * steps[fast];
                 out[at..at + size].copy_from_slice(element);

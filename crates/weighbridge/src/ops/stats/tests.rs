@@ -1,8 +1,7 @@
 use super::*;
 use crate::checkpoint::{Piece, TensorPath};
-use crate::engine::read_region;
 use crate::source::{FileRange, MemorySource, Source, SourceRef};
-use crate::tensor::{Element, Encoding, Order, Region, Shape, element_at};
+use crate::tensor::{Element, Encoding, Order, Region, Shape};
 use std::sync::Arc;
 
 fn entry(dtype: DType, dims: &[u64], bytes: Vec<u8>, encoding: Encoding) -> TensorEntry {
@@ -35,7 +34,7 @@ fn noise(len: usize, mut state: u64) -> Vec<u8> {
 fn naive(dtype: DType, bytes: &[u8], bins: usize) -> Stats {
     let size = dtype.size().unwrap();
     let elements: Vec<Element> =
-        (0..bytes.len() / size).map(|i| element_at(dtype, bytes, i).unwrap()).collect();
+        (0..bytes.len() / size).map(|i| dtype.element_at(bytes, i).unwrap()).collect();
     let values: Vec<f64> = elements.iter().map(|e| e.to_f64()).collect();
     let finite: Vec<f64> = values.iter().copied().filter(|x| x.is_finite()).collect();
     let n = finite.len() as f64;
@@ -328,7 +327,7 @@ fn pieces_and_casts() {
     split.pieces.clear();
     for (from, to) in [(0, 5), (5, 9)] {
         let region = Region { start: vec![from, 0], extent: vec![to - from, 4] };
-        let bytes = read_region(&whole, &region, Order::Column).unwrap();
+        let bytes = whole.read_region(&region, Order::Column).unwrap();
         let len = bytes.len() as u64;
         let source: SourceRef = Arc::new(MemorySource::new("part", bytes));
         split.pieces.push(Piece {

@@ -11,7 +11,7 @@ use super::account::{self, accounts};
 use super::parallel;
 use crate::check::{self, Account, capped};
 use crate::checkpoint::{Checkpoint, Damage, Note, TensorEntry};
-use crate::engine::{is_encoded, read_through, verify_tensor};
+use crate::engine::{is_encoded, read_through};
 use crate::error::{Error, Kind, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, FolderModel, Format, OpenOptions, OtherFile};
@@ -390,7 +390,7 @@ fn checksums(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
     let jobs = tensors.len() as u64;
     let look = |found: &mut Vec<(usize, Finding)>, number: usize, tensor: &&TensorEntry| {
         let sources = tensor.pieces.iter().map(|p| &p.source).filter(|source| is_encoded(source));
-        let whole = verify_tensor(tensor).and_then(|()| sources.into_iter().try_for_each(read_through));
+        let whole = tensor.verify_tensor().and_then(|()| sources.into_iter().try_for_each(read_through));
         if let Err(error) = whole {
             found.push((number, finding(error.on_tensor(tensor.name()))?));
         }

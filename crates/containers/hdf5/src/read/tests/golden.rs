@@ -8,7 +8,6 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::TensorPath;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::Order;
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{CountingSource, FileSource, MemorySource, SourceRef};
 
 fn expected() -> serde_json::Map<String, Json> {
@@ -59,7 +58,7 @@ fn same_item(place: &str, item: &Item, expected: &Json) {
         let entry = dataset.entry(path).unwrap();
         assert_eq!(entry.stored.name(), expected["dtype"].as_str().unwrap(), "{place}");
         assert_eq!(serde_json::json!(entry.shape.dims()), expected["shape"], "{place}");
-        let bytes = read_tensor(&entry, Order::Row).unwrap();
+        let bytes = entry.read_tensor(Order::Row).unwrap();
         let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hash, expected["sha256"].as_str().unwrap(), "{place}");
         // Any part of it is that part of the whole, for each piece.
@@ -192,7 +191,7 @@ fn threads_share_a_packed_dataset() {
     let contents = open(file("layouts_latest.h5")).unwrap();
     let item = contents.items.iter().find(|item| item.path == ["all"]).unwrap();
     let entry = item.dataset.as_ref().unwrap().entry(TensorPath::value()).unwrap();
-    let whole = read_tensor(&entry, Order::Row).unwrap();
+    let whole = entry.read_tensor(Order::Row).unwrap();
     let piece = &entry.pieces[0];
     std::thread::scope(|scope| {
         for first in 0..8usize {

@@ -24,9 +24,7 @@ fn read_all(contents: &Contents) -> usize {
         if entry.bytes() > MOST {
             continue;
         }
-        read += usize::from(
-            weighbridge_io::engine::read_tensor(&entry, weighbridge_core::tensor::Order::Row).is_ok(),
-        );
+        read += usize::from(entry.read_tensor(weighbridge_core::tensor::Order::Row).is_ok());
     }
     read
 }

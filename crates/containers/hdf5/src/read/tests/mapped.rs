@@ -11,7 +11,6 @@ use weighbridge_core::checkpoint::TensorPath;
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::Order;
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{FolderRef, LocalFolder, MemoryFolder, MemorySource, SourceRef};
 
 fn folder() -> PathBuf {
@@ -58,7 +57,7 @@ fn elements(contents: &Contents, name: &str) -> Result<Vec<u8>> {
             assert_eq!(buffer, part, "{name} {from} {len}");
         }
     }
-    read_tensor(&entry, Order::Row)
+    entry.read_tensor(Order::Row)
 }
 
 fn hash(bytes: &[u8]) -> String {

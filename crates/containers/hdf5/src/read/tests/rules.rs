@@ -5,7 +5,6 @@ use crate::{Contents, Leads};
 use weighbridge_core::checkpoint::{TensorPath, Value};
 use weighbridge_core::error::Kind;
 use weighbridge_core::tensor::Order;
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{SourceRef, read_vec};
 
 /// The code of the first error that opening and reading all of a file gives.
@@ -27,7 +26,7 @@ fn code(bytes: Vec<u8>) -> Option<&'static str> {
 fn bytes(contents: &Contents, path: &[&str]) -> Vec<u8> {
     let item = contents.items.iter().find(|item| item.path == path).unwrap();
     let entry = item.dataset.as_ref().unwrap().entry(TensorPath::value()).unwrap();
-    read_tensor(&entry, Order::Row).unwrap()
+    entry.read_tensor(Order::Row).unwrap()
 }
 
 /// As `values` of judges/make_hdf5.py.

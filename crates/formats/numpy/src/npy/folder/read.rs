@@ -4,9 +4,7 @@ use super::super::{FOLDER, Header, entry};
 use super::{INDEX, NAMES_SUFFIX, SUFFIX};
 use std::collections::HashMap;
 use std::path::Path;
-use weighbridge_core::checkpoint::{
-    Checkpoint, Damage, Note, TensorEntry, TensorPath, escape_text, restore_bridge_index,
-};
+use weighbridge_core::checkpoint::{Checkpoint, Damage, Note, TensorEntry, TensorPath, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::text::first_and_more;
@@ -97,7 +95,7 @@ pub(in super::super) fn open(folder: &FolderRef, options: &OpenOptions) -> Resul
     if let Some(source) = folder.open(Path::new(INDEX))? {
         checkpoint.files.push(source.clone());
         let text = index(&source, limits).map_err(|e| e.in_file(source.label()))?;
-        restore_bridge_index(&mut checkpoint, &names, &text);
+        checkpoint.restore_bridge_index(&names, &text);
     }
     Ok(checkpoint)
 }

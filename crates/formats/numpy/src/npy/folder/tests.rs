@@ -13,7 +13,6 @@ use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
 use weighbridge_format::Detect;
 use weighbridge_format::WriteFormat;
 use weighbridge_format::{OpenOptions, PlanOptions};
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{FolderRef, MemoryFolder, MemorySource, SourceRef};
 use weighbridge_io::testing::materialise;
 
@@ -91,7 +90,7 @@ fn everything_comes_back() {
     assert_eq!(back.tensors.len(), checkpoint.tensors.len());
     for (ours, theirs) in back.tensors.iter().zip(&checkpoint.tensors) {
         assert_eq!((&ours.path, &ours.role, &ours.shape), (&theirs.path, &theirs.role, &theirs.shape));
-        assert_eq!(read_tensor(ours, Order::Row).unwrap(), read_tensor(theirs, Order::Row).unwrap());
+        assert_eq!(ours.read_tensor(Order::Row).unwrap(), theirs.read_tensor(Order::Row).unwrap());
         let names = |t: &TensorEntry| t.labels.as_ref().map(|labels| labels.read().unwrap());
         assert_eq!(names(ours), names(theirs));
     }

@@ -6,9 +6,7 @@ use super::{INDEX, NAMES_SUFFIX, SUFFIX};
 use serde_json::Value as Json;
 use std::collections::HashSet;
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{
-    Checkpoint, Loss, Value, bridge_index_beside, bridge_names, check_count, escape_text, left_behind,
-};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Value, bridge_names, check_count, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, WritePlan};
 use weighbridge_format::PlanOptions;
@@ -56,14 +54,14 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> 
         let detail = "the texts of the metadata are longer than a carried index holds";
         losses.push(Loss::new("metadata-dropped", escape_text(key), detail));
     }
-    let index = bridge_index_beside(checkpoint, &names, |key, _| long.contains(key));
+    let index = checkpoint.bridge_index_beside(&names, |key, _| long.contains(key));
     if let Some(index) = options.own_entry(index, &checkpoint.label, &mut losses) {
         let mut file = FileBuilder::new(INDEX);
         file.literal(index);
         file.literal("\n");
         files.push(file.finish());
     }
-    losses.extend(left_behind(checkpoint));
+    losses.extend(checkpoint.left_behind());
     Ok(WritePlan { format: "npy", kind: FOLDER, files, losses })
 }
 

@@ -14,7 +14,6 @@ use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
 use weighbridge_core::topology::{
     Attribute, AttributeValue, Block, Operator, Slot, Topology, Variable, VariableKind,
 };
-use weighbridge_io::engine::read_tensor;
 use weighbridge_io::source::{MemorySource, SourceRef};
 
 /// An operator: arguments as `slot: name name`, in and out.
@@ -129,7 +128,7 @@ fn f32s(values: &[f32]) -> TensorEntry {
 }
 
 fn bytes_of(entry: &TensorEntry) -> Vec<u8> {
-    read_tensor(entry, Order::Row).unwrap()
+    entry.read_tensor(Order::Row).unwrap()
 }
 
 /// Runs a program in `folder`; what it fetched.

@@ -76,7 +76,7 @@ fn every_tensor_is_as_paddle_says() {
             }
             if let Some(variable) = variable {
                 let usual = state_key(entry, Some(key));
-                let name = entry.text_attribute(VARIABLE_NAME).unwrap_or(&usual);
+                let name = entry.text_attribute(Attributes::VARIABLE_NAME).unwrap_or(&usual);
                 assert_eq!(name, *variable, "{at}");
             }
             tensors += 1;
@@ -140,7 +140,7 @@ fn optimizers_hang_on_their_parameters() {
 
     let checkpoint = open(&golden("p331/master_weights/lin_p4.pdopt")).unwrap();
     let weight = checkpoint.tensor("linear_0.w_0/master_weights").unwrap();
-    assert_eq!(weight.text_attribute(VARIABLE_NAME), Some("linear_0.w_0_fp32_master_0"));
+    assert_eq!(weight.text_attribute(Attributes::VARIABLE_NAME), Some("linear_0.w_0_fp32_master_0"));
     checkpoint.tensor("linear_0.w_0/fp32_master_0_moment1_0").unwrap();
     assert_eq!(checkpoint.metadata.get(STRUCTURE), None);
     assert!(checkpoint.tensors.iter().all(|t| t.role.slot().is_some()));
@@ -148,7 +148,7 @@ fn optimizers_hang_on_their_parameters() {
     let checkpoint = open(&golden("p331/master_weights/lin_p2.pdparams")).unwrap();
     let codes: Vec<_> = checkpoint.notes.iter().map(|note| note.code.as_str()).collect();
     assert_eq!(codes, ["uint16-is-bf16"]);
-    assert_eq!(checkpoint.tensor("weight").unwrap().text_attribute(VARIABLE_NAME), Some("linear_0.w_0"));
+    assert_eq!(checkpoint.tensor("weight").unwrap().text_attribute(Attributes::VARIABLE_NAME), Some("linear_0.w_0"));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn what_is_no_tensor_keeps_its_type() {
     assert_eq!(checkpoint.metadata.get("name"), Some(&Value::Text("run".into())));
     let weight = checkpoint.tensor("model.conv1.weight").unwrap();
     assert_eq!(weight.path.parts().len(), 3);
-    assert_eq!(weight.text_attribute(VARIABLE_NAME), Some("conv2d_0.w_0"));
+    assert_eq!(weight.text_attribute(Attributes::VARIABLE_NAME), Some("conv2d_0.w_0"));
     checkpoint.tensor("opt.conv2d_0.w_0/moment1_0").unwrap();
     checkpoint.tensor("hist.1").unwrap();
     assert_eq!(checkpoint.tensor("pair.0").unwrap().shape.rank(), 0);

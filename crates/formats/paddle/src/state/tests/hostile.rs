@@ -12,7 +12,7 @@ fn survive(bytes: &[u8]) -> bool {
     let Ok(checkpoint) = open(bytes) else { return false };
     for entry in &checkpoint.tensors {
         assert!(entry.bytes() <= bytes.len() as u64 * 2 || entry.pieces.is_empty(), "{}", entry.name());
-        let _ = read_tensor(entry, Order::Row);
+        let _ = entry.read_tensor(Order::Row);
     }
     let _ = checkpoint.to_json();
     for protocol in ["2", "4"] {
@@ -195,7 +195,7 @@ fn damaged_directories_do_no_harm() {
             let folder = MemoryFolder::new("m").with("0.metadata", bad).with("0_0.distcp", shard.clone());
             let folder: weighbridge_io::source::FolderRef = Arc::new(folder);
             if let Ok(Some(checkpoint)) = read_distributed(&folder, &OpenOptions::default()) {
-                checkpoint.tensors.iter().for_each(|t| assert!(read_tensor(t, Order::Row).is_ok()));
+                checkpoint.tensors.iter().for_each(|t| assert!(t.read_tensor(Order::Row).is_ok()));
                 opened += 1;
             }
         }
@@ -280,5 +280,5 @@ fn many_small_tensors_are_kept() {
     bytes.extend([&text("StructuredToParameterName@@")[..], b"}\x94(", &table, b"uu."].concat());
     let opened = open(&bytes).unwrap_or_else(|error| panic!("{} bytes: {error}", bytes.len()));
     assert_eq!((opened.tensors.len(), opened.notes.len()), (20_000, 0));
-    assert_eq!(opened.tensors[7].text_attribute(VARIABLE_NAME), Some("linear_7.w_0"));
+    assert_eq!(opened.tensors[7].text_attribute(Attributes::VARIABLE_NAME), Some("linear_7.w_0"));
 }

@@ -142,9 +142,9 @@ fn parameters_that_are_read_as_state_are_said() {
     }
     // With another name in the table of names it is no optimizer's.
     let mut named = parameters(&["w", "w_moment1_0"]);
-    named.tensors[1].attributes.insert(VARIABLE_NAME.into(), Value::Text("linear_0.w_0".into()));
+    named.tensors[1].attributes.insert(Attributes::VARIABLE_NAME.into(), Value::Text("linear_0.w_0".into()));
     assert_eq!(mistaken(&named), (vec![], vec![]));
-    named.tensors[1].attributes.insert(VARIABLE_NAME.into(), Value::Text("w_moment1_0".into()));
+    named.tensors[1].attributes.insert(Attributes::VARIABLE_NAME.into(), Value::Text("w_moment1_0".into()));
     assert_eq!(mistaken(&named), (vec!["w_moment1_0".into()], vec!["w_moment1_0".into()]));
     // Real state is not reported.
     assert_eq!(losses(&open(&golden("p262/cnn_state_dict/m_p4.pdopt")).unwrap()), []);

@@ -146,7 +146,7 @@ fn a_key_that_stands_twice_counts_once() {
     );
     let checkpoint = open(&bytes).unwrap();
     assert_eq!(checkpoint.tensors.len(), 1);
-    assert_eq!(read_tensor(&checkpoint.tensors[0], Order::Row).unwrap(), [0, 0, 2, 0x40]);
+    assert_eq!(checkpoint.tensors[0].read_tensor(Order::Row).unwrap(), [0, 0, 2, 0x40]);
     assert_eq!(checkpoint.notes[0].code.as_str(), "duplicate-key");
 }
 
@@ -164,11 +164,11 @@ fn big_endian_and_empty_names() {
     );
     let checkpoint = open(&bytes).unwrap();
     assert_eq!(checkpoint.tensors[0].text(), "value");
-    assert_eq!(read_tensor(&checkpoint.tensors[0], Order::Row).unwrap(), [1, 0, 0, 0, 2, 0, 0, 0]);
+    assert_eq!(checkpoint.tensors[0].read_tensor(Order::Row).unwrap(), [1, 0, 0, 0, 2, 0, 0, 0]);
     let plan = plan(&checkpoint, &PlanOptions::default()).unwrap();
     assert_eq!(plan.losses[0].code.as_str(), "dtype-refused");
     let again = open(&materialise(&plan)[0]).unwrap();
-    assert_eq!(again.tensors[0].text_attribute(VARIABLE_NAME), Some(""));
+    assert_eq!(again.tensors[0].text_attribute(Attributes::VARIABLE_NAME), Some(""));
 }
 
 #[test]

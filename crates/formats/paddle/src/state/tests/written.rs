@@ -99,18 +99,18 @@ fn large_arrays_are_split_as_paddle_does() {
 fn parts_are_row_major_after_any_cast() {
     let mut checkpoint = open(&golden("p262/nested_ckpt/numpy_dict.pd")).unwrap();
     checkpoint.tensors.retain(|t| t.text() == "fortran");
-    let rows = read_tensor(&checkpoint.tensors[0], Order::Row).unwrap();
+    let rows = checkpoint.tensors[0].read_tensor(Order::Row).unwrap();
     for protocol in ["2", "3"] {
         let split = write::plan_split(&checkpoint, &settings(&[("protocol", protocol)]), 8).unwrap();
         let again = open(&materialise(&split).remove(0)).unwrap();
-        assert_eq!(read_tensor(&again.tensors[0], Order::Row).unwrap(), rows);
+        assert_eq!(again.tensors[0].read_tensor(Order::Row).unwrap(), rows);
         assert_eq!(again.tensors[0].order(), Order::Row);
     }
     checkpoint.tensors[0].cast = Some(weighbridge_core::tensor::DType::F64.into());
     let split = write::plan_split(&checkpoint, &settings(&[("protocol", "2")]), 16).unwrap();
     let again = open(&materialise(&split).remove(0)).unwrap();
-    let cast = read_tensor(&checkpoint.tensors[0], Order::Row).unwrap();
-    assert_eq!(read_tensor(&again.tensors[0], Order::Row).unwrap(), cast);
+    let cast = checkpoint.tensors[0].read_tensor(Order::Row).unwrap();
+    assert_eq!(again.tensors[0].read_tensor(Order::Row).unwrap(), cast);
 }
 
 /// A checkpoint as a combined file with the names of variables gives it.
@@ -165,7 +165,7 @@ fn changes_go_where_they_belong() {
     checkpoint.select(&Selection::new(&[], &["opt.*moment2*".into(), "hist*".into()]).unwrap()).unwrap();
     let again = open(&rewrite(&checkpoint, &[])).unwrap();
     let weight = again.tensor("model.first.weight").unwrap();
-    assert_eq!(weight.text_attribute(VARIABLE_NAME), Some("conv2d_0.w_0"));
+    assert_eq!(weight.text_attribute(Attributes::VARIABLE_NAME), Some("conv2d_0.w_0"));
     assert!(again.tensor("model.conv1.weight").is_err());
     assert!(again.tensor("hist.1").is_err());
     assert!(again.tensor("opt.conv2d_0.w_0/moment1_0").is_ok());
@@ -205,7 +205,7 @@ fn what_is_lost_is_said() {
     assert_eq!(codes, ["attribute-dropped", "dtype-lost"]);
     let again = open(&rewrite(&checkpoint, &[])).unwrap();
     assert_eq!(again.tensors[1].dtype(), weighbridge_core::tensor::DType::I8);
-    assert_eq!(read_tensor(&again.tensors[1], Order::Row).unwrap(), [1, 0x80]);
+    assert_eq!(again.tensors[1].read_tensor(Order::Row).unwrap(), [1, 0x80]);
     checkpoint.tensors[1].cast = Some(weighbridge_core::tensor::DType::F8E8M0.into());
     assert_eq!(plan(&checkpoint, &PlanOptions::default()).unwrap_err().code().as_str(), "no-such-dtype");
     checkpoint.tensors.truncate(1);
@@ -276,7 +276,10 @@ fn state_has_the_name_of_its_parameter_in_the_same_dict() {
         found.sort_by_key(|name| renamed.iter().position(|wanted| wanted == name));
         assert_eq!(found, renamed);
         for state in again.tensors.iter().filter(|t| t.role.slot().is_some()) {
-            assert_eq!(state.text_attribute(weighbridge_core::checkpoint::PARAMETER_VARIABLE), Some("w_0"));
+            assert_eq!(
+                state.text_attribute(weighbridge_core::checkpoint::Attributes::PARAMETER_VARIABLE),
+                Some("w_0")
+            );
         }
     }
 }

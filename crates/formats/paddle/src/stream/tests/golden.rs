@@ -6,7 +6,6 @@ use crate::stream::{Kind, Stream, Wanted, lod};
 use sha2::{Digest, Sha256};
 use weighbridge_core::checkpoint::Value;
 use weighbridge_core::tensor::Order;
-use weighbridge_io::engine::read_tensor;
 
 fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
@@ -42,7 +41,7 @@ fn check(tensor: &Dense, json: &Json) {
     }
     assert_eq!(header.desc_offset + header.desc_bytes, header.data_offset, "{name}");
     assert!(!entry.attributes.contains_key("desc"), "{name}: Paddle's own form is not kept");
-    let bytes = read_tensor(entry, Order::Row).unwrap();
+    let bytes = entry.read_tensor(Order::Row).unwrap();
     assert_eq!(Some(sha256(&bytes).as_str()), json["sha256"].as_str(), "{name}");
 }
 

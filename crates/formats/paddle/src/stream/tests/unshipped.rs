@@ -4,7 +4,6 @@ use super::*;
 use crate::stream::unshipped::{design_note, size_prefixed};
 use crate::stream::{StreamKind, detect, lod};
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_io::engine::read_tensor;
 
 /// A [2, 3] of i16 with one LoD level, as the note "Model Format" has it.
 const NOTE: [u8; 58] = [
@@ -34,7 +33,7 @@ fn kind(bytes: &[u8]) -> Option<StreamKind> {
 fn the_form_of_the_first_note_by_hand() {
     let read = read_note(&NOTE).unwrap();
     assert_eq!((read.entry.stored, read.entry.shape.dims()), (DType::I16, &[2, 3][..]));
-    assert_eq!(read_tensor(&read.entry, Order::Row).unwrap(), NOTE[14..26]);
+    assert_eq!(read.entry.read_tensor(Order::Row).unwrap(), NOTE[14..26]);
     assert_eq!(lod::levels(&read.entry).unwrap(), [[0, 2]]);
     assert_eq!((read.header.data_offset, read.header.stream_bytes), (14, 58));
     assert_eq!(written(|file| design_note::write(file, &read.entry)), NOTE);

@@ -6,7 +6,7 @@ use crate::finding::{Finding, Severity};
 use crate::ops::parallel::row_major;
 use crate::ops::stats::Stats;
 use crate::source::to_usize;
-use crate::tensor::{DType, Element, element_at};
+use crate::tensor::{DType, Element};
 use crate::text::{and_more, escape};
 use weighbridge_core::ErrorCode;
 
@@ -92,7 +92,7 @@ fn judge(dtype: DType, element: &[u8]) -> (bool, bool) {
     if element.iter().all(|&byte| byte == 0) {
         return (true, false);
     }
-    match element_at(dtype, element, 0) {
+    match dtype.element_at(element, 0) {
         Some(Element::Float(x)) => (x == 0.0, x.is_nan()),
         Some(Element::Complex(re, im)) => (re == 0.0 && im == 0.0, re.is_nan() || im.is_nan()),
         _ => (false, false),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 use weighbridge::engine::{LocalSink, RunOptions, load, run};
-use weighbridge::formats::{PlanOptions, by_id};
+use weighbridge::formats::{PlanOptions, registry};
 use weighbridge::source::{MemorySource, SourceRef};
 
 fn main() {
@@ -33,7 +33,8 @@ fn main() {
         entry.pieces = [piece].into();
     }
     let begun = Instant::now();
-    let plan = by_id("biggraph").unwrap().plan(&checkpoint, &PlanOptions::of_kind("embeddings")).unwrap();
+    let plan =
+        registry().by_id("biggraph").unwrap().plan(&checkpoint, &PlanOptions::of_kind("embeddings")).unwrap();
     run(&plan, &LocalSink::file(&words[2], false).unwrap(), &RunOptions::default()).unwrap();
     println!("{}", begun.elapsed().as_secs_f64());
 }

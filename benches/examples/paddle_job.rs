@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 use weighbridge::engine::{LocalSink, RunOptions, load, run};
-use weighbridge::formats::{PlanOptions, by_id};
+use weighbridge::formats::{PlanOptions, registry};
 use weighbridge::source::{MemorySource, SourceRef};
 
 fn main() {
@@ -25,7 +25,8 @@ fn main() {
         entry.pieces[0].offset = 0;
     }
     let begun = Instant::now();
-    let plan = by_id("paddle").unwrap().plan(&checkpoint, &PlanOptions::of_kind("combined")).unwrap();
+    let plan =
+        registry().by_id("paddle").unwrap().plan(&checkpoint, &PlanOptions::of_kind("combined")).unwrap();
     let options = RunOptions { sync: false, ..RunOptions::default() };
     run(&plan, &LocalSink::file(&words[2], false).unwrap(), &options).unwrap();
     println!("{}", begun.elapsed().as_secs_f64());

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use weighbridge::NoteCode;
 use weighbridge::checkpoint::Note;
-use weighbridge::formats::offer_salvage;
+use weighbridge::formats::registry;
 use weighbridge::phrase::Worded;
 use weighbridge::{Checkpoint, Result};
 
@@ -16,7 +16,7 @@ use weighbridge::{Checkpoint, Result};
 pub(crate) fn open(path: &Path, input: &Input) -> Result<Checkpoint> {
     let options = input.options()?;
     let mut opened = weighbridge::formats::open_with(path, &options)
-        .map_err(|error| offer_salvage(error, path, &options))?;
+        .map_err(|error| registry().offer_salvage(error, path, &options))?;
     if is_spool(path) {
         opened.label = shown(path);
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::check::Outline;
 use weighbridge_core::checkpoint::{
-    Checkpoint, LabelList, Loss, Lost, TensorEntry, Value, carried_keys, escape_text,
+    Checkpoint, LabelList, Loss, Lost, Metadata, TensorEntry, Value, escape_text,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Finding;
@@ -527,7 +527,7 @@ impl PlanOptions {
     pub fn own_entry(&self, entry: Option<String>, subject: &str, losses: &mut Vec<Loss>) -> Option<String> {
         if entry.is_some() && self.plain {
             let rest = "the roles, attributes and exact paths that its format has no place for";
-            let keys = entry.as_deref().map(carried_keys).unwrap_or_default();
+            let keys = entry.as_deref().map(Metadata::carried_keys).unwrap_or_default();
             let detail = match keys.is_empty() {
                 true => format!("a plain file omits {rest}"),
                 false => {

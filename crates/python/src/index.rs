@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weighbridge::checkpoint::Checkpoint;
 use weighbridge::engine::Maps;
-use weighbridge::formats::{Names, OpenOptions, offer_salvage, open_with};
+use weighbridge::formats::{Names, OpenOptions, open_with, registry};
 use weighbridge::formats::{biggraph, hdf5, paddle};
 use weighbridge::phrase::Worded;
 use weighbridge::source::{FileSource, LocalFolder, MemorySource};
@@ -131,7 +131,7 @@ pub(crate) fn open_index(py: Python<'_>, path: PathBuf, options: Opening, by_ope
     let asked = by_open.then_some("open");
     let opened = wait_for(py, asked, None, Interrupted::IsLeft, move |_| {
         let options = options.options()?;
-        open_with(&path, &options).map_err(|error| offer_salvage(error, &path, &options))
+        open_with(&path, &options).map_err(|error| registry().offer_salvage(error, &path, &options))
     })?;
     Ok(Index::new(opened))
 }

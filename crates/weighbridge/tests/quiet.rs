@@ -6,7 +6,7 @@
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weighbridge::formats::{OpenOptions, open_source};
+use weighbridge::formats::{OpenOptions, registry};
 use weighbridge::quiet_panics;
 use weighbridge::source::MemorySource;
 use weighbridge::tensor::Order;
@@ -26,7 +26,7 @@ fn panics_that_are_caught_reach_no_hook() {
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] = 0x85;
-        let opened = open_source(Arc::new(MemorySource::new("bad", bad)), &OpenOptions::default());
+        let opened = registry().open_source(Arc::new(MemorySource::new("bad", bad)), &OpenOptions::default());
         let read = opened.and_then(|checkpoint| {
             checkpoint.tensors.iter().try_for_each(|tensor| {
                 tensor.labels.as_ref().map(|names| names.read()).transpose()?;

@@ -10,7 +10,7 @@ pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
     let head = &bytes[..bytes.len().min(HEAD)];
     let claims = formats::ALL.iter().filter(|format| format.recognises(head, &source));
     let claim = claims.map(|format| format.info().id).next();
-    match formats::detect(&source) {
+    match formats::registry().detect(&source) {
         Ok(format) => {
             assert_eq!(claim, Some(format.info().id));
             Outcome::Opened

@@ -4,7 +4,7 @@ use super::Outcome;
 use super::open::examine;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use weighbridge::formats::{OpenOptions, open_folder};
+use weighbridge::formats::{OpenOptions, registry};
 use weighbridge::source::{FolderRef, MemoryFolder};
 
 /// Folders that are small, one a kind.
@@ -43,7 +43,7 @@ pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
     }
     let memory: FolderRef = Arc::new(memory);
     for lenient in [false, true] {
-        match open_folder(&memory, &OpenOptions { lenient, ..OpenOptions::default() }) {
+        match registry().open_folder(&memory, &OpenOptions { lenient, ..OpenOptions::default() }) {
             Ok(checkpoint) => {
                 examine(&checkpoint);
                 return if lenient { Outcome::OpenedLeniently } else { Outcome::Opened };

@@ -3,7 +3,7 @@
 use super::Outcome;
 use std::sync::Arc;
 use weighbridge::checkpoint::Checkpoint;
-use weighbridge::formats::{self, OpenOptions, PlanOptions, open_source};
+use weighbridge::formats::{self, OpenOptions, PlanOptions, registry};
 use weighbridge::ops::scan::scan_source;
 use weighbridge::source::{MemorySource, SourceRef};
 use weighbridge::tensor::Order;
@@ -23,8 +23,8 @@ pub(super) fn run(format: &'static str, bytes: &[u8]) -> Outcome {
 
 fn open(format: &'static str, source: &SourceRef) -> Outcome {
     let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
-    let strictly = open_source(source.clone(), &OpenOptions::default());
-    let leniently = open_source(source.clone(), &lenient);
+    let strictly = registry().open_source(source.clone(), &OpenOptions::default());
+    let leniently = registry().open_source(source.clone(), &lenient);
     salvage(format, source, strictly.is_ok());
     match (&strictly, &leniently) {
         (Ok(strictly), Ok(leniently)) => {
@@ -44,7 +44,7 @@ fn open(format: &'static str, source: &SourceRef) -> Outcome {
             if error.code() == "unknown-format" {
                 // The reader must stand what it would not claim, too: a user can name it.
                 let forced = OpenOptions { format: Some(format.to_owned()), ..lenient };
-                if let Ok(checkpoint) = open_source(source.clone(), &forced) {
+                if let Ok(checkpoint) = registry().open_source(source.clone(), &forced) {
                     examine(&checkpoint);
                 }
             }
@@ -57,9 +57,9 @@ fn open(format: &'static str, source: &SourceRef) -> Outcome {
 /// of it is read: it was said to be intact.
 fn salvage(format: &'static str, source: &SourceRef, opens: bool) {
     // Refused bytes may be of no format that is told: a user names it, or the extension does.
-    let named = (!opens && formats::by_id(format).is_ok()).then(|| format.to_owned());
+    let named = (!opens && formats::registry().by_id(format).is_ok()).then(|| format.to_owned());
     let options = OpenOptions { salvage: true, format: named, ..OpenOptions::default() };
-    let Ok(saved) = open_source(source.clone(), &options) else { return };
+    let Ok(saved) = registry().open_source(source.clone(), &options) else { return };
     assert!(opens || options.format.is_some() || saved.damage.is_some(), "what is damaged is marked");
     if let Some(damage) = &saved.damage {
         assert!(!damage.losses().is_empty());
@@ -93,7 +93,7 @@ pub(super) fn examine(checkpoint: &Checkpoint) {
             Err(error) => assert!(!error.to_string().is_empty()),
         }
     }
-    if let Ok(format) = formats::by_id(checkpoint.format) {
+    if let Ok(format) = formats::registry().by_id(checkpoint.format) {
         match format.checker().map_or(Ok(Vec::new()), |own| own.check(checkpoint)) {
             Ok(findings) => assert!(findings.iter().all(|finding| !finding.text.is_empty())),
             Err(error) => assert!(!error.to_string().is_empty()),

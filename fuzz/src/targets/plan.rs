@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge::Error;
 use weighbridge::checkpoint::{Checkpoint, MemoryLabels, Name, Piece, Role, TensorEntry, TensorPath, Value};
 use weighbridge::engine::{MIN_MEMORY, RunOptions, Sink, StagedFile};
-use weighbridge::formats::{self, Format, OpenOptions, open_folder, open_source};
+use weighbridge::formats::{self, Format, OpenOptions, registry};
 use weighbridge::ops::{ConvertOptions, plan_checkpoint};
 use weighbridge::plan::{PlannedFile, WritePlan};
 use weighbridge::source::{FileRange, FolderRef, MemoryFolder, MemorySource, SourceRef};
@@ -47,10 +47,10 @@ fn there_and_back(checkpoint: &Checkpoint, format: &dyn Format, plan: &WritePlan
     let mut files: BTreeMap<String, Bytes> = std::mem::take(&mut *files.0.lock().unwrap());
     let single = plan.files.len() == 1 && plan.files[0].name.is_empty();
     let opened = if single {
-        open_source(taken(files.remove("").unwrap(), "written"), &told)
+        registry().open_source(taken(files.remove("").unwrap(), "written"), &told)
     } else if plan.losses.iter().any(|loss| loss.code == "apart") {
         // Files that only stand beside each other are opened one by one.
-        files.into_iter().map(|(name, bytes)| open_source(taken(bytes, &name), &told)).try_fold(
+        files.into_iter().map(|(name, bytes)| registry().open_source(taken(bytes, &name), &told)).try_fold(
             Checkpoint::default(),
             |mut all, one| {
                 let one = one?;
@@ -64,7 +64,7 @@ fn there_and_back(checkpoint: &Checkpoint, format: &dyn Format, plan: &WritePlan
         for (name, bytes) in &files {
             folder = folder.with(PathBuf::from(name), bytes.lock().unwrap().clone());
         }
-        open_folder(&(Arc::new(folder) as FolderRef), &told)
+        registry().open_folder(&(Arc::new(folder) as FolderRef), &told)
     };
     match opened {
         Ok(opened) => compare(checkpoint, &opened, id, &plan.losses).map_err(|what| format!("{id}: {what}")),

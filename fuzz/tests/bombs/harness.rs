@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weighbridge::Result;
 use weighbridge::checkpoint::Checkpoint;
 use weighbridge::engine::{RunOptions, Sink, StagedFile, run};
-use weighbridge::formats::{OpenOptions, by_id, open_folder, open_source};
+use weighbridge::formats::{OpenOptions, registry};
 use weighbridge::ops::info::info;
 use weighbridge::ops::scan::scan_source;
 use weighbridge::ops::stats::{StatsOptions, stats};
@@ -228,8 +228,8 @@ fn use_it(format: &'static str, input: &Input) -> String {
 
 fn open(input: &Input, options: &OpenOptions) -> Result<Checkpoint> {
     match input {
-        Input::File(source) => open_source(source.clone(), options),
-        Input::Folder(folder) => open_folder(folder, options),
+        Input::File(source) => registry().open_source(source.clone(), options),
+        Input::Folder(folder) => registry().open_folder(folder, options),
     }
 }
 
@@ -256,7 +256,7 @@ fn examine(checkpoint: &Checkpoint) {
             }
         }
     }
-    let npz = by_id("npz").unwrap();
+    let npz = registry().by_id("npz").unwrap();
     match plan_checkpoint(checkpoint.clone(), npz, None, &ConvertOptions::default()) {
         Ok(plan) if plan.bytes() <= WHOLE => {
             let options = RunOptions { memory: 16 << 20, sync: false, ..RunOptions::default() };

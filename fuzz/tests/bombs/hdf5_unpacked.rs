@@ -9,7 +9,7 @@ use crate::hdf5_file::{
 use crate::hdf5_many::{bytes, with_all};
 use crate::zips::zlib;
 use weighbridge::checkpoint::Checkpoint;
-use weighbridge::formats::{OpenOptions, open_source};
+use weighbridge::formats::{OpenOptions, registry};
 
 /// What chunks that were unpacked may take while they are kept, whatever the length of the file.
 const KEPT: u64 = (512 << 20) + MEMORY;
@@ -96,7 +96,7 @@ fn hdf5_names_for_plain_chunks() {
     });
     let many = super::made::bytes(many);
     let ((), peak) = weighbridge_fuzz::counting::peak_of_all(|| {
-        let opened = open_source(many.clone(), &OpenOptions::default()).unwrap();
+        let opened = registry().open_source(many.clone(), &OpenOptions::default()).unwrap();
         for tensor in &opened.tensors {
             let found = weighbridge::ops::stats::stats(tensor, &Default::default()).unwrap();
             assert_eq!(found.count, 32);
@@ -160,7 +160,7 @@ fn hdf5_attributes_that_are_longer_as_values() {
     let opened = |file: &[u8], header_bytes: u64| -> Checkpoint {
         let mut options = OpenOptions::default();
         options.limits.header_bytes = header_bytes;
-        open_source(super::made::bytes(file.to_vec()), &options).unwrap()
+        registry().open_source(super::made::bytes(file.to_vec()), &options).unwrap()
     };
     let own = OpenOptions::default().limits.header_bytes;
     for (attributes, dims, kept) in

@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Field, Schema};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
-use weighbridge::formats::{OpenOptions, open_source};
+use weighbridge::formats::{OpenOptions, registry};
 use weighbridge::ops::stats::{StatsOptions, stats};
 use weighbridge_fuzz::counting;
 
@@ -240,7 +240,7 @@ fn parquet_wide_tables() {
             (0..columns).map(|n| (4 + i64::try_from(n).unwrap() * step, step, false)).collect();
         let wide = super::made::bytes(made(&one.repeat(columns), &places, &claims(1)));
         let (found, peak) = counting::peak_of_all(|| {
-            let opened = open_source(wide.clone(), &OpenOptions::default()).unwrap();
+            let opened = registry().open_source(wide.clone(), &OpenOptions::default()).unwrap();
             stats(&opened.tensors[0], &StatsOptions::default()).map(|stats| stats.count)
         });
         println!("{:>6} KiB  {columns} columns of one value: {found:?}", peak >> 10);

@@ -95,8 +95,9 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
 }
 
 fn prepare(args: &Convert, options: &ConvertOptions) -> Result<(WritePlan, Vec<Note>), Error> {
-    let (plan, notes) = ops::prepare(&args.source, &args.target, options)
-        .map_err(|error| weighbridge::formats::offer_salvage(error, &args.source, &options.open))?;
+    let (plan, notes) = ops::prepare(&args.source, &args.target, options).map_err(|error| {
+        weighbridge::formats::registry().offer_salvage(error, &args.source, &options.open)
+    })?;
     Ok((plan.worded(&flags), notes.worded(&flags)))
 }
 

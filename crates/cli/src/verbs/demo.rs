@@ -10,7 +10,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use weighbridge::engine::{LocalSink, RunOptions, run as run_plan};
 use weighbridge::plan::{FileBuilder, WritePlan};
-use weighbridge::source::{FileSource, Source, kind_of_path, read_vec};
+use weighbridge::source::PathKind;
+use weighbridge::source::{FileSource, Source, read_vec};
 use weighbridge::text::{escape, path_text};
 use weighbridge::{Error, Result};
 
@@ -100,7 +101,7 @@ fn make_folder(folder: &Path) -> Result<()> {
 /// Fails where the folder holds files of these names that no demo wrote: those that it copies must
 /// be the same, and those that it converts stand beside them only.
 fn refuse_strangers(copied: &[(&PathBuf, &[u8])], converted: &[&PathBuf]) -> Result<()> {
-    let exists = |path: &Path| kind_of_path(path).is_ok();
+    let exists = |path: &Path| PathKind::of(path).is_ok();
     let is_ours = |path: &Path, bytes: &[u8]| {
         FileSource::open(path).and_then(|f| read_vec(&f, 0, f.len())).is_ok_and(|found| found == bytes)
     };

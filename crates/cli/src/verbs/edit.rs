@@ -8,10 +8,10 @@ use crate::{Failure, Outcome};
 use std::io::{self, Write};
 use std::time::Instant;
 use weighbridge::Error;
-use weighbridge::engine::patch::{LocalPatchDisk, Patch, forget, record_path, undo};
+use weighbridge::engine::patch::{LocalPatchDisk, Patch};
 use weighbridge::ops::edit::{
-    EditOptions, EditReport, How, InPlace, MetadataChange, Rule, RuleOptions, TensorChange, Told, document,
-    prepare, prepare_in_place, undone_document, write, write_in_place,
+    EditOptions, EditReport, How, InPlace, MetadataChange, Rule, RuleOptions, TensorChange, Told, prepare,
+    prepare_in_place, undone_document, write, write_in_place,
 };
 use weighbridge::phrase::Worded;
 use weighbridge::text::{escape, path_text};
@@ -99,10 +99,10 @@ fn rules(args: &Edit) -> Result<Vec<Rule>, Error> {
 fn take_back(args: &Edit, output: &mut Output) -> Result<Outcome, Failure> {
     let path = escape(&path_text(&args.source));
     let (done, bytes, text) = if args.undo {
-        let bytes = undo(&LocalPatchDisk, &args.source)?;
+        let bytes = Patch::undo(&LocalPatchDisk, &args.source)?;
         ("undo", bytes, format!("{path} is as it was: {} put back", human_bytes(bytes)))
     } else {
-        forget(&LocalPatchDisk, &args.source)?;
+        Patch::forget(&LocalPatchDisk, &args.source)?;
         ("forget-undo", 0, format!("the last edit of {path} stays"))
     };
     if output.json {
@@ -121,7 +121,7 @@ fn show(
     output: &mut Output,
 ) -> io::Result<()> {
     if output.json {
-        return output.document(&document(report, patch, !planned));
+        return output.document(&report.document(patch, !planned));
     }
     if planned {
         casts(report, output)?;
@@ -140,7 +140,7 @@ fn show(
         }
         (How::Header, true) => writeln!(output, "would write {size} into {target}; the tensors stay"),
         (How::Header, false) => {
-            let record = record_path(std::path::Path::new(&report.target)).display().to_string();
+            let record = Patch::record_path(std::path::Path::new(&report.target)).display().to_string();
             writeln!(output, "wrote {size} into {target}; the old bytes are in {}", escape(&record))
         }
     }

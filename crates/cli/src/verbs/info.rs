@@ -71,7 +71,7 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
     }
     let mut line = |label: &str, text: String| writeln!(output, "{HEADING}{label:<12}{HEADING:#} {text}");
     line("file", escape(&checkpoint.label))?;
-    let title = weighbridge::formats::by_id(checkpoint.format).map_or("", |f| f.info().title);
+    let title = weighbridge::formats::registry().by_id(checkpoint.format).map_or("", |f| f.info().title);
     let format = match checkpoint.kind {
         "pickle" => "pickle - of Python; nothing says which framework wrote it".to_owned(),
         kind => format!("{} {kind} - {title}", checkpoint.format),

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge::checkpoint::{Checkpoint, TensorEntry, TensorPath};
 use weighbridge::engine::{LocalSink, RunOptions};
-use weighbridge::formats::by_extension;
 use weighbridge::formats::paddle::Program;
 use weighbridge::formats::paddle::exec::{Done, Executor, Scope, Step};
-use weighbridge::ops::{ConvertOptions, Inputs, plan_checkpoint, save};
-use weighbridge::source::{FileSource, PathKind, SourceRef, kind_of_path};
+use weighbridge::formats::registry;
+use weighbridge::ops::save;
+use weighbridge::ops::{ConvertOptions, Inputs, plan_checkpoint};
+use weighbridge::source::{FileSource, PathKind, SourceRef};
 use weighbridge::text::{escape, path_text};
 use weighbridge::topology::Topology;
 use weighbridge::{Error, OpenOptions, Result};
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &Run, common: &Common, output: &mut Output) -> Result<Ou
     if let Some(target) = &args.fetch {
         // Known before anything runs.
         LocalSink::check(target, executor.replace)?;
-        by_extension(target)?;
+        registry().by_extension(target)?;
         inputs(args, &open, &executor, &topology)?.check_apart(target)?;
     }
     let feeds = args.feed.iter().map(|(name, from)| Ok((name.clone(), given(from, &open)?)));
@@ -76,7 +77,7 @@ pub(crate) fn run(args: &Run, common: &Common, output: &mut Output) -> Result<Ou
 /// The program, and the folder in which it stands. Of a file, the program alone is read: what stands
 /// beside it is the program's own affair.
 fn program(path: &Path, open: &OpenOptions) -> Result<(Topology, PathBuf)> {
-    if kind_of_path(path)? == PathKind::Folder {
+    if PathKind::of(path)? == PathKind::Folder {
         let checkpoint = weighbridge::formats::open_with(path, open)?;
         let topology = weighbridge::ops::program::of(&checkpoint)?;
         return Ok((Topology::clone(topology), path.to_owned()));
@@ -89,7 +90,7 @@ fn program(path: &Path, open: &OpenOptions) -> Result<(Topology, PathBuf)> {
 
 /// The files that are read: the program, what it loads, and what is fed.
 fn inputs(args: &Run, open: &OpenOptions, executor: &Executor, topology: &Topology) -> Result<Inputs> {
-    let mut inputs = match (&args.fetch, kind_of_path(&args.path)?) {
+    let mut inputs = match (&args.fetch, PathKind::of(&args.path)?) {
         (Some(target), PathKind::Folder) => {
             Inputs::of(&weighbridge::formats::open_with(&args.path, open)?, target).and_named(open)?
         }
@@ -130,7 +131,7 @@ fn planned(
 /// The tensor that `FILE`, or `FILE:NAME`, means.
 fn given(from: &str, open: &OpenOptions) -> Result<TensorEntry> {
     let (file, name) = match from.rsplit_once(':') {
-        Some((file, name)) if kind_of_path(Path::new(from)).is_err() => (file, Some(name)),
+        Some((file, name)) if PathKind::of(Path::new(from)).is_err() => (file, Some(name)),
         _ => (from, None),
     };
     let checkpoint = weighbridge::formats::open_with(file, open)?;
@@ -146,7 +147,7 @@ fn given(from: &str, open: &OpenOptions) -> Result<TensorEntry> {
 
 /// Writes what was fetched.
 fn store(fetched: &[(String, TensorEntry)], target: &Path, executor: &Executor) -> Result<()> {
-    let (format, kind) = by_extension(target)?;
+    let (format, kind) = registry().by_extension(target)?;
     let mut checkpoint = Checkpoint::new("paddle", "combined", path_text(target));
     // A variable's name is written as it is, so its parts need not be kept apart.
     let plain = |(name, entry): &(String, TensorEntry)| TensorEntry {

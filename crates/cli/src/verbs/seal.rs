@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use weighbridge::Error;
 use weighbridge::engine::LocalSink;
-use weighbridge::ops::seal::{SealOptions, SealReport, Sealed, default_target, save, seal};
+use weighbridge::ops::seal::{Manifest, SealOptions, SealReport, Sealed, seal};
 use weighbridge::phrase::Worded;
 use weighbridge::text::{escape, path_text};
 
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
     }
     let target = match &args.output {
         Some(given) => given.clone(),
-        None => default_target(&args.path)?,
+        None => Manifest::default_path(&args.path)?,
     };
     let mut options = SealOptions::default();
     options.open = args.input.options()?;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
         sealed.manifest.write(&mut |line| output.write_all(line))?;
         return Ok(Outcome::Done);
     }
-    save(&sealed, &target, args.force)?;
+    sealed.save(&target, args.force)?;
     // A manifest of what is left of a damaged file is not one of the whole.
     if sealed.is_of_damaged() {
         output.outcome = Outcome::Finding;

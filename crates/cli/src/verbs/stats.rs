@@ -12,7 +12,8 @@ use weighbridge::checkpoint::{Checkpoint, TensorEntry};
 use weighbridge::finding::Verdict;
 use weighbridge::ops::stats::{Measured, Number, Stats as Values, StatsOptions, measure, places, stats};
 use weighbridge::phrase::{Face, Worded};
-use weighbridge::source::{check_local, kind_of_path};
+use weighbridge::source::PathKind;
+use weighbridge::source::check_local;
 
 /// Width of the histogram's bars in characters.
 const BARS: usize = 50;
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outco
 /// True where the last of several arguments is the name of a tensor: no file is called so, or the first file has it.
 fn is_name(last: &Path, first: &Path, args: &Stats) -> bool {
     let has = |checkpoint: Checkpoint| last.to_str().is_some_and(|name| checkpoint.tensor(name).is_ok());
-    kind_of_path(last).is_err() || crate::salvage::open(first, &args.input).is_ok_and(has)
+    PathKind::of(last).is_err() || crate::salvage::open(first, &args.input).is_ok_and(has)
 }
 
 /// Statistics of the values of tensors.

@@ -38,33 +38,35 @@ pub(crate) const MOST_ALIKE: usize = 100;
 /// What a finding is about: its code, tensor and offset.
 type Subject = (FindingCode, Option<String>, Option<u64>);
 
-/// Leaves at most 100 findings of each code and weight, and says how many more there
-/// were. Findings that are equal in all are one.
-#[must_use]
-pub fn capped(findings: Vec<Finding>) -> Vec<Finding> {
-    let mut counts: HashMap<(FindingCode, Severity), usize> = HashMap::new();
-    let mut kept: Vec<Finding> = Vec::new();
-    let mut seen: HashMap<Subject, Vec<usize>> = HashMap::new();
-    for finding in findings {
-        let key = (finding.code, finding.tensor.clone(), finding.offset);
-        let alike = seen.entry(key).or_default();
-        if alike.iter().any(|&place| kept.get(place) == Some(&finding)) {
-            continue;
+impl Finding {
+    /// Leaves at most 100 findings of each code and weight, and says how many more there
+    /// were. Findings that are equal in all are one.
+    #[must_use]
+    pub fn capped(findings: Vec<Finding>) -> Vec<Finding> {
+        let mut counts: HashMap<(FindingCode, Severity), usize> = HashMap::new();
+        let mut kept: Vec<Finding> = Vec::new();
+        let mut seen: HashMap<Subject, Vec<usize>> = HashMap::new();
+        for finding in findings {
+            let key = (finding.code, finding.tensor.clone(), finding.offset);
+            let alike = seen.entry(key).or_default();
+            if alike.iter().any(|&place| kept.get(place) == Some(&finding)) {
+                continue;
+            }
+            let count = counts.entry((finding.code, finding.severity)).or_default();
+            *count = count.saturating_add(finding.alike);
+            if *count <= MOST_ALIKE && finding.alike == 1 {
+                alike.push(kept.len());
+                kept.push(finding);
+            }
         }
-        let count = counts.entry((finding.code, finding.severity)).or_default();
-        *count = count.saturating_add(finding.alike);
-        if *count <= MOST_ALIKE && finding.alike == 1 {
-            alike.push(kept.len());
-            kept.push(finding);
+        let mut more: Vec<((FindingCode, Severity), usize)> =
+            counts.into_iter().filter(|(_, count)| *count > MOST_ALIKE).collect();
+        more.sort_unstable();
+        for ((code, severity), count) in more {
+            kept.push(Finding::and_more(severity, code, count - MOST_ALIKE));
         }
+        kept
     }
-    let mut more: Vec<((FindingCode, Severity), usize)> =
-        counts.into_iter().filter(|(_, count)| *count > MOST_ALIKE).collect();
-    more.sort_unstable();
-    for ((code, severity), count) in more {
-        kept.push(Finding::and_more(severity, code, count - MOST_ALIKE));
-    }
-    kept
 }
 
 /// Errors of a check that may find something in every few bytes of a file: of each code some are told, others are
@@ -76,7 +78,7 @@ struct Findings {
 }
 
 impl Findings {
-    /// Errors of one code that are told one by one. More than [`capped`] leaves, as equal ones are one there.
+    /// Errors of one code that are told one by one. More than [`Finding::capped`] leaves, as equal ones are one there.
     const MOST: usize = 10_000;
 
     /// One more error. Its text is made where it is told.
@@ -112,15 +114,15 @@ mod tests {
         let mut findings: Vec<_> = (0..250).map(one).collect();
         findings.push(one(3));
         findings.push(Finding::error("nan", "another weight"));
-        let kept = capped(findings);
+        let kept = Finding::capped(findings);
         assert_eq!(kept.len(), MOST_ALIKE + 2);
         assert_eq!(kept.last().unwrap().text, "and 150 more of these");
-        assert_eq!(capped(vec![one(1), one(1)]), [one(1)]);
+        assert_eq!(Finding::capped(vec![one(1), one(1)]), [one(1)]);
         let mut many = Findings::default();
         (0..30_000).for_each(|number| many.error("lost", || format!("{number} is lost")));
         let many = many.finish();
         assert_eq!(many.len(), Findings::MOST + 1);
-        let kept = capped(many);
+        let kept = Finding::capped(many);
         assert_eq!((kept.len(), kept[MOST_ALIKE].text.as_str()), (MOST_ALIKE + 1, "and 29900 more of these"));
     }
 

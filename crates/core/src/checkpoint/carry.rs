@@ -38,43 +38,39 @@ const BYTES: [&str; 2] = [Attributes::ALIAS_OF, Attributes::STORAGE];
 /// The version of the carried index that is written and read.
 const VERSION: u64 = 1;
 
-/// A unique name for every tensor of `checkpoint`, in order: its displayed text, passed through
-/// `tidy` for what the format cannot have in a name. A second tensor of the same name gets `~2`, and so does one of a
-/// name that the format has `reserved` for something else. See [`renamed`] for what others lose by it.
-pub fn bridge_names(
-    checkpoint: &Checkpoint,
-    tidy: impl Fn(String) -> String,
-    reserved: &[&str],
-) -> Vec<String> {
-    let mut taken: HashSet<String> = HashSet::with_capacity(checkpoint.tensors.len());
-    let is_free = |name: &str| !reserved.contains(&name);
-    // Where each base stands: many paths may be displayed alike, and none shall begin at 2 again.
-    let mut counts: HashMap<String, u64> = HashMap::with_capacity(checkpoint.tensors.len());
-    let unique = |entry: &TensorEntry| {
-        let base = tidy(entry.text());
-        let mut name = base.clone();
-        let count = counts.entry(base.clone()).or_insert(1);
-        while !is_free(&name) || !taken.insert(name.clone()) {
-            *count += 1;
-            name = if is_free(&base) { format!("{base}~{count}") } else { format!("_{base}~{count}") };
-        }
-        name
-    };
-    checkpoint.tensors.iter().map(unique).collect()
-}
-
-/// The tensors that are written under other names than their own: the carried index gives these back, and nobody else
-/// knows them.
-pub fn renamed<'a>(checkpoint: &'a Checkpoint, names: &'a [String]) -> impl Iterator<Item = Loss> + 'a {
-    let pairs = checkpoint.tensors.iter().zip(names);
-    pairs.filter(|(tensor, name)| tensor.text() != **name).map(|(tensor, name)| {
-        let detail =
-            format!("it is written as {}; this library knows it again, others do not", escape_text(name));
-        Loss::new("renamed", tensor.name(), detail)
-    })
-}
-
 impl Checkpoint {
+    /// A unique name for every tensor of `self`, in order: its displayed text, passed through
+    /// `tidy` for what the format cannot have in a name. A second tensor of the same name gets `~2`, and so does one of a
+    /// name that the format has `reserved` for something else. See [`Checkpoint::renamed_losses`] for what others lose by it.
+    pub fn bridge_names(&self, tidy: impl Fn(String) -> String, reserved: &[&str]) -> Vec<String> {
+        let mut taken: HashSet<String> = HashSet::with_capacity(self.tensors.len());
+        let is_free = |name: &str| !reserved.contains(&name);
+        // Where each base stands: many paths may be displayed alike, and none shall begin at 2 again.
+        let mut counts: HashMap<String, u64> = HashMap::with_capacity(self.tensors.len());
+        let unique = |entry: &TensorEntry| {
+            let base = tidy(entry.text());
+            let mut name = base.clone();
+            let count = counts.entry(base.clone()).or_insert(1);
+            while !is_free(&name) || !taken.insert(name.clone()) {
+                *count += 1;
+                name = if is_free(&base) { format!("{base}~{count}") } else { format!("_{base}~{count}") };
+            }
+            name
+        };
+        self.tensors.iter().map(unique).collect()
+    }
+
+    /// The tensors that are written under other names than their own: the carried index gives these back, and nobody else
+    /// knows them.
+    pub fn renamed_losses<'a>(&'a self, names: &'a [String]) -> impl Iterator<Item = Loss> + 'a {
+        let pairs = self.tensors.iter().zip(names);
+        pairs.filter(|(tensor, name)| tensor.text() != **name).map(|(tensor, name)| {
+            let detail =
+                format!("it is written as {}; this library knows it again, others do not", escape_text(name));
+            Loss::new("renamed", tensor.name(), detail)
+        })
+    }
+
     /// The losses of a target without a list of structured names: entries of which no tensor knows.
     pub fn info_losses(&self) -> impl Iterator<Item = Loss> + '_ {
         let notes = self.notes.iter().filter(|note| note.code == NoteCode::InfoEntries);
@@ -138,22 +134,25 @@ impl Checkpoint {
     }
 }
 
-/// The keys of the metadata in an entry of this library: a carried index, or an object of texts with one in it.
-pub fn carried_keys(entry: &str) -> Vec<String> {
-    #[derive(Deserialize)]
-    struct Keys {
-        #[allow(dead_code, reason = "it tells an index from texts")]
-        version: u64,
-        #[serde(default)]
-        metadata: Vec<(String, serde::de::IgnoredAny)>,
+impl Metadata {
+    /// The keys of the metadata in an entry of this library: a carried index, or an object of texts with one in it.
+    pub fn carried_keys(entry: &str) -> Vec<String> {
+        #[derive(Deserialize)]
+        struct Keys {
+            #[allow(dead_code, reason = "it tells an index from texts")]
+            version: u64,
+            #[serde(default)]
+            metadata: Vec<(String, serde::de::IgnoredAny)>,
+        }
+        if let Ok(index) = serde_json::from_str::<Keys>(entry) {
+            return index.metadata.into_iter().map(|(key, _)| key).collect();
+        }
+        let texts: BTreeMap<String, String> = serde_json::from_str(entry).unwrap_or_default();
+        let (index, keys): (Vec<_>, Vec<_>) =
+            texts.into_iter().partition(|(key, _)| key == Metadata::INDEX_KEY);
+        let keys = keys.into_iter().map(|(key, _)| key);
+        keys.chain(index.iter().flat_map(|(_, index)| Metadata::carried_keys(index))).collect()
     }
-    if let Ok(index) = serde_json::from_str::<Keys>(entry) {
-        return index.metadata.into_iter().map(|(key, _)| key).collect();
-    }
-    let texts: BTreeMap<String, String> = serde_json::from_str(entry).unwrap_or_default();
-    let (index, keys): (Vec<_>, Vec<_>) = texts.into_iter().partition(|(key, _)| key == Metadata::INDEX_KEY);
-    let keys = keys.into_iter().map(|(key, _)| key);
-    keys.chain(index.iter().flat_map(|(_, index)| carried_keys(index))).collect()
 }
 
 /// The carried index as it is written: never a tree.
@@ -491,11 +490,11 @@ mod tests {
         checkpoint.tensors[6].role = Role::OptimizerPart { of: Some(Box::new(of)) };
         checkpoint.tensors[7].role = Role::OptimizerPart { of: None };
         checkpoint.tensors[3].attributes.insert("batch".into(), Value::U64(2));
-        let names = bridge_names(&checkpoint, |n| n, &["__metadata__"]);
+        let names = checkpoint.bridge_names(|n| n, &["__metadata__"]);
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), 8);
         assert_eq!(names[3..6], ["a.b~2", "___metadata__~2", "weighbridge.index"]);
         let losses: Vec<_> =
-            renamed(&checkpoint, &names).map(|loss| (loss.code.as_str(), loss.subject)).collect();
+            checkpoint.renamed_losses(&names).map(|loss| (loss.code.as_str(), loss.subject)).collect();
         assert_eq!(losses, ["a.b", "__metadata__"].map(|name| ("renamed", name.to_owned())));
         let index = checkpoint.bridge_index(&names).unwrap();
 
@@ -526,7 +525,7 @@ mod tests {
             let path = TensorPath::new(parts.iter().map(|p| Name::from(p.as_str())).collect::<Vec<_>>());
             checkpoint.tensors.push(TensorEntry { path, ..one.clone() });
         }
-        let names = bridge_names(&checkpoint, |n| n, &["__metadata__"]);
+        let names = checkpoint.bridge_names(|n| n, &["__metadata__"]);
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), 1 << 16);
         assert!(names[65535].ends_with(".a~65536"), "{}", names[65535]);
     }
@@ -535,7 +534,7 @@ mod tests {
     fn plain_files_carry_nothing() {
         let mut checkpoint = Checkpoint::new("npz", "archive", "");
         checkpoint.tensors = vec![tensor(&["a", "b"], None), tensor(&["c"], None)];
-        let names = bridge_names(&checkpoint, |n| n, &["__metadata__"]);
+        let names = checkpoint.bridge_names(|n| n, &["__metadata__"]);
         assert_eq!(checkpoint.bridge_index(&names), None);
     }
 

@@ -111,10 +111,12 @@ fn matches(pattern: &Pattern, tensor: &TensorEntry) -> bool {
         || also.into_iter().any(|name| pattern.is_match(name))
 }
 
-/// The detail of the loss `rounding`.
-pub fn rounding_detail(from: DType, cast: Cast) -> String {
-    let how = if cast.to.is_float() { "rounded" } else { "cut towards zero" };
-    format!("{from} values are {how} to {cast}")
+impl DType {
+    /// The detail of the loss `rounding`.
+    pub fn rounding_detail(self, cast: Cast) -> String {
+        let how = if cast.to.is_float() { "rounded" } else { "cut towards zero" };
+        format!("{self} values are {how} to {cast}")
+    }
 }
 
 impl Checkpoint {
@@ -197,7 +199,7 @@ impl Checkpoint {
                 .hint(format_args!("casts go from any float of 8 bits or more to {}", DType::CAST_NAMES)));
             }
             if !tensor.stored.cast_is_exact(to) {
-                let detail = rounding_detail(tensor.stored, cast);
+                let detail = tensor.stored.rounding_detail(cast);
                 losses.push(Loss::new("rounding", tensor.name(), detail));
             }
             tensor.cast = Some(cast);

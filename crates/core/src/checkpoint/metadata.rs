@@ -1,7 +1,5 @@
 //! What a file says besides its tensors: ordered keys with typed values.
-
-use super::Name;
-use super::name::{hex, unhex};
+use super::name::Name;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,7 +45,7 @@ impl Value {
             Self::F32(bits) => float_json(f32::from_bits(*bits)),
             Self::F64(bits) => crate::text::json_number(f64::from_bits(*bits)),
             Self::Text(text) => json!(text),
-            Self::Bytes(bytes) => json!({ "hex": hex(bytes) }),
+            Self::Bytes(bytes) => json!({ "hex": Name::hex(bytes) }),
             Self::List(values) => values.iter().map(Self::to_json).collect(),
             Self::Map(pairs) => pairs
                 .iter()
@@ -72,7 +70,7 @@ impl Value {
             "u64" => Self::U64(value.as_u64()?),
             "f32" => Self::F32(u32::from_str_radix(value.as_str()?, 16).ok()?),
             "f64" => Self::F64(u64::from_str_radix(value.as_str()?, 16).ok()?),
-            "hex" => Self::Bytes(unhex(value.as_str()?)?),
+            "hex" => Self::Bytes(Name::unhex(value.as_str()?)?),
             "text" => Self::Text(value.as_str()?.to_owned()),
             "list" => Self::List(value.as_array()?.iter().map(Self::from_tagged).collect::<Option<_>>()?),
             "u64s" => numbers(value, |n| n.as_u64().map(Self::U64))?,

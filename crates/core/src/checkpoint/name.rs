@@ -82,14 +82,14 @@ impl Name {
     pub fn to_json(&self) -> Json {
         match self.as_str() {
             Some(text) => Json::from(text),
-            None => serde_json::json!({ "hex": hex(self.as_bytes()) }),
+            None => serde_json::json!({ "hex": Name::hex(self.as_bytes()) }),
         }
     }
     /// The inverse of [`to_json`](Self::to_json).
     pub fn from_json(json: &Json) -> Option<Self> {
         match json {
             Json::String(text) => Some(Self::from(text.as_str())),
-            Json::Object(map) if map.len() == 1 => unhex(map.get("hex")?.as_str()?).map(Self::new),
+            Json::Object(map) if map.len() == 1 => Name::unhex(map.get("hex")?.as_str()?).map(Self::new),
             _ => None,
         }
     }
@@ -261,18 +261,20 @@ impl fmt::Debug for TensorPath {
     }
 }
 
-/// Lower-case hexadecimal digits, two a byte.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-/// The inverse of [`hex`].
-pub fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
+impl Name {
+    /// Lower-case hexadecimal digits, two a byte.
+    pub fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|b| format!("{b:02x}")).collect()
     }
-    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
+
+    /// The inverse of [`Name::hex`].
+    pub fn unhex(text: &str) -> Option<Vec<u8>> {
+        let digits = text.as_bytes();
+        if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
+    }
 }
 
 #[cfg(test)]

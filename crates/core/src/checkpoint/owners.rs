@@ -73,16 +73,18 @@ impl Checkpoint {
             parameters.attach(self);
         }
     }
-}
 
-/// As [`Checkpoint::attach_state`] for each of `sources`; and where the parameter stands in another one of them, if it has
-/// the same path in all that have it.
-pub fn attach_state_among(sources: &mut [Checkpoint]) {
-    sources.iter_mut().for_each(Checkpoint::attach_state);
-    if sources.len() > 1 && sources.iter().flat_map(|one| &one.tensors).any(|one| one.role.slot().is_some()) {
-        let mut parameters = Parameters::default();
-        sources.iter().for_each(|source| parameters.add(source));
-        sources.iter_mut().for_each(|source| parameters.attach(source));
+    /// As [`Checkpoint::attach_state`] for each of `sources`; and where the parameter stands in another one of them, if it has
+    /// the same path in all that have it.
+    pub fn attach_state_among(sources: &mut [Checkpoint]) {
+        sources.iter_mut().for_each(Checkpoint::attach_state);
+        if sources.len() > 1
+            && sources.iter().flat_map(|one| &one.tensors).any(|one| one.role.slot().is_some())
+        {
+            let mut parameters = Parameters::default();
+            sources.iter().for_each(|source| parameters.add(source));
+            sources.iter_mut().for_each(|source| parameters.attach(source));
+        }
     }
 }
 
@@ -275,7 +277,7 @@ mod tests {
             (vec![params("a"), state(), params("b")], "w_0/m1"),
             (vec![params("a"), state(), checkpoint(&[("w_0", None, &[2])])], "w_0/m1"),
         ] {
-            attach_state_among(&mut sources);
+            Checkpoint::attach_state_among(&mut sources);
             assert_eq!(names(&sources[1]), [name]);
         }
     }

@@ -2,7 +2,6 @@
 //! and pairs ten times theirs.
 
 use super::metadata::float_json;
-use super::name::hex;
 use super::{Attributes, Name, Value};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -18,7 +17,7 @@ impl Serialize for Value {
             Self::F32(bits) => float_json(f32::from_bits(*bits)).serialize(out),
             Self::F64(bits) => crate::text::json_number(f64::from_bits(*bits)).serialize(out),
             Self::Text(text) => text.serialize(out),
-            Self::Bytes(bytes) => one(out, "hex", &hex(bytes)),
+            Self::Bytes(bytes) => one(out, "hex", &Name::hex(bytes)),
             Self::List(values) => out.collect_seq(values),
             Self::Map(pairs) => out.collect_map(pairs.iter().map(|(key, value)| (key.to_text(), value))),
         }
@@ -38,7 +37,7 @@ impl Serialize for Tagged<'_> {
             Value::U64(n) => one(out, "u64", n),
             Value::F32(bits) => one(out, "f32", &format!("{bits:08x}")),
             Value::F64(bits) => one(out, "f64", &format!("{bits:016x}")),
-            Value::Bytes(bytes) => one(out, "hex", &hex(bytes)),
+            Value::Bytes(bytes) => one(out, "hex", &Name::hex(bytes)),
             Value::Text(text) => one(out, "text", text),
             // Long lists of numbers, such as the offsets of a LoD, are tagged once.
             Value::List(values) if all(values, |v| matches!(v, Value::U64(_))) => one(out, "u64s", values),

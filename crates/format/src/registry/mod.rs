@@ -17,9 +17,7 @@ use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
-use weighbridge_io::source::{
-    FileSource, FolderItem, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path,
-};
+use weighbridge_io::source::{FileSource, FolderItem, FolderRef, LocalFolder, PathKind, SourceRef};
 
 /// Formats in the order in which they are asked whether a file is theirs.
 ///
@@ -95,7 +93,7 @@ impl Registry {
     /// [`weighbridge_core::Kind::Io`] when it cannot be read, and what the format's reader says.
     pub fn open_with(&self, path: impl AsRef<Path>, options: &OpenOptions) -> Result<Checkpoint> {
         let path = path.as_ref();
-        if kind_of_path(path)? == PathKind::Folder {
+        if PathKind::of(path)? == PathKind::Folder {
             return self.open_folder(&(Arc::new(LocalFolder::open(path)?) as FolderRef), options);
         }
         let source: SourceRef = Arc::new(FileSource::open(path)?);

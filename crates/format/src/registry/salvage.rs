@@ -19,7 +19,7 @@ use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::counted;
 use weighbridge_io::engine::{is_encoded, read_through};
-use weighbridge_io::source::{PathKind, kind_of_path};
+use weighbridge_io::source::PathKind;
 
 /// Files up to this length are tried to be salvaged only to say what that would give.
 const MOST_TRIED: u64 = 16 << 20;
@@ -30,7 +30,7 @@ pub(super) fn offer_salvage(registry: &Registry, error: Error, path: &Path, opti
     if options.salvage || error.kind() != Kind::Corrupt {
         return error;
     }
-    let is_file = matches!(kind_of_path(path), Ok(PathKind::File));
+    let is_file = matches!(PathKind::of(path), Ok(PathKind::File));
     let short = path.metadata().is_ok_and(|facts| facts.len() <= MOST_TRIED);
     if !is_file || !short {
         return error.hint_too(phrase![Opt::Salvage, " gives the tensors that are intact"]);

@@ -11,8 +11,10 @@ use weighbridge_core::json::{place_of, syntax_error};
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// The key of the index's metadata that gives the bytes of all tensors.
-pub const TOTAL_SIZE: &str = "total_size";
+impl ShardIndex {
+    /// The key of the index's metadata that gives the bytes of all tensors.
+    pub const TOTAL_SIZE: &'static str = "total_size";
+}
 /// The key of the names of files.
 const WEIGHT_MAP: &str = "weight_map";
 /// The key of all else.
@@ -37,28 +39,30 @@ pub struct ShardIndex {
     pub notes: Vec<Note>,
 }
 
-/// True where a source is an index of shards by its beginning `head`, and by further keys where the
-/// beginning does not tell.
-pub fn is_index(head: &[u8], source: &SourceRef) -> bool {
-    let Some((b'{', rest)) = head.split_first() else { return false };
-    let rest = rest.trim_ascii_start();
-    let begins = |key: &str| {
-        let rest = rest.strip_prefix(b"\"").and_then(|rest| rest.strip_prefix(key.as_bytes()));
-        rest.is_some_and(|rest| rest.starts_with(b"\""))
-    };
-    let has_files = || mentions(source, &format!("\"{WEIGHT_MAP}\"")).unwrap_or(false);
-    begins(WEIGHT_MAP) || (begins(METADATA) && has_files())
-}
+impl ShardIndex {
+    /// True where a source is an index of shards by its beginning `head`, and by further keys where the
+    /// beginning does not tell.
+    pub fn is_index(head: &[u8], source: &SourceRef) -> bool {
+        let Some((b'{', rest)) = head.split_first() else { return false };
+        let rest = rest.trim_ascii_start();
+        let begins = |key: &str| {
+            let rest = rest.strip_prefix(b"\"").and_then(|rest| rest.strip_prefix(key.as_bytes()));
+            rest.is_some_and(|rest| rest.starts_with(b"\""))
+        };
+        let has_files = || mentions(source, &format!("\"{WEIGHT_MAP}\"")).unwrap_or(false);
+        begins(WEIGHT_MAP) || (begins(METADATA) && has_files())
+    }
 
-/// As [`is_index`], for a source of which nothing is known yet.
-pub fn is_index_file(source: &SourceRef) -> Result<bool> {
-    let head = read_vec(&**source, 0, source.len().min(STEP))?;
-    Ok(is_index(&head, source))
-}
+    /// As [`ShardIndex::is_index`], for a source of which nothing is known yet.
+    pub fn is_index_file(source: &SourceRef) -> Result<bool> {
+        let head = read_vec(&**source, 0, source.len().min(STEP))?;
+        Ok(ShardIndex::is_index(&head, source))
+    }
 
-/// True where an index names files with one of these endings.
-pub fn names_files(source: &SourceRef, endings: &[&str]) -> bool {
-    endings.iter().any(|ending| mentions(source, &format!("{ending}\"")).unwrap_or(false))
+    /// True where an index names files with one of these endings.
+    pub fn names_files(source: &SourceRef, endings: &[&str]) -> bool {
+        endings.iter().any(|ending| mentions(source, &format!("{ending}\"")).unwrap_or(false))
+    }
 }
 
 /// True where `key` is somewhere in the text of an index.
@@ -90,15 +94,17 @@ pub(super) fn whole_json(source: &SourceRef, limits: &Limits) -> Result<()> {
     parsed.map(drop).map_err(|error| Error::corrupt("bad-json", format!("this is no JSON: {error}")))
 }
 
-/// Reads an index.
-///
-/// # Errors
-/// [`weighbridge_core::Kind::Corrupt`]: `not-utf8`, `bad-json`, `bad-header` for JSON of another form,
-/// `duplicate-key`; [`weighbridge_core::Kind::Limit`].
-pub fn read_index(source: &SourceRef, limits: &Limits) -> Result<ShardIndex> {
-    Limits::check("bytes of an index of shards", "header_bytes", source.len(), limits.header_bytes)?;
-    let bytes = read_vec(&**source, 0, source.len())?;
-    parse(&bytes, limits)
+impl ShardIndex {
+    /// Reads an index.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Corrupt`]: `not-utf8`, `bad-json`, `bad-header` for JSON of another form,
+    /// `duplicate-key`; [`weighbridge_core::Kind::Limit`].
+    pub fn read(source: &SourceRef, limits: &Limits) -> Result<ShardIndex> {
+        Limits::check("bytes of an index of shards", "header_bytes", source.len(), limits.header_bytes)?;
+        let bytes = read_vec(&**source, 0, source.len())?;
+        parse(&bytes, limits)
+    }
 }
 
 fn parse(bytes: &[u8], limits: &Limits) -> Result<ShardIndex> {
@@ -260,7 +266,7 @@ impl<'de> Visitor<'de> for Sayings<'_, '_> {
                 return Err(state.duplicate("a key of the metadata", &key));
             }
             let raw = map.next_value::<&'de RawValue>()?.get();
-            if raw.starts_with('"') && key != TOTAL_SIZE {
+            if raw.starts_with('"') && key != ShardIndex::TOTAL_SIZE {
                 let text = serde_json::from_str(raw).map_err(de::Error::custom)?;
                 state.index.metadata.push((key, Value::Text(text)));
                 continue;
@@ -272,7 +278,7 @@ impl<'de> Visitor<'de> for Sayings<'_, '_> {
             };
             state.left = left;
             let json = serde_json::from_str::<Json>(raw).map_err(de::Error::custom)?;
-            if key == TOTAL_SIZE {
+            if key == ShardIndex::TOTAL_SIZE {
                 state.index.total_size = Some(json);
             } else {
                 state.index.metadata.push((key, value(json)));

@@ -1,6 +1,6 @@
 //! From an index and its shards to one checkpoint.
 
-use super::{ShardIndex, read_index};
+use super::ShardIndex;
 use crate::OpenOptions;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -38,7 +38,7 @@ pub struct Reader<'a> {
 /// Opens the shards that the index `source` names below `around` in `folder`, and adds them to `whole`.
 ///
 /// # Errors
-/// As [`read_index`] and [`Reader`]; [`weighbridge_core::Kind::Corrupt`]: `unsafe-name` for a name that leads out of the folder,
+/// As [`ShardIndex::read`] and [`Reader`]; [`weighbridge_core::Kind::Corrupt`]: `unsafe-name` for a name that leads out of the folder,
 /// `shard-missing`, `tensor-missing`, `tensor-twice`, `wrong-shard`. Where reading is lenient, the last four are notes.
 pub fn open_index(
     source: &SourceRef,
@@ -48,7 +48,7 @@ pub fn open_index(
     reader: Reader<'_>,
 ) -> Result<(Checkpoint, ShardIndex)> {
     let named = |error: Error| error.in_file(source.label());
-    let index = read_index(source, &reader.options.limits).map_err(named)?;
+    let index = ShardIndex::read(source, &reader.options.limits).map_err(named)?;
     let mut joint = Joint::new(whole, reader);
     joint.add_index(&index, folder, around).map_err(named)?;
     let mut checkpoint = joint.checkpoint();

@@ -12,7 +12,7 @@ mod index;
 mod join;
 mod names;
 
-pub use index::{ShardIndex, TOTAL_SIZE, is_index, is_index_file, names_files, read_index};
+pub use index::ShardIndex;
 pub use join::{Joint, Part, Reader, enumerated, open_index, short};
 pub use names::{IndexName, file_names};
 
@@ -43,45 +43,49 @@ pub struct IndexFiles {
     pub unread: Vec<(String, Error)>,
 }
 
-/// The indexes of shards in `folder`, of files of any format. What has the name of an index (`.index.json`,
-/// `.index.VARIANT.json`) and is none is passed over.
-///
-/// # Errors
-/// As [`Folder::list`](weighbridge_io::source::Folder::list), and [`weighbridge_core::Kind::Io`] where a file cannot be read.
-pub fn index_files(folder: &FolderRef, limits: &Limits) -> Result<IndexFiles> {
-    let mut lists = IndexFiles::default();
-    for item in folder.list(1)? {
-        let Some(name) = item.name.to_str().filter(|name| IndexName::parse(name).is_some()) else { continue };
-        let Some(source) = folder.open(&item.name)? else { continue };
-        let name = name.to_owned();
-        match is_index_file(&source)? {
-            true => match read_index(&source, limits) {
-                Ok(index) => lists.read.push(IndexFile { name, files: index.files }),
-                Err(error) => lists.unread.push((name, error)),
-            },
-            // What is whole and no index is something else; what is damaged may have been one.
-            false => {
-                lists.unread.extend(index::whole_json(&source, limits).err().map(|error| (name, error)));
+impl IndexFiles {
+    /// The indexes of shards in `folder`, of files of any format. What has the name of an index (`.index.json`,
+    /// `.index.VARIANT.json`) and is none is passed over.
+    ///
+    /// # Errors
+    /// As [`Folder::list`](weighbridge_io::source::Folder::list), and [`weighbridge_core::Kind::Io`] where a file cannot be read.
+    pub fn in_folder(folder: &FolderRef, limits: &Limits) -> Result<IndexFiles> {
+        let mut lists = IndexFiles::default();
+        for item in folder.list(1)? {
+            let Some(name) = item.name.to_str().filter(|name| IndexName::parse(name).is_some()) else {
+                continue;
+            };
+            let Some(source) = folder.open(&item.name)? else { continue };
+            let name = name.to_owned();
+            match ShardIndex::is_index_file(&source)? {
+                true => match ShardIndex::read(&source, limits) {
+                    Ok(index) => lists.read.push(IndexFile { name, files: index.files }),
+                    Err(error) => lists.unread.push((name, error)),
+                },
+                // What is whole and no index is something else; what is damaged may have been one.
+                false => {
+                    lists.unread.extend(index::whole_json(&source, limits).err().map(|error| (name, error)));
+                }
             }
         }
+        Ok(lists)
     }
-    Ok(lists)
-}
 
-/// The name of the index beside the file `name` that names it as one of its shards, in the order of names; `None`
-/// where there is none. What has the name of an index and cannot be read names nothing.
-///
-/// # Errors
-/// As `index_files`.
-pub fn index_with(folder: &FolderRef, name: &str, limits: &Limits) -> Result<Option<String>> {
-    let mut lists = index_files(folder, limits)?.read.into_iter();
-    Ok(lists.find(|list| list.files.iter().any(|file| file == name)).map(|list| list.name))
+    /// The name of the index beside the file `name` that names it as one of its shards, in the order of names; `None`
+    /// where there is none. What has the name of an index and cannot be read names nothing.
+    ///
+    /// # Errors
+    /// As `index_files`.
+    pub fn with(folder: &FolderRef, name: &str, limits: &Limits) -> Result<Option<String>> {
+        let mut lists = IndexFiles::in_folder(folder, limits)?.read.into_iter();
+        Ok(lists.find(|list| list.files.iter().any(|file| file == name)).map(|list| list.name))
+    }
 }
 
 /// Scans an index: it holds names only, and whether the files are there is another question.
 #[cfg(feature = "scan")]
 pub fn scan(source: &SourceRef, limits: &Limits) -> Result<Scan> {
-    read_index(source, limits)?;
+    ShardIndex::read(source, limits)?;
     let mut scan = Scan::default();
     let bytes = read_vec(&**source, 0, source.len())?;
     config(&String::from_utf8_lossy(&bytes), &mut scan);

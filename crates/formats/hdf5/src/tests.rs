@@ -163,7 +163,7 @@ fn a_user_block_of_another_format_is_that_formats() {
         let bytes = std::fs::read(testdata.join(name)).unwrap();
         let source = memory(bytes);
         assert!(has_user_block(&source), "{name}");
-        assert_eq!(weighbridge::formats::detect(&source).unwrap().info().id, id);
+        assert_eq!(weighbridge::formats::registry().detect(&source).unwrap().info().id, id);
     }
 }
 

@@ -37,8 +37,8 @@ mod shards;
 mod tests;
 mod write;
 
-pub use shards::{index_files, parse_size};
-pub use weighbridge_format::shards::{IndexFile, IndexFiles, index_with};
+pub use shards::parse_size;
+pub use weighbridge_format::shards::{IndexFile, IndexFiles};
 
 use std::path::Path;
 use weighbridge_core::check::Outline;
@@ -48,9 +48,10 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
+use weighbridge_format::shards::ShardIndex;
+use weighbridge_format::shards::alone;
 #[cfg(feature = "scan")]
 use weighbridge_format::shards::scan as scan_index;
-use weighbridge_format::shards::{alone, is_index, is_index_file};
 use weighbridge_format::{
     DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
     Setting, WriteFormat,
@@ -174,7 +175,7 @@ impl Detect for Safetensors {
     /// A length that fits the file, or could, and the beginning of a JSON object. Text, also JSON,
     /// has a length above 2^56 in its first 8 characters. An index of shards is a JSON object itself.
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
-        if is_index(head, source) {
+        if ShardIndex::is_index(head, source) {
             return shards::is_ours(source);
         }
         let Some((&length, [b'{', next, ..])) = head.split_first_chunk::<8>() else { return false };
@@ -196,7 +197,7 @@ impl ReadFormat for Safetensors {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         match read::open(&source, options) {
             // The text of a list is no length that any file could have.
-            Err(_) if is_index_file(&source)? => alone(&source),
+            Err(_) if ShardIndex::is_index_file(&source)? => alone(&source),
             opened => opened,
         }
     }
@@ -209,7 +210,9 @@ impl ReadFormat for Safetensors {
         options: &OpenOptions,
     ) -> Result<Checkpoint> {
         match read::open(&source, options) {
-            Err(_) if is_index_file(&source)? => shards::open_list(&source, folder, name, options),
+            Err(_) if ShardIndex::is_index_file(&source)? => {
+                shards::open_list(&source, folder, name, options)
+            }
             opened => opened,
         }
     }
@@ -258,7 +261,7 @@ impl Salvage for Safetensors {
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
             Place::Folder(folder) => shards::open_folder(folder, options).map(Some),
-            Place::Beside(source, folder, name) if is_index_file(source)? => {
+            Place::Beside(source, folder, name) if ShardIndex::is_index_file(source)? => {
                 shards::open_list(source, folder, name, options).map(Some)
             }
             Place::Alone(source) | Place::Beside(source, ..) => {
@@ -284,7 +287,7 @@ impl DeepCheck for Safetensors {
 impl ScanCode for Safetensors {
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         let scanned = match read::open(source, options) {
-            Err(_) if is_index_file(source)? => scan_index(source, &options.limits),
+            Err(_) if ShardIndex::is_index_file(source)? => scan_index(source, &options.limits),
             opened => opened.map(|checkpoint| Scan::of_notes(&checkpoint)),
         };
         scanned.or_else(Scan::of_error)

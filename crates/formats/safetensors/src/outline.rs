@@ -7,7 +7,7 @@ use weighbridge_core::error::Result;
 use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::text::counted;
-use weighbridge_format::shards::is_index_file;
+use weighbridge_format::shards::ShardIndex;
 use weighbridge_io::source::{SourceRef, read_vec};
 
 /// Writers fill the header up so that the elements begin at a multiple of this.
@@ -32,7 +32,7 @@ pub(super) fn unaligned(tensors: &[TensorEntry]) -> Option<Finding> {
 }
 
 pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
-    if is_index_file(source)? {
+    if ShardIndex::is_index_file(source)? {
         return weighbridge_format::outline::text(source, "index of shards");
     }
     let length = super::read::header_length(source, limits)?;

@@ -6,9 +6,7 @@ use super::{FORMAT, KIND, MAX_HEADER, METADATA, NAMED, PREFIX, SHARD, SHARDED, s
 use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use weighbridge_core::checkpoint::{
-    Checkpoint, Loss, Metadata, TensorEntry, Value, bridge_names, escape_text, renamed,
-};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, TensorEntry, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
@@ -51,9 +49,9 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         }
     }
     checkpoint.check_unique()?;
-    let names = bridge_names(checkpoint, |name| name, &[METADATA]);
+    let names = checkpoint.bridge_names(|name| name, &[METADATA]);
     let mut losses = checkpoint.left_behind();
-    losses.extend(renamed(checkpoint, &names));
+    losses.extend(checkpoint.renamed_losses(&names));
     let rows = rows(checkpoint, &names)?;
     let index = options.own_entry(checkpoint.bridge_index(&names), &checkpoint.label, &mut losses);
     let file = file("", rows, &metadata(checkpoint, index, &mut losses), room)?;

@@ -39,6 +39,7 @@ use std::path::Path;
 use weighbridge_core::ErrorCode;
 use weighbridge_core::check::Outline;
 use weighbridge_core::checkpoint::{Checkpoint, Metadata, Origin};
+use weighbridge_format::shards::ShardIndex;
 
 /// The key of a state dict and of the metadata that holds the versions of modules.
 const VERSIONS: &str = Metadata::MODULE_VERSIONS;
@@ -46,9 +47,9 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
+use weighbridge_format::shards::alone;
 #[cfg(feature = "scan")]
 use weighbridge_format::shards::scan as scan_index;
-use weighbridge_format::shards::{alone, is_index_file};
 use weighbridge_format::{
     DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
     WriteFormat,
@@ -155,7 +156,7 @@ impl Detect for Torch {
         };
         is_legacy(head)
             || read::is_torch_tar(head)
-            || shards::is_index(head, source)
+            || ShardIndex::is_index(head, source)
             || (head.starts_with(b"PK\x03\x04")
                 && (zip::has_member(source, &Limits::default(), of_torch) || is_cut(source, of_torch)))
     }
@@ -174,7 +175,7 @@ impl Detect for Torch {
 
 impl ReadFormat for Torch {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-        match is_index_file(&source)? {
+        match ShardIndex::is_index_file(&source)? {
             true => alone(&source),
             false => read::open(&source, options),
         }
@@ -187,7 +188,7 @@ impl ReadFormat for Torch {
         name: &Path,
         options: &OpenOptions,
     ) -> Result<Checkpoint> {
-        if !is_index_file(&source)? {
+        if !ShardIndex::is_index_file(&source)? {
             return read::open(&source, options);
         }
         let around = name.parent().unwrap_or(Path::new(""));
@@ -225,7 +226,7 @@ impl Salvage for Torch {
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
             Place::Folder(folder) => self.open_folder(folder, options).map(Some),
-            Place::Beside(source, folder, name) if is_index_file(source)? => {
+            Place::Beside(source, folder, name) if ShardIndex::is_index_file(source)? => {
                 self.open_beside(source.clone(), folder, name, options).map(Some)
             }
             Place::Alone(source) | Place::Beside(source, ..) => {
@@ -237,7 +238,7 @@ impl Salvage for Torch {
 
 impl DeepCheck for Torch {
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
-        match is_index_file(source)? {
+        match ShardIndex::is_index_file(source)? {
             true => weighbridge_format::outline::text(source, "index of shards"),
             false => outline::outline(source, limits),
         }
@@ -247,7 +248,7 @@ impl DeepCheck for Torch {
 #[cfg(feature = "scan")]
 impl ScanCode for Torch {
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
-        match is_index_file(source)? {
+        match ShardIndex::is_index_file(source)? {
             true => scan_index(source, &options.limits).or_else(Scan::of_error),
             false => scan::scan(source, options),
         }

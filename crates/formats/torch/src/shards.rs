@@ -11,7 +11,8 @@ use std::path::Path;
 use weighbridge_core::checkpoint::{Checkpoint, TensorEntry};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
-use weighbridge_format::shards::{self, Part, Reader, enumerated, file_names, names_files};
+use weighbridge_format::shards::ShardIndex;
+use weighbridge_format::shards::{self, Part, Reader, enumerated, file_names};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The extension of shards.
@@ -23,7 +24,9 @@ const INDEX: &str = ".bin.index.json";
 
 /// True for an index that names shards of PyTorch, by its content.
 pub(super) fn is_index(head: &[u8], source: &SourceRef) -> bool {
-    shards::is_index(head, source) && names_files(source, &[BIN]) && !names_files(source, &OTHERS)
+    ShardIndex::is_index(head, source)
+        && ShardIndex::names_files(source, &[BIN])
+        && !ShardIndex::names_files(source, &OTHERS)
 }
 
 /// The name of the index in `folder`; `None` where loaders take another file of the folder.

@@ -10,7 +10,7 @@ use super::*;
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::sync::Arc;
-use weighbridge::formats::open_source;
+use weighbridge::formats::registry;
 use weighbridge::ops::{ConvertOptions, plan_checkpoint};
 use weighbridge_core::checkpoint::{Attributes, Name, Role, StateOf, TensorEntry, Value};
 use weighbridge_core::finding::{Severity, Verdict, verdict};
@@ -36,7 +36,7 @@ fn files(name: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 fn open_bytes(bytes: &[u8]) -> Result<Checkpoint> {
-    open_source(memory(bytes), &OpenOptions::default())
+    registry().open_source(memory(bytes), &OpenOptions::default())
 }
 
 fn good(name: &str) -> Checkpoint {
@@ -347,7 +347,7 @@ fn bytes_behind_an_archive_are_told() {
             "{name}"
         );
         assert_eq!(error.found_text(), Some("100 bytes more"));
-        let opened = open_source(memory(&longer), &lenient).unwrap();
+        let opened = registry().open_source(memory(&longer), &lenient).unwrap();
         assert_eq!(all_told(&opened), all_told(&good(name)));
         assert!(opened.notes.iter().any(|n| n.code == "trailing-bytes" && n.omission), "{:?}", opened.notes);
         let outline = Torch.outline(&memory(&longer), &Limits::default()).unwrap();

@@ -4,9 +4,7 @@ use super::composite::{Composites, Meaning, Whole};
 use super::{METADATA, STATE_DICT, VERSIONS, metadata, was_object};
 use std::collections::HashMap;
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{
-    Attributes, Checkpoint, Loss, Metadata, TensorEntry, Value, bridge_names, escape_text, renamed,
-};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, Metadata, TensorEntry, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::text::first_and_more;
@@ -28,9 +26,9 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
             .expected(STATE_DICT)
             .found(kind));
     }
-    let names = bridge_names(checkpoint, |name| name, &[]);
+    let names = checkpoint.bridge_names(|name| name, &[]);
     let mut losses = checkpoint.left_behind();
-    losses.extend(renamed(checkpoint, &names));
+    losses.extend(checkpoint.renamed_losses(&names));
     if was_object(checkpoint) {
         let keys =
             checkpoint.metadata.iter().map(|(key, _)| key).filter(|&key| key != Metadata::MODULE_VERSIONS);

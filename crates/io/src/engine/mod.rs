@@ -34,7 +34,7 @@ pub use view::{Maps, Private, View};
 #[doc(no_inline)]
 pub use weighbridge_core::read::{Scratch, feed, hold};
 #[doc(no_inline)]
-pub use weighbridge_core::verify::{crc_mismatch, is_encoded, read_through};
+pub use weighbridge_core::verify::{is_encoded, read_through};
 
 /// The name, perhaps cut, of what is staged under the hidden name `hidden` by a [`Gathering`] or by
 /// [`replace_small`]; `None` where it is no such name.

@@ -28,7 +28,7 @@ impl FileSource {
         let label = path_text(path);
         let open = || -> Result<(File, u64)> {
             // Look before opening: opening a pipe would wait for a writer.
-            let kind = kind_of_path(path)?;
+            let kind = PathKind::of(path)?;
             if kind != PathKind::File {
                 let what = if kind == PathKind::Folder { "a folder" } else { "not a regular file" };
                 return Err(Error::usage("not-a-file", format!("this is {what}"))
@@ -56,20 +56,22 @@ pub enum PathKind {
     Other,
 }
 
-/// Looks what stands at `path`.
-///
-/// # Errors
-/// [`weighbridge_core::Kind::Io`] when there is nothing or it cannot be looked at; [`weighbridge_core::Kind::Usage`], `remote-file`, for a URL.
-pub fn kind_of_path(path: &Path) -> Result<PathKind> {
-    let metadata = std::fs::metadata(path).map_err(|e| {
-        let remote = check_local(path).err();
-        remote.unwrap_or_else(|| Error::io("cannot open the file", e).in_file(path.display()))
-    })?;
-    Ok(match () {
-        () if metadata.is_file() => PathKind::File,
-        () if metadata.is_dir() => PathKind::Folder,
-        () => PathKind::Other,
-    })
+impl PathKind {
+    /// Looks what stands at `path`.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Io`] when there is nothing or it cannot be looked at; [`weighbridge_core::Kind::Usage`], `remote-file`, for a URL.
+    pub fn of(path: &Path) -> Result<PathKind> {
+        let metadata = std::fs::metadata(path).map_err(|e| {
+            let remote = check_local(path).err();
+            remote.unwrap_or_else(|| Error::io("cannot open the file", e).in_file(path.display()))
+        })?;
+        Ok(match () {
+            () if metadata.is_file() => PathKind::File,
+            () if metadata.is_dir() => PathKind::Folder,
+            () => PathKind::Other,
+        })
+    }
 }
 
 /// Fails for a URL such as `https://...` or `s3://...`.

@@ -3,7 +3,7 @@
 
 use super::{
     FileSource, Folder, FolderItem, FolderRef, PathKind, SkipReason, SkippedItem, SourceRef, check_relative,
-    kind_of_path, sort_by_name,
+    sort_by_name,
 };
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ impl LocalFolder {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let label = path_text(path);
-        if kind_of_path(path)? != PathKind::Folder {
+        if PathKind::of(path)? != PathKind::Folder {
             return Err(Error::usage("not-a-folder", "this is not a folder").in_file(label));
         }
         Ok(Self { path: path.to_owned(), label })
@@ -168,7 +168,7 @@ impl Folder for LocalFolder {
 
     fn beside(&self, path: &Path) -> Result<Option<FolderRef>> {
         let path = self.path.join(path);
-        match kind_of_path(&path) {
+        match PathKind::of(&path) {
             Ok(PathKind::Folder) => Ok(Some(Arc::new(Self::open(path)?))),
             Ok(_) => Ok(None),
             Err(error) if is_absent(&error) => Ok(None),
@@ -193,7 +193,7 @@ impl Folder for LocalFolder {
         check_relative(name).map_err(|e| e.in_file(&self.label))?;
         // "." is where a lone file stands; its label shall be what the caller typed.
         let path = if self.path == Path::new(".") { name.to_owned() } else { self.path.join(name) };
-        match kind_of_path(&path) {
+        match PathKind::of(&path) {
             Ok(PathKind::File) => Ok(Some(Arc::new(FileSource::open(path)?))),
             Ok(_) => Ok(None),
             Err(error) if is_absent(&error) => Ok(None),

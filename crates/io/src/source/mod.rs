@@ -11,13 +11,13 @@ mod stamp;
 mod tests;
 
 pub use file::read_exact_at as read_file_at;
-pub use file::{FileSource, PathKind, check_local, kind_of_path};
+pub use file::{FileSource, PathKind, check_local};
 pub use folder::{LocalFolder, Survey, check_no_links};
 pub use identity::FileIdentity;
 #[cfg(test)]
 pub use map::guarded;
 pub use map::{Map, PrivateMap};
 pub use map::{MapSource, guard_maps, maps_are_guarded, notify as notify_of_lost_pages};
-pub use stamp::{Stamp, name_below, own_name, real_path, stamp_of_path};
+pub use stamp::{Stamp, name_below, own_name, real_path};
 #[doc(no_inline)]
 pub use weighbridge_core::source::*;

@@ -17,14 +17,20 @@ pub struct Stamp {
     pub changed: Option<i128>,
 }
 
-/// Looks at the file at `path`, through symbolic links.
-///
-/// # Errors
-/// [`weighbridge_core::Kind::Io`] where there is nothing or it cannot be looked at.
-pub fn stamp_of_path(path: &Path) -> Result<Stamp> {
-    let found = std::fs::metadata(path)
-        .map_err(|e| Error::io("cannot look at the file", e).in_file(path.display()))?;
-    Ok(Stamp { len: found.len(), modified: found.modified().ok().map(nanoseconds), changed: changed(&found) })
+impl Stamp {
+    /// Looks at the file at `path`, through symbolic links.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Io`] where there is nothing or it cannot be looked at.
+    pub fn of_path(path: &Path) -> Result<Stamp> {
+        let found = std::fs::metadata(path)
+            .map_err(|e| Error::io("cannot look at the file", e).in_file(path.display()))?;
+        Ok(Stamp {
+            len: found.len(),
+            modified: found.modified().ok().map(nanoseconds),
+            changed: changed(&found),
+        })
+    }
 }
 
 fn nanoseconds(time: SystemTime) -> i128 {
@@ -93,14 +99,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         std::fs::write(&path, b"12345").unwrap();
-        let stamp = stamp_of_path(&path).unwrap();
+        let stamp = Stamp::of_path(&path).unwrap();
         assert_eq!(stamp.len, 5);
         let year = 365 * 86400 * 1_000_000_000i128;
         assert!(stamp.modified.unwrap() > 50 * year && stamp.changed.is_none_or(|t| t > 50 * year));
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.set_modified(UNIX_EPOCH - std::time::Duration::from_nanos(7)).unwrap();
-        assert_eq!(stamp_of_path(&path).unwrap().modified, Some(-7));
-        assert_eq!(stamp_of_path(&dir.path().join("g")).unwrap_err().code().as_str(), "not-found");
+        assert_eq!(Stamp::of_path(&path).unwrap().modified, Some(-7));
+        assert_eq!(Stamp::of_path(&dir.path().join("g")).unwrap_err().code().as_str(), "not-found");
     }
 
     #[test]

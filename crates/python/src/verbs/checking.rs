@@ -14,7 +14,7 @@ use weighbridge::json::tree;
 use weighbridge::ops::diff::{DiffOptions, Tolerance, diff as compare};
 use weighbridge::ops::edit::read_rules;
 use weighbridge::ops::scan::{RULES, Rule, ScanReport, sarif_of_all, scan as look_through};
-use weighbridge::ops::seal::{SealOptions, default_target, save, seal as hash, verify_sealed};
+use weighbridge::ops::seal::{Manifest, SealOptions, seal as hash, verify_sealed};
 use weighbridge::ops::several::{Counts, Worst, of_all, unread};
 use weighbridge::ops::values;
 use weighbridge::ops::verify::{VerifyOptions, verify as check};
@@ -198,7 +198,7 @@ pub(crate) fn seal<'py>(
     answer(&given, progress, Stops, move |watch| {
         let target = match output {
             Some(output) => output,
-            None => default_target(&path)?,
+            None => Manifest::default_path(&path)?,
         };
         options.open = opening.options()?;
         // Known before anything is read.
@@ -208,7 +208,7 @@ pub(crate) fn seal<'py>(
         let algorithms = options.algorithms;
         let sealed = worded("seal", hash(&path, &options)?);
         drop(options);
-        save(&sealed, &target, force)?;
+        sealed.save(&target, force)?;
         let code = u8::from(sealed.is_of_damaged());
         said(&sealed.to_json(&path, &target, algorithms), code)
     })

@@ -27,7 +27,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use weighbridge::checkpoint::{Checkpoint, Loss};
-use weighbridge::formats::{offer_salvage, open_with};
+use weighbridge::formats::{open_with, registry};
 use weighbridge::phrase::Worded;
 use weighbridge::{Error, OpenOptions, Result};
 
@@ -60,7 +60,7 @@ fn answer<'py>(
 
 /// Opens what a verb reads; an error about a damaged file says what salvaging would give.
 fn opened(path: &Path, options: &OpenOptions) -> Result<Checkpoint> {
-    open_with(path, options).map_err(|error| offer_salvage(error, path, options))
+    open_with(path, options).map_err(|error| registry().offer_salvage(error, path, options))
 }
 
 /// As [`opened`], of what the caller said.

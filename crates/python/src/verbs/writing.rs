@@ -8,16 +8,17 @@ use pyo3::types::PyDict;
 use std::path::Path;
 use std::sync::Arc;
 use weighbridge::OpenOptions;
-use weighbridge::engine::patch::{LocalPatchDisk, forget, undo};
+use weighbridge::engine::patch::{LocalPatchDisk, Patch};
 use weighbridge::formats::biggraph::{AddEntities, Draw, WithGlobal};
-use weighbridge::formats::offer_salvage;
+use weighbridge::formats::registry;
 use weighbridge::ops::edit::{
-    EditOptions, InPlace, Rule, RuleOptions, document, prepare as prepare_edit, prepare_in_place, read_rules,
+    EditOptions, InPlace, Rule, RuleOptions, prepare as prepare_edit, prepare_in_place, read_rules,
     undone_document, write, write_in_place,
 };
 use weighbridge::ops::merge::{Same, merge as join};
+use weighbridge::ops::save;
 use weighbridge::ops::shard::shard as cut;
-use weighbridge::ops::{Changes, ConvertOptions, Written, prepare, save, values};
+use weighbridge::ops::{Changes, ConvertOptions, Written, prepare, values};
 use weighbridge::tensor::Rounding;
 use weighbridge::text::path_text;
 
@@ -97,7 +98,7 @@ pub(crate) fn convert<'py>(
             ConvertOptions { plain, copy_others, changes, seed, all_versions, ..writing.options(open) };
         options.run.watch = watch.clone();
         let (plan, notes) = prepare(&source, &target, &options)
-            .map_err(|error| offer_salvage(error, &source, &options.open))?;
+            .map_err(|error| registry().offer_salvage(error, &source, &options.open))?;
         let report = match is_planned {
             true => None,
             false => Some(save(&plan, &target, options.force, &options.run)?),
@@ -175,11 +176,11 @@ pub(crate) fn edit<'py>(
     let lenient = given.flag("lenient_rules")?;
     answer(&given, progress, Stops, move |watch| {
         if is_undone {
-            let bytes = undo(&LocalPatchDisk, &source)?;
+            let bytes = Patch::undo(&LocalPatchDisk, &source)?;
             return said(&undone_document(&source, "undo", bytes), 0);
         }
         if is_forgotten {
-            forget(&LocalPatchDisk, &source)?;
+            Patch::forget(&LocalPatchDisk, &source)?;
             return said(&undone_document(&source, "forget-undo", 0), 0);
         }
         let (is_planned, is_content, threads) = (writing.plan, writing.is_content(), writing.run.threads);
@@ -218,7 +219,7 @@ pub(crate) fn edit<'py>(
         drop(options);
         let report = worded("edit", edit.report);
         let code = code_of(&report.losses, is_content);
-        said(&document(&report, patch.as_ref(), !is_planned), code)
+        said(&report.document(patch.as_ref(), !is_planned), code)
     })
 }
 

@@ -1,6 +1,6 @@
 //! Folders that no format calls its own.
 
-use super::{FolderModel, Format, OpenOptions, detect, open_folder, own_files, registry, safetensors};
+use super::{FolderModel, Format, OpenOptions, own_files, registry, safetensors};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::source::{Folder, MemoryFolder, SkippedItem};
@@ -17,7 +17,7 @@ static NPZ: LazyLock<Vec<u8>> = LazyLock::new(|| weighbridge_testkit::golden("np
 fn open(files: &[(&str, &[u8])]) -> (String, String) {
     let with = |folder: MemoryFolder, &(name, bytes): &(&str, &[u8])| folder.with(name, bytes.to_vec());
     let folder: FolderRef = Arc::new(files.iter().fold(MemoryFolder::new("m"), with));
-    match open_folder(&folder, &OpenOptions::default()) {
+    match registry().open_folder(&folder, &OpenOptions::default()) {
         Ok(found) => {
             let notes = found.notes.iter().filter(|note| note.code == NoteCode::OtherModels);
             (found.label.clone(), notes.map(|note| note.text.to_string()).collect())
@@ -31,7 +31,8 @@ fn the_one_model_of_a_folder_is_opened() {
     let header = b"{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
     let model = &[&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat();
     assert!(
-        detect(&(Arc::new(crate::source::MemorySource::new("m", model.clone())) as SourceRef))
+        registry()
+            .detect(&(Arc::new(crate::source::MemorySource::new("m", model.clone())) as SourceRef))
             .is_ok_and(|f| f.info().id == safetensors::Safetensors.info().id)
     );
     let (config, words) = (("config.json", &b"{}"[..]), ("vocab.txt", &b"1\t2\n3\t4\n"[..]));
@@ -63,9 +64,13 @@ fn a_format_that_is_named_opens_the_file_as_that() {
     let folder: FolderRef = Arc::new(folder);
     let options = |id: &str| OpenOptions { format: Some(id.to_owned()), ..OpenOptions::default() };
     // As a folder, where the format has such.
-    assert_eq!(open_folder(&folder, &options("npy")).unwrap().kind, "folder");
+    assert_eq!(registry().open_folder(&folder, &options("npy")).unwrap().kind, "folder");
     for id in ["npz", "safetensors"] {
-        assert_eq!(open_folder(&folder, &options(id)).unwrap_err().file(), Some("m/x.npy"), "{id}");
+        assert_eq!(
+            registry().open_folder(&folder, &options(id)).unwrap_err().file(),
+            Some("m/x.npy"),
+            "{id}"
+        );
     }
 }
 
@@ -112,7 +117,7 @@ fn other_files_are_not_looked_into_for_each_opening() {
     }
     assert_eq!(counts(), found);
     // Nor for the note: that they are no models is known.
-    open_folder(&folder, &options).unwrap();
+    registry().open_folder(&folder, &options).unwrap();
     assert_eq!(counts(), found.map(|count| 2 * count));
 }
 

@@ -51,8 +51,7 @@ pub use weighbridge_format::{
 pub use weighbridge_format::{Scan, ScanCode};
 
 use crate::checkpoint::Checkpoint;
-use crate::error::{Error, Result};
-use crate::source::{FolderRef, SourceRef};
+use crate::error::Result;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -90,26 +89,10 @@ pub fn registry() -> &'static Registry {
     &REGISTRY
 }
 
-/// The format of that id.
-///
-/// # Errors
-/// As [`Registry::by_id`].
-pub fn by_id(id: &str) -> Result<&'static dyn Format> {
-    registry().by_id(id)
-}
-
 /// True where files of the format of that id can share the bytes of tensors, and know of it.
 pub(crate) fn shares_storage(id: &str) -> bool {
-    let writer = by_id(id).ok().and_then(|format| format.writer());
+    let writer = registry().by_id(id).ok().and_then(|format| format.writer());
     writer.is_some_and(|writer| writer.supports_shared_storage())
-}
-
-/// The format and kind that the extension of `path` means.
-///
-/// # Errors
-/// As [`Registry::by_extension`].
-pub fn by_extension(path: &Path) -> Result<(&'static dyn Format, &'static str)> {
-    registry().by_extension(path)
 }
 
 /// Opens the file or folder at `path` with default options.
@@ -126,57 +109,6 @@ pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
 /// As [`Registry::open_with`].
 pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Checkpoint> {
     registry().open_with(path, options)
-}
-
-/// Opens any source, alone.
-///
-/// # Errors
-/// As [`Registry::open_source`].
-pub fn open_source(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-    registry().open_source(source, options)
-}
-
-/// Opens a source that stands in `folder` under `name`, with what belongs to it there.
-///
-/// # Errors
-/// As [`Registry::open_in_folder`].
-pub fn open_in_folder(
-    source: SourceRef,
-    folder: &FolderRef,
-    name: &Path,
-    options: &OpenOptions,
-) -> Result<Checkpoint> {
-    registry().open_in_folder(source, folder, name, options)
-}
-
-/// Opens a folder.
-///
-/// # Errors
-/// As [`Registry::open_folder`].
-pub fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
-    registry().open_folder(folder, options)
-}
-
-/// The format of a folder, by what stands in it.
-///
-/// # Errors
-/// As [`Registry::detect_folder`].
-pub fn detect_folder(folder: &FolderRef) -> Result<&'static dyn Format> {
-    registry().detect_folder(folder)
-}
-
-/// The format of a source, by its content.
-///
-/// # Errors
-/// As [`Registry::detect`].
-pub fn detect(source: &SourceRef) -> Result<&'static dyn Format> {
-    registry().detect(source)
-}
-
-/// As [`Registry::offer_salvage`].
-#[must_use]
-pub fn offer_salvage(error: Error, path: &Path, options: &OpenOptions) -> Error {
-    registry().offer_salvage(error, path, options)
 }
 
 #[cfg(test)]
@@ -208,7 +140,7 @@ mod tests {
         for (bytes, id) in [(&b"]q)))).035224949\t-44."[..], "paddle"), (long.as_bytes(), "tsv")] {
             let source: SourceRef =
                 std::sync::Arc::new(crate::source::MemorySource::new("m", bytes.to_vec()));
-            assert_eq!(detect(&source).unwrap().info().id, id);
+            assert_eq!(registry().detect(&source).unwrap().info().id, id);
         }
     }
 
@@ -245,7 +177,9 @@ mod tests {
         };
         assert_eq!(hint(&npz::Npz), "it has none");
         assert!(hint(&tsv::Tsv).starts_with("there is floats="), "{}", hint(&tsv::Tsv));
-        assert!(by_id("nope").err().unwrap().hint_text().unwrap().contains("primitiv"));
-        assert!(by_extension(Path::new("x")).err().unwrap().hint_text().unwrap().contains(".model"));
+        assert!(registry().by_id("nope").err().unwrap().hint_text().unwrap().contains("primitiv"));
+        assert!(
+            registry().by_extension(Path::new("x")).err().unwrap().hint_text().unwrap().contains(".model")
+        );
     }
 }

@@ -46,8 +46,8 @@ fn one(checkpoint: &Checkpoint, held: &Held<'_>, limits: &Limits) -> Result<(Acc
         return account(held, &Outline::default());
     }
     // What only stands beside the tensors may be of another format: a program, a list.
-    let own = if held.has_tensors() { None } else { formats::detect(&held.source).ok() };
-    let format = own.or_else(|| formats::by_id(checkpoint.format).ok());
+    let own = if held.has_tensors() { None } else { formats::registry().detect(&held.source).ok() };
+    let format = own.or_else(|| formats::registry().by_id(checkpoint.format).ok());
     let outline = match format.and_then(|format| format.checker()) {
         Some(checker) => checker.outline(&held.source, limits),
         // Made by a program, of no format: all that is no tensor is of no known use.

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions};
 use crate::ops::inputs::Inputs;
 use crate::plan::WritePlan;
-use crate::source::{PathKind, kind_of_path, real_path};
+use crate::source::{PathKind, real_path};
 use crate::tensor::Order;
 use crate::text::counted;
 use others::Others;
@@ -129,7 +129,7 @@ fn check_target(source: Option<&Path>, target: &Path, options: &ConvertOptions) 
             others::check_folders(source, target)?;
             // The folder of a model for transformers has no extension that could say it.
             let to = options.to.as_deref().unwrap_or("safetensors");
-            Ok((formats::by_id(to)?, options.kind.clone()))
+            Ok((formats::registry().by_id(to)?, options.kind.clone()))
         }
         _ => target_form(target, options),
     }
@@ -237,7 +237,7 @@ pub fn save_replacing(
 /// What listing says.
 pub(super) fn own_files(source: &Path, target: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
     match (real_path(source), real_path(target)) {
-        (Some(one), Some(other)) if one == other && kind_of_path(source)? == PathKind::Folder => {
+        (Some(one), Some(other)) if one == other && PathKind::of(source)? == PathKind::Folder => {
             formats::own_files(source, checkpoint)
         }
         _ => Ok(Vec::new()),
@@ -338,11 +338,11 @@ fn guesses(checkpoint: &Checkpoint, plan: &WritePlan) -> Option<Loss> {
 /// # Errors
 /// [`crate::Kind::Usage`] where neither the name nor the options say which format.
 pub fn target_form(target: &Path, options: &ConvertOptions) -> Result<(&'static dyn Format, Option<String>)> {
-    let by_name = formats::by_extension(target);
+    let by_name = formats::registry().by_extension(target);
     let (format, kind) = match &options.to {
         None => by_name.map(|(format, kind)| (format, Some(kind)))?,
         Some(id) => {
-            let format = formats::by_id(id)?;
+            let format = formats::registry().by_id(id)?;
             let kind = by_name.ok().filter(|(f, _)| f.info().id == format.info().id).map(|(_, kind)| kind);
             (format, kind)
         }

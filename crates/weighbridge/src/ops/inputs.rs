@@ -7,7 +7,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
 use crate::formats::{OpenOptions, files_of};
 use crate::plan::WritePlan;
-use crate::source::{FileIdentity, PathKind, kind_of_path, real_path};
+use crate::source::{FileIdentity, PathKind, real_path};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -77,7 +77,7 @@ impl Inputs {
         let Some(hit) = replaced.iter().filter_map(|identity| self.all.get(identity)).min() else {
             return Ok(());
         };
-        let is_folder = kind_of_path(source).is_ok_and(|kind| kind == PathKind::Folder);
+        let is_folder = PathKind::of(source).is_ok_and(|kind| kind == PathKind::Folder);
         let own = own.filter(|own| !is_folder && replaced.contains(own));
         let is_named = places.iter().all(|(identity, place)| match self.all.get(identity) {
             Some(_) if own.as_ref() == Some(identity) => is_lost_by_name(source, place),

@@ -2,7 +2,7 @@
 
 use super::{ConvertOptions, Inputs, plan_checkpoint};
 use crate::checkpoint::{
-    Checkpoint, Loss, Metadata, Modules, Name, Note, TensorEntry, TensorPath, attach_state_among, escape_text,
+    Checkpoint, Loss, Metadata, Modules, Name, Note, TensorEntry, TensorPath, escape_text,
 };
 use crate::engine::LocalSink;
 use crate::error::{Error, Result};
@@ -88,7 +88,7 @@ pub fn merge(
                 true => error,
                 false => error.hint("this list stands beside the files that were named, and is read in their place: move it away to merge them alone"),
             };
-            formats::offer_salvage(error, path, &options.open)
+            formats::registry().offer_salvage(error, path, &options.open)
         })
     };
     let opened = sources.iter().map(open).collect::<Result<Vec<_>>>()?;
@@ -170,7 +170,7 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
         .collect();
     let only_one = sources.len() == 1;
     // It has the name of its parameter, whichever file that one stands in.
-    attach_state_among(&mut sources);
+    Checkpoint::attach_state_among(&mut sources);
     let taken = choose(&sources, same)?;
     for (source, kept) in sources.iter_mut().zip(&taken) {
         let (mut left_out, mut first_out) = (0u64, None);

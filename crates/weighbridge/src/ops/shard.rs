@@ -1,13 +1,12 @@
 //! One model over many files of safetensors, with their list, as Hugging Face's libraries write and read it.
-
 use super::ConvertOptions;
 use super::convert::{check_nothing_lost, prepare_replacing};
 use crate::checkpoint::{Loss, Note};
 use crate::error::{Error, Result};
-use crate::formats::offer_salvage;
+use crate::formats::registry;
 use crate::formats::safetensors::parse_size;
 use crate::plan::{Content, PlannedFile, WritePlan};
-use crate::source::{PathKind, kind_of_path};
+use crate::source::PathKind;
 use crate::text::path_text;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value as Json, json};
@@ -88,7 +87,7 @@ pub fn shard(source: &Path, target: &Path, size: &str, options: &ConvertOptions)
     options.kind = Some("sharded".to_owned());
     options.settings.push(("shard".to_owned(), size.to_owned()));
     let (plan, notes, replaced) = prepare_replacing(source, target, true, &options)
-        .map_err(|error| offer_salvage(error, source, &options.open))?;
+        .map_err(|error| registry().offer_salvage(error, source, &options.open))?;
     if !replaced.is_empty() {
         check_nothing_lost(&plan.losses).map_err(|error| {
             let hint = "write to another folder instead, and see what it says of these";
@@ -103,7 +102,7 @@ pub fn shard(source: &Path, target: &Path, size: &str, options: &ConvertOptions)
 /// Fails where the name is that of a file, as of the one that `merge` writes, unless a folder has it already.
 fn check_target(target: &Path) -> Result<()> {
     let is_file_name = target.extension().is_some_and(|end| end.eq_ignore_ascii_case("safetensors"));
-    if !is_file_name || kind_of_path(target).is_ok_and(|kind| kind == PathKind::Folder) {
+    if !is_file_name || PathKind::of(target).is_ok_and(|kind| kind == PathKind::Folder) {
         return Ok(());
     }
     Err(Error::usage("shards-in-a-folder", "shards are several files, and this is the name of one")

@@ -11,10 +11,13 @@ use crate::source::to_usize;
 use crate::tensor::{DType, Element, Order, Shape};
 use serde_json::{Value as Json, json};
 
-/// The most elements that are written out as text.
-pub const MAX_TEXT_ELEMENTS: u64 = 10_000_000;
-/// The most elements that are given as JSON.
-pub const MAX_JSON_ELEMENTS: u64 = 1_000_000;
+impl Shown {
+    /// The most elements that are written out as text.
+    pub const MAX_TEXT_ELEMENTS: u64 = 10_000_000;
+
+    /// The most elements that are given as JSON.
+    pub const MAX_JSON_ELEMENTS: u64 = 1_000_000;
+}
 /// The most dimensions of what is shown, as in numpy.
 const MAX_DIMENSIONS: usize = 64;
 /// A slice of a tensor as text.
@@ -39,7 +42,7 @@ pub struct Shown {
 /// # Errors
 /// [`crate::Kind::Unsupported`] for packed types and more than 64 dimensions,
 /// [`crate::Kind::Usage`] where `bytes` is not as long as the shape says, and
-/// [`crate::Kind::Limit`] where more than [`MAX_TEXT_ELEMENTS`] would be written.
+/// [`crate::Kind::Limit`] where more than [`Shown::MAX_TEXT_ELEMENTS`] would be written.
 pub fn format_array(dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<String> {
     let shape = Shape::new(shape);
     let size = element_size(dtype)?;
@@ -103,7 +106,7 @@ pub fn document(checkpoint: &Checkpoint, name: Option<&str>) -> Result<Json> {
 /// `"Infinity"` and `"-Infinity"` are strings; a complex number is a list of two.
 ///
 /// # Errors
-/// As [`show`]; the limit is [`MAX_JSON_ELEMENTS`].
+/// As [`show`]; the limit is [`Shown::MAX_JSON_ELEMENTS`].
 pub fn values_json(entry: &TensorEntry, slice: &Slice) -> Result<Json> {
     let named = |e: Error| e.on_tensor(entry.name());
     let dtype = entry.dtype();
@@ -112,7 +115,7 @@ pub fn values_json(entry: &TensorEntry, slice: &Slice) -> Result<Json> {
     let shape = selection.shape();
     // Where there are no elements, there may still be many empty lists.
     let lists = shape.dims().iter().take_while(|&&d| d > 0).try_fold(1u64, |n, &d| n.checked_mul(d));
-    hold_against(lists, MAX_JSON_ELEMENTS, "JSON").map_err(named)?;
+    hold_against(lists, Shown::MAX_JSON_ELEMENTS, "JSON").map_err(named)?;
     let view = View::new(&selection, true).map_err(named)?;
     let bytes = read_view(entry, &view)?;
     let mut index = 0;
@@ -155,7 +158,7 @@ impl<'a> View<'a> {
         let summarised = !full && shape.elements().is_none_or(|n| n > THRESHOLD);
         let view = Self { selection, shape, summarised };
         let count = view.extents().try_fold(1u64, |n, d| n.checked_mul(d));
-        hold_against(if view.is_empty() { Some(0) } else { count }, MAX_TEXT_ELEMENTS, "text")?;
+        hold_against(if view.is_empty() { Some(0) } else { count }, Shown::MAX_TEXT_ELEMENTS, "text")?;
         Ok(view)
     }
 

@@ -8,7 +8,7 @@ use weighbridge::checkpoint::{LabelList, Name, Rename, Role, TensorPath, Value};
 use weighbridge::engine::RunOptions;
 use weighbridge::formats::biggraph::AddEntities;
 use weighbridge::formats::biggraph::{Draw, draw, grow};
-use weighbridge::formats::{PlanOptions, by_id};
+use weighbridge::formats::{PlanOptions, registry};
 use weighbridge::ops::save;
 use weighbridge::source::{MemorySource, SourceRef};
 use weighbridge::tensor::{DType, Encoding, Order, Shape};
@@ -16,7 +16,8 @@ use weighbridge::{Checkpoint, Limits, TensorEntry};
 
 /// Writes `checkpoint` and returns what was lost.
 fn write(checkpoint: &Checkpoint, target: &Path, options: &PlanOptions) -> Vec<&'static str> {
-    let plan = by_id("biggraph").unwrap().plan(checkpoint, options).unwrap_or_else(|e| panic!("{e}"));
+    let plan =
+        registry().by_id("biggraph").unwrap().plan(checkpoint, options).unwrap_or_else(|e| panic!("{e}"));
     save(&plan, target, true, &RunOptions::default()).unwrap();
     plan.losses.iter().map(|loss| loss.code.as_str()).collect()
 }
@@ -257,5 +258,8 @@ fn ids_that_become_integers_are_told() {
     assert_eq!(write(&made, &target, &options(Some("edges"), &[])), ["ids-changed"; 2]);
     assert!(write(&made, &target, &options(Some("edges"), &[("ids", "stored")])).is_empty());
     let both = options(Some("edges"), &[("ids", "stored"), ("partitions", "2")]);
-    assert_eq!(by_id("biggraph").unwrap().plan(&made, &both).unwrap_err().code().as_str(), "bad-setting");
+    assert_eq!(
+        registry().by_id("biggraph").unwrap().plan(&made, &both).unwrap_err().code().as_str(),
+        "bad-setting"
+    );
 }

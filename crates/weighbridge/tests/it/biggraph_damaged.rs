@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use weighbridge::finding::Verdict;
-use weighbridge::formats::open_source;
+use weighbridge::formats::registry;
 use weighbridge::ops::verify::{VerifyOptions, VerifyReport, verify};
 use weighbridge::source::MemorySource;
 use weighbridge::tensor::{DType, Element, Order};
@@ -184,8 +184,8 @@ fn every_prefix_of_a_file() {
                 format: Some("biggraph".to_owned()),
                 ..OpenOptions::default()
             };
-            assert!(open_source(source.clone(), &options(false)).is_err(), "{name}: {end}");
-            if let Ok(found) = open_source(source, &options(true)) {
+            assert!(registry().open_source(source.clone(), &options(false)).is_err(), "{name}: {end}");
+            if let Ok(found) = registry().open_source(source, &options(true)) {
                 assert!(!found.notes.is_empty(), "{name}: {end}");
                 for tensor in &found.tensors {
                     let _ = tensor.read_tensor(Order::Row);
@@ -348,10 +348,12 @@ fn a_fault_of_the_whole_file_is_in_no_part_of_it() {
         damaged[at] ^= 0xff;
         let source = Arc::new(MemorySource::new("e.h5", damaged));
         let named = OpenOptions { format: Some("biggraph".to_owned()), ..OpenOptions::default() };
-        let Err(error) = open_source(source.clone(), &named) else { continue };
+        let Err(error) = registry().open_source(source.clone(), &named) else { continue };
         assert!(!error.message().starts_with("in :"), "byte {at}: {error}");
         faults += 1;
-        let Ok(found) = open_source(source, &OpenOptions { lenient: true, ..named }) else { continue };
+        let Ok(found) = registry().open_source(source, &OpenOptions { lenient: true, ..named }) else {
+            continue;
+        };
         assert!(found.notes.iter().all(|note| !note.text.contains(": :")), "byte {at}: {:?}", found.notes);
     }
     assert!(faults > 50, "{faults}");

@@ -346,10 +346,11 @@ fn a_folder_to_start_training_from() {
         }
     }
     assert!(
-        weighbridge::formats::detect_folder(
-            &(std::sync::Arc::new(weighbridge::source::LocalFolder::open(&path).unwrap()) as _)
-        )
-        .is_ok_and(|format| format.info().id == "biggraph")
+        weighbridge::formats::registry()
+            .detect_folder(
+                &(std::sync::Arc::new(weighbridge::source::LocalFolder::open(&path).unwrap()) as _)
+            )
+            .is_ok_and(|format| format.info().id == "biggraph")
     );
 }
 

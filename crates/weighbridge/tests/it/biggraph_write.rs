@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use weighbridge::checkpoint::{LabelList, MemoryLabels, Name, Role, TensorPath, Value};
 use weighbridge::engine::RunOptions;
 use weighbridge::formats::biggraph::{Partitions, edges};
-use weighbridge::formats::{PlanOptions, by_id};
+use weighbridge::formats::{PlanOptions, registry};
 use weighbridge::ops::save;
 use weighbridge::plan::WritePlan;
 use weighbridge::source::{MemorySource, SourceRef};
@@ -16,7 +16,8 @@ use weighbridge::tensor::{DType, Encoding, Order, Shape};
 use weighbridge::{Checkpoint, TensorEntry};
 
 fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> WritePlan {
-    by_id("biggraph")
+    registry()
+        .by_id("biggraph")
         .unwrap()
         .plan(checkpoint, options)
         .unwrap_or_else(|e| panic!("{}: {e}", checkpoint.label))
@@ -139,7 +140,10 @@ fn tables_are_cut_into_any_partitions_and_back() {
         assert_eq!(back.metadata.get("partitions"), truth.metadata.get("partitions"));
     }
     let bad = options(None, &[("partitions", "nobody:2")]);
-    assert_eq!(by_id("biggraph").unwrap().plan(&truth, &bad).unwrap_err().code().as_str(), "no-such-type");
+    assert_eq!(
+        registry().by_id("biggraph").unwrap().plan(&truth, &bad).unwrap_err().code().as_str(),
+        "no-such-type"
+    );
 }
 
 #[test]
@@ -358,7 +362,7 @@ fn a_configuration_that_comes_along_is_kept_and_held_against_the_table() {
         assert!(names.iter().any(|own| own == name), "{names:?}");
     }
     let fails = |vectors: &Checkpoint, wanted: &PlanOptions| {
-        by_id("biggraph").unwrap().plan(vectors, wanted).unwrap_err().code().as_str()
+        registry().by_id("biggraph").unwrap().plan(vectors, wanted).unwrap_err().code().as_str()
     };
     assert_eq!(fails(&vectors, &options(None, &[("type", "stranger")])), "no-such-type");
     let mut narrow = table(&name, DType::F32, 9, columns + 1, false);

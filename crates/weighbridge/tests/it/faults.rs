@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weighbridge::checkpoint::TensorPath;
 use weighbridge::engine::fault::FailingSink;
 use weighbridge::engine::{LocalSink, MIN_MEMORY, RunOptions, Watch, run};
-use weighbridge::formats::{self, PlanOptions, open_source};
+use weighbridge::formats::{self, PlanOptions, registry};
 use weighbridge::ops::hash::sha256;
 use weighbridge::ops::stats::{StatsOptions, stats};
 use weighbridge::ops::verify::{VerifyOptions, verify_checkpoint};
@@ -250,7 +250,7 @@ fn written(folder: &Path, format: &str) -> PathBuf {
     let path = folder.join(format!("model.{format}"));
     let mut checkpoint = large();
     checkpoint.tensors.truncate(1);
-    let plan = formats::by_id(format).unwrap().plan(&checkpoint, &PlanOptions::default()).unwrap();
+    let plan = formats::registry().by_id(format).unwrap().plan(&checkpoint, &PlanOptions::default()).unwrap();
     run(&plan, &LocalSink::file(&path, true).unwrap(), &RunOptions::default()).unwrap();
     path
 }
@@ -267,7 +267,7 @@ fn use_it(checkpoint: &Checkpoint, target: &Path) -> Vec<String> {
     note(sha256(tensor).map(drop));
     let verified = verify_checkpoint(checkpoint, &VerifyOptions { values: true, ..VerifyOptions::default() });
     note(verified.map(drop));
-    let npz = formats::by_id("npz").unwrap();
+    let npz = formats::registry().by_id("npz").unwrap();
     let plan = plan_checkpoint(checkpoint.clone(), npz, None, &ConvertOptions::default());
     note(plan.and_then(|plan| run(&plan, &LocalSink::file(target, true)?, &RunOptions::default()).map(drop)));
     codes
@@ -285,7 +285,7 @@ fn a_file_that_shrinks_is_an_error_in_every_use() {
         let sources: [SourceRef; 2] =
             [Arc::new(FileSource::open(&path).unwrap()), Arc::new(MapSource::open(&path).unwrap())];
         let options = OpenOptions { format: Some(format.to_owned()), ..OpenOptions::default() };
-        let opened = sources.map(|source| open_source(source, &options).unwrap());
+        let opened = sources.map(|source| registry().open_source(source, &options).unwrap());
         // Within the last page, of which the system tells nobody, and far before it.
         let len = fs::metadata(&path).unwrap().len();
         fs::File::options().write(true).open(&path).unwrap().set_len(len - 1).unwrap();
@@ -333,12 +333,14 @@ fn a_file_that_shrinks_amid_a_conversion_leaves_the_old_target() {
     for to in ["safetensors", "npz", "primitiv"] {
         let path = dir.path().join("model");
         let checkpoint = large();
-        let plan = formats::by_id("npz").unwrap().plan(&checkpoint, &PlanOptions::default()).unwrap();
+        let plan =
+            formats::registry().by_id("npz").unwrap().plan(&checkpoint, &PlanOptions::default()).unwrap();
         run(&plan, &LocalSink::file(&path, true).unwrap(), &RunOptions::default()).unwrap();
         fs::write(&target, "old").unwrap();
         let opened = weighbridge::formats::open(&path).unwrap();
         let plan =
-            plan_checkpoint(opened, formats::by_id(to).unwrap(), None, &ConvertOptions::default()).unwrap();
+            plan_checkpoint(opened, formats::registry().by_id(to).unwrap(), None, &ConvertOptions::default())
+                .unwrap();
         let watch = Arc::new(CutAt(AtomicU64::new(0), 1 << 20, path.clone()));
         let options = RunOptions { watch, ..options(1, MIN_MEMORY) };
         let error = run(&plan, &LocalSink::file(&target, true).unwrap(), &options).unwrap_err();
@@ -357,7 +359,8 @@ fn a_file_that_grows_or_is_replaced_stays_what_it_was() {
     let truth = large().tensors[0].read_tensor(Order::Row).unwrap();
     let opened = weighbridge::formats::open(&path).unwrap();
     assert!(weighbridge::guard_maps());
-    let mapped = open_source(Arc::new(MapSource::open(&path).unwrap()), &OpenOptions::default()).unwrap();
+    let mapped =
+        registry().open_source(Arc::new(MapSource::open(&path).unwrap()), &OpenOptions::default()).unwrap();
     use std::io::Write;
     fs::File::options().append(true).open(&path).unwrap().write_all(&[7; 5000]).unwrap();
     for checkpoint in [&opened, &mapped] {

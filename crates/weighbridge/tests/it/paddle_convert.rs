@@ -9,7 +9,7 @@ use weighbridge::OpenOptions;
 use weighbridge::formats::Names;
 use weighbridge::ops::hash::{sha256, sha256_all};
 use weighbridge::ops::merge::{Same, join, merge};
-use weighbridge::ops::{Changes, ConvertOptions, convert, plan, save};
+use weighbridge::ops::{Changes, ConvertOptions, convert, plan};
 use weighbridge::plan::WritePlan;
 
 /// To Paddle, as the kind.
@@ -349,7 +349,7 @@ fn what_a_target_cannot_hold_is_said() {
     let mut other = tied.tensor("fc.weight").unwrap().clone();
     other.path = weighbridge::checkpoint::TensorPath::from_dotted("head.weight");
     tied.tensors.push(other);
-    let paddle = weighbridge::formats::by_id("paddle").unwrap();
+    let paddle = weighbridge::formats::registry().by_id("paddle").unwrap();
     let plan =
         weighbridge::ops::plan_checkpoint(tied, paddle, Some("combined".into()), &to("", &[])).unwrap();
     assert_eq!(codes(&plan), ["structured-names"].into());
@@ -383,7 +383,7 @@ fn entries_of_a_list_of_names_that_vanish_are_a_loss() {
         entry.attributes.remove("structured_name");
     }
     let plan = |frozen: &weighbridge::Checkpoint| {
-        let paddle = weighbridge::formats::by_id("paddle").unwrap();
+        let paddle = weighbridge::formats::registry().by_id("paddle").unwrap();
         weighbridge::ops::plan_checkpoint(frozen.clone(), paddle, Some("state".into()), &to("", &[])).unwrap()
     };
     assert!(!codes(&plan(&frozen)).contains("attribute-dropped"));
@@ -475,7 +475,7 @@ fn parameters_and_their_state_are_merged() {
             let options = ConvertOptions { force: true, ..to("", &[]) };
             let merged = merge(&parts, &target, Same::Refuse, &options).unwrap();
             assert!(codes(&merged.plan).iter().all(|code| !code.starts_with("read-as")), "{era} {folder}");
-            save(&merged.plan, &target, true, &options.run).unwrap();
+            weighbridge::ops::save(&merged.plan, &target, true, &options.run).unwrap();
             let told = |checkpoint: &weighbridge::Checkpoint| {
                 let one = |t: &weighbridge::TensorEntry| (t.text(), t.role.clone());
                 checkpoint.tensors.iter().map(one).collect::<Vec<_>>()

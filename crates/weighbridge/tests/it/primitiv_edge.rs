@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use table::{CASES, Case, Verdict};
 use weighbridge::checkpoint::{Name, Note, TensorPath};
-use weighbridge::formats::open_source;
 use weighbridge::formats::primitiv::{LoadMode, Model, Optimizer, OptimizerClass, Parameter, Tensor};
+use weighbridge::formats::registry;
 use weighbridge::source::{MemorySource, SourceRef};
 use weighbridge::{OpenOptions, Result};
 
@@ -51,7 +51,7 @@ fn check(case: &Case, json: &Json, file: &str) {
     let open = |lenient: bool| {
         let format = Some("primitiv".to_owned());
         let options = OpenOptions { format, lenient, ..OpenOptions::default() };
-        open_source(source.clone(), &options).map(|checkpoint| checkpoint.notes)
+        registry().open_source(source.clone(), &options).map(|checkpoint| checkpoint.notes)
     };
     met(case.strict, open(false), &format!("{file}, strictly"));
     met(case.lenient, open(true), &format!("{file}, leniently"));

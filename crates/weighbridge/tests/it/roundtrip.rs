@@ -222,7 +222,8 @@ fn listing_four_gibibytes_reads_headers_only() {
         at += 5;
     }
     let source = Arc::new(CountingSource::new(Arc::new(FileSource::open(&path).unwrap())));
-    let opened = weighbridge::formats::open_source(source.clone(), &OpenOptions::default()).unwrap();
+    let opened =
+        weighbridge::formats::registry().open_source(source.clone(), &OpenOptions::default()).unwrap();
     assert_eq!(opened.tensors.len(), 1024);
     assert_eq!(opened.tensor_bytes(), 4 << 30);
     assert!(source.bytes_read() < 1 << 20, "{} bytes read", source.bytes_read());

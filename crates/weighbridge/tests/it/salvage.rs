@@ -8,7 +8,7 @@ use crate::support::{testdata, walk};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use weighbridge::checkpoint::{Checkpoint, Loss, TensorEntry, Value};
-use weighbridge::formats::{OpenOptions, open_source};
+use weighbridge::formats::{OpenOptions, registry};
 use weighbridge::tensor::Order;
 use weighbridge_testkit::memory;
 
@@ -48,7 +48,7 @@ fn facts(tensor: &TensorEntry) -> FormatInfo {
 
 /// The whole file: names and facts, in order. `None` for files that do not open alone.
 fn whole(bytes: &[u8]) -> Option<(&'static str, Vec<(String, FormatInfo)>)> {
-    let checkpoint = open_source(memory(bytes), &OpenOptions::default()).ok()?;
+    let checkpoint = registry().open_source(memory(bytes), &OpenOptions::default()).ok()?;
     if checkpoint.tensors.is_empty() {
         return None;
     }
@@ -112,7 +112,7 @@ fn cut(family: &str) -> (usize, usize) {
     for (path, bytes) in good(family) {
         let Some((format, whole)) = whole(&bytes) else { continue };
         files += 1;
-        let all = open_source(memory(&bytes), &options(format, true)).unwrap();
+        let all = registry().open_source(memory(&bytes), &options(format, true)).unwrap();
         assert!(all.damage.is_none(), "{}: nothing is wrong with the whole", path.display());
         assert_eq!(all.tensors.len(), whole.len(), "{}", path.display());
         hold(&all, &whole, &path.display().to_string());
@@ -120,7 +120,7 @@ fn cut(family: &str) -> (usize, usize) {
         let mut before = 0;
         for end in (0..bytes.len()).filter(|end| end % step == 0 || bytes.len() - end < 64) {
             let what = format!("{} cut at {end} of {}", path.display(), bytes.len());
-            let found = open_source(memory(&bytes[..end]), &options(format, true));
+            let found = registry().open_source(memory(&bytes[..end]), &options(format, true));
             let Ok(given) = found else {
                 // By its length an array that is cut may be one of another shape.
                 let uncertain = format == "npy";
@@ -133,7 +133,7 @@ fn cut(family: &str) -> (usize, usize) {
             };
             hold(&given, &whole, &what);
             // A beginning that opens is a file of its own.
-            if open_source(memory(&bytes[..end]), &options(format, false)).is_err() {
+            if registry().open_source(memory(&bytes[..end]), &options(format, false)).is_err() {
                 marked(&given, &what);
             }
             let bytes = given.tensors.iter().map(TensorEntry::bytes).sum();
@@ -160,10 +160,12 @@ fn flip(family: &str) -> usize {
             damaged[at] ^= 0x41;
             // What no reader could see is not to be seen here either: values without checksums, letters
             // of names.
-            if open_source(memory(&damaged), &options(format, false)).is_ok() {
+            if registry().open_source(memory(&damaged), &options(format, false)).is_ok() {
                 continue;
             }
-            let Ok(given) = open_source(memory(&damaged), &options(format, true)) else { continue };
+            let Ok(given) = registry().open_source(memory(&damaged), &options(format, true)) else {
+                continue;
+            };
             let what = format!("{} with byte {at} changed", path.display());
             marked(&given, &what);
             hold(&given, &whole, &what);
@@ -180,10 +182,10 @@ fn a_damaged_first_line_of_text_costs_that_line() {
     let good = lines.concat().into_bytes();
     let mut damaged = good.clone();
     damaged[2] = b'I';
-    let given = open_source(memory(&damaged), &options("tsv", true)).unwrap();
+    let given = registry().open_source(memory(&damaged), &options("tsv", true)).unwrap();
     marked(&given, "a damaged first line");
     let (_, shape, bytes) = facts(&given.tensors[0]);
-    let whole = open_source(memory(&good), &options("tsv", false)).unwrap();
+    let whole = registry().open_source(memory(&good), &options("tsv", false)).unwrap();
     let (.., all) = facts(&whole.tensors[0]);
     assert_eq!((shape, &bytes[..]), (vec![49, 2], &all[8..]));
     assert_eq!(given.tensors[0].attributes.get("salvaged_rows"), Some(&Value::Text("1 to 50".to_owned())));
@@ -199,7 +201,7 @@ fn names_that_no_directory_confirms_are_not_proved() {
             // Within the end record: a comment that is cut takes no directory away.
             let end = bytes.windows(4).rposition(|mark| mark == b"PK\x05\x06");
             let cut = &bytes[..end.map_or(bytes.len() - 1, |end| end + 21)];
-            let Ok(given) = open_source(memory(cut), &options(format, true)) else { continue };
+            let Ok(given) = registry().open_source(memory(cut), &options(format, true)) else { continue };
             if given.tensors.is_empty() || !cut.starts_with(b"PK") {
                 continue;
             }
@@ -220,12 +222,12 @@ fn broken_json_of_any_letters_hides_no_later_entry() {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.as_bytes());
     bytes.extend([7, 8]);
-    let given = open_source(memory(&bytes), &options("safetensors", true)).unwrap();
+    let given = registry().open_source(memory(&bytes), &options("safetensors", true)).unwrap();
     marked(&given, "broken JSON");
     assert_eq!(given.tensors.len(), 1);
     assert_eq!(facts(&given.tensors[0]).2, [7, 8]);
     for end in 0..bytes.len() {
-        if let Ok(given) = open_source(memory(&bytes[..end]), &options("safetensors", true)) {
+        if let Ok(given) = registry().open_source(memory(&bytes[..end]), &options("safetensors", true)) {
             assert!(given.tensors.is_empty(), "cut at {end}");
         }
     }
@@ -250,8 +252,8 @@ fn a_damaged_part_of_a_group_costs_its_own_members() {
                 let mut damaged = bytes.clone();
                 damaged[at..at + 4].fill(b'?');
                 let what = format!("{name} without the mark at {at}");
-                assert!(open_source(memory(&damaged), &options("hdf5", false)).is_err(), "{what}");
-                let Ok(given) = open_source(memory(&damaged), &options("hdf5", true)) else {
+                assert!(registry().open_source(memory(&damaged), &options("hdf5", false)).is_err(), "{what}");
+                let Ok(given) = registry().open_source(memory(&damaged), &options("hdf5", true)) else {
                     nothing += 1;
                     continue;
                 };
@@ -281,7 +283,7 @@ fn a_damaged_part_of_a_group_costs_its_own_members() {
         let (mut before, mut saved) = (0, 0);
         for end in (0..bytes.len()).step_by(bytes.len() / 60) {
             let what = format!("{name} cut at {end}");
-            let given = open_source(memory(&bytes[..end]), &options("hdf5", true));
+            let given = registry().open_source(memory(&bytes[..end]), &options("hdf5", true));
             let count = given.map_or(0, |given| {
                 hold(&given, &all, &what);
                 given.tensors.len()

@@ -4,7 +4,7 @@ use super::{METADATA, SUFFIX};
 use crate::npy::{array_header, header};
 use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
-use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, Value, bridge_names, escape_text, renamed};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, WritePlan};
 use weighbridge_core::tensor::{DType, Order, Shape};
@@ -18,7 +18,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "archive") {
         return Err(Error::usage("unknown-kind", "npz has no such kind").expected("archive").found(kind));
     }
-    let names = bridge_names(checkpoint, tidy, &[METADATA]);
+    let names = checkpoint.bridge_names(tidy, &[METADATA]);
     let mut members: Vec<_> = names.iter().zip(&checkpoint.tensors).collect();
     members.sort_by_key(|&(name, _)| name.as_bytes());
 
@@ -42,7 +42,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
             Ok(())
         })?;
     }
-    losses.extend(renamed(checkpoint, &names));
+    losses.extend(checkpoint.renamed_losses(&names));
     losses.extend(checkpoint.left_behind());
     Ok(WritePlan { format: "npz", kind: "archive", files: vec![zip.finish()], losses })
 }

@@ -15,7 +15,8 @@ use weighbridge_core::plan::{FileBuilder, WritePlan};
 use weighbridge_core::tensor::{DType, Encoding};
 use weighbridge_core::topology::VariableKind;
 use weighbridge_io::engine::{LocalSink, make_folders, run};
-use weighbridge_io::source::{Cursor, FileSource, SourceRef, check_no_links, kind_of_path};
+use weighbridge_io::source::PathKind;
+use weighbridge_io::source::{Cursor, FileSource, SourceRef, check_no_links};
 
 impl Executor {
     /// Saves variables to one file. Returns its length.
@@ -181,7 +182,7 @@ fn item(value: &Value) -> Item<'_> {
 
 /// True where there is anything at `path`.
 fn there_is(path: &Path) -> Result<bool> {
-    match kind_of_path(path) {
+    match PathKind::of(path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == Kind::Io && error.code() == ErrorCode::NotFound => Ok(false),
         Err(error) => Err(error),

@@ -14,7 +14,8 @@ use std::path::Path;
 use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::Result;
 use weighbridge_format::OpenOptions;
-use weighbridge_format::shards::{self, Part, Reader, names_files, open_index};
+use weighbridge_format::shards::ShardIndex;
+use weighbridge_format::shards::{Part, Reader, open_index};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// Ending of an index, behind the name of the state.
@@ -34,7 +35,9 @@ pub(super) fn is_of_optimizer(name: &str) -> bool {
 
 /// True for an index whose files are states, by its content.
 pub(in super::super) fn is_index(head: &[u8], source: &SourceRef) -> bool {
-    shards::is_index(head, source) && names_files(source, &STATES) && !names_files(source, &[".safetensors"])
+    ShardIndex::is_index(head, source)
+        && ShardIndex::names_files(source, &STATES)
+        && !ShardIndex::names_files(source, &[".safetensors"])
 }
 
 /// Opens the state that the index `source` describes, whose shards are in the folder `around` of `folder`.
@@ -137,7 +140,7 @@ mod tests {
     fn an_index_is_recognised_by_its_content() {
         let source =
             |bytes: Vec<u8>| Arc::new(weighbridge_io::source::MemorySource::new("x", bytes)) as SourceRef;
-        let of = |bytes: Vec<u8>| weighbridge::formats::detect(&source(bytes)).unwrap().info().id;
+        let of = |bytes: Vec<u8>| weighbridge::formats::registry().detect(&source(bytes)).unwrap().info().id;
         assert_eq!(of(index(&WHOLE)), "paddle");
         assert_eq!(of(index(&[("a", "model-00001-of-00002.safetensors")])), "safetensors");
         let error = Paddle.open(source(index(&WHOLE)), &OpenOptions::default()).unwrap_err();

@@ -16,7 +16,7 @@ use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::Result;
 use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
-use weighbridge_format::shards::{index_files as all_index_files, names_files};
+use weighbridge_format::shards::ShardIndex;
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// Endings of files that indexes of other formats name.
@@ -26,7 +26,7 @@ const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing"
 
 /// True for an index of files of safetensors, or of none that another format has.
 pub(super) fn is_ours(source: &SourceRef) -> bool {
-    names_files(source, &[names::SUFFIX]) || !names_files(source, &OTHERS)
+    ShardIndex::names_files(source, &[names::SUFFIX]) || !ShardIndex::names_files(source, &OTHERS)
 }
 
 /// True for a file of tensors in the folder: where it is not one of the shards, a note says so.
@@ -39,8 +39,8 @@ pub(super) fn owns_sibling(name: &Path) -> bool {
 ///
 /// # Errors
 /// As [`Folder::list`](weighbridge_io::source::Folder::list), and [`weighbridge_core::Kind::Io`] where a file cannot be read.
-pub fn index_files(folder: &FolderRef, limits: &Limits) -> Result<IndexFiles> {
-    let mut lists = all_index_files(folder, limits)?;
+pub(crate) fn index_files(folder: &FolderRef, limits: &Limits) -> Result<IndexFiles> {
+    let mut lists = IndexFiles::in_folder(folder, limits)?;
     lists
         .read
         .retain(|list| !list.files.is_empty() && list.files.iter().all(|file| names::is_file_name(file)));

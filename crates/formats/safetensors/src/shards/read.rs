@@ -13,7 +13,7 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::text::and_more;
 use weighbridge_format::OpenOptions;
 use weighbridge_format::shards::{
-    IndexName, Joint, Part, Reader, ShardIndex, enumerated, file_names, open_index, read_index, short,
+    IndexName, Joint, Part, Reader, ShardIndex, enumerated, file_names, open_index, short,
 };
 use weighbridge_io::source::{FolderRef, SourceRef};
 
@@ -49,7 +49,9 @@ pub(in super::super) fn open_folder(folder: &FolderRef, options: &OpenOptions) -
     let (mut checkpoint, index) = match listed(&source, folder, Path::new(""), folder.label(), options) {
         // The names of the files show which belong together.
         Err(error)
-            if options.salvage && Damage::is(&error) && read_index(&source, &options.limits).is_err() =>
+            if options.salvage
+                && Damage::is(&error)
+                && ShardIndex::read(&source, &options.limits).is_err() =>
         {
             let mut checkpoint = family(folder, &names, options)?;
             checkpoint.files.push(source);

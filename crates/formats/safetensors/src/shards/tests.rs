@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weighbridge::formats::{detect, open_folder, open_in_folder};
+use weighbridge::formats::registry;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Origin, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Severity;
@@ -19,6 +19,7 @@ use weighbridge_format::DeepCheck;
 use weighbridge_format::Detect;
 use weighbridge_format::ScanCode;
 use weighbridge_format::WriteFormat;
+use weighbridge_format::shards::IndexFiles;
 use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::source::{FolderRef, MemoryFolder, MemorySource, SourceRef};
 use weighbridge_io::testing::materialise;
@@ -47,7 +48,7 @@ fn folder(files: &Files) -> FolderRef {
 }
 
 fn open_as(files: &Files, lenient: bool) -> Result<Checkpoint> {
-    open_folder(&folder(files), &OpenOptions { lenient, ..OpenOptions::default() })
+    registry().open_folder(&folder(files), &OpenOptions { lenient, ..OpenOptions::default() })
 }
 
 /// Opened as a folder and by its list, which must say the same.
@@ -55,7 +56,7 @@ fn open(files: &Files) -> Result<Checkpoint> {
     let folder = folder(files);
     let whole = open_as(files, false);
     if let Some(list) = folder.open(Path::new(LIST))? {
-        let by_list = open_in_folder(list, &folder, Path::new(LIST), &OpenOptions::default());
+        let by_list = registry().open_in_folder(list, &folder, Path::new(LIST), &OpenOptions::default());
         match (&whole, by_list) {
             (Ok(whole), Ok(by_list)) => assert_eq!(told(whole), told(&by_list)),
             (Err(whole), Err(by_list)) => assert_eq!(whole.code().as_str(), by_list.code().as_str()),
@@ -297,7 +298,9 @@ fn a_missing_list_is_noted_and_the_names_suffice() {
     // One alone opens as it always did.
     let (name, bytes) = files.clone().pop_first().unwrap();
     let source: SourceRef = Arc::new(MemorySource::new("m", bytes.clone()));
-    let one = open_in_folder(source, &folder(&files), Path::new(&name), &OpenOptions::default()).unwrap();
+    let one = registry()
+        .open_in_folder(source, &folder(&files), Path::new(&name), &OpenOptions::default())
+        .unwrap();
     assert_eq!(one.kind, "single");
 
     files.insert("other.safetensors".into(), bytes.clone());
@@ -318,9 +321,9 @@ fn the_list_of_a_variant_is_a_list() {
     assert_eq!((codes(&opened), told(&opened)), (codes(&whole), told(&whole)));
     let shard = "model-00001-of-00003.safetensors";
     let around = folder(&files);
-    let named = crate::index_with(&around, shard, &Default::default()).unwrap();
+    let named = IndexFiles::with(&around, shard, &Default::default()).unwrap();
     assert_eq!(named.as_deref(), Some(variant.as_str()));
-    assert_eq!(super::index_files(&around, &Default::default()).unwrap().read.len(), 1);
+    assert_eq!(IndexFiles::in_folder(&around, &Default::default()).unwrap().read.len(), 1);
     // Beside the list without a variant it is not the one that is taken.
     files.insert(LIST.into(), list);
     files.insert(variant, br#"{"weight_map": {"x": "other.safetensors"}}"#.to_vec());
@@ -488,14 +491,14 @@ fn lists_are_told_by_content() {
         |text: &str| -> SourceRef { Arc::new(MemorySource::new("x.json", text.as_bytes().to_vec())) };
     let long = format!("{{\"metadata\": {{\"a\": \"{}\"}}, \"weight_map\": {{}}}}", "x".repeat(200_000));
     for text in [r#"{"weight_map":{}}"#, "{\n  \"metadata\": {}, \"weight_map\": {}}", &long] {
-        assert_eq!(detect(&source(text)).unwrap().info().id, "safetensors");
+        assert_eq!(registry().detect(&source(text)).unwrap().info().id, "safetensors");
         let alone = open_source(source(text), &OpenOptions::default()).unwrap_err();
         assert_eq!(alone.code().as_str(), "list-alone");
         let scan = Safetensors.scan(&source(text), &OpenOptions::default()).unwrap();
         assert_eq!(scan.findings, []);
     }
     for text in ["{}", r#"{"metadata": {}}"#, r#"{"a": 1, "b": "weight_map"}"#, "[]", "{\"metadata"] {
-        assert!(detect(&source(text)).is_err(), "{text}");
+        assert!(registry().detect(&source(text)).is_err(), "{text}");
     }
     let cut = Safetensors.scan(&source(r#"{"weight_map":{"#), &OpenOptions::default()).unwrap();
     assert_eq!(cut.findings[0].severity, Severity::Unchecked);

@@ -8,12 +8,12 @@ use super::names::{list_name, shard_name};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, Value, bridge_names, escape_text, renamed};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, WritePlan};
 use weighbridge_format::PlanOptions;
 use weighbridge_format::json::write_string;
-use weighbridge_format::shards::TOTAL_SIZE;
+use weighbridge_format::shards::ShardIndex;
 
 /// Bytes of tensors in a shard where nobody says another number: what Hugging Face takes.
 pub(in super::super) const DEFAULT_SIZE: u64 = 5_000_000_000;
@@ -63,11 +63,11 @@ pub(in super::super) fn plan(
         return Err(Error::usage("bad-setting", "several files have no one place at which the data begin"));
     }
     checkpoint.check_unique()?;
-    let names = bridge_names(checkpoint, |name| name, &[METADATA]);
+    let names = checkpoint.bridge_names(|name| name, &[METADATA]);
     let shards = split(rows(checkpoint, &names)?, most);
     let count = shards.len() as u64;
 
-    let mut losses: Vec<Loss> = renamed(checkpoint, &names).collect();
+    let mut losses: Vec<Loss> = checkpoint.renamed_losses(&names).collect();
     if checkpoint.metadata.get(Metadata::INDEX_KEY).is_some() {
         losses.push(Loss::new(
             "reserved-key",
@@ -165,7 +165,7 @@ fn metadata<'a>(
     options: &PlanOptions,
     losses: &mut Vec<Loss>,
 ) -> BTreeMap<&'a str, String> {
-    let mut pairs = BTreeMap::from([(TOTAL_SIZE, total.to_string())]);
+    let mut pairs = BTreeMap::from([(ShardIndex::TOTAL_SIZE, total.to_string())]);
     for (key, value) in checkpoint.metadata.iter().filter(|(key, value)| stands_in_list(key, value)) {
         let json = match value {
             // Every shard says it.
@@ -186,7 +186,7 @@ fn metadata<'a>(
 /// True for what the list gives back as it was.
 fn stands_in_list(key: &str, value: &Value) -> bool {
     let exact = matches!(value, Value::Text(_) | Value::Bool(_) | Value::U64(_) | Value::Null);
-    exact && key != TOTAL_SIZE && key != Metadata::INDEX_KEY
+    exact && key != ShardIndex::TOTAL_SIZE && key != Metadata::INDEX_KEY
 }
 
 /// The list as `json.dumps(list, indent=2, sort_keys=True)` gives it, with a line end.

@@ -5,7 +5,7 @@ use super::columns::COLUMN_NAMES;
 use super::pipe::is_reserved;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{
-    Checkpoint, Loss, Metadata, Role, TensorEntry, TensorPath, Value, bridge_names, escape_text,
+    Checkpoint, Loss, Metadata, Role, TensorEntry, TensorPath, Value, escape_text,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
@@ -42,7 +42,7 @@ pub(crate) struct Form<'a> {
 pub(crate) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Result<WritePlan> {
     let mut losses = Vec::new();
     let mut tables = Vec::new();
-    let names = bridge_names(checkpoint, weighbridge_format::file_name::tidy, &[]);
+    let names = checkpoint.bridge_names(weighbridge_format::file_name::tidy, &[]);
     for (tensor, name) in checkpoint.tensors.iter().zip(names) {
         if tensor.role.is_state() {
             let detail = "a table holds no optimizer state: it is left out";

@@ -490,7 +490,7 @@ fn formats_of_tables_do_not_claim_each_others_files() {
     for id in IDS {
         for bytes in small(id) {
             let source: SourceRef = Arc::new(MemorySource::new("m", bytes.clone()));
-            assert_eq!(weighbridge::formats::detect(&source).unwrap().info().id, id);
+            assert_eq!(weighbridge::formats::registry().detect(&source).unwrap().info().id, id);
         }
     }
     for text in [

@@ -80,7 +80,7 @@ fn damaged_composites_do_no_harm() {
             let mut changed = bytes.clone();
             changed[at] = changed[at].wrapping_add(1);
             let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
-            if let Ok(checkpoint) = open_source(memory(&changed), &lenient) {
+            if let Ok(checkpoint) = weighbridge::formats::registry().open_source(memory(&changed), &lenient) {
                 opened += 1;
                 checkpoint.tensors.iter().for_each(|tensor| drop(tensor.read_tensor(Order::Row)));
                 if let Ok(plan) = Torch.plan(&checkpoint, &PlanOptions::default()) {
@@ -119,7 +119,9 @@ fn tensors_in_a_plain_pickle_are_read() {
     for at in (0..bytes.len()).step_by(7) {
         let mut changed = bytes.clone();
         changed[at] ^= 0x15;
-        if let Ok(checkpoint) = open_source(memory(&changed), &OpenOptions::default()) {
+        if let Ok(checkpoint) =
+            weighbridge::formats::registry().open_source(memory(&changed), &OpenOptions::default())
+        {
             checkpoint.tensors.iter().for_each(|tensor| drop(tensor.read_tensor(Order::Row)));
         }
     }

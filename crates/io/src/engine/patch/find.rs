@@ -14,39 +14,41 @@ use weighbridge_core::plan::{Content, PlannedFile, Segment, WritePlan};
 /// The most that may differ, and that may be cut off: it is kept in memory and in the undo record.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Compares the file that `plan` would make with `old`. Of elements nothing may differ: they must stay where
-/// they are.
-///
-/// # Errors
-/// [`weighbridge_core::Kind::Mismatch`], `data-would-move`, where elements would stand elsewhere or be others;
-/// [`weighbridge_core::Kind::Limit`], `patch-too-large`; [`weighbridge_core::Kind::Usage`], `one-file`, for a plan of several files;
-/// and what sources say.
-pub fn find(plan: &WritePlan, old: &SourceRef, options: &RunOptions) -> Result<Patch> {
-    let [file] = plan.files.as_slice() else {
-        return Err(Error::usage("one-file", "only a model of one file is changed in place")
-            .found(format_args!("{} files", plan.files.len())));
-    };
-    if file.is_estimated() {
-        return Err(Error::mismatch("data-would-move", "a file of this form is written anew as a whole"));
-    }
-    // Known without reading: a copy from another place of this file.
-    for segment in &file.segments {
-        if let Content::Copy { source, offset, tensor } = &segment.content
-            && let (Some(from), Some(own)) = (source.file(), old.file())
-            && same_file(from, own)
-            && from.offset + offset != segment.offset
-        {
-            return Err(moved(tensor, segment.offset, Some(from.offset + offset)));
+impl Patch {
+    /// Compares the file that `plan` would make with `old`. Of elements nothing may differ: they must stay where
+    /// they are.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Mismatch`], `data-would-move`, where elements would stand elsewhere or be others;
+    /// [`weighbridge_core::Kind::Limit`], `patch-too-large`; [`weighbridge_core::Kind::Usage`], `one-file`, for a plan of several files;
+    /// and what sources say.
+    pub fn find(plan: &WritePlan, old: &SourceRef, options: &RunOptions) -> Result<Patch> {
+        let [file] = plan.files.as_slice() else {
+            return Err(Error::usage("one-file", "only a model of one file is changed in place")
+                .found(format_args!("{} files", plan.files.len())));
+        };
+        if file.is_estimated() {
+            return Err(Error::mismatch("data-would-move", "a file of this form is written anew as a whole"));
         }
+        // Known without reading: a copy from another place of this file.
+        for segment in &file.segments {
+            if let Content::Copy { source, offset, tensor } = &segment.content
+                && let (Some(from), Some(own)) = (source.file(), old.file())
+                && same_file(from, own)
+                && from.offset + offset != segment.offset
+            {
+                return Err(moved(tensor, segment.offset, Some(from.offset + offset)));
+            }
+        }
+        let found = Arc::new(Found {
+            old: old.clone(),
+            segments: file.segments.clone(),
+            state: Mutex::new(State::default()),
+        });
+        let sink = Comparing(found.clone());
+        run(plan, &sink, &RunOptions { sync: false, ..options.clone() })?;
+        finish(&found, file.len)
     }
-    let found = Arc::new(Found {
-        old: old.clone(),
-        segments: file.segments.clone(),
-        state: Mutex::new(State::default()),
-    });
-    let sink = Comparing(found.clone());
-    run(plan, &sink, &RunOptions { sync: false, ..options.clone() })?;
-    finish(&found, file.len)
 }
 
 fn moved(tensor: &str, to: u64, from: Option<u64>) -> Error {

@@ -1,10 +1,10 @@
 //! Writing into a file that is there: only the bytes around tensors, and never without a way back.
 //!
-//! 1. [`find`] runs the plan of the new file against the old one. Where tensors keep their places, what is
+//! 1. [`Patch::find`] runs the plan of the new file against the old one. Where tensors keep their places, what is
 //!    left is a [`Patch`]: the few ranges that differ.
-//! 2. [`write_patch`] first keeps an undo record beside the file, `NAME.weighbridge-undo`, synced; then it
+//! 2. [`Patch::write`] first keeps an undo record beside the file, `NAME.weighbridge-undo`, synced; then it
 //!    writes the ranges, and syncs.
-//! 3. [`undo`] puts the old bytes back, also where the writing was cut short at any point; [`forget`]
+//! 3. [`Patch::undo`] puts the old bytes back, also where the writing was cut short at any point; [`Patch::forget`]
 //!    removes the record.
 //!
 //! ```text
@@ -35,8 +35,6 @@ mod tests;
 mod write;
 
 pub use disk::{Fingerprint, LocalPatchDisk, PatchDisk, PatchFile};
-pub use find::find;
-pub use write::{check_free, forget, record_path, undo, write_patch};
 
 /// What must be written into a file to make it another one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -138,7 +138,7 @@ fn place(bytes: &[u8]) -> Place {
 /// Nothing is left beside the file but, where that is said, its record.
 fn alone(place: &Place, record: bool) {
     let count = fs::read_dir(place.path.parent().unwrap()).unwrap().count();
-    assert_eq!((count, record_path(&place.path).exists()), (1 + usize::from(record), record));
+    assert_eq!((count, Patch::record_path(&place.path).exists()), (1 + usize::from(record), record));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_patch_is_written_and_taken_back() {
     for (old, patch, new) in cases() {
         let place = place(&old);
         let seen = Fingerprint::of(&place.path).unwrap();
-        write_patch(&LocalPatchDisk, &place.path, &seen, &patch).unwrap();
+        Patch::write(&LocalPatchDisk, &place.path, &seen, &patch).unwrap();
         assert_eq!(fs::read(&place.path).unwrap(), new);
         alone(&place, true);
         // A second one must not lose the way back.
@@ -154,18 +154,18 @@ fn a_patch_is_written_and_taken_back() {
         let back = Patch { old_len: patch.new_len, new_len: patch.old_len, ranges: Vec::new() };
         if !back.is_empty() {
             assert_eq!(
-                write_patch(&LocalPatchDisk, &place.path, &seen, &back).unwrap_err().code().as_str(),
+                Patch::write(&LocalPatchDisk, &place.path, &seen, &back).unwrap_err().code().as_str(),
                 "undo-exists"
             );
         }
-        undo(&LocalPatchDisk, &place.path).unwrap();
+        Patch::undo(&LocalPatchDisk, &place.path).unwrap();
         assert_eq!(fs::read(&place.path).unwrap(), old);
         alone(&place, false);
-        assert_eq!(undo(&LocalPatchDisk, &place.path).unwrap_err().code().as_str(), "no-undo-record");
+        assert_eq!(Patch::undo(&LocalPatchDisk, &place.path).unwrap_err().code().as_str(), "no-undo-record");
 
         let seen = Fingerprint::of(&place.path).unwrap();
-        write_patch(&LocalPatchDisk, &place.path, &seen, &patch).unwrap();
-        forget(&LocalPatchDisk, &place.path).unwrap();
+        Patch::write(&LocalPatchDisk, &place.path, &seen, &patch).unwrap();
+        Patch::forget(&LocalPatchDisk, &place.path).unwrap();
         assert_eq!(fs::read(&place.path).unwrap(), new);
         alone(&place, false);
     }
@@ -178,7 +178,7 @@ fn wherever_it_stops_the_old_bytes_come_back() {
         let steps = {
             let place = place(&old);
             let disk = Stopping::new(u64::MAX, Stop::Before, false);
-            write_patch(&disk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch).unwrap();
+            Patch::write(&disk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch).unwrap();
             disk.calls.get()
         };
         assert!(steps >= 3, "a record, a write, a sync");
@@ -187,19 +187,19 @@ fn wherever_it_stops_the_old_bytes_come_back() {
                 let place = place(&old);
                 let seen = Fingerprint::of(&place.path).unwrap();
                 let disk = Stopping::new(stop_at, how, false);
-                write_patch(&disk, &place.path, &seen, &patch).unwrap_err();
+                Patch::write(&disk, &place.path, &seen, &patch).unwrap_err();
                 let there = fs::read(&place.path).unwrap();
-                if record_path(&place.path).exists() {
+                if Patch::record_path(&place.path).exists() {
                     // The undo is stopped too, at each of its steps, and done again.
                     for undo_stop in 1..=6 {
                         for how in [Stop::Before, Stop::Torn, Stop::After] {
-                            if record_path(&place.path).exists() {
-                                let _ = undo(&Stopping::new(undo_stop, how, false), &place.path);
+                            if Patch::record_path(&place.path).exists() {
+                                let _ = Patch::undo(&Stopping::new(undo_stop, how, false), &place.path);
                             }
                         }
                     }
-                    if record_path(&place.path).exists() {
-                        undo(&LocalPatchDisk, &place.path).unwrap();
+                    if Patch::record_path(&place.path).exists() {
+                        Patch::undo(&LocalPatchDisk, &place.path).unwrap();
                     }
                 } else {
                     assert!(there == old, "without a record nothing was changed");
@@ -210,7 +210,7 @@ fn wherever_it_stops_the_old_bytes_come_back() {
                 // What only failed is put back at once.
                 let disk = Stopping::new(stop_at, how, true);
                 let seen = Fingerprint::of(&place.path).unwrap();
-                write_patch(&disk, &place.path, &seen, &patch).unwrap_err();
+                Patch::write(&disk, &place.path, &seen, &patch).unwrap_err();
                 assert_eq!(fs::read(&place.path).unwrap(), old);
                 alone(&place, false);
             }
@@ -224,9 +224,9 @@ fn a_file_that_is_half_written_is_not_forgotten() {
     let (old, patch, _) = cases().remove(0);
     let place = place(&old);
     let seen = Fingerprint::of(&place.path).unwrap();
-    write_patch(&Stopping::new(2, Stop::Torn, false), &place.path, &seen, &patch).unwrap_err();
-    assert_eq!(forget(&LocalPatchDisk, &place.path).unwrap_err().code().as_str(), "half-written");
-    assert_eq!(undo(&LocalPatchDisk, &place.path).unwrap(), 12);
+    Patch::write(&Stopping::new(2, Stop::Torn, false), &place.path, &seen, &patch).unwrap_err();
+    assert_eq!(Patch::forget(&LocalPatchDisk, &place.path).unwrap_err().code().as_str(), "half-written");
+    assert_eq!(Patch::undo(&LocalPatchDisk, &place.path).unwrap(), 12);
     assert_eq!(fs::read(&place.path).unwrap(), old);
 }
 
@@ -240,20 +240,20 @@ fn a_file_that_others_changed_is_left_alone() {
     other[50] = 7;
     fs::write(&place.path, &other).unwrap();
     assert_eq!(
-        write_patch(&LocalPatchDisk, &place.path, &seen, &patch).unwrap_err().code().as_str(),
+        Patch::write(&LocalPatchDisk, &place.path, &seen, &patch).unwrap_err().code().as_str(),
         "changed-meanwhile"
     );
     assert_eq!(fs::read(&place.path).unwrap(), other);
     alone(&place, false);
 
     fs::write(&place.path, &old).unwrap();
-    write_patch(&LocalPatchDisk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch).unwrap();
+    Patch::write(&LocalPatchDisk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch).unwrap();
     let mut later = new;
     later[2] = 99;
     fs::write(&place.path, &later).unwrap();
-    assert_eq!(undo(&LocalPatchDisk, &place.path).unwrap_err().code().as_str(), "changed-since");
+    assert_eq!(Patch::undo(&LocalPatchDisk, &place.path).unwrap_err().code().as_str(), "changed-since");
     assert_eq!(fs::read(&place.path).unwrap(), later);
-    forget(&LocalPatchDisk, &place.path).unwrap();
+    Patch::forget(&LocalPatchDisk, &place.path).unwrap();
 }
 
 /// Whatever was changed since, also outside of what was edited, the file is left as it is.
@@ -263,7 +263,7 @@ fn an_undo_never_writes_into_another_file() {
         let ranges: Vec<_> = patch.ranges.iter().map(|r| r.offset..r.offset + r.new.len() as u64).collect();
         for at in 0..new.len() {
             let place = place(&old);
-            write_patch(&LocalPatchDisk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch)
+            Patch::write(&LocalPatchDisk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch)
                 .unwrap();
             let mut later = new.clone();
             later[at] = 255;
@@ -271,7 +271,7 @@ fn an_undo_never_writes_into_another_file() {
                 continue;
             }
             fs::write(&place.path, &later).unwrap();
-            let done = undo(&LocalPatchDisk, &place.path);
+            let done = Patch::undo(&LocalPatchDisk, &place.path);
             let inside = ranges.iter().any(|range| range.contains(&(at as u64)));
             // Behind the old end only new bytes stood, and what an edit leaves there when it is cut short is not
             // known.
@@ -286,11 +286,11 @@ fn an_undo_never_writes_into_another_file() {
     // A file that looks as before where it was edited is not as before.
     let (old, patch, _) = cases().remove(0);
     let place = place(&old);
-    write_patch(&LocalPatchDisk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch).unwrap();
+    Patch::write(&LocalPatchDisk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch).unwrap();
     let mut later = old;
     later[99] = 0;
     fs::write(&place.path, &later).unwrap();
-    assert_eq!(undo(&LocalPatchDisk, &place.path).unwrap_err().code().as_str(), "changed-since");
+    assert_eq!(Patch::undo(&LocalPatchDisk, &place.path).unwrap_err().code().as_str(), "changed-since");
     assert_eq!(fs::read(&place.path).unwrap(), later);
 }
 
@@ -298,11 +298,11 @@ fn an_undo_never_writes_into_another_file() {
 fn a_record_without_its_file_can_be_forgotten() {
     let (old, patch, _) = cases().remove(0);
     let place = place(&old);
-    write_patch(&LocalPatchDisk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch).unwrap();
+    Patch::write(&LocalPatchDisk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch).unwrap();
     fs::remove_file(&place.path).unwrap();
-    assert_eq!(undo(&LocalPatchDisk, &place.path).unwrap_err().code().as_str(), "not-found");
-    forget(&LocalPatchDisk, &place.path).unwrap();
-    assert!(!record_path(&place.path).exists());
+    assert_eq!(Patch::undo(&LocalPatchDisk, &place.path).unwrap_err().code().as_str(), "not-found");
+    Patch::forget(&LocalPatchDisk, &place.path).unwrap();
+    assert!(!Patch::record_path(&place.path).exists());
 }
 
 #[test]
@@ -312,11 +312,11 @@ fn only_one_writes_at_a_time() {
     let seen = Fingerprint::of(&place.path).unwrap();
     let held = LocalPatchDisk.open(&place.path).unwrap();
     assert_eq!(
-        write_patch(&LocalPatchDisk, &place.path, &seen, &patch).unwrap_err().code().as_str(),
+        Patch::write(&LocalPatchDisk, &place.path, &seen, &patch).unwrap_err().code().as_str(),
         "locked"
     );
     drop(held);
-    write_patch(&LocalPatchDisk, &place.path, &seen, &patch).unwrap();
+    Patch::write(&LocalPatchDisk, &place.path, &seen, &patch).unwrap();
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn links_and_other_names_are_told() {
     let mut record = place.path.with_file_name("link").into_os_string();
     record.push(".weighbridge-undo");
     fs::write(&record, encode(&patch, &Outside { algorithm: Algorithm::Sha256, hash: [0; 32] })).unwrap();
-    assert_eq!(undo(&LocalPatchDisk, &folder.join("link")).unwrap_err().code().as_str(), "link");
+    assert_eq!(Patch::undo(&LocalPatchDisk, &folder.join("link")).unwrap_err().code().as_str(), "link");
     assert_eq!(fs::read(&place.path).unwrap(), [1, 2, 3]);
     assert_eq!(code(folder), "not-a-file");
     assert_eq!(code(&folder.join("none")), "not-found");
@@ -407,9 +407,9 @@ fn other_names_since_the_edit_keep_what_they_are_of() {
     for (old, patch, new) in cases() {
         let place = place(&old);
         let twin = place.path.with_file_name("twin");
-        write_patch(&LocalPatchDisk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch).unwrap();
+        Patch::write(&LocalPatchDisk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch).unwrap();
         fs::hard_link(&place.path, &twin).unwrap();
-        let error = undo(&LocalPatchDisk, &place.path).unwrap_err();
+        let error = Patch::undo(&LocalPatchDisk, &place.path).unwrap_err();
         assert_eq!(error.code().as_str(), "several-names");
         assert!(error.hint_text().unwrap().contains("cp FILE NEW"), "{error}");
         assert_eq!(fs::read(&twin).unwrap(), new);
@@ -417,16 +417,16 @@ fn other_names_since_the_edit_keep_what_they_are_of() {
         let copy = place.path.with_file_name("copy");
         fs::copy(&place.path, &copy).unwrap();
         fs::rename(&copy, &place.path).unwrap();
-        undo(&LocalPatchDisk, &place.path).unwrap();
+        Patch::undo(&LocalPatchDisk, &place.path).unwrap();
         assert_eq!((fs::read(&place.path).unwrap(), fs::read(&twin).unwrap()), (old.clone(), new));
 
         // The first range is written, or half of it.
         fs::remove_file(&twin).unwrap();
         let seen = Fingerprint::of(&place.path).unwrap();
         let disk = Stopping::new(2, Stop::Torn, false);
-        write_patch(&disk, &place.path, &seen, &patch).unwrap_err();
+        Patch::write(&disk, &place.path, &seen, &patch).unwrap_err();
         fs::hard_link(&place.path, &twin).unwrap();
-        undo(&LocalPatchDisk, &place.path).unwrap();
+        Patch::undo(&LocalPatchDisk, &place.path).unwrap();
         assert_eq!((fs::read(&place.path).unwrap(), fs::read(&twin).unwrap()), (old.clone(), old));
     }
 }
@@ -434,7 +434,7 @@ fn other_names_since_the_edit_keep_what_they_are_of() {
 fn found(old: &Place, file: FileBuilder) -> Result<Patch> {
     let source: SourceRef = Arc::new(FileSource::open(&old.path).unwrap());
     let plan = WritePlan { format: "", kind: "", files: vec![file.finish()], losses: Vec::new() };
-    find(&plan, &source, &crate::engine::RunOptions::default())
+    Patch::find(&plan, &source, &crate::engine::RunOptions::default())
 }
 
 #[test]

@@ -16,79 +16,84 @@ const BLOCK: u64 = 1 << 20;
 /// What the name of a file becomes for its undo record.
 const SUFFIX: &str = ".weighbridge-undo";
 
-/// Where the undo record of the file `path` stands.
-pub fn record_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(SUFFIX);
-    PathBuf::from(name)
-}
-
-/// Fails where the file `path` has an undo record already.
-///
-/// # Errors
-/// [`weighbridge_core::Kind::Usage`], `undo-exists`.
-pub fn check_free(disk: &dyn PatchDisk, path: &Path) -> Result<()> {
-    let record = record_path(path);
-    if !disk.exists(&record) {
-        return Ok(());
+impl Patch {
+    /// Where the undo record of the file `path` stands.
+    pub fn record_path(path: &Path) -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        name.push(SUFFIX);
+        PathBuf::from(name)
     }
-    Err(Error::usage("undo-exists", "the undo record of an earlier edit is still there")
-        .in_file(record.display())
-        .hint(phrase![
-            "take that edit back with ",
-            Opt::Undo,
-            ", or keep it for good with ",
-            Opt::ForgetUndo
-        ]))
-}
 
-/// Writes `patch` into the file `path`, which must still be as `seen` and hold the patch's old bytes. An undo
-/// record is made before; it stays.
-///
-/// # Errors
-/// [`weighbridge_core::Kind::Usage`]: `undo-exists`, `locked`; [`weighbridge_core::Kind::Mismatch`], `changed-meanwhile`;
-/// [`weighbridge_core::Kind::Io`]. Where the writing itself fails the old bytes are put back at once; where not even that
-/// can be done, `half-written` says so, and the record stays.
-pub fn write_patch(disk: &dyn PatchDisk, path: &Path, seen: &Fingerprint, patch: &Patch) -> Result<()> {
-    if patch.is_empty() {
-        return Ok(());
+    /// Fails where the file `path` has an undo record already.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Usage`], `undo-exists`.
+    pub fn check_free(disk: &dyn PatchDisk, path: &Path) -> Result<()> {
+        let record = Patch::record_path(path);
+        if !disk.exists(&record) {
+            return Ok(());
+        }
+        Err(Error::usage("undo-exists", "the undo record of an earlier edit is still there")
+            .in_file(record.display())
+            .hint(phrase![
+                "take that edit back with ",
+                Opt::Undo,
+                ", or keep it for good with ",
+                Opt::ForgetUndo
+            ]))
     }
-    let file = disk.open(path)?;
-    check_free(disk, path)?;
-    let changed = || {
-        Error::mismatch("changed-meanwhile", "the file was changed since it was opened; nothing was written")
+
+    /// Writes `patch` into the file `path`, which must still be as `seen` and hold the patch's old bytes. An undo
+    /// record is made before; it stays.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Usage`]: `undo-exists`, `locked`; [`weighbridge_core::Kind::Mismatch`], `changed-meanwhile`;
+    /// [`weighbridge_core::Kind::Io`]. Where the writing itself fails the old bytes are put back at once; where not even that
+    /// can be done, `half-written` says so, and the record stays.
+    pub fn write(disk: &dyn PatchDisk, path: &Path, seen: &Fingerprint, patch: &Patch) -> Result<()> {
+        if patch.is_empty() {
+            return Ok(());
+        }
+        let file = disk.open(path)?;
+        Patch::check_free(disk, path)?;
+        let changed = || {
+            Error::mismatch(
+                "changed-meanwhile",
+                "the file was changed since it was opened; nothing was written",
+            )
             .in_file(path.display())
             .hint("try again")
-    };
-    if file.fingerprint()? != *seen || seen.len != patch.old_len {
-        return Err(changed());
-    }
-    for range in &patch.ranges {
-        if read(&*file, range.offset, range.old.len())? != range.old {
+        };
+        if file.fingerprint()? != *seen || seen.len != patch.old_len {
             return Err(changed());
         }
-    }
-    let outside = outside(&*file, patch, Algorithm::OWN)?;
-    let record = record_path(path);
-    if let Err(error) = disk.keep(&record, &encode(patch, &outside), path) {
-        // It may be there all the same, where only the last step of making it failed.
-        let _ = disk.remove(&record);
-        return Err(error);
-    }
-    let Err(error) = put(&*file, patch.new_len, &patch.ranges, |range| &range.new) else { return Ok(()) };
-    let back = put(&*file, patch.old_len, &patch.ranges, |range| &range.old);
-    match back.and_then(|()| disk.remove(&record)) {
-        Ok(()) => Err(error.within("the file is as it was")),
-        Err(_) => Err(Error::new(
-            Kind::Io,
-            "half-written",
-            format!("the file could not be written, nor put back as it was: {}", error.message()),
-        )
-        .in_file(path.display())
-        .hint(phrase![
-            Job::Edit.call().with(Opt::Undo),
-            " puts the old bytes back from the undo record beside the file"
-        ])),
+        for range in &patch.ranges {
+            if read(&*file, range.offset, range.old.len())? != range.old {
+                return Err(changed());
+            }
+        }
+        let outside = outside(&*file, patch, Algorithm::OWN)?;
+        let record = Patch::record_path(path);
+        if let Err(error) = disk.keep(&record, &encode(patch, &outside), path) {
+            // It may be there all the same, where only the last step of making it failed.
+            let _ = disk.remove(&record);
+            return Err(error);
+        }
+        let Err(error) = put(&*file, patch.new_len, &patch.ranges, |range| &range.new) else { return Ok(()) };
+        let back = put(&*file, patch.old_len, &patch.ranges, |range| &range.old);
+        match back.and_then(|()| disk.remove(&record)) {
+            Ok(()) => Err(error.within("the file is as it was")),
+            Err(_) => Err(Error::new(
+                Kind::Io,
+                "half-written",
+                format!("the file could not be written, nor put back as it was: {}", error.message()),
+            )
+            .in_file(path.display())
+            .hint(phrase![
+                Job::Edit.call().with(Opt::Undo),
+                " puts the old bytes back from the undo record beside the file"
+            ])),
+        }
     }
 }
 
@@ -183,7 +188,7 @@ fn state(file: &dyn PatchFile, patch: &Patch, known: &Outside) -> Result<State> 
 
 /// What the undo record of the file says.
 fn recorded(disk: &dyn PatchDisk, path: &Path) -> Result<(Patch, Outside)> {
-    let record = record_path(path);
+    let record = Patch::record_path(path);
     let Some(bytes) = disk.read(&record, record::MOST_BYTES)? else {
         return Err(Error::mismatch("no-undo-record", "there is no undo record for this file")
             .in_file(path.display())
@@ -192,55 +197,57 @@ fn recorded(disk: &dyn PatchDisk, path: &Path) -> Result<(Patch, Outside)> {
     decode(&bytes).map_err(|e| e.in_file(record.display()))
 }
 
-/// Puts the bytes back that stood in the file `path` before its last edit in place, and removes the record.
-/// An edit that was cut short at any point is taken back too. Returns how many bytes were put back.
-///
-/// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `no-undo-record`; `changed-since` where the file holds bytes that are neither
-/// the old nor the new ones, or others outside of what was edited; [`weighbridge_core::Kind::Usage`]: `link` for a symbolic link,
-/// `not-a-file`, `read-only`, `locked`; `several-names` where the file was given another name since the edit, unless it is
-/// half written: nothing is written then; [`weighbridge_core::Kind::Corrupt`] for a damaged record; [`weighbridge_core::Kind::Io`]. The record is
-/// then still there.
-pub fn undo(disk: &dyn PatchDisk, path: &Path) -> Result<u64> {
-    let (patch, outside) = recorded(disk, path)?;
-    check_undo(path, false)?;
-    let file = disk.open(path)?;
-    let found = state(&*file, &patch, &outside)?;
-    check_undo(path, found == State::After)?;
-    match found {
-        State::Other => {
-            return Err(Error::mismatch(
+impl Patch {
+    /// Puts the bytes back that stood in the file `path` before its last edit in place, and removes the record.
+    /// An edit that was cut short at any point is taken back too. Returns how many bytes were put back.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Mismatch`]: `no-undo-record`; `changed-since` where the file holds bytes that are neither
+    /// the old nor the new ones, or others outside of what was edited; [`weighbridge_core::Kind::Usage`]: `link` for a symbolic link,
+    /// `not-a-file`, `read-only`, `locked`; `several-names` where the file was given another name since the edit, unless it is
+    /// half written: nothing is written then; [`weighbridge_core::Kind::Corrupt`] for a damaged record; [`weighbridge_core::Kind::Io`]. The record is
+    /// then still there.
+    pub fn undo(disk: &dyn PatchDisk, path: &Path) -> Result<u64> {
+        let (patch, outside) = recorded(disk, path)?;
+        check_undo(path, false)?;
+        let file = disk.open(path)?;
+        let found = state(&*file, &patch, &outside)?;
+        check_undo(path, found == State::After)?;
+        match found {
+            State::Other => {
+                return Err(Error::mismatch(
                 "changed-since",
                 "the file was changed since the edit: what is in it is neither the old file nor the new one",
             )
             .in_file(path.display())
             .hint(phrase![Opt::ForgetUndo, " removes the record"]));
+            }
+            State::Before => {}
+            State::Between | State::After => put(&*file, patch.old_len, &patch.ranges, |range| &range.old)?,
         }
-        State::Before => {}
-        State::Between | State::After => put(&*file, patch.old_len, &patch.ranges, |range| &range.old)?,
+        disk.remove(&Patch::record_path(path))?;
+        Ok(patch.ranges.iter().map(|range| range.old.len() as u64).sum())
     }
-    disk.remove(&record_path(path))?;
-    Ok(patch.ranges.iter().map(|range| range.old.len() as u64).sum())
-}
 
-/// Removes the undo record of the file `path`: its last edit stays. The file itself need not be there any more.
-///
-/// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `no-undo-record`; `half-written` where the edit was cut short, so that the
-/// record is the only way to a whole file; [`weighbridge_core::Kind::Corrupt`]; [`weighbridge_core::Kind::Io`].
-pub fn forget(disk: &dyn PatchDisk, path: &Path) -> Result<()> {
-    let (patch, outside) = recorded(disk, path)?;
-    if !disk.exists(path) {
-        return disk.remove(&record_path(path));
+    /// Removes the undo record of the file `path`: its last edit stays. The file itself need not be there any more.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Mismatch`]: `no-undo-record`; `half-written` where the edit was cut short, so that the
+    /// record is the only way to a whole file; [`weighbridge_core::Kind::Corrupt`]; [`weighbridge_core::Kind::Io`].
+    pub fn forget(disk: &dyn PatchDisk, path: &Path) -> Result<()> {
+        let (patch, outside) = recorded(disk, path)?;
+        if !disk.exists(path) {
+            return disk.remove(&Patch::record_path(path));
+        }
+        let file = disk.open(path)?;
+        if state(&*file, &patch, &outside)? == State::Between {
+            return Err(Error::mismatch(
+                "half-written",
+                "the edit was cut short, and the file is neither old nor new",
+            )
+            .in_file(path.display())
+            .hint(phrase![Opt::Undo, " puts the old bytes back"]));
+        }
+        disk.remove(&Patch::record_path(path))
     }
-    let file = disk.open(path)?;
-    if state(&*file, &patch, &outside)? == State::Between {
-        return Err(Error::mismatch(
-            "half-written",
-            "the edit was cut short, and the file is neither old nor new",
-        )
-        .in_file(path.display())
-        .hint(phrase![Opt::Undo, " puts the old bytes back"]));
-    }
-    disk.remove(&record_path(path))
 }

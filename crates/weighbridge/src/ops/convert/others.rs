@@ -2,9 +2,9 @@
 
 use crate::checkpoint::{Checkpoint, Loss, Note};
 use crate::error::{Error, Result};
-use crate::formats::{Format, by_extension, registry};
+use crate::formats::{Format, registry};
 use crate::plan::{FileBuilder, WritePlan};
-use crate::source::{FolderRef, LocalFolder, PathKind, kind_of_path};
+use crate::source::{FolderRef, LocalFolder, PathKind};
 use crate::text::{escape, first_and_more, path_text};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl Others {
     /// # Errors
     /// What listing says.
     pub(super) fn of(source: &Path, checkpoint: &Checkpoint) -> Result<Option<Self>> {
-        if kind_of_path(source)? != PathKind::Folder {
+        if PathKind::of(source)? != PathKind::Folder {
             return Ok(None);
         }
         let folder: FolderRef = Arc::new(LocalFolder::open(source)?);
@@ -81,7 +81,8 @@ fn not_copied(name: &Path, reason: &str) -> Loss {
 fn model_name(format: &dyn Format, label: &str) -> String {
     let facts = format.info();
     let path = Path::new(label);
-    let own = by_extension(path).is_ok() || path.extension().is_some_and(|extension| extension == "bin");
+    let own =
+        registry().by_extension(path).is_ok() || path.extension().is_some_and(|extension| extension == "bin");
     let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| own).unwrap_or(MODEL);
     match (format.writer().and_then(|writer| writer.loaded_as()), stem) {
         (Some((stem, extension)), MODEL | PYTORCH_MODEL) => format!("{stem}.{extension}"),
@@ -104,11 +105,11 @@ pub(super) fn check_folders(source: &Path, target: &Path) -> Result<()> {
             .expected(expected)
             .hint(phrase!["give two folders, or leave ", Opt::CopyOthers, " out"]))
     };
-    if kind_of_path(source)? != PathKind::Folder {
+    if PathKind::of(source)? != PathKind::Folder {
         return fail(source, "a folder to read");
     }
-    let is_folder = kind_of_path(target).is_ok_and(|kind| kind == PathKind::Folder);
-    if by_extension(target).is_ok() && !is_folder {
+    let is_folder = PathKind::of(target).is_ok_and(|kind| kind == PathKind::Folder);
+    if registry().by_extension(target).is_ok() && !is_folder {
         return fail(target, "the name of a folder to write, without the extension of a file");
     }
     Ok(())

@@ -3,7 +3,7 @@
 use super::{DiffOptions, Pair, Status};
 use crate::checkpoint::{Checkpoint, Note};
 use crate::error::Result;
-use crate::source::{FileSource, PathKind, Source, kind_of_path, to_usize};
+use crate::source::{FileSource, PathKind, Source, to_usize};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -74,7 +74,7 @@ pub(super) fn stands_alone(checkpoint: &Checkpoint) -> bool {
 /// [`crate::Kind::Io`] where one cannot be read.
 pub(super) fn same_bytes(left: &Path, right: &Path) -> Result<bool> {
     for path in [left, right] {
-        if kind_of_path(path)? == PathKind::Folder {
+        if PathKind::of(path)? == PathKind::Folder {
             return Ok(false);
         }
     }

@@ -26,7 +26,7 @@ use crate::checkpoint::{Checkpoint, Lost, Metadata, Note, Selection, TensorEntry
 use crate::engine::{RunOptions, check_memory};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
-use crate::formats::{OpenOptions, offer_salvage, open_with};
+use crate::formats::{OpenOptions, open_with, registry};
 use crate::json::{Rows, rows, tree};
 use crate::phrase::Phrase;
 use crate::text::first_and_more;
@@ -322,7 +322,7 @@ impl DiffReport {
 pub fn diff(left: impl AsRef<Path>, right: impl AsRef<Path>, options: &DiffOptions) -> Result<DiffReport> {
     let (left, right) = (left.as_ref(), right.as_ref());
     let open = |path: &Path, options: &OpenOptions| {
-        open_with(path, options).map_err(|error| offer_salvage(error, path, options))
+        open_with(path, options).map_err(|error| registry().offer_salvage(error, path, options))
     };
     let sides = [open(left, &options.left)?, open(right, &options.right)?];
     let lone = sides.iter().all(left_out::stands_alone);

@@ -5,7 +5,7 @@ use super::rule::{Action, Rule};
 use super::transpose::transpose;
 use crate::checkpoint::{
     Attributes, Checkpoint, Loss, Metadata, Modules, Note, SameRead, Selection, TensorEntry, TensorPath,
-    Value, escape_text, rounding_detail,
+    Value, escape_text,
 };
 use crate::engine::{Unwatched, Watch};
 use crate::error::{Error, Result};
@@ -101,7 +101,7 @@ pub(crate) fn apply_watched(
     // Without a rule nothing is cast here.
     for tensor in checkpoint.tensors.iter().filter(|_| !rules.is_empty()) {
         if let Some(cast) = tensor.cast.filter(|cast| !tensor.stored.cast_is_exact(cast.to)) {
-            let detail = rounding_detail(tensor.stored, cast);
+            let detail = tensor.stored.rounding_detail(cast);
             applied.losses.push(Loss::new("rounding", tensor.name(), detail));
         }
     }

@@ -5,11 +5,11 @@ use super::to_file::{Kind, Prepared, check_asked, convert_options, plan_edit, pl
 use super::{EditOptions, overlay};
 use crate::checkpoint::{Checkpoint, escape_text};
 use crate::engine::LocalSink;
-use crate::engine::patch::{Fingerprint, LocalPatchDisk, Patch, check_free, find, write_patch};
+use crate::engine::patch::{Fingerprint, LocalPatchDisk, Patch};
 use crate::error::{Error, Result};
 use crate::formats::{self, FolderModel};
 use crate::ops::convert::{check_nothing_lost, own_files, save_replacing};
-use crate::source::{FileSource, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path, real_path};
+use crate::source::{FileSource, FolderRef, LocalFolder, PathKind, SourceRef, real_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::ErrorCode;
@@ -84,7 +84,7 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
             Job::Program.call().with(Opt::Rename)
         ]));
     }
-    let format = formats::by_id(checkpoint.format)?;
+    let format = formats::registry().by_id(checkpoint.format)?;
     let kind = Kind::AsIs(checkpoint.kind.to_owned());
     let mut settings = options.settings.clone();
     if how == InPlace::Header {
@@ -114,7 +114,8 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
         InPlace::Rewrite => None,
         InPlace::Header => {
             let old: SourceRef = Arc::new(FileSource::open(path)?);
-            let patch = find(&edit.plan, &old, &options.run).map_err(|e| advise(e.in_file(&label), how))?;
+            let patch =
+                Patch::find(&edit.plan, &old, &options.run).map_err(|e| advise(e.in_file(&label), how))?;
             overlay::check(&edit, &patch, &old, path, &options.open)?;
             edit.report.bytes = patch.bytes();
             Some(patch)
@@ -144,9 +145,9 @@ fn check_uncast(edited: &Checkpoint) -> Result<()> {
 /// What is opened of the folder at `path`, where that is one.
 ///
 /// # Errors
-/// As [`check_whole`], and what [`formats::open_folder`] says.
+/// As [`check_whole`], and what [`Registry::open_folder`](crate::formats::Registry::open_folder) says.
 fn model_of_folder(path: &Path, options: &EditOptions) -> Result<Option<(FolderRef, FolderModel)>> {
-    if kind_of_path(path)? != PathKind::Folder {
+    if PathKind::of(path)? != PathKind::Folder {
         return Ok(None);
     }
     let folder: FolderRef = Arc::new(LocalFolder::open(path)?);
@@ -170,14 +171,15 @@ fn check_whole(folder: &FolderRef, model: &FolderModel) -> Result<()> {
 fn check_alone(path: &Path, options: &EditOptions) -> Result<()> {
     let real = real_path(path);
     for path in std::iter::once(path).chain(real.as_deref()) {
-        check_free(&LocalPatchDisk, path)?;
+        Patch::check_free(&LocalPatchDisk, path)?;
         let Some((folder, name)) = LocalFolder::around(path) else { continue };
-        if kind_of_path(path)? == PathKind::Folder {
+        if PathKind::of(path)? == PathKind::Folder {
             continue;
         }
         let folder: FolderRef = Arc::new(folder);
         let Some(name) = name.to_str() else { continue };
-        if let Some(list) = weighbridge_format::shards::index_with(&folder, name, &options.open.limits)? {
+        if let Some(list) = weighbridge_format::shards::IndexFiles::with(&folder, name, &options.open.limits)?
+        {
             return Err(Error::usage(
                 "belongs-to-a-model",
                 "this file is one of several that are one model, and the list of them would not follow",
@@ -213,10 +215,10 @@ fn advise(error: Error, how: InPlace) -> Error {
 /// Writes what was prepared for `path`.
 ///
 /// # Errors
-/// As [`write_patch`], or as [`save`](crate::ops::save).
+/// As [`Patch::write`], or as [`save`](crate::ops::save).
 pub fn write_in_place(prepared: &mut PreparedInPlace, path: &Path, options: &EditOptions) -> Result<()> {
     if let (Some(patch), Some(seen)) = (&prepared.patch, &prepared.seen) {
-        return write_patch(&LocalPatchDisk, path, seen, patch);
+        return Patch::write(&LocalPatchDisk, path, seen, patch);
     }
     let report = save_replacing(&prepared.edit.plan, path, &prepared.replaced, &options.run)?;
     prepared.edit.report.casts = report.casts;

@@ -4,7 +4,7 @@ use super::to_file::Prepared;
 use crate::checkpoint::{Checkpoint, escape_text};
 use crate::engine::patch::Patch;
 use crate::error::{Error, Result};
-use crate::formats::{OpenOptions, open_in_folder, open_source};
+use crate::formats::{OpenOptions, registry};
 use crate::source::{ConcatSource, FolderRef, LocalFolder, MemorySource, SourceRef};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,8 +23,10 @@ pub(super) fn check(
 ) -> Result<()> {
     let source: SourceRef = Arc::new(patched(patch, old)?);
     let opened = match LocalFolder::around(path) {
-        Some((folder, name)) => open_in_folder(source, &(Arc::new(folder) as FolderRef), &name, options)?,
-        None => open_source(source, options)?,
+        Some((folder, name)) => {
+            registry().open_in_folder(source, &(Arc::new(folder) as FolderRef), &name, options)?
+        }
+        None => registry().open_source(source, options)?,
     };
     let fail = |what: String| {
         Error::mismatch("not-held", "a file of this form has no place for all that the rules say")

@@ -163,11 +163,13 @@ struct InPlaceDocument<Report: Serialize, Ranges: Serialize> {
     ranges: Option<Ranges>,
 }
 
-/// The document of an edit, and of one in place with the `patch` that it writes, where it does.
-pub fn document<'a>(report: &'a EditReport, patch: Option<&'a Patch>, done: bool) -> impl Serialize + 'a {
-    let range = |range: &PatchRange| json!({ "offset": range.offset, "old_bytes": range.old.len(), "new_bytes": range.new.len() });
-    let ranges = patch.map(|patch| rows(&patch.ranges, range));
-    InPlaceDocument { report: report.as_json(done), ranges }
+impl EditReport {
+    /// The document of an edit, and of one in place with the `patch` that it writes, where it does.
+    pub fn document<'a>(&'a self, patch: Option<&'a Patch>, done: bool) -> impl Serialize + 'a {
+        let range = |range: &PatchRange| json!({ "offset": range.offset, "old_bytes": range.old.len(), "new_bytes": range.new.len() });
+        let ranges = patch.map(|patch| rows(&patch.ranges, range));
+        InPlaceDocument { report: self.as_json(done), ranges }
+    }
 }
 
 /// The document of an edit that was taken back (`undo`), or whose record was removed (`forget-undo`).

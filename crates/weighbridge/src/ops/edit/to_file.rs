@@ -7,9 +7,10 @@ use crate::checkpoint::Checkpoint;
 use crate::engine::{LocalSink, RunOptions};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, OpenOptions};
-use crate::ops::{ConvertOptions, Inputs, plan_checkpoint, save};
+use crate::ops::save;
+use crate::ops::{ConvertOptions, Inputs, plan_checkpoint};
 use crate::plan::WritePlan;
-use crate::source::{PathKind, kind_of_path};
+use crate::source::PathKind;
 use std::path::Path;
 use weighbridge_core::ErrorCode;
 
@@ -56,7 +57,7 @@ pub struct Prepared {
 pub fn prepare(source: &Path, target: &Path, options: &EditOptions) -> Result<Prepared> {
     LocalSink::check(target, options.force)?;
     let checkpoint = formats::open_with(source, &options.open)
-        .map_err(|error| formats::offer_salvage(error, source, &options.open))?;
+        .map_err(|error| formats::registry().offer_salvage(error, source, &options.open))?;
     let inputs = Inputs::of(&checkpoint, target).and_named(&options.open)?;
     let (format, kind) = target_form(source, target, &checkpoint, options)?;
     let prepared = plan_edit(checkpoint, options, How::NewFile, &target.display().to_string(), |edited| {
@@ -191,11 +192,11 @@ fn target_form(
     options: &EditOptions,
 ) -> Result<(&'static dyn Format, Kind)> {
     let is_own = target.extension().is_none_or(|extension| source.extension() == Some(extension))
-        || kind_of_path(source)? == PathKind::Folder;
-    let (format, by_name) = match (&options.to, formats::by_extension(target)) {
-        (Some(id), by_name) => (formats::by_id(id)?, by_name.ok()),
+        || PathKind::of(source)? == PathKind::Folder;
+    let (format, by_name) = match (&options.to, formats::registry().by_extension(target)) {
+        (Some(id), by_name) => (formats::registry().by_id(id)?, by_name.ok()),
         (None, Ok(by_name)) => (by_name.0, Some(by_name)),
-        (None, Err(_)) if is_own => (formats::by_id(checkpoint.format)?, None),
+        (None, Err(_)) if is_own => (formats::registry().by_id(checkpoint.format)?, None),
         (None, Err(error)) => return Err(error),
     };
     let named = by_name.filter(|(other, _)| other.info().id == format.info().id).map(|(_, kind)| kind);

@@ -4,8 +4,9 @@ use crate::checkpoint::{Checkpoint, Loss};
 use crate::engine::{LocalSink, RunOptions};
 use crate::error::Result;
 use crate::formats::paddle::{self, Strip, StripReport};
-use crate::formats::{OpenOptions, by_extension, by_id};
-use crate::ops::{ConvertOptions, Inputs, plan_checkpoint, save};
+use crate::formats::{OpenOptions, registry};
+use crate::ops::save;
+use crate::ops::{ConvertOptions, Inputs, plan_checkpoint};
 use crate::phrase::{Face, Worded};
 use crate::plan::{FileBuilder, WritePlan};
 use crate::source::real_path;
@@ -158,8 +159,11 @@ pub fn rewrite(
         return Ok(Rewritten { target: path_text(target), plan, bytes: written.bytes, removed: None });
     }
     // The name says whether the program alone is wanted.
-    let kind =
-        by_extension(target).ok().map(|(_, kind)| kind.to_owned()).or_else(|| alone(checkpoint, target));
+    let kind = registry()
+        .by_extension(target)
+        .ok()
+        .map(|(_, kind)| kind.to_owned())
+        .or_else(|| alone(checkpoint, target));
     let kind = kind.or_else(|| for_inference(checkpoint, what));
     let writing = ConvertOptions {
         settings: options.settings.clone(),
@@ -167,7 +171,7 @@ pub fn rewrite(
         run: options.run.clone(),
         ..ConvertOptions::default()
     };
-    let plan = plan_checkpoint(checkpoint.clone(), by_id("paddle")?, kind, &writing)?;
+    let plan = plan_checkpoint(checkpoint.clone(), registry().by_id("paddle")?, kind, &writing)?;
     // A program in its own place, where what stands beside it fits it as before.
     let fits = options.names.is_empty() && removed == 0 && report.variables.is_empty();
     if !fits || real_path(source) != real_path(target) {

@@ -178,7 +178,11 @@ fn is_saved_zip(source: &SourceRef) -> Result<bool> {
 /// Bytes without a type: whatever they are recognised as, else opaque.
 fn bytes(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<Option<&'static str>> {
     let head = read_vec(&**source, 0, source.len().min(HEAD))?;
-    if Beginning::of(&head).is_some() || is_tar(&head) || formats::detect(source).is_ok() || is_zip(source)? {
+    if Beginning::of(&head).is_some()
+        || is_tar(&head)
+        || formats::registry().detect(source).is_ok()
+        || is_zip(source)?
+    {
         return file(source, None, options, scan);
     }
     scan.push("opaque-bytes", format!("{} bytes without a type", source.len()));
@@ -194,8 +198,8 @@ fn file(
 ) -> Result<Option<&'static str>> {
     let head = read_vec(&**source, 0, source.len().min(HEAD))?;
     let format = match &options.format {
-        Some(id) => formats::by_id(id),
-        None => formats::detect(source),
+        Some(id) => formats::registry().by_id(id),
+        None => formats::registry().detect(source),
     };
     let told = match format {
         Ok(format) if format.scanner().is_some_and(|scanner| scanner.is_plain_archive(&head)) => {

@@ -20,9 +20,7 @@ use crate::pickle::{Call, GlobalFinding};
 #[doc(no_inline)]
 pub use crate::scan::{Category, RULES, Rule, Scan, Topic};
 use crate::scan::{TakenFor, found};
-use crate::source::{
-    FileSource, Folder, FolderItem, LocalFolder, PathKind, SkipReason, SourceRef, kind_of_path,
-};
+use crate::source::{FileSource, Folder, FolderItem, LocalFolder, PathKind, SkipReason, SourceRef};
 use crate::text::path_text;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -76,7 +74,7 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
     // What is left of a damaged file says nothing about the rest.
     let options = &OpenOptions { salvage: false, ..options.clone() };
     let mut files = Vec::new();
-    if kind_of_path(path)? == PathKind::Folder {
+    if PathKind::of(path)? == PathKind::Folder {
         let folder = LocalFolder::open(path)?;
         let mut looked = Vec::new();
         let found_there = folder.survey(DEPTH)?;

@@ -12,9 +12,7 @@ use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity, Verdict};
 use crate::formats::OpenOptions;
 use crate::ops::verify::{VerifyOptions, VerifyReport, settled, verify};
-use crate::source::{
-    FOLDER_DEPTH, FileSource, Folder, LocalFolder, PathKind, check_no_links, kind_of_path, stamp_of_path,
-};
+use crate::source::{FOLDER_DEPTH, FileSource, Folder, LocalFolder, PathKind, Stamp, check_no_links};
 use crate::text::escape;
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
@@ -145,7 +143,7 @@ pub fn verify_sealed(
     };
     // What is of a format and breaks its rules is told as without a manifest; a file of none breaks none. A folder that is
     // opened as a whole is of one.
-    let is_folder = kind_of_path(path)? == PathKind::Folder;
+    let is_folder = PathKind::of(path)? == PathKind::Folder;
     let is_broken = |report: &VerifyReport| {
         let is_model = report.format.is_some() || is_folder;
         is_model && report.findings.iter().any(|finding| finding.severity == Severity::Error)
@@ -222,7 +220,7 @@ fn against(path: &Path, read: &Read, place: &Path, options: &CheckOptions) -> Re
         (None, [one]) if one.name == ALONE => Scope::File,
         (None, _) => Scope::Folder,
     };
-    let is_folder = kind_of_path(path)? == PathKind::Folder;
+    let is_folder = PathKind::of(path)? == PathKind::Folder;
     let fits = match scope {
         Scope::File => !is_folder,
         Scope::Files => true,
@@ -387,7 +385,7 @@ fn found<'a>(
         return odd.chain(files).collect();
     }
     let one = |path: PathBuf| {
-        let len = stamp_of_path(&path).map_or(0, |stamp| stamp.len);
+        let len = Stamp::of_path(&path).map_or(0, |stamp| stamp.len);
         Ok((From::Path(path), len))
     };
     if scope == Scope::File {
@@ -400,7 +398,7 @@ fn found<'a>(
     let mut found = HashMap::new();
     for resource in &manifest.resources {
         let full = root.join(&resource.name);
-        if !kind_of_path(&full).is_ok_and(|kind| kind == PathKind::File) {
+        if !PathKind::of(&full).is_ok_and(|kind| kind == PathKind::File) {
             continue;
         }
         let linked = !manifest.allow_symlinks && check_no_links(&root, Path::new(&resource.name)).is_err();

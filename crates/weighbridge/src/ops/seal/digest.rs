@@ -1,6 +1,6 @@
 //! The hashes that a seal may hold.
 
-use crate::checkpoint::{hex, unhex};
+use crate::checkpoint::Name;
 use crate::error::{Error, Result};
 use sha2::{Digest as _, Sha256};
 
@@ -163,10 +163,10 @@ pub(super) fn of_nothing(wanted: Algorithms) -> Digests {
 
 /// 64 lower-case hexadecimal digits.
 pub(super) fn text(digest: &Digest) -> String {
-    hex(digest)
+    Name::hex(digest)
 }
 
 /// The digest that 64 hexadecimal digits mean.
 pub(super) fn parse(text: &str) -> Option<Digest> {
-    unhex(text)?.try_into().ok()
+    Name::unhex(text)?.try_into().ok()
 }

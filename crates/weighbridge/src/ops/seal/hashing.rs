@@ -7,7 +7,7 @@ use super::labels;
 use super::pass::{self, Job};
 use super::subject::Subject;
 use crate::checkpoint::{Check, TensorEntry};
-use crate::engine::{Watch, crc_mismatch};
+use crate::engine::Watch;
 use crate::error::{Error, Kind, Result};
 use crate::ops::{hash, parallel};
 use crate::tensor::{Endian, Order};
@@ -215,7 +215,7 @@ pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
             let (file, entry) = (subject.files.get(sum.file), tensors.get(sum.tensor));
             let label = file.map_or_else(String::new, |file| file.path.display().to_string());
             let tensor = entry.map_or_else(String::new, TensorEntry::name);
-            return Err(crc_mismatch(&label, &sum.check, found).on_tensor(tensor));
+            return Err(Check::mismatch(&label, &sum.check, found).on_tensor(tensor));
         }
     }
     for (number, slot) in hashed.files.iter_mut().enumerate() {

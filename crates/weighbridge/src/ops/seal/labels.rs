@@ -108,7 +108,7 @@ mod tests {
     #![allow(clippy::disallowed_methods)]
 
     use super::super::tests::{codes, tensors_only, testdata};
-    use super::super::{SealOptions, check, digest, save, seal};
+    use super::super::{SealOptions, check, digest, seal};
     use crate::ops::{ConvertOptions, convert};
     use sha2::{Digest as _, Sha256};
     use std::fs;
@@ -130,7 +130,7 @@ mod tests {
         let plain: digest::Digest = hasher.finalize().into();
         assert_eq!(record.row_names.as_ref().unwrap().sha256.unwrap(), plain);
         let manifest = dir.path().join("m.json");
-        save(&sealed, &manifest, true).unwrap();
+        sealed.save(&manifest, true).unwrap();
         // The names of the first two rows in each other's place.
         let text = fs::read_to_string(&model).unwrap();
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();

@@ -15,10 +15,6 @@ use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The form of statements.
-pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
-/// The form of the predicate.
-pub const PREDICATE_TYPE: &str = "https://model_signing/signature/v1.0";
 /// The key under which tensors stand.
 pub(super) const OWN_KEY: &str = "weighbridge";
 /// The version of what stands there.
@@ -160,6 +156,11 @@ fn digests(json: &mut Map<String, Json>, digests: &Digests) {
 }
 
 impl Manifest {
+    /// The form of statements.
+    pub const STATEMENT_TYPE: &'static str = "https://in-toto.io/Statement/v1";
+    /// The form of the predicate.
+    pub const PREDICATE_TYPE: &'static str = "https://model_signing/signature/v1.0";
+
     /// The resources that files with these hashes are.
     pub(super) fn resources_of(files: &[FileRecord], wanted: Algorithms) -> Vec<Resource> {
         let resource = |file: &FileRecord| {
@@ -195,11 +196,11 @@ impl Manifest {
     ) -> std::result::Result<(), E> {
         let mut out = Lines(write);
         out.push(0, "{")?;
-        out.push(1, &format!("\"_type\": {},", json!(STATEMENT_TYPE)))?;
+        out.push(1, &format!("\"_type\": {},", json!(Manifest::STATEMENT_TYPE)))?;
         let digest = json!({ "sha256": self.subject_text() });
         let subject = json!([{ "name": self.name, "digest": digest }]);
         out.push(1, &format!("\"subject\": {subject},"))?;
-        out.push(1, &format!("\"predicateType\": {},", json!(PREDICATE_TYPE)))?;
+        out.push(1, &format!("\"predicateType\": {},", json!(Manifest::PREDICATE_TYPE)))?;
         out.push(1, "\"predicate\": {")?;
         let serialization = json!({
             "method": "files",

@@ -22,7 +22,7 @@ mod tree;
 pub use check::{CheckOptions, Checked, Counts, check, verify_sealed};
 pub use compare::TensorCounts;
 pub use digest::{Algorithm, Algorithms, Digest, Digests};
-pub use manifest::{FileRecord, Manifest, Own, PREDICATE_TYPE, Resource, STATEMENT_TYPE, TensorRecord};
+pub use manifest::{FileRecord, Manifest, Own, Resource, TensorRecord};
 pub use parse::{Read, read};
 pub use subject::Scope;
 
@@ -31,7 +31,7 @@ use crate::engine::{LocalSink, RunOptions, Watch, run};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::plan::{PlannedFile, WritePlan};
-use crate::source::{FileIdentity, FileSource, name_below, own_name, real_path, stamp_of_path};
+use crate::source::{FileIdentity, FileSource, Stamp, name_below, own_name, real_path};
 use crate::text::path_text;
 use hashing::{Wanted, hash};
 use serde_json::{Value as Json, json};
@@ -145,18 +145,20 @@ impl SealReport {
     }
 }
 
-/// The name of the manifest that belongs to `path`: beside it, with `.manifest.json` behind its name.
-///
-/// # Errors
-/// [`crate::Kind::Usage`], `no-name`, for the root of the file system.
-pub fn default_target(path: &Path) -> Result<PathBuf> {
-    let mut name = own_name(path)?.into_os_string();
-    name.push(".manifest.json");
-    Ok(match path.file_name() {
-        Some(_) => path.with_file_name(name),
-        // `.`, `..` and what ends so: the folder around is one further up.
-        None => path.join("..").join(name),
-    })
+impl Manifest {
+    /// The name of the manifest that belongs to `path`: beside it, with `.manifest.json` behind its name.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`], `no-name`, for the root of the file system.
+    pub fn default_path(path: &Path) -> Result<PathBuf> {
+        let mut name = own_name(path)?.into_os_string();
+        name.push(".manifest.json");
+        Ok(match path.file_name() {
+            Some(_) => path.with_file_name(name),
+            // `.`, `..` and what ends so: the folder around is one further up.
+            None => path.join("..").join(name),
+        })
+    }
 }
 
 /// Makes the manifest of the file or folder at `path`; writes nothing.
@@ -252,7 +254,7 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
     });
     // Last of all: what changes after this is younger than the manifest that is written now.
     for file in &subject.files {
-        if stamp_of_path(&file.path)? != file.stamp {
+        if Stamp::of_path(&file.path)? != file.stamp {
             return Err(Error::new(
                 crate::Kind::Io,
                 "changed-while-read",
@@ -292,15 +294,17 @@ fn check_apart(path: &Path, subject: &Subject, without: &[PathBuf], options: &Se
     }
 }
 
-/// Writes the manifest to the file `target`: staged, synced, and put in its place as a whole.
-///
-/// # Errors
-/// As [`LocalSink::file`], and what the engine says.
-pub fn save(sealed: &Sealed, target: impl AsRef<Path>, replace: bool) -> Result<()> {
-    let file = PlannedFile::streamed("", sealed.manifest.clone());
-    let plan = WritePlan { format: "manifest", kind: "seal", files: vec![file], losses: Vec::new() };
-    let options = RunOptions { threads: 1, ..RunOptions::default() };
-    run(&plan, &LocalSink::file(target, replace)?, &options).map(|_| ())
+impl Sealed {
+    /// Writes the manifest to the file `target`: staged, synced, and put in its place as a whole.
+    ///
+    /// # Errors
+    /// As [`LocalSink::file`], and what the engine says.
+    pub fn save(&self, target: impl AsRef<Path>, replace: bool) -> Result<()> {
+        let file = PlannedFile::streamed("", self.manifest.clone());
+        let plan = WritePlan { format: "manifest", kind: "seal", files: vec![file], losses: Vec::new() };
+        let options = RunOptions { threads: 1, ..RunOptions::default() };
+        run(&plan, &LocalSink::file(target, replace)?, &options).map(|_| ())
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,7 @@
 //! Reading a manifest, which anybody may have written.
 
 use super::digest::{self, Algorithm, Digest, Digests};
-use super::manifest::{
-    FileRecord, Manifest, OWN_KEY, Own, PREDICATE_TYPE, Resource, STATEMENT_TYPE, TensorRecord, VERSION,
-    subject_digest,
-};
+use super::manifest::{FileRecord, Manifest, OWN_KEY, Own, Resource, TensorRecord, VERSION, subject_digest};
 use super::subject::{ALONE, Scope};
 use crate::checkpoint::{Part, Parts};
 use crate::error::{Error, Result};
@@ -196,16 +193,16 @@ fn enveloped(outer: &Outer, limits: &Limits) -> Result<Read> {
 
 fn statement(outer: &Outer, limits: &Limits) -> Result<Manifest> {
     let form = outer.form.as_deref().unwrap_or_default();
-    if form != STATEMENT_TYPE {
-        return Err(not_one("it is no statement of in-toto").expected(STATEMENT_TYPE).found(form));
+    if form != Manifest::STATEMENT_TYPE {
+        return Err(not_one("it is no statement of in-toto").expected(Manifest::STATEMENT_TYPE).found(form));
     }
     let predicate_type = outer.predicate_type.as_deref().unwrap_or_default();
-    if predicate_type != PREDICATE_TYPE {
+    if predicate_type != Manifest::PREDICATE_TYPE {
         return Err(Error::unsupported(
             "unknown-predicate",
             "this is a statement of another kind or version",
         )
-        .expected(PREDICATE_TYPE)
+        .expected(Manifest::PREDICATE_TYPE)
         .found(predicate_type));
     }
     let subjects: Vec<SubjectForm> = form_of(outer.subject)?;

@@ -7,7 +7,7 @@ use crate::formats::WrapFiles;
 use crate::formats::{self, Names, OpenOptions};
 use crate::source::{
     FOLDER_DEPTH, FileSource, Folder, FolderRef, IGNORED_NAMES, LocalFolder, PathKind, SkipReason,
-    SkippedItem, SourceRef, Stamp, Witnesses, kind_of_path, name_below, own_name, stamp_of_path,
+    SkippedItem, SourceRef, Stamp, Witnesses, name_below, own_name,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -125,7 +125,7 @@ impl Subject {
         let witnesses = Witnesses::default();
         let open = watched(search.open, &witnesses);
         let name = text_name(&own_name(path)?).map_err(|e| e.in_file(path.display()))?;
-        match kind_of_path(path)? {
+        match PathKind::of(path)? {
             PathKind::Folder => folder(path, name, search, &open, &witnesses),
             _ => file(path, name, search, &open, &witnesses),
         }
@@ -224,7 +224,7 @@ fn file(
     let source = witnesses.watch(path.to_owned(), Arc::new(FileSource::open(path)?));
     let around: FolderRef = Arc::new(around);
     let (checkpoint, unopened) = opened(search, path, || {
-        formats::open_in_folder(source.clone(), &witnesses.watch_folder(around), &own, open)
+        formats::registry().open_in_folder(source.clone(), &witnesses.watch_folder(around), &own, open)
     })?;
     let mut used: Vec<(PathBuf, SourceRef)> = vec![(path.to_owned(), source)];
     used.extend(used_files(witnesses, checkpoint.as_ref()));
@@ -249,7 +249,7 @@ fn file(
         for (_, source) in &sources {
             subject.places.insert(address(source), number);
         }
-        let stamp = stamp_of_path(path)?;
+        let stamp = Stamp::of_path(path)?;
         let from = From::Source(source.clone());
         subject.files.push(SealedFile { name, path: path.clone(), from, stamp });
     }
@@ -291,8 +291,9 @@ fn folder(
         }
         return Err(unsealable(&item, path, search.symlinks));
     }
-    let (checkpoint, unopened) =
-        opened(search, path, || formats::open_folder(&witnesses.watch_folder(local.clone()), open))?;
+    let (checkpoint, unopened) = opened(search, path, || {
+        formats::registry().open_folder(&witnesses.watch_folder(local.clone()), open)
+    })?;
     let mut elsewhere = Vec::new();
     let mut read: HashMap<PathBuf, Vec<SourceRef>> = HashMap::new();
     for (used, source) in used_files(witnesses, checkpoint.as_ref()) {
@@ -333,7 +334,7 @@ fn folder(
         }
         let from = sources.into_iter().next().map_or_else(|| From::Path(path.clone()), From::Source);
         let name = text_name(&item.name).map_err(|e| e.in_file(path.display()))?;
-        subject.files.push(SealedFile { name, stamp: stamp_of_path(&path)?, path, from });
+        subject.files.push(SealedFile { name, stamp: Stamp::of_path(&path)?, path, from });
     }
     subject.ignored = ignored.iter().map(|name| text_name(name)).collect::<Result<Vec<_>>>()?;
     if subject.files.is_empty() && !search.lenient {
@@ -385,7 +386,7 @@ fn opened(
                 let file = error.file().unwrap_or_default();
                 return Err(Error::usage("not-a-file", error.message()).in_file(file).hint(hint));
             }
-            Err(formats::offer_salvage(error, path, search.open).hint_too(hint))
+            Err(formats::registry().offer_salvage(error, path, search.open).hint_too(hint))
         }
     }
 }

@@ -9,7 +9,7 @@ mod values;
 
 use super::account::{self, accounts};
 use super::parallel;
-use crate::check::{self, Account, capped};
+use crate::check::{self, Account};
 use crate::checkpoint::{Checkpoint, Damage, Note, TensorEntry};
 use crate::engine::{is_encoded, read_through};
 use crate::error::{Error, Kind, Result};
@@ -20,7 +20,6 @@ use crate::json::{rows, tree};
 use crate::ops::seal::Checked;
 use crate::source::{
     FOLDER_DEPTH, FileSource, Folder, FolderRef, IGNORED_NAMES, LocalFolder, PathKind, SourceRef,
-    kind_of_path,
 };
 use crate::text::path_text;
 use serde::Serialize;
@@ -146,7 +145,7 @@ struct Document<'a, Findings: Serialize, Files: Serialize, Others: Serialize> {
 /// wrong with the file is a finding.
 pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyReport> {
     let path = path.as_ref();
-    if kind_of_path(path)? != PathKind::Folder {
+    if PathKind::of(path)? != PathKind::Folder {
         let opened: SourceRef = Arc::new(FileSource::open(path)?);
         let open = |open: &OpenOptions| formats::open_with(path, open);
         return judged(path, Some(&opened), options, open).map(settled);
@@ -160,7 +159,7 @@ pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyR
         FolderModel::Whole(_) => {
             let report = judged(path, None, options, open)?;
             // Of the files of a format's own folder that format tells.
-            let format = report.format.and_then(|id| formats::by_id(id).ok());
+            let format = report.format.and_then(|id| formats::registry().by_id(id).ok());
             (report, format)
         }
         // The one model file of a folder is what is judged.
@@ -261,8 +260,8 @@ fn judged(
 /// The report on what could not be opened, without the reason.
 fn unopened(path: &Path, opened: Option<&SourceRef>, options: &VerifyOptions) -> Result<VerifyReport> {
     let format = match &options.open.format {
-        Some(id) => Some(formats::by_id(id)?),
-        None => opened.and_then(|source| formats::detect(source).ok()),
+        Some(id) => Some(formats::registry().by_id(id)?),
+        None => opened.and_then(|source| formats::registry().detect(source).ok()),
     };
     Ok(VerifyReport {
         label: path_text(path),
@@ -334,7 +333,7 @@ fn checked(
         checked.push("program");
         findings.extend(check::program(topology, tensors));
     }
-    if let Ok(format) = formats::by_id(checkpoint.format) {
+    if let Ok(format) = formats::registry().by_id(checkpoint.format) {
         checked.push("format");
         let own = format.checker().map_or(Ok(Vec::new()), |checker| checker.check(checkpoint))?;
         // Where the format holds a remark of the reader for an error, once is enough.
@@ -364,7 +363,7 @@ fn checked(
 /// The report with its findings in order, not too many alike, and the verdict that follows.
 pub(super) fn settled(mut report: VerifyReport) -> VerifyReport {
     report.verdict = verdict(&report.findings);
-    report.findings = capped(report.findings);
+    report.findings = Finding::capped(report.findings);
     report.findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
     report
 }

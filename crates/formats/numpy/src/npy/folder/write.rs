@@ -6,7 +6,7 @@ use super::{INDEX, NAMES_SUFFIX, SUFFIX};
 use serde_json::Value as Json;
 use std::collections::HashSet;
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{Checkpoint, Loss, Value, bridge_names, check_count, escape_text};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Value, check_count, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, WritePlan};
 use weighbridge_format::PlanOptions;
@@ -31,7 +31,7 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> 
             .hint("an npz or a safetensors file can be without"));
     }
     checkpoint.check_unique()?;
-    let names = bridge_names(checkpoint, file_stem, &[]);
+    let names = checkpoint.bridge_names(file_stem, &[]);
     let mut files = Vec::with_capacity(names.len());
     for (tensor, name) in checkpoint.tensors.iter().zip(&names) {
         let (header, order) = array_header(tensor)?;

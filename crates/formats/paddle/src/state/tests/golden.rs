@@ -148,7 +148,10 @@ fn optimizers_hang_on_their_parameters() {
     let checkpoint = open(&golden("p331/master_weights/lin_p2.pdparams")).unwrap();
     let codes: Vec<_> = checkpoint.notes.iter().map(|note| note.code.as_str()).collect();
     assert_eq!(codes, ["uint16-is-bf16"]);
-    assert_eq!(checkpoint.tensor("weight").unwrap().text_attribute(Attributes::VARIABLE_NAME), Some("linear_0.w_0"));
+    assert_eq!(
+        checkpoint.tensor("weight").unwrap().text_attribute(Attributes::VARIABLE_NAME),
+        Some("linear_0.w_0")
+    );
 }
 
 #[test]

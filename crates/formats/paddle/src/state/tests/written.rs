@@ -147,10 +147,10 @@ fn states_come_back_from_safetensors() {
     ] {
         let bytes = golden(name);
         let checkpoint = open(&bytes).unwrap();
-        let target = weighbridge::formats::by_id("safetensors").unwrap();
+        let target = weighbridge::formats::registry().by_id("safetensors").unwrap();
         let bridge = target.plan(&checkpoint, &PlanOptions::default()).unwrap();
         let source = memory(materialise(&bridge).remove(0));
-        let mut back = weighbridge::formats::open_source(source, &OpenOptions::default()).unwrap();
+        let mut back = weighbridge::formats::registry().open_source(source, &OpenOptions::default()).unwrap();
         assert_eq!(back.notes, [], "{name}");
         assert!(is_state(&back));
         back.label = "back".into();

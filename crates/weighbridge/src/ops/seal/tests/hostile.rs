@@ -2,7 +2,7 @@
 
 use crate::error::{Kind, Result};
 use crate::limits::Limits;
-use crate::ops::seal::{CheckOptions, Read, SealOptions, check, read, save, seal};
+use crate::ops::seal::{CheckOptions, Read, SealOptions, check, read, seal};
 use crate::source::MemorySource;
 use base64::Engine as _;
 use serde_json::{Value as Json, json};
@@ -163,7 +163,7 @@ fn what_is_wrong_with_a_manifest_is_a_finding() {
     fs::write(&manifest, foreign.to_string()).unwrap();
     let found = check(&converted, &manifest, &CheckOptions::default()).unwrap();
     assert_eq!(super::codes(&found), ["file-changed"]);
-    save(&seal(model(), &SealOptions::default()).unwrap(), &manifest, true).unwrap();
+    seal(model(), &SealOptions::default()).unwrap().save(&manifest, true).unwrap();
     let found = check(dir.path(), &manifest, &CheckOptions::default()).unwrap();
     assert_eq!(super::codes(&found), ["files-not-compared"], "the one model in the folder");
     let empty = dir.path().join("empty");

@@ -37,7 +37,7 @@ mod shards;
 mod tests;
 mod write;
 
-pub use shards::parse_size;
+pub use shards::{index_files, parse_size};
 pub use weighbridge_format::shards::{IndexFile, IndexFiles};
 
 use std::path::Path;

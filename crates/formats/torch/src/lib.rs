@@ -156,7 +156,7 @@ impl Detect for Torch {
         };
         is_legacy(head)
             || read::is_torch_tar(head)
-            || ShardIndex::is_index(head, source)
+            || shards::is_index(head, source)
             || (head.starts_with(b"PK\x03\x04")
                 && (zip::has_member(source, &Limits::default(), of_torch) || is_cut(source, of_torch)))
     }

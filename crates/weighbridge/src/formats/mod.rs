@@ -119,6 +119,7 @@ mod virtual_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::SourceRef;
     use crate::checkpoint::Value;
 
     #[test]

@@ -1,18 +1,17 @@
 //! Attributes of groups and datasets, as values.
 
+use super::broken::REPORTED;
 use super::file::File;
-use super::header::{Header, follow};
+use super::header::{About, Header, follow};
 use super::heap::Heaps;
 use super::links::dense_attributes;
 use super::space::Space;
 use super::types::{Class, Padding, Type};
 use super::values;
 use crate::{Attributes, StoredAs, Types};
-use hdf5_reader::messages;
 use weighbridge_core::checkpoint::Value;
 use weighbridge_core::error::{Error, Kind, Result};
-use weighbridge_core::phrase;
-use weighbridge_core::phrase::limit;
+use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Endian};
 use weighbridge_core::text::escape;
 
@@ -20,32 +19,29 @@ use weighbridge_core::text::escape;
 const LONG: usize = 60_000;
 /// What the type of an attribute takes in memory beside its bytes, as it is kept and then as metadata.
 const AROUND: usize = 4 * size_of::<(String, StoredAs)>();
-/// Attributes of an object that cannot be read: so many are told of each kind of error, the rest is counted.
-const TOLD: usize = 16;
 
-/// The attributes of an object; what could not be read goes to `problems`. `room` is the memory
-/// that values may still take: what has no room is left out, and the object is there without it.
+/// The attributes of an object; what could not be read goes to `problems`, so many of each kind of
+/// error. What there is no memory for is left out, and the object is there without it.
 pub(super) fn attributes(
     file: &File,
     header: &Header,
     heaps: &mut Heaps,
-    room: &mut u64,
     problems: &mut Vec<Error>,
 ) -> (Attributes, Types) {
     let (mut found, mut types, mut more) = (Attributes::new(), Types::new(), 0u64);
-    let mut read = |bytes: &[u8]| attribute(file, bytes, heaps, room).map_err(left_out);
+    let mut read = |bytes: &[u8]| attribute(file, bytes, heaps).map_err(left_out);
     let mut take = |bytes: Result<&[u8]>| match bytes.and_then(&mut read) {
         Ok((name, value, stored_as)) => {
             types.extend(stored_as.map(|stored_as| (name.clone(), stored_as)));
             found.push((name, value));
         }
         // An error takes hundreds of bytes, and a message eight.
-        Err(error) => match problems.iter().filter(|told| told.kind() == error.kind()).count() < TOLD {
+        Err(error) => match problems.iter().filter(|other| other.kind() == error.kind()).count() < REPORTED {
             true => problems.push(error),
             false => more += 1,
         },
     };
-    for message in header.all(messages::MSG_ATTRIBUTE) {
+    for message in header.all(About::Attribute) {
         match header.payload(file, message) {
             Ok(payload) => take(Ok(&payload)),
             Err(error) => take(Err(error.within("an attribute"))),
@@ -73,13 +69,8 @@ fn left_out(error: Error) -> Error {
 }
 
 /// Name and value of the attribute in a message, and how it stands there where the value does not tell.
-fn attribute(
-    file: &File,
-    bytes: &[u8],
-    heaps: &mut Heaps,
-    room: &mut u64,
-) -> Result<(String, Value, Option<StoredAs>)> {
-    let mut reader = file.place.reader(bytes);
+fn attribute(file: &File, bytes: &[u8], heaps: &mut Heaps) -> Result<(String, Value, Option<StoredAs>)> {
+    let mut reader = file.reader(bytes);
     let version = reader.u8()?;
     if !(1..=3).contains(&version) {
         return Err(
@@ -111,12 +102,12 @@ fn attribute(
         return Err(Error::unsupported("hdf5-name", "HDF5: the name of an attribute is not UTF-8"));
     };
     let mut value = || -> Result<(Value, Option<StoredAs>)> {
-        spend(room, (name.len() + size_of::<(String, Value)>()) as u64)?;
+        file.place.list_value((name.len() + size_of::<(String, Value)>()) as u64)?;
         let shared_class;
         let datatype = match flags & 1 {
             0 => class,
             _ => {
-                shared_class = follow(file, messages::MSG_DATATYPE, class)?;
+                shared_class = follow(file, About::Datatype as u16, class)?;
                 &shared_class
             }
         };
@@ -125,21 +116,21 @@ fn attribute(
         let space = match flags & 2 {
             0 => space,
             _ => {
-                shared = follow(file, messages::MSG_DATASPACE, space)?;
+                shared = follow(file, About::Dataspace as u16, space)?;
                 &shared
             }
         };
         let Space { dims, is_null, .. } = Space::parse(file, space)?;
         let found = match is_null {
             true => Value::Null,
-            false => value(file, &class, &dims, data, heaps, room)?,
+            false => value(file, &class, &dims, data, heaps)?,
         };
         if goes_without_saying(&found, &class, &dims, data.len()) {
             return Ok((found, None));
         }
         let dims = (found == Value::List(Vec::new())).then_some(dims);
         let taken = name.len() + datatype.len() + AROUND + dims.as_ref().map_or(0, |dims| 8 * dims.len());
-        spend(room, taken as u64)?;
+        file.place.list_value(taken as u64)?;
         Ok((found, Some(StoredAs { datatype: datatype.to_vec(), dims })))
     };
     let within = |error: Error| error.within(format_args!("the attribute {}", escape(name)));
@@ -169,16 +160,7 @@ fn goes_without_saying(value: &Value, class: &Type, dims: &[u64], len: usize) ->
 }
 
 /// The value of elements of a type, as many as the extents say, in `data`.
-fn value(
-    file: &File,
-    class: &Type,
-    dims: &[u64],
-    data: &[u8],
-    heaps: &mut Heaps,
-    room: &mut u64,
-) -> Result<Value> {
-    let limits = &file.place.limits;
-    weighbridge_core::Limits::check("dimensions", "dimensions", dims.len() as u64, limits.dimensions)?;
+fn value(file: &File, class: &Type, dims: &[u64], data: &[u8], heaps: &mut Heaps) -> Result<Value> {
     let mut dims = dims.to_vec();
     let mut element = class;
     // An array in an element is as good as more dimensions.
@@ -186,6 +168,8 @@ fn value(
         dims.extend(inner.iter().map(|&n| u64::from(n)));
         element = base;
     }
+    // Lists within lists are made of them.
+    Limits::check("dimensions", "dimensions", dims.len() as u64, file.place.limits.dimensions)?;
     let short = || Error::corrupt("hdf5-corrupt", "HDF5: a value is shorter than its type and extents say");
     let count = dims.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim)).ok_or_else(short)?;
     let size = u64::from(element.size);
@@ -200,23 +184,24 @@ fn value(
     });
     let lists = lists.fold(0, u64::saturating_add);
     let values = if dims.len() > 1 { count.saturating_mul(2) } else { count };
-    spend(room, values.saturating_add(lists).saturating_mul(each))?;
+    file.place.list_value(values.saturating_add(lists).saturating_mul(each))?;
     let flat = values.saturating_sub(count).saturating_mul(each);
     let size = element.size as usize;
     let mut values = Vec::with_capacity(data.len() / size.max(1));
     for bytes in data.chunks_exact(size.max(1)) {
         let value = match &element.class {
             Class::LongText => {
-                let text = heaps.value(file, bytes, room)?;
+                let text = heaps.value(file, bytes)?;
+                file.place.list_value(text.len() as u64)?;
                 values::text(Padding::Zeros.trim(&text))
             }
             Class::Text(padding) => {
                 let text = padding.trim(bytes);
-                spend(room, text.len() as u64)?;
+                file.place.list_value(text.len() as u64)?;
                 values::text(text)
             }
             Class::Opaque(_) => {
-                spend(room, bytes.len() as u64)?;
+                file.place.list_value(bytes.len() as u64)?;
                 Value::Bytes(bytes.to_vec())
             }
             Class::Number(dtype, endian) | Class::Enum(dtype, endian, ..) => {
@@ -228,28 +213,13 @@ fn value(
     }
     let folded = fold(values, &dims);
     // The flat list is gone.
-    *room = room.saturating_add(flat);
+    file.place.unlist(flat);
     Ok(folded)
 }
 
 fn no_value(class: &Type) -> Error {
     Error::unsupported("hdf5-value", "HDF5: a value that this library has no form for")
         .found(escape(&class.words()))
-}
-
-/// Takes from the memory that is left.
-pub(super) fn spend(room: &mut u64, bytes: u64) -> Result<()> {
-    match room.checked_sub(bytes) {
-        Some(left) => {
-            *room = left;
-            Ok(())
-        }
-        None => Err(Error::limit(
-            "limit",
-            "HDF5: attributes, names and what is said of them take more memory than the file allows",
-        )
-        .hint(phrase!["if you trust the file, raise the limit ", limit("header_bytes")])),
-    }
 }
 
 /// A flat list as lists of lists, the last extent innermost; without extents the only value.

@@ -1,6 +1,6 @@
 //! How a run of bytes of a dataset falls into boxes, and these into chunks.
 
-use super::chunks::Grid;
+use super::grid::Grid;
 use std::ops::Range;
 
 /// A dimension of a dataset, or several that lie in its chunks as they do in it; the last counts bytes.

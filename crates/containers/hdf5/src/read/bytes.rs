@@ -17,6 +17,11 @@ impl<'a> Reader<'a> {
         Self { bytes, at: 0, offsets, lengths }
     }
 
+    /// The same, from the byte `at` on.
+    pub(super) fn from(self, at: usize) -> Self {
+        Self { at: at.min(self.bytes.len()), ..self }
+    }
+
     /// Bytes read so far.
     pub(super) fn at(&self) -> usize {
         self.at

@@ -1,11 +1,10 @@
 //! Chunks as one row-major run of bytes.
 
 use super::axes::{Axis, axes, boxes};
-use super::chunks::{Grid, Slot};
-use super::dataset::Stored;
 use super::fill::repeat;
-use super::filters::undo;
-use hdf5_reader::messages::filter_pipeline::FilterDescription;
+use super::filters::{Filter, undo};
+use super::grid::{Grid, Slot};
+use super::stored::Stored;
 use std::ops::Range;
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
@@ -29,7 +28,7 @@ pub(super) struct ChunkedSource {
     slots: Vec<Slot>,
     /// True where chunks were never written.
     gaps: bool,
-    filters: Vec<FilterDescription>,
+    filters: Vec<Filter>,
     fill: Vec<u8>,
     edges_plain: bool,
     /// Small chunks that are not packed are kept, too.

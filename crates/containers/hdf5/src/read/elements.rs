@@ -8,9 +8,6 @@ use weighbridge_core::ErrorCode;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::SourceRef;
 
-/// The longest heap that is read for texts: it is held as a whole.
-const LONGEST_HEAP: u64 = 32 << 20;
-
 /// Reads elements of the datasets of a file, all within one bound.
 #[derive(Default)]
 pub struct ElementReader {
@@ -29,7 +26,7 @@ impl std::fmt::Debug for ElementReader {
 impl ElementReader {
     /// A reader that takes `most` bytes, unpacked, from all datasets together.
     pub fn new(most: u64) -> Self {
-        Self { file: None, heaps: Heaps::up_to(LONGEST_HEAP), left: most }
+        Self { file: None, heaps: Heaps::default(), left: most }
     }
 
     /// Takes `bytes` from the bound.
@@ -37,8 +34,7 @@ impl ElementReader {
     /// # Errors
     /// [`weighbridge_core::Kind::Limit`] where they are more than is left.
     pub fn take(&mut self, bytes: u64) -> Result<()> {
-        self.left = self.left.checked_sub(bytes).ok_or_else(too_many)?;
-        Ok(())
+        taken(&mut self.left, bytes)
     }
 
     /// Gives each text of `dataset`, of which `bytes` are [those of all elements](Dataset::bytes), to `look`, row by
@@ -53,12 +49,15 @@ impl ElementReader {
         bytes: &SourceRef,
         look: &mut dyn FnMut(u64, RawText<'_>) -> Result<()>,
     ) -> Result<()> {
-        let file = self.file.get_or_insert_with(|| dataset.stored.place.open());
-        each_text(dataset, bytes, file, &mut self.heaps, &mut self.left, look)
-            .map_err(|error| if error.code() == ErrorCode::Limit { too_many() } else { error })
+        let Self { file, heaps, left } = self;
+        let file = file.get_or_insert_with(|| dataset.stored.place.open());
+        each_text(dataset, bytes, file, heaps, &mut |bytes| taken(left, bytes), look)
     }
 }
 
-fn too_many() -> Error {
-    Error::limit("limit", "HDF5: what is looked at of datasets takes many times the length of the file")
+fn taken(left: &mut u64, bytes: u64) -> Result<()> {
+    *left = left.checked_sub(bytes).ok_or_else(|| {
+        Error::limit("limit", "HDF5: what is looked at of datasets takes many times the length of the file")
+    })?;
+    Ok(())
 }

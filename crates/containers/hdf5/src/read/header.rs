@@ -1,10 +1,9 @@
 //! Object headers: the messages that a group, a dataset or a named type is made of.
 
-use super::file::{File, fault};
-use super::links::Broken;
-use hdf5_reader::StorageBuffer;
-use hdf5_reader::checksum::jenkins_lookup3;
-use hdf5_reader::messages::{self, shared, shared::SharedMessage};
+use super::broken::Broken;
+use super::file::File;
+use super::sums;
+use bytes::Bytes;
 use std::collections::HashSet;
 use std::ops::Range;
 use weighbridge_core::error::{Error, Result};
@@ -22,47 +21,79 @@ const MARKS: u8 = 0x10;
 const WAS_UNKNOWN: u8 = 0x20;
 const SHAREABLE: u8 = 0x40;
 const FAILS_ALWAYS: u8 = 0x80;
-/// Kinds of messages that several objects may share.
-const SHAREABLE_KINDS: [u16; 6] = [
-    messages::MSG_DATASPACE,
-    messages::MSG_DATATYPE,
-    messages::MSG_FILL_VALUE_OLD,
-    messages::MSG_FILL_VALUE,
-    messages::MSG_FILTER_PIPELINE,
-    messages::MSG_ATTRIBUTE,
-];
-/// The last kind of message that the original knows.
-const LAST_KIND: u16 = 0x18;
 
-/// Kinds of messages that any object may have and that readers look at, or show: attributes, comment, times, references.
-const OF_ALL: [u16; 7] = [
-    messages::MSG_ATTRIBUTE,
-    messages::MSG_ATTRIBUTE_INFO,
-    messages::MSG_COMMENT,
-    messages::MSG_MODIFICATION_TIME,
-    messages::MSG_MODIFICATION_TIME_OLD,
-    messages::MSG_REFERENCE_COUNT,
-    messages::MSG_DATATYPE,
-];
-/// Kinds that a dataset has besides.
-const OF_DATASETS: [u16; 6] = [
-    messages::MSG_DATASPACE,
-    messages::MSG_FILL_VALUE,
-    messages::MSG_FILL_VALUE_OLD,
-    messages::MSG_EXTERNAL_FILES,
-    messages::MSG_DATA_LAYOUT,
-    messages::MSG_FILTER_PIPELINE,
-];
-/// Kinds that a group has besides.
-const OF_GROUPS: [u16; 4] =
-    [messages::MSG_LINK_INFO, messages::MSG_LINK, messages::MSG_GROUP_INFO, messages::MSG_SYMBOL_TABLE];
-/// Kinds of which an object may have several.
-const SEVERAL: [u16; 2] = [messages::MSG_LINK, messages::MSG_ATTRIBUTE];
+/// What a message is about, by its number in the specification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub(super) enum About {
+    Nothing = 0,
+    Dataspace = 1,
+    LinkInfo = 2,
+    Datatype = 3,
+    FillValueOld = 4,
+    FillValue = 5,
+    Link = 6,
+    ExternalFiles = 7,
+    Layout = 8,
+    GroupInfo = 10,
+    FilterPipeline = 11,
+    Attribute = 12,
+    Comment = 13,
+    ModifiedOld = 14,
+    Continuation = 16,
+    SymbolTable = 17,
+    Modified = 18,
+    NodeSizes = 19,
+    AttributeInfo = 21,
+    ReferenceCount = 22,
+    FileSpace = 23,
+    /// The last one that the original knows.
+    CacheImage = 24,
+}
+
+impl About {
+    /// What several objects may share.
+    const SHAREABLE: [Self; 6] = [
+        Self::Dataspace,
+        Self::Datatype,
+        Self::FillValueOld,
+        Self::FillValue,
+        Self::FilterPipeline,
+        Self::Attribute,
+    ];
+    /// What any object may have and readers look at, or show.
+    const OF_ALL: [Self; 7] = [
+        Self::Attribute,
+        Self::AttributeInfo,
+        Self::Comment,
+        Self::Modified,
+        Self::ModifiedOld,
+        Self::ReferenceCount,
+        Self::Datatype,
+    ];
+    /// What a dataset has besides.
+    const OF_DATASETS: [Self; 6] = [
+        Self::Dataspace,
+        Self::FillValue,
+        Self::FillValueOld,
+        Self::ExternalFiles,
+        Self::Layout,
+        Self::FilterPipeline,
+    ];
+    /// What a group has besides.
+    const OF_GROUPS: [Self; 4] = [Self::LinkInfo, Self::Link, Self::GroupInfo, Self::SymbolTable];
+    /// What an object may have several of.
+    const SEVERAL: [Self; 2] = [Self::Link, Self::Attribute];
+
+    fn is(self, kind: u16) -> bool {
+        self as u16 == kind
+    }
+}
 
 /// The messages of an object, not yet understood: one that is bad spoils no other.
 pub(super) struct Header {
     /// Each with the address of its first byte.
-    chunks: Vec<(u64, StorageBuffer)>,
+    chunks: Vec<(u64, Bytes)>,
     messages: Vec<Message>,
     /// How many messages it says it has, where it says so.
     stated: Option<u64>,
@@ -83,7 +114,7 @@ pub(super) struct Message {
 
 /// The bytes of a message and the address of the first, where they stand in the header itself.
 pub(super) struct Payload {
-    bytes: StorageBuffer,
+    bytes: Bytes,
     range: Range<usize>,
     pub(super) address: u64,
 }
@@ -117,11 +148,12 @@ impl Header {
         if file.record().is_none() {
             return;
         }
-        let own: &[u16] = if self.has(messages::MSG_DATASPACE) { &OF_DATASETS } else { &OF_GROUPS };
+        let own: &[About] = if self.has(About::Dataspace) { &About::OF_DATASETS } else { &About::OF_GROUPS };
+        let among = |all: &[About], kind: u16| all.iter().any(|about| about.is(kind));
         let mut seen = HashSet::new();
         for Message { kind, chunk, range, .. } in &self.messages {
-            let repeated = !SEVERAL.contains(kind) && !seen.insert(*kind);
-            if !repeated && (OF_ALL.contains(kind) || own.contains(kind)) {
+            let repeated = !among(&About::SEVERAL, *kind) && !seen.insert(*kind);
+            if !repeated && (among(&About::OF_ALL, *kind) || among(own, *kind)) {
                 continue;
             }
             if let Some((address, bytes)) = self.chunks.get(*chunk)
@@ -136,7 +168,7 @@ impl Header {
     pub(super) fn of_anything(file: &File, address: u64) -> Result<Self> {
         let mut broken = Broken::default();
         let header = Self::parts(file, address, &mut broken)?;
-        broken.first().map_or(Ok(header), Err)
+        broken.none().map(|()| header)
     }
 
     fn parts(file: &File, address: u64, broken: &mut Broken) -> Result<Self> {
@@ -181,10 +213,7 @@ impl Header {
         let bytes = file.bytes_as(WHAT, at, len)?;
         let range = match style {
             Style::One => 0..bytes.len(),
-            Style::Two { .. } => {
-                let end = checked_end(&bytes, b"OCHK", at)?;
-                4..end
-            }
+            Style::Two { .. } => 4..sums::checked(&bytes, b"OCHK", "an object header", at)?.len(),
         };
         let before = self.messages.len();
         let more = self.messages_of(file, at, bytes, range, style);
@@ -201,7 +230,7 @@ impl Header {
         start: &[u8],
         total: &mut u64,
     ) -> Result<Vec<(u64, u64, Style)>> {
-        let mut reader = file.place.reader(start);
+        let mut reader = file.reader(start);
         if reader.u8()? != 1 {
             return Err(Error::corrupt(
                 "hdf5-corrupt",
@@ -232,9 +261,9 @@ impl Header {
         total: &mut u64,
     ) -> Result<Vec<(u64, u64, Style)>> {
         // Mark, version, flags, then up to 16 + 4 + 8 bytes: no file that has such a header ends here.
-        let rest = file.place.source.len().saturating_sub(address.saturating_add(file.place.base));
+        let rest = file.place.source.len().saturating_sub(address.saturating_add(file.place.superblock.at));
         let start = file.peek(address, rest.min(34))?;
-        let mut reader = file.place.reader(&start);
+        let mut reader = file.reader(&start);
         reader.skip(4)?;
         let version = reader.u8()?;
         if version != 2 {
@@ -253,7 +282,7 @@ impl Header {
         let from = reader.at();
         grow(file, total, len)?;
         let bytes = file.bytes(address, len.saturating_add(from as u64 + 4))?;
-        let end = checked_end(&bytes, b"OHDR", address)?;
+        let end = sums::checked(&bytes, b"OHDR", "an object header", address)?.len();
         let style = Style::Two { ordered: flags & 4 != 0 };
         self.messages_of(file, address, bytes, from..end, style)
     }
@@ -263,12 +292,12 @@ impl Header {
         &mut self,
         file: &File,
         address: u64,
-        bytes: StorageBuffer,
+        bytes: Bytes,
         range: Range<usize>,
         style: Style,
     ) -> Result<Vec<(u64, u64, Style)>> {
         let mut more = Vec::new();
-        let mut reader = file.place.reader(&bytes[..range.end]);
+        let mut reader = file.reader(&bytes[..range.end]);
         reader.skip(range.start)?;
         let chunk = self.chunks.len();
         while reader.left() >= style.envelope() {
@@ -288,9 +317,9 @@ impl Header {
             self.counted += 1;
             self.check(kind, flags, payload, style).map_err(|error| error.at(address + at as u64))?;
             match kind {
-                messages::MSG_NIL => hide(file, address.saturating_add(at as u64), payload),
-                messages::MSG_CONTINUATION => {
-                    let mut payload = file.place.reader(payload);
+                kind if About::Nothing.is(kind) => hide(file, address.saturating_add(at as u64), payload),
+                kind if About::Continuation.is(kind) => {
+                    let mut payload = file.reader(payload);
                     let (to, len) = (payload.offset()?, payload.length()?);
                     if len == 0 {
                         let text = "HDF5: a continuation without bytes";
@@ -318,7 +347,9 @@ impl Header {
     fn check(&self, kind: u16, flags: u8, payload: &[u8], style: Style) -> Result<()> {
         let bad = |text: &str| Err(Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).found(kind));
         let both = |pair: u8| flags & pair == pair;
-        if flags & (SHARED | SHAREABLE) != 0 && kind <= LAST_KIND && !SHAREABLE_KINDS.contains(&kind) {
+        let is_known = kind <= About::CacheImage as u16;
+        let is_shareable = About::SHAREABLE.iter().any(|about| about.is(kind));
+        if flags & (SHARED | SHAREABLE) != 0 && is_known && !is_shareable {
             return bad("a message of a kind that cannot be shared, flagged as shared");
         }
         let is_first = matches!(style, Style::One);
@@ -331,21 +362,21 @@ impl Header {
         {
             return bad("a message with flags that contradict each other");
         }
-        if kind > LAST_KIND && flags & FAILS_ALWAYS != 0 {
+        if !is_known && flags & FAILS_ALWAYS != 0 {
             return bad("an unknown message that readers must know");
         }
-        if is_first && kind == messages::MSG_REFERENCE_COUNT {
+        if is_first && About::ReferenceCount.is(kind) {
             return bad("a count of references in a header that has its own");
         }
         if flags & SHARED != 0 {
             return Ok(());
         }
         match kind {
-            messages::MSG_MODIFICATION_TIME if payload.first() != Some(&1) => {
+            kind if About::Modified.is(kind) && payload.first() != Some(&1) => {
                 bad("a time of unknown version")
             }
-            messages::MSG_MODIFICATION_TIME_OLD
-                if !payload.get(..14).is_some_and(|digits| digits.iter().all(u8::is_ascii_digit)) =>
+            kind if About::ModifiedOld.is(kind)
+                && !payload.get(..14).is_some_and(|digits| digits.iter().all(u8::is_ascii_digit)) =>
             {
                 bad("a time that is none")
             }
@@ -353,19 +384,19 @@ impl Header {
         }
     }
 
-    /// All messages of one kind.
-    pub(super) fn all(&self, kind: u16) -> impl Iterator<Item = &Message> {
-        self.messages.iter().filter(move |message| message.kind == kind)
+    /// All messages about that.
+    pub(super) fn all(&self, about: About) -> impl Iterator<Item = &Message> {
+        self.messages.iter().filter(move |message| about.is(message.kind))
     }
 
-    /// True where there is a message of that kind.
-    pub(super) fn has(&self, kind: u16) -> bool {
-        self.all(kind).next().is_some()
+    /// True where there is a message about that.
+    pub(super) fn has(&self, about: About) -> bool {
+        self.all(about).next().is_some()
     }
 
-    /// The bytes of the first message of a kind, if there is one.
-    pub(super) fn first(&self, file: &File, kind: u16) -> Result<Option<Payload>> {
-        self.all(kind).next().map(|message| self.payload(file, message)).transpose()
+    /// The bytes of the first message about that, if there is one.
+    pub(super) fn first(&self, file: &File, about: About) -> Result<Option<Payload>> {
+        self.all(about).next().map(|message| self.payload(file, message)).transpose()
     }
 
     /// The bytes of a message, from where they stand.
@@ -405,29 +436,26 @@ impl Style {
 
 /// The message of that kind that `reference` points to.
 pub(super) fn follow(file: &File, kind: u16, reference: &[u8]) -> Result<Payload> {
-    let (offsets, lengths) = (file.offset_size(), file.length_size());
-    let mut cursor = hdf5_reader::io::Cursor::new(reference);
-    if reference.first() == Some(&1) {
-        // Version, kind, six bytes; then an entry as groups have: where its name is, where the object is.
-        let mut reader = file.place.reader(reference);
-        reader.skip(8)?;
-        reader.length()?;
-        return in_header(file, kind, reader.offset()?);
+    let mut reader = file.reader(reference);
+    let place = (reader.u8()?, reader.u8()?);
+    match place {
+        (1, _) => {
+            // Six bytes; then an entry as groups have: where its name is, where the object is.
+            reader.skip(6)?;
+            reader.length()?;
+        }
+        (2, 0 | 2) | (3, 2) => {}
+        (3, 1) => return Err(shared_messages()),
+        (version, place) => {
+            let text = "HDF5: a reference to a shared message of an unknown kind";
+            let found = format_args!("version {version}, place {place}");
+            return Err(Error::corrupt("hdf5-corrupt", text).found(found));
+        }
     }
-    match shared::parse(&mut cursor, kind, offsets, lengths, reference.len()).map_err(fault)? {
-        SharedMessage::SharedInOhdr { address, .. } => in_header(file, kind, address),
-        SharedMessage::SharedInSohm { .. } => Err(Error::unsupported(
-            "hdf5-shared-messages",
-            "HDF5: messages in a table that objects share are not read",
-        )),
-    }
-}
-
-/// The message of that kind in the header of the object at `address`.
-fn in_header(file: &File, kind: u16, address: u64) -> Result<Payload> {
+    let address = reader.offset()?;
     let header = Header::read(file, address)?;
     // A reference that leads to a reference is not followed: so there is no circle.
-    let target = header.all(kind).find(|message| !message.shared).cloned();
+    let target = header.messages.iter().find(|message| message.kind == kind && !message.shared).cloned();
     match target {
         Some(target) => header.payload(file, &target),
         None => {
@@ -435,6 +463,11 @@ fn in_header(file: &File, kind: u16, address: u64) -> Result<Payload> {
             Err(Error::corrupt("hdf5-corrupt", text).at(address))
         }
     }
+}
+
+/// The error of a message that is in a table of the file.
+pub(super) fn shared_messages() -> Error {
+    Error::unsupported("hdf5-shared-messages", "HDF5: messages in a table that objects share are not read")
 }
 
 /// Remembers a message that nobody reads, where it says anything and bytes are accounted for.
@@ -460,17 +493,4 @@ fn grow(file: &File, total: &mut u64, len: u64) -> Result<()> {
         .found(format_args!("{total} bytes")));
     }
     Ok(())
-}
-
-/// The end of the messages of a chunk that ends with its checksum.
-fn checked_end(bytes: &[u8], mark: &[u8], address: u64) -> Result<usize> {
-    let bad =
-        |text: &str| Error::corrupt("hdf5-checksum", format!("HDF5: an object header {text}")).at(address);
-    let Some((body, sum)) = bytes.split_last_chunk::<4>().filter(|(body, _)| body.starts_with(mark)) else {
-        return Err(bad("has lost its mark"));
-    };
-    if jenkins_lookup3(body) != u32::from_le_bytes(*sum) {
-        return Err(bad("does not match its checksum"));
-    }
-    Ok(body.len())
 }

@@ -3,26 +3,46 @@
 //! An array lists chunks by number, row by row over the largest extents; an extensible one counts the dimension that may
 //! grow without a bound first.
 
-use super::chunks::Grid;
-use super::file::{File, Once, fault};
-use hdf5_reader::StorageBuffer;
-use hdf5_reader::checksum::jenkins_lookup3;
-use hdf5_reader::chunk_index::ChunkEntry;
-use hdf5_reader::storage::Storage;
-use std::collections::{HashMap, HashSet};
+use super::broken::Broken;
+use super::bytes::Reader;
+use super::file::{File, Parts};
+use super::grid::Grid;
+use super::siblings::Siblings;
+use super::sums;
+use super::tree::Tree;
+use bytes::Bytes;
+use std::collections::HashSet;
+use weighbridge_core::budget::Budget;
 use weighbridge_core::error::{Error, Result};
+use weighbridge_io::source::to_usize;
 
-/// Levels of a tree.
-const DEEPEST: u8 = 64;
+/// What its bytes are called.
+const WHAT: &str = "an index of chunks";
+/// Kinds of trees of chunks: as they are, and filtered.
+const PLAIN: u8 = 10;
+const FILTERED: u8 = 11;
+
+/// A chunk in an index.
+pub(super) struct Entry {
+    pub(super) address: u64,
+    /// Its bytes in the file, where the index says them: else 0.
+    pub(super) size: u64,
+    /// The filters that were left out: bit i for filter i.
+    pub(super) mask: u32,
+    /// Its place in the grid, counted row by row; `None` where it lies outside of the dataset, as chunks do after it was
+    /// made smaller.
+    pub(super) number: Option<u64>,
+}
 
 /// An index while it is read.
 pub(super) struct Reading<'a> {
     file: &'a File,
-    once: Once<'a>,
+    /// Each of its blocks is read once.
+    parts: Parts,
     grid: &'a Grid,
     /// True where chunks are filtered: then the index has their lengths.
     is_filtered: bool,
-    found: Vec<ChunkEntry>,
+    found: Vec<Entry>,
 }
 
 /// Which chunk a number in an array means.
@@ -47,18 +67,14 @@ impl Numbering {
         Self { axes, end: last.saturating_add(1) }
     }
 
-    /// Where the chunk of that number begins; `None` where that is beyond the dataset.
-    fn offsets(&self, mut number: u64, grid: &Grid) -> Option<Vec<u64>> {
-        let mut offsets = vec![0; self.axes.len()];
+    /// The number in the grid of the chunk of that number; `None` where that is beyond the dataset.
+    fn number(&self, mut number: u64, grid: &Grid) -> Option<u64> {
+        let mut places = vec![0; self.axes.len()];
         for (place, &(axis, count)) in self.axes.iter().enumerate().rev() {
-            let at = if place == 0 { number } else { number % count };
+            places[axis] = if place == 0 { number } else { number % count };
             number /= count;
-            if at >= grid.counts[axis] {
-                return None;
-            }
-            offsets[axis] = at.checked_mul(grid.chunk[axis])?;
         }
-        Some(offsets)
+        grid.number(&places)
     }
 }
 
@@ -77,14 +93,14 @@ struct Elements {
 
 impl<'a> Reading<'a> {
     pub(super) fn new(file: &'a File, grid: &'a Grid, is_filtered: bool) -> Self {
-        Self { file, once: file.index(), grid, is_filtered, found: Vec::new() }
+        Self { file, parts: file.parts(), grid, is_filtered, found: Vec::new() }
     }
 
     /// The chunks in the fixed array at `address`, numbered over `full` extents.
-    pub(super) fn fixed(mut self, address: u64, full: &[u64]) -> Result<Vec<ChunkEntry>> {
-        let (offset, length) = self.widths();
+    pub(super) fn fixed(mut self, address: u64, full: &[u64]) -> Result<Vec<Entry>> {
+        let (offset, length) = self.file.widths();
         let head = self.summed(address, 12 + offset + length, b"FAHD")?;
-        let mut reader = self.file.place.reader(&head);
+        let mut reader = self.file.reader(&head);
         reader.skip(5)?;
         let elements = self.elements(&mut reader, address)?;
         let bits = reader.u8()?;
@@ -105,23 +121,23 @@ impl<'a> Reading<'a> {
         if count <= page {
             let len = prefix.saturating_add(count.saturating_mul(elements.size)).saturating_add(4);
             let bytes = self.block(block, len, b"FADB", elements)?;
-            self.take(&bytes[weighbridge_io::source::to_usize(prefix)?..], 0, &numbering, elements)?;
+            self.take(&bytes[to_usize(prefix)?..], 0, &numbering, elements)?;
             return Ok(self.found);
         }
         let pages = count.div_ceil(page);
         let head = prefix + pages.div_ceil(8);
         let bytes = self.block(block, head + 4, b"FADB", elements)?;
-        let written = bytes.get(weighbridge_io::source::to_usize(prefix)?..).unwrap_or_default().to_vec();
+        let written = bytes.get(to_usize(prefix)?..).unwrap_or_default().to_vec();
         let first = block.saturating_add(head + 4);
         self.pages(first, 0, count, |page| bit(&written, page), &numbering, elements)?;
         Ok(self.found)
     }
 
     /// The chunks in the extensible array at `address`, numbered over `full` extents, dimension `first` the slowest.
-    pub(super) fn extensible(mut self, address: u64, full: &[u64], first: usize) -> Result<Vec<ChunkEntry>> {
-        let (offset, length) = self.widths();
+    pub(super) fn extensible(mut self, address: u64, full: &[u64], first: usize) -> Result<Vec<Entry>> {
+        let (offset, length) = self.file.widths();
         let head = self.summed(address, 16 + 6 * length + offset, b"EAHD")?;
-        let mut reader = self.file.place.reader(&head);
+        let mut reader = self.file.reader(&head);
         reader.skip(5)?;
         let elements = self.elements(&mut reader, address)?;
         let (bits, own, least, pointers) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
@@ -149,9 +165,9 @@ impl<'a> Reading<'a> {
         let own_len = u64::from(own) * elements.size;
         let len = prefix + own_len + (direct_blocks + u64::from(levels - direct)) * offset + 4;
         let bytes = self.block(index, len, b"EAIB", Elements { place: 0, ..elements })?;
-        let mut reader = self.file.place.reader(&bytes);
-        reader.skip(weighbridge_io::source::to_usize(prefix)?)?;
-        let inner = reader.take(weighbridge_io::source::to_usize(own_len)?)?;
+        let mut reader = self.file.reader(&bytes);
+        reader.skip(to_usize(prefix)?)?;
+        let inner = reader.take(to_usize(own_len)?)?;
         self.take(inner, 0, &numbering, elements)?;
         let mut start = u64::from(own);
         for level in 0..levels {
@@ -188,15 +204,15 @@ impl<'a> Reading<'a> {
         if address == u64::MAX {
             return Ok(());
         }
-        let (offset, _) = self.widths();
+        let (offset, _) = self.file.widths();
         let prefix = 6 + offset + elements.place as u64;
         let pages = if count > elements.page { count.div_ceil(elements.page) } else { 0 };
         let bits = blocks.saturating_mul(pages.div_ceil(8));
         let len = prefix.saturating_add(bits).saturating_add(blocks.saturating_mul(offset)).saturating_add(4);
         let bytes = self.block(address, len, b"EASB", elements)?;
-        let mut reader = self.file.place.reader(&bytes);
-        reader.skip(weighbridge_io::source::to_usize(prefix)?)?;
-        let written = reader.take(weighbridge_io::source::to_usize(bits)?)?;
+        let mut reader = self.file.reader(&bytes);
+        reader.skip(to_usize(prefix)?)?;
+        let written = reader.take(to_usize(bits)?)?;
         for block in 0..blocks {
             let address = reader.offset()?;
             let start = start.saturating_add(block.saturating_mul(count));
@@ -223,16 +239,11 @@ impl<'a> Reading<'a> {
         if address == u64::MAX {
             return Ok(());
         }
-        let prefix = 6 + self.widths().0 + elements.place as u64;
+        let prefix = 6 + self.file.widths().0 + elements.place as u64;
         if count <= elements.page {
             let len = prefix.saturating_add(count.saturating_mul(elements.size)).saturating_add(4);
             let bytes = self.block(address, len, b"EADB", elements)?;
-            return self.take(
-                &bytes[weighbridge_io::source::to_usize(prefix)?..],
-                start,
-                numbering,
-                elements,
-            );
+            return self.take(&bytes[to_usize(prefix)?..], start, numbering, elements);
         }
         self.block(address, prefix + 4, b"EADB", elements)?;
         self.pages(address.saturating_add(prefix + 4), start, count, is_written, numbering, elements)
@@ -266,7 +277,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The numbers in the head of an array: its kind, the bytes of an element.
-    fn elements(&self, reader: &mut super::bytes::Reader<'_>, head: u64) -> Result<Elements> {
+    fn elements(&self, reader: &mut Reader<'_>, head: u64) -> Result<Elements> {
         let (kind, size) = (reader.u8()?, reader.u8()?);
         let offset = self.file.offset_size();
         let fits = match self.is_filtered {
@@ -284,32 +295,30 @@ impl<'a> Reading<'a> {
 
     /// Takes in the elements in `bytes`, the first of which is `number`.
     fn take(&mut self, bytes: &[u8], number: u64, numbering: &Numbering, elements: Elements) -> Result<()> {
-        let size = weighbridge_io::source::to_usize(elements.size)?;
+        let size = to_usize(elements.size)?;
         for (at, element) in bytes.chunks_exact(size).enumerate() {
             let number = number.saturating_add(at as u64);
             if number >= numbering.end {
                 break;
             }
-            let mut reader = self.file.place.reader(element);
+            let mut reader = self.file.reader(element);
             let address = reader.offset()?;
-            let (size, filter_mask) = match self.is_filtered {
+            let (size, mask) = match self.is_filtered {
                 true => (reader.number(reader.left() - 4)?, reader.u32()?),
                 false => (0, 0),
             };
-            if address == u64::MAX {
-                continue;
-            }
-            if let Some(offsets) = numbering.offsets(number, self.grid) {
-                self.found.push(ChunkEntry { address, size, filter_mask, offsets });
+            let number = numbering.number(number, self.grid);
+            if address != u64::MAX && number.is_some() {
+                self.push(Entry { address, size, mask, number })?;
             }
         }
         Ok(())
     }
 
     /// The bytes of a block of an array, without the checksum.
-    fn block(&self, address: u64, len: u64, mark: &[u8; 4], elements: Elements) -> Result<StorageBuffer> {
+    fn block(&self, address: u64, len: u64, mark: &[u8; 4], elements: Elements) -> Result<Bytes> {
         let bytes = self.summed(address, len, mark)?;
-        let mut reader = self.file.place.reader(&bytes);
+        let mut reader = self.file.reader(&bytes);
         reader.skip(4)?;
         let (version, kind, head) = (reader.u8()?, reader.u8()?, reader.offset()?);
         if version != 0 || kind != u8::from(self.is_filtered) || head != elements.head {
@@ -318,36 +327,54 @@ impl<'a> Reading<'a> {
         Ok(bytes)
     }
 
-    /// The `len` bytes at `address` but for the checksum of them at their end.
-    fn summed(&self, address: u64, len: u64, mark: &[u8]) -> Result<StorageBuffer> {
-        // Held against the file before memory is taken.
-        self.file.place.offset(address, len)?;
-        let bytes = self.once.read_range(address, weighbridge_io::source::to_usize(len)?).map_err(fault)?;
-        if !bytes.starts_with(mark) {
-            return Err(self.bad(address, "a block of an index has lost its mark"));
-        }
-        match bytes.split_last_chunk::<4>() {
-            Some((body, sum)) if jenkins_lookup3(body) == u32::from_le_bytes(*sum) => Ok(bytes),
-            _ => {
-                let text = "HDF5: an index of chunks does not match its checksum";
-                Err(Error::corrupt("hdf5-checksum", text).at(address))
-            }
-        }
+    /// The `len` bytes at `address`, the last of which are a checksum.
+    fn summed(&self, address: u64, len: u64, mark: &[u8]) -> Result<Bytes> {
+        let bytes = self.file.bytes(address, len)?;
+        self.parts.take(len)?;
+        sums::checked(&bytes, mark, WHAT, address)?;
+        Ok(bytes)
+    }
+
+    fn push(&mut self, entry: Entry) -> Result<()> {
+        self.file.place.list(size_of::<Entry>() as u64)?;
+        self.found.push(entry);
+        Ok(())
     }
 
     fn bad(&self, address: u64, text: &str) -> Error {
         Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).at(address)
     }
 
-    /// Bytes of an address and of a length.
-    fn widths(&self) -> (u64, u64) {
-        (self.file.offset_size().into(), self.file.length_size().into())
+    /// The chunks in the tree of the second kind at `root`.
+    pub(super) fn records(mut self, root: u64) -> Result<Vec<Entry>> {
+        let tree = Tree::open(self.file, root, if self.is_filtered { FILTERED } else { PLAIN })?;
+        let mut broken = Broken::default();
+        let records = tree.records(self.file, &mut broken)?;
+        broken.none()?;
+        let (offset, _) = self.file.widths();
+        // An address, a place along each dimension; the length is as wide as the longest of them needs.
+        let fixed = to_usize(offset)? + 8 * self.grid.chunk.len() + if self.is_filtered { 4 } else { 0 };
+        let width = tree.record.checked_sub(fixed);
+        let most = if self.is_filtered { 1..=8 } else { 0..=0 };
+        let Some(width) = width.filter(|width| most.contains(width)) else {
+            return Err(self
+                .bad(root, "an index of other chunks than the dataset has")
+                .found(format_args!("records of {} bytes", tree.record)));
+        };
+        for record in records.chunks_exact(tree.record) {
+            let mut reader = self.file.reader(record);
+            let (address, size) = (reader.offset()?, reader.number(width)?);
+            let mask = if self.is_filtered { reader.u32()? } else { 0 };
+            let places = self.grid.chunk.iter().map(|_| reader.number(8)).collect::<Result<Vec<_>>>()?;
+            self.push(Entry { address, size, mask, number: self.grid.number(&places) })?;
+        }
+        Ok(self.found)
     }
 
     /// The chunks in the tree at `root`: `half` of the children that a node has room for. The original finds a chunk by
     /// the keys on both sides of it, so all of them must be in order.
-    pub(super) fn tree(mut self, root: u64, half: u16) -> Result<Vec<ChunkEntry>> {
-        let (offset, _) = self.widths();
+    pub(super) fn tree(mut self, root: u64, half: u16) -> Result<Vec<Entry>> {
+        let (offset, _) = self.file.widths();
         let rank = self.grid.chunk.len();
         let key = 8 + 8 * (rank as u64 + 1);
         let head = 8 + 2 * offset;
@@ -362,27 +389,27 @@ impl<'a> Reading<'a> {
             if !seen.insert(address) {
                 return Err(self.bad(address, "an index of chunks comes to a node twice"));
             }
-            let start =
-                self.once.read_range(address, weighbridge_io::source::to_usize(head)?).map_err(fault)?;
-            let mut reader = self.file.place.reader(&start);
+            let start = self.file.bytes(address, head)?;
+            let mut reader = self.file.reader(&start);
             if reader.take(4)? != b"TREE" || reader.u8()? != 1 {
-                return Err(self.bad(address, "a node of an index of chunks has lost its mark"));
+                return Err(sums::lost(WHAT, address));
             }
             let (own, count) = (reader.u8()?, reader.u16()?);
             let (left, right) = (reader.offset()?, reader.offset()?);
-            if level.is_some_and(|level| level != own) || own > DEEPEST || u64::from(count) > most {
+            if level.is_some_and(|level| level != own) || u64::from(count) > most {
                 return Err(self
                     .bad(address, "a node of an index of chunks that cannot be where it is")
                     .found(format_args!("level {own}, {count} entries")));
             }
-            siblings.meet(own, address, left, right).map_err(|text| self.bad(address, text))?;
+            Budget::check_depth(own.into())?;
+            siblings.meet(own, address, left, right)?;
             // The original reads all that a node has room for.
             self.file.place.offset(address, full)?;
             let len = head + u64::from(count) * (key + offset) + key;
-            let bytes =
-                self.once.read_range(address, weighbridge_io::source::to_usize(len)?).map_err(fault)?;
-            let mut reader = self.file.place.reader(&bytes);
-            reader.skip(weighbridge_io::source::to_usize(head)?)?;
+            let bytes = self.file.bytes(address, len)?;
+            self.parts.take(len)?;
+            let mut reader = self.file.reader(&bytes);
+            reader.skip(to_usize(head)?)?;
             let mut before: Option<Key> = None;
             let mut children = Vec::with_capacity(count.into());
             for number in 0..=count {
@@ -416,23 +443,19 @@ impl<'a> Reading<'a> {
                 if last.as_ref().is_some_and(|last| *last >= key.places) || key.places.last() != Some(&0) {
                     return Err(self.bad(address, "the keys of an index of chunks are not in order"));
                 }
-                last = Some(key.places.clone());
-                let mut offsets = key.places;
-                offsets.pop();
-                for (place, chunk) in offsets.iter_mut().zip(&self.grid.chunk) {
-                    *place = place.saturating_mul(*chunk);
-                }
-                let Key { size, filter_mask, child, .. } = Key { places: Vec::new(), ..key };
+                let (size, mask, address_of_chunk) = (key.size, key.mask, key.child);
+                let number = self.grid.number(&key.places);
+                last = Some(key.places);
                 if size == 0 || (!self.is_filtered && u64::from(size) != self.grid.chunk_len) {
                     return Err(self
                         .bad(address, "a chunk of another length than chunks of the dataset have")
                         .expected(format_args!("{} bytes", self.grid.chunk_len))
                         .found(format_args!("{size} bytes")));
                 }
-                self.found.push(ChunkEntry { address: child, size: size.into(), filter_mask, offsets });
+                self.push(Entry { address: address_of_chunk, size: size.into(), mask, number })?;
             }
         }
-        siblings.end().map_err(|(address, text)| self.bad(address, text))?;
+        siblings.end()?;
         Ok(self.found)
     }
 }
@@ -454,15 +477,15 @@ struct Open {
 /// A key of a tree, with what follows it.
 struct Key {
     size: u32,
-    filter_mask: u32,
+    mask: u32,
     /// In chunks for each dimension, and then in elements.
     places: Vec<u64>,
     child: u64,
 }
 
 impl Key {
-    fn read(reader: &mut super::bytes::Reader<'_>, grid: &Grid) -> Result<Self> {
-        let (size, filter_mask) = (reader.u32()?, reader.u32()?);
+    fn read(reader: &mut Reader<'_>, grid: &Grid) -> Result<Self> {
+        let (size, mask) = (reader.u32()?, reader.u32()?);
         let mut places = Vec::with_capacity(grid.chunk.len() + 1);
         for &step in grid.chunk.iter().chain([&grid.size]) {
             let offset = reader.number(8)?;
@@ -472,45 +495,6 @@ impl Key {
             }
             places.push(offset / step);
         }
-        Ok(Self { size, filter_mask, places, child: u64::MAX })
-    }
-}
-
-/// The nodes of a tree by level, which lead to the ones beside them.
-#[derive(Default)]
-pub(super) struct Siblings {
-    /// The last node of each level, and the one that it says is next.
-    last: HashMap<u8, (u64, u64)>,
-}
-
-impl Siblings {
-    /// Takes in the next node of `level` in order.
-    ///
-    /// # Errors
-    /// In words, where it or the node before it leads elsewhere.
-    pub(super) fn meet(
-        &mut self,
-        level: u8,
-        address: u64,
-        left: u64,
-        right: u64,
-    ) -> Result<(), &'static str> {
-        let before = self.last.insert(level, (address, right));
-        let fits = match before {
-            Some((before, next)) => left == before && next == address,
-            None => left == u64::MAX,
-        };
-        if fits { Ok(()) } else { Err("a node of a tree does not lead to the node beside it") }
-    }
-
-    /// Checks that nothing follows the last nodes.
-    ///
-    /// # Errors
-    /// The address of a node that leads on, and words.
-    pub(super) fn end(&self) -> Result<(), (u64, &'static str)> {
-        match self.last.values().find(|(_, next)| *next != u64::MAX) {
-            Some((address, _)) => Err((*address, "the last node of a tree leads to another")),
-            None => Ok(()),
-        }
+        Ok(Self { size, mask, places, child: u64::MAX })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::file::File;
 use super::header::Payload;
-use super::mapped::Virtual;
+use bytes::Bytes;
 use weighbridge_core::error::{Error, Result};
 
 /// Extents in a layout: the dimensions, and the size of an element.
@@ -35,6 +35,16 @@ pub(super) struct Chunked {
     pub(super) edges_plain: bool,
 }
 
+/// Where the mappings of a virtual dataset are, and their bytes once they were read.
+#[derive(Debug, Clone)]
+pub(super) struct Virtual {
+    /// The address of the heap; `None` where there is no mapping.
+    pub(super) address: Option<u64>,
+    /// The number of the object in it.
+    pub(super) object: u32,
+    pub(super) block: Bytes,
+}
+
 /// The kinds of index over chunks.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Index {
@@ -51,7 +61,7 @@ pub(super) enum Index {
 impl Layout {
     /// Understands the message.
     pub(super) fn parse(file: &File, message: &Payload) -> Result<Self> {
-        let mut reader = file.place.reader(message);
+        let mut reader = file.reader(message);
         let defined = |address: u64| Some(address).filter(|&address| address != u64::MAX);
         let version = reader.u8()?;
         if !(1..=5).contains(&version) {
@@ -136,7 +146,10 @@ impl Layout {
                 let address = defined(reader.offset()?);
                 Ok(Self::Chunked(Chunked { chunk, element, address, index, edges_plain: flags & 1 != 0 }))
             }
-            3 if version >= 4 => Ok(Self::Virtual(Virtual::new(defined(reader.offset()?), reader.u32()?))),
+            3 if version >= 4 => {
+                let (address, object) = (defined(reader.offset()?), reader.u32()?);
+                Ok(Self::Virtual(Virtual { address, object, block: Bytes::new() }))
+            }
             class => Err(refused(class).at(message.address)),
         }
     }

@@ -4,38 +4,30 @@
 //! from the superblock to every object are the structures of the file. Then come the places of all
 //! datasets, and the heaps that texts in them point to.
 
-use super::dataset::Stored;
 use super::file::{File, Place};
 use super::header::Header;
 use super::layout::Layout;
-use super::record::{self, Range, Record};
+use super::open::find;
+use super::record::Record;
+use super::stored::Stored;
+use super::superblock::Superblock;
 use super::types::Class;
-use super::{Contents, listed};
-use crate::Dataset;
-use hdf5_reader::checksum::jenkins_lookup3;
-use hdf5_reader::io::Cursor;
+use super::walk::listed;
+use crate::{Contents, Dataset};
 use std::collections::HashSet;
 use std::sync::Arc;
 use weighbridge_core::check::{Gaps, Outline};
 use weighbridge_core::checkpoint::TensorPath;
-use weighbridge_core::error::{Kind, Result};
+use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
-use weighbridge_io::source::{SourceRef, read_vec};
+use weighbridge_io::source::{SourceRef, read_vec, to_usize};
 
 /// Elements that are read at once in search of heaps.
 const AT_ONCE: u64 = 64 << 10;
-/// In search of heaps no more is read than so many times the length of the file, all datasets together: they may be
-/// names for one, or never written.
-const ELEMENTS_TIMES: u64 = 16;
-
-/// The longest structure whose end is searched for.
-const LONGEST: u64 = 64 << 10;
-/// Bytes that are hashed in all searches together.
-const MOST_HASHED: u64 = 256 << 20;
 
 /// True where `source` is an HDF5 file, also behind a user block.
 pub fn is_hdf5(source: &SourceRef) -> bool {
-    Place::find(source, &Limits::default()).is_ok()
+    Superblock::find(source).is_ok()
 }
 
 /// Which ranges of an HDF5 file are structures, datasets that are no tensors, or room that is free.
@@ -44,86 +36,49 @@ pub fn is_hdf5(source: &SourceRef) -> bool {
 /// # Errors
 /// As [`super::read`].
 pub fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
-    let place = Place::find(source, limits)?;
+    let place = find(source, limits, None)?;
     outline_of(&place).map_err(|error| error.in_file(source.label()))
 }
 
 fn outline_of(place: &Arc<Place>) -> Result<Outline> {
-    let record = Arc::new(Record::new(place.superblock.offset_size, place.superblock.length_size));
+    let record = Arc::new(Record::default());
     let file = place.open_recorded(&record);
     let contents: Contents = listed(place, place.open_recorded(&record))?;
     around(place, &file, &record)?;
-    let mut left = place.source.len().saturating_mul(ELEMENTS_TIMES);
     for dataset in contents.items.iter().filter_map(|item| item.dataset.as_ref()) {
         // What is wrong with one is told where it is opened; its bytes are then nobody's.
-        if dataset.claim(&file, &record, &mut left).is_err() {
+        if dataset.claim(&file, &record).is_err() {
             continue;
         }
     }
     let mut outline = Outline::new(Gaps::Free);
-    if place.base > 0 {
-        let block = read_vec(&*place.source, 0, place.base.min(place.source.len()))?;
+    if place.superblock.at > 0 {
+        let block = read_vec(&*place.source, 0, place.superblock.at.min(place.source.len()))?;
         match block.iter().all(|&byte| byte == 0) {
-            true => outline.padding(0, place.base, "empty user block"),
-            false => outline.hidden(0, place.base, "a user block in front of the file"),
+            true => outline.padding(0, place.superblock.at, "empty user block"),
+            false => outline.hidden(0, place.superblock.at, "a user block in front of the file"),
         }
     }
-    let mut ranges = record.ranges();
-    extend(&file, &mut ranges)?;
     let hidden = record.hidden();
-    for range in ranges {
+    for range in record.ranges() {
         let within = hidden.partition_point(|(address, _)| *address < range.address);
         let mut from = range.address;
         for &(address, len) in hidden[within..].iter().take_while(|(address, _)| *address < range.end) {
-            outline.header(from.saturating_add(place.base), address.saturating_sub(from), range.what);
+            outline.header(
+                from.saturating_add(place.superblock.at),
+                address.saturating_sub(from),
+                range.what,
+            );
             outline.hidden(
-                address.saturating_add(place.base),
+                address.saturating_add(place.superblock.at),
                 len,
                 "a message that no reader of HDF5 looks at",
             );
             from = address.saturating_add(len);
         }
-        outline.header(from.saturating_add(place.base), range.end.saturating_sub(from), range.what);
+        outline.header(from.saturating_add(place.superblock.at), range.end.saturating_sub(from), range.what);
     }
     Ok(outline)
-}
-
-/// Structures that are read only as far as they are used end with a checksum over all of them: where
-/// such a one is found before the next range begins, the bytes up to it are the structure's.
-fn extend(file: &File, ranges: &mut [Range]) -> Result<()> {
-    let mut left = MOST_HASHED;
-    let end = file.place.source.len().saturating_sub(file.place.base);
-    // Where the next structure begins; what has no mark may be a part of this one.
-    let (mut next, mut nexts) = (end, Vec::with_capacity(ranges.len()));
-    for range in ranges.iter().rev() {
-        nexts.push(next);
-        if range.marked || range.what != record::PLAIN {
-            next = range.address;
-        }
-    }
-    for (range, next) in ranges.iter_mut().zip(nexts.into_iter().rev()) {
-        let most = next.min(range.address.saturating_add(LONGEST));
-        if !range.marked || most <= range.end {
-            continue;
-        }
-        let bytes = match file.peek(range.address, most - range.address) {
-            Ok(bytes) => bytes,
-            // Enough was read: what is left over is then nobody's.
-            Err(error) if error.kind() == Kind::Limit => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let known = weighbridge_io::source::to_usize(range.end - range.address)?.max(8);
-        for len in known..=bytes.len() {
-            let Some((body, sum)) = bytes.get(..len).and_then(<[u8]>::split_last_chunk::<4>) else { break };
-            let Some(rest) = left.checked_sub(len as u64) else { return Ok(()) };
-            left = rest;
-            if jenkins_lookup3(body) == u32::from_le_bytes(*sum) {
-                range.end = range.address + len as u64;
-                break;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The superblock and what hangs on it besides the root group.
@@ -138,24 +93,23 @@ fn around(place: &Arc<Place>, file: &File, record: &Record) -> Result<()> {
     record.claim(0, len, "hdf5 superblock");
     let image = &place.image.place;
     record.claim(image.start, image.end - image.start, "hdf5 image of the cache");
-    let defined = |address: u64| !Cursor::is_undefined_offset(address, block.offset_size);
-    if let Some(address) = block.extension_address.filter(|&address| defined(address)) {
+    if block.extension != u64::MAX {
         // One that cannot be read is passed over by readers, too.
-        let _ = Header::of_anything(file, address);
+        let _ = Header::of_anything(file, block.extension);
     }
-    if block.version < 2 && defined(block.driver_info_address) {
-        let head = file.bytes(block.driver_info_address, 16)?;
-        let mut reader = place.reader(&head);
+    if block.driver != u64::MAX {
+        let head = file.bytes(block.driver, 16)?;
+        let mut reader = file.reader(&head);
         reader.skip(4)?;
         let more = u64::from(reader.u32()?);
-        record.claim(block.driver_info_address, 16u64.saturating_add(more), "hdf5 driver information");
+        record.claim(block.driver, 16u64.saturating_add(more), "hdf5 driver information");
     }
     Ok(())
 }
 
 impl Dataset {
-    /// Claims the bytes of the elements, wherever they are. `left` is how many may be read in search of heaps.
-    fn claim(&self, file: &File, record: &Record, left: &mut u64) -> Result<()> {
+    /// Claims the bytes of the elements, wherever they are.
+    fn claim(&self, file: &File, record: &Record) -> Result<()> {
         let stored: &Stored = &self.stored;
         match &stored.layout {
             // In the header, which was read.
@@ -173,11 +127,11 @@ impl Dataset {
                 }
             }
         }
-        if stored.element.class == Class::LongText { self.claim_heaps(file, left) } else { Ok(()) }
+        if stored.element.class == Class::LongText { self.claim_heaps(file) } else { Ok(()) }
     }
 
     /// Reads the heads of all heaps that the elements point to.
-    fn claim_heaps(&self, file: &File, left: &mut u64) -> Result<()> {
+    fn claim_heaps(&self, file: &File) -> Result<()> {
         let size = u64::from(self.stored.element.size);
         let entry = self.raw(TensorPath::value())?;
         // Those that were never written are all the same.
@@ -188,11 +142,11 @@ impl Dataset {
             let (mut at, end) = (0, if unwritten { piece.len.min(size) } else { piece.len });
             while at < end {
                 let take = step.min(end - at);
-                let Some(rest) = left.checked_sub(take) else { return Ok(()) };
-                *left = rest;
+                // Datasets may be names for one, or never written.
+                file.place.budget.take_work(take)?;
                 let bytes = read_vec(&*piece.source, piece.offset + at, take)?;
-                for element in bytes.chunks_exact(weighbridge_io::source::to_usize(size)?) {
-                    let mut reader = file.place.reader(element);
+                for element in bytes.chunks_exact(to_usize(size)?) {
+                    let mut reader = file.reader(element);
                     let (len, address) = (reader.u32()?, reader.offset()?);
                     if len > 0 && address != u64::MAX && seen.insert(address) {
                         super::heap::collection(file, address)?;

@@ -42,13 +42,11 @@ pub(super) struct Range {
 }
 
 /// Remembers ranges; those that repeat or follow each other are one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Record {
     all: Mutex<Ranges>,
     /// The addresses and lengths of what stands within structures and says nothing.
     hidden: Mutex<BTreeMap<u64, u64>>,
-    /// Bytes of an address and of a length in the file.
-    widths: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -59,24 +57,17 @@ struct Ranges {
     next: usize,
 }
 
-impl Record {
-    /// For a file with addresses and lengths of that many bytes.
-    pub(super) fn new(offset_size: u8, length_size: u8) -> Self {
-        Self {
-            all: Mutex::new(Ranges { kept: Vec::new(), next: MOST }),
-            hidden: Mutex::default(),
-            widths: (offset_size.into(), length_size.into()),
-        }
+impl Default for Ranges {
+    fn default() -> Self {
+        Self { kept: Vec::new(), next: MOST }
     }
+}
 
+impl Record {
     /// Remembers that `bytes` were read at `address`; `what` they are where they have no mark.
     pub(super) fn add(&self, address: u64, bytes: &[u8], what: &'static str) {
         let mark = MARKS.iter().find(|(mark, _)| bytes.starts_with(*mark));
-        let mut len = bytes.len() as u64;
-        if bytes.starts_with(b"FRHP") {
-            // The only structure of which more is read than there is.
-            len = len.min(self.heap_header(bytes));
-        }
+        let len = bytes.len() as u64;
         let what = mark.map_or(what, |(_, name)| name);
         self.push(Range { address, end: address.saturating_add(len), what, marked: mark.is_some() });
     }
@@ -98,14 +89,6 @@ impl Record {
     pub(super) fn hidden(&self) -> Vec<(u64, u64)> {
         let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *hidden).into_iter().collect()
-    }
-
-    /// The length of the header of a fractal heap that begins with `bytes`.
-    fn heap_header(&self, bytes: &[u8]) -> u64 {
-        let (offset, length) = self.widths;
-        let filters = bytes.get(7..9).and_then(<[u8]>::first_chunk).map_or(0, |b| u16::from_le_bytes(*b));
-        let filtered = if filters > 0 { length + 4 + u64::from(filters) } else { 0 };
-        26 + 12 * length + 3 * offset + filtered
     }
 
     fn push(&self, range: Range) {
@@ -151,7 +134,7 @@ mod tests {
 
     #[test]
     fn ranges_are_joined_and_named_by_their_marks() {
-        let record = Record::new(8, 8);
+        let record = Record::default();
         record.add(40, b"SNOD....", PLAIN);
         record.add(8, &[0; 8], PLAIN);
         record.add(0, &[0; 8], PLAIN);
@@ -159,10 +142,5 @@ mod tests {
         record.claim(48, 4, "hdf5 chunk");
         let found: Vec<_> = record.ranges().iter().map(|r| (r.address, r.end, r.what)).collect();
         assert_eq!(found, [(0, 16, PLAIN), (40, 48, "hdf5 group"), (48, 52, "hdf5 chunk")]);
-        // A header of a fractal heap, of which the library reads 256 bytes.
-        record.add(0, &[&b"FRHP"[..], &[0; 252]].concat(), PLAIN);
-        record.add(146, &[&b"BTHD"[..], &[0; 34]].concat(), PLAIN);
-        let found: Vec<_> = record.ranges().iter().map(|r| (r.address, r.end, r.what)).collect();
-        assert_eq!(found, [(0, 146, "hdf5 fractal heap"), (146, 184, "hdf5 tree")]);
     }
 }

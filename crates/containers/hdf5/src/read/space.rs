@@ -23,7 +23,7 @@ impl Space {
     /// [`weighbridge_core::Kind::Corrupt`] for what the original refuses: more than 32 dimensions, extents beyond their largest;
     /// [`weighbridge_core::Kind::Unsupported`] for unknown versions.
     pub(super) fn parse(file: &File, bytes: &[u8]) -> Result<Self> {
-        let mut reader = file.place.reader(bytes);
+        let mut reader = file.reader(bytes);
         let (version, rank, flags) = (reader.u8()?, reader.u8()?, reader.u8()?);
         let class = match version {
             1 => {

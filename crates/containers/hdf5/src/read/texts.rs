@@ -1,6 +1,5 @@
 //! Datasets of texts.
 
-use super::attributes::spend;
 use super::file::File;
 use super::heap::Heaps;
 use super::types::{Class, Padding};
@@ -38,7 +37,7 @@ fn padding(dataset: &Dataset) -> Result<Option<Padding>> {
 }
 
 /// Gives each text of `dataset` to `look`, row by row, with its number. `bytes` are those of all elements. What is read is
-/// taken from `left` before.
+/// given to `take` before.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Usage`], code `hdf5-type`, where it holds no texts; [`weighbridge_core::Kind::Limit`] where there is not so much
@@ -48,14 +47,14 @@ pub(super) fn each_text(
     bytes: &SourceRef,
     file: &File,
     heaps: &mut Heaps,
-    left: &mut u64,
+    take: &mut dyn FnMut(u64) -> Result<()>,
     look: &mut dyn FnMut(u64, RawText<'_>) -> Result<()>,
 ) -> Result<()> {
     let padding = padding(dataset)?;
     let size = u64::from(dataset.stored.element.size);
     if padding.is_some() && size > LONG {
         for (number, start) in (0..bytes.len() / size).map(|number| (number, number * size)) {
-            spend(left, size)?;
+            take(size)?;
             look(number, RawText::Long(Arc::new(RangeSource::new(bytes.clone(), start, size)?)))?;
         }
         return Ok(());
@@ -63,14 +62,15 @@ pub(super) fn each_text(
     let (mut at, mut number) = (0, 0);
     while at < bytes.len() {
         let len = (BLOCK / size).max(1).saturating_mul(size).min(bytes.len() - at);
-        spend(left, len)?;
+        take(len)?;
         let block = read_vec(&**bytes, at, len)?;
         for element in block.chunks_exact(to_usize(size)?) {
             let long;
             let (place, padding) = match padding {
                 Some(padding) => (element, padding),
                 None => {
-                    long = heaps.value(file, element, left)?;
+                    long = heaps.value(file, element)?;
+                    take(long.len() as u64)?;
                     (&long[..], Padding::Zeros)
                 }
             };
@@ -100,12 +100,23 @@ impl Dataset {
 
     fn read_texts(&self, limit: u64) -> Result<Vec<String>> {
         let padding = padding(self)?.unwrap_or(Padding::Zeros);
-        let mut room = limit;
+        let mut taken = 0u64;
+        let mut take = |bytes: u64| {
+            taken = taken.saturating_add(bytes);
+            match taken <= limit {
+                true => Ok(()),
+                false => Err(Error::limit(
+                    "limit",
+                    "HDF5: the texts of a dataset take more memory than is meant for them",
+                )
+                .expected(format_args!("at most {limit} bytes"))),
+            }
+        };
         let count = self.byte_len()? / u64::from(self.stored.element.size);
-        spend(&mut room, count.saturating_mul(size_of::<String>() as u64))?;
+        take(count.saturating_mul(size_of::<String>() as u64))?;
         let (file, mut heaps) = (self.stored.place.open(), Heaps::default());
         let mut texts = Vec::new();
-        each_text(self, &self.bytes()?, &file, &mut heaps, &mut room, &mut |_, text| {
+        each_text(self, &self.bytes()?, &file, &mut heaps, &mut take, &mut |_, text| {
             let read;
             let text = match text {
                 RawText::Short { text, .. } => text,

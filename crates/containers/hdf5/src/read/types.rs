@@ -2,13 +2,12 @@
 
 use super::bytes::Reader;
 use crate::Kind;
+use weighbridge_core::budget::Budget;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{DType, Endian};
 
 /// The newest version of types.
 const VERSION: u32 = 5;
-/// Types within types are followed so deep.
-const DEPTH: usize = 16;
 /// Letters of the words for a type: it may have thousands of extents, or long names, and there are words for each dataset.
 const WORDS: usize = 240;
 /// Extents of arrays that the words name.
@@ -125,9 +124,7 @@ fn cut(mut words: String) -> String {
 }
 
 fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
-    if depth > DEPTH {
-        return Err(Error::limit("hdf5-type-depth", "HDF5: a type of types is nested too deep"));
-    }
+    Budget::check_depth(depth)?;
     let word = reader.u32()?;
     let (version, flags) = (word >> 4 & 15, word >> 8);
     if !(1..=VERSION).contains(&version) {

@@ -20,7 +20,6 @@ use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Origin};
 use weighbridge_core::error::Result;
-use weighbridge_format::shards::ShardIndex;
 use weighbridge_format::shards::alone;
 use weighbridge_format::{OpenOptions, Place};
 use weighbridge_io::source::{FolderRef, SourceRef};
@@ -75,7 +74,7 @@ fn open_file(source: &SourceRef, beside: Option<Beside<'_>>, options: &OpenOptio
         return Ok(checkpoint);
     }
     let head = beside::head(source)?;
-    if ShardIndex::is_index(&head, source) {
+    if is_index(&head, source) {
         let Some(Beside { folder, name }) = beside else { return alone(source) };
         let around = name.parent().unwrap_or(Path::new(""));
         return Ok(with_origin(shards::open(source, folder, around, options)?));

@@ -39,7 +39,7 @@ pub(super) fn owns_sibling(name: &Path) -> bool {
 ///
 /// # Errors
 /// As [`Folder::list`](weighbridge_io::source::Folder::list), and [`weighbridge_core::Kind::Io`] where a file cannot be read.
-pub(crate) fn index_files(folder: &FolderRef, limits: &Limits) -> Result<IndexFiles> {
+pub fn index_files(folder: &FolderRef, limits: &Limits) -> Result<IndexFiles> {
     let mut lists = IndexFiles::in_folder(folder, limits)?;
     lists
         .read

@@ -323,7 +323,7 @@ fn the_list_of_a_variant_is_a_list() {
     let around = folder(&files);
     let named = IndexFiles::with(&around, shard, &Default::default()).unwrap();
     assert_eq!(named.as_deref(), Some(variant.as_str()));
-    assert_eq!(IndexFiles::in_folder(&around, &Default::default()).unwrap().read.len(), 1);
+    assert_eq!(super::index_files(&around, &Default::default()).unwrap().read.len(), 1);
     // Beside the list without a variant it is not the one that is taken.
     files.insert(LIST.into(), list);
     files.insert(variant, br#"{"weight_map": {"x": "other.safetensors"}}"#.to_vec());

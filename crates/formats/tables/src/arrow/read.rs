@@ -24,6 +24,7 @@ use arrow_ipc::{Block, MetadataVersion};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use decode::{BatchNames, Batches};
 use std::sync::{Arc, Mutex};
+use weighbridge_core::budget::Budget;
 use weighbridge_core::checkpoint::{
     Attributes, Checkpoint, Damage, LabelsRef, Piece, Pieces, Role, TensorEntry, TensorPath, Value,
 };
@@ -35,11 +36,8 @@ use weighbridge_format::OpenOptions;
 use weighbridge_format::Scan;
 use weighbridge_io::source::{SourceRef, check_range, read_vec};
 
-/// What is unpacked of a batch at once may be so many times as long as it is in the file; a quarter of the limit
-/// `header_bytes` is free, and so is this many times the whole file: rows that are padded, or hardly used, are packed well.
-const HELD: u64 = 8;
-const OF_FILE: u64 = 16;
-const PARTS: u64 = 4;
+/// What is unpacked of a batch takes its memory again when it is an element or a name.
+const COPIES: u64 = 2;
 
 /// An element takes at most so many times the bytes that it takes in a buffer: truths are bits there.
 const MOST_WIDER: u64 = 8;
@@ -78,6 +76,7 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
                 blocks,
                 dictionaries,
                 footer,
+                budget: limits.budget_for(source.len()),
                 limits,
             }
         }
@@ -134,7 +133,8 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     match File::read(source, &options.limits) {
         Ok(file) => {
             pickled::judge(&file.schema, &mut scan);
-            let mut binaries = Binaries::of(&file.schema, true, source, &options.limits, &mut scan);
+            let mut binaries =
+                Binaries::of(&file.schema, true, source, (&options.limits, &file.budget), &mut scan);
             if let Err(error) = file.look(&mut binaries, &mut scan) {
                 binaries.refused(None, error, &mut scan)?;
             }
@@ -215,6 +215,7 @@ struct File {
     version: MetadataVersion,
     blocks: Vec<Block>,
     limits: Limits,
+    budget: Budget,
     dictionaries: Vec<Block>,
     /// Offset of the footer.
     footer: u64,
@@ -288,6 +289,7 @@ impl File {
             dictionaries,
             footer: source.len() - 10 - len,
             limits: limits.clone(),
+            budget: limits.budget_for(source.len()),
         })
     }
 
@@ -350,12 +352,10 @@ impl File {
             let what = "the buffers of all batches say that they are";
             self.limits.check_expansion(what, all, self.source.len()).map_err(|e| e.at(body.start))?;
             for claims in [&elements, &names] {
-                let of_file = self.source.len().saturating_mul(OF_FILE);
-                let most =
-                    claims.stored.saturating_mul(HELD).max(self.limits.header_bytes / PARTS).max(of_file);
-                let what = "bytes of a batch unpacked at once";
-                Limits::check_part(what, "header_bytes", claims.unpacked, most, PARTS)
-                    .map_err(|e| e.at(body.start))?;
+                let bytes = claims.unpacked.saturating_mul(COPIES);
+                self.budget.take_memory(bytes).map_err(|e| e.at(body.start))?;
+                // Batches are read one after the other.
+                self.budget.give_memory(bytes);
             }
             return Ok(Head { rows, elements: None, unpacked: elements.unpacked, claimed });
         }
@@ -454,10 +454,7 @@ impl File {
             // Negative: not compressed after all.
             let claim = i64::from_le_bytes(claim).try_into().unwrap_or(len);
             claims.unpacked = claims.unpacked.saturating_add(claim);
-            claims.stored = claims.stored.saturating_add(len);
         }
-        // Buffers may be the same bytes.
-        claims.stored = claims.stored.min(body.len);
         Ok(claims)
     }
 
@@ -505,8 +502,6 @@ impl File {
 struct Claims {
     /// How long they are unpacked.
     unpacked: u64,
-    /// How long they are in the file.
-    stored: u64,
 }
 
 /// The body of a batch in the file.

@@ -1,7 +1,7 @@
 //! From rows to record batches.
 
 use crate::table::Table;
-use crate::table::pipe::{Pipe, batch, guarded};
+use crate::table::pipe::{Pipe, batches, guarded};
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::SchemaRef;
 use weighbridge_core::checkpoint::TensorEntry;
@@ -24,8 +24,7 @@ impl Encode for ArrowTable {
         format!("{} as record batches", self.table.describe())
     }
     fn estimate(&self) -> u64 {
-        let names = if self.table.entry.labels.is_some() { 12 } else { 0 };
-        self.table.row_bytes().saturating_add(names).saturating_mul(self.table.rows).saturating_add(1000)
+        self.table.estimate()
     }
     fn tensors(&self) -> Vec<&TensorEntry> {
         vec![&self.table.entry]
@@ -34,19 +33,13 @@ impl Encode for ArrowTable {
         self.table.name_sources()
     }
     fn encode(&self, out: &mut dyn Output) -> Result<()> {
-        let names = self.table.names()?;
         let pipe = Pipe::default();
         let mut writer = guarded("the table", || FileWriter::try_new(pipe.clone(), &self.schema))?;
         // The same batches for every budget, so that the bytes are the same.
         let at_once = (BATCH / self.table.row_bytes().saturating_add(16)).max(1);
-        let mut start = 0;
-        while start < self.table.rows {
-            let rows = start..self.table.rows.min(start + at_once);
-            let batch = batch(&self.table, &self.schema, names.as_deref(), &rows, out)?;
-            guarded("the table", || writer.write(&batch))?;
-            pipe.drain(out)?;
-            start = rows.end;
-        }
+        batches(&self.table, &self.schema, at_once, &pipe, out, &mut |batch| {
+            guarded("the table", || writer.write(batch))
+        })?;
         guarded("the table", || writer.finish())?;
         pipe.drain(out)
     }

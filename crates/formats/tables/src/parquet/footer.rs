@@ -8,14 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use parquet::arrow::ARROW_SCHEMA_META_KEY;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use weighbridge_core::budget::Budget;
 use weighbridge_core::error::{Error, Result};
-
-/// Groups of columns within each other; honest ones have a handful.
-const DEEPEST: usize = 64;
-/// The parts of a footer may take this many times its bytes when they are read, and this much more: about 30 bytes are the
-/// fewest of a column of a row group.
-const TIMES: u64 = 16;
-const FREE: u64 = 16 << 20;
 
 /// About what a structure takes when it is read, in bytes.
 fn weight(structure: Structure) -> u64 {
@@ -30,12 +24,14 @@ fn weight(structure: Structure) -> u64 {
 }
 /// What a part of a path takes beside its letters.
 const PART: u64 = 40;
+/// What a reader of row groups has of the footer again.
+const COPIES: u64 = 2;
 
 /// Looks through a footer for what its reader would never come to the end of, or not survive.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`], code `footer`; [`weighbridge_core::Kind::Limit`], `inflated`; [`weighbridge_core::Kind::Unsupported`], `encrypted`.
-pub(super) fn check(footer: &[u8]) -> Result<()> {
+/// [`weighbridge_core::Kind::Corrupt`], code `footer`; [`weighbridge_core::Kind::Limit`]; [`weighbridge_core::Kind::Unsupported`], `encrypted`.
+pub(super) fn check(footer: &[u8], budget: &Budget) -> Result<()> {
     let mut schema = Schema::default();
     let mut taken = 0u64;
     let mut encrypted = false;
@@ -62,7 +58,7 @@ pub(super) fn check(footer: &[u8]) -> Result<()> {
         // Its reader says better what is missing.
         Ok(()) | Err(Stop::End) => match schema.wrong() {
             Some(what) => what,
-            None => return check_room(taken.saturating_add(schema.paths), footer.len() as u64),
+            None => return budget.take_memory(taken.saturating_add(schema.paths).saturating_mul(COPIES)),
         },
     };
     Err(Error::corrupt("footer", what))
@@ -164,16 +160,6 @@ fn readable_schema(base64: &[u8]) -> Option<String> {
     (!odd.is_empty()).then(|| STANDARD.encode(message))
 }
 
-fn check_room(taken: u64, len: u64) -> Result<()> {
-    let most = len.saturating_mul(TIMES).saturating_add(FREE);
-    if taken <= most {
-        return Ok(());
-    }
-    Err(Error::limit("inflated", "the footer stands for far more than its bytes")
-        .expected(format_args!("at most {most} bytes"))
-        .found(taken))
-}
-
 /// The tree of columns, which the footer has as a list: a group, its children, and theirs.
 #[derive(Debug, Default)]
 struct Schema {
@@ -217,7 +203,7 @@ impl Schema {
         };
         if children == 0 {
             self.paths = self.paths.saturating_add(path);
-        } else if self.open.len() < DEEPEST {
+        } else if self.open.len() < Budget::DEPTH {
             self.open.push((children, path));
         } else {
             self.deep = true;
@@ -237,6 +223,11 @@ impl Schema {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weighbridge_core::limits::Limits;
+
+    fn check(footer: &[u8]) -> Result<()> {
+        super::check(footer, &Budget::new(footer.len() as u64, &Limits::default()))
+    }
 
     #[test]
     fn footers_with_fields_of_other_types_are_refused() {

@@ -21,10 +21,6 @@ use weighbridge_io::source::{SourceRef, read_vec};
 /// Bytes of a head that are read; more of it only where these were too few. A head may hold the least
 /// and the largest value of its page.
 const WINDOWS: [u64; 3] = [256, 64 << 10, 16 << 20];
-/// Every page may have this many bytes when unpacked, however short it is.
-const SLACK: u64 = 64 << 10;
-/// A page that cannot be unpacked to more than this is not measured before.
-const FREE: u64 = 16 << 20;
 /// Encodings of values: `PLAIN_DICTIONARY`, `RLE_DICTIONARY`, `DELTA_LENGTH_BYTE_ARRAY`, `DELTA_BYTE_ARRAY`.
 const OLD_PLACES: i32 = 2;
 const PLACES: i32 = 8;
@@ -78,8 +74,8 @@ impl Width {
     }
 }
 
-/// Holds what the pages in `range` of `source` claim against what their bytes can give, and against
-/// the limit `header_bytes`. Returns what they take where they are packed; those that are not take their own length.
+/// Holds what the pages in `range` of `source` claim against the limit `header_bytes`, and against what they give where they
+/// are unpacked to the end. Returns what they take where they are packed; those that are not take their own length.
 ///
 /// Bytes that are no head end the search: what reads pages stops there as well.
 ///
@@ -109,18 +105,12 @@ pub(super) fn check(
             .at(at)
             .found(format_args!("{} values in {bytes} bytes", head.dictionary)));
         }
-        let most = head.stored.saturating_mul(ratio(compression)).saturating_add(SLACK);
-        if packed && head.unpacked > most {
-            return Err(Error::corrupt("page-size", "a page claims more bytes than it can be unpacked to")
-                .at(at)
-                .found(format_args!("{} bytes out of {}", head.unpacked, head.stored)));
-        }
         if packed {
             Limits::check("bytes of a page", "header_bytes", head.unpacked, limits.header_bytes)
                 .map_err(|e| e.at(at))?;
             let body = at.saturating_add(head.len).saturating_add(head.levels);
             let stored = body..at.saturating_add(head.len).saturating_add(head.stored).min(end);
-            if most > FREE && gives_more(source, stored, compression, head.unpacked) {
+            if gives_more(source, stored, compression, head.unpacked) {
                 return Err(Error::corrupt("page-size", "a page is unpacked to more bytes than it claims")
                     .at(at)
                     .expected(format_args!("{} bytes", head.unpacked)));
@@ -218,18 +208,6 @@ pub(super) fn all(source: &SourceRef, range: Range<u64>) -> Result<Vec<Page>> {
         at = next;
     }
     Ok(pages)
-}
-
-/// How many bytes a byte can be unpacked to, at most.
-fn ratio(compression: Compression) -> u64 {
-    match compression {
-        Compression::SNAPPY => 22,
-        Compression::LZ4 | Compression::LZ4_RAW => 255,
-        Compression::GZIP(_) => 1032,
-        // A block of 4 bytes that repeats one byte is 128 KiB at most.
-        Compression::ZSTD(_) => 32 << 10,
-        _ => u64::MAX,
-    }
 }
 
 /// How the values of a page stand in it, as far as it matters here.
@@ -376,6 +354,7 @@ fn head(bytes: &[u8]) -> Result<Head, Stop> {
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use weighbridge_core::budget::Budget;
     use weighbridge_io::source::MemorySource;
 
     fn varint(mut n: u64) -> Vec<u8> {
@@ -440,19 +419,23 @@ mod tests {
         }
     }
 
+    /// What pages claim is what they take, wherever they stand: whoever reads them holds it against the budget before.
     #[test]
-    fn claims_that_cannot_be_are_refused_wherever_they_stand() {
+    fn claims_are_counted_wherever_they_stand() {
         for (unpacked, compression, code) in [
-            (SLACK + 22 * 10, Compression::SNAPPY, None),
-            (SLACK + 22 * 10 + 1, Compression::SNAPPY, Some("page-size")),
-            (SLACK + 255 * 10 + 1, Compression::LZ4_RAW, Some("page-size")),
-            (SLACK + 10 * (32 << 10), Compression::ZSTD(Default::default()), None),
-            (SLACK + 10 * (32 << 10) + 1, Compression::ZSTD(Default::default()), Some("page-size")),
+            (90_000_000, Compression::SNAPPY, None),
+            (90_000_000, Compression::ZSTD(Default::default()), None),
+            (0x7fff_ffff, Compression::LZ4_RAW, Some("limit")),
             (0x7fff_ffff, Compression::BROTLI(Default::default()), Some("limit")),
             (0x7fff_ffff, Compression::UNCOMPRESSED, None),
         ] {
             let bytes = [page(1000, 100, 0), page(unpacked, 10, 5), page(7, 7, 7)].concat();
-            let found = checked(bytes, compression).err().map(|e| (e.code().as_str(), e.offset().is_some()));
+            let found = checked(bytes, compression);
+            let packed = compression != Compression::UNCOMPRESSED;
+            if let (Ok(found), true) = (&found, packed) {
+                assert_eq!((found.held, found.total), (unpacked + 1000, unpacked + 1007));
+            }
+            let found = found.err().map(|e| (e.code().as_str(), e.offset().is_some()));
             assert_eq!(found, code.map(|code| (code, true)), "{unpacked} {compression:?}");
         }
     }
@@ -468,7 +451,10 @@ mod tests {
         let pairs = [0x9b, 0xff, 0xff, 0xff, 0xff, 0x07, 0xdd];
         for bytes in [&list[..], &long, &within, &numbers, &pairs] {
             let bytes = [bytes, &[0; 40]].concat();
-            assert_eq!(super::super::footer::check(&bytes).unwrap_err().code().as_str(), "footer");
+            assert_eq!(
+                super::super::footer::check(&bytes, &Budget::new(0, &Limits::default())).unwrap_err().code().as_str(),
+                "footer"
+            );
             let zstd = Compression::ZSTD(Default::default());
             assert_eq!(checked(bytes, zstd).unwrap_err().code().as_str(), "page-head");
         }
@@ -569,14 +555,14 @@ mod tests {
         let below = [&[0x15][..], &number(2 * (1 << 32) + 2 * 0x1000_0000 - 1)].concat();
         let by_id = [&[0x05][..], &number(2 * (2 + (1 << 16))), &number(huge)].concat();
         for size in [&written, &higher, &by_id] {
-            assert_eq!(checked(head(size), snappy).unwrap_err().code().as_str(), "page-size", "{size:x?}");
+            assert_eq!(checked(head(size), snappy).unwrap_err().code().as_str(), "limit", "{size:x?}");
         }
         // Below 0 in 32 bits: no page.
         assert_eq!(checked(head(&below), snappy).unwrap_err().code().as_str(), "page-head");
         // What nobody looks at: ids beyond 16 bits in a structure that is passed over, truths in a map, which have no bytes.
         for passed in [&[&[0x9c][..], &[0xf1; 2200], &[0]].concat()[..], &[0x9b, 1, 0x15, 0]] {
             let claim = [&[0x15, 0][..], &written, &[0x15, 20], passed, &[0], &[0; 10]].concat();
-            assert_eq!(checked(claim, snappy).unwrap_err().code().as_str(), "page-size", "{passed:x?}");
+            assert_eq!(checked(claim, snappy).unwrap_err().code().as_str(), "limit", "{passed:x?}");
         }
         // A text, a list, a structure and a truth in the place of the size, and a number in the place of a structure.
         let text = [&[0x18][..], &number(huge)].concat();

@@ -36,6 +36,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use texts::Texts;
+use weighbridge_core::budget::Budget;
 use weighbridge_core::checkpoint::{
     Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count,
 };
@@ -49,24 +50,15 @@ use weighbridge_io::source::{SourceRef, read_vec, to_usize};
 
 /// About as many bytes of elements are decoded together.
 const BLOCK: u64 = 1 << 20;
-/// Pages that are unpacked at once may be this many times as long as the columns that they are of; half of the limit
-/// `header_bytes` is free.
-const HELD: u64 = 16;
-const HELD_PAGES: &str = "bytes of pages that are unpacked at once";
 /// What reading a column takes beside its pages.
 const READER: u64 = 3 << 10;
-/// Values of lists that are read at once may take this many times as many bytes as their columns; half of the limit
-/// `header_bytes` is free. A row is as long as a run of a few bytes says.
-const LISTED: u64 = 32;
 /// What a value of a list takes while it is read: itself, and the levels that tell lists apart.
 const VALUE: u64 = 8;
 /// Names that are decoded together; fewer where one of them is long, as each of them may be as long.
 const NAMES: u64 = 64 << 10;
 const NAME_BYTES: u64 = 4 << 20;
-/// The longest value of a column of bytes that is looked at.
-const LONGEST: u64 = 32 << 20;
-/// What a name takes in a list at least.
-const NAME: u64 = 8;
+/// What is made of names takes their memory again.
+const COPIES: u64 = 2;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("parquet", "table", source.label());
@@ -141,8 +133,13 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     match File::read(source, &options.limits) {
         Ok(file) => {
             pickled::judge(file.metadata.schema(), &mut scan);
-            let mut binaries =
-                Binaries::of(file.metadata.schema(), false, source, &options.limits, &mut scan);
+            let mut binaries = Binaries::of(
+                file.metadata.schema(),
+                false,
+                source,
+                (&options.limits, &file.budget),
+                &mut scan,
+            );
             for number in 0..binaries.columns.len() {
                 if let Err(error) = file.look(number, &mut binaries, &mut scan) {
                     binaries.refused(Some(number), error, &mut scan)?;
@@ -198,6 +195,7 @@ struct File {
     /// Pairs of the metadata that are not UTF-8, by their numbers.
     odd: BTreeMap<usize, RawPair>,
     limits: Limits,
+    budget: Budget,
     checked: Mutex<Checked>,
 }
 
@@ -254,7 +252,8 @@ fn footer(source: &SourceRef, limits: &Limits) -> Result<(u64, Vec<u8>)> {
 impl File {
     fn read(source: &SourceRef, limits: &Limits) -> Result<Self> {
         let (place, mut footer) = footer(source, limits)?;
-        super::footer::check(&footer).map_err(|error| error.at(place))?;
+        let budget = limits.budget_for(source.len());
+        super::footer::check(&footer, &budget).map_err(|error| error.at(place))?;
         let Readable { changed, odd } = super::footer::make_readable(&mut footer);
         let footer = changed.then_some(footer);
         let source = Chunks(source.clone());
@@ -267,7 +266,8 @@ impl File {
         let metadata = guarded("the footer", || {
             ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
         })?;
-        let file = Self { source, metadata, odd, limits: limits.clone(), checked: Mutex::default() };
+        let (limits, checked) = (limits.clone(), Mutex::default());
+        let file = Self { source, metadata, odd, limits, budget, checked };
         // Columns that lie over each other would be held, and looked at, as often as there are columns.
         file.chunks()?;
         Ok(file)
@@ -282,7 +282,7 @@ impl File {
         at_once: usize,
     ) -> Result<ParquetRecordBatchReader> {
         let skip = to_usize(skip)?;
-        self.check_pages(group, &columns, at_once as u64, self.limits.header_bytes / 2)?;
+        self.check_pages(group, &columns, at_once as u64, 1)?;
         guarded("a row group", || {
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
                 self.source.clone(),
@@ -294,9 +294,22 @@ impl File {
         })
     }
 
-    /// Looks at what the pages of some columns of a row group claim, of which `at_once` rows are to be read at a time;
-    /// `free` bytes may be held whatever the columns take in the file.
-    fn check_pages(&self, group: usize, columns: &[usize], at_once: u64, free: u64) -> Result<Vec<Unpacked>> {
+    /// Fails where there is not so much memory left: what is read at once is given back, and need not be taken.
+    fn check_memory(&self, bytes: u64) -> Result<()> {
+        self.budget.take_memory(bytes).map_err(|e| e.in_file(self.source.0.label()))?;
+        self.budget.give_memory(bytes);
+        Ok(())
+    }
+
+    /// Looks at what the pages of some columns of a row group claim, of which `at_once` rows are to be read at a time, and
+    /// become so many `copies` of what is read.
+    fn check_pages(
+        &self,
+        group: usize,
+        columns: &[usize],
+        at_once: u64,
+        copies: u64,
+    ) -> Result<Vec<Unpacked>> {
         let metadata = self.metadata.metadata();
         let schema = metadata.file_metadata().schema_descr();
         let chunks = guarded("a row group", || {
@@ -306,25 +319,20 @@ impl File {
             let ranges = chunks.map(|(leaf, chunk)| (leaf, chunk.byte_range(), chunk.compression()));
             Ok::<_, ParquetError>(ranges.collect::<Vec<_>>())
         })?;
-        let (mut held, mut stored, mut all) = (0u64, 0u64, Vec::new());
+        let (mut held, mut all) = (0u64, Vec::new());
         for &(leaf, (start, len), compression) in &chunks {
             let unpacked = self.check_column((group, leaf), start..start.saturating_add(len), compression)?;
             held = held.saturating_add(unpacked.held).saturating_add(READER);
-            stored = stored.saturating_add(len);
             all.push(unpacked);
         }
-        let check = |what: &str, bytes: u64, times: u64| {
-            Limits::check(what, "header_bytes", bytes, stored.saturating_mul(times).max(free))
-                .map_err(|e| e.in_file(self.source.0.label()))
-        };
         // Only now may a page be unpacked to be looked at.
-        check(HELD_PAGES, held, HELD)?;
+        self.check_memory(held.saturating_mul(copies))?;
         let mut listed = 0u64;
         for (&(leaf, ..), unpacked) in chunks.iter().zip(&all) {
             let column = schema.column(leaf);
             if column.max_rep_level() > 0 {
                 let mut values = unpacked.values;
-                if values.saturating_mul(VALUE) > free {
+                if values.saturating_mul(VALUE) > self.budget.memory_left() {
                     values = values.min(self.longest_once((group, leaf))?.saturating_mul(at_once));
                 }
                 // A list of fixed length is as long where it is missing, too, which takes no bytes in the file.
@@ -341,8 +349,7 @@ impl File {
                 held = held.saturating_add(self.texts_once((group, leaf), unpacked)?.lengths);
             }
         }
-        check("bytes of lists that are read at once", listed, LISTED)?;
-        check(HELD_PAGES, held, HELD)?;
+        self.check_memory(held.saturating_add(listed).saturating_mul(copies))?;
         Ok(all)
     }
 
@@ -420,11 +427,7 @@ impl File {
         let Some(&place) = binaries.columns.get(number) else { return Ok(()) };
         for group in 0..self.metadata.metadata().num_row_groups() {
             let (longest, held) = self.longest_text(group, place)?;
-            if longest > LONGEST {
-                return Err(Error::limit("limit", "a value is longer than a scan looks at")
-                    .expected(format_args!("at most {LONGEST} bytes"))
-                    .found(format_args!("{longest} bytes")));
-            }
+            self.check_memory(longest.saturating_mul(COPIES))?;
             let at_once = (NAME_BYTES / held.max(1)).clamp(1, NAMES);
             let mut rows = self.rows(group, vec![place], 0, to_usize(at_once)?)?;
             while let Some(batch) = self.next(&mut rows, group, &[place])? {
@@ -437,8 +440,7 @@ impl File {
     /// Bytes of the longest text of a column of a row group, or more where that is little; and what it holds when it
     /// is decoded.
     fn longest_text(&self, group: usize, place: usize) -> Result<(u64, u64)> {
-        let free = (self.limits.header_bytes / 4).max(self.source.0.len());
-        let pages = self.check_pages(group, &[place], 1, free)?;
+        let pages = self.check_pages(group, &[place], 1, COPIES)?;
         let Some(unpacked) = pages.first() else { return Ok((0, 0)) };
         let field = self.metadata.schema().fields().get(place).map(|field| field.data_type());
         // What is not much together is not much at once.

@@ -8,8 +8,7 @@
 //! list       count (4 bits; 15: it follows), type of the elements (4 bits), elements
 //! ```
 
-/// Structures within each other; honest ones have five.
-const DEEPEST: u32 = 32;
+use weighbridge_core::budget::Budget;
 
 /// Why a structure was not read.
 pub(super) enum Stop {
@@ -247,8 +246,8 @@ impl<'a> Bytes<'a> {
         self.fields(structure, 0, watch)
     }
 
-    fn fields(&mut self, structure: Structure, depth: u32, watch: &mut Watch<'_>) -> Result<(), Stop> {
-        if depth > DEEPEST {
+    fn fields(&mut self, structure: Structure, depth: usize, watch: &mut Watch<'_>) -> Result<(), Stop> {
+        if depth > Budget::DEPTH {
             return Err(Stop::Deep);
         }
         let mut id = 0i16;
@@ -315,10 +314,10 @@ impl<'a> Bytes<'a> {
         &mut self,
         wire: u8,
         structure: Structure,
-        depth: u32,
+        depth: usize,
         watch: &mut Watch<'_>,
     ) -> Result<(), Stop> {
-        if depth > DEEPEST {
+        if depth > Budget::DEPTH {
             return Err(Stop::Deep);
         }
         match wire {

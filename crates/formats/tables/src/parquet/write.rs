@@ -1,7 +1,7 @@
 //! From rows to row groups.
 
 use crate::table::Table;
-use crate::table::pipe::{Pipe, batch, guarded};
+use crate::table::pipe::{Pipe, batches, guarded};
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -51,8 +51,7 @@ impl Encode for ParquetTable {
         format!("{} as row groups{how}", self.table.describe())
     }
     fn estimate(&self) -> u64 {
-        let names = if self.table.entry.labels.is_some() { 12 } else { 0 };
-        self.table.row_bytes().saturating_add(names).saturating_mul(self.table.rows).saturating_add(1000)
+        self.table.estimate()
     }
     fn tensors(&self) -> Vec<&TensorEntry> {
         vec![&self.table.entry]
@@ -61,7 +60,6 @@ impl Encode for ParquetTable {
         self.table.name_sources()
     }
     fn encode(&self, out: &mut dyn Output) -> Result<()> {
-        let names = self.table.names()?;
         let pipe = Pipe::default();
         // The same groups for every budget, so that the bytes are the same.
         let at_once = (BATCH / self.table.row_bytes().saturating_add(16)).max(1);
@@ -69,14 +67,9 @@ impl Encode for ParquetTable {
         let mut writer = guarded("the table", || {
             ArrowWriter::try_new(pipe.clone(), self.schema.clone(), Some(properties))
         })?;
-        let mut start = 0;
-        while start < self.table.rows {
-            let rows = start..self.table.rows.min(start + at_once);
-            let batch = batch(&self.table, &self.schema, names.as_deref(), &rows, out)?;
-            guarded("the table", || writer.write(&batch))?;
-            pipe.drain(out)?;
-            start = rows.end;
-        }
+        batches(&self.table, &self.schema, at_once, &pipe, out, &mut |batch| {
+            guarded("the table", || writer.write(batch))
+        })?;
         guarded("the table", || writer.close())?;
         pipe.drain(out)
     }

@@ -5,25 +5,21 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Schema};
 use std::sync::Arc;
+use weighbridge_core::budget::Budget;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
 use weighbridge_io::source::{MemorySource, SourceRef};
 use weighbridge_scan::{Beginning, Class, Scan, TakenFor, embedded, may_import};
 
-/// Values may come to this many times the length of the file, and [`FREE`] bytes more: all may be the same bytes.
-const TIMES: u64 = 8;
-const FREE: u64 = 64 << 20;
-/// Bytes of values that are files of their own, and wait to be looked into.
-const HELD: u64 = 16 << 20;
-/// What a value takes beside its bytes.
+/// What a value takes beside its bytes; a text, of which there are more; and one that is followed as a pickle.
 const EACH: u64 = 16;
-/// The same of texts, of which there are more, and which are less often more than a word.
-const TEXT_TIMES: u64 = 16;
-const TEXT_FREE: u64 = 128 << 20;
 const EACH_TEXT: u64 = 4;
-/// What a text takes that is followed as a pickle.
 const FOLLOWED: u64 = 1024;
+/// A value is looked at this often.
+const LOOKS: u64 = 2;
+/// What is found in a value that waits to be looked into takes its memory so often.
+const FOUND: u64 = 4;
 
 /// Looks at the values of columns of bytes and of texts.
 #[derive(Debug)]
@@ -33,11 +29,9 @@ pub(crate) struct Binaries<'a> {
     names: Vec<String>,
     /// Which of them are texts.
     texts: Vec<bool>,
-    text_left: u64,
     source: &'a SourceRef,
     limits: &'a Limits,
-    left: u64,
-    held: u64,
+    budget: Budget,
     /// Rows of each column that were looked at.
     rows: Vec<u64>,
 }
@@ -48,7 +42,7 @@ impl<'a> Binaries<'a> {
         schema: &Schema,
         texts: bool,
         source: &'a SourceRef,
-        limits: &'a Limits,
+        (limits, budget): (&'a Limits, &Budget),
         scan: &mut Scan,
     ) -> Self {
         let (mut columns, mut names, mut are_texts) = (Vec::new(), Vec::new(), Vec::new());
@@ -73,10 +67,8 @@ impl<'a> Binaries<'a> {
                 }
             }
         }
-        let bound = |times, free| source.len().saturating_mul(times).saturating_add(free);
-        let (left, text_left) = (bound(TIMES, FREE), bound(TEXT_TIMES, TEXT_FREE));
         let rows = vec![0; columns.len()];
-        Self { columns, names, texts: are_texts, text_left, source, limits, left, held: HELD, rows }
+        Self { columns, names, texts: are_texts, source, limits, budget: budget.clone(), rows }
     }
 
     /// Looks at the next rows of some of its columns, of which the first is number `first` among them.
@@ -137,12 +129,8 @@ impl<'a> Binaries<'a> {
                 self.rows[number] += 1;
                 continue;
             }
-            self.left = self.left.checked_sub(bytes.len() as u64 + EACH).ok_or_else(|| {
-                Error::limit(
-                    "limit",
-                    "the values are many times as long as the file; the rest was not looked at",
-                )
-            })?;
+            // All may be the same bytes.
+            self.budget.take_work((bytes.len() as u64 + EACH).saturating_mul(LOOKS))?;
             if bytes.len() > 1 {
                 self.value(number, bytes, scan);
             }
@@ -158,9 +146,7 @@ impl<'a> Binaries<'a> {
     pub(crate) fn text(&mut self, text: &[u8]) -> Result<Option<Scan>> {
         let may_import = may_import(text);
         let cost = text.len() as u64 + if may_import { FOLLOWED } else { EACH_TEXT };
-        self.text_left = self.text_left.checked_sub(cost).ok_or_else(|| {
-            Error::limit("limit", "the texts are many times as long as the file; the rest was not looked at")
-        })?;
+        self.budget.take_work(cost)?;
         if !may_import {
             return Ok(None);
         }
@@ -186,12 +172,9 @@ impl<'a> Binaries<'a> {
             scan.absorb(own, Some(&place));
         }
         if known.is_some() {
-            match self.held.checked_sub(bytes.len() as u64) {
-                Some(left) => {
-                    scan.look_into(place, source(), TakenFor::File);
-                    self.held = left;
-                }
-                None => {
+            match self.budget.take_memory((bytes.len() as u64).saturating_mul(FOUND)) {
+                Ok(()) => scan.look_into(place, source(), TakenFor::File),
+                Err(_) => {
                     let mut own = Scan::default();
                     own.push("nested-too-deep", "more files among the values were not looked into");
                     scan.absorb(own, Some(&self.names[number]));
@@ -248,7 +231,8 @@ mod tests {
         let schema = Arc::new(Schema::new(vec![field]));
         let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 10]));
         let (limits, mut scan) = (Limits::default(), Scan::default());
-        let mut binaries = Binaries::of(&schema, true, &source, &limits, &mut scan);
+        let mut binaries =
+            Binaries::of(&schema, true, &source, (&limits, &limits.budget_for(source.len())), &mut scan);
         let batch = RecordBatch::try_new(schema.clone(), vec![column]).unwrap();
         let result = if binaries.columns.is_empty() { Ok(()) } else { binaries.look(0, &batch, &mut scan) };
         (scan, result)

@@ -7,8 +7,8 @@ use super::{DecodedSource, Decoder};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::checkpoint::{
-    Attributes, Damage, LabelList, Labels, LabelsRef, Lost, TensorEntry, TensorPath, Value, check_count,
-    each_part,
+    Attributes, Checkpoint, Damage, LabelList, Labels, LabelsRef, Lost, TensorEntry, TensorPath, Value,
+    check_count, each_part,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -195,6 +195,22 @@ impl Lines {
         let kept = format!("{first} to {}{of}", first + rows);
         entry.attributes.insert(Attributes::SALVAGED_ROWS.to_owned(), Value::Text(kept));
         Ok((entry, lost))
+    }
+
+    /// What [`whole_rows`](Self::whole_rows) finds, in `checkpoint`, which is damaged as `error` says.
+    ///
+    /// # Errors
+    /// Those of it.
+    pub(crate) fn salvage(
+        self,
+        mut checkpoint: Checkpoint,
+        of: Option<u64>,
+        error: &Error,
+    ) -> Result<Checkpoint> {
+        let (entry, lost) = self.whole_rows(of)?;
+        checkpoint.tensors.push(entry);
+        checkpoint.damage_mut(error).lost.extend(lost);
+        Ok(checkpoint)
     }
 
     /// Goes to the first line that has as many numbers as most of the first ones, where nothing else says how

@@ -98,6 +98,12 @@ impl Table {
         (wanted / each.max(1)).clamp(1, self.rows.max(1))
     }
 
+    /// About how many bytes the file of it takes.
+    pub(super) fn estimate(&self) -> u64 {
+        let names = if self.entry.labels.is_some() { 12 } else { 0 };
+        self.row_bytes().saturating_add(names).saturating_mul(self.rows).saturating_add(1000)
+    }
+
     /// `5 rows of 8 f32, with names`.
     pub(super) fn describe(&self) -> String {
         let names = if self.entry.labels.is_some() { ", with names" } else { "" };

@@ -119,11 +119,31 @@ fn item(table: &Table) -> Result<(Arc<Field>, i32)> {
     Ok((Arc::new(Field::new("item", of, false)), width))
 }
 
-/// Some rows as a record batch.
+/// Gives `write` all rows as record batches of `at_once` rows, and `out` what goes through `pipe` meanwhile.
 ///
 /// # Errors
-/// What the sources say.
-pub(crate) fn batch(
+/// What the sources and `write` say.
+pub(crate) fn batches(
+    table: &Table,
+    schema: &SchemaRef,
+    at_once: u64,
+    pipe: &Pipe,
+    out: &mut dyn Output,
+    write: &mut dyn FnMut(&RecordBatch) -> Result<()>,
+) -> Result<()> {
+    let names = table.names()?;
+    let mut start = 0;
+    while start < table.rows {
+        let rows = start..table.rows.min(start + at_once);
+        write(&batch(table, schema, names.as_deref(), &rows, out)?)?;
+        pipe.drain(out)?;
+        start = rows.end;
+    }
+    Ok(())
+}
+
+/// Some rows as a record batch.
+fn batch(
     table: &Table,
     schema: &SchemaRef,
     names: Option<&LabelList>,

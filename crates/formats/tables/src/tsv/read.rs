@@ -188,23 +188,16 @@ pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option
 /// # Errors
 /// What is wrong with the first line.
 pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
+    let checkpoint = Checkpoint::new("tsv", "table", source.label());
     if let Some(published) = Published::of(source)? {
-        let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
-        let (entry, lost) = published.lines(source, options).whole_rows(Some(published.entities))?;
-        checkpoint.tensors.push(entry);
-        checkpoint.damage_mut(error).lost.extend(lost);
-        return Ok(checkpoint);
+        return published.lines(source, options).salvage(checkpoint, Some(published.entities), error);
     }
     let (lines, bare, mostly_bare) = lines(source, options, true)?;
     if bare != mostly_bare {
         let text = "the first fields of some lines are numbers, of others not: are they names?";
         return Err(Error::corrupt("names-uncertain", text).at(0));
     }
-    let (entry, lost) = lines.whole_rows(None)?;
-    let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
-    checkpoint.tensors.push(entry);
-    checkpoint.damage_mut(error).lost.extend(lost);
-    Ok(checkpoint)
+    lines.salvage(checkpoint, None, error)
 }
 
 /// How the lines are to be read; whether they have no names; whether most of the first ones have none.

@@ -218,16 +218,12 @@ pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option
 /// What is wrong with the first one.
 pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    let mut checkpoint = Checkpoint::new("word2vec", "vectors", source.label());
     if let Some(lines) = headless_lines(&head, source, options) {
-        let mut checkpoint = Checkpoint::new("word2vec", "vectors", source.label());
-        let (entry, lost) = lines.whole_rows(None)?;
-        checkpoint.tensors.push(entry);
-        checkpoint.damage_mut(error).lost.extend(lost);
-        return Ok(checkpoint);
+        return lines.salvage(checkpoint, None, error);
     }
     let first = header(&head)
         .ok_or_else(|| Error::corrupt("word2vec-header", "the first line is damaged: rows cannot be told"))?;
-    let mut checkpoint = Checkpoint::new("word2vec", "vectors", source.label());
     // The first row tells the form: numbers as text, or as bytes.
     let (entry, lost) = match lines(source, first, options).whole_rows(Some(first.rows)) {
         Ok(found) => found,

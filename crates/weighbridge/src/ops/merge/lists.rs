@@ -1,7 +1,7 @@
 //! Shards that are named one by one, as a shell does it for `model/*.safetensors`.
 
 use crate::checkpoint::{Note, escape_text};
-use crate::formats::safetensors::{IndexFile, IndexFiles};
+use crate::formats::safetensors::{IndexFile, IndexFiles, index_files};
 use crate::limits::Limits;
 use crate::source::{FolderRef, LocalFolder};
 use std::collections::{HashMap, HashSet};
@@ -30,7 +30,7 @@ pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec
         }
         let folder: FolderRef = Arc::new(folder);
         // What cannot be listed or read keeps nobody from reading the files beside it.
-        let mut lists = IndexFiles::in_folder(&folder, limits).unwrap_or_else(|error| IndexFiles {
+        let mut lists = index_files(&folder, limits).unwrap_or_else(|error| IndexFiles {
             unread: vec![(String::new(), error)],
             ..IndexFiles::default()
         });

@@ -1,241 +1,119 @@
 //! What stands outside of a header: objects of a heap, listed by a tree.
 
-use super::super::file::{File, Once, fault};
+use super::super::broken::Broken;
+use super::super::file::File;
 use super::super::fractal::Fractal;
-use super::super::header::Header;
-use super::{Broken, Owned};
-use hdf5_reader::btree_v2::{BTreeV2Header, BTreeV2Record, collect_btree_v2_records_storage};
-use hdf5_reader::checksum::jenkins_lookup3;
-use hdf5_reader::messages::{self, attribute_info};
-use hdf5_reader::storage::Storage;
-use std::collections::HashSet;
-use weighbridge_core::error::{Error, Kind, Result};
+use super::super::header::{About, Header, shared_messages};
+use super::super::tree::Tree;
+use bytes::Bytes;
+use weighbridge_core::error::{Error, Result};
 
-/// Mark, version and kind of a node, and the checksum behind what it holds.
-const NODE: u64 = 10;
+/// The kinds of trees of links and of attributes by their names; those in the order in which they were made have the
+/// next number.
+const LINKS: u8 = 5;
+const ATTRIBUTES: u8 = 8;
 
-/// Levels of a tree above its leaves, as the library behind has them.
-const DEEPEST: u16 = 64;
+/// Where the links of a group, or the attributes of an object, are kept.
+struct Kept {
+    heap: u64,
+    by_name: u64,
+    /// In the order in which they were made.
+    by_order: u64,
+}
 
-/// Gives `take` the message of each link that the tree lists. Nodes and blocks that cannot be read go to `broken`.
+impl Kept {
+    /// The message about links, or attributes; `None` where there is none. Its number of the newest has `newest` bytes.
+    fn read(file: &File, header: &Header, about: About, newest: usize) -> Result<Option<Self>> {
+        let Some(message) = header.first(file, about)? else { return Ok(None) };
+        let mut reader = file.reader(&message);
+        let (version, flags) = (reader.u8()?, reader.u8()?);
+        if version != 0 {
+            let text = "HDF5: a group, or its attributes, kept in an unknown way";
+            return Err(Error::corrupt("hdf5-corrupt", text).at(message.address).found(version));
+        }
+        reader.skip(if flags & 1 != 0 { newest } else { 0 })?;
+        let (heap, by_name) = (reader.offset()?, reader.offset()?);
+        let by_order = if flags & 2 != 0 { reader.offset()? } else { u64::MAX };
+        Ok(Some(Self { heap, by_name, by_order }))
+    }
+
+    /// Gives `take` the object of each record of the tree by names, and the record; `id` says where in a record the
+    /// number of its object begins, and how many bytes of it do not belong to the number. What cannot be read goes to
+    /// `broken`.
+    fn each(
+        &self,
+        file: &File,
+        (kind, before, around): (u8, usize, usize),
+        broken: &mut Broken,
+        mut take: impl FnMut(Bytes, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        if self.heap != u64::MAX && self.by_name != u64::MAX {
+            let mut heap = Fractal::open(file, self.heap)?;
+            let tree = Tree::open(file, self.by_name, kind)?;
+            let records = tree.records(file, broken)?;
+            let id = |record: &[u8]| {
+                let len = record.len().saturating_sub(around);
+                record.get(before..before + len).unwrap_or_default().to_vec()
+            };
+            // The tree goes by the hash of names; in the order of the heap each of its blocks is read once.
+            let mut records: Vec<&[u8]> = records.chunks_exact(tree.record).collect();
+            records.sort_by_cached_key(|record| heap.place(&id(record)).ok().flatten());
+            // Nothing is read behind an object of no length: each would cost time for nothing.
+            let parts = file.parts();
+            for record in records {
+                let id = id(record);
+                if heap.is_in_broken(&id) {
+                    broken.again();
+                    continue;
+                }
+                if let Some(object) = broken.part(heap.object(&id))? {
+                    parts.take(object.len() as u64)?;
+                    take(object, record)?;
+                }
+            }
+        }
+        // Where bytes are accounted for, the tree in the order in which things were made is read, too: it says nothing new.
+        if file.record().is_some() && self.by_order != u64::MAX {
+            Tree::open(file, self.by_order, kind + 1)?.records(file, broken)?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives `take` the message of each link of a group that stands outside of its header. What cannot be read goes to
+/// `broken`.
 ///
 /// # Errors
 /// Where the head of the heap or of the tree cannot be read, and those of `take`.
 pub(super) fn links(
     file: &File,
-    heap: u64,
-    tree: u64,
+    header: &Header,
     broken: &mut Broken,
-    mut take: impl FnMut(Vec<u8>) -> Result<()>,
+    mut take: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let Some((mut heap, tree)) = open(file, heap, tree)? else { return Ok(()) };
-    let records = match all(file, &tree) {
-        Err(error) if error.kind() == Kind::Corrupt => readable(file, &tree, broken)?,
-        records => records?,
-    };
-    let mut owned = Owned::new(file);
-    for record in in_order(&heap, records) {
-        let BTreeV2Record::LinkNameHash { heap_id, .. } = record else { continue };
-        if heap.is_in_broken(&heap_id) {
-            broken.again();
-            continue;
-        }
-        if let Some(bytes) = broken.part(heap.object(&heap_id))? {
-            // Nothing is read behind it: each object would cost time for nothing.
-            owned.take(bytes.len() as u64)?;
-            take(bytes)?;
-        }
-    }
-    Ok(())
+    let Some(kept) = Kept::read(file, header, About::LinkInfo, 8)? else { return Ok(()) };
+    // A hash, and the number.
+    kept.each(file, (LINKS, 4, 4), broken, |object, _| take(&object))
 }
 
 /// The attributes that stand outside of the header, as bytes, in the order in which they were made.
-pub(in super::super) fn dense_attributes(file: &File, header: &Header) -> Result<Vec<Vec<u8>>> {
-    let Some(message) = header.first(file, messages::MSG_ATTRIBUTE_INFO)? else { return Ok(Vec::new()) };
-    let mut cursor = hdf5_reader::io::Cursor::new(&message);
-    let info = attribute_info::parse(&mut cursor, file.offset_size(), file.length_size(), message.len())
-        .map_err(fault)?;
-    let mut objects = Vec::new();
-    if let Some((mut heap, tree)) = open(file, info.fractal_heap_address, info.btree_name_index_address)? {
-        let mut owned = Owned::new(file);
-        for record in in_order(&heap, all(file, &tree)?) {
-            let BTreeV2Record::AttributeNameHash { heap_id, creation_order, flags, .. } = record else {
-                continue;
-            };
-            if flags & 2 != 0 {
-                return Err(Error::unsupported(
-                    "hdf5-shared-messages",
-                    "HDF5: messages in a table that objects share are not read",
-                ));
-            }
-            let bytes = heap.object(&heap_id)?;
-            owned.take(bytes.len() as u64)?;
-            objects.push((creation_order, bytes));
-        }
-    }
-    claim_order(file, info.btree_creation_order_address)?;
-    objects.sort_by_key(|&(order, _)| order);
-    Ok(objects.into_iter().map(|(_, bytes)| bytes).collect())
-}
-
-/// The heap and the head of the tree, where there are such.
-fn open(file: &File, heap: u64, tree: u64) -> Result<Option<(Fractal<'_>, BTreeV2Header)>> {
-    let (offsets, lengths) = (file.offset_size(), file.length_size());
-    let undefined = |address| hdf5_reader::io::Cursor::is_undefined_offset(address, offsets);
-    if undefined(heap) || undefined(tree) {
-        return Ok(None);
-    }
-    let heap = Fractal::open(file, heap)?;
-    let tree = BTreeV2Header::parse_at_storage(file.storage(), tree, offsets, lengths).map_err(fault)?;
-    Ok(Some((heap, tree)))
-}
-
-/// The records of a tree.
-fn all(file: &File, tree: &BTreeV2Header) -> Result<Vec<BTreeV2Record>> {
-    records(file, &file.once(), tree)
-}
-
-fn records(file: &File, once: &Once<'_>, tree: &BTreeV2Header) -> Result<Vec<BTreeV2Record>> {
-    let (offsets, lengths) = (file.offset_size(), file.length_size());
-    collect_btree_v2_records_storage(once, tree, offsets, lengths, None, &[], None).map_err(fault)
-}
-
-/// The tree goes by the hash of names; in the order of the heap each of its blocks is read once.
-fn in_order(heap: &Fractal<'_>, mut records: Vec<BTreeV2Record>) -> Vec<BTreeV2Record> {
-    records.sort_unstable_by_key(|record| match record {
-        BTreeV2Record::LinkNameHash { heap_id, .. } | BTreeV2Record::AttributeNameHash { heap_id, .. } => {
-            heap.place(heap_id).ok().flatten()
-        }
-        _ => None,
-    });
-    records
-}
-
-/// The records of links in those nodes of a damaged tree that can be read.
 ///
 /// # Errors
-/// Where the tree is too deep, and those of [`Broken::part`].
-fn readable(file: &File, tree: &BTreeV2Header, broken: &mut Broken) -> Result<Vec<BTreeV2Record>> {
-    if tree.depth > DEEPEST {
-        return Err(Error::corrupt("hdf5-corrupt", "HDF5: the tree of a group is too deep")
-            .expected(format_args!("at most {DEEPEST} levels"))
-            .found(format_args!("{} levels", tree.depth)));
-    }
-    let widths = Widths::of(tree, file.offset_size());
-    // One budget for all its nodes, each of which is read once.
-    let (once, mut seen) = (file.once(), HashSet::new());
-    let mut found = Vec::new();
-    let mut open = vec![(tree.root_node_address, tree.num_records_in_root, tree.depth)];
-    while let Some((address, count, depth)) = open.pop() {
-        if !seen.insert(address) {
-            let error = Error::corrupt("hdf5-corrupt", "HDF5: the tree of a group comes to a node twice");
-            broken.part::<()>(Err(error.at(address)))?;
-            continue;
-        }
-        // A leaf is a tree by itself.
-        let node =
-            BTreeV2Header { root_node_address: address, num_records_in_root: count, depth, ..tree.clone() };
-        match widths.get(usize::from(depth)).filter(|_| depth > 0) {
-            None => {
-                let leaf = records(file, &once, &node).map_err(|error| error.at(address));
-                found.extend(broken.part(leaf)?.unwrap_or_default());
+/// Where any of them cannot be read.
+pub(in super::super) fn dense_attributes(file: &File, header: &Header) -> Result<Vec<Bytes>> {
+    let (mut objects, mut broken) = (Vec::new(), Broken::default());
+    if let Some(kept) = Kept::read(file, header, About::AttributeInfo, 2)? {
+        // The number, flags, when it was made, a hash.
+        kept.each(file, (ATTRIBUTES, 0, 9), &mut broken, |object, record| {
+            let mut reader = file.reader(record).from(record.len().saturating_sub(9));
+            if reader.u8()? & 2 != 0 {
+                return Err(shared_messages());
             }
-            Some(widths) => {
-                let node = inner(file, &once, &node, widths).map_err(|error| error.at(address));
-                let Some((own, children)) = broken.part(node)? else { continue };
-                found.extend(own);
-                open.extend(children.into_iter().map(|(address, count)| (address, count, depth - 1)));
-            }
-        }
+            objects.push((reader.u32()?, object));
+            Ok(())
+        })?;
     }
-    Ok(found)
-}
-
-/// Addresses of nodes, and how many records each has.
-type Children = Vec<(u64, u16)>;
-
-/// The records of links that the root of a tree holds itself, and the addresses of its children with how many records
-/// each has.
-fn inner(
-    file: &File,
-    once: &Once<'_>,
-    tree: &BTreeV2Header,
-    widths: &Widths,
-) -> Result<(Vec<BTreeV2Record>, Children)> {
-    let bad =
-        |text: &str| Error::corrupt("hdf5-corrupt", format!("HDF5: a node of the tree of a group {text}"));
-    let len = weighbridge_io::source::to_usize(tree.node_size.into())?;
-    let bytes = once.read_range(tree.root_node_address, len).map_err(fault)?;
-    let (count, size) = (usize::from(tree.num_records_in_root), usize::from(tree.record_size));
-    let pointers = (count + 1) * (usize::from(file.offset_size()) + widths.own + widths.below);
-    let end = weighbridge_io::source::to_usize(NODE)? - 4 + count * size + pointers;
-    let Some((body, sum)) = bytes.split_at_checked(end) else { return Err(bad("is too short")) };
-    let mut reader = file.place.reader(body);
-    if reader.take(4)? != b"BTIN" || reader.u8()? != 0 || reader.u8()? != tree.btree_type {
-        return Err(bad("has lost its mark"));
-    }
-    if jenkins_lookup3(body) != file.place.reader(sum).u32()? {
-        return Err(Error::corrupt(
-            "hdf5-checksum",
-            "HDF5: a node of the tree of a group does not match its checksum",
-        ));
-    }
-    let mut own = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut record = file.place.reader(reader.take(size)?);
-        let hash = record.u32()?;
-        own.push(BTreeV2Record::LinkNameHash { hash, heap_id: record.take(size - 4)?.to_vec() });
-    }
-    let mut children = Vec::with_capacity(count + 1);
-    for _ in 0..=count {
-        let (address, count) = (reader.offset()?, reader.number(widths.own)?);
-        reader.skip(widths.below)?;
-        children.push((address, u16::try_from(count).map_err(|_| bad("has a child that is too large"))?));
-    }
-    Ok((own, children))
-}
-
-/// Bytes of the two numbers that stand behind the address of a child: its records; those of it and all below it, which
-/// a leaf has not.
-struct Widths {
-    own: usize,
-    below: usize,
-}
-
-impl Widths {
-    /// Those of nodes of each depth, as the original has them: the first is that of a full leaf at any depth, the second
-    /// that of a full tree.
-    fn of(tree: &BTreeV2Header, offset: u8) -> Vec<Self> {
-        let width = |most: u64| most.checked_ilog2().map_or(1, |bits| bits / 8 + 1);
-        let bytes = |width: u32| usize::try_from(width).unwrap_or_default();
-        let (node, size) = (u64::from(tree.node_size), u64::from(tree.record_size).max(1));
-        let leaf = node.saturating_sub(NODE) / size;
-        let (own, mut below, mut all) = (width(leaf), 0, leaf);
-        let one = |below| Self { own: bytes(own), below: bytes(below) };
-        // A leaf has no children; those of the nodes right above the leaves have nothing below them.
-        let mut widths = vec![one(0), one(0)];
-        for _ in 1..tree.depth {
-            let pointer = u64::from(offset) + u64::from(own + below);
-            let most = node.saturating_sub(NODE + pointer) / (size + pointer);
-            all = (most + 1).saturating_mul(all).saturating_add(most);
-            below = width(all);
-            widths.push(one(below));
-        }
-        widths
-    }
-}
-
-/// Where bytes are accounted for, goes through the tree in the order in which things were made: it says
-/// nothing new.
-pub(super) fn claim_order(file: &File, address: Option<u64>) -> Result<()> {
-    let (offsets, lengths) = (file.offset_size(), file.length_size());
-    let undefined = |address: &u64| hdf5_reader::io::Cursor::is_undefined_offset(*address, offsets);
-    let (Some(address), Some(_)) = (address.filter(|address| !undefined(address)), file.record()) else {
-        return Ok(());
-    };
-    let storage = file.storage();
-    let tree = BTreeV2Header::parse_at_storage(storage, address, offsets, lengths).map_err(fault)?;
-    collect_btree_v2_records_storage(&file.once(), &tree, offsets, lengths, None, &[], None)
-        .map_err(fault)?;
-    Ok(())
+    broken.none()?;
+    objects.sort_by_key(|&(order, _)| order);
+    Ok(objects.into_iter().map(|(_, object)| object).collect())
 }

@@ -1,16 +1,17 @@
 //! Groups of the first kind: names in a heap, entries in the leaves of a tree.
 
-use super::super::file::{File, fault};
-use super::super::index::Siblings;
-use super::{Broken, Link, Owned, Target};
-use hdf5_reader::messages::symbol_table_msg;
-use hdf5_reader::storage::StorageBuffer;
+use super::super::broken::Broken;
+use super::super::file::{File, Parts};
+use super::super::siblings::Siblings;
+use super::super::sums;
+use super::{Link, Target};
+use bytes::Bytes;
 use std::cmp::Ordering;
 use std::collections::HashSet;
+use std::rc::Rc;
+use weighbridge_core::budget::Budget;
 use weighbridge_core::error::{Error, Result};
-
-/// Levels of a tree.
-const DEEPEST: usize = 64;
+use weighbridge_io::source::to_usize;
 
 /// Gives `keep` the links of the group of that message. A node of the tree or a name that cannot be read goes to `broken`.
 ///
@@ -22,16 +23,16 @@ pub(super) fn links(
     broken: &mut Broken,
     keep: &mut impl FnMut(Link) -> Result<()>,
 ) -> Result<()> {
-    let (offsets, lengths) = (file.offset_size(), file.length_size());
-    let mut cursor = hdf5_reader::io::Cursor::new(message);
-    let table = symbol_table_msg::parse(&mut cursor, offsets, lengths, message.len()).map_err(fault)?;
-    let names = Names::read(file, table.heap_address, broken)?;
-    let mut owned = Owned::new(file);
+    let mut reader = file.reader(message);
+    let (tree, heap) = (reader.offset()?, reader.offset()?);
+    let names = Names::read(file, heap, broken)?;
+    let parts = file.parts();
     let mut before: Option<&[u8]> = None;
-    for Leaf { address, bounds } in leaves(file, table.btree_address, broken)? {
-        let leaf = leaf(file, address, &mut owned, broken);
+    for place in leaves(file, tree, broken)? {
+        let (address, bounds) = (place.address, place.bounds());
+        let leaf = leaf(file, address, &parts, broken);
         let Some(leaf) = broken.part(leaf)? else { continue };
-        let mut reader = file.place.reader(&leaf);
+        let mut reader = file.reader(&leaf);
         reader.skip(8)?;
         // Where one name of a leaf is out of order, it is not known which: none of them is taken for right.
         let (mut found, mut whole) = (Vec::new(), true);
@@ -51,7 +52,7 @@ pub(super) fn links(
             // Counted before it is looked at: one that is no link would cost as much time, for each entry.
             let names_from = names.from(name).unwrap_or_default();
             let len = memchr::memchr(0, names_from).unwrap_or(0) as u64;
-            owned.take(len).map_err(|error| error.at(address))?;
+            parts.take(len).map_err(|error| error.at(address))?;
             // The original finds a name by what is before and behind it.
             let in_order = names.is_between(name, before, &bounds).map_err(|error| error.at(address));
             // A name that cannot be read says nothing about the others.
@@ -62,7 +63,7 @@ pub(super) fn links(
             let link = names.link(name, target).map_err(|error| error.at(address));
             if let Some(link) = broken.part(link)? {
                 // Nothing is read behind it: each name would cost time for nothing.
-                owned.take(link.bytes().saturating_sub(len)).map_err(|error| error.at(address))?;
+                parts.take(link.bytes().saturating_sub(len)).map_err(|error| error.at(address))?;
                 found.push(link);
             }
         }
@@ -75,7 +76,7 @@ pub(super) fn links(
 
 /// The names of a group.
 struct Names {
-    heap: Option<StorageBuffer>,
+    heap: Option<Bytes>,
     /// Where the last of them ends.
     end: usize,
 }
@@ -83,20 +84,18 @@ struct Names {
 impl Names {
     /// Those in the heap at `address`, as far as they are in the file.
     fn read(file: &File, address: u64, broken: &mut Broken) -> Result<Self> {
-        let (offset, length) = (u64::from(file.offset_size()), u64::from(file.length_size()));
+        let (offset, length) = file.widths();
         let head = file.bytes(address, 8 + 2 * length + offset)?;
-        let mut reader = file.place.reader(&head);
+        let mut reader = file.reader(&head);
         if reader.take(4)? != b"HEAP" || reader.u8()? != 0 {
-            return Err(
-                Error::corrupt("hdf5-corrupt", "HDF5: the names of a group have lost their mark").at(address)
-            );
+            return Err(sums::lost("a heap of names", address));
         }
         reader.skip(3)?;
         let (size, free, at) = (reader.length()?, reader.length()?, reader.offset()?);
         if size == 0 {
             return Ok(Self { heap: None, end: 0 });
         }
-        let end = file.place.source.len().saturating_sub(file.place.base);
+        let end = file.place.source.len().saturating_sub(file.place.superblock.at);
         let left = size.min(end.saturating_sub(at));
         if left < size && left > 0 {
             broken.part(file.place.offset(at, size))?;
@@ -187,10 +186,10 @@ fn unused(file: &File, heap: &[u8], mut at: u64) -> Result<()> {
     let mut seen = HashSet::new();
     while at != NONE {
         let Some(rest) = usize::try_from(at).ok().and_then(|at| heap.get(at..)) else { return bad(at) };
-        if !seen.insert(at) || rest.len() < 2 * usize::from(file.length_size()) {
+        if !seen.insert(at) || rest.len() < 2 * usize::from(file.place.superblock.length_size) {
             return bad(at);
         }
-        let mut reader = file.place.reader(rest);
+        let mut reader = file.reader(rest);
         let (next, len) = (reader.length()?, reader.length()?);
         if next == 0 || len > rest.len() as u64 {
             return bad(at);
@@ -209,22 +208,30 @@ fn order(a: &[u8], b: &[u8]) -> Ordering {
 /// A leaf of a tree, or a node above, and the keys on both sides of it and of each node above: the places of names.
 struct Leaf {
     address: u64,
-    bounds: Vec<(u64, u64)>,
+    /// Those of the nodes above, which all children of a node share.
+    above: Rc<[(u64, u64)]>,
+    own: Option<(u64, u64)>,
+}
+
+impl Leaf {
+    fn bounds(&self) -> Rc<[(u64, u64)]> {
+        self.above.iter().copied().chain(self.own).collect()
+    }
 }
 
 /// The bytes of the leaf at `address`, as far as it has entries.
-fn leaf(file: &File, address: u64, owned: &mut Owned, broken: &mut Broken) -> Result<StorageBuffer> {
+fn leaf(file: &File, address: u64, parts: &Parts, broken: &mut Broken) -> Result<Bytes> {
     let head = file.bytes(address, 8)?;
-    let mut reader = file.place.reader(&head);
+    let mut reader = file.reader(&head);
     if reader.take(4)? != b"SNOD" || reader.u8()? != 1 {
-        return Err(Error::corrupt("hdf5-corrupt", "HDF5: a node of a group has lost its mark").at(address));
+        return Err(sums::lost("a node of a group", address));
     }
     reader.skip(1)?;
     let entry = 2 * u64::from(file.offset_size()) + 24;
     let count = u64::from(reader.u16()?);
     fits(file, address, count, file.place.halves.leaf, |most| 8 + most * entry, broken)?;
     let bytes = file.bytes(address, 8 + count * entry)?;
-    owned.take(bytes.len() as u64)?;
+    parts.take(bytes.len() as u64)?;
     Ok(bytes)
 }
 
@@ -254,26 +261,25 @@ fn fits(
 
 /// The leaves of the tree at `root`, in order.
 fn leaves(file: &File, root: u64, broken: &mut Broken) -> Result<Vec<Leaf>> {
-    let (mut leaves, mut open, mut seen) = (Vec::new(), vec![(root, None, Vec::new())], HashSet::new());
+    let root = Leaf { address: root, above: Rc::default(), own: None };
+    let (mut leaves, mut open, mut seen) = (Vec::new(), vec![(root, None)], HashSet::new());
     // Its nodes lie beside each other: together they have no more bytes than the file.
-    let mut owned = Owned::new(file);
+    let parts = file.parts();
     let mut siblings = Siblings::default();
     let mut whole = true;
-    while let Some((address, level, bounds)) = open.pop() {
-        if hdf5_reader::io::Cursor::is_undefined_offset(address, file.offset_size()) {
+    while let Some((place, level)) = open.pop() {
+        let (address, bounds) = (place.address, place.bounds());
+        if address == u64::MAX {
             continue;
         }
         let node = match seen.insert(address) {
-            true => node(file, address, &bounds, &mut owned, broken),
+            true => node(file, address, &bounds, &parts, broken),
             false => {
                 let error = Error::corrupt("hdf5-corrupt", "HDF5: the tree of a group comes to a node twice");
                 Err(error.at(address))
             }
         };
-        let node = node.and_then(|node| match bounds.len() < DEEPEST {
-            true => Ok(node),
-            false => Err(Error::corrupt("hdf5-corrupt", "HDF5: the tree of a group is too deep").at(address)),
-        });
+        Budget::check_depth(bounds.len())?;
         let Some(node) = broken.part(node)? else {
             whole = false;
             continue;
@@ -284,23 +290,17 @@ fn leaves(file: &File, root: u64, broken: &mut Broken) -> Result<Vec<Leaf>> {
         }
         // Where a node is lost, the one beside it leads to it.
         if whole {
-            let met = siblings.meet(node.level, address, node.left, node.right).map_err(wrong);
-            broken.part(met)?;
+            broken.part(siblings.meet(node.level, address, node.left, node.right))?;
         }
         match node.level.checked_sub(1) {
             None => leaves.extend(node.children),
             Some(below) => {
-                open.extend(
-                    node.children.into_iter().rev().map(|child| (child.address, Some(below), child.bounds)),
-                );
+                open.extend(node.children.into_iter().rev().map(|child| (child, Some(below))));
             }
         }
     }
     if whole {
-        let end = siblings
-            .end()
-            .map_err(|(address, text)| Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).at(address));
-        broken.part(end)?;
+        broken.part(siblings.end())?;
     }
     Ok(leaves)
 }
@@ -317,32 +317,30 @@ struct Node {
 fn node(
     file: &File,
     address: u64,
-    bounds: &[(u64, u64)],
-    owned: &mut Owned,
+    bounds: &Rc<[(u64, u64)]>,
+    parts: &Parts,
     broken: &mut Broken,
 ) -> Result<Node> {
-    let (offset, length) = (u64::from(file.offset_size()), u64::from(file.length_size()));
+    let (offset, length) = file.widths();
     let head = 8 + 2 * offset;
     let start = file.bytes(address, head)?;
-    let mut reader = file.place.reader(&start);
+    let mut reader = file.reader(&start);
     if reader.take(4)? != b"TREE" || reader.u8()? != 0 {
-        return Err(Error::corrupt("hdf5-corrupt", "HDF5: a node of the tree of a group has lost its mark")
-            .at(address));
+        return Err(sums::lost("a node of the tree of a group", address));
     }
     let (level, count) = (reader.u8()?, reader.u16()?);
     let (left, right) = (reader.offset()?, reader.offset()?);
     let len = |count: u64| head + count * (length + offset) + length;
     fits(file, address, count.into(), file.place.halves.node, len, broken)?;
     let bytes = file.bytes(address, len(count.into()))?;
-    owned.take(bytes.len() as u64)?;
-    let mut reader = file.place.reader(&bytes);
-    reader.skip(weighbridge_io::source::to_usize(head)?)?;
+    parts.take(bytes.len() as u64)?;
+    let mut reader = file.reader(&bytes);
+    reader.skip(to_usize(head)?)?;
     let mut children = Vec::with_capacity(usize::from(count));
     let mut low = reader.length()?;
     for _ in 0..count {
         let (address, high) = (reader.offset()?, reader.length()?);
-        let bounds = bounds.iter().copied().chain([(low, high)]).collect();
-        children.push(Leaf { address, bounds });
+        children.push(Leaf { address, above: bounds.clone(), own: Some((low, high)) });
         low = high;
     }
     Ok(Node { level, left, right, children })

@@ -9,21 +9,19 @@
 //! which the number is in their place; 4 for this file, where there is no name.
 //!
 //! The n-th selected element of the source is the n-th selected element here; of mappings that overlap the last one counts;
-//! elements that no mapping has are the fill value. They are followed only where the caller asks for it (see [`Beside`]): then a
+//! elements that no mapping has are the fill value. They are followed only where the caller asks for it (see [`Beside`](crate::Beside)): then a
 //! source that is missing is an error, where the original would give fill values.
 
-mod beside;
 mod selection;
 mod source;
 
-pub use beside::Beside;
-
 use super::bytes::Reader;
 use super::file::Place;
+use super::layout::Virtual;
+use super::sources::SourceDataset;
+use super::sums;
 use super::types::{Class, Type};
 use crate::{Dataset, Kind};
-use beside::SourceDataset;
-use hdf5_reader::checksum::jenkins_lookup3;
 use selection::{Selection, Stored};
 use source::{MappedSource, Part};
 use std::collections::HashMap;
@@ -36,8 +34,6 @@ use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Endian, Shape};
 use weighbridge_io::source::SourceRef;
 
-/// What the block of a virtual dataset takes as many times as long while it is understood.
-const TIMES: u64 = 8;
 /// A run of bytes costs as much as this many bytes side by side.
 const RUN: u64 = 64;
 /// Bytes of unpacked chunks that are kept from one read to the next: half of what [`weighbridge_io::source`] keeps.
@@ -47,27 +43,6 @@ const KEPT: u64 = 64 << 20;
 const SAME_FILE: u8 = 1;
 const SAME_DATASET: u8 = 2;
 const OWN: u8 = 4;
-
-/// Where the mappings of a virtual dataset are, and their bytes once they were read.
-#[derive(Debug, Clone)]
-pub(super) struct Virtual {
-    /// The address of the heap; `None` where there is no mapping.
-    pub(super) address: Option<u64>,
-    /// The number of the object in it.
-    pub(super) object: u32,
-    pub(super) block: Arc<[u8]>,
-}
-
-impl Virtual {
-    pub(super) fn new(address: Option<u64>, object: u32) -> Self {
-        Self { address, object, block: Arc::default() }
-    }
-
-    /// Bytes of memory that it takes.
-    pub(super) fn held(&self) -> u64 {
-        (self.block.len() as u64).saturating_mul(TIMES)
-    }
-}
 
 /// The refusal of a virtual dataset that is not followed.
 pub(super) fn refused() -> Error {
@@ -94,20 +69,7 @@ impl Mapping {
 
 /// The mappings in the block of a virtual dataset.
 fn mappings(block: &[u8], place: &Place) -> Result<Vec<Mapping>> {
-    let Some((body, sum)) = block.split_last_chunk::<4>() else {
-        return Err(Error::corrupt("hdf5-corrupt", "HDF5: the mappings of a virtual dataset end too early")
-            .expected("at least 4 bytes")
-            .found(format_args!("{} bytes", block.len())));
-    };
-    let (stated, own) = (u32::from_le_bytes(*sum), jenkins_lookup3(body));
-    if stated != own {
-        return Err(Error::corrupt(
-            "hdf5-checksum",
-            "HDF5: the checksum of the mappings of a virtual dataset",
-        )
-        .expected(format_args!("{stated:#010x}"))
-        .found(format_args!("{own:#010x}")));
-    }
+    let body = sums::checked(block, b"", "the list of mappings of a virtual dataset", 0)?;
     let mut reader = place.reader(body);
     let version = reader.u8()?;
     if version > 1 {
@@ -204,7 +166,7 @@ impl Dataset {
             let text = "HDF5: a virtual dataset of elements that are no numbers";
             return Err(Error::unsupported("hdf5-type", text).found(self.stored.element.words()));
         }
-        let beside = place.beside.as_ref().ok_or_else(refused)?;
+        let files = place.sources.as_ref().ok_or_else(refused)?;
         let mappings = if own.address.is_some() { mappings(&own.block, place)? } else { Vec::new() };
         let size = u64::from(self.stored.element.size);
         let mut parts = Vec::with_capacity(mappings.len());
@@ -216,7 +178,7 @@ impl Dataset {
             let source =
                 match sources.entry((&*mapping.file, Arc::as_ptr(&mapping.dataset).cast::<u8>().addr())) {
                     Entry::Occupied(found) => found.into_mut(),
-                    Entry::Vacant(place) => place.insert(beside.dataset(&mapping.file, &mapping.dataset)?),
+                    Entry::Vacant(place) => place.insert(files.dataset(&mapping.file, &mapping.dataset)?),
                 };
             let part = self.part(mapping, source, size, &mut cost);
             // Where nothing else was found, the source says which mapping it is about.
@@ -237,9 +199,9 @@ impl Dataset {
         if needed > KEPT {
             cost = cost.saturating_add(again);
         }
-        let files = beside.bytes();
+        let files = files.bytes();
         self.check_unwritten(len.saturating_sub(mapped), files)?;
-        place.account.elements(cost, files, &place.limits)?;
+        place.count_elements(cost, files)?;
         let label = place.source.label();
         let source: SourceRef = Arc::new(MappedSource::new(label, self.stored.fill.clone(), len, parts));
         TensorEntry::dense(path, dtype, shape, &source, 0, encoding)
@@ -288,6 +250,6 @@ fn described(element: &Type) -> String {
 }
 
 /// The source of a mapping, for people.
-fn shown(file: &str, dataset: &str) -> String {
+pub(super) fn shown(file: &str, dataset: &str) -> String {
     weighbridge_core::text::escape(&format!("{dataset} of {file}"))
 }

@@ -17,9 +17,7 @@ use parquet::errors::ParquetError;
 use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescriptor;
 use std::sync::Arc;
-use weighbridge_core::checkpoint::LabelList;
 use weighbridge_core::error::{Error, Kind, Result};
-use weighbridge_core::limits::Limits;
 
 /// What a length takes when it is decoded.
 const LENGTH: u64 = 4;
@@ -47,10 +45,7 @@ impl File {
         let named = column.physical_type() == Type::BYTE_ARRAY;
         if named {
             // A block of a few bytes is millions of lengths.
-            let most = LabelList::most(self.source.0.len(), &self.limits);
-            let least = values.saturating_mul(super::NAME);
-            Limits::check("bytes of names of rows", "header_bytes", least, most)
-                .map_err(|e| e.in_file(label))?;
+            self.check_memory(values.saturating_mul(super::VALUE))?;
         }
         let rows = usize::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
         let found = guarded("a row group", || {

@@ -1,7 +1,7 @@
 //! Texts of all columns, also in lists, as a scan looks at them: page by page, those of a dictionary once.
 
 use super::texts::{Numbers, values_of};
-use super::{File, HELD, HELD_PAGES, READER};
+use super::{COPIES, File, READER};
 use crate::table::binaries::Binaries;
 use crate::table::pipe::guarded;
 use parquet::basic::{Encoding, Type};
@@ -10,7 +10,6 @@ use parquet::errors::ParquetError;
 use parquet::file::serialized_reader::SerializedPageReader;
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
 use weighbridge_scan::Scan;
 
@@ -52,8 +51,7 @@ impl File {
         let (start, len) = guarded("a row group", || Ok::<_, ParquetError>(chunk.byte_range()))?;
         let range = start..start.saturating_add(len);
         let held = self.check_column((group, leaf), range, chunk.compression())?.held.saturating_add(READER);
-        let free = (self.limits.header_bytes / 4).max(self.source.0.len());
-        Limits::check(HELD_PAGES, "header_bytes", held, len.saturating_mul(HELD).max(free))?;
+        self.check_memory(held.saturating_mul(COPIES))?;
         let rows = usize::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
         let mut pages = guarded("a row group", || {
             SerializedPageReader::new(Arc::new(self.source.clone()), chunk, rows, None)

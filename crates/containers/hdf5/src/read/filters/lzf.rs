@@ -1,6 +1,6 @@
 //! The filter lzf of h5py: runs of bytes as they are, and runs that were there before.
 
-use super::bytes::Reader;
+use super::super::bytes::Reader;
 use weighbridge_core::error::{Error, Result};
 
 /// Controls below this are the length of a run of bytes, less one.

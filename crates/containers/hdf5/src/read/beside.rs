@@ -1,8 +1,8 @@
 //! Files beside an HDF5 file, as far as its virtual datasets may lead there.
 
-use super::shown;
-use crate::read::types::Type;
-use crate::read::{read, resolve};
+use super::mapped::shown;
+use super::sources::{SourceDataset, Sources};
+use super::walk::{read, resolve};
 use crate::{Contents, Dataset};
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -45,55 +45,11 @@ struct Listed {
     links: HashMap<Vec<String>, String>,
 }
 
-/// A dataset that others are made of.
-#[derive(Debug)]
-pub(super) struct SourceDataset {
-    pub(super) element: Type,
-    pub(super) dims: Vec<u64>,
-    /// Its elements, row by row.
-    pub(super) bytes: SourceRef,
-    /// Bytes that are unpacked to read a run of them, at most.
-    pub(super) unpacked: u64,
-    /// The part of them that must stay in memory so that the next run does not unpack it again.
-    pub(super) kept: u64,
-}
-
 impl Beside {
     /// The files beside `own`, which has that name in the folder; none for a file without a folder.
     pub fn new(own: SourceRef, folder: Option<(FolderRef, PathBuf)>, limits: &Limits) -> Self {
         let opened = Mutex::new(Opened { bytes: own.len(), ..Opened::default() });
         Self { own, folder, limits: limits.clone(), opened }
-    }
-
-    /// Bytes of the files that were opened so far, and of the file itself.
-    pub(super) fn bytes(&self) -> u64 {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner).bytes
-    }
-
-    /// The dataset at `path` in the file of that name.
-    ///
-    /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`]: `unsafe-name` for a file that is not in the folder, `hdf5-virtual-missing` where the file
-    /// or the dataset is not there; [`weighbridge_core::Kind::Unsupported`]: `hdf5-virtual` for a dataset that is virtual itself;
-    /// what reading the file says.
-    pub(super) fn dataset(&self, file: &str, path: &str) -> Result<Arc<SourceDataset>> {
-        // The same file, which is opened once.
-        let file = file.strip_prefix("./").filter(|name| *name != ".").unwrap_or(file);
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (file.to_owned(), path.to_owned());
-        if let Some(found) = opened.datasets.get(&key) {
-            return Ok(found.clone());
-        }
-        if !opened.files.contains_key(file) {
-            let (source, is_other) = self.source(file)?;
-            let contents = read(&source, &self.limits)?;
-            opened.bytes = opened.bytes.saturating_add(if is_other { source.len() } else { 0 });
-            opened.files.insert(file.to_owned(), Listed::of(contents, source.label()));
-        }
-        let Some(listed) = opened.files.get(file) else { return Err(missing(file, path)) };
-        let found = Arc::new(listed.dataset(file, path)?);
-        opened.datasets.insert(key, found.clone());
-        Ok(found)
     }
 
     /// The file of that name, and whether it is another one.
@@ -118,6 +74,32 @@ impl Beside {
         }
         let source = folder.open(&place)?.ok_or_else(|| missing_file(file))?;
         Ok((source, true))
+    }
+}
+
+impl Sources for Beside {
+    fn bytes(&self) -> u64 {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).bytes
+    }
+
+    fn dataset(&self, file: &str, path: &str) -> Result<Arc<SourceDataset>> {
+        // The same file, which is opened once.
+        let file = file.strip_prefix("./").filter(|name| *name != ".").unwrap_or(file);
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (file.to_owned(), path.to_owned());
+        if let Some(found) = opened.datasets.get(&key) {
+            return Ok(found.clone());
+        }
+        if !opened.files.contains_key(file) {
+            let (source, is_other) = self.source(file)?;
+            let contents = read(&source, &self.limits)?;
+            opened.bytes = opened.bytes.saturating_add(if is_other { source.len() } else { 0 });
+            opened.files.insert(file.to_owned(), Listed::of(contents, source.label()));
+        }
+        let Some(listed) = opened.files.get(file) else { return Err(missing(file, path)) };
+        let found = Arc::new(listed.dataset(file, path, &self.limits)?);
+        opened.datasets.insert(key, found.clone());
+        Ok(found)
     }
 }
 
@@ -152,12 +134,12 @@ impl Listed {
         .map(|error| error.in_file(&self.label))
     }
 
-    fn dataset(&self, file: &str, path: &str) -> Result<SourceDataset> {
+    fn dataset(&self, file: &str, path: &str, limits: &Limits) -> Result<SourceDataset> {
         // HDF5's own library opens no file that is cut short or still being written.
         if let Some(error) = self.problem(&[]) {
             return Err(error);
         }
-        let place = resolve(&[], path, &self.links).ok_or_else(|| missing(file, path))?;
+        let place = resolve(&[], path, &self.links, limits).ok_or_else(|| missing(file, path))?;
         let Some(dataset) = self.datasets.get(&place) else {
             return Err(self.problem(&place).unwrap_or_else(|| missing(file, path)).found(shown(file, path)));
         };

@@ -1,0 +1,112 @@
+//! Datasets as tensors: where their elements lie.
+
+use super::fill::FillSource;
+use super::layout::Layout;
+use crate::{Dataset, Kind};
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{TensorEntry, TensorPath};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
+use weighbridge_io::source::{ConcatSource, RangeSource, SourceRef};
+
+impl Dataset {
+    /// Bytes that are unpacked to read a run of its elements, and how many of them must be kept so that the next run does
+    /// not unpack them again. 0 where the elements are not packed. A single chunk counts a fourth: the newest chunk of each
+    /// dataset is kept apart, with more room.
+    pub(super) fn unpacked_for_a_run(&self) -> (u64, u64) {
+        match &self.stored.layout {
+            Layout::Chunked(chunked) if !self.stored.filters.is_empty() => {
+                let (band, chunk) = (self.band_of(chunked), self.unpacked_at_once());
+                (band.max(chunk), band.max(chunk / 4))
+            }
+            _ => (0, 0),
+        }
+    }
+
+    /// The dataset as a tensor at `path`: bytes that lie in the file as they are become byte ranges of
+    /// it; chunks that must be put together or unpacked become a source of their own.
+    ///
+    /// Opaque elements are bytes, with their size as the last dimension where it is not 1.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Unsupported`]: `hdf5-type` for elements that are no numbers, `hdf5-filter` for
+    /// filters that are not known; [`weighbridge_core::Kind::Corrupt`] where the places of the bytes contradict
+    /// the shape or leave the file; [`weighbridge_core::Kind::Limit`] where a short file stands for endless
+    /// elements that were never written; [`weighbridge_core::Kind::Io`] where an index of chunks, or a source of a virtual dataset, cannot be
+    /// read; what the files beside it say.
+    pub fn entry(&self, path: TensorPath) -> Result<TensorEntry> {
+        let name = path.to_text();
+        self.entry_at(path).map_err(|error| {
+            error.in_file(self.stored.place.source.label()).on_tensor(weighbridge_core::text::escape(&name))
+        })
+    }
+
+    fn entry_at(&self, path: TensorPath) -> Result<TensorEntry> {
+        let (dtype, endian) = match &self.kind {
+            Kind::Numbers(dtype, endian) => (*dtype, *endian),
+            Kind::Opaque { .. } => return self.raw(path),
+            Kind::Text => {
+                return Err(Error::unsupported("hdf5-type", "HDF5: texts are no tensor"));
+            }
+            Kind::Other(words) => {
+                return Err(
+                    Error::unsupported("hdf5-type", "HDF5: elements that are no numbers").found(words)
+                );
+            }
+        };
+        self.place(path, dtype, self.shape.clone(), Encoding { order: Order::Row, endian })
+    }
+
+    /// The elements as bytes, with their size as the last dimension where it is not 1.
+    pub(super) fn raw(&self, path: TensorPath) -> Result<TensorEntry> {
+        let size = u64::from(self.stored.element.size);
+        let mut dims = self.shape.dims().to_vec();
+        dims.extend((size != 1).then_some(size));
+        let encoding = Encoding { order: Order::Row, endian: Endian::Little };
+        self.place(path, DType::U8, Shape::new(dims), encoding)
+    }
+
+    /// The bytes of all elements: of the first row, then of the next, wherever they lie. What is packed is unpacked when it
+    /// is read.
+    ///
+    /// # Errors
+    /// As [`Dataset::entry`], but that the elements need be no numbers.
+    pub fn bytes(&self) -> Result<SourceRef> {
+        let label = self.stored.place.source.label();
+        let entry = self.raw(TensorPath::value()).map_err(|error| error.in_file(label))?;
+        if let Some(piece) = entry.single_piece() {
+            return Ok(Arc::new(RangeSource::new(piece.source.clone(), piece.offset, piece.len)?));
+        }
+        // The pieces are in the order of the rows, each row-major: together they are the elements.
+        let pieces = entry.pieces.iter().map(|piece| (piece.source.clone(), piece.offset, piece.len));
+        Ok(Arc::new(ConcatSource::new(label, pieces.collect())?))
+    }
+
+    fn place(&self, path: TensorPath, dtype: DType, shape: Shape, encoding: Encoding) -> Result<TensorEntry> {
+        let stored = &self.stored;
+        let own = &stored.place.source;
+        let len = self.byte_len()?;
+        let (source, offset): (SourceRef, u64) = match &stored.layout {
+            Layout::Compact(address, stored_len) => {
+                self.expect(*stored_len, len)?;
+                (own.clone(), stored.place.offset(stored.place.image.place_of(*address), len)?)
+            }
+            Layout::Contiguous(Some(address), stated) if len > 0 => {
+                if let Some(stated) = stated {
+                    self.expect(*stated, len)?;
+                }
+                (own.clone(), stored.place.offset(*address, len)?)
+            }
+            Layout::Contiguous(..) => (self.filled(len)?, 0),
+            Layout::Chunked(chunked) => {
+                // Where there is no element there is no chunk; else the chunks take the place of this.
+                let nothing: SourceRef = Arc::new(FillSource::new(own.label(), Vec::new(), len));
+                let entry = TensorEntry::dense(path, dtype, shape, &nothing, 0, encoding)?;
+                return self.chunks(chunked, entry, len);
+            }
+            Layout::Virtual(own) => return self.mapped(own, path, dtype, shape, encoding),
+        };
+        self.count(len)?;
+        TensorEntry::dense(path, dtype, shape, &source, offset, encoding)
+    }
+}

@@ -1,0 +1,187 @@
+//! The filter szip: numbers, or the differences between them, in the codes of CCSDS 121.0-B.
+//!
+//! A chunk is its length, four bytes, and the codes. A line of pixels is a run of blocks; each begins with how its numbers
+//! are written: as they are, as one split into zeros that are counted and lower bits, in pairs, or not at all where they
+//! are zeros. Where differences are written, the first number of a line stands for itself. Pixels of 32 and 64 bits are
+//! taken apart: the first byte of each, then the second of each, and so on.
+
+use super::bits::Bits;
+
+/// Options: the highest byte comes first; differences are written.
+const BIG_ENDIAN: u32 = 16;
+const DIFFERENCES: u32 = 32;
+/// What the format allows: pixels of a block, blocks of a line.
+const MOST_PIXELS: u32 = 32;
+const MOST_BLOCKS: u32 = 4096;
+/// Blocks of zeros are counted within so many.
+const SEGMENT: usize = 64;
+/// The count that means all that are left of a segment.
+const REST: u64 = 5;
+/// Sums of pairs are below this.
+const PAIRS: u64 = 13;
+
+/// Unpacks `packed` to `most` bytes at most; `None` where it is damaged.
+pub(super) fn unpack(packed: &[u8], parameters: &[u32], most: usize) -> Option<Vec<u8>> {
+    let &[options, block, pixel_bits, line] = parameters else { return None };
+    let (len, codes) = packed.split_first_chunk::<4>()?;
+    let len = usize::try_from(u32::from_le_bytes(*len)).ok().filter(|&len| len <= most)?;
+    let fits = (1..=MOST_PIXELS).contains(&block) && line > 0 && line.div_ceil(block) <= MOST_BLOCKS;
+    if !fits || !matches!(pixel_bits, 1..=32 | 64) {
+        return None;
+    }
+    let planes =
+        if pixel_bits >= 32 && pixel_bits % 32 == 0 { usize::try_from(pixel_bits / 8).ok()? } else { 1 };
+    let bits = if planes > 1 { 8 } else { pixel_bits };
+    let size = match bits {
+        ..=8 => 1,
+        9..=16 => 2,
+        _ => 4,
+    };
+    if len % (size * planes) != 0 {
+        return None;
+    }
+    let (block, line) = (usize::try_from(block).ok()?, usize::try_from(line).ok()?);
+    let mut lines = Lines {
+        codes: Bits::new(codes),
+        bits,
+        id_bits: if bits > 16 {
+            5
+        } else if bits > 8 {
+            4
+        } else {
+            3
+        },
+        block,
+        differences: options & DIFFERENCES != 0,
+        numbers: vec![0; line.div_ceil(block) * block],
+    };
+    let mut bytes = vec![0; len];
+    for part in bytes.chunks_mut(line * size) {
+        // What fills up the last block of a line is written, too; the last line may end before.
+        let whole = part.len() == line * size;
+        let filled = lines.next(if whole { lines.numbers.len() } else { part.len() / size })?;
+        if lines.differences {
+            sum_up(&mut lines.numbers[..filled], u32::MAX >> (32 - bits));
+        }
+        for (place, number) in part.chunks_exact_mut(size).zip(&lines.numbers) {
+            match options & BIG_ENDIAN != 0 {
+                true => place.copy_from_slice(&number.to_be_bytes()[4 - size..]),
+                false => place.copy_from_slice(&number.to_le_bytes()[..size]),
+            }
+        }
+    }
+    if planes == 1 {
+        return Some(bytes);
+    }
+    let pixels = len / planes;
+    Some((0..len).map(|at| bytes[at % planes * pixels + at / planes]).collect())
+}
+
+/// Lines of numbers, one after the other.
+struct Lines<'a> {
+    codes: Bits<'a>,
+    /// Bits of a number, and of what says how a block is written.
+    bits: u32,
+    id_bits: u32,
+    /// Numbers of a block.
+    block: usize,
+    differences: bool,
+    /// Those of a line.
+    numbers: Vec<u32>,
+}
+
+impl Lines<'_> {
+    /// Reads blocks of the next line until `wanted` numbers are there; how many are.
+    fn next(&mut self, wanted: usize) -> Option<usize> {
+        let mut at = 0;
+        while at < wanted {
+            let mut end = at + self.block;
+            let id = self.codes.take(self.id_bits)?;
+            let in_pairs = id == 0 && self.codes.take(1)? == 1;
+            let as_they_are = id + 1 == 1 << self.id_bits;
+            let mut from = at;
+            if at == 0 && self.differences && !as_they_are {
+                *self.numbers.first_mut()? = self.codes.take(self.bits)?;
+                from = 1;
+            }
+            if id == 0 && !in_pairs {
+                end = at.checked_add(self.zeros(at / self.block)?.checked_mul(self.block)?)?;
+            }
+            let numbers = self.numbers.get_mut(from..end)?;
+            if as_they_are {
+                for number in numbers {
+                    *number = self.codes.take(self.bits)?;
+                }
+            } else if in_pairs {
+                let mut second = None;
+                for (number, place) in numbers.iter_mut().zip(from - at..) {
+                    // The first number of a line takes the place of the first of a pair.
+                    *number = match second.take() {
+                        Some(second) => second,
+                        None => {
+                            let pair = pair(self.codes.zeros()?)?;
+                            second = (place % 2 == 0).then_some(pair.1);
+                            if place % 2 == 0 { pair.0 } else { pair.1 }
+                        }
+                    };
+                }
+            } else if id == 0 {
+                numbers.fill(0);
+            } else {
+                let low = Some(id - 1).filter(|&low| low < self.bits)?;
+                let most = u64::from(u32::MAX >> (32 - self.bits));
+                for number in numbers.iter_mut() {
+                    let high = self.codes.zeros()?.checked_shl(low)? & most;
+                    *number = u32::try_from(high).ok()?;
+                }
+                for number in numbers {
+                    *number |= self.codes.take(low)?;
+                }
+            }
+            at = end;
+        }
+        Some(at)
+    }
+
+    /// How many blocks of zeros begin with that one of the line.
+    fn zeros(&mut self, block: usize) -> Option<usize> {
+        match self.codes.zeros()? + 1 {
+            REST => {
+                Some((self.numbers.len() / self.block).saturating_sub(block).min(SEGMENT - block % SEGMENT))
+            }
+            count if count > REST => usize::try_from(count - 1).ok(),
+            count => usize::try_from(count).ok(),
+        }
+    }
+}
+
+/// The pair of that code: they are numbered by their sum, and within a sum by the second.
+fn pair(code: u64) -> Option<(u32, u32)> {
+    let mut first = 0;
+    for sum in 0..PAIRS {
+        if code <= first + sum {
+            let second = u32::try_from(code - first).ok()?;
+            return Some((u32::try_from(sum).ok()? - second, second));
+        }
+        first += sum + 1;
+    }
+    None
+}
+
+/// Makes numbers up to `most` of the first one and the differences behind it. A difference of either sign is a number:
+/// small ones take turns, those that only one sign can have follow.
+fn sum_up(numbers: &mut [u32], most: u32) {
+    let Some((&mut first, rest)) = numbers.split_first_mut() else { return };
+    let mut last = first;
+    for number in rest {
+        let (half, is_low) = (number.div_ceil(2), last <= most / 2);
+        let room = if is_low { last } else { most - last };
+        last = match half <= room {
+            true if *number % 2 == 1 => last - half,
+            true => last + half,
+            false if is_low => *number & most,
+            false => most.saturating_sub(*number),
+        };
+        *number = last;
+    }
+}

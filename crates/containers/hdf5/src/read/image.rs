@@ -1,0 +1,106 @@
+//! Metadata that the writer left in an image of its cache instead of at its place.
+
+use super::bytes::Reader;
+use super::sums;
+use bytes::Bytes;
+use std::ops::Range;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_io::source::to_usize;
+
+/// What its bytes are called.
+const WHAT: &str = "the image of the cache";
+
+/// An image of the cache; an empty one where there is none.
+#[derive(Debug, Default)]
+pub(super) struct Image {
+    bytes: Bytes,
+    /// By address, none over another.
+    entries: Vec<Entry>,
+    /// Where the image is in the file, and its length.
+    pub(super) place: Range<u64>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Where the bytes belong.
+    address: u64,
+    /// Where they are in the image.
+    range: Range<usize>,
+}
+
+impl Entry {
+    fn end(&self) -> u64 {
+        self.address.saturating_add(self.range.len() as u64)
+    }
+}
+
+impl Image {
+    /// The image in `bytes`, which stand at `address`. `reader` has the widths of the file.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Corrupt`].
+    pub(super) fn parse<'a>(
+        bytes: &'a Bytes,
+        address: u64,
+        reader: impl Fn(&'a [u8]) -> Reader<'a>,
+    ) -> Result<Self> {
+        let mut reader = reader(sums::checked(bytes, b"MDCI", WHAT, address)?);
+        reader.skip(4)?;
+        if reader.u8()? != 0 {
+            return Err(sums::lost(WHAT, address));
+        }
+        reader.skip(1)?;
+        reader.length()?;
+        let count = reader.u32()?;
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            // Kind, flags, ring, age, two counts of children.
+            reader.skip(8)?;
+            let parents = reader.u16()?;
+            reader.skip(4)?;
+            let (address, len) = (reader.offset()?, to_usize(reader.length()?)?);
+            for _ in 0..parents {
+                reader.offset()?;
+            }
+            let at = reader.at();
+            reader.skip(len)?;
+            entries.push(Entry { address, range: at..at + len });
+        }
+        entries.sort_by_key(|entry| entry.address);
+        if entries.windows(2).any(|pair| pair[0].end() > pair[1].address) {
+            let text = "HDF5: an image of the cache has two entries for one place";
+            return Err(Error::corrupt("hdf5-corrupt", text).at(address));
+        }
+        let end = address.saturating_add(bytes.len() as u64);
+        Ok(Self { bytes: bytes.clone(), entries, place: address..end })
+    }
+
+    /// `read`, which was read at `address`, with the bytes of the image in it.
+    pub(super) fn patched(&self, address: u64, read: Bytes) -> Bytes {
+        let end = address.saturating_add(read.len() as u64);
+        let first = self.entries.partition_point(|entry| entry.end() <= address);
+        let found = self.entries.get(first..).unwrap_or_default();
+        let mut patched = Vec::new();
+        for entry in found.iter().take_while(|entry| entry.address < end) {
+            if patched.is_empty() {
+                patched = read.to_vec();
+            }
+            let (from, to) = (address.max(entry.address), end.min(entry.end()));
+            let within =
+                |start: u64| usize::try_from(from - start).ok().zip(usize::try_from(to - start).ok());
+            let (source, target) = (within(entry.address), within(address));
+            let source = source.and_then(|(from, to)| self.bytes.get(entry.range.clone())?.get(from..to));
+            let target = target.and_then(|(from, to)| patched.get_mut(from..to));
+            if let (Some(source), Some(target)) = (source, target) {
+                target.copy_from_slice(source);
+            }
+        }
+        if patched.is_empty() { read } else { patched.into() }
+    }
+
+    /// Where in the file the byte is that belongs at `address`.
+    pub(super) fn place_of(&self, address: u64) -> u64 {
+        let found = self.entries.iter().find(|entry| (entry.address..entry.end()).contains(&address));
+        found.map_or(address, |entry| self.place.start + entry.range.start as u64 + (address - entry.address))
+    }
+}

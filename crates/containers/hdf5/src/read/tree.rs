@@ -1,0 +1,150 @@
+//! Trees of the second kind: records of one length in nodes of one length.
+
+use super::broken::Broken;
+use super::file::{File, Parts};
+use super::sums;
+use bytes::Bytes;
+use std::collections::HashSet;
+use weighbridge_core::budget::Budget;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_io::source::to_usize;
+
+/// Mark, version and kind of a node, and the checksum behind what it holds.
+const NODE: u64 = 10;
+
+/// A tree: what its head says.
+pub(super) struct Tree {
+    kind: u8,
+    /// Bytes of a node.
+    node: u64,
+    /// Bytes of a record.
+    pub(super) record: usize,
+    depth: u16,
+    root: u64,
+    /// Records in the root.
+    count: u16,
+}
+
+impl Tree {
+    /// The tree of that `kind` at `address`.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Corrupt`]; [`weighbridge_core::Kind::Limit`] where it is too deep.
+    pub(super) fn open(file: &File, address: u64, kind: u8) -> Result<Self> {
+        let (offset, length) = file.widths();
+        let head = file.bytes(address, 22 + offset + length)?;
+        let mut reader = file.reader(sums::checked(&head, b"BTHD", "the head of a tree", address)?);
+        reader.skip(4)?;
+        let (version, own) = (reader.u8()?, reader.u8()?);
+        if version != 0 || own != kind {
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: a tree of another kind than should be there")
+                .at(address)
+                .expected(format_args!("version 0, kind {kind}"))
+                .found(format_args!("version {version}, kind {own}")));
+        }
+        let (node, record, depth) = (u64::from(reader.u32()?), usize::from(reader.u16()?), reader.u16()?);
+        // How full a node is when it is split, or joined with another.
+        reader.skip(2)?;
+        let (root, count, all) = (reader.offset()?, reader.u16()?, reader.length()?);
+        if record == 0 || node < NODE {
+            let found = format!("records of {record} bytes in nodes of {node}");
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: a tree of impossible sizes")
+                .at(address)
+                .found(found));
+        }
+        Budget::check_depth(depth.into())?;
+        let count = if all == 0 { 0 } else { count };
+        Ok(Self { kind, node, record, depth, root, count })
+    }
+
+    /// All records, one behind the other, in no order. What cannot be read goes to `broken`.
+    ///
+    /// # Errors
+    /// Those of [`Broken::part`].
+    pub(super) fn records(&self, file: &File, broken: &mut Broken) -> Result<Vec<u8>> {
+        let (parts, mut seen, mut records) = (file.parts(), HashSet::new(), Vec::new());
+        let widths = Widths::all(self, file.offset_size());
+        let mut open = vec![(self.root, self.count, usize::from(self.depth))];
+        open.retain(|&(root, count, _)| root != u64::MAX && count > 0);
+        while let Some((address, count, depth)) = open.pop() {
+            let node = match seen.insert(address) {
+                true => self.node(file, address, count, widths.get(depth).filter(|_| depth > 0), &parts),
+                false => {
+                    Err(Error::corrupt("hdf5-corrupt", "HDF5: a tree comes to a node twice").at(address))
+                }
+            };
+            let Some((node, end, children)) = broken.part(node)? else { continue };
+            records.extend_from_slice(node.get(to_usize(NODE)? - 4..end).unwrap_or_default());
+            open.extend(children.into_iter().map(|(address, count)| (address, count, depth - 1)));
+        }
+        Ok(records)
+    }
+
+    /// The node at `address`, which has `count` records: its bytes, the end of the records in them, the addresses of
+    /// its children with how many records each has. Leaves have no `widths`.
+    fn node(
+        &self,
+        file: &File,
+        address: u64,
+        count: u16,
+        widths: Option<&Widths>,
+        parts: &Parts,
+    ) -> Result<(Bytes, usize, Vec<(u64, u16)>)> {
+        let bad =
+            |text: &str| Error::corrupt("hdf5-corrupt", format!("HDF5: a node of a tree {text}")).at(address);
+        let bytes = file.bytes(address, self.node)?;
+        parts.take(self.node)?;
+        let records = to_usize(NODE)? - 4 + usize::from(count) * self.record;
+        let pointer = widths.map_or(0, |widths| usize::from(file.offset_size()) + widths.own + widths.below);
+        let end = records + if pointer > 0 { (usize::from(count) + 1) * pointer } else { 0 };
+        let whole = bytes.get(..end + 4).ok_or_else(|| bad("is too short for its records"))?;
+        let mark = if widths.is_some() { b"BTIN" } else { b"BTLF" };
+        let body = sums::checked(whole, mark, "a node of a tree", address)?;
+        if body[4] != 0 || body[5] != self.kind {
+            return Err(bad("belongs to another tree"));
+        }
+        let mut children = Vec::new();
+        if let Some(widths) = widths {
+            let mut reader = file.reader(body).from(records);
+            for _ in 0..=count {
+                let (child, count) = (reader.offset()?, reader.number(widths.own)?);
+                reader.skip(widths.below)?;
+                let count = u16::try_from(count).map_err(|_| bad("has a child that is too large"))?;
+                if child != u64::MAX {
+                    children.push((child, count));
+                }
+            }
+        }
+        Ok((bytes, records, children))
+    }
+}
+
+/// Bytes of the two numbers that stand behind the address of a child: its records; those of it and all below it, which
+/// a leaf has not.
+struct Widths {
+    own: usize,
+    below: usize,
+}
+
+impl Widths {
+    /// Those of nodes of each depth, as the original has them: the first is that of a full leaf at any depth, the second
+    /// that of a full tree.
+    fn all(tree: &Tree, offset: u8) -> Vec<Self> {
+        let width = |most: u64| most.checked_ilog2().map_or(1, |bits| bits / 8 + 1);
+        let bytes = |width: u32| usize::try_from(width).unwrap_or_default();
+        let size = tree.record as u64;
+        let leaf = tree.node.saturating_sub(NODE) / size;
+        let (own, mut below, mut all) = (width(leaf), 0, leaf);
+        let one = |below| Self { own: bytes(own), below: bytes(below) };
+        // A leaf has no children; those of the nodes right above the leaves have nothing below them.
+        let mut widths = vec![one(0), one(0)];
+        for _ in 1..tree.depth {
+            let pointer = u64::from(offset) + u64::from(own + below);
+            let most = tree.node.saturating_sub(NODE + pointer) / (size + pointer);
+            all = (most + 1).saturating_mul(all).saturating_add(most);
+            below = width(all);
+            widths.push(one(below));
+        }
+        widths
+    }
+}

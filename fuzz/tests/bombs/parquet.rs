@@ -360,13 +360,13 @@ fn parquet_schemas() {
         vec![root(1), element(None, 0, &long, Some(2000), None)],
         (0..2000).map(|_| leaf()).collect::<Vec<_>>(),
     ];
-    range.file("2,000 columns in a group of a long name", alone(named.concat()), Refused("inflated"));
+    range.file("2,000 columns in a group of a long name", alone(named.concat()), Refused("limit"));
     let wide = [vec![root(400_000)], vec![element(Some(1), 0, "", None, None); 400_000]].concat();
-    range.file("400,000 columns", alone(wide), Refused("inflated"));
+    range.file("400,000 columns", alone(wide), Refused("limit"));
     let pairs = new().text(1, "").end().repeat(1_000_000);
     let footer = new().i32(1, 1).list(2, 12, 2, &[root(1), leaf()].concat()).i64(3, 0).list(4, 12, 0, &[]);
     let footer = footer.list(5, 12, 1_000_000, &pairs).end();
-    range.file("a million pairs without a key", closed(&[], &footer), Refused("inflated"));
+    range.file("a million pairs without a key", closed(&[], &footer), Refused("limit"));
 }
 
 /// The schema of Arrow beside that of Parquet: many fields that are one table.

@@ -11,6 +11,7 @@
 
 use super::{ARCHIVE, Place, keras, read};
 use std::sync::Arc;
+use weighbridge_core::budget::Budget;
 use weighbridge_core::check::{Gaps, Outline};
 use weighbridge_core::checkpoint::{Checkpoint, Note, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
@@ -27,9 +28,8 @@ const WEIGHTS: &str = "model.weights.h5";
 const CONFIG: &str = "config.json";
 /// Members that are metadata.
 const TEXTS: [&str; 2] = [CONFIG, "metadata.json"];
-/// A deflated text may be this many times as long as the archive, or this long: it is held several times while it is read.
-const MOST_INFLATED: u64 = 64;
-const LONGEST_INFLATED: u64 = 8 << 20;
+/// A text is held so many times, as it is and as what it says, while it is read.
+const COPIES: u64 = 8;
 /// Deflated weights may be this many times as long as the archive.
 const MOST_WEIGHTS: u64 = 16;
 /// Members that are not read are named one by one up to this number, then counted.
@@ -67,9 +67,9 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         let text = format!("{}: any of the tensors may be damaged", error.message());
         checkpoint.notes.push(Note::omission(error.code(), text));
     }
-    let mut unread = Vec::new();
+    let (mut unread, budget) = (Vec::new(), options.limits.budget_for(source.len()));
     for member in members.iter().filter(|member| member.name != WEIGHTS && !member.name.ends_with('/')) {
-        match text(source, member, &options.limits) {
+        match text(source, member, &options.limits, &budget) {
             Some(text) => checkpoint.metadata.set(&member.name, Value::Text(text)),
             None => unread.push(escape_text(&member.name)),
         }
@@ -122,13 +122,13 @@ fn weights(source: &SourceRef, member: &Member, limits: &Limits) -> Result<Sourc
     Ok(Arc::new(Unpacked { bytes, archive: source.clone(), member: member.clone() }))
 }
 
-/// The text of a member that is metadata; `None` for any other, for what is not UTF-8, and for one that inflates without
-/// measure.
-fn text(source: &SourceRef, member: &Member, limits: &Limits) -> Option<String> {
-    let most = source.len().saturating_mul(MOST_INFLATED).min(LONGEST_INFLATED.max(source.len()));
-    if !TEXTS.contains(&member.name.as_str()) || member.len > most.min(limits.header_bytes) {
+/// The text of a member that is metadata; `None` for any other, for what is not UTF-8, and for one that inflates to more than
+/// there is memory for.
+fn text(source: &SourceRef, member: &Member, limits: &Limits, budget: &Budget) -> Option<String> {
+    if !TEXTS.contains(&member.name.as_str()) || member.len > limits.header_bytes {
         return None;
     }
+    budget.take_memory(member.len.saturating_mul(COPIES)).ok()?;
     let bytes = read_vec(&*member.open(source).ok()?, 0, member.len).ok()?;
     (crc32fast::hash(&bytes) == member.crc32).then(|| String::from_utf8(bytes).ok()).flatten()
 }

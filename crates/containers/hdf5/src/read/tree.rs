@@ -12,6 +12,9 @@ use weighbridge_io::source::to_usize;
 /// Mark, version and kind of a node, and the checksum behind what it holds.
 const NODE: u64 = 10;
 
+/// Addresses of nodes, and how many records each has.
+type Children = Vec<(u64, u16)>;
+
 /// A tree: what its head says.
 pub(super) struct Tree {
     kind: u8,
@@ -89,7 +92,7 @@ impl Tree {
         count: u16,
         widths: Option<&Widths>,
         parts: &Parts,
-    ) -> Result<(Bytes, usize, Vec<(u64, u16)>)> {
+    ) -> Result<(Bytes, usize, Children)> {
         let bad =
             |text: &str| Error::corrupt("hdf5-corrupt", format!("HDF5: a node of a tree {text}")).at(address);
         let bytes = file.bytes(address, self.node)?;

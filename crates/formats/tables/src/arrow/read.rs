@@ -9,7 +9,6 @@ pub(super) use strict::check;
 
 use super::MAGIC;
 use super::stream::{self, Messages};
-use crate::table::DecodedSource;
 #[cfg(feature = "scan")]
 use crate::table::binaries::Binaries;
 use crate::table::columns::{Layout, Vector};
@@ -17,6 +16,7 @@ use crate::table::flat;
 #[cfg(feature = "scan")]
 use crate::table::pickled;
 use crate::table::pipe::{RawPair, guarded, restore};
+use crate::table::{DecodedSource, check_at_once};
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::FileDecoder;
@@ -35,9 +35,6 @@ use weighbridge_format::OpenOptions;
 #[cfg(feature = "scan")]
 use weighbridge_format::Scan;
 use weighbridge_io::source::{SourceRef, check_range, read_vec};
-
-/// What is unpacked of a batch takes its memory again when it is an element or a name.
-const COPIES: u64 = 2;
 
 /// An element takes at most so many times the bytes that it takes in a buffer: truths are bits there.
 const MOST_WIDER: u64 = 8;
@@ -352,10 +349,8 @@ impl File {
             let what = "the buffers of all batches say that they are";
             self.limits.check_expansion(what, all, self.source.len()).map_err(|e| e.at(body.start))?;
             for claims in [&elements, &names] {
-                let bytes = claims.unpacked.saturating_mul(COPIES);
-                self.budget.take_memory(bytes).map_err(|e| e.at(body.start))?;
                 // Batches are read one after the other.
-                self.budget.give_memory(bytes);
+                check_at_once(&self.budget, claims.unpacked).map_err(|e| e.at(body.start))?;
             }
             return Ok(Head { rows, elements: None, unpacked: elements.unpacked, claimed });
         }

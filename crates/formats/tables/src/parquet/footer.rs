@@ -24,8 +24,6 @@ fn weight(structure: Structure) -> u64 {
 }
 /// What a part of a path takes beside its letters.
 const PART: u64 = 40;
-/// What a reader of row groups has of the footer again.
-const COPIES: u64 = 2;
 
 /// Looks through a footer for what its reader would never come to the end of, or not survive.
 ///
@@ -58,7 +56,7 @@ pub(super) fn check(footer: &[u8], budget: &Budget) -> Result<()> {
         // Its reader says better what is missing.
         Ok(()) | Err(Stop::End) => match schema.wrong() {
             Some(what) => what,
-            None => return budget.take_memory(taken.saturating_add(schema.paths).saturating_mul(COPIES)),
+            None => return budget.take_memory(taken.saturating_add(schema.paths)),
         },
     };
     Err(Error::corrupt("footer", what))

@@ -421,7 +421,7 @@ mod tests {
 
     /// What pages claim is what they take, wherever they stand: whoever reads them holds it against the budget before.
     #[test]
-    fn claims_are_counted_wherever_they_stand() {
+    fn claims_that_cannot_be_are_refused_wherever_they_stand() {
         for (unpacked, compression, code) in [
             (90_000_000, Compression::SNAPPY, None),
             (90_000_000, Compression::ZSTD(Default::default()), None),

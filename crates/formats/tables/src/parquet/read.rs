@@ -19,7 +19,7 @@ use crate::table::flat;
 #[cfg(feature = "scan")]
 use crate::table::pickled;
 use crate::table::pipe::{RawPair, guarded, restore};
-use crate::table::{DecodedSource, Decoder};
+use crate::table::{COPIES, DecodedSource, Decoder, check_at_once};
 use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use base64::Engine as _;
@@ -57,9 +57,6 @@ const VALUE: u64 = 8;
 /// Names that are decoded together; fewer where one of them is long, as each of them may be as long.
 const NAMES: u64 = 64 << 10;
 const NAME_BYTES: u64 = 4 << 20;
-/// What is made of names takes their memory again.
-const COPIES: u64 = 2;
-
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("parquet", "table", source.label());
     let file = Arc::new(File::read(source, &options.limits)?);
@@ -294,11 +291,9 @@ impl File {
         })
     }
 
-    /// Fails where there is not so much memory left: what is read at once is given back, and need not be taken.
+    /// Fails where so many bytes are more than may be held at once.
     fn check_memory(&self, bytes: u64) -> Result<()> {
-        self.budget.take_memory(bytes).map_err(|e| e.in_file(self.source.0.label()))?;
-        self.budget.give_memory(bytes);
-        Ok(())
+        check_at_once(&self.budget, bytes / COPIES).map_err(|e| e.in_file(self.source.0.label()))
     }
 
     /// Looks at what the pages of some columns of a row group claim, of which `at_once` rows are to be read at a time, and

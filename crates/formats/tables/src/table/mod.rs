@@ -25,11 +25,29 @@ pub(super) use plan::{Form, NO_COLUMNS, is_table, plan};
 
 use std::ops::Range;
 use std::sync::Arc;
+use weighbridge_core::budget::Budget;
 use weighbridge_core::checkpoint::{LabelList, LabelsRef, TensorEntry, check_count};
 use weighbridge_core::error::Result;
 use weighbridge_core::plan::{Elements, Output};
 use weighbridge_core::tensor::{Order, Region};
 use weighbridge_io::source::SourceRef;
+
+/// What is unpacked at once takes its memory again when it is an element or a name.
+pub(super) const COPIES: u64 = 2;
+/// It costs so many times its bytes of work.
+const TIMES: u64 = 5;
+
+/// Fails where so many bytes are more than may be unpacked at once. They need not stay, and short files are packed well: so
+/// the work that is left for them counts, too, or else their memory.
+pub(super) fn check_at_once(budget: &Budget, bytes: u64) -> Result<()> {
+    if bytes.saturating_mul(TIMES) <= budget.work_left() {
+        return Ok(());
+    }
+    let held = bytes.saturating_mul(COPIES);
+    budget.take_memory(held)?;
+    budget.give_memory(held);
+    Ok(())
+}
 
 /// A tensor as rows.
 #[derive(Debug, Clone)]

@@ -58,10 +58,7 @@ mod tests {
     fn bits_are_read_from_the_highest_on() {
         let mut bits = Bits::new(&[0b1010_0000, 0, 0b0001_1111, 0xff, 0xff, 0xff, 0x7f]);
         assert_eq!((bits.take(0), bits.take(3), bits.zeros()), (Some(0), Some(0b101), Some(16)));
-        assert_eq!(
-            (bits.take(32), bits.zeros(), bits.take(3)),
-            (Some(0xffff_fff7), Some(0), Some(0b111))
-        );
+        assert_eq!((bits.take(32), bits.zeros(), bits.take(3)), (Some(0xffff_fff7), Some(0), Some(0b111)));
         assert_eq!((bits.take(1), bits.zeros()), (None, None));
     }
 }

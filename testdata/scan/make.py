@@ -432,7 +432,7 @@ def zips():
     put("link.zip", zipped([(link, "/etc")]), "found", "member-link")
     put("nested.zip", zipped([("inner.zip", zipped([("evil.pkl", EVIL)]))]), "found", "dangerous-import")
     deep = zipped([note])
-    for depth in range(6):
+    for depth in range(130):
         deep = zipped([(f"{depth}.zip", deep)])
     put("deep.zip", deep, "could-not-tell", "nested-too-deep")
     put("model.keras", zipped([("config.json", LAMBDA), ("metadata.json", "{}")]), "found", "keras-lambda")

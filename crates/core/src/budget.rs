@@ -166,6 +166,51 @@ impl Budget {
     }
 }
 
+/// Memory that was taken of a budget. It is given back when this is dropped.
+#[derive(Debug)]
+pub struct HeldMemory {
+    budget: Budget,
+    bytes: u64,
+}
+
+impl HeldMemory {
+    /// Nothing yet.
+    pub fn of(budget: &Budget) -> Self {
+        Self { budget: budget.clone(), bytes: 0 }
+    }
+
+    /// Takes more memory.
+    ///
+    /// # Errors
+    /// As [`Budget::take_memory`].
+    pub fn take(&mut self, bytes: u64) -> Result<()> {
+        self.budget.take_memory(bytes)?;
+        self.bytes = self.bytes.saturating_add(bytes);
+        Ok(())
+    }
+
+    /// What is held now.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The budget that it was taken of.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Leaves the memory taken: what was made stays.
+    pub fn keep(mut self) {
+        self.bytes = 0;
+    }
+}
+
+impl Drop for HeldMemory {
+    fn drop(&mut self) {
+        self.budget.give_memory(self.bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,6 +245,22 @@ mod tests {
         let objects = Limits { pickle_objects: 1 << 40, ..defaults };
         assert_eq!(Budget::new(0, &objects).memory_left(), 1 << 40);
         assert_eq!(Budget::new(u64::MAX, &objects).memory_left(), u64::MAX);
+    }
+
+    #[test]
+    fn what_is_held_is_given_back_unless_it_is_kept() {
+        let budget = Budget::new(0, &Limits::default());
+        let all = budget.memory_left();
+        let mut held = HeldMemory::of(&budget);
+        held.take(10).unwrap();
+        held.take(u64::MAX).unwrap_err();
+        assert_eq!((held.bytes(), budget.memory_left()), (10, all - 10));
+        drop(held);
+        assert_eq!(budget.memory_left(), all);
+        let mut held = HeldMemory::of(&budget);
+        held.take(10).unwrap();
+        held.keep();
+        assert_eq!(budget.memory_left(), all - 10);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub mod text;
 pub mod topology;
 pub mod verify;
 
-pub use budget::Budget;
+pub use budget::{Budget, HeldMemory};
 pub use checkpoint::{Checkpoint, TensorEntry};
 pub use codes::{ErrorCode, FindingCode, LossCode, NoteCode};
 pub use error::{Error, Kind, Result};

@@ -8,7 +8,7 @@ use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::phrase;
 use crate::phrase::{Term, limit as limit_named};
-use crate::source::BlockCache;
+use crate::source::{BlockCache, SourceRef};
 
 /// The default of [`Limits::header_bytes`].
 const HEADER_BYTES: u64 = 100_000_000;
@@ -128,6 +128,21 @@ impl Limits {
     /// The budget that has begun, or a new one for a file of `len` bytes.
     pub fn budget_for(&self, len: u64) -> Budget {
         self.budget.clone().unwrap_or_else(|| Budget::new(len, self))
+    }
+
+    /// As [`budget_for`](Self::budget_for), for the outermost file that `source` is a part of, however it is packed there.
+    pub fn budget_of(&self, source: &SourceRef) -> Budget {
+        let mut outermost = source;
+        while let Some(within) = outermost.within() {
+            outermost = within.source;
+        }
+        self.budget_for(outermost.len())
+    }
+
+    /// These limits, with the budget that [`budget_of`](Self::budget_of) gives: what reads in several steps begins it once.
+    #[must_use]
+    pub fn with_budget_of(&self, source: &SourceRef) -> Self {
+        Self { budget: Some(self.budget_of(source)), ..self.clone() }
     }
 
     /// By how much [`header_bytes`](Self::header_bytes) was raised: for bounds that go by the length of the file, which it may

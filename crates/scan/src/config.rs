@@ -8,6 +8,8 @@ use super::template::{Judged, format_leads_on, judge};
 use super::{Beginning, Scan, TakenFor, found, leads_out, may_be_pickle};
 use std::collections::HashSet;
 use std::sync::Arc;
+use weighbridge_core::HeldMemory;
+use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
 use weighbridge_pickle::{Judgement, allowed};
@@ -21,14 +23,15 @@ const LONGEST: usize = 120;
 
 /// Bytes of all templates of one text that are looked through.
 const MOST_TEMPLATES: usize = 1 << 20;
+/// What a value takes of memory when it is parsed, with its key.
+const VALUE: u64 = 64;
 
-/// Bytes of text for each value, beside those that are free.
-const VALUE_BYTES: usize = 5;
-const FREE_VALUES: usize = 1 << 16;
 /// Judges a configuration in JSON, also one document a line. False where `text` is no JSON object or list;
 /// nothing is added then.
-pub fn config(text: &str, scan: &mut Scan) -> bool {
-    if is_crowded(text) {
+pub fn config(text: &str, limits: &Limits, scan: &mut Scan) -> bool {
+    let mut held = HeldMemory::of(&limits.budget_for(text.len() as u64));
+    let values = text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() as u64;
+    if held.take(values.saturating_mul(VALUE)).is_err() {
         scan.push("left-out", "too-many-values: JSON of that many values is not looked through");
         return true;
     }
@@ -58,16 +61,9 @@ pub fn yaml(text: &str, scan: &mut Scan) {
     looked.tell(scan);
 }
 
-/// True where there are more values than a text of that length should have: each takes some 50 bytes when it is parsed.
-/// Honest ones, words with their numbers among them, take ten bytes and more; pairs of short words five.
-fn is_crowded(text: &str) -> bool {
-    let values = text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
-    values > text.len() / VALUE_BYTES + FREE_VALUES
-}
-
 /// Judges the configuration of a Keras model. Text that is no JSON could not be understood.
-pub fn keras(text: &str, scan: &mut Scan) {
-    if !config(text, scan) {
+pub fn keras(text: &str, limits: &Limits, scan: &mut Scan) {
+    if !config(text, limits, scan) {
         scan.push("keras-unread", "the configuration of the model is no JSON");
     }
 }
@@ -294,7 +290,7 @@ mod tests {
 
     fn codes(text: &str) -> Vec<&'static str> {
         let mut scan = Scan::default();
-        assert!(config(text, &mut scan), "{text}");
+        assert!(config(text, &Limits::default(), &mut scan), "{text}");
         scan.findings.iter().map(|finding| finding.code.as_str()).collect()
     }
 
@@ -367,8 +363,8 @@ mod tests {
         );
         assert_eq!(codes(r#"{"token": "/", "x": "//", "y": "a/b", "z": "/Conv"}"#), [""; 0]);
         let mut scan = Scan::default();
-        assert!(!config("3", &mut scan) && !config("{", &mut scan));
-        keras("{", &mut scan);
+        assert!(!config("3", &Limits::default(), &mut scan) && !config("{", &Limits::default(), &mut scan));
+        keras("{", &Limits::default(), &mut scan);
         assert_eq!(scan.findings[0].code.as_str(), "keras-unread");
     }
 
@@ -395,7 +391,11 @@ mod tests {
         let mut scan = Scan::default();
         // A pickle in base64: protocol 2, None, the end.
         let bytes = r#"{"class_name": "__bytes__", "config": {"value": "gAJOLg=="}}"#;
-        config(&layer("TorchModuleWrapper", &format!(r#"{{"module": {bytes}}}"#)), &mut scan);
+        config(
+            &layer("TorchModuleWrapper", &format!(r#"{{"module": {bytes}}}"#)),
+            &Limits::default(),
+            &mut scan,
+        );
         assert_eq!((scan.inner.len(), scan.inner[0].source.len()), (1, 4));
     }
 
@@ -445,10 +445,16 @@ mod tests {
         // More values than there is text for them, and words with their numbers, as many.
         let mut crowded = Scan::default();
         let zeros = format!("[{}0]", "0,".repeat(1_000_000));
-        assert!(config(&zeros, &mut crowded) && crowded.findings.iter().any(|f| f.code == "left-out"));
+        assert!(
+            config(&zeros, &Limits::default(), &mut crowded)
+                && crowded.findings.iter().any(|f| f.code == "left-out")
+        );
         let mut words = Scan::default();
         let text: Vec<_> = (0..200_000).map(|n| format!("\"w{n}\":{n}")).collect();
-        assert!(config(&format!("{{{}}}", text.join(",")), &mut words) && words.findings.is_empty());
+        assert!(
+            config(&format!("{{{}}}", text.join(",")), &Limits::default(), &mut words)
+                && words.findings.is_empty()
+        );
     }
 
     /// The merges of a tokenizer are pairs of words; it comes without blanks, too.

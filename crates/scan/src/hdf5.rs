@@ -1,8 +1,7 @@
 //! HDF5: what leads to other files, what holds code, and bytes that may be anything.
 
-use super::{
-    Scan, TakenFor, begins_as_zip, config, embedded, found, keras, may_be_pickle, may_import, pickle_options,
-};
+use super::{Scan, TakenFor, begins_as_zip, config, embedded, found, keras, may_be_pickle, may_import};
+use crate::pickles::FEWEST;
 use std::sync::Arc;
 use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::Value;
@@ -10,22 +9,15 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::DType;
 use weighbridge_core::text::escape;
+use weighbridge_core::{Budget, HeldMemory};
 use weighbridge_hdf5::{self as hdf5, Attributes, Dataset, ElementReader, Kind, RawText};
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
-use weighbridge_pickle::inspect;
+use weighbridge_pickle::{Options, inspect};
 
 /// Attributes that hold the configuration of a Keras model.
 const KERAS: &[&str] = &["model_config", "training_config", "layer_config"];
 /// Problems of the listing that are findings of their own.
 const OWN: &[&str] = &["hdf5-external-link", "hdf5-external-storage", "hdf5-virtual", "hdf5-user-link"];
-
-/// What is unpacked and read of datasets to see whether they are pickles: so many times the file, and so many bytes more.
-const TIMES: u64 = 16;
-const LEAST: u64 = 128 << 20;
-/// Of the texts of a dataset so many bytes are put together, to see whether they are a pickle in pieces.
-const MOST_JOINED: usize = 8 << 20;
-/// A pickle of so many instructions is one as far as it was read: words are none of as many.
-const FEWEST: u64 = 3;
 
 /// Looks through an HDF5 file. `files` are the paths of datasets that a program loads as files.
 ///
@@ -43,7 +35,7 @@ pub fn hdf5(source: &SourceRef, files: &[&[&str]], limits: &Limits, scan: &mut S
         let text = format!("{} leads to {}", shown(&link.path), escape(&link.target));
         scan.push("hdf5-soft-link", text);
     }
-    let reader = ElementReader::new(source.len().saturating_mul(TIMES).saturating_add(LEAST));
+    let reader = ElementReader::new(limits.budget_of(source).work_left());
     let mut look = Look { label: source.label(), limits, reader, scan };
     look.attributes(&[], &contents.attributes);
     for item in contents.items {
@@ -165,7 +157,7 @@ impl Look<'_> {
     fn texts(&mut self, path: &[String], dataset: &Dataset) -> Result<()> {
         let place = shown(path);
         let bytes = dataset.bytes()?;
-        let mut joined = Joined::default();
+        let mut joined = Joined::of(&self.limits.budget_for(bytes.len()));
         let Self { label, limits, reader, scan } = self;
         reader.each_text(dataset, &bytes, &mut |number, text| {
             let bytes: SourceRef = match text {
@@ -205,15 +197,16 @@ impl Look<'_> {
 
     /// Looks at the texts of a dataset as one.
     fn joined(&mut self, path: &[String], joined: Joined) {
+        let len = joined.bytes.len();
         let bytes: SourceRef = Arc::new(MemorySource::new(self.label, joined.bytes));
         if self.imports(path, &bytes) || !joined.is_cut {
             return;
         }
-        let report = inspect(&bytes, 0, &pickle_options(&bytes, self.limits));
+        let report = inspect(&bytes, 0, &Options::with_limits(self.limits.clone()));
         let goes_on = report.error.is_some_and(|error| error.code() == ErrorCode::Truncated);
         if goes_on && report.instructions >= FEWEST {
             let text = format!(
-                "long-texts: {}: the texts together may be a pickle, of which {MOST_JOINED} bytes were looked at",
+                "long-texts: {}: the texts together may be a pickle, of which {len} bytes were looked at",
                 shown(path)
             );
             self.scan.push("left-out", text);
@@ -226,8 +219,8 @@ impl Look<'_> {
             if KERAS.contains(&name.as_str()) {
                 let mut own = Scan::default();
                 match value {
-                    Value::Text(text) => keras(text, &mut own),
-                    Value::Bytes(bytes) => keras(&String::from_utf8_lossy(bytes), &mut own),
+                    Value::Text(text) => keras(text, self.limits, &mut own),
+                    Value::Bytes(bytes) => keras(&String::from_utf8_lossy(bytes), self.limits, &mut own),
                     _ => own.push("keras-unread", "the configuration of the model is no text"),
                 }
                 self.scan.absorb(own, Some(&place));
@@ -243,7 +236,7 @@ impl Look<'_> {
             Value::Text(text) => {
                 let mut own = Scan::default();
                 let json = behind_blanks(text);
-                if json.starts_with(['{', '[']) && config(json, &mut own) {
+                if json.starts_with(['{', '[']) && config(json, self.limits, &mut own) {
                     return self.scan.absorb(own, Some(place));
                 }
                 (text.clone().into_bytes(), false)
@@ -292,28 +285,41 @@ fn trim(text: &[u8]) -> &[u8] {
 }
 
 /// The texts of a dataset, one behind the other.
-#[derive(Default)]
 struct Joined {
     bytes: Vec<u8>,
+    /// Their memory.
+    held: HeldMemory,
     texts: u64,
     /// True where there are more.
     is_cut: bool,
 }
 
 impl Joined {
+    fn of(budget: &Budget) -> Self {
+        Self { bytes: Vec::new(), held: HeldMemory::of(budget), texts: 0, is_cut: false }
+    }
+
+    /// The bytes that there is memory for. Vectors double when they grow, and half of what is left is for what is found in them.
+    fn room(&self) -> u64 {
+        if self.is_cut { 0 } else { self.held.budget().memory_left() / 4 }
+    }
+
     fn add(&mut self, text: &[u8]) {
-        let room = MOST_JOINED - self.bytes.len();
-        self.bytes.extend(&text[..text.len().min(room)]);
+        let room = usize::try_from(self.room()).unwrap_or(usize::MAX);
+        let part = &text[..text.len().min(room)];
+        if self.held.take(2 * part.len() as u64).is_ok() {
+            self.bytes.extend(part);
+        }
         self.is_cut |= text.len() > room;
         self.texts += 1;
     }
 
     /// Adds a long text, as far as there is room.
     fn add_long(&mut self, place: &SourceRef) -> Result<()> {
-        let room = MOST_JOINED - self.bytes.len();
-        let text = read_vec(&**place, 0, place.len().min(room as u64))?;
-        self.is_cut |= place.len() > text.len() as u64;
+        let text = read_vec(&**place, 0, place.len().min(self.room()))?;
+        let is_cut = place.len() > text.len() as u64;
         self.add(&text[..text.iter().rposition(|&b| b != 0).map_or(0, |at| at + 1)]);
+        self.is_cut |= is_cut;
         Ok(())
     }
 }
@@ -367,24 +373,25 @@ mod tests {
 
     #[test]
     fn texts_are_put_together_up_to_a_bound() {
-        let mut joined = Joined::default();
+        let budget = Budget::new(0, &Limits::default());
+        let mut joined = Joined::of(&budget);
         joined.add(b"cos\n");
         let long = |len: usize| -> SourceRef {
             Arc::new(MemorySource::new("m", [b"a", &vec![0; len][..]].concat()))
         };
         joined.add_long(&long(10)).unwrap();
         assert_eq!((&joined.bytes[..], joined.texts, joined.is_cut), (&b"cos\na"[..], 2, false));
-        joined.add_long(&long(MOST_JOINED)).unwrap();
+        joined.add_long(&long(4_000_000)).unwrap();
         assert_eq!((&joined.bytes[..], joined.texts, joined.is_cut), (&b"cos\naa"[..], 3, true));
-        let mut joined = Joined::default();
-        joined.add(&vec![b'a'; MOST_JOINED - 1]);
+        drop(joined);
+        let mut joined = Joined::of(&budget);
+        joined.add(&vec![b'a'; 4_000_000]);
+        joined.add(&vec![b'b'; 2_000_001]);
         joined.add(b"bc");
         assert_eq!(
-            (joined.bytes.len(), joined.bytes.last(), joined.is_cut),
-            (MOST_JOINED, Some(&b'b'), true)
+            (joined.bytes.len(), joined.bytes.last(), joined.texts, joined.is_cut),
+            (6_000_000, Some(&b'b'), 3, true)
         );
-        joined.add(b"");
-        assert_eq!(joined.texts, 3);
     }
 
     #[test]

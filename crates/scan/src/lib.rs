@@ -60,9 +60,7 @@ pub use hdf5::hdf5;
 pub(crate) use names::judge_member;
 pub use names::leads_out;
 use names::path_like;
-pub use pickles::{
-    embedded, may_be_pickle, may_import, options as pickle_options, pickle_too, pickles, runs,
-};
+pub use pickles::{embedded, may_be_pickle, may_import, pickle_too, pickles, runs};
 pub use rules::{Category, RULES, Rule, Topic, found, rule};
 pub use tar::{is_tar, tar};
 use weighbridge_core::FindingCode;

@@ -3,44 +3,19 @@
 use super::{Scan, found};
 use std::collections::HashMap;
 use weighbridge_core::finding::{Finding, Severity};
-use weighbridge_pickle::{Call, GlobalFinding};
-
-/// Different calls of all pickles of a file that are listed.
-const MOST_CALLS: usize = 1_000;
-/// Findings of one weight, and imports, that are listed of all pickles of a file.
-const MOST: usize = 10_000;
-/// Bytes of texts and names of the findings of one weight, and of the imports.
-const MOST_TEXT: usize = 2 << 20;
+use weighbridge_pickle::{Call, GlobalFinding, ListBound};
 
 /// What is listed already, and what is only counted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
     /// The place of each call in the list.
     calls: HashMap<(&'static str, Option<String>), usize>,
+    called: ListBound,
     /// Findings, by their weight: remarks must not crowd out what weighs more.
-    findings: HashMap<Severity, Room>,
-    imports: Room,
+    findings: HashMap<Severity, ListBound>,
+    imports: ListBound,
     dropped: u64,
     worst_dropped: Option<Severity>,
-}
-
-/// What a list has taken.
-#[derive(Debug, Clone, Copy, Default)]
-struct Room {
-    items: usize,
-    bytes: usize,
-}
-
-impl Room {
-    /// True where something that long still goes into the list.
-    fn take(&mut self, bytes: usize) -> bool {
-        let fits = self.items < MOST && bytes <= MOST_TEXT.saturating_sub(self.bytes);
-        if fits {
-            self.items += 1;
-            self.bytes += bytes;
-        }
-        fits
-    }
 }
 
 impl Tally {
@@ -62,20 +37,23 @@ impl Scan {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let hint = finding.hint.as_ref().map_or(0, |hint| hint.len());
         let bytes = finding.text.len() + text(&finding.member) + text(&finding.tensor) + hint;
-        if self.tally.findings.entry(finding.severity).or_default().take(bytes) {
-            self.findings.push(finding);
-        } else {
+        let bound = self.tally.findings.entry(finding.severity).or_default();
+        if bound.is_full() {
             self.tally.drop(finding.severity);
+        } else {
+            bound.add(bytes);
+            self.findings.push(finding);
         }
     }
 
     /// Adds an import, or counts it where very many are listed: what is wrong with it is a finding.
     pub fn list_import(&mut self, import: GlobalFinding) {
         let member = import.member.as_ref().map_or(0, String::len);
-        if self.tally.imports.take(import.module.len() + import.name.len() + member) {
-            self.imports.push(import);
-        } else {
+        if self.tally.imports.is_full() {
             self.tally.drop(Severity::Note);
+        } else {
+            self.tally.imports.add(import.module.len() + import.name.len() + member);
+            self.imports.push(import);
         }
     }
 
@@ -84,7 +62,8 @@ impl Scan {
         let what = (call.how, call.callable.clone());
         if let Some(known) = self.tally.calls.get(&what).and_then(|&place| self.calls.get_mut(place)) {
             known.count = known.count.saturating_add(call.count);
-        } else if self.calls.len() < MOST_CALLS {
+        } else if !self.tally.called.is_full() {
+            self.tally.called.add(call.callable.as_ref().map_or(0, String::len));
             self.tally.calls.insert(what, self.calls.len());
             self.calls.push(call);
         } else {

@@ -8,31 +8,19 @@ use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::finding::{Finding, Severity};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
+use weighbridge_core::{Budget, HeldMemory};
 use weighbridge_io::source::{MemorySource, RangeSource, SourceRef};
-use weighbridge_pickle::{
-    self as pickle, GlobalFinding, Judgement, MOST_BEGUN, Opcodes, Options, Report, Span, Stored,
-};
+use weighbridge_pickle::{self as pickle, GlobalFinding, Judgement, Opcodes, Options, Report, Span, Stored};
 
-/// Pickles one behind the other that are looked at.
-const MOST_PICKLES: usize = 1_000;
-/// Pickles within the bytes of one pickle that are looked at.
-const MOST_NESTED: usize = 1_000;
-/// The longest pickle within a packed pickle, or spelled as text, that is looked at: it is read into memory.
-const LONGEST_NESTED: u64 = 8 << 20;
-const LONGEST_TEXT: u64 = 4 << 20;
-/// Objects of a pickle that is packed, besides one for each packed byte: a few bytes would become any number.
-const PACKED_OBJECTS: u64 = 250_000;
-/// Pickles within pickles within pickles.
-const DEPTH: usize = 4;
 /// The instruction that declares the protocol.
 const PROTO: u8 = 0x80;
 /// The fewest instructions of a pickle that does anything: protocol, a value, `STOP`.
-const FEWEST: u64 = 3;
+pub(crate) const FEWEST: u64 = 3;
 /// So many bytes are not all instructions by chance, with those that import among them.
 const NO_CHANCE: u64 = 8;
+/// So few bytes of a string that is cut do not show whether it goes on as a pickle.
+const FEW_BYTES: u64 = 1 << 10;
 const NOT_FOLLOWED: &str = "what may be a long pickle was not followed to its end";
-/// Pickles at the front of a file of another format that are passed over.
-const MOST_IN_FRONT: usize = 16;
 
 /// Judges the pickles of `source` from `offset` on: `expected` of them as the format has them, and
 /// whatever follows.
@@ -51,7 +39,7 @@ pub fn pickles(
     let options = options(source, limits);
     let mut later = Vec::new();
     let end = in_a_row(source, offset, expected, raw_follows, &options, scan, &mut later);
-    all_nested(source, later, DEPTH, &options, scan);
+    all_nested(source, later, 1, &options, scan);
     end
 }
 
@@ -68,7 +56,7 @@ fn in_a_row(
 ) -> Option<u64> {
     let mut opcodes = Opcodes::new(source, offset);
     let mut at = offset;
-    for number in 0..MOST_PICKLES {
+    for number in 0.. {
         if number == expected && raw_follows {
             return Some(at);
         }
@@ -88,34 +76,22 @@ fn in_a_row(
         }
         let (end, blobs) = tell(source, report, scan);
         if source.is_sequential() {
-            let room = MOST_BEGUN.saturating_sub(later.len());
-            later.extend(blobs.into_iter().take(room));
+            later.extend(blobs);
         } else {
-            all_nested(source, blobs, DEPTH, options, scan);
+            all_nested(source, blobs, 1, options, scan);
         }
         match end {
             Some(end) => at = end,
             None => return if number < expected { None } else { Some(at) },
         }
     }
-    let text = format!("more than {MOST_PICKLES} pickles one behind the other; the rest was not looked at");
-    scan.push_at("trailing-bytes", at, text);
     Some(at)
 }
 
-/// What a pickle in `source` may ask for.
-pub fn options(source: &SourceRef, limits: &Limits) -> Options {
-    let mut limits = limits.clone();
-    let mut next = Some(source);
-    while let Some(within) = next.and_then(|source| source.within()) {
-        if within.encoded {
-            limits.pickle_objects = limits.pickle_objects.min(PACKED_OBJECTS.saturating_add(within.len));
-        }
-        next = Some(within.source);
-    }
+/// What pickles in `source`, and those within them, may ask for.
+fn options(source: &SourceRef, limits: &Limits) -> Options {
     // A pickle within a packed one is read into memory, where its own length says nothing.
-    let options = Options::with_limits(limits);
-    Options { memory: Some(options.allowance(source)), ..options }
+    Options::with_limits(limits.with_budget_of(source))
 }
 
 /// Judges `source` where it is a whole pickle and nothing else, and says so; false where it is none.
@@ -136,7 +112,7 @@ pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
         }
         Likeness::None => return false,
     }
-    let end = judge(source, report, DEPTH, &options, scan);
+    let end = judge(source, report, 1, &options, scan);
     if let Some(end) = end.filter(|&end| end < source.len()) {
         pickles(source, end, 0, false, limits, scan);
     }
@@ -154,7 +130,7 @@ pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
 pub fn pickle_too(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<bool> {
     let options = options(source, limits);
     let mut at = 0;
-    for _ in 0..MOST_IN_FRONT {
+    loop {
         let rest = RangeSource::new(source.clone(), at, source.len().saturating_sub(at))?;
         if !may_be_pickle(&(Arc::new(rest) as SourceRef))? {
             return Ok(false);
@@ -176,7 +152,7 @@ pub fn pickle_too(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Resul
             let name = escape(&format!("{}.{}", reached.module, reached.name));
             let text = format!("the file is a pickle as well: unpickled, it imports {name}");
             scan.push_at("two-formats", at, text);
-            judge(source, report, DEPTH, &options, scan);
+            judge(source, report, 1, &options, scan);
             return Ok(true);
         }
         match report.end {
@@ -184,7 +160,6 @@ pub fn pickle_too(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Resul
             _ => return Ok(false),
         }
     }
-    Ok(false)
 }
 
 /// True where bytes begin as a pickle may: with its protocol, or with any instruction that takes nothing from
@@ -317,45 +292,33 @@ fn tell(source: &SourceRef, report: Report, scan: &mut Scan) -> (Option<u64>, Ve
     (end, blobs)
 }
 
-/// Judges what may be pickles within a pickle.
+/// Judges what may be pickles within a pickle, at so many levels below the first one.
 fn all_nested(source: &SourceRef, blobs: Vec<Span>, depth: usize, options: &Options, scan: &mut Scan) {
-    let many = blobs.get(MOST_BEGUN - 1).map(|blob| blob.offset);
-    let mut count = 0;
     for blob in blobs {
-        if count >= MOST_NESTED || depth == 0 {
-            return too_deep(blob.offset, scan);
+        if Budget::check_depth(depth).is_err() {
+            let text = "more pickles within the pickle were not looked at";
+            return scan.push_at("nested-too-deep", blob.offset, text);
         }
-        count += usize::from(nested(source, blob, depth, options, scan));
-    }
-    if let Some(last) = many {
-        too_deep(last, scan);
+        nested(source, blob, depth, options, scan);
     }
 }
 
-fn too_deep(at: u64, scan: &mut Scan) {
-    scan.push_at("nested-too-deep", at, "more pickles within the pickle were not looked at");
-}
-
-/// Judges a string within a pickle, where it is a pickle itself, or several one behind the other. True where it is.
-fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan: &mut Scan) -> bool {
-    let Some((bytes, whole)) = opened(source, blob) else { return false };
-    let mut inner = Scan::default();
-    let (mut at, mut known) = (0, false);
-    for number in 0.. {
-        if number == MOST_PICKLES {
-            inner.push_at("nested-too-deep", at, "more pickles one behind the other were not looked at");
-            break;
-        }
+/// Judges a string within a pickle, where it is a pickle itself, or several one behind the other.
+fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan: &mut Scan) {
+    let Some((bytes, whole, _held)) = opened(source, blob, options) else {
+        return scan.push_at("nested-too-deep", blob.offset, NOT_FOLLOWED);
+    };
+    let (mut inner, mut at) = (Scan::default(), 0);
+    loop {
         let report = pickle::inspect(&bytes, at, options);
         let end = report.end;
         let cut = |error: &Error| error.code() == ErrorCode::Truncated && report.instructions >= FEWEST;
         let cut = !whole && report.error.as_ref().is_some_and(cut);
         match Likeness::of(&report, declares(&bytes, at), bytes.len()) {
             Likeness::Pickle => {
-                known = true;
                 let len = end.unwrap_or(bytes.len()) - at;
                 inner.push_at("nested-pickle", at, format!("{len} bytes within the pickle are a pickle"));
-                judge(&bytes, report, depth - 1, options, &mut inner);
+                judge(&bytes, report, depth + 1, options, &mut inner);
             }
             Likeness::None if !cut => {}
             _ => inner.push_at("nested-too-deep", at, NOT_FOLLOWED),
@@ -373,19 +336,26 @@ fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan:
     inner.imports.iter_mut().for_each(|import| import.offset = shift(import.offset));
     inner.calls.iter_mut().for_each(|call| call.offset = shift(call.offset));
     scan.absorb(inner, None);
-    known
 }
 
-/// The bytes of a string within a pickle, and whether these are all.
-fn opened(source: &SourceRef, blob: Span) -> Option<(SourceRef, bool)> {
+/// The bytes of a string within a pickle, whether these are all, and their memory; `None` where they cannot be had.
+fn opened(source: &SourceRef, blob: Span, options: &Options) -> Option<(SourceRef, bool, HeldMemory)> {
+    let budget = options.limits.budget_of(source);
+    let mut held = HeldMemory::of(&budget);
     if blob.stored == Stored::Raw && !source.is_sequential() {
         let range = RangeSource::new(source.clone(), blob.offset, blob.len).ok()?;
-        return Some((Arc::new(range), true));
+        return Some((Arc::new(range), true, held));
     }
     // Read anywhere, packed bytes would be unpacked from their start each time.
-    let most = if blob.stored == Stored::Raw { LONGEST_NESTED } else { LONGEST_TEXT };
+    // Half of the memory is for what is found in them, and text is held as it is spelled, too.
+    let most = blob.len.min(budget.memory_left() / 4);
+    if most < blob.len.min(FEW_BYTES) {
+        return None;
+    }
+    held.take(2 * most).ok()?;
+    budget.spend_work(most);
     let (bytes, whole) = pickle::string_bytes(source, blob, most).ok()?;
-    Some((Arc::new(MemorySource::new(source.label(), bytes)), whole))
+    Some((Arc::new(MemorySource::new(source.label(), bytes)), whole, held))
 }
 
 /// The place up to which Python may have come: where the pickle breaks. What goes on behind that to its end need not have

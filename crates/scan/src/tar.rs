@@ -15,8 +15,6 @@ use weighbridge_io::source::{Cursor, RangeSource, SourceRef};
 
 const BLOCK: u64 = 512;
 const HEADER: usize = 512;
-/// The longest name in a header of its own.
-const NAME: u64 = 1 << 16;
 /// Behind the end so many bytes are looked at; honest writers fill up to 10 KiB with zeros.
 const FILLING: u64 = 1 << 20;
 
@@ -132,7 +130,7 @@ impl Said {
     fn read(&mut self, header: &Header, cursor: &mut Cursor, limits: &Limits, scan: &mut Scan) -> Result<()> {
         let Header { at, len, .. } = *header;
         let data = cursor.position();
-        Limits::check("bytes in a name", "name_bytes", len, NAME.min(limits.name_bytes))?;
+        Limits::check("bytes in a name", "name_bytes", len, limits.name_bytes)?;
         let bytes = cursor.bytes(len, "a long name")?;
         match header.kind() {
             b'L' => self.name = Some(until_zero(&bytes)),

@@ -6,21 +6,12 @@ use weighbridge_core::ErrorCode;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
+use weighbridge_core::{Budget, HeldMemory};
 use weighbridge_io::source::{Source, SourceRef, Within, check_range, read_vec, to_usize};
 use weighbridge_zip::{Found, InflateSource, Member, Method, survey};
 
-/// All members that are no numbers may unpack to this many times the archive together, or to [`FREE`] bytes.
-const TIMES: u64 = 200;
-const FREE: u64 = 1 << 30;
-/// The longest stored member that is held against its checksum.
-const MOST_HELD: u64 = 64 << 20;
-/// What is unpacked in memory at the same time: a member, and those that it stands in.
-const MOST_UNPACKED: u64 = 32 << 20;
-/// Of numbers no more is unpacked at once: only their header is looked at.
-const MOST_RAW: u64 = 1 << 20;
-/// All members of one archive together.
-const MOST_TOGETHER: u64 = 256 << 20;
-/// Bytes that are read at once to hold a member against its checksum.
+/// Bytes that are read at once to hold a member against its checksum. Longer numbers are unpacked as they are read: only their
+/// header is looked at.
 const BLOCK: u64 = 1 << 20;
 
 /// Looks at the archive itself and tells what is odd. Every member that some reader finds is given to `route`
@@ -49,13 +40,11 @@ pub fn archive(
     // Numbers may all be zero, which packs to a thousandth.
     let others = survey.members.iter().map(|found| &found.member).filter(|member| !raw(&member.name));
     let sum = others.fold(0u64, |sum, member| sum.saturating_add(member.len));
-    if sum > FREE.max(source.len().saturating_mul(TIMES)) {
+    if sum > limits.expanded(source.len()) {
         let text = format!("{} bytes claim to unpack to {sum}", source.len());
         scan.list(super::found("zip-bomb", text).at(0).in_file(source.label()));
     }
-    let mut left = MOST_TOGETHER;
-    // Members that share bytes would have the same bytes looked at again and again.
-    let mut room = source.len().saturating_mul(2);
+    let budget = limits.budget_of(source);
     for Found { member, readable } in &survey.members {
         judge_member(&member.name, member.header_offset, scan);
         if member.name.ends_with('/') && member.len == 0 {
@@ -72,26 +61,22 @@ pub fn archive(
             }
             continue;
         }
-        let Some(rest) = room.checked_sub(member.compressed_len) else {
-            let text = format!(
-                "shared-bytes: {} has bytes of other members, and was not looked at",
-                escape(&member.name)
-            );
-            scan.push_at("unreadable", member.header_offset, text);
+        // Members may share their bytes.
+        if let Err(error) = budget.take_work(member.compressed_len) {
+            refused(error, member, scan)?;
             continue;
-        };
-        room = rest;
+        }
         if raw(&member.name) && member.method == Method::Stored {
             route(member, member.open(source)?, scan)?;
             continue;
         }
-        match bytes(source, member, raw(&member.name), &mut left) {
+        match bytes(source, member, raw(&member.name), &budget) {
             Ok(bytes) => bytes.look(|bytes| route(member, bytes, scan))?,
             Err(error) => {
                 let other = error.code() == ErrorCode::CrcMismatch;
                 refused(error, member, scan)?;
                 // Some program loads it all the same.
-                if other && let Ok(bytes) = unchecked(source, member) {
+                if other && let Ok(bytes) = unchecked(source, member, &budget) {
                     bytes.look(|bytes| route(member, bytes, scan))?;
                 }
             }
@@ -101,29 +86,24 @@ pub fn archive(
 }
 
 /// The bytes of a member: those of a stored one where they are, those of a deflated one in memory. Both are
-/// held against their checksum, unless they are too long for that.
-fn bytes(source: &SourceRef, member: &Member, raw: bool, left: &mut u64) -> Result<Bytes> {
+/// held against their checksum.
+fn bytes(source: &SourceRef, member: &Member, raw: bool, budget: &Budget) -> Result<Bytes> {
     let opened = member.open(source)?;
-    if raw && member.len > MOST_RAW {
+    if raw && member.len > BLOCK {
         return Ok(Bytes::Range(opened));
     }
     if member.method == Method::Stored {
-        if member.len <= MOST_HELD {
-            hold(&*opened, member)?;
-        }
+        hold(&*opened, member)?;
         return Ok(Bytes::Range(opened));
     }
-    let most = MOST_UNPACKED.saturating_sub(unpacked_around(source)).min(*left);
-    Limits::check("bytes to unpack", "unpacked bytes of a scan", member.len, most)?;
-    *left -= member.len;
-    Unpacked::of(InflateSource::new(source.clone(), member)?)
+    Unpacked::of(|| InflateSource::new(source.clone(), member), member.len, budget)
 }
 
 /// As [`bytes`], whatever the checksum says.
-fn unchecked(source: &SourceRef, member: &Member) -> Result<Bytes> {
+fn unchecked(source: &SourceRef, member: &Member, budget: &Budget) -> Result<Bytes> {
     match member.method {
         Method::Stored => Ok(Bytes::Range(member.open(source)?)),
-        _ => Unpacked::of(InflateSource::unchecked(source.clone(), member)?),
+        _ => Unpacked::of(|| InflateSource::unchecked(source.clone(), member), member.len, budget),
     }
 }
 
@@ -131,7 +111,7 @@ fn unchecked(source: &SourceRef, member: &Member) -> Result<Bytes> {
 enum Bytes {
     /// In the archive, or unpacked as they are read.
     Range(SourceRef),
-    Unpacked(Arc<Unpacked>),
+    Unpacked(Arc<Unpacked>, HeldMemory),
 }
 
 impl Bytes {
@@ -139,7 +119,7 @@ impl Bytes {
     fn look(self, look: impl FnOnce(SourceRef) -> Result<()>) -> Result<()> {
         match self {
             Self::Range(source) => look(source),
-            Self::Unpacked(unpacked) => {
+            Self::Unpacked(unpacked, _held) => {
                 look(unpacked.clone())?;
                 *unpacked.bytes() = None;
                 Ok(())
@@ -156,9 +136,13 @@ struct Unpacked {
 }
 
 impl Unpacked {
-    fn of(packed: InflateSource) -> Result<Bytes> {
+    fn of(open: impl FnOnce() -> Result<InflateSource>, len: u64, budget: &Budget) -> Result<Bytes> {
+        let mut held = HeldMemory::of(budget);
+        held.take(len)?;
+        budget.take_work(len)?;
+        let packed = open()?;
         let bytes = read_vec(&packed, 0, packed.len())?;
-        Ok(Bytes::Unpacked(Arc::new(Self { packed, bytes: Mutex::new(Some(bytes)) })))
+        Ok(Bytes::Unpacked(Arc::new(Self { packed, bytes: Mutex::new(Some(bytes)) }), held))
     }
 
     fn bytes(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
@@ -191,19 +175,6 @@ impl Source for Unpacked {
     fn within(&self) -> Option<Within<'_>> {
         self.packed.within()
     }
-}
-
-/// Bytes that are unpacked in memory for `source` and for what it stands in: what is encoded, and can be read anywhere.
-fn unpacked_around(source: &SourceRef) -> u64 {
-    let (mut sum, mut next) = (0u64, Some(source));
-    while let Some(source) = next {
-        let within = source.within();
-        if !source.is_sequential() && within.is_some_and(|within| within.encoded) {
-            sum = sum.saturating_add(source.len());
-        }
-        next = within.map(|within| within.source);
-    }
-    sum
 }
 
 /// Holds a stored member against its checksum.
@@ -239,7 +210,8 @@ fn refused(error: Error, member: &Member, scan: &mut Scan) -> Result<()> {
             scan.push_at("zip-bomb", member.header_offset, text);
         }
         ErrorCode::Limit => {
-            let text = format!("limit: {name} unpacks to {} bytes, more than a scan unpacks", member.len);
+            let text =
+                format!("limit: {name} unpacks to {} bytes, more than the budget of a scan has", member.len);
             scan.push_at("unreadable", member.header_offset, text);
         }
         _ => scan.push_error(error.within(name).at(member.header_offset))?,

@@ -4,6 +4,7 @@ use super::graph::{Blob, Place, Span, Stored, Text};
 use super::lines::{self, Number, NumberLine};
 use super::nested;
 use super::opcode::{self as op, opcode_name};
+use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{Cursor, SourceRef};
 
@@ -13,8 +14,9 @@ const SHORT_TEXT: u64 = 256;
 const JUDGED_TEXT: u64 = 1024;
 /// As [`SHORT_TEXT`], for bytes: a scalar's, but not an array's.
 const SHORT_BYTES: u64 = 16;
-/// Strings that begin as a pickle, of one pickle, that are taken down.
-pub const MOST_BEGUN: usize = 100_000;
+/// Bytes of instructions that are taken of the budget at a time. A pickle of a few bytes costs as much: it has a machine of its
+/// own.
+const STEP: u64 = 1 << 10;
 /// The most bytes of a whole number.
 const LONGEST_NUMBER: u64 = 1 << 20;
 
@@ -68,8 +70,10 @@ pub enum Arg {
 pub struct Opcodes {
     cursor: Cursor,
     stopped: bool,
-    /// Bytes that may be read, from `start` on; those that are hopped over do not count.
-    most: u64,
+    /// What is read is taken of it, save what is hopped over; `None` where nobody counts.
+    budget: Option<Budget>,
+    /// Bytes that may be read without taking more.
+    paid: u64,
     start: u64,
     hopped: u64,
     /// Strings that may be pickles themselves. They are told as they are met: packed bytes would be unpacked from their start
@@ -86,7 +90,8 @@ impl Opcodes {
         Self {
             cursor,
             stopped: false,
-            most: u64::MAX,
+            budget: None,
+            paid: 0,
             start: offset,
             hopped: 0,
             within: None,
@@ -99,21 +104,25 @@ impl Opcodes {
         self.cursor.source()
     }
 
-    /// From here on, allows `most` bytes to be read, and takes down which strings begin as a pickle does.
-    pub(super) fn look_within(&mut self, most: u64) {
-        (self.most, self.start, self.hopped) = (most, self.cursor.position(), 0);
+    /// From here on, takes what is read as work of `budget`.
+    pub(super) fn charge(&mut self, budget: &Budget) {
+        (self.start, self.hopped, self.paid) = (self.cursor.position(), 0, 0);
+        self.budget = Some(budget.clone());
+    }
+
+    /// From here on, takes down which strings begin as a pickle does.
+    pub(super) fn look_within(&mut self) {
         self.within = Some(Vec::new());
         self.short = JUDGED_TEXT;
     }
 
-    /// Where strings begin as a pickle does, of those met since [`look_within`](Self::look_within); of very many the first. No
-    /// more are taken down.
+    /// Where strings begin as a pickle does, of those met since [`look_within`](Self::look_within). No more are taken down.
     pub(super) fn begun(&mut self) -> Vec<Span> {
         self.within.take().unwrap_or_default()
     }
 
     /// Bytes that were read, without those that were hopped over.
-    pub(super) fn bytes_read(&self) -> u64 {
+    fn bytes_read(&self) -> u64 {
         (self.cursor.position() - self.start).saturating_sub(self.hopped)
     }
 
@@ -146,18 +155,15 @@ impl Opcodes {
         Ok(Op { offset, code, arg })
     }
 
-    /// Fails where more was read than is allowed.
-    fn may_go_on(&self) -> Result<()> {
-        if self.bytes_read() < self.most {
-            return Ok(());
+    /// Fails where no more may be read.
+    fn may_go_on(&mut self) -> Result<()> {
+        if let Some(budget) = self.budget.as_ref().filter(|_| self.bytes_read() >= self.paid) {
+            // All that is left is taken: who looks at the budget sees that nothing is.
+            let step = STEP.min(budget.work_left()).max(1);
+            budget.take_work(step).map_err(|error| error.at(self.cursor.position()))?;
+            self.paid = self.bytes_read().saturating_add(step);
         }
-        Err(Error::limit(
-            "pickle-bytes",
-            "the instructions of the file's pickles are many times as long as the file",
-        )
-        .at(self.cursor.position())
-        .expected(format_args!("at most {} bytes more", self.most))
-        .hint("what is packed so well was made for it; split the file if it is honest"))
+        Ok(())
     }
 
     fn arg(&mut self, code: u8) -> Result<Arg> {
@@ -295,23 +301,20 @@ impl Opcodes {
         }
         let most = nested::LOOKED_AT.min(usize::try_from(span.len).unwrap_or(usize::MAX));
         let head = self.cursor.peek_up_to(most)?;
-        if nested::may_begin(head, span) {
-            self.begins(span);
-        }
-        Ok(())
+        if nested::may_begin(head, span) { self.begins(span) } else { Ok(()) }
     }
 
     /// As [`look`](Self::look), for a line that was read: `head` is its beginning.
-    fn look_back(&mut self, head: &[u8], span: Span) {
-        if self.within.is_some() && nested::may_begin(head, span) {
-            self.begins(span);
-        }
+    fn look_back(&mut self, head: &[u8], span: Span) -> Result<()> {
+        if self.within.is_some() && nested::may_begin(head, span) { self.begins(span) } else { Ok(()) }
     }
 
-    fn begins(&mut self, span: Span) {
-        if let Some(begun) = self.within.as_mut().filter(|begun| begun.len() < MOST_BEGUN) {
-            begun.push(span);
+    fn begins(&mut self, span: Span) -> Result<()> {
+        if let Some(budget) = &self.budget {
+            budget.take_memory(2 * size_of::<Span>() as u64)?;
         }
+        self.within.get_or_insert_default().push(span);
+        Ok(())
     }
 
     fn byte_string(&mut self, len: u64, what: &str) -> Result<Arg> {
@@ -370,7 +373,7 @@ impl Opcodes {
         }
         let span = Span { offset: offset + 1, len: len - 2, stored: Stored::StringEscape };
         let inner = if len <= SHORT_TEXT { line.get(1..line.len() - 1) } else { None };
-        self.look_back(inner.or(line.get(1..)).unwrap_or_default(), span);
+        self.look_back(inner.or(line.get(1..)).unwrap_or_default(), span)?;
         let short = match inner {
             Some(inner) => Some(super::payload::unescape(inner, Stored::StringEscape)?),
             None => None,
@@ -384,7 +387,7 @@ impl Opcodes {
         let offset = self.cursor.position();
         let (line, len, _) = self.long_line(what)?;
         let span = Span { offset, len, stored: Stored::UnicodeEscape };
-        self.look_back(&line, span);
+        self.look_back(&line, span)?;
         let short = if len <= self.short {
             let text = super::payload::unescape(&line, Stored::UnicodeEscape);
             // What is read for the judge alone is not held against more than the reader holds it.

@@ -16,17 +16,14 @@ use weighbridge_core::Budget;
 use weighbridge_core::FindingCode;
 use weighbridge_core::error::Error;
 use weighbridge_core::finding::{Finding, Severity, Verdict};
+use weighbridge_core::limits::Limits;
 use weighbridge_core::text::{counted, escape};
 use weighbridge_io::source::SourceRef;
 
-/// Findings and imports that are kept; more are only counted.
-const MOST: usize = 10_000;
-/// Bytes of the texts and names of these, each.
-const MOST_TEXT: usize = 2 << 20;
-/// Remarks that are kept: they must not crowd out what weighs more.
-const MOST_NOTES: usize = 1_000;
-/// Different calls that are counted one by one.
-const MOST_CALLS: usize = 1_000;
+/// What is listed of findings of one weight, of imports, or of different calls; more are only counted.
+const LISTED: usize = 1_000;
+/// Bytes of their texts and names.
+const LISTED_TEXT: usize = 2 << 20;
 /// Stands for a name that is too long to be read.
 const NOT_KNOWN: &str = "(not known)";
 /// Names up to this many bytes are compared as text. Those of instructions with lines may be longer; equal ones of these
@@ -38,13 +35,32 @@ pub(super) const ARRAY_OF_JOBLIB: (&str, &str) = ("joblib.numpy_pickle", "NumpyA
 /// The first pickle of what PyTorch saved before its archives.
 const SAVED: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
 
+/// What a list has of what may be listed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ListBound {
+    items: usize,
+    bytes: usize,
+}
+
+impl ListBound {
+    /// True where nothing more goes into the list.
+    pub fn is_full(&self) -> bool {
+        self.items >= LISTED || self.bytes >= LISTED_TEXT
+    }
+
+    /// Counts something more, with so many bytes of text.
+    pub fn add(&mut self, bytes: usize) {
+        self.items += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
 /// Findings, of which there are not too many.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     kept: Vec<Finding>,
-    notes: usize,
-    /// Bytes of texts.
-    text: usize,
+    /// By their weight: remarks must not crowd out what weighs more.
+    bounds: HashMap<Severity, ListBound>,
     worst: Option<Severity>,
     dropped: u64,
     worst_dropped: Option<Severity>,
@@ -59,32 +75,16 @@ impl Notes {
         offset: u64,
         text: impl FnOnce() -> String,
     ) {
-        if self.has_room(severity) {
-            let finding = Finding::new(severity, code, text()).at(offset);
-            self.text += finding.text.len();
-            self.kept.push(finding);
-        }
-    }
-
-    fn push(&mut self, finding: Finding) {
-        if self.has_room(finding.severity) {
-            self.kept.push(finding);
-        }
-    }
-
-    /// Counts one more, and says whether it is kept.
-    fn has_room(&mut self, severity: Severity) -> bool {
         self.worst = self.worst.max(Some(severity));
-        let is_note = severity == Severity::Note;
-        let many = self.kept.len() - self.notes >= MOST || self.text >= MOST_TEXT;
-        let full = if is_note { self.notes >= MOST_NOTES } else { many };
-        if full {
+        let bound = self.bounds.entry(severity).or_default();
+        if bound.is_full() {
             self.dropped += 1;
             self.worst_dropped = self.worst_dropped.max(Some(severity));
-        } else {
-            self.notes += usize::from(is_note);
+            return;
         }
-        !full
+        let finding = Finding::new(severity, code, text()).at(offset);
+        bound.add(finding.text.len());
+        self.kept.push(finding);
     }
 }
 
@@ -141,7 +141,7 @@ pub struct Report {
     pub globals: Vec<GlobalFinding>,
     /// What is odd.
     pub findings: Vec<Finding>,
-    /// What would be called, each once, in order of the file; the first thousand of them.
+    /// What would be called, each once, in order of the file; the first of very many.
     pub calls: Vec<Call>,
     /// Where strings within the pickle begin as a pickle does, and how they are spelled.
     pub blobs: Vec<Span>,
@@ -237,8 +237,7 @@ pub fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
 
 fn inspect_as(opcodes: &mut Opcodes, options: &Options) -> Report {
     let (source, offset) = (&opcodes.source().clone(), Opcodes::position(opcodes));
-    let budget = options.limits.budget.as_ref();
-    opcodes.look_within(budget.map_or(u64::MAX, Budget::work_left));
+    opcodes.look_within();
     let mut machine = Machine::new(source, offset, options);
     let error = machine.run(opcodes).err().map(|e| e.in_file(source.label()));
     let blobs = opcodes.begun();
@@ -251,10 +250,12 @@ fn inspect_as(opcodes: &mut Opcodes, options: &Options) -> Report {
             globals.push(&mut notes, part(*module), part(*name), found.offset, found.opcode);
         }
     }
-    let (calls, too_much) = judge_calls(&machine, source, &mut notes);
+    // What loading takes is measured as what reading takes here.
+    let python = || Budget::new(source.len(), &Limits::default());
+    let (calls, too_much) = judge_calls(&machine, source, &python(), &mut notes);
     judge_patterns(&machine.graph, machine.root, offset, &mut notes);
     // What is too much to look at was found already.
-    if !too_much && keys::are_too_large(&machine.graph, source.len()) {
+    if !too_much && keys::are_too_large(&machine.graph, &python) {
         let text = || {
             "keys are tuples that hold each other or are used many times over: hashing them takes any time"
                 .to_owned()
@@ -283,9 +284,6 @@ fn inspect_as(opcodes: &mut Opcodes, options: &Options) -> Report {
         let text = || format!("{} bytes follow behind the pickle", opcodes.remaining());
         notes.add(Severity::Note, code, Opcodes::position(opcodes), text);
     }
-    if let Some(budget) = budget {
-        budget.spend_work(opcodes.bytes_read());
-    }
     let verdict = match notes.worst {
         Some(Severity::Error) => Verdict::Unsound,
         Some(Severity::Unchecked) => Verdict::CouldNotTell,
@@ -311,8 +309,7 @@ fn inspect_as(opcodes: &mut Opcodes, options: &Options) -> Report {
 #[derive(Default)]
 struct Globals {
     kept: Vec<GlobalFinding>,
-    /// Bytes of names.
-    text: usize,
+    bound: ListBound,
     dropped: u64,
 }
 
@@ -338,8 +335,8 @@ impl Globals {
             // Whether the pattern holds is seen where it is called.
             Judgement::Pattern(_) | Judgement::Allowed(_) | Judgement::Defined(_) => {}
         }
-        if self.kept.len() < MOST && self.text < MOST_TEXT {
-            self.text += module.len() + name.len();
+        if !self.bound.is_full() {
+            self.bound.add(module.len() + name.len());
             let (module, name) = (module.to_owned(), name.to_owned());
             self.kept.push(GlobalFinding { module, name, offset, opcode, judgement, member: None });
         } else {
@@ -349,12 +346,17 @@ impl Globals {
 }
 
 /// Looks at everything that would be called, whether its result is used or not. Gives the calls, and true where they copy too much.
-fn judge_calls(machine: &Machine<'_>, source: &SourceRef, notes: &mut Notes) -> (Vec<Call>, bool) {
-    let (graph, start, len) = (&machine.graph, machine.start, source.len());
+fn judge_calls(
+    machine: &Machine<'_>,
+    source: &SourceRef,
+    python: &Budget,
+    notes: &mut Notes,
+) -> (Vec<Call>, bool) {
+    let (graph, start) = (&machine.graph, machine.start);
     let evaluated = Evaluated::of(graph, machine.root);
     let (mut persistent, mut buffers, mut evals) = (0u64, 0u64, 0u64);
     let mut calls = Calls::default();
-    let mut copied = Some(Copied::new(len));
+    let mut copied = Some(Copied::new(python));
     let mut storages = Storages::default();
     for (id, object) in graph.iter() {
         match object {
@@ -419,17 +421,17 @@ fn judge_calls(machine: &Machine<'_>, source: &SourceRef, notes: &mut Notes) -> 
     if evals > 0 {
         let evals = counted(evals, "time", "times");
         let text = format!("calls eval {evals}, exactly as Paddle writes a tensor with LoD: harmless");
-        notes.push(Finding::note("lod-eval", text));
+        notes.add(Severity::Note, "lod-eval", start, || text);
     }
     if buffers > 0 {
         let buffers = counted(buffers, "buffer", "buffers");
         let text = format!("takes {buffers} that must be handed over beside the pickle");
-        notes.push(Finding::note("out-of-band", text));
+        notes.add(Severity::Note, "out-of-band", start, || text);
     }
     if persistent > 0 {
         let persistent = counted(persistent, "time", "times");
         let text = format!("refers {persistent} to something beside the pickle");
-        notes.push(Finding::note("persistent-id", text));
+        notes.add(Severity::Note, "persistent-id", start, || text);
     }
     (calls.list, copied.is_none())
 }
@@ -472,6 +474,7 @@ impl<'a> Callable<'a> {
 #[derive(Default)]
 struct Calls<'a> {
     list: Vec<Call>,
+    bound: ListBound,
     places: HashMap<(&'static str, Callable<'a>), usize>,
 }
 
@@ -493,9 +496,10 @@ impl<'a> Calls<'a> {
         let what = (how, Callable::of(graph, graph.class_of(made.callable)));
         if let Some(known) = self.places.get(&what).and_then(|&place| self.list.get_mut(place)) {
             known.count += 1;
-        } else if self.list.len() < MOST_CALLS {
+        } else if !self.bound.is_full() {
             let callable =
                 graph.global(graph.class_of(made.callable)).map(|(module, name)| format!("{module} {name}"));
+            self.bound.add(callable.as_ref().map_or(0, String::len));
             self.places.insert(what, self.list.len());
             self.list.push(Call { how, callable, count: 1, offset: made.offset });
         }

@@ -7,50 +7,43 @@
 //! dicts. Python goes through it each time, too.
 
 use super::graph::{Graph, Made, Object, ObjectId};
+use weighbridge_core::Budget;
 
-/// Objects that are hashed may be so many times the bytes of the pickle, and so many more; also what is looked at to find them.
-const TIMES: u64 = 8;
-const FREE: u64 = 16 << 20;
-/// Objects of one key; as many may be within each other.
+/// Work for an object that is hashed, or looked at to find such: a reference to it is followed.
+const OBJECT: u64 = 8;
+/// Objects of one key; as many may be within each other. Python calls itself for each.
 const LARGEST: u16 = 20_000;
 /// Items of a list that stands for a pair.
 const PAIR: usize = 2;
 
-/// True where hashing the keys of dicts and the items of sets takes far longer than reading the pickle of `len` bytes, or goes down
-/// too far.
-pub(super) fn are_too_large(graph: &Graph, len: u64) -> bool {
-    weigh(graph, len.saturating_mul(TIMES).saturating_add(FREE)).is_none()
+/// True where hashing the keys of dicts and the items of sets takes far longer than reading the pickle, or goes down too far.
+/// `new` gives what Python may take.
+pub(super) fn are_too_large(graph: &Graph, new: &dyn Fn() -> Budget) -> bool {
+    weigh(graph, new).is_none()
 }
 
-/// `None` where that is more than `most`.
-fn weigh(graph: &Graph, most: u64) -> Option<()> {
-    let (mut items, mut hashed, mut nested) = (Budget(most), Budget(most), false);
-    each_of_all(graph, &mut items, &mut |key| {
-        hashed.take(graph.tuple(key).map_or(1, <[_]>::len))?;
+/// `None` where that is too much.
+fn weigh(graph: &Graph, new: &dyn Fn() -> Budget) -> Option<()> {
+    let (hashed, mut nested) = (new(), false);
+    each_of_all(graph, &new(), &mut |key| {
+        take(&hashed, graph.tuple(key).map_or(1, <[_]>::len))?;
         nested = nested || holds(graph, key);
         Some(())
     })?;
     if !nested {
         return Some(());
     }
-    let sizes = Sizes::of(graph, Budget(most))?;
-    let (mut items, mut hashed) = (Budget(most), Budget(most));
-    each_of_all(graph, &mut items, &mut |key| {
+    let (sizes, hashed) = (Sizes::of(graph, &new())?, new());
+    each_of_all(graph, &new(), &mut |key| {
         let size = sizes.get(key);
-        hashed.take(usize::from(size))?;
+        take(&hashed, usize::from(size))?;
         (size <= LARGEST).then_some(())
     })
 }
 
-/// What may still be looked at.
-struct Budget(u64);
-
-impl Budget {
-    /// `None` where it is spent.
-    fn take(&mut self, count: usize) -> Option<()> {
-        self.0 = self.0.checked_sub(u64::try_from(count).ok()?)?;
-        Some(())
-    }
+/// Takes the work for so many objects; `None` where there is none.
+fn take(budget: &Budget, count: usize) -> Option<()> {
+    budget.take_work(OBJECT.saturating_mul(count as u64)).ok()
 }
 
 /// True for what is hashed with what is in it, where that is not plain.
@@ -67,12 +60,12 @@ fn holds(graph: &Graph, key: ObjectId) -> bool {
 type Each<'e> = &'e mut dyn FnMut(ObjectId) -> Option<()>;
 
 /// Gives `each` what is hashed to put all objects together.
-fn each_of_all(graph: &Graph, budget: &mut Budget, each: Each<'_>) -> Option<()> {
+fn each_of_all(graph: &Graph, budget: &Budget, each: Each<'_>) -> Option<()> {
     graph.iter().try_for_each(|(_, object)| each_key(graph, object, budget, each))
 }
 
 /// Gives `each` what is hashed to put the object together.
-fn each_key(graph: &Graph, object: &Object, budget: &mut Budget, each: Each<'_>) -> Option<()> {
+fn each_key(graph: &Graph, object: &Object, budget: &Budget, each: Each<'_>) -> Option<()> {
     match object {
         Object::Dict(pairs) => pairs.iter().try_for_each(|&(key, _)| each(key)),
         Object::Set(items) => items.iter().copied().try_for_each(each),
@@ -93,12 +86,12 @@ fn hashes(graph: &Graph, made: &Made) -> bool {
 
 /// Gives `each` the items that a call is given: of lists and tuples, and of the pairs in these. They count each time: other calls
 /// may be given the same ones.
-fn each_given(graph: &Graph, made: &Made, budget: &mut Budget, each: Each<'_>) -> Option<()> {
+fn each_given(graph: &Graph, made: &Made, budget: &Budget, each: Each<'_>) -> Option<()> {
     let args = graph.tuple(made.args).unwrap_or_default();
-    budget.take(args.len())?;
+    take(budget, args.len())?;
     for &arg in args {
         let items = graph.sequence(arg).unwrap_or_default();
-        budget.take(items.len())?;
+        take(budget, items.len())?;
         for &item in items {
             match graph.object(item) {
                 Object::List(pair) => pair.iter().take(PAIR).try_for_each(|&id| each(id))?,
@@ -114,7 +107,7 @@ struct Sizes(Vec<u16>);
 
 impl Sizes {
     /// In the order in which they were made: what is in a tuple was there before it. `None` where the budget is spent.
-    fn of(graph: &Graph, mut budget: Budget) -> Option<Self> {
+    fn of(graph: &Graph, budget: &Budget) -> Option<Self> {
         let mut sizes = Self(vec![1; graph.len()]);
         for (id, object) in graph.iter() {
             let mut size = 1u16;
@@ -127,7 +120,7 @@ impl Sizes {
                 // What is a tuple then, or has one.
                 Object::Made(made) if !hashes(graph, made) => {
                     add(made.args)?;
-                    each_given(graph, made, &mut budget, &mut add)?;
+                    each_given(graph, made, budget, &mut add)?;
                 }
                 _ => continue,
             }

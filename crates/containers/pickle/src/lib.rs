@@ -18,6 +18,7 @@
 //! | [`Opcodes`], [`disassemble`] | the instructions one by one |
 //! | [`opcode_name`] | what an instruction is called |
 //! | [`to_json`] | a look at the values, bounded in depth and size |
+//! | [`cost`] | what the values and tensors that are made of a pickle take of the budget |
 //! | [`Builder`], [`write()`] | the bytes that CPython's pickler would write, as a plan |
 //!
 //! And behind these, for the library alone:
@@ -26,7 +27,6 @@
 //! | --- | --- |
 //! | `machine`, `objects` | the stack machine, and its objects by number |
 //! | `decode`, `lines` | the instructions, and the arguments that are lines of text |
-//! | `remaining` | what may still be made of a pickle |
 //! | `libraries` | classes and functions of common libraries, and the form of each |
 //! | `usual` | calls of allowed things as honest writers make them, and no others |
 //! | `keys` | what hashing the keys of dicts and the items of sets takes |
@@ -60,6 +60,7 @@
 
 mod allowed;
 mod build;
+pub mod cost;
 mod decode;
 mod disassemble;
 mod graph;
@@ -77,7 +78,6 @@ mod opened;
 mod parts;
 mod payload;
 mod reach;
-mod remaining;
 mod usual;
 mod write;
 
@@ -86,12 +86,11 @@ mod tests;
 
 pub use allowed::{Judgement, allowed};
 pub use build::{Builder, Content, Descr, NumpyModules};
-pub use decode::MOST_BEGUN;
 pub use decode::{Arg, Op, Opcodes};
 pub use disassemble::disassemble;
 pub use graph::{Blob, Graph, How, Made, Object, ObjectId, Place, Span, Stored, Text};
 pub use inspect::inspect_next;
-pub use inspect::{Call, GlobalFinding, Report, inspect};
+pub use inspect::{Call, GlobalFinding, ListBound, Report, inspect};
 pub use json::{JsonBounds, to_json};
 pub use machine::{Cut, read, read_cut};
 pub use nested::{begins, string_bytes};
@@ -104,5 +103,4 @@ pub use payload::PayloadSource;
 #[cfg(test)]
 pub(crate) use payload::latin1_len;
 pub use reach::Reach;
-pub use remaining::Remaining;
 pub use write::{ModuleNames, Part, write};

@@ -11,12 +11,10 @@ use super::inspect::Notes;
 use super::opcode as op;
 use super::opened::{GlobalUse, Options, Pickle};
 use super::write::ModuleNames;
-use memory::Room;
 use std::collections::HashMap;
+use weighbridge_core::HeldMemory;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Severity;
-use weighbridge_core::phrase;
-use weighbridge_core::phrase::limit;
 use weighbridge_io::source::SourceRef;
 
 pub use cut::{Cut, read_cut};
@@ -60,7 +58,10 @@ pub(super) struct Machine<'a> {
     small_ints: [Option<ObjectId>; SMALL_INTS],
     names: HashMap<Box<str>, ObjectId>,
     text_bytes: u64,
-    room: Room,
+    /// The memory of the objects.
+    held: HeldMemory,
+    /// The most that stack and marks took together so far.
+    stacked: u64,
     pub(super) start: u64,
     frame_end: Option<u64>,
     /// True where the pickle may end before it ends.
@@ -90,7 +91,8 @@ impl<'a> Machine<'a> {
             small_ints: [None; SMALL_INTS],
             names: HashMap::new(),
             text_bytes: 0,
-            room: Room::new(options.memory.unwrap_or_else(|| options.allowance(source))),
+            held: HeldMemory::of(&options.limits.budget_of(source)),
+            stacked: 0,
             start,
             frame_end: None,
             cut: false,
@@ -106,25 +108,9 @@ impl<'a> Machine<'a> {
 
     /// Follows the instructions up to `STOP`.
     pub(super) fn run(&mut self, opcodes: &mut Opcodes) -> Result<()> {
-        let most = self.options.instructions.unwrap_or(u64::MAX);
-        let mut followed = 0;
+        opcodes.charge(self.held.budget());
         loop {
             let op = opcodes.next_op()?;
-            if followed == most {
-                return Err(Error::limit(
-                    "limit",
-                    "the packed pickle has more instructions than its length explains",
-                )
-                .at(op.offset)
-                .expected(format_args!("at most {most}"))
-                .found("more")
-                .hint(phrase![
-                    "if you trust the file, raise the limit ",
-                    limit("pickle_objects"),
-                    ": instructions may be as many, too"
-                ]));
-            }
-            followed += 1;
             let (code, offset) = (op.code, op.offset);
             self.at = offset;
             self.frame(&op, opcodes)?;
@@ -149,7 +135,7 @@ impl<'a> Machine<'a> {
             globals: self.globals,
             uses_frames: self.uses_frames,
             counts: self.counts,
-            memory: self.room.taken(),
+            held: self.held,
         }
     }
 

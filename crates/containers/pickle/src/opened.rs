@@ -7,21 +7,14 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::{Job, Phrase};
 use weighbridge_core::text::escape;
+use weighbridge_core::{Budget, HeldMemory};
 
 /// Bounds on what reading a pickle may cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The bounds that hold for all files. `header_bytes` bounds the short text that is kept in
-    /// memory, all of it together.
+    /// memory, all of it together. Objects take memory of the budget, instructions work.
     pub limits: Limits,
-    /// Largest number of objects; [`Limits::pickle_objects`] unless it is set apart.
-    pub objects: u64,
-    /// Most bytes of memory that the objects may take; `None` for what the length of the file that holds the pickle
-    /// allows, or as many bytes as objects may be, whichever is more.
-    pub memory: Option<u64>,
-    /// Most instructions, for a pickle that is packed: those that make nothing pack to nothing. `None` for as many as
-    /// there are bytes.
-    pub instructions: Option<u64>,
     /// True to take the bytes behind the description of an array of joblib for the array, as joblib does.
     pub arrays: bool,
 }
@@ -35,7 +28,7 @@ impl Default for Options {
 impl Options {
     /// Reading within these limits.
     pub fn with_limits(limits: Limits) -> Self {
-        Self { objects: limits.pickle_objects, memory: None, instructions: None, arrays: false, limits }
+        Self { limits, arrays: false }
     }
 }
 
@@ -51,7 +44,7 @@ pub struct GlobalUse {
 }
 
 /// A pickle that was read to its end.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Pickle {
     /// The objects.
     pub graph: Graph,
@@ -66,11 +59,16 @@ pub struct Pickle {
     /// True where there are frames, as protocol 4 has them.
     pub uses_frames: bool,
     pub(super) counts: Box<[u64; 256]>,
-    /// Bytes of memory that the objects take, about.
-    pub memory: u64,
+    /// The memory of the objects.
+    pub(super) held: HeldMemory,
 }
 
 impl Pickle {
+    /// The budget of the file. The memory that the objects hold is given back to it with them.
+    pub fn budget(&self) -> &Budget {
+        self.held.budget()
+    }
+
     /// How often each instruction occurs, by name; those that do not occur are left out.
     pub fn opcode_counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         (0u8..=255)

@@ -65,9 +65,7 @@ fn read_until(source: &SourceRef, options: &Options, broken: impl FnOnce(Error))
     starts[3] = next(starts[2])?.end;
     let pickle = next(starts[3])?;
     starts[4] = pickle.end;
-    // Both are held together.
-    let memory = options.allowance(source).saturating_sub(pickle.memory);
-    let keys = pickle::read(source, starts[4], &Options { memory: Some(memory), ..options.clone() })?;
+    let keys = next(starts[4])?;
     let mut cursor = Cursor::new(source.clone(), keys.end);
     let mut whole = HashMap::new();
     storages(&mut cursor, source, &pickle.graph, (&keys.graph, keys.root), &mut whole)

@@ -42,7 +42,6 @@ mod write;
 pub use composite::{Quantizer, Sparse, index_names};
 pub use legacy::is_legacy;
 pub use pickled::pickled;
-pub use plain::Budget;
 pub use rebuild::is_tensor;
 pub use saved::{Form, Salvaged, Saved, read, salvage};
 pub use strided::StridedSource;

@@ -1,6 +1,7 @@
 //! Tensors in a plain pickle, as `pickle.dumps` writes them: each holds its storage as a file of the legacy form.
 
 use super::layout::{View, entry};
+use super::legacy;
 use super::rebuild::{is_flagged, sequence};
 use super::saved::Saved;
 use super::storage::{Class, reference};
@@ -50,7 +51,7 @@ pub fn pickled(
         (_, Some(short)) => (Arc::new(MemorySource::new(source.label(), short.to_vec())), None),
         _ => return Ok(None),
     };
-    let saved = match Saved::of_storage(&nested, limits) {
+    let saved = match Saved::of_legacy(&nested, limits, legacy::read) {
         Err(error) if error.kind() == Kind::Unsupported => return Ok(None),
         saved => saved?,
     };

@@ -3,30 +3,11 @@
 use super::object;
 use super::saved::Saved;
 use weighbridge_core::checkpoint::{Container, Containers, Name, Value};
-use weighbridge_core::error::{Error, Result};
+use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
+use weighbridge_core::{Budget, HeldMemory};
 use weighbridge_io::source::read_vec;
-use weighbridge_pickle::{Made, Object, ObjectId, Place, Remaining, Stored, Text, bytes_of};
-
-/// What may still be copied out of a file.
-#[derive(Debug, Clone)]
-pub struct Budget {
-    /// Objects, those that are shared counted each time.
-    pub objects: u64,
-    /// Bytes of text.
-    pub text: u64,
-    /// Memory that values and entries of tensors take together.
-    pub room: Remaining,
-}
-
-/// The deepest structure that becomes a value.
-const DEEPEST: usize = 64;
-/// The most objects of one value, those that are shared counted each time.
-const MOST_OBJECTS: u64 = 1 << 20;
-/// Bytes of memory that a plain value takes, at least.
-const VALUE: u64 = 64;
-/// What the map of an object of a class takes besides.
-const OBJECT: u64 = 400;
+use weighbridge_pickle::{Made, Object, ObjectId, Place, Stored, Text, bytes_of, cost};
 
 impl Saved {
     /// The object as a value, where it is plain: `None`, bool, number, text, bytes, and dicts,
@@ -36,31 +17,21 @@ impl Saved {
     /// `None` for what is not plain, or too deep, or where a number passes 64 bits.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Limit`] for more text or objects than is sensible; what the source says.
-    pub fn value(&self, id: ObjectId) -> Result<Option<Value>> {
-        self.plain(
-            id,
-            &mut Budget { objects: MOST_OBJECTS, text: self.limits.header_bytes, room: self.remaining() },
-        )
-    }
-
-    /// [`value`](Self::value), for many objects together.
-    pub fn plain(&self, id: ObjectId, budget: &mut Budget) -> Result<Option<Value>> {
-        self.plain_in(id, budget, &mut Containers::default())
+    /// [`weighbridge_core::Kind::Limit`] for more text or objects than the budget has; what the source says.
+    pub fn plain(&self, id: ObjectId) -> Result<Option<Value>> {
+        self.plain_in(id, &mut Containers::default())
     }
 
     /// As [`plain`](Self::plain), telling what it stands in.
-    pub fn plain_in(
-        &self,
-        id: ObjectId,
-        budget: &mut Budget,
-        containers: &mut Containers,
-    ) -> Result<Option<Value>> {
-        let (before, first) = (budget.room.clone(), containers.next_value());
-        let value = Plain { saved: self, budget, containers: &mut *containers, way: Vec::new() }.value(id, 0);
-        if !matches!(value, Ok(Some(_))) {
+    pub fn plain_in(&self, id: ObjectId, containers: &mut Containers) -> Result<Option<Value>> {
+        let first = containers.next_value();
+        let held = HeldMemory::of(self.budget());
+        let mut plain = Plain { saved: self, held, containers: &mut *containers, way: Vec::new() };
+        let value = plain.value(id, 0);
+        if matches!(value, Ok(Some(_))) {
+            plain.held.keep();
+        } else {
             // What was made up to there is gone.
-            budget.room = before;
             containers.forget_values(first);
         }
         value
@@ -98,7 +69,8 @@ impl Saved {
 
 struct Plain<'a> {
     saved: &'a Saved,
-    budget: &'a mut Budget,
+    /// The memory of what was made so far.
+    held: HeldMemory,
     containers: &'a mut Containers,
     /// What leads from the value to where it is read.
     way: Vec<Step>,
@@ -114,15 +86,9 @@ enum Step {
 
 impl Plain<'_> {
     fn value(&mut self, id: ObjectId, depth: usize) -> Result<Option<Value>> {
-        self.budget.objects = self.budget.objects.checked_sub(1).ok_or_else(|| {
-            Error::limit(
-                "torch-objects",
-                "the plain values have many times as many objects as the file has bytes",
-            )
-            .in_file(self.saved.source.label())
-        })?;
-        self.budget.room.take(VALUE)?;
-        if depth > DEEPEST {
+        self.held.budget().take_work(cost::VISIT)?;
+        self.held.take(cost::VALUE)?;
+        if depth > Budget::DEPTH {
             return Ok(None);
         }
         let saved = self.saved;
@@ -210,7 +176,7 @@ impl Plain<'_> {
         else {
             return Ok(None);
         };
-        self.budget.room.take(OBJECT)?;
+        self.held.take(cost::CONTAINER)?;
         let class = format!("{}.{}", class.0, class.1);
         // Its name stands in the value, and perhaps among the containers.
         self.take_text(2 * class.len() as u64)?;
@@ -226,7 +192,7 @@ impl Plain<'_> {
                 self.way.push(Step::Place(place));
                 let value = match graph.global(item).filter(|&(module, name)| object::is_type(module, name)) {
                     Some((module, name)) => {
-                        self.budget.room.take(OBJECT)?;
+                        self.held.take(cost::CONTAINER)?;
                         self.take_text((module.len() + name.len()) as u64)?;
                         let name = Value::Text(format!("{module}.{name}"));
                         Some(Value::Map(vec![(Name::from(object::GLOBAL), name)]))
@@ -288,9 +254,7 @@ impl Plain<'_> {
 
     /// Counts text before it is copied.
     fn take_text(&mut self, len: u64) -> Result<()> {
-        Limits::check("bytes of text", "header_bytes", len, self.budget.text)?;
-        self.budget.text -= len;
-        Ok(())
+        self.held.take(cost::text(len))
     }
 
     /// The whole of a text, counted; `None` as [`Saved::text`].

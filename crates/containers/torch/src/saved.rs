@@ -15,8 +15,9 @@ use weighbridge_core::phrase;
 use weighbridge_core::phrase::limit;
 use weighbridge_core::tensor::Endian;
 use weighbridge_core::text::escape;
+use weighbridge_core::{Budget, HeldMemory};
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
-use weighbridge_pickle::{self as pickle, Graph, Object, ObjectId, Options, Pickle, Remaining};
+use weighbridge_pickle::{self as pickle, Graph, Object, ObjectId, Options, Pickle};
 use weighbridge_zip::{self as zip, Member, Method, Recovered, Rest};
 
 /// Elements that lie across their storage are gathered for about so many bytes at once.
@@ -48,11 +49,10 @@ pub struct Saved {
     pub(super) pickle: Pickle,
     /// What the pickle was read from.
     pub(super) source: SourceRef,
+    /// With the budget of the file.
     pub(super) limits: Limits,
-    /// Bytes of memory that may still be taken by what is made of the objects.
-    room: u64,
-    /// Bytes of the file, however the pickle is packed in it.
-    file_len: u64,
+    /// The memory of a pickle that is packed.
+    _inflated: Option<HeldMemory>,
     storages: Storages,
     /// Of the storages that the object refers to.
     keys: HashSet<String>,
@@ -89,11 +89,7 @@ pub fn read(source: &SourceRef, limits: &Limits) -> Result<Saved> {
             .in_file(source.label())
             .at(0));
     }
-    let options = Options::with_limits(limits.clone());
-    let (pickle, legacy) = legacy::read(source, &options)?;
-    let storages = Storages::Legacy(legacy);
-    let room = (options.allowance(source), source.len());
-    Ok(Saved::new(pickle, source.clone(), limits, room, storages))
+    Saved::of_legacy(source, limits, legacy::read)
 }
 
 /// What is intact of a damaged file.
@@ -118,10 +114,7 @@ pub fn salvage(source: &SourceRef, limits: &Limits) -> Result<Salvaged> {
     let head = &mut head[..count];
     source.read_at(0, head)?;
     if is_legacy(head) {
-        let options = Options::with_limits(limits.clone());
-        let (pickle, legacy) = legacy::salvage(source, &options)?;
-        let room = (options.allowance(source), source.len());
-        let saved = Saved::new(pickle, source.clone(), limits, room, Storages::Legacy(legacy));
+        let saved = Saved::of_legacy(source, limits, legacy::salvage)?;
         return Ok(Salvaged { saved, lost: Vec::new(), unnamed: false });
     }
     let mut found = zip::salvage(source, limits)?;
@@ -170,46 +163,32 @@ fn has_certain_order(found: &Recovered) -> bool {
     pickle && storage
 }
 
-/// Memory and instructions for each pickle around a single storage: each of many may have its own. Torch's have 40
-/// instructions.
-const ONE_STORAGE: u64 = 1 << 16;
-const ONE_STORAGE_INSTRUCTIONS: u64 = 256;
-
 impl Saved {
-    /// Reads the legacy form of a single storage.
+    /// Reads the legacy form, with `read`.
     ///
     /// # Errors
     /// As [`read`].
-    pub(super) fn of_storage(source: &SourceRef, limits: &Limits) -> Result<Self> {
-        let options = Options {
-            memory: Some(ONE_STORAGE),
-            instructions: Some(ONE_STORAGE_INSTRUCTIONS),
-            ..Options::with_limits(limits.clone())
-        };
-        let (pickle, legacy) = legacy::read(source, &options)?;
-        Ok(Self::new(pickle, source.clone(), limits, (ONE_STORAGE, source.len()), Storages::Legacy(legacy)))
+    pub(super) fn of_legacy(
+        source: &SourceRef,
+        limits: &Limits,
+        read: impl FnOnce(&SourceRef, &Options) -> Result<(Pickle, Legacy)>,
+    ) -> Result<Self> {
+        let limits = limits.with_budget_of(source);
+        let (pickle, legacy) = read(source, &Options::with_limits(limits.clone()))?;
+        Ok(Self::new(pickle, source.clone(), limits, None, Storages::Legacy(legacy)))
     }
 
     fn new(
         pickle: Pickle,
         source: SourceRef,
-        limits: &Limits,
-        (room, file_len): (u64, u64),
+        limits: Limits,
+        inflated: Option<HeldMemory>,
         storages: Storages,
     ) -> Self {
         let references = pickle.graph.iter().filter_map(|(_, object)| reference(&pickle.graph, object));
         let keys = references.map(|found| found.key.to_owned()).collect();
-        let room = room.saturating_sub(pickle.memory);
-        Self {
-            pickle,
-            source,
-            limits: limits.clone(),
-            room,
-            file_len,
-            storages,
-            keys,
-            repeated: Repeated::default(),
-        }
+        let repeated = Repeated::default();
+        Self { pickle, source, limits, _inflated: inflated, storages, keys, repeated }
     }
 
     fn of_archive(
@@ -222,25 +201,23 @@ impl Saved {
             return Err(Error::corrupt("torch-no-pickle", format!("the archive has no member X/{name}"))
                 .in_file(source.label()));
         };
-        let mut options = Options::with_limits(limits.clone());
-        let mut room = options.allowance(source);
+        let limits = limits.with_budget_of(source);
         let (mut bytes, offset) = archive.bytes_of(member)?;
+        let mut held = None;
         if member.method == Method::Stored {
-            check(member, &bytes, offset, limits)?;
+            check(member, &bytes, offset, &limits)?;
         } else {
             // Inflated once: long texts are read again in any order, and from a stream each would begin at its start.
-            bytes = inflated(member, &bytes, room, limits)?;
-            room = room.saturating_sub(member.len);
-            options.instructions = Some(instructions(source, limits));
+            let memory = held.insert(HeldMemory::of(&limits.budget_of(source)));
+            bytes = inflated(member, &bytes, memory, &limits)?;
         }
-        options.memory = Some(room);
-        let pickle = pickle::read(&bytes, offset, &options)?;
+        let pickle = pickle::read(&bytes, offset, &Options::with_limits(limits.clone()))?;
         if pickle.end > offset.saturating_add(member.len) {
             return Err(Error::corrupt("torch-pickle-length", "the pickle goes on behind its member")
                 .in_file(source.label())
                 .at(member.header_offset));
         }
-        Ok(Self::new(pickle, bytes, limits, (room, source.len()), Storages::Zip(archive, folder)))
+        Ok(Self::new(pickle, bytes, limits, held, Storages::Zip(archive, folder)))
     }
 
     /// The form of the file.
@@ -251,14 +228,9 @@ impl Saved {
         }
     }
 
-    /// Memory that may still be taken by what is made of the objects.
-    pub fn remaining(&self) -> Remaining {
-        Remaining::new(self.room, self.room.saturating_add(self.pickle.memory), self.file_len)
-    }
-
-    /// Bytes of the file.
-    pub fn file_len(&self) -> u64 {
-        self.file_len
+    /// The budget of the file.
+    pub fn budget(&self) -> &Budget {
+        self.pickle.budget()
     }
 
     /// The objects.
@@ -467,27 +439,18 @@ impl Saved {
     }
 }
 
-/// The most instructions of a deflated pickle: those that make nothing take nothing, and pack to nothing. Honest ones make
-/// tensors of 35 instructions, each of which takes 150 bytes of the file and more.
-fn instructions(file: &SourceRef, limits: &Limits) -> u64 {
-    (limits.pickle_objects / 4).saturating_add(file.len().saturating_mul(2))
-}
-
-/// A deflated pickle in memory; `most` bytes are allowed to it and its objects.
-fn inflated(member: &Member, packed: &SourceRef, most: u64, limits: &Limits) -> Result<SourceRef> {
+/// A deflated pickle in memory, which is held.
+fn inflated(
+    member: &Member,
+    packed: &SourceRef,
+    held: &mut HeldMemory,
+    limits: &Limits,
+) -> Result<SourceRef> {
     let at = |error: Error| error.in_file(packed.label()).at(member.header_offset);
     let what = "bytes of a deflated pickle";
     Limits::check(what, "header_bytes", member.len, limits.header_bytes).map_err(at)?;
-    if member.len > most {
-        return Err(at(Error::limit("limit", "the deflated pickle is many times as long as the file")
-            .expected(format_args!("at most {most} bytes"))
-            .found(format_args!("{} bytes", member.len))
-            .hint(phrase![
-                "if you trust the file, raise the limit ",
-                limit("pickle_objects"),
-                ": objects may take as many bytes, too"
-            ])));
-    }
+    held.take(member.len).map_err(at)?;
+    held.budget().take_work(member.len).map_err(at)?;
     let bytes = read_vec(&**packed, 0, member.len)?;
     Ok(Arc::new(MemorySource::new(packed.label(), bytes)))
 }

@@ -166,7 +166,7 @@ fn what_is_built_is_read_again_also_within_another_file() -> Result<()> {
         assert_eq!(found.pieces[0].offset % 64, 0);
     }
     assert_eq!(saved.storage_key(ids[0]), saved.storage_key(ids[2]));
-    assert_eq!(saved.value(ids[3])?, Some(groups));
+    assert_eq!(saved.plain(ids[3])?, Some(groups));
     assert!(saved.tensor(ids[3], path())?.is_none());
     assert_eq!(saved.imports()[0], ("torch._utils", "_rebuild_tensor_v2"));
 

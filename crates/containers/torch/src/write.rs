@@ -4,6 +4,7 @@ use super::REQUIRES_GRAD;
 use super::composite::{self, Quantizer, Sparse};
 use super::storage::{Class, torch_name};
 use std::collections::HashMap;
+use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{TensorEntry, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, PlannedFile};
@@ -13,8 +14,6 @@ use weighbridge_zip::ZipBuilder;
 
 /// The folder of the archive, as torch calls it where it writes into memory.
 const FOLDER: &str = "archive";
-/// The deepest value that is written.
-const DEEPEST: usize = 128;
 /// The most bytes of a tensor, with extents of 0 counted as 1.
 const MOST_EXTENT: u64 = i64::MAX.unsigned_abs();
 
@@ -252,7 +251,7 @@ impl SavedBuilder {
 
     fn plain(&mut self, value: &Value, depth: usize) -> Result<ObjectId> {
         let refused = |what: &str| Error::unsupported("torch-value", what);
-        if depth > DEEPEST {
+        if depth > Budget::DEPTH {
             return Err(refused("the structure of the values is too deep"));
         }
         let b = &mut self.builder;

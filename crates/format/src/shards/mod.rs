@@ -88,7 +88,7 @@ pub fn scan(source: &SourceRef, limits: &Limits) -> Result<Scan> {
     ShardIndex::read(source, limits)?;
     let mut scan = Scan::default();
     let bytes = read_vec(&**source, 0, source.len())?;
-    config(&String::from_utf8_lossy(&bytes), &mut scan);
+    config(&String::from_utf8_lossy(&bytes), limits, &mut scan);
     Ok(scan)
 }
 

@@ -53,7 +53,7 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
             scan.push("left-out", format!("config: {}", error.message()));
             return Ok(scan);
         }
-        if !weighbridge_scan::config(&text, &mut scan) {
+        if !weighbridge_scan::config(&text, &options.limits, &mut scan) {
             scan.push("left-out", "config: the configuration is no JSON");
         }
         return Ok(scan);

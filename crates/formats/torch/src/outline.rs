@@ -33,7 +33,7 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
 
 /// True where a member is what this library writes under that name.
 fn is_metadata(member: &zip::Member, source: &SourceRef, limits: &Limits) -> Result<bool> {
-    if member.len > limits.header_bytes || is_bomb(member, source) {
+    if member.len > limits.header_bytes || is_bomb(member, source, limits) {
         return Ok(false);
     }
     Ok(metadata::decode(&read_vec(&*member.open(source)?, 0, member.len)?).is_some())

@@ -5,6 +5,7 @@ use super::{METADATA, metadata};
 use std::path::Path;
 use weighbridge_core::checkpoint::{Checkpoint, Note, TensorEntry, escape_text};
 use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_core::limits::Limits;
 use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderItem, FolderRef, SourceRef, read_vec};
@@ -13,10 +14,8 @@ use weighbridge_zip::Member;
 
 /// Members that are not read are named one by one up to this number, then counted.
 const NAMED: usize = 100;
-/// Metadata may be this many times as long as the whole file; a bomb is longer.
-const MOST_INFLATED: u64 = 64;
-/// Metadata that is longer than the whole file may have so many bytes: it is held several times while it is read.
-const LONGEST_INFLATED: u64 = 8 << 20;
+/// How often metadata is held while it is read: as text, as pairs, and as the index in it.
+const HELD: u64 = 4;
 
 /// The extension of the files of `torch.distributed.checkpoint`.
 const DISTRIBUTED: &str = ".distcp";
@@ -171,9 +170,9 @@ pub(super) fn is_code(name: &str) -> bool {
         || name.ends_with(".py")
 }
 
-/// True for metadata that is longer than an honest archive has it.
-pub(super) fn is_bomb(member: &Member, source: &SourceRef) -> bool {
-    member.len / MOST_INFLATED > source.len() || member.len > LONGEST_INFLATED.max(source.len())
+/// True for metadata that the budget of the file has no memory for.
+pub(super) fn is_bomb(member: &Member, source: &SourceRef, limits: &Limits) -> bool {
+    limits.budget_of(source).memory_left() / HELD < member.len
 }
 
 /// Reads what this library carries.
@@ -184,14 +183,9 @@ fn carried(
     checkpoint: &mut Checkpoint,
     overlaps: &mut Overlaps,
 ) -> Result<()> {
-    weighbridge_core::limits::Limits::check(
-        "bytes of metadata",
-        "header_bytes",
-        member.len,
-        options.limits.header_bytes,
-    )?;
+    Limits::check("bytes of metadata", "header_bytes", member.len, options.limits.header_bytes)?;
     let mut decoded = None;
-    if !is_bomb(member, source) {
+    if !is_bomb(member, source, &options.limits) {
         decoded = metadata::decode(&read_vec(&*member.open(source)?, 0, member.len)?);
     }
     let Some((pairs, index)) = decoded else {

@@ -5,21 +5,18 @@ use super::read;
 use std::collections::HashSet;
 use std::sync::Arc;
 use weighbridge_core::FindingCode;
+use weighbridge_core::HeldMemory;
 use weighbridge_core::error::{Kind, Result};
 use weighbridge_core::text::{counted, escape};
 use weighbridge_format::{OpenOptions, Scan};
 use weighbridge_io::source::{RangeSource, Source, SourceRef, read_vec};
-use weighbridge_pickle::Judgement;
+use weighbridge_pickle::{Judgement, cost};
 use weighbridge_scan::{TakenFor, archive, found, is_tar, pickles, tar};
 use weighbridge_torch_archive::{self as torch, is_legacy};
 use weighbridge_zip::Unpacked;
 
 /// Pickles of the legacy form.
 const PICKLES: usize = 5;
-/// Code of TorchScript that is looked through for its classes: of a member, and of an archive; and how many are known.
-const LONGEST_CODE: u64 = 4 << 20;
-const MOST_CODE: u64 = 32 << 20;
-const MOST_CLASSES: usize = 20_000;
 
 /// Looks through one file.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
@@ -76,7 +73,9 @@ fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<
         let inner = inner(name);
         inner.starts_with("data/") || (inner.starts_with("constants/") && !inner.ends_with(".pkl"))
     };
-    let (mut code, mut classes) = (Vec::new(), Classes::default());
+    let mut code = Vec::new();
+    let mut classes =
+        Classes { known: HashSet::new(), held: HeldMemory::of(&options.limits.budget_of(source)) };
     archive(source, &options.limits, scan, &is_numbers, &mut |member, bytes, scan| {
         let name = member.name.as_str();
         let own = inner(name);
@@ -107,12 +106,11 @@ fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<
 
 /// Classes of TorchScript that the code of an archive defines: its pickles make objects of them, and import nothing of
 /// Python for it.
-#[derive(Default)]
 struct Classes {
     /// By module and name.
     known: HashSet<(String, String)>,
-    /// Bytes of code that were looked through.
-    read: u64,
+    /// Their memory. Classes beyond stay unknown.
+    held: HeldMemory,
 }
 
 impl Classes {
@@ -122,8 +120,8 @@ impl Classes {
         let Some(module) = module.filter(|module| module.split('/').next() == Some("__torch__")) else {
             return;
         };
-        self.read = self.read.saturating_add(bytes.len());
-        if bytes.len() > LONGEST_CODE || self.read > MOST_CODE {
+        let mut own = HeldMemory::of(self.held.budget());
+        if own.take(bytes.len()).and_then(|()| own.budget().take_work(bytes.len())).is_err() {
             return;
         }
         // What cannot be read defines nothing: its classes stay unknown.
@@ -134,7 +132,7 @@ impl Classes {
             let name = name.and_then(|name| std::str::from_utf8(name).ok());
             let is_name = |name: &&str| name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
             if let Some(name) = name.filter(|name| !name.is_empty()).filter(is_name)
-                && self.known.len() < MOST_CLASSES
+                && self.held.take(cost::ITEM + (module.len() + name.len()) as u64).is_ok()
             {
                 self.known.insert((module.clone(), name.to_owned()));
             }

@@ -14,6 +14,7 @@ pub(super) use place::Overlaps;
 use place::Places;
 use state::{Form, Optimizers};
 use std::collections::HashMap;
+use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{
     Checkpoint, Container, Containers, Damage, Name, Note, Origin, Role, TensorPath, Value,
 };
@@ -22,20 +23,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::phrase;
 use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
-use weighbridge_pickle::{Made, Object, ObjectId, Reach};
-use weighbridge_torch_archive::{Budget, Saved};
-
-/// The deepest structure that is followed.
-const DEEPEST: usize = 64;
-/// How often, on average, each object may be met: what is shared counts each time.
-const VISITS: u64 = 16;
-/// Objects of plain values, besides one for each byte of the pickle: a truth has no fewer. What is shared is copied each
-/// time, and so would take any memory.
-const FREE: u64 = 40_000;
-/// So many values may turn out to be too much: what was made of each of them is dropped, and the tensors are read.
-const MOST_LEFT_OUT: usize = 16;
-/// Bytes of memory that a plain value takes by the key that leads to it, in the index and in what is told of it.
-const KEPT: u64 = 300;
+use weighbridge_pickle::{Made, Object, ObjectId, Reach, cost};
+use weighbridge_torch_archive::Saved;
 
 /// Where a walk stands, and what it has gathered.
 pub(super) struct Walk<'a> {
@@ -46,14 +35,7 @@ pub(super) struct Walk<'a> {
     places: Places,
     path: Vec<Name>,
     role: Role,
-    visits_left: u64,
-    /// Bytes of names: the file's and a 48th of what a header may have. A long key over many tensors is copied for each,
-    /// some ten times by a conversion; honest names are a part of the file. Plain texts likewise: four times the
-    /// file and a 24th, as the same short one may be shared by many.
-    names_left: u64,
-    budget: Budget,
-    /// Values that took too much.
-    left_out: usize,
+    budget: &'a Budget,
     /// Objects of classes, of which only tensors are kept, and how often they were met.
     unknown: Kinds,
     /// What is not kept, and holds no tensor.
@@ -69,8 +51,6 @@ pub(super) struct Walk<'a> {
     containers: Containers,
     /// Bytes of them that were taken.
     charged: u64,
-    /// What may still be looked at to know optimizers and their parameters.
-    forms_left: u64,
 }
 
 /// The displayed name of these parts.
@@ -81,11 +61,6 @@ fn name_of(path: &[Name]) -> String {
 impl<'a> Walk<'a> {
     pub(super) fn new(saved: &'a Saved, options: &'a OpenOptions) -> Self {
         let reach = Reach::of(saved.graph(), |id| saved.is_tensor(id));
-        let objects = reach.size().saturating_mul(VISITS);
-        let most = options.limits.header_bytes;
-        let file = saved.file_len();
-        let plain = objects.min(saved.source().len() + FREE);
-        let text = most.min((most / 24).saturating_add(file.saturating_mul(4)));
         Self {
             saved,
             options,
@@ -94,10 +69,7 @@ impl<'a> Walk<'a> {
             places: Places::default(),
             path: Vec::new(),
             role: Role::Parameter,
-            visits_left: objects,
-            names_left: most.min((most / 48).saturating_add(file)),
-            budget: Budget { objects: plain, text, room: saved.remaining() },
-            left_out: 0,
+            budget: saved.budget(),
             unknown: Kinds::default(),
             inert: Kinds::default(),
             skipped: 0,
@@ -107,7 +79,6 @@ impl<'a> Walk<'a> {
             optimizers: Optimizers::default(),
             containers: Containers::default(),
             charged: 0,
-            forms_left: objects,
         }
     }
 
@@ -137,8 +108,7 @@ impl<'a> Walk<'a> {
             .map_err(|error| error.in_file(self.saved.source().label()))?;
         // Among the tensors that are left of a damaged file the order says less.
         if self.checkpoint.damage.is_none() {
-            let (steps, bytes) = (self.forms_left, self.names_left);
-            self.optimizers.assign(graph, &mut self.checkpoint, steps, bytes);
+            self.optimizers.assign(graph, &mut self.checkpoint, self.budget);
         }
         if self.doubled > 0 {
             let keys = counted(self.doubled, "key stands", "keys stand");
@@ -158,19 +128,13 @@ impl<'a> Walk<'a> {
 
     /// Counts a visit: shared objects are met again and again, and lists of lists of them grow fast.
     fn visit(&mut self) -> Result<()> {
-        self.visits_left = self.visits_left.checked_sub(1).ok_or_else(|| {
-            Error::limit(
-                "pickle-tangle",
-                "the objects share each other so that listing them would not end soon",
-            )
-        })?;
-        Ok(())
+        self.budget.take_work(cost::VISIT)
     }
 
     /// Counts what goes no further; with tensors in it, it is a tensor that is skipped.
     fn inert(&mut self, what: &str, id: ObjectId) -> Result<()> {
         if self.reach.holds_tensor(id) || matches!(self.saved.graph().object(id), Object::PersistentId(_)) {
-            self.budget.room.take_entry(self.path.len(), false)?;
+            self.budget.take_memory(cost::entry(false) + cost::name(self.path.len(), 0))?;
             return self.skip(what);
         }
         self.inert.count(what);
@@ -193,7 +157,7 @@ impl<'a> Walk<'a> {
     fn node(&mut self, id: ObjectId, depth: usize) -> Result<()> {
         self.visit()?;
         let graph = self.saved.graph();
-        if depth > DEEPEST {
+        if depth > Budget::DEPTH {
             return self.inert("a structure that is nested too deeply", id);
         }
         if let Some(sparse) = self.saved.sparse(id) {
@@ -207,8 +171,8 @@ impl<'a> Walk<'a> {
             };
         }
         if !self.reach.holds_tensor(id) {
-            let (before, first) = (self.budget.clone(), self.containers.next_value());
-            match self.saved.plain_in(id, &mut self.budget, &mut self.containers) {
+            let first = self.containers.next_value();
+            match self.saved.plain_in(id, &mut self.containers) {
                 Ok(Some(value)) => {
                     let key = self.keep(value)?;
                     self.containers.name_values(first, &key);
@@ -216,10 +180,7 @@ impl<'a> Walk<'a> {
                     return Ok(());
                 }
                 Ok(None) => {}
-                Err(error) if error.kind() == Kind::Limit && self.left_out < MOST_LEFT_OUT => {
-                    self.budget = before;
-                    return self.leave_out(&error);
-                }
+                Err(error) if error.kind() == Kind::Limit => return self.leave_out(&error),
                 Err(error) => return Err(error),
             }
         }
@@ -267,7 +228,7 @@ impl<'a> Walk<'a> {
         Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
         // Before anything is made of it, whatever becomes of it: two bytes are a tensor once more.
         let again = self.places.has(id);
-        self.budget.room.take_entry(self.path.len(), again)?;
+        self.budget.take_memory(cost::entry(again) + cost::name(self.path.len(), 0))?;
         let path = match self.path.is_empty() {
             true => {
                 // Not the one of this name in a dict.
@@ -282,23 +243,24 @@ impl<'a> Walk<'a> {
         match self.saved.tensor(id, path) {
             Ok(Some(mut entry)) => {
                 entry.role = self.role.clone();
-                self.budget.room.take_dimensions(entry.shape.rank())?;
+                self.budget.take_memory(cost::dimensions(entry.shape.rank()))?;
                 // A tensor that overlaps another one says its storage.
                 let storage = self.saved.storage_key(id).unwrap_or_default();
-                self.budget.room.take(storage.len() as u64)?;
+                self.budget.take_memory(storage.len() as u64)?;
                 self.places.add(&mut self.checkpoint, entry, id, &storage);
                 if !again {
                     self.note_attributes(id, depth)?;
                 }
                 let Some(entry) = self.checkpoint.tensors.last() else { return Ok(()) };
-                self.budget.room.take_attributes(&entry.attributes)?;
+                if entry.attributes.is_empty() {
+                    return Ok(());
+                }
                 // Its class, and the name of the tensor that it is once more, may be longer than its own.
                 let texts = entry.attributes.values().map(|value| match value {
                     Value::Text(text) => text.len() as u64,
                     _ => 0,
                 });
-                let said = texts.sum();
-                self.take_name(said)
+                self.budget.take_memory(cost::attributes(texts.sum()))
             }
             Ok(None) => Ok(()),
             Err(error) if error.kind() == Kind::Unsupported => {
@@ -315,9 +277,7 @@ impl<'a> Walk<'a> {
 
     /// Counts text that is kept with the name of a tensor or value.
     fn take_name(&mut self, bytes: u64) -> Result<()> {
-        Limits::check("bytes of names", "header_bytes", bytes, self.names_left)?;
-        self.names_left -= bytes;
-        Ok(())
+        self.budget.take_memory(cost::text(bytes))
     }
 
     /// A plain value is metadata, under the keys that lead to it; gives these.
@@ -330,7 +290,7 @@ impl<'a> Walk<'a> {
             return Ok(key);
         }
         self.take_name(key.len() as u64)?;
-        self.budget.room.take(KEPT)?;
+        self.budget.take_memory(cost::CONTAINER)?;
         self.places.keep(key.clone(), value);
         Ok(key)
     }
@@ -344,7 +304,7 @@ impl<'a> Walk<'a> {
     /// Takes the memory of the containers that were told. Where there is none, no more are: no reason to refuse the file.
     fn charge_containers(&mut self) {
         let bytes = self.containers.bytes();
-        if self.budget.room.take(bytes.saturating_sub(self.charged)).is_err() {
+        if self.budget.take_memory(bytes.saturating_sub(self.charged)).is_err() {
             self.containers.set_more();
         }
         self.charged = bytes;
@@ -352,7 +312,6 @@ impl<'a> Walk<'a> {
 
     /// Notes that a plain value takes too much to be kept: no reason to refuse the tensors.
     fn leave_out(&mut self, error: &Error) -> Result<()> {
-        self.left_out += 1;
         let name = TensorPath::new(self.path.clone()).to_text();
         self.take_name(name.len() as u64)?;
         let hint = error.hint_phrase().map(|hint| phrase!["; ", hint]).unwrap_or_default();
@@ -368,7 +327,7 @@ impl<'a> Walk<'a> {
             self.visit()?;
             match graph.text(key) {
                 Some(VERSIONS) => {
-                    let Some(value) = self.saved.plain(value, &mut self.budget)? else {
+                    let Some(value) = self.saved.plain(value)? else {
                         self.inert("the versions of modules", value)?;
                         continue;
                     };
@@ -387,7 +346,7 @@ impl<'a> Walk<'a> {
         let has = |wanted: &str| members.iter().any(|(key, _)| key == wanted);
         let like = has("state") && has("param_groups");
         let graph = self.saved.graph();
-        let form = Form::of(graph, &members, &mut self.forms_left);
+        let form = Form::of(graph, &members, self.budget);
         let (outer, height) = (self.role.clone(), self.path.len());
         let first = self.checkpoint.tensors.len();
         let mut own = 0;
@@ -425,7 +384,7 @@ impl<'a> Walk<'a> {
             self.visit()?;
             let (text, number) = match graph.object(key) {
                 Object::Int(n) => (n.to_string(), true),
-                _ => match self.saved.plain(key, &mut self.budget)? {
+                _ => match self.saved.plain(key)? {
                     Some(Value::Text(text)) => (text, false),
                     _ => {
                         self.inert("a key that is neither text nor a number", value)?;

@@ -119,8 +119,8 @@ mod virtual_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::SourceRef;
     use crate::checkpoint::Value;
+    use crate::source::SourceRef;
 
     #[test]
     fn no_two_formats_claim_an_extension_or_id() {

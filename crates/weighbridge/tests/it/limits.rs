@@ -84,7 +84,11 @@ const LIMITS: [(&str, &str, &[&str]); 9] = [
         "tensors of a checkpoint; members of an archive, objects and chunks of HDF5, blocks of rows",
         &["limits_hold", "npz_bombs", "hdf5_bombs"],
     ),
-    ("name_bytes", "bytes of the name of a tensor", &["safetensors_bombs", "word2vec_bombs", "biggraph_texts"]),
+    (
+        "name_bytes",
+        "bytes of the name of a tensor",
+        &["safetensors_bombs", "word2vec_bombs", "biggraph_texts"],
+    ),
     ("dimensions", "dimensions of a tensor; levels of LoD", &["npy_bombs", "paddle_bombs", "torch_bombs"]),
     ("path_parts", "parts of a name", &["safetensors_bombs", "hdf5_circles", "primitiv_bombs"]),
     (
@@ -111,7 +115,8 @@ const LIMITS: [(&str, &str, &[&str]); 9] = [
 
 fn with_commas(number: u64) -> String {
     let digits = number.to_string();
-    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(|g| std::str::from_utf8(g).unwrap()).collect();
+    let groups: Vec<_> =
+        digits.as_bytes().rchunks(3).rev().map(|g| std::str::from_utf8(g).unwrap()).collect();
     groups.join(",")
 }
 
@@ -119,7 +124,8 @@ fn with_commas(number: u64) -> String {
 fn generated() -> String {
     let limits = Limits::default();
     let names = |tests: &[&str]| tests.iter().map(|t| format!("`{t}`")).collect::<Vec<_>>().join(", ");
-    let mut page = String::from("| limit | default | what it bounds | held by |\n| --- | --- | --- | --- |\n");
+    let mut page =
+        String::from("| limit | default | what it bounds | held by |\n| --- | --- | --- | --- |\n");
     for (name, what, tests) in LIMITS {
         let default = with_commas(limits.get(name).unwrap());
         page += &format!("| `{name}` | {default} | {what} | {} |\n", names(tests));

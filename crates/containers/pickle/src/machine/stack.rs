@@ -22,7 +22,7 @@ fn bit_of(id: ObjectId) -> (usize, u64) {
 impl Machine<'_> {
     pub(super) fn make(&mut self, object: Object) -> Result<ObjectId> {
         let count = self.graph.objects.len();
-        Limits::check("objects", "pickle_objects", count as u64 + 1, self.options.objects)?;
+        Limits::check("objects", "pickle_objects", count as u64 + 1, self.options.limits.pickle_objects)?;
         let id = u32::try_from(count).map(ObjectId).map_err(|_| {
             Error::limit("pickle-objects", "the pickle has more objects than can be numbered")
         })?;

@@ -3,6 +3,7 @@
 use super::payloads::Random;
 use super::*;
 use weighbridge_core::error::Kind;
+use weighbridge_core::{Budget, Limits};
 
 /// Does with the bytes all that can be done with a pickle. Returns whether they could be read.
 fn exercise(bytes: &[u8]) -> bool {
@@ -104,13 +105,14 @@ fn a_million_levels_are_no_depth() {
     let tuples = [&b"\x80\x02)"[..], &vec![0x85; levels], b"."].concat();
     let calls = [&b"\x80\x02cos\nname\n"[..], &b")R".repeat(levels), b"."].concat();
     let ids = [&b"\x80\x02N"[..], &vec![b'Q'; levels], b"."].concat();
+    let budget = Some(Budget::new(u64::MAX, &Limits::default()));
+    let large = Options::with_limits(Limits { budget, ..Limits::default() });
     for bytes in [lists, tuples, calls, ids] {
         let source = memory(&bytes);
-        let pickle = read(&source, 0, &Options { memory: Some(u64::MAX), ..Options::default() }).unwrap();
+        let pickle = read(&source, 0, &large).unwrap();
         assert!(pickle.graph.len() >= levels);
         let again = rewrite(&pickle, &source, 2).unwrap();
-        let reread =
-            read(&memory(&again), 0, &Options { memory: Some(u64::MAX), ..Options::default() }).unwrap();
+        let reread = read(&memory(&again), 0, &large).unwrap();
         assert_eq!(reread.graph.len(), pickle.graph.len());
         to_json(
             &pickle.graph,
@@ -125,20 +127,24 @@ fn a_million_levels_are_no_depth() {
 
 #[test]
 fn limits_hold() {
-    let options = Options { objects: 100, ..Options::default() };
+    let options = Options::with_limits(Limits { pickle_objects: 100, ..Limits::default() });
     let bytes = [&b"\x80\x02"[..], &[b']'; 100], b"."].concat();
     let error = read(&memory(&bytes), 0, &options).unwrap_err();
     assert_eq!((error.kind(), error.offset()), (Kind::Limit, Some(2 + 96)));
     // Instructions that make nothing.
-    let options = Options { instructions: Some(100), ..Options::default() };
-    let nothing = |times| [&b"\x80\x02"[..], &b"N0".repeat(times), b"N."].concat();
+    let options = |work: u64| {
+        let budget = Budget::new(0, &Limits::default());
+        budget.spend_work(budget.work_left() - work);
+        Options::with_limits(Limits { budget: Some(budget), ..Limits::default() })
+    };
+    let nothing = [&b"\x80\x02"[..], &b"N0".repeat(5_000), b"N."].concat();
     assert_eq!(
-        read(&memory(nothing(48)), 0, &options).unwrap().graph.len(),
+        read(&memory(&nothing), 0, &options(10_004)).unwrap().graph.len(),
         read_bytes(b"N.").unwrap().graph.len()
     );
-    let error = read(&memory(nothing(49)), 0, &options).unwrap_err();
-    assert_eq!((error.kind(), error.offset()), (Kind::Limit, Some(2 + 99)));
-    let limits = weighbridge_core::Limits { header_bytes: 1000, ..Default::default() };
+    let error = read(&memory(&nothing), 0, &options(10_003)).unwrap_err();
+    assert_eq!((error.code().as_str(), error.kind(), error.offset()), ("limit", Kind::Limit, Some(10_003)));
+    let limits = Limits { header_bytes: 1000, ..Default::default() };
     let bytes = [
         &b"\x80\x02"[..],
         &b"U\x64".iter().chain(&[b'x'; 100]).copied().collect::<Vec<_>>().repeat(11),
@@ -171,9 +177,11 @@ fn objects_take_no_more_than_a_few_times_the_file() {
         [&b"]"[..], b"}", b")R", b"N]", b"N\x85", b"Na", b"K\x01a", b"ca\nb\n", b"2", b"(", b"U\0", b"C\0"]
     {
         let bytes = [&b"\x80\x02ca\nb\n]"[..], &op.repeat(count), b"."].concat();
-        let options = Options { memory: Some(4 << 20), ..Options::default() };
+        let budget = Budget::new(0, &Limits::default());
+        budget.take_memory(budget.memory_left() - (4 << 20)).unwrap();
+        let options = Options::with_limits(Limits { budget: Some(budget), ..Limits::default() });
         let error = read(&memory(&bytes), 0, &options).unwrap_err();
-        assert!(error.hint_text().unwrap().contains("`pickle_objects`"), "{op:?}: {error}");
+        assert!(error.hint_text().unwrap().contains("`header_bytes`"), "{op:?}: {error}");
     }
     let text =
         |text: &str| [b"X", &u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat();
@@ -195,7 +203,8 @@ fn objects_take_no_more_than_a_few_times_the_file() {
     }
     for pickle in [words, tensors] {
         let read = read_bytes(&[&pickle[..], b"u."].concat()).unwrap();
-        assert!(read.memory < 15 * pickle.len() as u64, "{} bytes take {}", pickle.len(), read.memory);
+        let taken = read.held.bytes();
+        assert!(taken < 15 * pickle.len() as u64, "{} bytes take {taken}", pickle.len());
     }
 }
 

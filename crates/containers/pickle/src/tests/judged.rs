@@ -91,9 +91,9 @@ fn too_many_findings_are_counted() {
     let weigh = |severity| report.findings.iter().filter(|f| f.severity == severity).count();
     assert_eq!(
         (report.globals.len(), weigh(Severity::Unchecked), weigh(Severity::Note)),
-        (10_000, 10_000, 1_000)
+        (1_000, 1_000, 1_000)
     );
-    assert_eq!(report.dropped, 2_000 + 2_000 + 11_000);
+    assert_eq!(report.dropped, 3 * 11_000);
     assert_eq!(report.worst_dropped, Some(Severity::Unchecked));
 }
 

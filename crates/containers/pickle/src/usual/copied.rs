@@ -4,31 +4,28 @@ use super::FEW;
 use super::numpy::object_bytes;
 use super::seen::Seen;
 use crate::graph::{Graph, Made, Object, ObjectId, Place, Text};
+use weighbridge_core::Budget;
 
-/// What calls copy may be so many times what the pickle has, and so much more.
-const TIMES: u64 = 8;
-const FREE: u64 = 16 << 20;
 /// Bytes that Python takes for an item: of a set or a dict, of one that keeps its order in a list beside it, of a list.
 const HASHED: u64 = 100;
 const ORDERED: u64 = 160;
 const LISTED: u64 = 8;
 /// Bytes of the largest element that a byte becomes.
 const LARGEST_ELEMENT: u64 = 16;
-/// Of what arrays of objects take besides their items, so much counts: text of a fixed length is mostly zeros.
-const PADDED: u64 = 4;
 
 /// What the calls of a pickle copy, and what of it there is to look at: bytes, and places of containers. The same ones may be given
 /// to very many calls: from the second on, they count as what the call makes of them takes.
-pub(crate) struct Copied {
-    left: u64,
+pub(crate) struct Copied<'a> {
+    /// What Python may take.
+    python: &'a Budget,
     /// A bit for each object that was given to a call.
     met: Vec<u64>,
 }
 
-impl Copied {
-    /// Nothing yet, in a pickle of a source of `len` bytes.
-    pub(crate) fn new(len: u64) -> Self {
-        Self { left: len.saturating_mul(TIMES).saturating_add(FREE), met: Vec::new() }
+impl<'a> Copied<'a> {
+    /// Nothing yet.
+    pub(crate) fn new(python: &'a Budget) -> Self {
+        Self { python, met: Vec::new() }
     }
 
     /// Counts a call; false where it is too much.
@@ -45,11 +42,9 @@ impl Copied {
             for &id in graph.tuple(state).unwrap_or_default() {
                 all = all.saturating_add(self.given(seen, name, id));
             }
-            all = all.saturating_add(object_bytes(seen, name, state) / PADDED);
+            all = all.saturating_add(object_bytes(seen, name, state));
         }
-        let left = self.left.checked_sub(all);
-        self.left = left.unwrap_or(0);
-        left.is_some()
+        self.python.take_memory(all).is_ok()
     }
 
     /// What an object counts for a call of that name.

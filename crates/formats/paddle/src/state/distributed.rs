@@ -8,10 +8,10 @@
 use super::KIND;
 use super::arrays::Array;
 use super::read::arrays;
-use super::room::Room;
 use super::slots::Scope;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{
     Attributes, Checkpoint, Name, Note, Origin, Piece, Pieces, Role, TensorEntry, TensorPath,
 };
@@ -20,18 +20,14 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Region, Shape};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, check_range};
-use weighbridge_pickle::{self as pickle, Graph, Made, ObjectId, Options};
+use weighbridge_pickle::{self as pickle, Graph, Made, ObjectId, Options, cost};
 
 /// What a file's name ends in where it says what the others hold.
 const DIRECTORY: &str = "metadata";
-/// Comparisons of boxes with each other before it is given up to see that they do not overlap.
-const MOST_COMPARISONS: usize = 50_000_000;
+/// Work for comparing two boxes, to see that they do not overlap.
+const COMPARISON: u64 = 4;
 /// The most fields of an object of a directory: Paddle's have six. Many may share one, and each is searched.
 const MOST_FIELDS: usize = 32;
-/// The place of a box, without its numbers.
-const PLACE: u64 = 120;
-/// A part of a tensor.
-const PIECE: u64 = 240;
 
 /// Reads the index of a folder with a distributed checkpoint; `None` where there is none.
 ///
@@ -53,13 +49,12 @@ pub(in super::super) fn read_distributed(
         let Some(source) = folder.open(&item.name)? else { continue };
         let bounds = Options::with_limits(options.limits.clone());
         let pickle = pickle::read(&source, 0, &bounds)?;
-        let mut room = Room::beside(&pickle, &source, &bounds);
-        let directory = Directory::of(&pickle.graph, pickle.root, &options.limits, &mut room);
+        let budget = pickle.budget();
+        let directory = Directory::of(&pickle.graph, pickle.root, &options.limits, budget);
         let Some(directory) = directory.map_err(|e| e.in_file(source.label()))? else { continue };
         found = true;
-        let parts_left = pickle.graph.len();
         let (checkpoint, shards) = (&mut checkpoint, &mut shards);
-        let mut reader = Reader { checkpoint, shards, options, room, comparisons: 0, parts_left };
+        let mut reader = Reader { checkpoint, shards, options, budget };
         reader.read(&directory).map_err(|e| e.in_file(source.label()))?;
         checkpoint.files.push(source);
     }
@@ -82,7 +77,7 @@ struct Directory<'a> {
 
 impl<'a> Directory<'a> {
     /// The directory that an object is; `None` where it is something else.
-    fn of(graph: &'a Graph, root: ObjectId, limits: &Limits, room: &mut Room) -> Result<Option<Self>> {
+    fn of(graph: &'a Graph, root: ObjectId, limits: &Limits, budget: &Budget) -> Result<Option<Self>> {
         let dict = |state, name| graph.pairs(field(graph, state, name)?);
         let dicts = instance(graph, root).filter(|(class, _)| *class == "Metadata").and_then(|(_, state)| {
             Some((dict(state, "state_dict_metadata")?, dict(state, "storage_metadata")?))
@@ -98,7 +93,7 @@ impl<'a> Directory<'a> {
             let Some((key, offset, file)) = place() else { return Ok(None) };
             // One tuple may be that of all places.
             let Some(offset) = counts(graph, offset, limits)? else { return Ok(None) };
-            room.take(PLACE + 8 * offset.len() as u64)?;
+            budget.take_memory(cost::ITEM + 8 * offset.len() as u64)?;
             files.insert((key, offset), file);
         }
         Ok(Some(Self { graph, tensors, files }))
@@ -156,10 +151,7 @@ struct Reader<'a, 'b> {
     checkpoint: &'a mut Checkpoint,
     shards: &'a mut Shards<'b>,
     options: &'a OpenOptions,
-    room: Room,
-    comparisons: usize,
-    /// Parts that may still be looked at: each is an object of its own, unless lists share them.
-    parts_left: usize,
+    budget: &'a Budget,
 }
 
 impl Reader<'_, '_> {
@@ -173,7 +165,7 @@ impl Reader<'_, '_> {
             let Some(key) = graph.text(key) else {
                 return Err(Error::corrupt("shard-mismatch", "the name of a tensor is no text"));
             };
-            self.room.name(key.split('.').count(), key)?;
+            self.budget.take_memory(cost::name(key.split('.').count(), key.len() as u64))?;
             let Some(mut entry) = self.tensor(directory, key, parts).map_err(|e| e.on_tensor(key))? else {
                 let reason = "its parts are flattened ranges, which are not put together here";
                 self.checkpoint.notes.push(Note::skipped_tensor(key, reason));
@@ -204,9 +196,8 @@ impl Reader<'_, '_> {
         let mut seen = HashSet::new();
         let mut dtype: Option<DType> = None;
         let mut whole: Option<Vec<u64>> = None;
-        self.parts_left = self.parts_left.checked_sub(parts.len()).ok_or_else(|| {
-            Error::limit("too-many-shards", "the tensors have more parts than the directory describes")
-        })?;
+        // Tensors may share the list of them.
+        self.budget.take_work(cost::VISIT.saturating_mul(parts.len() as u64))?;
         for &part in parts {
             let (_, state) = instance(graph, part).ok_or_else(|| bad("a part is not described"))?;
             if field(graph, state, "is_flattened").and_then(|id| graph.truth(id)) == Some(true) {
@@ -234,7 +225,7 @@ impl Reader<'_, '_> {
             if !seen.insert(start.clone()) {
                 continue;
             }
-            self.room.take(PIECE + 24 * start.len() as u64)?;
+            self.budget.take_memory(cost::ITEM + cost::dimensions(start.len()))?;
             let file = directory.files.get(&(key, start.clone()));
             let file = file.ok_or_else(|| missing("the directory does not say where a part is"))?;
             let array = self.shards.find(file, key)?;
@@ -258,7 +249,7 @@ impl Reader<'_, '_> {
         }
         let (Some(dtype), Some(dims)) = (dtype, whole) else { return Err(bad("a tensor has no parts")) };
         let shape = Shape::new(dims);
-        self.room.tensor(shape.rank(), false)?;
+        self.budget.take_memory(cost::entry(false) + cost::dimensions(shape.rank()))?;
         self.fills(&shape, &pieces)?;
         pieces.retain(|piece| piece.len > 0 || shape.elements() == Some(0));
         Ok(Some(TensorEntry {
@@ -286,13 +277,7 @@ impl Reader<'_, '_> {
                 .found(format_args!("{} elements in {} parts", all.unwrap_or(u64::MAX), pieces.len())));
         }
         for (at, piece) in pieces.iter().enumerate() {
-            self.comparisons = self.comparisons.saturating_add(at);
-            if self.comparisons > MOST_COMPARISONS {
-                return Err(Error::limit(
-                    "too-many-shards",
-                    "the tensors have too many parts to be compared",
-                ));
-            }
+            self.budget.take_work(COMPARISON.saturating_mul(at as u64))?;
             let region = piece.region(shape);
             let meets = |other: &Piece| region.intersect(&other.region(shape)).is_some();
             if pieces.get(..at).unwrap_or_default().iter().any(meets) {

@@ -3,10 +3,8 @@
 use super::structure::{self, Form, Pairs, View, view};
 use super::{TABLE, canonical, key_of, slots};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, Name, TensorEntry, TensorPath, Value};
-
-/// The deepest dict that is looked into.
-const DEEPEST: usize = 128;
 
 /// `structure` with the tensors that it does not know, each in
 /// the innermost dict that its path leads to. Where the root is no dict, a plain state dict.
@@ -111,7 +109,7 @@ fn insert(pairs: &mut Vec<(Name, Value)>, extras: Vec<Extra<'_>>, form: Form, de
     for (entry, path) in extras {
         let is_master = entry.role.slot().and_then(Name::as_str) == Some(slots::MASTER_WEIGHTS);
         let master = inner.master.filter(|_| is_master);
-        let deeper = if depth < DEEPEST { inner.leading_to(path) } else { None };
+        let deeper = if depth < Budget::DEPTH { inner.leading_to(path) } else { None };
         let within = || TensorEntry { path: TensorPath::new(path), ..entry.clone() };
         // Of several dicts that fit, the first.
         match (deeper, master) {

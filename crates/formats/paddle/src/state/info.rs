@@ -3,19 +3,17 @@
 //! A pickle of protocol 2: `{variable: {"structured_name": text, "stop_gradient": bool,
 //! "trainable": bool}}`. It has more variables than the file of parameters has tensors.
 
-use super::room::Room;
+use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::SourceRef;
-use weighbridge_pickle::{Builder, Graph, Object, ObjectId, Options, Part, read, write};
+use weighbridge_pickle::{Builder, Graph, Object, ObjectId, Options, Part, cost, read, write};
 
 const STRUCTURED: &str = "structured_name";
 const STOP_GRADIENT: &str = "stop_gradient";
 const TRAINABLE: &str = "trainable";
 /// The most that is said of a variable. Who shares a longer list among many would have it read for each.
 const MOST_FACTS: usize = 3;
-/// A row, and what it becomes of a tensor, without its texts.
-const ROW: u64 = 240;
 
 /// What is known of one variable.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -43,30 +41,30 @@ pub(in super::super) fn read_info(source: &SourceRef, limits: &Limits) -> Result
     let Object::Dict(pairs) = pickle.graph.object(pickle.root) else { return Ok(None) };
     Limits::check("variables", "tensors", pairs.len() as u64, limits.tensors)?;
     // All variables may share their texts.
-    let mut room = Room::beside(&pickle, source, &bounds);
+    let budget = pickle.budget();
     let mut rows = Vec::new();
     for &(name, facts) in pairs {
-        let Some(row) = row(&pickle.graph, name, facts, &mut room)? else { return Ok(None) };
+        let Some(row) = row(&pickle.graph, name, facts, budget)? else { return Ok(None) };
         rows.push(row);
     }
     Ok(Some(rows))
 }
 
 /// What is said of a variable; `None` where it is something else.
-fn row(graph: &Graph, name: ObjectId, facts: ObjectId, room: &mut Room) -> Result<Option<InfoRow>> {
+fn row(graph: &Graph, name: ObjectId, facts: ObjectId, budget: &Budget) -> Result<Option<InfoRow>> {
     let (Some(variable), Object::Dict(facts)) = (graph.text(name), graph.object(facts)) else {
         return Ok(None);
     };
     if facts.len() > MOST_FACTS {
         return Ok(None);
     }
-    room.take(ROW)?;
-    room.name(variable.split('.').count(), variable)?;
+    budget.take_memory(cost::ITEM)?;
+    budget.take_memory(cost::name(variable.split('.').count(), variable.len() as u64))?;
     let mut row = InfoRow { variable: variable.to_owned(), ..InfoRow::default() };
     for &(key, value) in facts {
         match (graph.text(key), graph.text(value), graph.truth(value)) {
             (Some(STRUCTURED), Some(name), _) => {
-                room.name(name.split('.').count(), name)?;
+                budget.take_memory(cost::name(name.split('.').count(), name.len() as u64))?;
                 row.structured_name = Some(name.to_owned());
             }
             (Some(STOP_GRADIENT), _, Some(stop)) => row.stop_gradient = Some(stop),

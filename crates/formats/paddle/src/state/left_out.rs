@@ -1,17 +1,15 @@
 //! Objects of a pickle that are not kept, and which of them lead to arrays.
 
-use super::room::Room;
 use std::collections::BTreeMap;
+use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::Note;
 use weighbridge_core::error::Result;
 use weighbridge_core::text::counted;
-use weighbridge_pickle::{Graph, Object, ObjectId, Options, Reach, ndarray};
+use weighbridge_pickle::{Graph, Object, ObjectId, Options, Reach, cost, ndarray};
 use weighbridge_torch_archive as torch;
 
 /// Kinds of objects are named up to this number.
 const NAMED: usize = 100;
-/// Bytes that it takes to know what leads to arrays, for each object and each of its references.
-const REACHED: u64 = 13;
 
 /// What is not kept of one pickle.
 #[derive(Debug, Default)]
@@ -33,9 +31,9 @@ impl LeftOut {
     /// Counts an object that leads to no array.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Limit`], `pickle-tangle`, where there is no room for what it is.
-    pub(super) fn count(&mut self, what: &str, room: &mut Room) -> Result<()> {
-        room.text(what)?;
+    /// [`weighbridge_core::Kind::Limit`] where there is no memory for what it is.
+    pub(super) fn count(&mut self, what: &str, budget: &Budget) -> Result<()> {
+        budget.take_memory(cost::text(what.len() as u64))?;
         let kinds = &mut self.plain;
         let named = kinds.named.len();
         match kinds.named.get_mut(what) {
@@ -53,11 +51,12 @@ impl LeftOut {
         id: ObjectId,
         (graph, bounds): (&Graph, &Options),
         size: u64,
-        room: &mut Room,
+        budget: &Budget,
     ) -> bool {
         if self.reach.is_none() {
-            let cost = size.saturating_mul(REACHED);
-            if room.take(cost).is_err() {
+            // Numbers of an object and of the next reference to it.
+            let cost = size.saturating_mul(2 * size_of::<usize>() as u64);
+            if budget.take_memory(cost).is_err() {
                 return true;
             }
             let is_array = |id| {
@@ -66,7 +65,7 @@ impl LeftOut {
             };
             self.reach = Some(Reach::of(graph, is_array));
             // A byte for each object stays, which is little beside the objects.
-            room.give(cost);
+            budget.give_memory(cost);
         }
         self.reach.as_ref().is_some_and(|reach| reach.holds_tensor(id))
     }

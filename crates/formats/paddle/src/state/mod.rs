@@ -30,7 +30,6 @@ mod info;
 mod left_out;
 mod mistaken;
 mod read;
-mod room;
 mod slots;
 mod split;
 mod structure;

@@ -1,7 +1,6 @@
 //! From the objects of a pickle to the index.
 
 use super::arrays::{Array, Found};
-use super::room::Room;
 use super::slots::{MASTER_WEIGHTS, Scope};
 use super::structure::{self, Form, marked};
 use super::walk::{Member, Spot, Walk};
@@ -11,7 +10,7 @@ use weighbridge_core::checkpoint::{Attributes, Checkpoint, Name, Note, Origin, P
 use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
-use weighbridge_pickle::{self as pickle, Cut, Object, ObjectId, Options, Pickle};
+use weighbridge_pickle::{self as pickle, Cut, Object, ObjectId, Options, Pickle, cost};
 
 /// Reads the index of a pickled state: the instructions of the pickle, never the elements.
 ///
@@ -19,7 +18,7 @@ use weighbridge_pickle::{self as pickle, Cut, Object, ObjectId, Options, Pickle}
 /// What the pickle room says of a broken pickle or array; [`weighbridge_core::Kind::Corrupt`],
 /// `split-parameter`; [`weighbridge_core::Kind::Limit`] where `options` are passed.
 pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let bounds = Options::with_limits(options.limits.clone());
+    let bounds = Options::with_limits(options.limits.with_budget_of(source));
     let cut = match options.salvage {
         true => pickle::read_cut(source, 0, &bounds)?,
         false => {
@@ -86,9 +85,6 @@ fn is_of_paddle(source: &SourceRef, pickle: &Pickle, checkpoint: &Checkpoint) ->
     extension || imports() || keys() || named()
 }
 
-/// What an array of a shard takes, beside its key and its extents.
-const SHARED: u64 = 400;
-
 /// Says what a state lacks that is cut short. What tells how a large parameter was split stands at the
 /// end, so a part of one cannot be told from a parameter by anything but its name.
 fn cut_short(checkpoint: &mut Checkpoint, error: &Error, key: Option<String>) {
@@ -108,9 +104,9 @@ fn cut_short(checkpoint: &mut Checkpoint, error: &Error, key: Option<String>) {
 /// # Errors
 /// As [`read`].
 pub(super) fn arrays(source: &SourceRef, options: &OpenOptions) -> Result<HashMap<String, Array>> {
-    let bounds = Options::with_limits(options.limits.clone());
+    let bounds = Options::with_limits(options.limits.with_budget_of(source));
     let pickle = pickle::read(source, 0, &bounds)?;
-    let mut room = Room::beside(&pickle, source, &bounds);
+    let budget = pickle.budget();
     let mut all = HashMap::new();
     for &(key, value) in pickle.graph.pairs(pickle.root).unwrap_or_default() {
         if let Some(key) = pickle.graph.text(key)
@@ -118,8 +114,8 @@ pub(super) fn arrays(source: &SourceRef, options: &OpenOptions) -> Result<HashMa
                 super::arrays::find(&pickle.graph, value, source, &bounds)?
         {
             // Many keys may share one array.
-            room.take(SHARED + 8 * array.shape.rank() as u64)?;
-            room.text(key)?;
+            budget.take_memory(cost::entry(false) + cost::dimensions(array.shape.rank()))?;
+            budget.take_memory(cost::text(key.len() as u64))?;
             all.insert(key.to_owned(), array);
         }
     }
@@ -227,18 +223,15 @@ fn tensor_keys(members: &[Member]) -> Vec<String> {
     members.iter().filter(tensor).filter_map(|m| m.text().map(str::to_owned)).collect()
 }
 
-/// A row of a table that is not that of all tensors.
-const ROW: u64 = 160;
-
 /// The table: nothing where it is that of all tensors in order, else what is in it.
 fn table_value(walk: &mut Walk<'_>, table: &[(&str, &str)], keys: &[String]) -> Result<Value> {
     if table.iter().map(|(key, _)| *key).eq(keys.iter().map(String::as_str)) {
         return Ok(marked(structure::NAMES, Value::Null));
     }
     for (key, name) in table {
-        walk.room.take(ROW)?;
-        walk.room.text(key)?;
-        walk.room.text(name)?;
+        walk.budget.take_memory(cost::ITEM)?;
+        walk.budget.take_memory(cost::text(key.len() as u64))?;
+        walk.budget.take_memory(cost::text(name.len() as u64))?;
     }
     let known: HashSet<&str> = keys.iter().map(String::as_str).collect();
     let text = |text: &str| Value::Text(text.to_owned());
@@ -271,9 +264,6 @@ impl Owners<'_> {
     }
 }
 
-/// A key of a parameter and its name as a variable, without their texts.
-const KEY: u64 = 100;
-
 impl Walk<'_> {
     /// The items of a dict whose members are known. `names` are those that a table gives.
     pub(super) fn dict(
@@ -301,8 +291,8 @@ impl Walk<'_> {
             let value = self.member(member, &owners, names, depth)?;
             items.push((key, value));
         }
-        let held = owners.keys.iter().map(|(variable, key)| KEY + (variable.len() + key.len()) as u64);
-        self.room.give(held.sum());
+        let held = owners.keys.iter().map(|(variable, key)| cost::ITEM + (variable.len() + key.len()) as u64);
+        self.budget.give_memory(held.sum());
         Ok(items)
     }
 
@@ -318,7 +308,7 @@ impl Walk<'_> {
                 && variable != key
                 && !keys.contains_key(variable)
             {
-                self.room.take(KEY + (variable.len() + key.len()) as u64)?;
+                self.budget.take_memory(cost::ITEM + (variable.len() + key.len()) as u64)?;
                 keys.insert(variable.to_owned(), key.to_owned());
             }
         }

@@ -2,15 +2,15 @@
 
 use super::arrays::{Array, Found};
 use super::left_out::LeftOut;
-use super::room::Room;
 use super::structure::{self, Form, marked};
 use super::{KIND, state_key};
 use crate::state::arrays::find;
 use std::collections::{HashMap, HashSet};
+use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{
     Attributes, Checkpoint, Damage, Distinct, Name, Note, Role, TensorEntry, TensorPath, Value,
 };
-use weighbridge_core::error::{Error, Result};
+use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Endian};
 use weighbridge_core::text::counted;
@@ -18,20 +18,8 @@ use weighbridge_format::OpenOptions;
 use weighbridge_format::overlap::Spans;
 use weighbridge_io::source::{SourceRef, read_vec};
 use weighbridge_pickle::{
-    Graph, Object, ObjectId, Options, PayloadSource, Pickle, Place, Stored, bytes_of, scalar,
+    Graph, Object, ObjectId, Options, PayloadSource, Pickle, Place, Stored, bytes_of, cost, scalar,
 };
-
-/// The deepest structure that is followed.
-const DEEPEST: usize = 64;
-/// How often, on average, each object may be met: what is shared counts each time.
-const VISITS: u64 = 4;
-/// A value, as it is held or as it is printed: what is held of the pickle is gone by then.
-const VALUE: u64 = 60;
-/// A pair of a dict, while the dict is followed.
-const MEMBER: u64 = 160;
-/// What stands for a tensor in a list, or in a dict that is not the root: there the key says what it is.
-const LISTED: u64 = 1_500;
-const NESTED: u64 = 600;
 
 /// Where a walk stands, and what it has gathered.
 #[derive(Debug)]
@@ -43,11 +31,9 @@ pub(super) struct Walk<'a> {
     pub(super) checkpoint: Checkpoint,
     /// The parts of the name so far.
     pub(super) path: Vec<Name>,
-    visits_left: u64,
-    /// Memory that values and tensors may still take. Numbers take 20 times their bytes; what is shared, and empty
-    /// lists, would take any.
-    pub(super) room: Room,
-    /// Texts that were met, and what the arrays are made of.
+    /// That of the file: what is shared takes memory each time that it is met.
+    pub(super) budget: &'a Budget,
+    /// What the arrays are made of that were met.
     met: HashSet<ObjectId>,
     /// The displayed text of the tensor that an object was met as first.
     first: HashMap<ObjectId, String>,
@@ -138,8 +124,7 @@ impl<'a> Walk<'a> {
             bounds,
             checkpoint: Checkpoint::new("paddle", KIND, source.label()),
             path: Vec::new(),
-            visits_left: size.saturating_mul(VISITS),
-            room: Room::beside(pickle, source, bounds),
+            budget: pickle.budget(),
             met: HashSet::new(),
             first: HashMap::new(),
             names: Distinct::default(),
@@ -178,13 +163,7 @@ impl<'a> Walk<'a> {
 
     /// Counts a visit: shared objects are met again and again, and lists of lists of them grow fast.
     fn visit(&mut self) -> Result<()> {
-        self.visits_left = self.visits_left.checked_sub(1).ok_or_else(|| {
-            Error::limit(
-                "pickle-tangle",
-                "the objects share each other so that listing them would not end soon",
-            )
-        })?;
-        Ok(())
+        self.budget.take_work(cost::VISIT)
     }
 
     /// Fails where the structure is too deep to be followed.
@@ -206,7 +185,7 @@ impl<'a> Walk<'a> {
     fn no_value(&mut self, what: &str, array: bool) -> Result<Value> {
         match array {
             true => self.skip(what)?,
-            false => self.left_out.count(what, &mut self.room)?,
+            false => self.left_out.count(what, self.budget)?,
         }
         Ok(marked(structure::OBJECT, Value::Text(what.to_owned())))
     }
@@ -217,10 +196,10 @@ impl<'a> Walk<'a> {
             true => TensorPath::value(),
             false => TensorPath::new(self.path.clone()),
         };
-        self.room.tensor(0, false)?;
-        self.room.text(what)?;
+        self.budget.take_memory(cost::entry(false) + cost::dimensions(0))?;
+        self.budget.take_memory(cost::text(what.len() as u64))?;
         let name = path.to_text();
-        self.room.name(path.parts().len(), &name)?;
+        self.budget.take_memory(cost::name(path.parts().len(), name.len() as u64))?;
         self.checkpoint.notes.push(Note::skipped_tensor(name, what));
         Ok(())
     }
@@ -228,7 +207,7 @@ impl<'a> Walk<'a> {
     /// As [`no_value`](Self::no_value), of an object and all that it leads to.
     fn object(&mut self, what: &str, id: ObjectId) -> Result<Value> {
         let graph = (&self.pickle.graph, self.bounds);
-        if self.left_out.leads_to_array(id, graph, self.size, &mut self.room) {
+        if self.left_out.leads_to_array(id, graph, self.size, self.budget) {
             self.skip(&format!("arrays within {what}"))?;
             return Ok(marked(structure::OBJECT, Value::Text(what.to_owned())));
         }
@@ -240,7 +219,7 @@ impl<'a> Walk<'a> {
         let found = find(self.graph(), id, self.source, self.bounds)?;
         if let Some(Found::Tensor(_, _, array)) = &found {
             let again = array.made_of.is_some_and(|made_of| !self.met.insert(made_of));
-            self.room.tensor(array.shape.rank(), again)?;
+            self.budget.take_memory(cost::entry(again) + cost::dimensions(array.shape.rank()))?;
         }
         Ok(found)
     }
@@ -253,7 +232,7 @@ impl<'a> Walk<'a> {
         hide: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<Member>> {
         let graph = self.graph();
-        self.room.take(MEMBER.saturating_mul(pairs.len() as u64))?;
+        self.budget.take_memory(cost::ITEM.saturating_mul(pairs.len() as u64))?;
         let mut places: HashMap<String, usize> = HashMap::with_capacity(pairs.len());
         let mut members: Vec<Member> = Vec::with_capacity(pairs.len());
         for &(key, value) in pairs {
@@ -297,7 +276,7 @@ impl<'a> Walk<'a> {
             return self.no_value("a dict in a key of a dict", false);
         }
         self.in_key = true;
-        let key = self.node(id, DEEPEST.saturating_sub(4));
+        let key = self.node(id, Budget::DEPTH - 4);
         self.in_key = false;
         key
     }
@@ -341,19 +320,21 @@ impl<'a> Walk<'a> {
     fn charge(&mut self, object: &Object) -> Result<()> {
         let cost = match object {
             // These are maps with a mark, each with a list in it.
-            Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) | Object::Made(_) => 480,
-            Object::BigInt(_) | Object::Bytes(_) | Object::ByteArray(_) | Object::Global { .. } => 480,
-            Object::List(_) | Object::Dict(_) => 160,
-            _ => VALUE,
+            Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) | Object::Made(_) => cost::CONTAINER,
+            Object::BigInt(_) | Object::Bytes(_) | Object::ByteArray(_) | Object::Global { .. } => {
+                cost::CONTAINER
+            }
+            Object::List(_) | Object::Dict(_) => cost::ITEM,
+            _ => cost::VALUE,
         };
-        self.room.take(cost)
+        self.budget.take_memory(cost)
     }
 
     /// The value that an object stands for. Tensors in it become entries.
     pub(super) fn node(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
         self.visit()?;
-        if depth > DEEPEST {
-            self.room.take(480)?;
+        if depth > Budget::DEPTH {
+            self.budget.take_memory(cost::CONTAINER)?;
             return self.object("a structure that is nested too deeply", id);
         }
         let graph = self.graph();
@@ -363,20 +344,18 @@ impl<'a> Walk<'a> {
             Object::Bool(value) => Value::Bool(*value),
             Object::Int(n) => Value::I64(*n),
             Object::BigInt(bytes) => {
-                self.room.text_of(bytes.len() as u64, true)?;
+                self.budget.take_memory(cost::text(bytes.len() as u64))?;
                 marked(structure::INTEGER, Value::Bytes(bytes.to_vec()))
             }
             Object::Float(x) => Value::F64(x.to_bits()),
             Object::Text(text) | Object::ByteString(text) => match (&text.short, text.place) {
                 (Some(text), _) => {
-                    self.room.text_of(text.len() as u64, !self.met.insert(id))?;
-                    self.room.escapes(text.as_bytes())?;
+                    self.budget.take_memory(cost::text(text.len() as u64))?;
                     Value::Text(text.to_string())
                 }
                 (None, Place::Source(span)) if matches!(span.stored, Stored::Raw | Stored::Utf8) => {
-                    self.room.text_of(span.len, !self.met.insert(id))?;
+                    self.budget.take_memory(cost::text(span.len))?;
                     let bytes = read_vec(&**self.source, span.offset, span.len)?;
-                    self.room.escapes(&bytes)?;
                     match String::from_utf8(bytes) {
                         Ok(text) => Value::Text(text),
                         Err(error) => Value::Bytes(error.into_bytes()),
@@ -392,8 +371,8 @@ impl<'a> Walk<'a> {
             Object::Dict(pairs) => self.pairs(pairs, false, depth)?,
             Object::Global { .. } => match graph.global(id) {
                 Some((module, name)) => {
-                    self.room.text(module)?;
-                    self.room.text(name)?;
+                    self.budget.take_memory(cost::text(module.len() as u64))?;
+                    self.budget.take_memory(cost::text(name.len() as u64))?;
                     marked(structure::GLOBAL, Value::Text(format!("{module} {name}")))
                 }
                 None => self.no_value("a class without a name", false)?,
@@ -411,7 +390,7 @@ impl<'a> Walk<'a> {
             self.push(&key);
             let found = self.found(item)?;
             if let Some(Found::Tensor(..)) = found {
-                self.room.take(LISTED)?;
+                self.budget.take_memory(cost::CONTAINER)?;
             }
             let value = match found {
                 Some(Found::Tensor(form, name, array)) => {
@@ -429,12 +408,12 @@ impl<'a> Walk<'a> {
 
     fn pairs(&mut self, pairs: &[(ObjectId, ObjectId)], ordered: bool, depth: usize) -> Result<Value> {
         let members = self.members(pairs, &|_| false)?;
-        let held = MEMBER.saturating_mul(pairs.len() as u64);
+        let held = cost::ITEM.saturating_mul(pairs.len() as u64);
         let tensors =
             members.iter().filter(|m| matches!(m.found.as_deref(), Some(Found::Tensor(..)))).count() as u64;
-        self.room.take(NESTED.saturating_mul(tensors))?;
+        self.budget.take_memory(cost::CONTAINER.saturating_mul(tensors))?;
         let items = self.dict(members, &HashMap::new(), depth + 1)?;
-        self.room.give(held);
+        self.budget.give_memory(held);
         Ok(structure::dict(items, ordered))
     }
 
@@ -443,7 +422,7 @@ impl<'a> Walk<'a> {
         let Some(payload) = bytes_of(self.graph(), id, None)? else {
             return self.no_value("bytes of unknown length", false);
         };
-        self.room.text_of(payload.len, true)?;
+        self.budget.take_memory(cost::text(payload.len))?;
         match (payload.short, payload.place) {
             (Some(bytes), _) => Ok(Value::Bytes(bytes.into_vec())),
             (None, Place::Source(span)) => {
@@ -520,11 +499,11 @@ impl<'a> Walk<'a> {
         self.distinguish(&mut entry)?;
         let usual = state_key(&entry, Some(spot.key));
         if let Some(name) = spot.name.filter(|name| *name != usual) {
-            self.room.attribute(&name)?;
+            self.budget.take_memory(cost::attributes(name.len() as u64))?;
             entry.attributes.insert(Attributes::VARIABLE_NAME.to_owned(), Value::Text(name));
         }
         if let Some(parameter) = spot.parameter {
-            self.room.attribute(parameter)?;
+            self.budget.take_memory(cost::attributes(parameter.len() as u64))?;
             entry
                 .attributes
                 .insert(Attributes::PARAMETER_VARIABLE.to_owned(), Value::Text(parameter.to_owned()));
@@ -540,7 +519,7 @@ impl<'a> Walk<'a> {
         if let Some(id) = spot.id {
             match self.first.get(&id) {
                 Some(first) => {
-                    self.room.attribute(first)?;
+                    self.budget.take_memory(cost::attributes(first.len() as u64))?;
                     entry.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(first.clone()));
                 }
                 None => {
@@ -555,10 +534,10 @@ impl<'a> Walk<'a> {
     /// Makes the name the only one of its kind: keys with dots can look like keys within keys.
     fn distinguish(&mut self, entry: &mut TensorEntry) -> Result<()> {
         let name = entry.text();
-        self.room.name(entry.path.parts().len(), &name)?;
+        self.budget.take_memory(cost::name(entry.path.parts().len(), name.len() as u64))?;
         if self.names.is_taken(&name) {
             // The note, and the name as one that was met twice.
-            self.room.name(entry.path.parts().len(), &name)?;
+            self.budget.take_memory(cost::name(entry.path.parts().len(), name.len() as u64))?;
         }
         self.checkpoint.notes.extend(self.names.add(entry));
         Ok(())

@@ -5,6 +5,7 @@ use super::structure::{Form, Pairs, View, view};
 use super::{flat, state_key};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, Name, TensorEntry, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
@@ -12,9 +13,6 @@ use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
 use weighbridge_io::source::SourceRef;
 use weighbridge_pickle::{Builder, Content, Graph, NumpyModules, ObjectId};
-
-/// The deepest structure that is written.
-const DEEPEST: usize = 128;
 
 /// What an array of the pickle is filled with.
 pub(super) type Payload = (TensorEntry, Order);
@@ -239,7 +237,7 @@ impl<'a> Writer<'a> {
 
     /// The object of a value; `None` where it is to be left out. `key` is where it stands.
     fn value(&mut self, value: &Value, depth: usize, key: Option<&str>) -> Result<Option<ObjectId>> {
-        if depth > DEEPEST {
+        if depth > Budget::DEPTH {
             return Err(Error::unsupported("too-deep", "the structure is nested too deeply to be written"));
         }
         Ok(Some(match view(value) {

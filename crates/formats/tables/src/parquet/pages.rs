@@ -452,7 +452,10 @@ mod tests {
         for bytes in [&list[..], &long, &within, &numbers, &pairs] {
             let bytes = [bytes, &[0; 40]].concat();
             assert_eq!(
-                super::super::footer::check(&bytes, &Budget::new(0, &Limits::default())).unwrap_err().code().as_str(),
+                super::super::footer::check(&bytes, &Budget::new(0, &Limits::default()))
+                    .unwrap_err()
+                    .code()
+                    .as_str(),
                 "footer"
             );
             let zstd = Compression::ZSTD(Default::default());

@@ -1,9 +1,9 @@
 //! Attributes that Python code gave to tensors: other tensors, such as `main_grad`, and values.
 
-use super::{KEPT, Walk};
+use super::Walk;
 use weighbridge_core::checkpoint::Role;
 use weighbridge_core::error::Result;
-use weighbridge_pickle::ObjectId;
+use weighbridge_pickle::{ObjectId, cost};
 
 /// Attributes of a tensor that are to be walked.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Walk<'_> {
         let place = self.checkpoint.tensors.len().saturating_sub(1);
         for state in self.saved.states(id) {
             self.visit()?;
-            self.budget.room.take(KEPT)?;
+            self.budget.take_memory(cost::CONTAINER)?;
             self.attributed.push(Attributed { place, state, depth });
         }
         Ok(())

@@ -12,9 +12,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Role, StateOf, TensorEntry};
 use weighbridge_core::tensor::{DType, Shape};
-use weighbridge_pickle::{Graph, Object, ObjectId};
+use weighbridge_pickle::{Graph, Object, ObjectId, cost};
 
 #[cfg(test)]
 mod tests;
@@ -30,15 +31,15 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// The form of a dict of these members; `None` where it is no state of an optimizer, and where it takes more than
-    /// what is left of `steps` to know that.
-    pub(super) fn of(graph: &Graph, members: &[(String, ObjectId)], steps: &mut u64) -> Option<Self> {
+    /// The form of a dict of these members; `None` where it is no state of an optimizer, and where there is no work left to
+    /// know that.
+    pub(super) fn of(graph: &Graph, members: &[(String, ObjectId)], budget: &Budget) -> Option<Self> {
         let member = |wanted: &str| members.iter().find(|(key, _)| key == wanted).map(|&(_, id)| id);
         let (state, groups) = (member("state")?, member("param_groups")?);
         let (Some(pairs), Object::List(list)) = (graph.pairs(state), graph.object(groups)) else {
             return None;
         };
-        let mut take = |count: usize| steps.checked_sub(count as u64).map(|left| *steps = left);
+        let take = |count: usize| look_at(budget, count);
         // Numbers, or names: never both.
         let mut named = None;
         let mut is_key = |id: ObjectId| {
@@ -62,6 +63,11 @@ impl Form {
     pub(super) fn has(self, id: ObjectId) -> bool {
         id == self.state || id == self.groups
     }
+}
+
+/// Takes the work for so many things; `None` where there is none.
+fn look_at(budget: &Budget, count: usize) -> Option<()> {
+    budget.take_work((count as u64).saturating_mul(cost::VISIT)).ok()
 }
 
 /// The value of a dict under that text.
@@ -109,9 +115,8 @@ impl Optimizers {
         }
     }
 
-    /// Gives state its parameter where it is certain enough. At most `steps` things are looked at, and names of
-    /// `bytes` are copied; what is left by then stays as it is.
-    pub(super) fn assign(self, graph: &Graph, checkpoint: &mut Checkpoint, mut steps: u64, mut bytes: u64) {
+    /// Gives state its parameter where it is certain enough, as far as the budget goes; the rest stays as it is.
+    pub(super) fn assign(self, graph: &Graph, checkpoint: &mut Checkpoint, budget: &Budget) {
         let models = self.models.len();
         for (form, run) in &self.found {
             let groups = graph.sequence(form.groups).unwrap_or_default();
@@ -122,9 +127,10 @@ impl Optimizers {
             if count > all || groups.len() > all {
                 continue;
             }
-            let cost = [models, count, groups.len()].into_iter().fold(all, usize::saturating_add);
-            let Some(left) = steps.checked_sub(cost as u64) else { return };
-            steps = left;
+            let places = [models, count, groups.len()].into_iter().fold(all, usize::saturating_add);
+            if look_at(budget, places).is_none() {
+                return;
+            }
             let Some(groups) = read(graph, groups, run, &checkpoint.tensors) else { continue };
             let found = self.named(&groups, &checkpoint.tensors).map(|found| (found, false));
             let found =
@@ -136,8 +142,9 @@ impl Optimizers {
                     continue;
                 };
                 for &state in &param.state {
-                    let Some(left) = bytes.checked_sub(name.len() as u64) else { return };
-                    bytes = left;
+                    if budget.take_memory(cost::text(name.len() as u64)).is_err() {
+                        return;
+                    }
                     if let Some(entry) = checkpoint.tensors.get_mut(state) {
                         let of = Box::new(StateOf { name: name.clone(), guessed });
                         entry.role = Role::OptimizerPart { of: Some(of) };

@@ -1,28 +1,21 @@
 //! A file and all that is inside, to a bounded depth.
 
 use super::outside;
-use crate::containers::zip::survey;
 use crate::error::{Error, Kind, Result};
 use crate::formats::{self, OpenOptions, Scan};
 use crate::limits::Limits;
-use crate::pickle::inspect;
+use crate::pickle::{Options, inspect};
 use crate::scan::{
     Beginning, Class, Inner, TakenFor, archive, begins_as_zip, config, embedded, ends_as_zip, is_tar,
-    may_be_pickle, pickle_options, pickles, runs, tar, template, yaml,
+    may_be_pickle, pickles, runs, tar, template, yaml,
 };
 use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
 use std::path::Path;
-use weighbridge_core::phrase;
+use weighbridge_core::{Budget, HeldMemory, phrase};
 
-/// Archives within archives that are looked through.
-const DEPTH: usize = 4;
-/// Archives within archives may unpack to this many bytes, all together.
-const UNPACKED: u64 = 1 << 30;
-/// Files within archives that are looked through, all together; members that are numbers do not count.
-const FILES: u64 = 200_000;
-/// What is inside may take this many times the length of the file, and [`UNPACKED`] bytes more.
-const TIMES: u64 = 16;
+/// Work for something inside, besides its bytes.
+const INNER: u64 = 512;
 /// Bytes of the beginning by which a file is told.
 const HEAD: u64 = 4096;
 /// Extensions of texts that nothing loads.
@@ -30,19 +23,9 @@ const TEXTS: &[&str] = &["md", "txt", "rst", "csv", "yml", "yaml", "gitattribute
 
 /// Extensions of templates of Jinja.
 const TEMPLATES: &[&str] = &["jinja", "jinja2", "j2"];
-/// The longest template that is read; it may be too long to be followed all the same.
-const LONGEST_TEMPLATE: u64 = 1 << 20;
 
 /// Names of files that are there to be empty.
 const PLACEHOLDERS: &[&str] = &["__init__.py", "py.typed", ".gitkeep", ".keep", ".nojekyll", "_SUCCESS"];
-
-/// What may still be spent on what is inside.
-struct Budget {
-    unpacked: u64,
-    files: u64,
-    /// Bytes of what is inside: parts may share their bytes, and are each looked at.
-    bytes: u64,
-}
 
 /// Looks through `source`, which is taken for that, and through all that is inside. The format is told where
 /// it is known. `name` is that of the file, where it has one.
@@ -52,14 +35,12 @@ pub(super) fn look(
     taken_for: TakenFor,
     options: &OpenOptions,
 ) -> Result<(Option<&'static str>, Scan)> {
-    let bytes = source.len().saturating_mul(TIMES).saturating_add(UNPACKED);
-    let mut budget = Budget { unpacked: UNPACKED, files: FILES, bytes };
-    let whole = weighbridge_core::Budget::new(source.len(), &options.limits);
+    let budget = options.limits.budget_of(source);
     let mut options = options.clone();
-    options.limits.budget = Some(whole.clone());
-    let (format, mut scan) = one(source, name, taken_for, &options, DEPTH, &mut budget)?;
-    if whole.work_left() == 0 {
-        let text = "pickle-bytes: pickles and headers in the file are many times as long as it is; the rest was not looked at";
+    options.limits.budget = Some(budget.clone());
+    let (format, mut scan) = one(source, name, taken_for, &options, 0, &budget)?;
+    if budget.work_left() == 0 {
+        let text = "limit: what is in the file is many times as long as it is; the rest was not looked at";
         scan.push("left-out", text);
     }
     scan.finish();
@@ -72,10 +53,11 @@ fn one(
     taken_for: TakenFor,
     options: &OpenOptions,
     depth: usize,
-    budget: &mut Budget,
+    budget: &Budget,
 ) -> Result<(Option<&'static str>, Scan)> {
     let limits = &options.limits;
     let mut scan = Scan::default();
+    let memory = budget.memory_left();
     let format = match taken_for {
         TakenFor::Pickle => {
             pickles(source, 0, 1, false, limits, &mut scan);
@@ -90,15 +72,17 @@ fn one(
         TakenFor::Bytes => bytes(source, options, &mut scan)?,
         TakenFor::File => file(source, name, options, &mut scan)?,
     };
+    // What was made to look at it is gone.
+    budget.give_memory(memory.saturating_sub(budget.memory_left()));
     for inner in std::mem::take(&mut scan.inner) {
-        let found = within(&inner, options, depth, budget).or_else(Scan::of_error)?;
+        let found = within(&inner, options, depth + 1, budget).or_else(Scan::of_error)?;
         scan.absorb(found, Some(&inner.name));
     }
     Ok((format, scan))
 }
 
-/// Looks through something inside, as far as may be.
-fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &mut Budget) -> Result<Scan> {
+/// Looks through something inside, at that depth, as far as may be.
+fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &Budget) -> Result<Scan> {
     // What the caller says of the file does not hold for what is in it.
     let options = OpenOptions { limits: options.limits.clone(), ..OpenOptions::default() };
     let mut refused = Scan::default();
@@ -112,56 +96,28 @@ fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &mut Budge
             taken_for = TakenFor::File;
         }
     }
-    // Of numbers that are unpacked while they are read only the header is looked at.
-    let packed = inner.source.within().filter(|within| within.encoded && inner.source.is_sequential());
-    let cost = packed.map_or(inner.source.len(), |within| within.len);
-    let Some(rest) = budget.bytes.checked_sub(cost) else {
-        refused.push("nested-too-deep", "what is inside is many times as long as the file");
+    if taken_for != TakenFor::Numbers && inner.source.is_empty() {
         return Ok(refused);
-    };
-    budget.bytes = rest;
-    if taken_for != TakenFor::Numbers {
-        if inner.source.is_empty() {
-            return Ok(refused);
-        }
-        if budget.files == 0 {
-            refused.push("nested-too-deep", format!("more than {FILES} files within archives"));
-            return Ok(refused);
-        }
-        budget.files -= 1;
-        if is_zip(&inner.source)? {
-            let Some(left) = depth.checked_sub(1).filter(|&left| left > 0) else {
-                refused
-                    .push("nested-too-deep", format!("an archive within {DEPTH} others was not looked into"));
-                return Ok(refused);
-            };
-            match survey(&inner.source, &options.limits) {
-                Ok(known) => {
-                    let claim =
-                        known.members.iter().fold(0u64, |sum, found| sum.saturating_add(found.member.len));
-                    let Some(rest) = budget.unpacked.checked_sub(claim) else {
-                        refused.push(
-                            "nested-too-deep",
-                            format!("the archive would unpack to {claim} bytes more"),
-                        );
-                        return Ok(refused);
-                    };
-                    budget.unpacked = rest;
-                }
-                Err(error) => {
-                    refused.push_error(error)?;
-                    return Ok(refused);
-                }
-            }
-            let path = Path::new(&inner.name);
-            return Ok(one(&inner.source, Some(path), taken_for, &options, left, budget)?.1);
-        }
     }
-    let Some(left) = depth.checked_sub(1) else {
+    if Budget::check_depth(depth).is_err() {
         refused.push("nested-too-deep", "files within files go deeper than is looked through");
         return Ok(refused);
+    }
+    // Parts may share their bytes. Of numbers that are unpacked while they are read only the header is looked at; what is
+    // unpacked as a whole is in memory until it is looked through.
+    let packed = inner.source.within().filter(|within| within.encoded);
+    let mut held = HeldMemory::of(budget);
+    let is_numbers = taken_for == TakenFor::Numbers;
+    let taken = match packed {
+        Some(within) if is_numbers || inner.source.is_sequential() => budget.take_work(within.len + INNER),
+        Some(_) => held.take(inner.source.len()).and_then(|()| budget.take_work(INNER)),
+        None => budget.take_work(inner.source.len().saturating_add(INNER)),
     };
-    Ok(one(&inner.source, Some(Path::new(&inner.name)), taken_for, &options, left, budget)?.1)
+    if let Err(error) = taken {
+        refused.push("nested-too-deep", format!("limit: {}; it was not looked into", error.message()));
+        return Ok(refused);
+    }
+    Ok(one(&inner.source, Some(Path::new(&inner.name)), taken_for, &options, depth, budget)?.1)
 }
 
 fn is_zip(source: &SourceRef) -> Result<bool> {
@@ -284,7 +240,7 @@ fn is_old_pickle(source: &SourceRef, limits: &Limits) -> bool {
     if !may_be_pickle(source).is_ok_and(|may| may) || source.len() > limits.header_bytes {
         return false;
     }
-    let report = inspect(source, 0, &pickle_options(source, limits));
+    let report = inspect(source, 0, &Options::with_limits(limits.clone()));
     (report.error.is_none() && report.instructions > 1) || runs(&report)
 }
 
@@ -306,22 +262,31 @@ fn text(
     let plain = is_plain(name);
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
     if TEMPLATES.contains(&extension.as_str()) {
-        return as_template(source, scan);
+        return as_template(source, limits, scan);
     }
     let json =
         head.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| matches!(byte, b'{' | b'['));
     if !(plain || json) || source.len() > limits.header_bytes {
         return Ok(None);
     }
-    let bytes = read_vec(&**source, 0, source.len())?;
+    let Some((bytes, _held)) = whole(source, limits)? else { return Ok(None) };
     let Some(text) = readable(&bytes) else { return Ok(None) };
-    if json && config(text, scan) {
+    if json && config(text, limits, scan) {
         return Ok(Some("json"));
     }
     if matches!(&*extension, "yml" | "yaml") {
         yaml(text, scan);
     }
     Ok(plain.then_some("text"))
+}
+
+/// All bytes, and their memory; `None` where there is none for them.
+fn whole(source: &SourceRef, limits: &Limits) -> Result<Option<(Vec<u8>, HeldMemory)>> {
+    let mut held = HeldMemory::of(&limits.budget_of(source));
+    if held.take(source.len()).is_err() {
+        return Ok(None);
+    }
+    Ok(Some((read_vec(&**source, 0, source.len())?, held)))
 }
 
 /// Text that people can read.
@@ -331,12 +296,8 @@ fn readable(bytes: &[u8]) -> Option<&str> {
 }
 
 /// A template of chats by its name.
-fn as_template(source: &SourceRef, scan: &mut Scan) -> Result<Option<&'static str>> {
-    if source.len() > LONGEST_TEMPLATE {
-        scan.push("left-out", "template: it is longer than a template that is looked through");
-        return Ok(Some("template"));
-    }
-    let bytes = read_vec(&**source, 0, source.len())?;
+fn as_template(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<Option<&'static str>> {
+    let Some((bytes, _held)) = whole(source, limits)? else { return Ok(None) };
     let Some(text) = readable(&bytes) else { return Ok(None) };
     template(text, scan);
     Ok(Some("template"))

@@ -77,7 +77,7 @@ fn shared_objects_are_not_listed_without_end() {
         },
         4,
     );
-    assert_eq!(open(&bytes).unwrap_err().code().as_str(), "pickle-tangle");
+    assert_eq!(open(&bytes).unwrap_err().code().as_str(), "limit");
     let deep = pickled(
         |b| {
             let mut list = b.list(vec![])?;
@@ -102,7 +102,7 @@ fn text_is_not_copied_without_end() {
         },
         4,
     );
-    assert_eq!(open(&bytes).unwrap_err().code().as_str(), "pickle-tangle");
+    assert_eq!(open(&bytes).unwrap_err().code().as_str(), "limit");
 }
 
 #[test]

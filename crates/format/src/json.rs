@@ -2,10 +2,8 @@
 //! integers of any length, and floats apart from integers.
 
 use std::fmt::Write as _;
+use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
-
-/// Deepest nesting. A configuration has three levels.
-pub const DEPTH: usize = 64;
 
 /// A value takes so many bytes of text on average; in a configuration that is as short as can be it takes twelve.
 pub const VALUE: usize = 8;
@@ -96,7 +94,7 @@ impl<'a> Parser<'a> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Json> {
-        if depth > DEPTH {
+        if depth > Budget::DEPTH {
             return Err(Error::limit("too-deep", "the JSON is nested too deeply").at(self.at as u64));
         }
         self.left = self.left.checked_sub(1).ok_or_else(|| {

@@ -4,6 +4,7 @@ use super::graph::{Blob, Graph, Object, ObjectId};
 use super::numpy::{NdArray, bytes_of, lod_tensor, ndarray, scalar};
 use super::opened::Options;
 use serde_json::{Map, Value as Json, json};
+use weighbridge_core::Budget;
 use weighbridge_core::text::json_number;
 
 /// How much is shown.
@@ -21,15 +22,12 @@ impl Default for JsonBounds {
     }
 }
 
-/// The deepest that recursion goes.
-const DEEPEST: usize = 100;
-
 /// The object as JSON: plain values as they are; an array as `{"array": "f32", "shape": [2, 3]}`;
 /// what would be made by a call as `{"call": "module name", "args": […]}`; what is too deep or too
 /// much as `"…"`. A dict whose keys are not all different texts is `{"pairs": [[key, value], …]}`.
 pub fn to_json(graph: &Graph, id: ObjectId, options: &Options, bounds: JsonBounds) -> Json {
     let mut view = View { graph, options, left: bounds.values };
-    view.value(id, bounds.depth.min(DEEPEST))
+    view.value(id, bounds.depth.min(Budget::DEPTH))
 }
 
 struct View<'a> {

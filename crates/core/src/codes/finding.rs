@@ -90,7 +90,6 @@ codes! {
         MissingParameter = "missing-parameter",
         MissingState = "missing-state",
         MissingTensors = "missing-tensors",
-        More = "more",
         MoreFindings = "more-findings",
         NameLeadsOut = "name-leads-out",
         NameOfAPickle = "name-of-a-pickle",

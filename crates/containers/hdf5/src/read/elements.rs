@@ -4,7 +4,6 @@ use super::file::File;
 use super::heap::Heaps;
 use super::texts::{RawText, each_text};
 use crate::Dataset;
-use weighbridge_core::ErrorCode;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::SourceRef;
 

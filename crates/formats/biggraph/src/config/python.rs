@@ -16,8 +16,9 @@
 //! A name stands for the literal that was assigned to it before. Everything else is an error: what it
 //! would give is known only by running it.
 
-use crate::text::json::{DEPTH, FREE, Json, VALUE};
+use crate::text::json::{FREE, Json, VALUE};
 use std::collections::HashMap;
+use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
 
 /// The function that upstream calls.
@@ -225,7 +226,7 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Json> {
-        if depth > DEPTH {
+        if depth > Budget::DEPTH {
             return Err(Error::limit("too-deep", "the configuration is nested too deeply").at(self.at as u64));
         }
         self.spend(1)?;

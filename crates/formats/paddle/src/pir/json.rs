@@ -9,10 +9,8 @@ mod tests;
 
 use std::borrow::Cow;
 use std::ops::Range;
+use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
-
-/// Deepest nesting of arrays and objects. A program with a few nested loops needs about 30.
-pub(super) const MAX_DEPTH: usize = 256;
 
 /// Characters of the file that are shown in an error.
 const SHOWN: usize = 40;
@@ -367,10 +365,10 @@ impl Scanner<'_> {
     }
 
     fn container(&mut self, kind: Kind) -> Result<bool> {
-        if self.open.len() >= MAX_DEPTH {
+        if self.open.len() >= Budget::DEPTH {
             return Err(Error::limit("nesting", "arrays and objects are nested too deep")
                 .at(self.at as u64)
-                .expected(format_args!("at most {MAX_DEPTH} levels")));
+                .expected(format_args!("at most {} levels", Budget::DEPTH)));
         }
         self.open.push(self.nodes.len());
         self.push(kind, self.at);

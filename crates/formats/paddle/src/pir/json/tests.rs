@@ -88,7 +88,7 @@ fn a_key_counts_once_whatever_its_spelling() {
 #[test]
 fn depth_is_bounded() {
     let nested = |n: usize| "[".repeat(n) + &"]".repeat(n);
-    assert!(Document::parse(nested(MAX_DEPTH).as_bytes()).is_ok());
-    assert_eq!(Document::parse(nested(MAX_DEPTH + 1).as_bytes()).unwrap_err().code().as_str(), "nesting");
+    assert!(Document::parse(nested(Budget::DEPTH).as_bytes()).is_ok());
+    assert_eq!(Document::parse(nested(Budget::DEPTH + 1).as_bytes()).unwrap_err().code().as_str(), "nesting");
     assert_eq!(Document::parse("[".repeat(10_000_000).as_bytes()).unwrap_err().code().as_str(), "nesting");
 }

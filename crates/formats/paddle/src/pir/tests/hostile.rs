@@ -1,9 +1,9 @@
 //! Damaged programs: an error or a program, in time, never more.
 
-use super::super::json::MAX_DEPTH;
 use super::{BASE, F32, GOLDEN, bytes, fetch, of, op, p, parse, program};
 use crate::Strip;
 use std::collections::BTreeMap;
+use weighbridge_core::Budget;
 
 /// Does all that can be done with a program.
 fn use_it(bytes: &[u8]) -> bool {
@@ -134,7 +134,7 @@ fn deep_nesting_is_an_error() {
         let value = format!("{}{}", r##"{"#":"0.a_array","D":["##.repeat(depth), "]}".repeat(depth));
         of(&op("1.x", &format!(r#"{{"AT":{value},"N":"a"}}"#), &[], 1))
     };
-    assert!(lists(MAX_DEPTH / 2 - 8).is_ok());
+    assert!(lists(Budget::DEPTH / 2 - 8).is_ok());
     assert_eq!(lists(1_000_000).unwrap_err().code().as_str(), "nesting");
 }
 

@@ -1,6 +1,6 @@
 //! The engine: the one place that moves tensor bytes, for every format.
 //!
-//! Reading: [`TensorEntry::read_tensor`] and [`TensorEntry::read_region`] of `weighbridge-core` gather boxes of tensors from their pieces.
+//! Reading: [`TensorEntry::read_tensor`](weighbridge_core::TensorEntry::read_tensor) and `read_region` gather boxes of tensors from their pieces.
 //! Writing: [`run`] carries out a [`weighbridge_core::plan::WritePlan`] into a [`Sink`], in parallel and in
 //! bounded memory, and makes the result visible all at once.
 

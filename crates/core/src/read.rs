@@ -7,7 +7,7 @@
 use crate::checkpoint::{Piece, TensorEntry};
 use crate::error::{Error, Result};
 use crate::source::{MaybeMapped, check_range, to_usize};
-use crate::tensor::{CastReport, Endian, Order, Region, Shape, cast, copy_strided, swap_bytes};
+use crate::tensor::{CastReport, Endian, Order, Region, Shape, cast, copy_strided};
 
 /// Gaps up to this are read along with the runs on both sides: about the bytes that can be copied
 /// in the time of one more call.
@@ -216,13 +216,13 @@ fn gather(
         let unit = if piece.encoding.endian == Endian::Big { entry.stored.swap_unit() } else { 1 };
         if same_layout {
             read_box(piece, &filled.extent, &within, size, &mut scratch.sieve, target).map_err(named)?;
-            swap_bytes(target, unit);
+            Endian::swap_bytes(target, unit);
             continue;
         }
         scratch.stored.resize(part_len, 0);
         let stored = &mut scratch.stored[..part_len];
         read_box(piece, &filled.extent, &within, size, &mut scratch.sieve, stored).map_err(named)?;
-        swap_bytes(stored, unit);
+        Endian::swap_bytes(stored, unit);
         let mut corner = 0;
         for (&start, &stride) in place.start.iter().zip(&target_strides) {
             corner += to_usize(start)? * stride;
@@ -345,7 +345,7 @@ mod tests {
         let mut bytes = vec![0; row.len()];
         crate::tensor::relayout(&row, Order::Row, &mut bytes, encoding.order, &extents, 2);
         if encoding.endian == Endian::Big {
-            swap_bytes(&mut bytes, 2);
+            Endian::swap_bytes(&mut bytes, 2);
         }
         bytes.splice(0..0, [0xEE; 3]);
         let source: SourceRef = Arc::new(MemorySource::new("m", bytes));

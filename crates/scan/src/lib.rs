@@ -7,7 +7,7 @@
 //! | what | where |
 //! | --- | --- |
 //! | [`Scan`], [`Inner`] | what one look brought, and what is to be looked at next |
-//! | [`RULES`], [`found`] | the closed list of codes, and what each weighs |
+//! | [`Rule::ALL`], [`found`] | the closed list of codes, and what each weighs |
 //! | [`pickles()`] | every pickle of a source, one behind the other |
 //! | [`archive`], [`tar()`] | members, and what is wrong with the archive around them |
 //! | [`leads_out`] | names |
@@ -61,7 +61,7 @@ pub(crate) use names::judge_member;
 pub use names::leads_out;
 use names::path_like;
 pub use pickles::{embedded, may_be_pickle, may_import, pickle_too, pickles, runs};
-pub use rules::{Category, RULES, Rule, Topic, found, rule};
+pub use rules::{Category, Rule, Topic, found};
 pub use tar::{is_tar, tar};
 use weighbridge_core::FindingCode;
 use weighbridge_core::phrase;

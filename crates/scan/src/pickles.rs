@@ -395,7 +395,7 @@ fn rename(mut finding: Finding) -> Option<Finding> {
         }
         code => code,
     };
-    if let Some(rule) = super::rule(code.as_str()) {
+    if let Some(rule) = super::Rule::of(code.as_str()) {
         finding.code = rule.code.into();
         finding.severity = finding.severity.max(rule.severity);
     } else {

@@ -123,7 +123,7 @@ impl Category {
             | "names-callable"
             | "arrow-pickled-type"
             | "program-file" => Self::Code,
-            code => match rule(code).map(|rule| rule.severity) {
+            code => match Rule::of(code).map(|rule| rule.severity) {
                 Some(Severity::Error | Severity::Warning) => Self::Deception,
                 Some(Severity::Note) => Self::Remark,
                 Some(Severity::Unchecked) | None => Self::Unread,
@@ -148,21 +148,24 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// All rules, topic by topic.
+    pub const ALL: &'static [Rule] = RULES;
+
     /// What follows from a finding.
     pub fn category(&self) -> Category {
         Category::of(self.code)
     }
-}
 
-/// The rule of that code.
-pub fn rule(code: &str) -> Option<&'static Rule> {
-    RULES.iter().find(|rule| rule.code == code)
+    /// The rule of that code.
+    pub fn of(code: &str) -> Option<&'static Rule> {
+        RULES.iter().find(|rule| rule.code == code)
+    }
 }
 
 /// A finding of the rule `code`, as heavy as the rule says. A code without a rule is unchecked: so a slip
 /// in this library never makes a file clean.
 pub fn found(code: &'static str, text: impl Into<weighbridge_core::phrase::Phrase>) -> Finding {
-    let severity = rule(code).map_or(Severity::Unchecked, |rule| rule.severity);
+    let severity = Rule::of(code).map_or(Severity::Unchecked, |rule| rule.severity);
     Finding::new(severity, code, text)
 }
 
@@ -184,7 +187,7 @@ const fn note(code: &'static str, topic: Topic, proof: &'static str, what: &'sta
 
 /// All rules, topic by topic.
 #[rustfmt::skip]
-pub static RULES: &[Rule] = &[
+const RULES: &[Rule] = &[
     error("dangerous-import", Topic::Pickle, "import_os.pkl",
         "A pickle imports something that runs commands, makes code, opens connections or reaches anything."),
     unchecked("unknown-import", Topic::Pickle, "import_unknown.pkl",

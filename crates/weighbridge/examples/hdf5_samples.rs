@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use weighbridge::checkpoint::{TensorPath, Value};
-use weighbridge::containers::hdf5::write::{Data, Hdf5Builder, has_type};
+use weighbridge::containers::hdf5::write::{Data, Hdf5Builder};
 use weighbridge::engine::RunOptions;
 use weighbridge::plan::{FileBuilder, WritePlan};
 use weighbridge::source::{MemorySource, SourceRef};
@@ -42,7 +42,7 @@ fn tensor(name: &str, dtype: DType, dims: &[u64], encoding: Encoding) -> Result<
 /// Every type, in four shapes and both orders, and bytes without meaning.
 fn types() -> Result<Hdf5Builder> {
     let mut file = Hdf5Builder::new("");
-    for dtype in DType::ALL.into_iter().filter(|&dtype| has_type(dtype)) {
+    for dtype in DType::ALL.into_iter().filter(|&dtype| Hdf5Builder::has_type(dtype)) {
         let name = dtype.name();
         file.dataset(&[name, "scalar"], Data::Tensor(tensor(name, dtype, &[], Encoding::ROW)?))?;
         file.dataset(&[name, "empty"], Data::Tensor(tensor(name, dtype, &[0, 3], Encoding::ROW)?))?;

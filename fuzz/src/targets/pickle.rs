@@ -3,7 +3,7 @@
 use super::Outcome;
 use std::sync::Arc;
 use weighbridge::finding::Verdict;
-use weighbridge::pickle::{self, JsonBounds, Options};
+use weighbridge::pickle::{self, JsonBounds, NdArray, Options};
 use weighbridge::source::{MemorySource, SourceRef};
 
 pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
@@ -25,7 +25,7 @@ pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
             assert_eq!((read.globals.len(), Some(read.end)), (report.globals.len(), report.end));
             let json = pickle::to_json(&read.graph, read.root, &options, JsonBounds::default());
             assert!(!json.to_string().is_empty());
-            if let Err(error) = pickle::ndarray(&read.graph, read.root, &options) {
+            if let Err(error) = NdArray::of(&read.graph, read.root, &options) {
                 assert!(!error.to_string().is_empty());
             }
             Outcome::Opened

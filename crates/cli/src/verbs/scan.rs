@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use weighbridge::OpenOptions;
 use weighbridge::finding::{Finding, Severity, Verdict};
-use weighbridge::ops::scan::{RULES, Rule, ScanReport, ScannedFile, sarif_of_all, scan};
+use weighbridge::ops::scan::{Rule, ScanReport, ScannedFile, sarif_of_all, scan};
 use weighbridge::ops::several::Counts;
 use weighbridge::phrase::Worded;
 use weighbridge::pickle::GlobalFinding;
@@ -96,9 +96,9 @@ impl Report for ScanReport {
 /// Every rule, one a line.
 fn rules(output: &mut Output) -> io::Result<()> {
     if output.json {
-        return output.document(&json!({ "rules": RULES.iter().map(Rule::to_json).collect::<Vec<_>>() }));
+        return output.document(&json!({ "rules": Rule::ALL.iter().map(Rule::to_json).collect::<Vec<_>>() }));
     }
-    for rule in RULES {
+    for rule in Rule::ALL {
         let (severity, category) = (rule.severity.as_str(), rule.category().as_str());
         writeln!(output, "{HEADING}{:<22}{HEADING:#} {severity:<9} {category:<9} {}", rule.code, rule.what)?;
         writeln!(output, "{DIM}{:42} proof: {}{DIM:#}", "", rule.proof)?;

@@ -366,7 +366,7 @@ impl Builder {
     /// A scalar of numpy: `numpy.float32(1.5)` is not a `float`.
     ///
     /// # Errors
-    /// As [`ndarray`](Self::ndarray).
+    /// As [`NdArray::of`](Self::ndarray).
     pub fn scalar(&mut self, dtype: DType, bytes: Vec<u8>, modules: NumpyModules) -> Result<ObjectId> {
         let descr = describe(dtype, Endian::Little)?;
         let content = self.content(Content::Bytes(bytes), Shape::default().bytes(dtype))?;

@@ -1,7 +1,7 @@
 //! The values of a pickle as JSON, for people to look at. Bounded, so cycles do no harm.
 
 use super::graph::{Blob, Graph, Object, ObjectId};
-use super::numpy::{NdArray, bytes_of, lod_tensor, ndarray, scalar};
+use super::numpy::{NdArray, bytes_of, lod_tensor, scalar};
 use super::opened::Options;
 use serde_json::{Map, Value as Json, json};
 use weighbridge_core::Budget;
@@ -113,7 +113,7 @@ impl View<'_> {
 
     fn made(&mut self, id: ObjectId, depth: usize) -> Json {
         let graph = self.graph;
-        let array = ndarray(graph, id, self.options).ok().flatten();
+        let array = NdArray::of(graph, id, self.options).ok().flatten();
         if let Some(NdArray { descr, dtype, shape, .. }) = array {
             let name = dtype.map_or(&*descr, |dtype| dtype.name());
             return json!({"array": name, "shape": shape.dims()});

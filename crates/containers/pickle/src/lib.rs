@@ -12,7 +12,7 @@
 //! | what | where |
 //! | --- | --- |
 //! | [`read`] | a [`Pickle`], within the bounds of [`Options`]: the [`Graph`] of objects, what would be imported ([`GlobalUse`]), where it ends |
-//! | [`ndarray`], [`scalar`], [`bytes_of`] | recognise numpy's arrays and where their bytes are |
+//! | [`NdArray::of`], [`scalar`], [`bytes_of`] | recognise numpy's arrays and where their bytes are |
 //! | [`PayloadSource`] | those bytes as a source, where they are stored as text |
 //! | [`allowed`], [`inspect`] | is anything in it that honest writers do not write? |
 //! | [`Opcodes`], [`disassemble`] | the instructions one by one |
@@ -60,7 +60,8 @@
 
 mod allowed;
 mod build;
-pub mod cost;
+mod cost;
+pub use cost::Cost;
 mod decode;
 mod disassemble;
 mod graph;
@@ -94,8 +95,7 @@ pub use inspect::{Call, GlobalFinding, ListBound, Report, inspect};
 pub use json::{JsonBounds, to_json};
 pub use machine::{Cut, read, read_cut};
 pub use nested::{begins, string_bytes};
-pub use numpy::is_ndarray;
-pub use numpy::{NdArray, Payload, bytes_of, lod_tensor, ndarray, scalar};
+pub use numpy::{NdArray, Payload, bytes_of, lod_tensor, scalar};
 pub use opcode::opcode_name;
 pub use opened::{GlobalUse, Options, Pickle};
 pub use parts::{SLICES, SPLIT};

@@ -58,18 +58,18 @@ impl NdArray {
         };
         Ok(Some((source, offset, encoding)))
     }
-}
 
-/// True for a call by which numpy makes an array of any class and type.
-pub fn is_ndarray(graph: &Graph, id: ObjectId) -> bool {
-    matches!(
-        graph.call(id),
-        Some((
-            ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct")
-                | ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer"),
-            _
-        ))
-    )
+    /// True for a call by which numpy makes an array of any class and type.
+    pub fn is_one(graph: &Graph, id: ObjectId) -> bool {
+        matches!(
+            graph.call(id),
+            Some((
+                ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct")
+                    | ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer"),
+                _
+            ))
+        )
+    }
 }
 
 /// What a dtype object says.
@@ -79,39 +79,45 @@ struct Described {
     endian: Endian,
 }
 
-/// The array that the object would become, or `None` where it is no array at all.
-///
-/// Arrays of objects or records are recognised, but have neither `dtype` nor `payload`.
-///
-/// # Errors
-/// [`weighbridge_core::Kind::Corrupt`], code `numpy-array`, where it would be an array but contradicts itself;
-/// [`weighbridge_core::Kind::Limit`] for more dimensions than `options` allow.
-pub fn ndarray(graph: &Graph, id: ObjectId, options: &Options) -> Result<Option<NdArray>> {
-    let Some((global, args)) = graph.call(id) else { return Ok(None) };
-    let offset = graph.made(id).map_or(0, |made| made.offset);
-    let array = match (global, args) {
-        (("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct"), [class, ..])
-            if graph.global(*class) == Some(("numpy", "ndarray")) || is_mapped_class(graph, *class) =>
-        {
-            reconstructed(graph, id, options)
-        }
-        (("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer"), &[buffer, dtype, shape, order]) => {
-            let fortran = match graph.text(order) {
-                Some("C") => Ok(false),
-                Some("F") => Ok(true),
-                _ => Err(corrupt("the order of the array is neither C nor F")),
-            };
-            fortran.and_then(|fortran| array(graph, dtype, extents(graph, shape, options)?, fortran, buffer))
-        }
-        _ => return Ok(None),
-    };
-    array.map(Some).map_err(|e| e.at(offset))
+impl NdArray {
+    /// The array that the object would become, or `None` where it is no array at all.
+    ///
+    /// Arrays of objects or records are recognised, but have neither `dtype` nor `payload`.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Corrupt`], code `numpy-array`, where it would be an array but contradicts itself;
+    /// [`weighbridge_core::Kind::Limit`] for more dimensions than `options` allow.
+    pub fn of(graph: &Graph, id: ObjectId, options: &Options) -> Result<Option<NdArray>> {
+        let Some((global, args)) = graph.call(id) else { return Ok(None) };
+        let offset = graph.made(id).map_or(0, |made| made.offset);
+        let array = match (global, args) {
+            (("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct"), [class, ..])
+                if graph.global(*class) == Some(("numpy", "ndarray")) || is_mapped_class(graph, *class) =>
+            {
+                reconstructed(graph, id, options)
+            }
+            (
+                ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer"),
+                &[buffer, dtype, shape, order],
+            ) => {
+                let fortran = match graph.text(order) {
+                    Some("C") => Ok(false),
+                    Some("F") => Ok(true),
+                    _ => Err(corrupt("the order of the array is neither C nor F")),
+                };
+                fortran
+                    .and_then(|fortran| array(graph, dtype, extents(graph, shape, options)?, fortran, buffer))
+            }
+            _ => return Ok(None),
+        };
+        array.map(Some).map_err(|e| e.at(offset))
+    }
 }
 
 /// The numpy scalar that the object would become, or `None` where it is none.
 ///
 /// # Errors
-/// As [`ndarray`].
+/// As [`NdArray::of`].
 pub fn scalar(graph: &Graph, id: ObjectId) -> Result<Option<NdArray>> {
     let Some((global, args)) = graph.call(id) else { return Ok(None) };
     match (global, args) {

@@ -1,7 +1,7 @@
 //! Parameters that Paddle puts together from parts as it loads a dict.
 
 use super::graph::{Graph, Object, ObjectId};
-use super::numpy::ndarray;
+use super::numpy::NdArray;
 use super::opened::Options;
 use std::collections::{HashMap, HashSet};
 
@@ -70,7 +70,7 @@ fn are_apart(
                         else {
                             return false;
                         };
-                        let array = ndarray(graph, id, options).ok().flatten();
+                        let array = NdArray::of(graph, id, options).ok().flatten();
                         let bytes = array.and_then(|array| array.payload).map(|payload| payload.len);
                         left = left.zip(bytes).and_then(|(left, bytes)| left.checked_sub(bytes));
                         if left.is_none() || !taken.insert(id) || whole.contains(name) {

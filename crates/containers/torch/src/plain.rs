@@ -7,7 +7,7 @@ use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::{Budget, HeldMemory};
 use weighbridge_io::source::read_vec;
-use weighbridge_pickle::{Made, Object, ObjectId, Place, Stored, Text, bytes_of, cost};
+use weighbridge_pickle::{Cost, Made, Object, ObjectId, Place, Stored, Text, bytes_of};
 
 impl Saved {
     /// The object as a value, where it is plain: `None`, bool, number, text, bytes, and dicts,
@@ -86,8 +86,8 @@ enum Step {
 
 impl Plain<'_> {
     fn value(&mut self, id: ObjectId, depth: usize) -> Result<Option<Value>> {
-        self.held.budget().take_work(cost::VISIT)?;
-        self.held.take(cost::VALUE)?;
+        self.held.budget().take_work(Cost::VISIT)?;
+        self.held.take(Cost::VALUE)?;
         if depth > Budget::DEPTH {
             return Ok(None);
         }
@@ -176,7 +176,7 @@ impl Plain<'_> {
         else {
             return Ok(None);
         };
-        self.held.take(cost::CONTAINER)?;
+        self.held.take(Cost::CONTAINER)?;
         let class = format!("{}.{}", class.0, class.1);
         // Its name stands in the value, and perhaps among the containers.
         self.take_text(2 * class.len() as u64)?;
@@ -192,7 +192,7 @@ impl Plain<'_> {
                 self.way.push(Step::Place(place));
                 let value = match graph.global(item).filter(|&(module, name)| object::is_type(module, name)) {
                     Some((module, name)) => {
-                        self.held.take(cost::CONTAINER)?;
+                        self.held.take(Cost::CONTAINER)?;
                         self.take_text((module.len() + name.len()) as u64)?;
                         let name = Value::Text(format!("{module}.{name}"));
                         Some(Value::Map(vec![(Name::from(object::GLOBAL), name)]))
@@ -254,7 +254,7 @@ impl Plain<'_> {
 
     /// Counts text before it is copied.
     fn take_text(&mut self, len: u64) -> Result<()> {
-        self.held.take(cost::text(len))
+        self.held.take(Cost::text(len))
     }
 
     /// The whole of a text, counted; `None` as [`Saved::text`].

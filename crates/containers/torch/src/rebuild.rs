@@ -10,7 +10,8 @@ use weighbridge_core::checkpoint::{TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::DType;
 use weighbridge_core::text::escape;
-use weighbridge_pickle::{Graph, ObjectId, Options, Place, is_ndarray, ndarray};
+use weighbridge_pickle::NdArray;
+use weighbridge_pickle::{Graph, ObjectId, Options, Place};
 
 /// More flags than these no tensor has; they are walked each time that it is met.
 const MOST_FLAGS: usize = 64;
@@ -74,7 +75,7 @@ pub(super) fn storage_key(graph: &Graph, id: ObjectId, options: &Options) -> Opt
     match find(graph, id, 0)? {
         Found::Tensor(parts) | Found::Quantized(parts, ..) => Some(parts.reference.key.to_owned()),
         // Arrays may share their bytes, which stand in the pickle.
-        Found::Array => match ndarray(graph, id, options).ok()??.payload?.place {
+        Found::Array => match NdArray::of(graph, id, options).ok()??.payload?.place {
             Place::Source(span) => Some(format!("pickle {}", span.offset)),
             _ => Some(format!("object {}", id.index())),
         },
@@ -137,7 +138,7 @@ fn array(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<TensorEntry> {
         place(Error::unsupported("torch-tensor-kind", "tensors of this kind are not read").found(what))
     };
     let options = Options::with_limits(saved.limits.clone());
-    let Some(array) = ndarray(graph, id, &options).map_err(place)? else {
+    let Some(array) = NdArray::of(graph, id, &options).map_err(place)? else {
         return Err(other("a numpy array of a class of its own".to_owned()));
     };
     let (Some(dtype), Some((source, offset, encoding))) =
@@ -154,7 +155,7 @@ fn array(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<TensorEntry> {
 /// The attributes that Python code gave a tensor, which are none of torch's: see [`Saved::states`].
 pub(super) fn states(graph: &Graph, mut id: ObjectId) -> Vec<ObjectId> {
     let mut states = Vec::new();
-    if is_ndarray(graph, id) {
+    if NdArray::is_one(graph, id) {
         // Its state is its elements.
         return states;
     }
@@ -232,7 +233,7 @@ pub(super) fn sequence(graph: &Graph, id: ObjectId) -> Option<&[ObjectId]> {
 
 /// What the object is; `None` where it is no call that makes a tensor.
 fn find(graph: &Graph, id: ObjectId, depth: usize) -> Option<Found<'_>> {
-    if is_ndarray(graph, id) {
+    if NdArray::is_one(graph, id) {
         return Some(Found::Array);
     }
     let (callable, args) = graph.call(id)?;

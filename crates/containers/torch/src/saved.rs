@@ -17,6 +17,7 @@ use weighbridge_core::tensor::Endian;
 use weighbridge_core::text::escape;
 use weighbridge_core::{Budget, HeldMemory};
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
+use weighbridge_pickle::NdArray;
 use weighbridge_pickle::{self as pickle, Graph, Object, ObjectId, Options, Pickle};
 use weighbridge_zip::{self as zip, Member, Method, Recovered, Rest};
 
@@ -313,7 +314,7 @@ impl Saved {
 
     /// True where the object is an array of numpy.
     pub fn is_array(&self, id: ObjectId) -> bool {
-        pickle::is_ndarray(self.graph(), id)
+        NdArray::is_one(self.graph(), id)
     }
 
     /// What the integers of the quantized tensor mean; `None` for any other object.

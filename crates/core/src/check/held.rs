@@ -128,12 +128,14 @@ fn sorted(mut files: Files<'_>) -> Vec<Held<'_>> {
     files.list
 }
 
-/// What tells two names for the same bytes: source, offset and length of each piece.
-pub fn shared_places(entry: &TensorEntry) -> Vec<(usize, u64, u64)> {
-    let one = |piece: &crate::checkpoint::Piece| {
-        (Arc::as_ptr(&piece.source).cast::<()>().addr(), piece.offset, piece.len)
-    };
-    entry.pieces.iter().map(one).collect()
+impl TensorEntry {
+    /// What tells two names for the same bytes: source, offset and length of each piece.
+    pub fn shared_places(&self) -> Vec<(usize, u64, u64)> {
+        let one = |piece: &crate::checkpoint::Piece| {
+            (Arc::as_ptr(&piece.source).cast::<()>().addr(), piece.offset, piece.len)
+        };
+        self.pieces.iter().map(one).collect()
+    }
 }
 
 /// As [`held`], but behind no encoding: there only the range as a whole is known.

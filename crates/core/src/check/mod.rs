@@ -19,7 +19,7 @@ pub mod testing;
 
 use crate::FindingCode;
 pub use account::{Account, Span, Use, account};
-pub use held::{Held, held, shared_places};
+pub use held::{Held, held};
 pub use lod::lod;
 pub use names::{duplicates, lone_state};
 pub use outline::{Gaps, Outline, Part};

@@ -104,13 +104,13 @@ impl FileBuilder {
 
     /// Appends the elements of `entry`, dense in `order`, as UTF-8 text whose code points are the
     /// bytes. `lengths` are what `latin1_lengths` of `weighbridge-io` measured: one
-    /// for each of the [`latin1_blocks`], which become one segment each.
+    /// for each of the [`Blocks::latin1`], which become one segment each.
     ///
     /// # Errors
     /// [`crate::Kind::Unsupported`] for elements of less than a byte; [`crate::Kind::Usage`],
     /// `latin1-lengths`, where these lengths are not of this tensor.
     pub fn latin1(&mut self, entry: &TensorEntry, order: Order, lengths: &[u64]) -> Result<()> {
-        let blocks = latin1_blocks(entry, order)?;
+        let blocks = Blocks::latin1(entry, order)?;
         let size = entry.dtype().size().unwrap_or(1) as u64;
         let wrong = || {
             Error::usage("latin1-lengths", "these are not the lengths of this tensor").on_tensor(entry.name())
@@ -169,22 +169,24 @@ const LATIN1_BLOCK: u64 = 1 << 20;
 /// The same where the elements must be reordered: larger blocks are longer runs of the source.
 const LATIN1_MOVED: u64 = 16 << 20;
 
-/// The boxes in which the elements of a tensor become text: see [`FileBuilder::latin1`]. They follow
-/// each other in `order`.
-///
-/// # Errors
-/// [`crate::Kind::Unsupported`] for elements of less than a byte.
-pub fn latin1_blocks(entry: &TensorEntry, order: Order) -> Result<Blocks> {
-    let Some(size) = entry.dtype().size().filter(|_| entry.stored.size().is_some()) else {
-        return Err(Error::unsupported(
-            "packed-text",
-            format!("elements of type {} share bytes and cannot be written as text", entry.stored),
-        )
-        .on_tensor(entry.name()));
-    };
-    let moved = entry.order() != order && !entry.shape.is_order_free();
-    let bytes = if moved { LATIN1_MOVED } else { LATIN1_BLOCK };
-    Ok(Region::blocks(&entry.shape, order, bytes / size as u64))
+impl Blocks {
+    /// The boxes in which the elements of a tensor become text: see [`FileBuilder::latin1`]. They follow
+    /// each other in `order`.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Unsupported`] for elements of less than a byte.
+    pub fn latin1(entry: &TensorEntry, order: Order) -> Result<Blocks> {
+        let Some(size) = entry.dtype().size().filter(|_| entry.stored.size().is_some()) else {
+            return Err(Error::unsupported(
+                "packed-text",
+                format!("elements of type {} share bytes and cannot be written as text", entry.stored),
+            )
+            .on_tensor(entry.name()));
+        };
+        let moved = entry.order() != order && !entry.shape.is_order_free();
+        let bytes = if moved { LATIN1_MOVED } else { LATIN1_BLOCK };
+        Ok(Region::blocks(&entry.shape, order, bytes / size as u64))
+    }
 }
 
 /// Source and offset of the bytes of `entry`, where they need no change.

@@ -7,7 +7,7 @@ mod builder;
 mod print;
 mod stream;
 
-pub use builder::{FileBuilder, latin1_blocks};
+pub use builder::FileBuilder;
 pub use stream::{Elements, Encode, MakeBlock, Output, Streamed};
 
 use crate::checkpoint::{Check, Loss, TensorEntry};

@@ -11,10 +11,13 @@ use std::sync::Arc;
 /// A shared folder. Cheap to clone.
 pub type FolderRef = Arc<dyn Folder>;
 
-/// Folders of models are looked through so many levels deep.
-pub const FOLDER_DEPTH: usize = 16;
-/// What signers of models leave out of every folder, whoever asks.
-pub const IGNORED_NAMES: [&str; 4] = [".git", ".gitattributes", ".github", ".gitignore"];
+impl FolderItem {
+    /// What signers of models leave out of every folder, whoever asks.
+    pub const IGNORED_NAMES: [&str; 4] = [".git", ".gitattributes", ".github", ".gitignore"];
+
+    /// Folders of models are looked through so many levels deep.
+    pub const DEPTH: usize = 16;
+}
 
 /// Files under relative names. Names come from files too: one that leads out of the folder is
 /// refused by every implementation.

@@ -20,8 +20,8 @@ pub use concat::ConcatSource;
 pub use counting::CountingSource;
 pub use cursor::Cursor;
 pub use folder::{
-    FOLDER_DEPTH, Folder, FolderItem, FolderRef, IGNORED_NAMES, MemoryFolder, SkipReason, SkippedItem,
-    check_plain, check_relative, check_shard, sort_by_name,
+    Folder, FolderItem, FolderRef, MemoryFolder, SkipReason, SkippedItem, check_plain, check_relative,
+    check_shard, sort_by_name,
 };
 pub use mapped::{MapWindows, Mapped, MappedRange, MaybeMapped};
 pub use memory::MemorySource;

@@ -20,4 +20,3 @@ pub use region::{Blocks, Region};
 pub use rounding::{Cast, Rounding};
 pub use shape::{Encoding, Endian, Order, Shape};
 pub use strided::{copy_strided, relayout};
-pub use swap::swap_bytes;

@@ -10,7 +10,7 @@ use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::{Checkpoint, Note};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::text::{escape, first_and_more, path_text};
-use weighbridge_io::source::{FOLDER_DEPTH, FolderItem, FolderRef, LocalFolder, SourceRef};
+use weighbridge_io::source::{FolderItem, FolderRef, LocalFolder, SourceRef};
 
 /// What the loaders of transformers, diffusers and PEFT take from a folder, whatever else stands in it, in the order in
 /// which they look.
@@ -310,7 +310,12 @@ pub(super) fn files_beside(
             && !format.is_some_and(|format| format.owns_sibling(name))
             && !looks.is_model(name)
     };
-    Ok(folder.list(FOLDER_DEPTH)?.into_iter().map(|item| item.name).filter(|name| goes_along(name)).collect())
+    Ok(folder
+        .list(FolderItem::DEPTH)?
+        .into_iter()
+        .map(|item| item.name)
+        .filter(|name| goes_along(name))
+        .collect())
 }
 
 /// What a note or a finding says of other model files; `None` where there is none.
@@ -351,7 +356,12 @@ pub fn own_files(path: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
     let own = labels_of(beside, checkpoint);
     // A label shows two names alike that are not UTF-8.
     let is_own = |name: &Path| name.to_str().is_some() && own.contains(&label_of(&folder, name));
-    Ok(folder.list(FOLDER_DEPTH)?.into_iter().map(|item| item.name).filter(|name| is_own(name)).collect())
+    Ok(folder
+        .list(FolderItem::DEPTH)?
+        .into_iter()
+        .map(|item| item.name)
+        .filter(|name| is_own(name))
+        .collect())
 }
 
 /// The labels of all files that a checkpoint is made of.

@@ -54,6 +54,7 @@ use weighbridge_format::{
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
+use weighbridge_hdf5::write::Hdf5Builder;
 use weighbridge_io::source::{FolderRef, SourceRef, read_vec};
 
 /// The format.
@@ -232,7 +233,7 @@ fn comes_back(name: &str, value: &Value) -> bool {
         _ => 16,
     };
     let fits = elements.iter().map(len).sum::<usize>() + name.len() <= LONGEST;
-    fits && elements.iter().all(exact) && weighbridge_hdf5::write::is_attribute(name, value)
+    fits && elements.iter().all(exact) && Hdf5Builder::is_attribute(name, value)
 }
 
 /// The formats of this crate as a registry, for tests.

@@ -5,7 +5,7 @@ use crate::opening::open_source;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Metadata, Name, Origin, Role, TensorEntry, TensorPath};
 use weighbridge_core::tensor::{Encoding, Shape};
-use weighbridge_hdf5::write::has_type;
+use weighbridge_hdf5::write::Hdf5Builder;
 use weighbridge_io::source::MemorySource;
 use weighbridge_io::testing::materialise;
 
@@ -54,7 +54,7 @@ fn same(a: &Checkpoint, b: &Checkpoint) {
 #[test]
 fn types_are_those_of_the_container() {
     for dtype in DType::ALL {
-        assert_eq!(INFO.dtypes.contains(&dtype), has_type(dtype), "{dtype}");
+        assert_eq!(INFO.dtypes.contains(&dtype), Hdf5Builder::has_type(dtype), "{dtype}");
     }
 }
 

@@ -10,7 +10,7 @@ use weighbridge_core::plan::WritePlan;
 use weighbridge_core::text::counted;
 use weighbridge_format::PlanOptions;
 use weighbridge_hdf5::StoredAs;
-use weighbridge_hdf5::write::{Data, Hdf5Builder, is_attribute_as};
+use weighbridge_hdf5::write::{Data, Hdf5Builder};
 
 /// The most attributes of one object that are written; HDF5 ends at 65,535.
 const MOST_ATTRIBUTES: usize = 60_000;
@@ -129,7 +129,7 @@ fn sorted<'a>(own: Vec<(&'a str, &'a Value)>, known: &Known<'_>) -> (Vec<Attribu
     for (name, value) in own.into_iter().filter(|(name, value)| !types::is_types(name, value)) {
         let stored_as = known.get(name).cloned();
         let fits = match &stored_as {
-            Some(stored_as) => is_attribute_as(name, value, stored_as),
+            Some(stored_as) => Hdf5Builder::is_attribute_as(name, value, stored_as),
             None => comes_back(name, value) && name != NULL,
         };
         if fits && fit.len() < MOST_ATTRIBUTES {

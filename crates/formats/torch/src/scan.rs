@@ -10,7 +10,7 @@ use weighbridge_core::error::{Kind, Result};
 use weighbridge_core::text::{counted, escape};
 use weighbridge_format::{OpenOptions, Scan};
 use weighbridge_io::source::{RangeSource, Source, SourceRef, read_vec};
-use weighbridge_pickle::{Judgement, cost};
+use weighbridge_pickle::{Cost, Judgement};
 use weighbridge_scan::{TakenFor, archive, found, is_tar, pickles, tar};
 use weighbridge_torch_archive::{self as torch, is_legacy};
 use weighbridge_zip::Unpacked;
@@ -132,7 +132,7 @@ impl Classes {
             let name = name.and_then(|name| std::str::from_utf8(name).ok());
             let is_name = |name: &&str| name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
             if let Some(name) = name.filter(|name| !name.is_empty()).filter(is_name)
-                && self.held.take(cost::ITEM + (module.len() + name.len()) as u64).is_ok()
+                && self.held.take(Cost::ITEM + (module.len() + name.len()) as u64).is_ok()
             {
                 self.known.insert((module.clone(), name.to_owned()));
             }

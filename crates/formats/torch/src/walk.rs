@@ -23,7 +23,7 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::phrase;
 use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
-use weighbridge_pickle::{Made, Object, ObjectId, Reach, cost};
+use weighbridge_pickle::{Cost, Made, Object, ObjectId, Reach};
 use weighbridge_torch_archive::Saved;
 
 /// Where a walk stands, and what it has gathered.
@@ -128,13 +128,13 @@ impl<'a> Walk<'a> {
 
     /// Counts a visit: shared objects are met again and again, and lists of lists of them grow fast.
     fn visit(&mut self) -> Result<()> {
-        self.budget.take_work(cost::VISIT)
+        self.budget.take_work(Cost::VISIT)
     }
 
     /// Counts what goes no further; with tensors in it, it is a tensor that is skipped.
     fn inert(&mut self, what: &str, id: ObjectId) -> Result<()> {
         if self.reach.holds_tensor(id) || matches!(self.saved.graph().object(id), Object::PersistentId(_)) {
-            self.budget.take_memory(cost::entry(false) + cost::name(self.path.len(), 0))?;
+            self.budget.take_memory(Cost::entry(false) + Cost::name(self.path.len(), 0))?;
             return self.skip(what);
         }
         self.inert.count(what);
@@ -228,7 +228,7 @@ impl<'a> Walk<'a> {
         Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
         // Before anything is made of it, whatever becomes of it: two bytes are a tensor once more.
         let again = self.places.has(id);
-        self.budget.take_memory(cost::entry(again) + cost::name(self.path.len(), 0))?;
+        self.budget.take_memory(Cost::entry(again) + Cost::name(self.path.len(), 0))?;
         let path = match self.path.is_empty() {
             true => {
                 // Not the one of this name in a dict.
@@ -243,7 +243,7 @@ impl<'a> Walk<'a> {
         match self.saved.tensor(id, path) {
             Ok(Some(mut entry)) => {
                 entry.role = self.role.clone();
-                self.budget.take_memory(cost::dimensions(entry.shape.rank()))?;
+                self.budget.take_memory(Cost::dimensions(entry.shape.rank()))?;
                 // A tensor that overlaps another one says its storage.
                 let storage = self.saved.storage_key(id).unwrap_or_default();
                 self.budget.take_memory(storage.len() as u64)?;
@@ -260,7 +260,7 @@ impl<'a> Walk<'a> {
                     Value::Text(text) => text.len() as u64,
                     _ => 0,
                 });
-                self.budget.take_memory(cost::attributes(texts.sum()))
+                self.budget.take_memory(Cost::attributes(texts.sum()))
             }
             Ok(None) => Ok(()),
             Err(error) if error.kind() == Kind::Unsupported => {
@@ -277,7 +277,7 @@ impl<'a> Walk<'a> {
 
     /// Counts text that is kept with the name of a tensor or value.
     fn take_name(&mut self, bytes: u64) -> Result<()> {
-        self.budget.take_memory(cost::text(bytes))
+        self.budget.take_memory(Cost::text(bytes))
     }
 
     /// A plain value is metadata, under the keys that lead to it; gives these.
@@ -290,7 +290,7 @@ impl<'a> Walk<'a> {
             return Ok(key);
         }
         self.take_name(key.len() as u64)?;
-        self.budget.take_memory(cost::CONTAINER)?;
+        self.budget.take_memory(Cost::CONTAINER)?;
         self.places.keep(key.clone(), value);
         Ok(key)
     }

@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::plan::latin1_blocks;
 use weighbridge_core::read::Scratch;
+use weighbridge_core::tensor::Blocks;
 use weighbridge_core::tensor::{Order, Region};
 
 /// Bytes that each worker may use when text is measured.
 const MEASURE: u64 = 16 << 20;
 
 /// Measures the text that the elements of `entry` become, dense in `order`: the length in bytes of
-/// each of the [`latin1_blocks`], for
+/// each of the [`Blocks::latin1`], for
 /// [`FileBuilder::latin1`](weighbridge_core::plan::FileBuilder::latin1). Reads the tensor once, in parallel
 /// where its sources allow, with 16 MiB for each processor.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Unsupported`] for elements of less than a byte; and what the sources say.
 pub fn latin1_lengths(entry: &TensorEntry, order: Order) -> Result<Vec<u64>> {
-    let blocks = latin1_blocks(entry, order)?;
+    let blocks = Blocks::latin1(entry, order)?;
     let queue = Mutex::new(blocks.enumerate());
     let found: Mutex<Result<Vec<(usize, u64)>>> = Mutex::new(Ok(Vec::new()));
     let stop = AtomicBool::new(false);

@@ -13,7 +13,7 @@ use weighbridge::finding::Verdict;
 use weighbridge::json::tree;
 use weighbridge::ops::diff::{DiffOptions, Tolerance, diff as compare};
 use weighbridge::ops::edit::read_rules;
-use weighbridge::ops::scan::{RULES, Rule, ScanReport, sarif_of_all, scan as look_through};
+use weighbridge::ops::scan::{Rule, ScanReport, sarif_of_all, scan as look_through};
 use weighbridge::ops::seal::{Manifest, SealOptions, seal as hash, verify_sealed};
 use weighbridge::ops::several::{Counts, Worst, of_all, unread};
 use weighbridge::ops::values;
@@ -120,7 +120,7 @@ pub(crate) fn scan<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> 
 /// The rules of `scan`.
 #[pyfunction]
 pub(crate) fn scan_rules(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    crate::values::json(py, &RULES.iter().map(Rule::to_json).collect::<Json>())
+    crate::values::json(py, &Rule::ALL.iter().map(Rule::to_json).collect::<Json>())
 }
 
 /// Compares two files: what is different, and by how much.

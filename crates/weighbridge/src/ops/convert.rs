@@ -103,7 +103,7 @@ pub(super) fn prepare_replacing(
 ///
 /// # Errors
 /// As [`plan`].
-pub fn prepare_opened(
+pub(crate) fn prepare_opened(
     checkpoint: Checkpoint,
     source: Option<&Path>,
     target: &Path,
@@ -221,7 +221,7 @@ pub fn save(
 ///
 /// # Errors
 /// As [`save`].
-pub fn save_replacing(
+pub(crate) fn save_replacing(
     plan: &WritePlan,
     target: impl AsRef<Path>,
     names: &[PathBuf],

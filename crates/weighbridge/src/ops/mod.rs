@@ -53,9 +53,9 @@ mod wide;
 mod worded;
 
 pub use convert::{
-    Changes, ConvertOptions, Written, convert, plan, plan_checkpoint, prepare, prepare_opened, save,
-    save_replacing, target_form,
+    Changes, ConvertOptions, Written, convert, plan, plan_checkpoint, prepare, save, target_form,
 };
+pub(crate) use convert::{prepare_opened, save_replacing};
 pub use inputs::Inputs;
 
 use crate::text::json_number as number_json;

@@ -43,7 +43,8 @@ pub struct Shown {
 /// [`crate::Kind::Unsupported`] for packed types and more than 64 dimensions,
 /// [`crate::Kind::Usage`] where `bytes` is not as long as the shape says, and
 /// [`crate::Kind::Limit`] where more than [`Shown::MAX_TEXT_ELEMENTS`] would be written.
-pub fn format_array(dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<String> {
+#[cfg(test)]
+pub(crate) fn format_array(dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<String> {
     let shape = Shape::new(shape);
     let size = element_size(dtype)?;
     if shape.bytes(dtype) != Some(bytes.len() as u64) {
@@ -107,7 +108,7 @@ pub fn document(checkpoint: &Checkpoint, name: Option<&str>) -> Result<Json> {
 ///
 /// # Errors
 /// As [`show`]; the limit is [`Shown::MAX_JSON_ELEMENTS`].
-pub fn values_json(entry: &TensorEntry, slice: &Slice) -> Result<Json> {
+pub(crate) fn values_json(entry: &TensorEntry, slice: &Slice) -> Result<Json> {
     let named = |e: Error| e.on_tensor(entry.name());
     let dtype = entry.dtype();
     element_size(dtype).map_err(named)?;

@@ -1,7 +1,7 @@
 //! Elements as values.
 
 use weighbridge_core::checkpoint::Value;
-use weighbridge_core::tensor::{DType, Element, Endian, swap_bytes};
+use weighbridge_core::tensor::{DType, Element, Endian};
 
 /// Text; bytes where it is not UTF-8.
 pub(super) fn text(bytes: &[u8]) -> Value {
@@ -17,7 +17,7 @@ pub(crate) fn number(dtype: DType, endian: Endian, bytes: &[u8]) -> Option<Value
     let little = wide.get_mut(..bytes.len())?;
     little.copy_from_slice(bytes);
     if endian == Endian::Big {
-        swap_bytes(little, dtype.swap_unit());
+        Endian::swap_bytes(little, dtype.swap_unit());
     }
     Some(match dtype.element_at(little, 0)? {
         Element::Bool(truth) => Value::Bool(truth),

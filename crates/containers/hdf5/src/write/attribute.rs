@@ -5,7 +5,7 @@ use super::header::{MOST_DIMENSIONS, Space};
 use crate::StoredAs;
 use crate::read::{Class, Padding, Type, number};
 use weighbridge_core::checkpoint::Value;
-use weighbridge_core::tensor::{DType, Endian, cast, swap_bytes};
+use weighbridge_core::tensor::{DType, Endian, cast};
 
 /// The elements of an attribute.
 pub(super) enum Elements<'a> {
@@ -149,7 +149,7 @@ fn encoded(class: &Class, size: usize, value: &Value) -> Option<Vec<u8>> {
         Class::Number(dtype, endian) | Class::Enum(dtype, endian, ..) => {
             let mut bytes = number_bytes(*dtype, size, value)?;
             if *endian == Endian::Big {
-                swap_bytes(&mut bytes, dtype.swap_unit());
+                Endian::swap_bytes(&mut bytes, dtype.swap_unit());
             }
             (number(*dtype, *endian, &bytes).as_ref() == Some(value)).then_some(bytes)
         }

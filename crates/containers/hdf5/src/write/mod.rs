@@ -81,20 +81,22 @@ impl Default for Content {
     }
 }
 
-/// True where HDF5 has a type that says what elements of this type are.
-pub fn has_type(dtype: DType) -> bool {
-    datatype::of(dtype).is_some()
-}
+impl Hdf5Builder {
+    /// True where HDF5 has a type that says what elements of this type are.
+    pub fn has_type(dtype: DType) -> bool {
+        datatype::of(dtype).is_some()
+    }
 
-/// True where `value` can be an attribute that means the same. Lists of numbers can still be too
-/// long for one: a header holds 64 KiB of each.
-pub fn is_attribute(name: &str, value: &Value) -> bool {
-    check_attribute(name, value).is_ok()
-}
+    /// True where `value` can be an attribute that means the same. Lists of numbers can still be too
+    /// long for one: a header holds 64 KiB of each.
+    pub fn is_attribute(name: &str, value: &Value) -> bool {
+        check_attribute(name, value).is_ok()
+    }
 
-/// True where `value` can be an attribute of that type, and is read from it again.
-pub fn is_attribute_as(name: &str, value: &Value, stored_as: &StoredAs) -> bool {
-    has_name(name) && attribute::Attribute::typed(value, stored_as).is_ok()
+    /// True where `value` can be an attribute of that type, and is read from it again.
+    pub fn is_attribute_as(name: &str, value: &Value, stored_as: &StoredAs) -> bool {
+        has_name(name) && attribute::Attribute::typed(value, stored_as).is_ok()
+    }
 }
 
 fn has_name(name: &str) -> bool {
@@ -132,7 +134,7 @@ impl Hdf5Builder {
         self.put(path, Named { name: name.to_owned(), value: value.clone(), stored_as: None })
     }
 
-    /// As [`attribute`](Self::attribute), in the type that it had in another file: one of which [`is_attribute_as`] is true.
+    /// As [`attribute`](Self::attribute), in the type that it had in another file: one of which [`Hdf5Builder::is_attribute_as`] is true.
     ///
     /// # Errors
     /// As [`attribute`](Self::attribute).
@@ -250,7 +252,7 @@ impl Hdf5Builder {
 
 /// Refuses a tensor that HDF5 cannot have.
 fn check_tensor(entry: &TensorEntry) -> Result<()> {
-    if !has_type(entry.dtype()) {
+    if !Hdf5Builder::has_type(entry.dtype()) {
         return Err(Error::mismatch("no-such-dtype", format!("HDF5 has no type for {}", entry.dtype()))
             .on_tensor(entry.name())
             .hint("cast the tensor, or write a format that has the type, such as safetensors"));

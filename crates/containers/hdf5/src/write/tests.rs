@@ -186,7 +186,7 @@ fn what_hdf5_cannot_have_is_refused() {
         ("n", Value::List(vec![Value::I64(1), Value::U64(1)])),
         ("n", Value::List(vec![Value::List(Vec::new())])),
     ] {
-        assert!(!is_attribute(name, &value));
+        assert!(!Hdf5Builder::is_attribute(name, &value));
         assert_eq!(code(&[], name, value.clone()), "no-such-attribute", "{name:?} {value:?}");
     }
     let long = Value::List((0..9000).map(Value::I64).collect());

@@ -112,7 +112,7 @@ fn compare(source: &SourceRef, pickle: &Pickle, id: ObjectId, json: &Json, at: &
             assert_eq!(json["value"].as_f64(), Some(f64::from(value)), "{at}");
         }
         "ndarray" => {
-            let array = ndarray(graph, id, &options).unwrap().unwrap();
+            let array = NdArray::of(graph, id, &options).unwrap().unwrap();
             let payload = array.payload.unwrap();
             assert_eq!(payload.len, json["nbytes"].as_u64().unwrap(), "{at}");
             let shape: Vec<u64> =
@@ -169,7 +169,7 @@ fn the_arrays_of_every_protocol_are_equal() {
         for &(key, value) in pickle.graph.pairs(pickle.root).unwrap() {
             let options = Options::default();
             let key = pickle.graph.text(key).unwrap();
-            let found = ndarray(&pickle.graph, value, &options).unwrap();
+            let found = NdArray::of(&pickle.graph, value, &options).unwrap();
             let Some(array) = found.or_else(|| scalar(&pickle.graph, value).unwrap()) else {
                 panic!("protocol {protocol}: {key}")
             };
@@ -205,7 +205,7 @@ fn arrays_that_are_no_tensors_are_inert() {
     let arrays = pickle.graph.sequence(pickle.root).unwrap();
     let descrs: Vec<_> = arrays
         .iter()
-        .map(|&id| ndarray(&pickle.graph, id, &Options::default()).unwrap().unwrap())
+        .map(|&id| NdArray::of(&pickle.graph, id, &Options::default()).unwrap().unwrap())
         .inspect(|array| assert!(array.dtype.is_none() && array.payload.is_none()))
         .map(|array| array.descr)
         .collect();

@@ -23,7 +23,7 @@ fn exercise(bytes: &[u8]) -> bool {
     let bounds = JsonBounds { depth: 8, values: 50 };
     assert!(to_json(graph, pickle.root, &options, bounds).to_string().len() < 64 << 10);
     for (id, _) in graph.iter() {
-        let array = ndarray(graph, id, &options).ok().flatten();
+        let array = NdArray::of(graph, id, &options).ok().flatten();
         let array = array.or_else(|| scalar(graph, id).ok().flatten());
         if let Some(Payload { len, place: Place::Source(span), .. }) = array.and_then(|a| a.payload) {
             assert!(len <= source.len());

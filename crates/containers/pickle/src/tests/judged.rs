@@ -145,7 +145,7 @@ fn a_mapped_array_is_rebuilt_and_never_opened() {
         let bytes = [&rebuilt(class)[..], b"."].concat();
         let pickle = read_bytes(&bytes).unwrap();
         let (_, value) = pickle.graph.pairs(pickle.root).unwrap()[0];
-        let array = ndarray(&pickle.graph, value, &Options::default()).unwrap().unwrap();
+        let array = NdArray::of(&pickle.graph, value, &Options::default()).unwrap().unwrap();
         assert_eq!((array.shape.dims(), array.payload.unwrap().len), (&[1][..], 4));
     }
     assert_eq!(with("numpy\nmemmap.x\n", b".").verdict, Verdict::Unsound);

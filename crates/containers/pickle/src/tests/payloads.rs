@@ -128,7 +128,7 @@ fn a_payload_must_fit_its_shape() {
         bytes.extend(data);
         bytes.extend(b"tb.");
         let pickle = read_bytes(&bytes).unwrap();
-        ndarray(&pickle.graph, pickle.root, &Options::default())
+        NdArray::of(&pickle.graph, pickle.root, &Options::default())
     };
     assert_eq!(array(b"C\x04abcd", 1).unwrap().unwrap().payload.unwrap().len, 4);
     assert_eq!(array(b"C\x04abcd", 2).unwrap_err().code().as_str(), "numpy-length");

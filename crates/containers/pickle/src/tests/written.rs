@@ -53,7 +53,7 @@ fn state_dict(golden: &Pickle, source: &SourceRef, modules: NumpyModules) -> (Gr
     for &(key, value) in old.pairs(golden.root).unwrap() {
         let name = old.text(key).unwrap();
         let key = builder.text(name).unwrap();
-        if let Some(array) = ndarray(old, value, &Options::default()).unwrap() {
+        if let Some(array) = NdArray::of(old, value, &Options::default()).unwrap() {
             let bytes = elements(source, array.payload.as_ref().unwrap());
             let content = if bytes.len() < 2 {
                 Content::Bytes(bytes)
@@ -118,7 +118,7 @@ fn arrays_of_one_byte_and_none_share_as_python_shares_them() {
         for &(key, value) in golden.graph.pairs(golden.root).unwrap() {
             let name = golden.graph.text(key).unwrap();
             let key = builder.text(name).unwrap();
-            let value = match ndarray(&golden.graph, value, &Options::default()).unwrap() {
+            let value = match NdArray::of(&golden.graph, value, &Options::default()).unwrap() {
                 Some(array) => {
                     let content = Content::Bytes(elements(&source, array.payload.as_ref().unwrap()));
                     let kind = (array.dtype.unwrap(), array.endian);

@@ -11,7 +11,7 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::PlannedFile;
-use weighbridge_hdf5::write::{Data, Hdf5Builder, is_attribute};
+use weighbridge_hdf5::write::{Data, Hdf5Builder};
 
 /// The group of parameters.
 const MODEL: &str = "model";
@@ -82,7 +82,9 @@ impl<'a> Model<'a> {
             file.dataset(&path, Data::Tensor(as_float32(parameter, losses)?))?;
             for (name, value) in &parameter.attributes {
                 // What other formats say about their tensors is no affair of this file.
-                if self.checkpoint.format == super::ID && name != STATE_DICT_KEY && is_attribute(name, value)
+                if self.checkpoint.format == super::ID
+                    && name != STATE_DICT_KEY
+                    && Hdf5Builder::is_attribute(name, value)
                 {
                     file.attribute(&path, name, value)?;
                 }

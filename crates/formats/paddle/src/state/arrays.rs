@@ -5,7 +5,7 @@ use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_io::source::SourceRef;
-use weighbridge_pickle::{Graph, Made, NdArray, Object, ObjectId, Options, lod_tensor, ndarray};
+use weighbridge_pickle::{Graph, Made, NdArray, Object, ObjectId, Options, lod_tensor};
 use weighbridge_torch_archive as torch;
 
 /// The elements of an array.
@@ -37,7 +37,7 @@ pub(super) enum Found {
 /// The tensor that the object would become when Paddle loads it; `None` where it is none.
 ///
 /// # Errors
-/// What [`ndarray`] says; [`weighbridge_core::Kind::Corrupt`] where the elements are not in the file.
+/// What [`NdArray::of`] says; [`weighbridge_core::Kind::Corrupt`] where the elements are not in the file.
 pub(super) fn find(
     graph: &Graph,
     id: ObjectId,
@@ -51,7 +51,7 @@ pub(super) fn find(
             None => (Form::Array, None, id),
         },
     };
-    let Some(found) = ndarray(graph, array, options)? else {
+    let Some(found) = NdArray::of(graph, array, options)? else {
         let found = torch::pickled(graph, array, source, &options.limits)?;
         return Ok(found.and_then(|(entry, held)| of_torch(&entry, held)));
     };

@@ -20,7 +20,7 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Region, Shape};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, check_range};
-use weighbridge_pickle::{self as pickle, Graph, Made, ObjectId, Options, cost};
+use weighbridge_pickle::{self as pickle, Cost, Graph, Made, ObjectId, Options};
 
 /// What a file's name ends in where it says what the others hold.
 const DIRECTORY: &str = "metadata";
@@ -93,7 +93,7 @@ impl<'a> Directory<'a> {
             let Some((key, offset, file)) = place() else { return Ok(None) };
             // One tuple may be that of all places.
             let Some(offset) = counts(graph, offset, limits)? else { return Ok(None) };
-            budget.take_memory(cost::ITEM + 8 * offset.len() as u64)?;
+            budget.take_memory(Cost::ITEM + 8 * offset.len() as u64)?;
             files.insert((key, offset), file);
         }
         Ok(Some(Self { graph, tensors, files }))
@@ -165,7 +165,7 @@ impl Reader<'_, '_> {
             let Some(key) = graph.text(key) else {
                 return Err(Error::corrupt("shard-mismatch", "the name of a tensor is no text"));
             };
-            self.budget.take_memory(cost::name(key.split('.').count(), key.len() as u64))?;
+            self.budget.take_memory(Cost::name(key.split('.').count(), key.len() as u64))?;
             let Some(mut entry) = self.tensor(directory, key, parts).map_err(|e| e.on_tensor(key))? else {
                 let reason = "its parts are flattened ranges, which are not put together here";
                 self.checkpoint.notes.push(Note::skipped_tensor(key, reason));
@@ -197,7 +197,7 @@ impl Reader<'_, '_> {
         let mut dtype: Option<DType> = None;
         let mut whole: Option<Vec<u64>> = None;
         // Tensors may share the list of them.
-        self.budget.take_work(cost::VISIT.saturating_mul(parts.len() as u64))?;
+        self.budget.take_work(Cost::VISIT.saturating_mul(parts.len() as u64))?;
         for &part in parts {
             let (_, state) = instance(graph, part).ok_or_else(|| bad("a part is not described"))?;
             if field(graph, state, "is_flattened").and_then(|id| graph.truth(id)) == Some(true) {
@@ -225,7 +225,7 @@ impl Reader<'_, '_> {
             if !seen.insert(start.clone()) {
                 continue;
             }
-            self.budget.take_memory(cost::ITEM + cost::dimensions(start.len()))?;
+            self.budget.take_memory(Cost::ITEM + Cost::dimensions(start.len()))?;
             let file = directory.files.get(&(key, start.clone()));
             let file = file.ok_or_else(|| missing("the directory does not say where a part is"))?;
             let array = self.shards.find(file, key)?;
@@ -249,7 +249,7 @@ impl Reader<'_, '_> {
         }
         let (Some(dtype), Some(dims)) = (dtype, whole) else { return Err(bad("a tensor has no parts")) };
         let shape = Shape::new(dims);
-        self.budget.take_memory(cost::entry(false) + cost::dimensions(shape.rank()))?;
+        self.budget.take_memory(Cost::entry(false) + Cost::dimensions(shape.rank()))?;
         self.fills(&shape, &pieces)?;
         pieces.retain(|piece| piece.len > 0 || shape.elements() == Some(0));
         Ok(Some(TensorEntry {

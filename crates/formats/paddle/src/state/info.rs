@@ -7,7 +7,7 @@ use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::SourceRef;
-use weighbridge_pickle::{Builder, Graph, Object, ObjectId, Options, Part, cost, read, write};
+use weighbridge_pickle::{Builder, Cost, Graph, Object, ObjectId, Options, Part, read, write};
 
 const STRUCTURED: &str = "structured_name";
 const STOP_GRADIENT: &str = "stop_gradient";
@@ -58,13 +58,13 @@ fn row(graph: &Graph, name: ObjectId, facts: ObjectId, budget: &Budget) -> Resul
     if facts.len() > MOST_FACTS {
         return Ok(None);
     }
-    budget.take_memory(cost::ITEM)?;
-    budget.take_memory(cost::name(variable.split('.').count(), variable.len() as u64))?;
+    budget.take_memory(Cost::ITEM)?;
+    budget.take_memory(Cost::name(variable.split('.').count(), variable.len() as u64))?;
     let mut row = InfoRow { variable: variable.to_owned(), ..InfoRow::default() };
     for &(key, value) in facts {
         match (graph.text(key), graph.text(value), graph.truth(value)) {
             (Some(STRUCTURED), Some(name), _) => {
-                budget.take_memory(cost::name(name.split('.').count(), name.len() as u64))?;
+                budget.take_memory(Cost::name(name.split('.').count(), name.len() as u64))?;
                 row.structured_name = Some(name.to_owned());
             }
             (Some(STOP_GRADIENT), _, Some(stop)) => row.stop_gradient = Some(stop),

@@ -5,7 +5,8 @@ use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::Note;
 use weighbridge_core::error::Result;
 use weighbridge_core::text::counted;
-use weighbridge_pickle::{Graph, Object, ObjectId, Options, Reach, cost, ndarray};
+use weighbridge_pickle::NdArray;
+use weighbridge_pickle::{Cost, Graph, Object, ObjectId, Options, Reach};
 use weighbridge_torch_archive as torch;
 
 /// Kinds of objects are named up to this number.
@@ -33,7 +34,7 @@ impl LeftOut {
     /// # Errors
     /// [`weighbridge_core::Kind::Limit`] where there is no memory for what it is.
     pub(super) fn count(&mut self, what: &str, budget: &Budget) -> Result<()> {
-        budget.take_memory(cost::text(what.len() as u64))?;
+        budget.take_memory(Cost::text(what.len() as u64))?;
         let kinds = &mut self.plain;
         let named = kinds.named.len();
         match kinds.named.get_mut(what) {
@@ -61,7 +62,7 @@ impl LeftOut {
             }
             let is_array = |id| {
                 let outside = matches!(graph.object(id), Object::PersistentId(_));
-                outside || torch::is_tensor(graph, id) || !matches!(ndarray(graph, id, bounds), Ok(None))
+                outside || torch::is_tensor(graph, id) || !matches!(NdArray::of(graph, id, bounds), Ok(None))
             };
             self.reach = Some(Reach::of(graph, is_array));
             // A byte for each object stays, which is little beside the objects.

@@ -10,7 +10,7 @@ use weighbridge_core::checkpoint::{Attributes, Checkpoint, Name, Note, Origin, P
 use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
-use weighbridge_pickle::{self as pickle, Cut, Object, ObjectId, Options, Pickle, cost};
+use weighbridge_pickle::{self as pickle, Cost, Cut, Object, ObjectId, Options, Pickle};
 
 /// Reads the index of a pickled state: the instructions of the pickle, never the elements.
 ///
@@ -114,8 +114,8 @@ pub(super) fn arrays(source: &SourceRef, options: &OpenOptions) -> Result<HashMa
                 super::arrays::find(&pickle.graph, value, source, &bounds)?
         {
             // Many keys may share one array.
-            budget.take_memory(cost::entry(false) + cost::dimensions(array.shape.rank()))?;
-            budget.take_memory(cost::text(key.len() as u64))?;
+            budget.take_memory(Cost::entry(false) + Cost::dimensions(array.shape.rank()))?;
+            budget.take_memory(Cost::text(key.len() as u64))?;
             all.insert(key.to_owned(), array);
         }
     }
@@ -229,9 +229,9 @@ fn table_value(walk: &mut Walk<'_>, table: &[(&str, &str)], keys: &[String]) -> 
         return Ok(marked(structure::NAMES, Value::Null));
     }
     for (key, name) in table {
-        walk.budget.take_memory(cost::ITEM)?;
-        walk.budget.take_memory(cost::text(key.len() as u64))?;
-        walk.budget.take_memory(cost::text(name.len() as u64))?;
+        walk.budget.take_memory(Cost::ITEM)?;
+        walk.budget.take_memory(Cost::text(key.len() as u64))?;
+        walk.budget.take_memory(Cost::text(name.len() as u64))?;
     }
     let known: HashSet<&str> = keys.iter().map(String::as_str).collect();
     let text = |text: &str| Value::Text(text.to_owned());
@@ -291,7 +291,7 @@ impl Walk<'_> {
             let value = self.member(member, &owners, names, depth)?;
             items.push((key, value));
         }
-        let held = owners.keys.iter().map(|(variable, key)| cost::ITEM + (variable.len() + key.len()) as u64);
+        let held = owners.keys.iter().map(|(variable, key)| Cost::ITEM + (variable.len() + key.len()) as u64);
         self.budget.give_memory(held.sum());
         Ok(items)
     }
@@ -308,7 +308,7 @@ impl Walk<'_> {
                 && variable != key
                 && !keys.contains_key(variable)
             {
-                self.budget.take_memory(cost::ITEM + (variable.len() + key.len()) as u64)?;
+                self.budget.take_memory(Cost::ITEM + (variable.len() + key.len()) as u64)?;
                 keys.insert(variable.to_owned(), key.to_owned());
             }
         }

@@ -18,7 +18,7 @@ use weighbridge_format::OpenOptions;
 use weighbridge_format::overlap::Spans;
 use weighbridge_io::source::{SourceRef, read_vec};
 use weighbridge_pickle::{
-    Graph, Object, ObjectId, Options, PayloadSource, Pickle, Place, Stored, bytes_of, cost, scalar,
+    Cost, Graph, Object, ObjectId, Options, PayloadSource, Pickle, Place, Stored, bytes_of, scalar,
 };
 
 /// Where a walk stands, and what it has gathered.
@@ -163,7 +163,7 @@ impl<'a> Walk<'a> {
 
     /// Counts a visit: shared objects are met again and again, and lists of lists of them grow fast.
     fn visit(&mut self) -> Result<()> {
-        self.budget.take_work(cost::VISIT)
+        self.budget.take_work(Cost::VISIT)
     }
 
     /// Fails where the structure is too deep to be followed.
@@ -196,10 +196,10 @@ impl<'a> Walk<'a> {
             true => TensorPath::value(),
             false => TensorPath::new(self.path.clone()),
         };
-        self.budget.take_memory(cost::entry(false) + cost::dimensions(0))?;
-        self.budget.take_memory(cost::text(what.len() as u64))?;
+        self.budget.take_memory(Cost::entry(false) + Cost::dimensions(0))?;
+        self.budget.take_memory(Cost::text(what.len() as u64))?;
         let name = path.to_text();
-        self.budget.take_memory(cost::name(path.parts().len(), name.len() as u64))?;
+        self.budget.take_memory(Cost::name(path.parts().len(), name.len() as u64))?;
         self.checkpoint.notes.push(Note::skipped_tensor(name, what));
         Ok(())
     }
@@ -219,7 +219,7 @@ impl<'a> Walk<'a> {
         let found = find(self.graph(), id, self.source, self.bounds)?;
         if let Some(Found::Tensor(_, _, array)) = &found {
             let again = array.made_of.is_some_and(|made_of| !self.met.insert(made_of));
-            self.budget.take_memory(cost::entry(again) + cost::dimensions(array.shape.rank()))?;
+            self.budget.take_memory(Cost::entry(again) + Cost::dimensions(array.shape.rank()))?;
         }
         Ok(found)
     }
@@ -232,7 +232,7 @@ impl<'a> Walk<'a> {
         hide: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<Member>> {
         let graph = self.graph();
-        self.budget.take_memory(cost::ITEM.saturating_mul(pairs.len() as u64))?;
+        self.budget.take_memory(Cost::ITEM.saturating_mul(pairs.len() as u64))?;
         let mut places: HashMap<String, usize> = HashMap::with_capacity(pairs.len());
         let mut members: Vec<Member> = Vec::with_capacity(pairs.len());
         for &(key, value) in pairs {
@@ -320,12 +320,12 @@ impl<'a> Walk<'a> {
     fn charge(&mut self, object: &Object) -> Result<()> {
         let cost = match object {
             // These are maps with a mark, each with a list in it.
-            Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) | Object::Made(_) => cost::CONTAINER,
+            Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) | Object::Made(_) => Cost::CONTAINER,
             Object::BigInt(_) | Object::Bytes(_) | Object::ByteArray(_) | Object::Global { .. } => {
-                cost::CONTAINER
+                Cost::CONTAINER
             }
-            Object::List(_) | Object::Dict(_) => cost::ITEM,
-            _ => cost::VALUE,
+            Object::List(_) | Object::Dict(_) => Cost::ITEM,
+            _ => Cost::VALUE,
         };
         self.budget.take_memory(cost)
     }
@@ -334,7 +334,7 @@ impl<'a> Walk<'a> {
     pub(super) fn node(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
         self.visit()?;
         if depth > Budget::DEPTH {
-            self.budget.take_memory(cost::CONTAINER)?;
+            self.budget.take_memory(Cost::CONTAINER)?;
             return self.object("a structure that is nested too deeply", id);
         }
         let graph = self.graph();
@@ -344,17 +344,17 @@ impl<'a> Walk<'a> {
             Object::Bool(value) => Value::Bool(*value),
             Object::Int(n) => Value::I64(*n),
             Object::BigInt(bytes) => {
-                self.budget.take_memory(cost::text(bytes.len() as u64))?;
+                self.budget.take_memory(Cost::text(bytes.len() as u64))?;
                 marked(structure::INTEGER, Value::Bytes(bytes.to_vec()))
             }
             Object::Float(x) => Value::F64(x.to_bits()),
             Object::Text(text) | Object::ByteString(text) => match (&text.short, text.place) {
                 (Some(text), _) => {
-                    self.budget.take_memory(cost::text(text.len() as u64))?;
+                    self.budget.take_memory(Cost::text(text.len() as u64))?;
                     Value::Text(text.to_string())
                 }
                 (None, Place::Source(span)) if matches!(span.stored, Stored::Raw | Stored::Utf8) => {
-                    self.budget.take_memory(cost::text(span.len))?;
+                    self.budget.take_memory(Cost::text(span.len))?;
                     let bytes = read_vec(&**self.source, span.offset, span.len)?;
                     match String::from_utf8(bytes) {
                         Ok(text) => Value::Text(text),
@@ -371,8 +371,8 @@ impl<'a> Walk<'a> {
             Object::Dict(pairs) => self.pairs(pairs, false, depth)?,
             Object::Global { .. } => match graph.global(id) {
                 Some((module, name)) => {
-                    self.budget.take_memory(cost::text(module.len() as u64))?;
-                    self.budget.take_memory(cost::text(name.len() as u64))?;
+                    self.budget.take_memory(Cost::text(module.len() as u64))?;
+                    self.budget.take_memory(Cost::text(name.len() as u64))?;
                     marked(structure::GLOBAL, Value::Text(format!("{module} {name}")))
                 }
                 None => self.no_value("a class without a name", false)?,
@@ -390,7 +390,7 @@ impl<'a> Walk<'a> {
             self.push(&key);
             let found = self.found(item)?;
             if let Some(Found::Tensor(..)) = found {
-                self.budget.take_memory(cost::CONTAINER)?;
+                self.budget.take_memory(Cost::CONTAINER)?;
             }
             let value = match found {
                 Some(Found::Tensor(form, name, array)) => {
@@ -408,10 +408,10 @@ impl<'a> Walk<'a> {
 
     fn pairs(&mut self, pairs: &[(ObjectId, ObjectId)], ordered: bool, depth: usize) -> Result<Value> {
         let members = self.members(pairs, &|_| false)?;
-        let held = cost::ITEM.saturating_mul(pairs.len() as u64);
+        let held = Cost::ITEM.saturating_mul(pairs.len() as u64);
         let tensors =
             members.iter().filter(|m| matches!(m.found.as_deref(), Some(Found::Tensor(..)))).count() as u64;
-        self.budget.take_memory(cost::CONTAINER.saturating_mul(tensors))?;
+        self.budget.take_memory(Cost::CONTAINER.saturating_mul(tensors))?;
         let items = self.dict(members, &HashMap::new(), depth + 1)?;
         self.budget.give_memory(held);
         Ok(structure::dict(items, ordered))
@@ -422,7 +422,7 @@ impl<'a> Walk<'a> {
         let Some(payload) = bytes_of(self.graph(), id, None)? else {
             return self.no_value("bytes of unknown length", false);
         };
-        self.budget.take_memory(cost::text(payload.len))?;
+        self.budget.take_memory(Cost::text(payload.len))?;
         match (payload.short, payload.place) {
             (Some(bytes), _) => Ok(Value::Bytes(bytes.into_vec())),
             (None, Place::Source(span)) => {
@@ -499,11 +499,11 @@ impl<'a> Walk<'a> {
         self.distinguish(&mut entry)?;
         let usual = state_key(&entry, Some(spot.key));
         if let Some(name) = spot.name.filter(|name| *name != usual) {
-            self.budget.take_memory(cost::attributes(name.len() as u64))?;
+            self.budget.take_memory(Cost::attributes(name.len() as u64))?;
             entry.attributes.insert(Attributes::VARIABLE_NAME.to_owned(), Value::Text(name));
         }
         if let Some(parameter) = spot.parameter {
-            self.budget.take_memory(cost::attributes(parameter.len() as u64))?;
+            self.budget.take_memory(Cost::attributes(parameter.len() as u64))?;
             entry
                 .attributes
                 .insert(Attributes::PARAMETER_VARIABLE.to_owned(), Value::Text(parameter.to_owned()));
@@ -519,7 +519,7 @@ impl<'a> Walk<'a> {
         if let Some(id) = spot.id {
             match self.first.get(&id) {
                 Some(first) => {
-                    self.budget.take_memory(cost::attributes(first.len() as u64))?;
+                    self.budget.take_memory(Cost::attributes(first.len() as u64))?;
                     entry.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(first.clone()));
                 }
                 None => {
@@ -534,10 +534,10 @@ impl<'a> Walk<'a> {
     /// Makes the name the only one of its kind: keys with dots can look like keys within keys.
     fn distinguish(&mut self, entry: &mut TensorEntry) -> Result<()> {
         let name = entry.text();
-        self.budget.take_memory(cost::name(entry.path.parts().len(), name.len() as u64))?;
+        self.budget.take_memory(Cost::name(entry.path.parts().len(), name.len() as u64))?;
         if self.names.is_taken(&name) {
             // The note, and the name as one that was met twice.
-            self.budget.take_memory(cost::name(entry.path.parts().len(), name.len() as u64))?;
+            self.budget.take_memory(Cost::name(entry.path.parts().len(), name.len() as u64))?;
         }
         self.checkpoint.notes.extend(self.names.add(entry));
         Ok(())

@@ -3,7 +3,7 @@
 use super::Walk;
 use weighbridge_core::checkpoint::Role;
 use weighbridge_core::error::Result;
-use weighbridge_pickle::{ObjectId, cost};
+use weighbridge_pickle::{Cost, ObjectId};
 
 /// Attributes of a tensor that are to be walked.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Walk<'_> {
         let place = self.checkpoint.tensors.len().saturating_sub(1);
         for state in self.saved.states(id) {
             self.visit()?;
-            self.budget.take_memory(cost::CONTAINER)?;
+            self.budget.take_memory(Cost::CONTAINER)?;
             self.attributed.push(Attributed { place, state, depth });
         }
         Ok(())

@@ -8,7 +8,7 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_core::text::{counted, quoted};
 use weighbridge_io::source::{MemorySource, SourceRef};
-use weighbridge_pickle::cost;
+use weighbridge_pickle::Cost;
 use weighbridge_torch_archive::{Quantizer, REQUIRES_GRAD, SPARSE_COALESCED, SPARSE_SIZE, Sparse};
 
 /// Bytes of a scale, and of a zero point.
@@ -72,8 +72,8 @@ impl Walk<'_> {
         if sparse.requires_grad {
             values.attributes.insert(REQUIRES_GRAD.to_owned(), Value::Bool(true));
         }
-        let extents = (sparse.size.len() as u64).saturating_mul(cost::ITEM);
-        self.budget.take_memory(cost::attributes(0).saturating_add(extents))
+        let extents = (sparse.size.len() as u64).saturating_mul(Cost::ITEM);
+        self.budget.take_memory(Cost::attributes(0).saturating_add(extents))
     }
 
     /// Scale and zero point of the quantized tensor that was added last, below its name.
@@ -110,7 +110,7 @@ impl Walk<'_> {
         let count = self.checkpoint.tensors.len() as u64 + 1;
         Limits::check("tensors", "tensors", count, limits.tensors)?;
         Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
-        self.budget.take_memory(cost::entry(false) + cost::name(self.path.len(), 0) + cost::ITEM)?;
+        self.budget.take_memory(Cost::entry(false) + Cost::name(self.path.len(), 0) + Cost::ITEM)?;
         self.composites.numbers.extend(bytes);
         self.composites.places.push(self.checkpoint.tensors.len());
         let path = TensorPath::new(self.path.clone());

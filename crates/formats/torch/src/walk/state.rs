@@ -15,7 +15,7 @@ use std::ops::Range;
 use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Role, StateOf, TensorEntry};
 use weighbridge_core::tensor::{DType, Shape};
-use weighbridge_pickle::{Graph, Object, ObjectId, cost};
+use weighbridge_pickle::{Cost, Graph, Object, ObjectId};
 
 #[cfg(test)]
 mod tests;
@@ -67,7 +67,7 @@ impl Form {
 
 /// Takes the work for so many things; `None` where there is none.
 fn look_at(budget: &Budget, count: usize) -> Option<()> {
-    budget.take_work((count as u64).saturating_mul(cost::VISIT)).ok()
+    budget.take_work((count as u64).saturating_mul(Cost::VISIT)).ok()
 }
 
 /// The value of a dict under that text.
@@ -142,7 +142,7 @@ impl Optimizers {
                     continue;
                 };
                 for &state in &param.state {
-                    if budget.take_memory(cost::text(name.len() as u64)).is_err() {
+                    if budget.take_memory(Cost::text(name.len() as u64)).is_err() {
                         return;
                     }
                     if let Some(entry) = checkpoint.tensors.get_mut(state) {

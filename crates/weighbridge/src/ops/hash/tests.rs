@@ -1,7 +1,7 @@
 use super::*;
 use crate::checkpoint::{Piece, TensorPath};
 use crate::source::{MemorySource, SourceRef};
-use crate::tensor::{DType, Encoding, Endian, Region, Shape, relayout, swap_bytes};
+use crate::tensor::{DType, Encoding, Endian, Region, Shape, relayout};
 use std::sync::Arc;
 
 fn entry(dtype: DType, dims: &[u64], bytes: Vec<u8>, encoding: Encoding) -> TensorEntry {
@@ -18,7 +18,7 @@ fn check(dtype: DType, dims: &[u64], row: &[u8], expected: &str) {
             let mut bytes = vec![0; row.len()];
             relayout(row, Order::Row, &mut bytes, order, &extents, size);
             if endian == Endian::Big {
-                swap_bytes(&mut bytes, dtype.swap_unit());
+                Endian::swap_bytes(&mut bytes, dtype.swap_unit());
             }
             let entry = entry(dtype, dims, bytes, Encoding { order, endian });
             assert_eq!(sha256(&entry).unwrap(), expected, "{dtype} {dims:?} {order:?} {endian:?}");

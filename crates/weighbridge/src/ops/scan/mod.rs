@@ -3,7 +3,7 @@
 //! clean.
 //!
 //! Each format looks for what is its own; what is inside, members and bytes, is looked through as a file of
-//! its own, to a bounded depth. The codes are [`crate::scan::RULES`], and no others.
+//! its own, to a bounded depth. The codes are [`crate::scan::Rule::ALL`], and no others.
 
 mod deep;
 mod outside;
@@ -18,7 +18,7 @@ use crate::formats::{self, OpenOptions};
 use crate::json::{rows, tree};
 use crate::pickle::{Call, GlobalFinding};
 #[doc(no_inline)]
-pub use crate::scan::{Category, RULES, Rule, Scan, Topic};
+pub use crate::scan::{Category, Rule, Scan, Topic};
 use crate::scan::{TakenFor, found};
 use crate::source::{FileSource, Folder, FolderItem, LocalFolder, PathKind, SkipReason, SourceRef};
 use crate::text::path_text;

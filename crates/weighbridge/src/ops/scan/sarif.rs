@@ -3,7 +3,7 @@
 //! A file is an artifact, and a member of it an artifact within it (`parentIndex`): so the offset of a finding
 //! counts from the start of the innermost one, as in the JSON of the command.
 
-use super::{Category, RULES, ScanReport, scan_word};
+use super::{Category, Rule, ScanReport, scan_word};
 use crate::error::Error;
 use crate::finding::{Finding, Severity, Verdict};
 use serde_json::{Map, Value as Json, json};
@@ -74,7 +74,7 @@ fn rules() -> Json {
             "properties": { "topic": rule.topic.as_str(), "category": rule.category().as_str(), "severity": rule.severity.as_str() },
         })
     };
-    RULES.iter().map(rule).collect()
+    Rule::ALL.iter().map(rule).collect()
 }
 
 fn level(severity: Severity) -> &'static str {
@@ -106,7 +106,7 @@ fn result(finding: &Finding, uri: &Json, place: usize) -> Json {
             "category": Category::of(finding.code.as_str()).as_str(),
         },
     });
-    if let Some(index) = RULES.iter().position(|rule| rule.code == finding.code) {
+    if let Some(index) = Rule::ALL.iter().position(|rule| rule.code == finding.code) {
         result["ruleIndex"] = index.into();
     }
     result

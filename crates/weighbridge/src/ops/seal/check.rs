@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity, Verdict};
 use crate::formats::OpenOptions;
 use crate::ops::verify::{VerifyOptions, VerifyReport, settled, verify};
-use crate::source::{FOLDER_DEPTH, FileSource, Folder, LocalFolder, PathKind, Stamp, check_no_links};
+use crate::source::{FileSource, Folder, FolderItem, LocalFolder, PathKind, Stamp, check_no_links};
 use crate::text::escape;
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
@@ -284,8 +284,11 @@ fn files(
         for odd in subject.odd.iter().filter(|odd| !listed.contains(odd.name.as_str())) {
             let finding = match odd.hides_files {
                 true => {
-                    let text =
-                        format!("this is {}, beyond {FOLDER_DEPTH} levels: nobody looked into it", odd.what);
+                    let text = format!(
+                        "this is {}, beyond {} levels: nobody looked into it",
+                        odd.what,
+                        FolderItem::DEPTH
+                    );
                     Finding::unchecked("too-deep", text)
                 }
                 false => {

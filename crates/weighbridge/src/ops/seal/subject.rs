@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::formats::WrapFiles;
 use crate::formats::{self, Names, OpenOptions};
 use crate::source::{
-    FOLDER_DEPTH, FileSource, Folder, FolderRef, IGNORED_NAMES, LocalFolder, PathKind, SkipReason,
-    SkippedItem, SourceRef, Stamp, Witnesses, name_below, own_name,
+    FileSource, Folder, FolderItem, FolderRef, LocalFolder, PathKind, SkipReason, SkippedItem, SourceRef,
+    Stamp, Witnesses, name_below, own_name,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -265,7 +265,7 @@ fn folder(
     witnesses: &Witnesses,
 ) -> Result<Subject> {
     let local: FolderRef = Arc::new(LocalFolder::open(path)?);
-    let mut ignored: Vec<PathBuf> = IGNORED_NAMES.iter().map(PathBuf::from).collect();
+    let mut ignored: Vec<PathBuf> = FolderItem::IGNORED_NAMES.iter().map(PathBuf::from).collect();
     for other in &search.without {
         ignored.extend(name_below(path, other)?);
     }
@@ -281,7 +281,7 @@ fn folder(
         above.is_some()
     };
     let mut odd = Vec::new();
-    let mut skipped = local.skipped(FOLDER_DEPTH)?;
+    let mut skipped = local.skipped(FolderItem::DEPTH)?;
     skipped.retain(|item| !left_out(&item.name));
     for item in skipped {
         if search.lenient {
@@ -304,7 +304,7 @@ fn folder(
     }
     let mut subject = empty(Scope::Folder, name, (checkpoint, unopened), search, elsewhere);
     subject.odd = odd;
-    let mut items = local.list(FOLDER_DEPTH)?;
+    let mut items = local.list(FolderItem::DEPTH)?;
     items.retain(|item| !left_out(&item.name));
     subject.left_out = found.into_iter().map(text_name).collect::<Result<Vec<_>>>()?;
     // In the order of the parts of the names: so signers of models sort them.
@@ -429,7 +429,7 @@ fn unsealable(item: &SkippedItem, root: &Path, symlinks: bool) -> Error {
     let path = root.join(&item.name);
     match item.reason {
         SkipReason::TooDeep => Error::limit("too-deep", "the folder holds folders deeper than a model would")
-            .expected(format_args!("at most {FOLDER_DEPTH} levels")),
+            .expected(format_args!("at most {} levels", FolderItem::DEPTH)),
         SkipReason::LinkToFolder if !symlinks => link(&path),
         reason => Error::unsupported("cannot-be-sealed", format!("this is {}", reason.as_str()))
             .hint("a seal is of files: take it out of the folder"),

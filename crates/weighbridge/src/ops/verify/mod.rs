@@ -18,9 +18,7 @@ use crate::formats::{self, FolderModel, Format, OpenOptions, OtherFile};
 use crate::json::{rows, tree};
 #[cfg(feature = "seal")]
 use crate::ops::seal::Checked;
-use crate::source::{
-    FOLDER_DEPTH, FileSource, Folder, FolderRef, IGNORED_NAMES, LocalFolder, PathKind, SourceRef,
-};
+use crate::source::{FileSource, Folder, FolderItem, FolderRef, LocalFolder, PathKind, SourceRef};
 use crate::text::path_text;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -180,10 +178,10 @@ fn others(folder: &Arc<LocalFolder>, report: &mut VerifyReport, format: Option<&
     if report.kind.is_none() {
         return Ok(());
     }
-    let all = folder.survey(FOLDER_DEPTH)?;
+    let all = folder.survey(FolderItem::DEPTH)?;
     let is_asked = |name: &Path| {
         let first = name.iter().next();
-        !first.is_some_and(|first| IGNORED_NAMES.iter().any(|ignored| first == *ignored))
+        !first.is_some_and(|first| FolderItem::IGNORED_NAMES.iter().any(|ignored| first == *ignored))
     };
     let items: Vec<_> = all.items.into_iter().filter(|item| is_asked(&item.name)).collect();
     let mut used: HashSet<String> = report.files.iter().map(|file| file.file.clone()).collect();

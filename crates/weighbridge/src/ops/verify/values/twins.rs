@@ -1,7 +1,6 @@
 //! Tensors that are equal though they have bytes of their own.
 
 use super::super::finding;
-use crate::check::shared_places;
 use crate::checkpoint::TensorEntry;
 use crate::error::Result;
 use crate::finding::Finding;
@@ -53,7 +52,7 @@ pub(super) fn twins(tensors: &[(&TensorEntry, Option<Stats>)], threads: usize) -
     for group in &mut groups {
         // The same bytes under two names.
         let mut places = HashSet::new();
-        group.retain(|tensor| places.insert(shared_places(tensor)));
+        group.retain(|tensor| places.insert(tensor.shared_places()));
     }
     groups.retain(|group| group.len() > 1);
     // What cannot be read was met before, with the checksums or the values.

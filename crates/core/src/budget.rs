@@ -1,7 +1,7 @@
 //! What reading a file may cost: memory, work and depth.
 //!
 //! A few bytes of a file can ask for very much: an instruction of a pickle makes an object, a page unpacks to a thousand times
-//! its length, ten names share one dataset. No reader has a bound of its own for each of these. All that is made of one file
+//! its length, ten names share one dataset. All that readers of pickles, HDF5 and tables make of one file
 //! is taken from its one [`Budget`] before it is made, so a file that asks for too much is refused wherever it does so.
 //!
 //! ```
@@ -106,7 +106,7 @@ impl Budget {
     /// # Errors
     /// [`crate::Kind::Limit`], `limit`, where so many bytes are not left.
     pub fn take_memory(&self, bytes: u64) -> Result<()> {
-        let what = "what is made of the file takes many times its memory";
+        let what = "parsing needs more memory than a file of this length may take";
         self.0.memory.take(bytes).map_err(|missing| self.refusal(what, &self.0.memory, missing))
     }
 
@@ -121,7 +121,7 @@ impl Budget {
     /// # Errors
     /// [`crate::Kind::Limit`], `limit`, where so many bytes are not left.
     pub fn take_work(&self, bytes: u64) -> Result<()> {
-        let what = "the file is read, or unpacked, many times over";
+        let what = "the file is read or unpacked too often for its length";
         self.0.work.take(bytes).map_err(|missing| self.refusal(what, &self.0.work, missing))
     }
 
@@ -149,7 +149,7 @@ impl Budget {
         if depth <= Self::DEPTH {
             return Ok(());
         }
-        Err(Error::limit("limit", "the file nests deeper than any honest file")
+        Err(Error::limit("limit", "the file is nested too deeply")
             .expected(format_args!("at most {} levels", Self::DEPTH))
             .found(format_args!("{depth} levels")))
     }

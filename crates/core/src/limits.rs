@@ -30,7 +30,7 @@ pub struct Limits {
     /// Largest number of objects that a pickle may make (default 16,000,000: a million arrays). They may take as many
     /// bytes of memory, or what the length of the file allows (docs/reliability.md), whichever is more.
     pub pickle_objects: u64,
-    /// Longest chunk of HDF5, in bytes unpacked, that is unpacked in memory (default 256 MiB); those that a
+    /// Longest chunk of HDF5, or weights of a `.keras` archive, in bytes unpacked, that is unpacked in memory (default 256 MiB); those that a
     /// row goes through may have half of it together.
     pub chunk_bytes: u64,
     /// How many times as long as its bytes in the file something may be where a format has no bound of
@@ -40,7 +40,7 @@ pub struct Limits {
     /// Bytes of all tensors together that may repeat a few elements without measure, as PyTorch's `expand`
     /// and the runs of Parquet do it, and chunks and names in HDF5 (default 1 GiB).
     pub repeated_bytes: u64,
-    /// The budget that has begun: of the file that another one was found in. `None` where a reader begins its own.
+    /// The budget of the outermost file; `None` until a reader begins one.
     pub budget: Option<Budget>,
     /// The cache of unpacked blocks, at most 512 MiB, which all clones share. Limits made by `default` have one of their own.
     pub blocks: BlockCache,

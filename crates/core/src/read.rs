@@ -26,8 +26,7 @@ pub struct Scratch {
 }
 
 impl TensorEntry {
-    /// Reads the box `region` of `self`, dense in `order`, little-endian, in the entry's
-    /// [`dtype`](TensorEntry::dtype).
+    /// Reads `region`, dense in `order`, little-endian, in the tensor's [`dtype`](TensorEntry::dtype).
     ///
     /// # Errors
     /// [`crate::Kind::Usage`] where the box leaves the tensor; [`crate::Kind::Unsupported`] for a
@@ -38,7 +37,7 @@ impl TensorEntry {
         Ok(out)
     }
 
-    /// Reads the whole of `self`; see [`TensorEntry::read_region`].
+    /// Reads the whole tensor; see [`TensorEntry::read_region`].
     ///
     /// # Errors
     /// As [`TensorEntry::read_region`].

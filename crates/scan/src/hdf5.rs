@@ -35,7 +35,9 @@ pub fn hdf5(source: &SourceRef, files: &[&[&str]], limits: &Limits, scan: &mut S
         let text = format!("{} leads to {}", shown(&link.path), escape(&link.target));
         scan.push("hdf5-soft-link", text);
     }
-    let reader = ElementReader::new(limits.budget_of(source).work_left());
+    let budget = limits.budget_of(source);
+    let before = budget.work_left();
+    let reader = ElementReader::new(before);
     let mut look = Look { label: source.label(), limits, reader, scan };
     look.attributes(&[], &contents.attributes);
     for item in contents.items {
@@ -46,6 +48,7 @@ pub fn hdf5(source: &SourceRef, files: &[&[&str]], limits: &Limits, scan: &mut S
             tell(error, &item.path, look.scan)?;
         }
     }
+    budget.spend_work(before.saturating_sub(look.reader.left()));
     Ok(())
 }
 

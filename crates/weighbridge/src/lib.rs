@@ -95,8 +95,8 @@ pub use model::{Conversion, Model, Scalar, TensorSlice, TensorView, open, open_w
 pub use weighbridge_biggraph::store;
 #[doc(no_inline)]
 pub use weighbridge_core::{
-    Checkpoint, Error, ErrorCode, FindingCode, Kind, Limits, LossCode, NoteCode, Result, TensorEntry, check,
-    checkpoint, error, finding, json, limits, phrase, plan, tensor, text, topology,
+    Budget, Checkpoint, Error, ErrorCode, FindingCode, Kind, Limits, LossCode, NoteCode, Result, TensorEntry,
+    check, checkpoint, error, finding, json, limits, phrase, plan, tensor, text, topology,
 };
 #[doc(no_inline)]
 pub use weighbridge_io::{engine, guard_maps, quiet_panics, source};

@@ -322,8 +322,7 @@ impl Checkpoint {
         }
     }
 
-    /// Puts `metadata` into an opened `self`: the carried index to the tensors, whose `names` it knows, and all else
-    /// as it is.
+    /// Restores the metadata of an opened file: the carried index goes to the tensors called `names`, all other keys stay.
     pub fn restore_carried(&mut self, names: &[String], metadata: impl IntoIterator<Item = (String, Value)>) {
         let mut index = None;
         let plain = metadata.into_iter().filter_map(|(key, value)| match value {

@@ -30,7 +30,8 @@ macro_rules! codes {
         #[non_exhaustive]
         pub enum $name {
             $(#[doc = concat!("`", $text, "`")] $code,)*
-            /// A code that is not in this list: of an error that is told, or of a format that a program adds.
+            /// A code that is not in this list: of an error that is told, or of a format that a program adds. `From` makes it;
+            /// a listed word in here equals its variant, but does not match it.
             Other(&'static str),
         }
 

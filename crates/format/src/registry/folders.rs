@@ -200,10 +200,10 @@ enum Models {
     Several(Vec<PathBuf>),
 }
 
-/// As [`Patch::find`], for those who want one file.
+/// As [`find`], for those who want one file.
 ///
 /// # Errors
-/// As [`Patch::find`]; [`weighbridge_core::Kind::Usage`]: `several-models`, where it is not clear which one is meant.
+/// As [`find`]; [`weighbridge_core::Kind::Usage`]: `several-models`, where it is not clear which one is meant.
 fn lone(registry: &Registry, folder: &FolderRef) -> Result<Option<ModelFile>> {
     match find(registry, folder)? {
         Models::None => Ok(None),

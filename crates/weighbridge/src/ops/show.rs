@@ -4,7 +4,7 @@
 //! read: a tensor of many gigabytes is shown at once.
 
 use super::numpy::{EDGE, Grid, THRESHOLD};
-use super::slice::{Slice, Taken, only, pick, read_at, resolve};
+use super::slice::{Slice, Taken, only, read_at, resolve};
 use crate::checkpoint::{Checkpoint, TensorEntry};
 use crate::error::{Error, Result};
 use crate::source::to_usize;
@@ -33,38 +33,11 @@ pub struct Shown {
     pub summarised: bool,
 }
 
-/// The text of an array whose elements lie little-endian and row-major in `bytes`, exactly as
-/// numpy's `str` gives it. Arrays of more than 1000 elements are summarised.
-///
-/// `bf16` and the 8-bit floats, which numpy lacks, are laid out as `f32`; of `bf16`, with the
-/// fewest digits that tell its values apart.
-///
-/// # Errors
-/// [`crate::Kind::Unsupported`] for packed types and more than 64 dimensions,
-/// [`crate::Kind::Usage`] where `bytes` is not as long as the shape says, and
-/// [`crate::Kind::Limit`] where more than [`Shown::MAX_TEXT_ELEMENTS`] would be written.
-#[cfg(test)]
-pub(crate) fn format_array(dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<String> {
-    let shape = Shape::new(shape);
-    let size = element_size(dtype)?;
-    if shape.bytes(dtype) != Some(bytes.len() as u64) {
-        return Err(Error::usage("wrong-length", "the bytes do not fill the shape")
-            .expected(format_args!("{dtype} {shape}"))
-            .found(format_args!("{} bytes", bytes.len())));
-    }
-    let everything = Slice::all().select(&shape)?;
-    let view = View::new(&everything, false)?;
-    let mut picked = Vec::new();
-    if !view.is_empty() {
-        pick(bytes, &shape.dense_strides(Order::Row), &view.axes()?, size, &mut picked);
-    }
-    view.text(dtype, &picked)
-}
-
 /// The values of `slice` of `entry` as text. With `full`, nothing is left out.
 ///
 /// # Errors
-/// As [`Slice::select`] and [`format_array`], and what the sources say.
+/// As [`Slice::select`]; [`crate::Kind::Unsupported`] for packed types and more than 64 dimensions;
+/// [`crate::Kind::Limit`] where more than [`Shown::MAX_TEXT_ELEMENTS`] would be written; and what the sources say.
 pub fn show(entry: &TensorEntry, slice: &Slice, full: bool) -> Result<Shown> {
     let named = |e: Error| e.on_tensor(entry.name());
     let dtype = entry.dtype();

@@ -6,8 +6,10 @@
 mod ranges;
 mod read;
 
+#[cfg(test)]
+pub(super) use read::pick;
+pub(super) use read::read_at;
 pub use read::read_taken;
-pub(super) use read::{pick, read_at};
 
 use crate::checkpoint::{Checkpoint, TensorEntry};
 use crate::error::{Error, Result};

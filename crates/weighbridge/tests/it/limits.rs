@@ -4,9 +4,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use weighbridge::OpenOptions;
 use weighbridge::limits::Limits;
-use weighbridge_core::Budget;
+use weighbridge::{Budget, OpenOptions};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -103,7 +102,7 @@ const LIMITS: [(&str, &str, &[&str]); 9] = [
     ),
     (
         "expansion",
-        "how many times as long as its bytes in the file data may be once it is unpacked",
+        "how many times as long as its bytes in the file data may be once it is unpacked, and at least `repeated_bytes`",
         &["arrow_claims", "arrow_batches_that_multiply", "parquet_bombs", "hdf5_bombs"],
     ),
     (
@@ -130,7 +129,7 @@ fn generated() -> String {
         let default = with_commas(limits.get(name).unwrap());
         page += &format!("| `{name}` | {default} | {what} | {} |\n", names(tests));
     }
-    page += "\n```text\n length of the file         memory           work\n";
+    page += "\n```text\n length of the file         memory           work   (bytes)\n";
     for len in [1_000, 100_000, 1_000_000, 10_000_000, 1_000_000_000] {
         let budget = Budget::new(len, &limits);
         let [len, memory, work] = [len, budget.memory_left(), budget.work_left()].map(with_commas);

@@ -28,6 +28,11 @@ impl ElementReader {
         Self { file: None, heaps: Heaps::default(), left: most }
     }
 
+    /// Bytes that are left of the bound.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
     /// Takes `bytes` from the bound.
     ///
     /// # Errors

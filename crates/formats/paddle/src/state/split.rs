@@ -3,8 +3,7 @@
 //! Paddle takes such an array out of its dict, and puts flat parts `KEY@@.0`, `KEY@@.1`, … behind
 //! all else; `UnpackBigParamInfor@@` (so spelled) says the shape and the parts of each `KEY`.
 
-use super::arrays::{Array, Found};
-use crate::state::arrays::find;
+use super::arrays::{Array, Found, find};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};

@@ -1,10 +1,9 @@
 //! The way through the objects of a pickle, with bounds on all that a file can make large.
 
-use super::arrays::{Array, Found};
+use super::arrays::{Array, Found, find};
 use super::left_out::LeftOut;
 use super::structure::{self, Form, marked};
 use super::{KIND, state_key};
-use crate::state::arrays::find;
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{

@@ -341,8 +341,7 @@ fn checked(
     let account::Accounts { files, findings: odd } = accounts(checkpoint, opened, &options.open.limits)?;
     // What the reader told of the end of a file is told better with its place and looks.
     findings.retain(|f| {
-        f.code != FindingCode::TrailingBytes
-            || odd.iter().all(|o| o.code != FindingCode::TrailingBytes.as_str())
+        f.code != FindingCode::TrailingBytes || odd.iter().all(|o| o.code != FindingCode::TrailingBytes)
     });
     findings.extend(odd);
     Ok(settled(VerifyReport {

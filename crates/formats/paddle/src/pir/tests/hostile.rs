@@ -127,8 +127,8 @@ fn deep_nesting_is_an_error() {
         let open = r##"{"#":"1.if","A":[],"I":[],"O":[],"OA":[],"regions":[{"#":"r","blocks":[{"#":"b","args":[],"ops":["##;
         format!("{}{}", open.repeat(depth), "]}]}]}".repeat(depth))
     };
-    assert!(of(&regions(30)).is_ok());
-    assert_eq!(of(&regions(30)).unwrap().topology().blocks.len(), 31);
+    assert!(of(&regions(18)).is_ok());
+    assert_eq!(of(&regions(18)).unwrap().topology().blocks.len(), 19);
     assert_eq!(of(&regions(100_000)).unwrap_err().code().as_str(), "nesting");
     let lists = |depth: usize| {
         let value = format!("{}{}", r##"{"#":"0.a_array","D":["##.repeat(depth), "]}".repeat(depth));

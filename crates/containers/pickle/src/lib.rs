@@ -18,7 +18,7 @@
 //! | [`Opcodes`], [`disassemble`] | the instructions one by one |
 //! | [`opcode_name`] | what an instruction is called |
 //! | [`to_json`] | a look at the values, bounded in depth and size |
-//! | [`cost`] | what the values and tensors that are made of a pickle take of the budget |
+//! | [`Cost`] | what the values and tensors that are made of a pickle take of the budget |
 //! | [`Builder`], [`write()`] | the bytes that CPython's pickler would write, as a plan |
 //!
 //! And behind these, for the library alone:

@@ -21,7 +21,7 @@ use crate::FindingCode;
 pub use account::{Account, Span, Use, account};
 pub use held::{Held, held};
 pub use lod::lod;
-pub use names::{duplicates, lone_state};
+pub use names::names;
 pub use outline::{Gaps, Outline, Part};
 pub use pieces::pieces;
 pub use program::{parameters, program, variable_names};

@@ -5,8 +5,15 @@ use crate::checkpoint::{Name, TensorEntry, TensorPath};
 use crate::finding::Finding;
 use std::collections::{HashMap, HashSet};
 
+/// Names that two tensors have, and state of an optimizer without its parameter.
+pub fn names(tensors: &[TensorEntry]) -> Vec<Finding> {
+    let mut findings = duplicates(tensors);
+    findings.extend(lone_state(tensors));
+    findings
+}
+
 /// Two tensors of one path and slot: `duplicate-name`. Whoever looks one up by name gets either.
-pub fn duplicates(tensors: &[TensorEntry]) -> Vec<Finding> {
+fn duplicates(tensors: &[TensorEntry]) -> Vec<Finding> {
     let mut counts: HashMap<(&TensorPath, Option<&Name>), u64> = HashMap::with_capacity(tensors.len());
     let mut findings = Vec::new();
     for tensor in tensors {
@@ -24,7 +31,7 @@ pub fn duplicates(tensors: &[TensorEntry]) -> Vec<Finding> {
 
 /// Optimizer state whose parameter is absent: `state-without-parameter`, one warning for all. In a
 /// file that holds state alone, as Paddle's `.pdopt` does, nothing is lost.
-pub fn lone_state(tensors: &[TensorEntry]) -> Vec<Finding> {
+fn lone_state(tensors: &[TensorEntry]) -> Vec<Finding> {
     let owners: HashSet<&TensorPath> =
         tensors.iter().filter(|t| !t.role.is_state()).map(|t| &t.path).collect();
     let lone = |t: &&TensorEntry| t.role.slot().is_some() && !owners.contains(&t.path);

@@ -64,7 +64,8 @@ pub use layout::FileName;
 pub use options::ReadOptions;
 pub use partitions::Partitions;
 pub use transforms::{AddEntities, WithGlobal};
-pub use write::{is_edge_list, version_file};
+pub(crate) use write::is_edge_list;
+pub use write::version_file;
 
 use std::path::Path;
 use weighbridge_core::check::Outline;

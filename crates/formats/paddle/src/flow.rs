@@ -5,7 +5,7 @@
 //! that may share memory form one class: a tensor array and what `array_write_` returns, a loop
 //! variable inside and outside of its loop.
 
-use super::FORM_PIR;
+use super::Paddle;
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -159,7 +159,7 @@ pub(super) struct Flow<'t> {
 impl<'t> Flow<'t> {
     /// The flow of `topology`; `phase` is that of an operator by block and position.
     pub(super) fn of(topology: &'t Topology, phase: impl Fn(usize, usize) -> Phase) -> Self {
-        let pir = topology.form == FORM_PIR;
+        let pir = topology.form == Paddle::FORM_PIR;
         let bodies = Bodies::of(topology);
         let main = main(topology);
         // An operator of PIR has the phase of its bodies; one of protobuf says its own.
@@ -392,7 +392,7 @@ impl<'t> Flow<'t> {
         skipped: impl Fn(usize) -> bool,
         outputs: Option<&'a [String]>,
     ) -> Vec<(&'a str, u64)> {
-        let pir = topology.form == FORM_PIR;
+        let pir = topology.form == Paddle::FORM_PIR;
         // Values by class; new names are those of fetches, which nothing reads.
         let mut values: HashMap<usize, u64> = HashMap::new();
         let value = |values: &HashMap<usize, u64>, name: &str| match self.classes.find(name) {

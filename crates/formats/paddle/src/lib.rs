@@ -64,10 +64,6 @@ use weighbridge_format::{
 use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
-/// The form of a topology that was a protobuf message.
-pub const FORM_DESC: &str = "program-desc";
-/// The form of a topology that was PIR json.
-pub const FORM_PIR: &str = "pir";
 /// The metadata key of the name of the program file.
 const PROGRAM_FILE: &str = "paddle.program";
 /// The metadata key of the name of the combined file.
@@ -89,6 +85,13 @@ const VOCAB: &str = "paddle.vocab";
 /// The format.
 #[derive(Debug)]
 pub struct Paddle;
+
+impl Paddle {
+    /// The form of a topology that was a protobuf message.
+    pub const FORM_DESC: &'static str = "program-desc";
+    /// The form of a topology that was PIR json.
+    pub const FORM_PIR: &'static str = "pir";
+}
 
 static INFO: FormatInfo = FormatInfo {
     id: "paddle",

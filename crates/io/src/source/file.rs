@@ -130,7 +130,7 @@ impl Source for FileSource {
 
 #[cfg(unix)]
 /// Fills `buffer` with the bytes of `file` from `offset` on.
-pub fn read_exact_at(file: &File, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+pub(crate) fn read_exact_at(file: &File, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
 }
 

@@ -54,7 +54,7 @@ pub fn show(entry: &TensorEntry, slice: &Slice, full: bool) -> Result<Shown> {
 /// where there is some. The only tensor of a file needs no name.
 ///
 /// # Errors
-/// As [`resolve`], [`only`] and [`values_json`].
+/// As [`resolve`] and [`only`]; [`crate::Kind::Limit`] for more than [`Shown::MAX_JSON_ELEMENTS`]; and what the sources say.
 pub fn document(checkpoint: &Checkpoint, name: Option<&str>) -> Result<Json> {
     let (entry, slice) = match name {
         Some(name) => resolve(checkpoint, name)?,

@@ -62,7 +62,7 @@ fn check_program(topology: &Topology, json: &Json, at: &str) {
         counts.into_iter().map(|(kind, count)| (kind.to_owned(), json!(count))).collect();
     assert_eq!(Json::Object(counts), json["op_counts"], "{at}");
     // The description of PIR has the bodies of control flow inside of their operators.
-    if topology.form == weighbridge::formats::paddle::FORM_DESC {
+    if topology.form == weighbridge::formats::paddle::Paddle::FORM_DESC {
         assert_eq!(topology.blocks.len(), list(&json["blocks"]).len(), "{at}");
     }
     if let Some(names) = json.get("persistable_names_sorted") {

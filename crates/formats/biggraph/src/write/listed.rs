@@ -23,7 +23,7 @@ const MOST: u64 = 4;
 const LOOKED: u64 = 64;
 
 /// True where the tensors are the columns of a list of edges, or the columns of the only table are named so.
-pub fn has_columns(checkpoint: &Checkpoint) -> bool {
+pub(crate) fn has_columns(checkpoint: &Checkpoint) -> bool {
     if let [table] = checkpoint.tensors.as_slice()
         && NEEDED.iter().all(|name| column_names(table).iter().any(|own| own == name))
     {

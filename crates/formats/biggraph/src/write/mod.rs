@@ -14,7 +14,7 @@ mod tables;
 
 pub use checkpoint::version_file;
 pub(super) use companions::{add as add_companion, companions};
-pub use listed::has_columns as is_edge_list;
+pub(crate) use listed::has_columns as is_edge_list;
 pub(super) use listed::refuse as refuse_edge_list;
 pub(super) use settings::SETTINGS;
 

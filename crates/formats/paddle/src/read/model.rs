@@ -2,7 +2,7 @@
 
 use super::super::any_program::{Form, Program};
 use super::super::stream::{Stream, StreamKind, detect};
-use super::super::{FORM_PIR, PARAMETERS_MISSING, PROGRAM_FILE, VOCAB, state};
+use super::super::{PARAMETERS_MISSING, PROGRAM_FILE, Paddle, VOCAB, state};
 use super::beside::{Beside, Found, base_name, head, parameter_names, text};
 use super::params::{open_combined, open_separate, words_value};
 use super::{checkpoint, roles, state_names};
@@ -91,7 +91,7 @@ fn without(
 
 /// A program without parameters.
 fn alone(source: &SourceRef, topology: &Topology) -> Checkpoint {
-    let kind = if topology.form == FORM_PIR { "pir" } else { "program" };
+    let kind = if topology.form == Paddle::FORM_PIR { "pir" } else { "program" };
     checkpoint(kind, source.label())
 }
 

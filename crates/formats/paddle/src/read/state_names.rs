@@ -4,7 +4,7 @@
 //! of the state is a parameter of the model where both are the only ones of their type and shape, or have the same
 //! values. Of tensors with equal values the state's own table of names decides, unless it contradicts the others.
 
-use super::super::{FORM_PIR, state};
+use super::super::{Paddle, state};
 use super::beside::{Beside, is_hidden, text};
 use std::collections::HashMap;
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Note, TensorEntry, Value};
@@ -31,7 +31,7 @@ pub(super) fn join(
     beside: Option<Beside<'_>>,
     options: &OpenOptions,
 ) -> Result<()> {
-    let is_pir = checkpoint.topology.as_ref().is_some_and(|topology| topology.form == FORM_PIR);
+    let is_pir = checkpoint.topology.as_ref().is_some_and(|topology| topology.form == Paddle::FORM_PIR);
     let named =
         |entry: &TensorEntry| entry.guessed || entry.attributes.contains_key(Attributes::STRUCTURED_NAME);
     if !is_pir || checkpoint.tensors.iter().any(named) {

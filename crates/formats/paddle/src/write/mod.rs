@@ -6,7 +6,7 @@ mod streams;
 mod variables;
 
 use super::any_program::Program;
-use super::{FORM_PIR, Kind, state};
+use super::{Kind, Paddle, state};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Note, TensorEntry};
 use weighbridge_core::error::{Error, Result};
@@ -37,7 +37,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         }
         Kind::Program | Kind::Pir => {
             let (program, topology) = needed(program.as_ref(), checkpoint)?;
-            let wanted = if kind == Kind::Pir { FORM_PIR } else { super::FORM_DESC };
+            let wanted = if kind == Kind::Pir { Paddle::FORM_PIR } else { Paddle::FORM_DESC };
             if topology.form != wanted {
                 return Err(model::wrong_form(topology.form, wanted));
             }

@@ -1,7 +1,7 @@
 //! Folders: a program and its parameters.
 
 use super::super::stream::{dense, selected_rows, vocab};
-use super::super::{FORM_PIR, PARAMETERS_FILE, PARAMETERS_MISSING, STOP_GRADIENT, TRAINABLE, state};
+use super::super::{PARAMETERS_FILE, PARAMETERS_MISSING, Paddle, STOP_GRADIENT, TRAINABLE, state};
 use super::variables::{self, Stored};
 use super::{Edited, literal, names, streams};
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub(super) fn inference(
         literal(&names.program, program.to_bytes()),
         streams::combined(&names.parameters, checkpoint, Some(topology), options, losses)?,
     ];
-    if topology.form != FORM_PIR
+    if topology.form != Paddle::FORM_PIR
         && names.parameters.ends_with(".pdiparams")
         && let Some(bytes) = structured_names(checkpoint)?
     {
@@ -126,7 +126,7 @@ pub(super) fn separate(
     names_are_lost(checkpoint, losses);
     let mut files = Vec::new();
     if let Some((program, topology)) = program {
-        let name = if topology.form == FORM_PIR { "__model__.json" } else { "__model__" };
+        let name = if topology.form == Paddle::FORM_PIR { "__model__.json" } else { "__model__" };
         files.push(literal(name, program.to_bytes()));
     }
     // A folder that lacked files is written as it was; that they are missing is a loss already.
@@ -157,7 +157,7 @@ pub(super) fn training(
     losses: &mut Vec<Loss>,
 ) -> Result<Vec<PlannedFile>> {
     let stem = names::stem(checkpoint, options)?;
-    let ending = if topology.form == FORM_PIR { "json" } else { "pdmodel" };
+    let ending = if topology.form == Paddle::FORM_PIR { "json" } else { "pdmodel" };
     let mut files = vec![literal(&format!("{stem}.{ending}"), program.to_bytes())];
     // What belongs to no parameter, such as the learning rate, is the optimizer's.
     let of_optimizer = |entry: &TensorEntry| entry.role.is_state() || entry.role == Role::Other;

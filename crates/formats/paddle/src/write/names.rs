@@ -1,6 +1,6 @@
 //! Names of the files of a model.
 
-use super::super::{FORM_PIR, PARAMETERS_FILE, PROGRAM_FILE};
+use super::super::{PARAMETERS_FILE, PROGRAM_FILE, Paddle};
 use std::path::Path;
 use weighbridge_core::checkpoint::{Checkpoint, Value};
 use weighbridge_core::error::{Error, Result};
@@ -18,7 +18,7 @@ pub(super) struct FileNames {
 /// # Errors
 /// [`weighbridge_core::Kind::Usage`] for an era that there is not, or that the form of the program had not.
 pub(super) fn of(checkpoint: &Checkpoint, form: &str, options: &PlanOptions) -> Result<FileNames> {
-    let pir = form == FORM_PIR;
+    let pir = form == Paddle::FORM_PIR;
     let prefix = options.setting("prefix").map(plain).transpose()?;
     let stemmed = |prefix: &str| FileNames {
         program: format!("{prefix}{}", if pir { ".json" } else { ".pdmodel" }),
@@ -104,7 +104,7 @@ mod tests {
             of(c, form, &settings(pairs)).map(|n| format!("{} {}", n.program, n.parameters))
         };
         assert_eq!(names(&c, "program-desc", &[]).unwrap(), "model.pdmodel model.pdiparams");
-        assert_eq!(names(&c, FORM_PIR, &[("prefix", "x")]).unwrap(), "x.json x.pdiparams");
+        assert_eq!(names(&c, Paddle::FORM_PIR, &[("prefix", "x")]).unwrap(), "x.json x.pdiparams");
         c.metadata.set(PROGRAM_FILE, Value::Text("inference.pdmodel".into()));
         c.metadata.set(PARAMETERS_FILE, Value::Text("inference.pdiparams".into()));
         assert_eq!(names(&c, "program-desc", &[]).unwrap(), "inference.pdmodel inference.pdiparams");
@@ -113,7 +113,7 @@ mod tests {
             names(&c, "program-desc", &[("era", "2")]).unwrap(),
             "inference.pdmodel inference.pdiparams"
         );
-        assert_eq!(names(&c, FORM_PIR, &[]).unwrap(), "model.json model.pdiparams");
+        assert_eq!(names(&c, Paddle::FORM_PIR, &[]).unwrap(), "model.json model.pdiparams");
         for (pairs, code) in [
             (&[("era", "4")], "unknown-era"),
             (&[("era", "3")], "era-of-other-form"),

@@ -94,7 +94,7 @@ impl Mapped for Map {
 /// A range of a file of which every page is copied when it is written to: what is written never reaches the file. Guarded as
 /// [`Map`]: pages behind the end of a file that was cut short are lost, also where they were written to.
 #[derive(Debug)]
-pub struct PrivateMap {
+pub(crate) struct PrivateMap {
     guard: guard::Guard,
     map: memmap2::MmapMut,
     end: End,

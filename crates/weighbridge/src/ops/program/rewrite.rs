@@ -186,7 +186,7 @@ pub fn rewrite(
 fn alone(checkpoint: &Checkpoint, target: &Path) -> Option<String> {
     let json = target.extension().is_some_and(|e| e == "json");
     let lone = matches!(checkpoint.kind, "program" | "pir");
-    let pir = checkpoint.topology.as_ref().is_some_and(|t| t.form == paddle::FORM_PIR);
+    let pir = checkpoint.topology.as_ref().is_some_and(|t| t.form == paddle::Paddle::FORM_PIR);
     (lone || json).then(|| if pir { "pir" } else { "program" }.to_owned())
 }
 

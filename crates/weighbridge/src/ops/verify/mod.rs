@@ -291,8 +291,7 @@ fn checked(
     let tensors = &checkpoint.tensors;
     let mut checked = vec!["opening", "names", "pieces", "bytes"];
     let mut findings: Vec<Finding> = checkpoint.notes.iter().map(of_note).collect();
-    findings.extend(check::duplicates(tensors));
-    findings.extend(check::lone_state(tensors));
+    findings.extend(check::names(tensors));
     let mut broken = check::pieces(tensors);
     // Names of rows that are kept as tensors have pieces and checksums, too.
     let kept = tensors.iter().filter_map(|t| t.labels.as_ref()).flat_map(|labels| labels.tensors());

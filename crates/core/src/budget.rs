@@ -97,7 +97,7 @@ impl Budget {
         Self(Arc::new(Counts {
             memory: Count::new(memory.saturating_add(raised)),
             work: Count::new(work.saturating_add(raised)),
-            header_bytes: limits.header_bytes,
+            header_bytes: limits.header_bytes.max(Limits::default().header_bytes),
         }))
     }
 
@@ -155,7 +155,8 @@ impl Budget {
     }
 
     fn refusal(&self, what: &'static str, count: &Count, missing: u64) -> Error {
-        let enough = self.0.header_bytes.saturating_add(missing);
+        // More will be asked for: twice as much goes further than what was missing now.
+        let enough = self.0.header_bytes.saturating_add(missing.max(count.most));
         Error::limit("limit", what)
             .expected(format_args!("at most {} bytes", count.most))
             .found(format_args!("{} bytes so far", count.most.saturating_add(missing)))
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(budget.memory_left(), 0);
         let error = budget.take_memory(10).unwrap_err();
         assert_eq!(error.code().as_str(), "limit");
-        assert!(error.hint_text().unwrap().ends_with("`header_bytes` to 100000010"), "{error}");
+        assert!(error.hint_text().unwrap().ends_with("`header_bytes` to 116000000"), "{error}");
         budget.give_memory(u64::MAX);
         assert_eq!(clone.memory_left(), all);
         assert!(budget.take_work(u64::MAX).is_err());

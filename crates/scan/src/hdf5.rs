@@ -274,7 +274,8 @@ impl Look<'_> {
 /// What bytes do that are a pickle; `None` where they are none.
 fn pickled(bytes: &SourceRef, limits: &Limits) -> Option<Scan> {
     let mut own = Scan::default();
-    embedded(bytes, limits, &mut own).then_some(own)
+    // What could not be followed is told, too.
+    (embedded(bytes, limits, &mut own) || !own.findings.is_empty()).then_some(own)
 }
 
 /// Without blanks in front, which readers of JSON pass over, and without the mark of UTF-8, which some take for none.
@@ -290,8 +291,9 @@ fn trim(text: &[u8]) -> &[u8] {
 /// The texts of a dataset, one behind the other.
 struct Joined {
     bytes: Vec<u8>,
-    /// Their memory.
+    /// Their memory, and how many there may be: half of what was left is for what is found in them.
     held: HeldMemory,
+    most: u64,
     texts: u64,
     /// True where there are more.
     is_cut: bool,
@@ -299,12 +301,14 @@ struct Joined {
 
 impl Joined {
     fn of(budget: &Budget) -> Self {
-        Self { bytes: Vec::new(), held: HeldMemory::of(budget), texts: 0, is_cut: false }
+        let most = budget.memory_left() / 4;
+        Self { bytes: Vec::new(), held: HeldMemory::of(budget), most, texts: 0, is_cut: false }
     }
 
-    /// The bytes that there is memory for. Vectors double when they grow, and half of what is left is for what is found in them.
+    /// The bytes that there is memory for. Vectors double when they grow.
     fn room(&self) -> u64 {
-        if self.is_cut { 0 } else { self.held.budget().memory_left() / 4 }
+        let left = self.held.budget().memory_left() / 4;
+        if self.is_cut { 0 } else { left.min(self.most.saturating_sub(self.bytes.len() as u64)) }
     }
 
     fn add(&mut self, text: &[u8]) {
@@ -373,6 +377,18 @@ fn shown(path: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is joined leaves memory for what is found in it, however many texts there are.
+    #[test]
+    fn many_short_texts_leave_half_of_the_memory() {
+        let budget = Budget::new(30_000, &Limits::default());
+        let before = budget.memory_left();
+        let mut joined = Joined::of(&budget);
+        for _ in 0..10_000 {
+            joined.add(&[b'a'; 4000]);
+        }
+        assert!(joined.is_cut && budget.memory_left() >= before / 2 - 8000, "{}", budget.memory_left());
+    }
 
     #[test]
     fn texts_are_put_together_up_to_a_bound() {

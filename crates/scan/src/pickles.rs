@@ -312,8 +312,11 @@ fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan:
     loop {
         let report = pickle::inspect(&bytes, at, options);
         let end = report.end;
-        let cut = |error: &Error| error.code() == ErrorCode::Truncated && report.instructions >= FEWEST;
-        let cut = !whole && report.error.as_ref().is_some_and(cut);
+        let is_cut = |error: &Error| {
+            let ends = error.code() == ErrorCode::Truncated && !whole;
+            (ends || error.kind() == Kind::Limit) && report.instructions >= FEWEST
+        };
+        let cut = report.error.as_ref().is_some_and(is_cut);
         match Likeness::of(&report, declares(&bytes, at), bytes.len()) {
             Likeness::Pickle => {
                 let len = end.unwrap_or(bytes.len()) - at;

@@ -10,6 +10,11 @@ use weighbridge_core::{Budget, HeldMemory};
 use weighbridge_io::source::{Source, SourceRef, Within, check_range, read_vec, to_usize};
 use weighbridge_zip::{Found, InflateSource, Member, Method, survey};
 
+/// An archive is a bomb where all members that are no numbers unpack to this many times its length together, and to more than
+/// [`FREE`] bytes. What is unpacked of it is bounded by the budget.
+const TIMES: u64 = 200;
+const FREE: u64 = 1 << 30;
+
 /// Bytes that are read at once to hold a member against its checksum. Longer numbers are unpacked as they are read: only their
 /// header is looked at.
 const BLOCK: u64 = 1 << 20;
@@ -40,7 +45,7 @@ pub fn archive(
     // Numbers may all be zero, which packs to a thousandth.
     let others = survey.members.iter().map(|found| &found.member).filter(|member| !raw(&member.name));
     let sum = others.fold(0u64, |sum, member| sum.saturating_add(member.len));
-    if sum > limits.expanded(source.len()) {
+    if sum > FREE.max(source.len().saturating_mul(TIMES)) {
         let text = format!("{} bytes claim to unpack to {sum}", source.len());
         scan.list(super::found("zip-bomb", text).at(0).in_file(source.label()));
     }

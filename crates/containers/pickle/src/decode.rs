@@ -289,6 +289,10 @@ impl Opcodes {
 
     /// Hops over a long string.
     fn hop(&mut self, len: u64, what: &str) -> Result<()> {
+        // What is unpacked on the way is work, though nothing of it is looked at.
+        if let Some(budget) = self.budget.as_ref().filter(|_| self.cursor.source().is_sequential()) {
+            budget.take_work(len).map_err(|error| error.at(self.cursor.position()))?;
+        }
         self.cursor.skip(len, what)?;
         self.hopped += len;
         Ok(())

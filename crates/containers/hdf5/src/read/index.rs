@@ -401,7 +401,8 @@ impl<'a> Reading<'a> {
                     .bad(address, "a node of an index of chunks that cannot be where it is")
                     .found(format_args!("level {own}, {count} entries")));
             }
-            Budget::check_depth(own.into())?;
+            Budget::check_depth(own.into())
+                .map_err(|_| self.bad(address, "an index of chunks of more levels than any").found(own))?;
             siblings.meet(own, address, left, right)?;
             // The original reads all that a node has room for.
             self.file.place.offset(address, full)?;

@@ -55,7 +55,10 @@ impl Tree {
                 .at(address)
                 .found(found));
         }
-        Budget::check_depth(depth.into())?;
+        Budget::check_depth(depth.into()).map_err(|_| {
+            let error = Error::corrupt("hdf5-corrupt", "HDF5: a tree of more levels than any");
+            error.at(address).found(depth)
+        })?;
         let count = if all == 0 { 0 } else { count };
         Ok(Self { kind, node, record, depth, root, count })
     }

@@ -144,6 +144,20 @@ pub(super) fn resolve(
     Some(at)
 }
 
+/// The memory that a value takes, in bytes.
+fn weight(value: &Value) -> u64 {
+    let within = match value {
+        Value::Text(text) => text.len() as u64,
+        Value::Bytes(bytes) => bytes.len() as u64,
+        Value::List(values) => values.iter().map(weight).sum(),
+        Value::Map(pairs) => {
+            pairs.iter().map(|(name, value)| name.as_bytes().len() as u64 + weight(value)).sum()
+        }
+        _ => 0,
+    };
+    within + size_of::<(String, Value)>() as u64
+}
+
 /// The members of a group that are still to be listed.
 type Members = std::vec::IntoIter<links::Link>;
 
@@ -214,7 +228,14 @@ impl Walk {
                 groups.insert(item.path.clone());
             }
             // Groups that say nothing by themselves are not listed.
-            groups.extend((1..item.path.len()).map(|len| item.path[..len].to_vec()));
+            for len in (1..item.path.len()).rev() {
+                let prefix = &item.path[..len];
+                if groups.contains(prefix) {
+                    break;
+                }
+                self.file.place.list(prefix.iter().map(|part| part.len() as u64 + 32).sum())?;
+                groups.insert(prefix.to_vec());
+            }
         }
         for number in 0..self.contents.links.len() {
             let link = &self.contents.links[number];
@@ -236,9 +257,9 @@ impl Walk {
             };
             let (attributes, types, dataset) = (attributes.clone(), types.clone(), dataset.clone());
             let parts: usize = path.iter().map(|part| part.len() + 32).sum();
-            let values = attributes.len() * size_of::<(String, Value)>();
+            let values: u64 = attributes.iter().map(|(name, value)| name.len() as u64 + weight(value)).sum();
             let held =
-                dataset.as_ref().map_or(0, Dataset::held) + (parts + values + size_of::<Item>()) as u64;
+                dataset.as_ref().map_or(0, Dataset::held) + values + (parts + size_of::<Item>()) as u64;
             self.file.place.list(held)?;
             self.contents.items.push(Item { path, attributes, types, dataset, is_empty: false });
         }

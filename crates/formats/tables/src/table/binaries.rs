@@ -152,7 +152,8 @@ impl<'a> Binaries<'a> {
         }
         let source: SourceRef = Arc::new(MemorySource::new(self.source.label(), text.to_vec()));
         let mut own = Scan::default();
-        Ok(embedded(&source, self.limits, &mut own).then_some(own))
+        // What could not be followed is told, too.
+        Ok((embedded(&source, self.limits, &mut own) || !own.findings.is_empty()).then_some(own))
     }
 
     fn value(&mut self, number: usize, bytes: &[u8], scan: &mut Scan) {
@@ -168,7 +169,7 @@ impl<'a> Binaries<'a> {
         let place = format!("{}[{}]", self.names[number], self.rows[number]);
         let source = || Arc::new(MemorySource::new(self.source.label(), bytes.to_vec())) as SourceRef;
         let mut own = Scan::default();
-        if imports && embedded(&source(), self.limits, &mut own) {
+        if imports && (embedded(&source(), self.limits, &mut own) || !own.findings.is_empty()) {
             scan.absorb(own, Some(&place));
         }
         if known.is_some() {

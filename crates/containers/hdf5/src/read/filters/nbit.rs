@@ -43,7 +43,12 @@ impl Packed {
             }
             2 => {
                 let base = Self::parse(parameters, depth + 1)?;
-                (size % base.size() == 0).then(|| Self::Array { size, base: Box::new(base) })
+                match size % base.size() {
+                    // Levels of one size would each cost a step for every element.
+                    0 if size == base.size() => Some(base),
+                    0 => Some(Self::Array { size, base: Box::new(base) }),
+                    _ => None,
+                }
             }
             3 => {
                 let (count, mut all, mut members) = (next()?, 0, Vec::new());
@@ -56,7 +61,13 @@ impl Packed {
                     }
                     members.push((offset, member));
                 }
-                Some(Self::Members { size, members })
+                match members.pop() {
+                    Some((0, member)) if members.is_empty() && member.size() == size => Some(member),
+                    last => {
+                        members.extend(last);
+                        Some(Self::Members { size, members })
+                    }
+                }
             }
             4 => Some(Self::Plain { size }),
             _ => None,

@@ -279,7 +279,13 @@ fn leaves(file: &File, root: u64, broken: &mut Broken) -> Result<Vec<Leaf>> {
                 Err(error.at(address))
             }
         };
-        Budget::check_depth(bounds.len())?;
+        let node = node.and_then(|node| match Budget::check_depth(bounds.len()) {
+            Ok(()) => Ok(node),
+            Err(_) => {
+                Err(Error::corrupt("hdf5-corrupt", "HDF5: the tree of a group of more levels than any")
+                    .at(address))
+            }
+        });
         let Some(node) = broken.part(node)? else {
             whole = false;
             continue;

@@ -404,12 +404,12 @@ mod tests {
         assert_eq!((&joined.bytes[..], joined.texts, joined.is_cut), (&b"cos\naa"[..], 3, true));
         drop(joined);
         let mut joined = Joined::of(&budget);
-        joined.add(&vec![b'a'; 4_000_000]);
-        joined.add(&vec![b'b'; 2_000_001]);
+        joined.add(&vec![b'a'; 3_000_000]);
+        joined.add(&vec![b'b'; 1_000_001]);
         joined.add(b"bc");
         assert_eq!(
             (joined.bytes.len(), joined.bytes.last(), joined.texts, joined.is_cut),
-            (6_000_000, Some(&b'b'), 3, true)
+            (4_000_000, Some(&b'b'), 3, true)
         );
     }
 

@@ -52,10 +52,10 @@ pub mod versions;
 mod wide;
 mod worded;
 
+pub(crate) use convert::prepare_opened;
 pub use convert::{
     Changes, ConvertOptions, Written, convert, plan, plan_checkpoint, prepare, save, target_form,
 };
-pub(crate) use convert::{prepare_opened, save_replacing};
 pub use inputs::Inputs;
 
 use crate::text::json_number as number_json;

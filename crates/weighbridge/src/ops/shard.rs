@@ -66,7 +66,7 @@ impl PreparedShards {
     pub fn write(&self, target: &Path, options: &ConvertOptions) -> Result<u64> {
         let report = match self.replaced.as_slice() {
             [] => super::save(&self.plan, target, options.force, &options.run)?,
-            own => super::save_replacing(&self.plan, target, own, &options.run)?,
+            own => super::convert::save_replacing(&self.plan, target, own, &options.run)?,
         };
         Ok(report.bytes)
     }

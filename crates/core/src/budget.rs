@@ -1,4 +1,4 @@
-//! What reading a file may cost: memory, work and depth.
+//! Budget for reading one file: memory, work and depth.
 //!
 //! A few bytes of a file can ask for very much: an instruction of a pickle makes an object, a page unpacks to a thousand times
 //! its length, ten names share one dataset. All that readers of pickles, HDF5 and tables make of one file
@@ -22,7 +22,7 @@ use crate::phrase::Term;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory for each byte of a file, and for any file. Honest pickles of nothing but small values take 20 to 70 times their
+/// Memory for each byte of a file, and for any file. Well-formed pickles of nothing but small values take 20 to 70 times their
 /// bytes: a pair of numbers 500 bytes for 8, a word and its number 190 for 10.
 const MEMORY_TIMES: u64 = 80;
 const MEMORY_FREE: u64 = 16_000_000;
@@ -35,11 +35,11 @@ const MEMORY_TIMES_BEYOND: u64 = 48;
 const WORK_TIMES: u64 = 16;
 const WORK_FREE: u64 = 128 << 20;
 
-/// What may still be taken for one file. Clones share the counts.
+/// Memory and work that are left for one file. Clones share the counts.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<Counts>);
 
-/// What was taken meanwhile makes no other limits.
+/// Budgets compare equal: two [`Limits`] with the same limits are the same, however much of a budget is left.
 impl PartialEq for Budget {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -80,7 +80,7 @@ impl Count {
 }
 
 impl Budget {
-    /// Deepest nesting of lists, groups, types and values that is followed. Honest files have a third of it.
+    /// Deepest nesting of lists, groups, types and values that is followed. Ordinary files have a third of it.
     pub const DEPTH: usize = 128;
 
     /// The budget for a file of `len` bytes, or a folder of files of so many bytes together.
@@ -175,7 +175,7 @@ pub struct HeldMemory {
 }
 
 impl HeldMemory {
-    /// Nothing yet.
+    /// Holds nothing yet.
     pub fn of(budget: &Budget) -> Self {
         Self { budget: budget.clone(), bytes: 0 }
     }
@@ -190,7 +190,7 @@ impl HeldMemory {
         Ok(())
     }
 
-    /// What is held now.
+    /// Bytes that are held now.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

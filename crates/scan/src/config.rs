@@ -23,7 +23,7 @@ const LONGEST: usize = 120;
 
 /// Bytes of all templates of one text that are looked through.
 const MOST_TEMPLATES: usize = 1 << 20;
-/// What a value takes of memory when it is parsed, with its key.
+/// Estimated memory of a parsed value with its key.
 const VALUE: u64 = 64;
 
 /// Judges a configuration in JSON, also one document a line. False where `text` is no JSON object or list;

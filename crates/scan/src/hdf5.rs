@@ -378,7 +378,7 @@ fn shown(path: &[String]) -> String {
 mod tests {
     use super::*;
 
-    /// What is joined leaves memory for what is found in it, however many texts there are.
+    /// Joined texts leave memory for scanning them, however many there are.
     #[test]
     fn many_short_texts_leave_half_of_the_memory() {
         let budget = Budget::new(30_000, &Limits::default());

@@ -88,7 +88,7 @@ fn in_a_row(
     Some(at)
 }
 
-/// What pickles in `source`, and those within them, may ask for.
+/// Options for pickles in `source` and those within them: they share the budget of the file.
 fn options(source: &SourceRef, limits: &Limits) -> Options {
     // A pickle within a packed one is read into memory, where its own length says nothing.
     Options::with_limits(limits.with_budget_of(source))

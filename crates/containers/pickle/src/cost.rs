@@ -1,5 +1,5 @@
-//! What is made of the objects of a pickle takes memory of the budget of its file, before it is made and each time: two bytes
-//! refer to an object once more. These are estimates in bytes, with what is noted beside what is made.
+//! Estimates in bytes of the values and tensors that are made of a pickle. They are taken from the budget of the file before the
+//! value is made, each time: two bytes of a pickle refer to an object once more.
 
 /// Estimates in bytes.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ impl Cost {
     /// A dimension of a tensor: shape, region and strides, in the index and in the plan of a conversion.
     const DIMENSION: u64 = 48;
 
-    /// How often a byte of text is held: as a key, as a value, in tables, printed.
+    /// Copies of a byte of text: as a key, as a value, in tables, printed.
     const TEXT: u64 = 3;
     /// A tensor without its name.
     const ENTRY: u64 = 400;

@@ -70,7 +70,7 @@ pub enum Arg {
 pub struct Opcodes {
     cursor: Cursor,
     stopped: bool,
-    /// What is read is taken of it, save what is hopped over; `None` where nobody counts.
+    /// Budget that pays for the instructions; `None` where they are not counted.
     budget: Option<Budget>,
     /// Bytes that may be read without taking more.
     paid: u64,
@@ -116,7 +116,7 @@ impl Opcodes {
         self.short = JUDGED_TEXT;
     }
 
-    /// Where strings begin as a pickle does, of those met since [`look_within`](Self::look_within). No more are taken down.
+    /// Strings that begin as a pickle does, since [`look_within`](Self::look_within); ends the search.
     pub(super) fn begun(&mut self) -> Vec<Span> {
         self.within.take().unwrap_or_default()
     }

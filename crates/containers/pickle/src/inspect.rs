@@ -20,7 +20,7 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::text::{counted, escape};
 use weighbridge_io::source::SourceRef;
 
-/// What is listed of findings of one weight, of imports, or of different calls; more are only counted.
+/// Limit on listed findings of one severity, imports or calls; more are only counted.
 const LISTED: usize = 1_000;
 /// Bytes of their texts and names.
 const LISTED_TEXT: usize = 2 << 20;
@@ -35,7 +35,7 @@ pub(super) const ARRAY_OF_JOBLIB: (&str, &str) = ("joblib.numpy_pickle", "NumpyA
 /// The first pickle of what PyTorch saved before its archives.
 const SAVED: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
 
-/// What a list has of what may be listed.
+/// Items and bytes of a list.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ListBound {
     items: usize,

@@ -129,7 +129,7 @@ fn sorted(mut files: Files<'_>) -> Vec<Held<'_>> {
 }
 
 impl TensorEntry {
-    /// What tells two names for the same bytes: source, offset and length of each piece.
+    /// Source, offset and length of each piece: equal for two names of the same bytes.
     pub fn shared_places(&self) -> Vec<(usize, u64, u64)> {
         let one = |piece: &crate::checkpoint::Piece| {
             (Arc::as_ptr(&piece.source).cast::<()>().addr(), piece.offset, piece.len)

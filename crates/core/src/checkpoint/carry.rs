@@ -39,7 +39,7 @@ const BYTES: [&str; 2] = [Attributes::ALIAS_OF, Attributes::STORAGE];
 const VERSION: u64 = 1;
 
 impl Checkpoint {
-    /// A unique name for every tensor of `self`, in order: its displayed text, passed through
+    /// Unique names of all tensors, in order: their displayed text, passed through
     /// `tidy` for what the format cannot have in a name. A second tensor of the same name gets `~2`, and so does one of a
     /// name that the format has `reserved` for something else. See [`Checkpoint::renamed_losses`] for what others lose by it.
     pub fn bridge_names(&self, tidy: impl Fn(String) -> String, reserved: &[&str]) -> Vec<String> {
@@ -77,7 +77,7 @@ impl Checkpoint {
         notes.map(|note| Loss::new("info-entries", "list of structured names", note.text.as_str()))
     }
 
-    /// What a format that holds nothing but tensors and metadata leaves behind: the parts of the source
+    /// Losses of a format that holds nothing but tensors and metadata: the parts of the source
     /// that never came into the index (`omitted`), and the program (`program`).
     pub fn left_behind(&self) -> Vec<Loss> {
         let mut losses: Vec<Loss> = self.left_out().map(Note::loss).collect();

@@ -131,7 +131,7 @@ fn maps(metadata: &Metadata) -> impl Iterator<Item = (&str, &str, &[(Name, Value
     metadata.iter().filter_map(|(key, value)| Some((key, location(key)?, versions(value)?)))
 }
 
-/// What stands before [`Metadata::MODULE_VERSIONS`] in a key.
+/// Prefix of a key before [`Metadata::MODULE_VERSIONS`].
 fn location(key: &str) -> Option<&str> {
     match key.strip_suffix(Metadata::MODULE_VERSIONS)? {
         "" => Some(""),

@@ -131,7 +131,7 @@ macro_rules! as_text {
 
 use {as_text, codes};
 
-/// Whoever tells of something with a code gives its word to what is told.
+/// Conversions between kinds of codes, by their words: a note or a finding may report an error.
 macro_rules! told {
     ($($from:ident => $to:ident),* $(,)?) => {$(
         impl From<$from> for $to {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub type FolderRef = Arc<dyn Folder>;
 
 impl FolderItem {
-    /// What signers of models leave out of every folder, whoever asks.
+    /// Names that model signing always ignores.
     pub const IGNORED_NAMES: [&str; 4] = [".git", ".gitattributes", ".github", ".gitignore"];
 
     /// Folders of models are looked through so many levels deep.

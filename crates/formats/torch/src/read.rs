@@ -14,7 +14,7 @@ use weighbridge_zip::Member;
 
 /// Members that are not read are named one by one up to this number, then counted.
 const NAMED: usize = 100;
-/// How often metadata is held while it is read: as text, as pairs, and as the index in it.
+/// Copies of metadata while it is read: as text, as pairs, and as the index in it.
 const HELD: u64 = 4;
 
 /// The extension of the files of `torch.distributed.checkpoint`.

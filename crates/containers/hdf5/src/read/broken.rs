@@ -1,4 +1,4 @@
-//! What of a structure cannot be read, part by part: a leaf of a tree, a block of a heap, a name.
+//! Unreadable parts of a structure, one by one: a leaf of a tree, a block of a heap, a name.
 
 use weighbridge_core::error::{Error, Kind, Result};
 

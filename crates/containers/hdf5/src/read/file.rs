@@ -22,7 +22,7 @@ const BLOCK: u64 = 16 << 10;
 const BLOCKS: usize = 256;
 /// A read costs at least as much work as so many bytes.
 const READ: u64 = 256;
-/// What is listed becomes an index, with its metadata, and is shown: so many times the memory of the list.
+/// Copies of a listed object: in the list, in the index with its metadata, and where it is shown.
 const COPIES: u64 = 3;
 
 /// Where a file is and how its numbers are written. Cheap to keep: it holds no cache.
@@ -31,7 +31,7 @@ pub(super) struct Place {
     /// The whole source, where it is in memory.
     held: Option<Bytes>,
     pub(super) superblock: Superblock,
-    /// Where the file ends as it says itself, counted from the superblock, or where it ends if that is before.
+    /// End of the file: the superblock's, counted from the superblock, or the real one if that is earlier.
     end: u64,
     /// Room in the nodes of trees.
     pub(super) halves: Halves,
@@ -40,7 +40,7 @@ pub(super) struct Place {
     pub(super) limits: Limits,
     /// For all that is read of the file.
     pub(super) budget: Budget,
-    /// What attributes leave of the memory: the tensors are listed, however much is said of them.
+    /// Memory that attributes must leave free, so that all tensors are listed.
     reserve: u64,
     /// Bytes of elements of all datasets, as they are when they are read.
     pub(super) elements: AtomicU64,
@@ -146,7 +146,7 @@ impl Place {
         Ok(())
     }
 
-    /// Gives back what was taken for values that are gone.
+    /// Returns the memory of values that were dropped.
     pub(super) fn unlist(&self, bytes: u64) {
         self.budget.give_memory(bytes.saturating_mul(COPIES));
     }
@@ -175,7 +175,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Of a file of so many bytes.
+    /// Tracks the parts of a file of `len` bytes.
     pub(super) fn new(all: u64) -> Self {
         Self { left: AtomicU64::new(all), all }
     }
@@ -198,7 +198,7 @@ impl Parts {
 pub(super) struct File {
     pub(super) place: Arc<Place>,
     blocks: Mutex<HashMap<u64, Bytes>>,
-    /// Where what is read is remembered.
+    /// Tracker of the parts that were read.
     record: Option<Arc<Record>>,
 }
 
@@ -247,7 +247,7 @@ impl File {
         cut(&block, offset - first, offset - first + len)
     }
 
-    /// Where what is read is remembered, if it is.
+    /// Tracker of the parts that were read, if there is one.
     pub(super) fn record(&self) -> Option<&Record> {
         self.record.as_deref()
     }

@@ -34,7 +34,7 @@ pub(super) struct Fractal<'a> {
     large: Option<HashMap<u64, (u64, u64)>>,
 }
 
-/// What a heap says of itself.
+/// Header of a fractal heap.
 struct Head {
     /// Bytes of the number of an object.
     id: u16,

@@ -22,7 +22,7 @@ const WAS_UNKNOWN: u8 = 0x20;
 const SHAREABLE: u8 = 0x40;
 const FAILS_ALWAYS: u8 = 0x80;
 
-/// What a message is about, by its number in the specification.
+/// Message types, by their number in the specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub(super) enum About {
@@ -52,7 +52,7 @@ pub(super) enum About {
 }
 
 impl About {
-    /// What several objects may share.
+    /// Messages that several objects may share.
     const SHAREABLE: [Self; 6] = [
         Self::Dataspace,
         Self::Datatype,
@@ -61,7 +61,7 @@ impl About {
         Self::FilterPipeline,
         Self::Attribute,
     ];
-    /// What any object may have and readers look at, or show.
+    /// Messages of any object that readers use or show.
     const OF_ALL: [Self; 7] = [
         Self::Attribute,
         Self::AttributeInfo,
@@ -71,7 +71,7 @@ impl About {
         Self::ReferenceCount,
         Self::Datatype,
     ];
-    /// What a dataset has besides.
+    /// Messages of datasets.
     const OF_DATASETS: [Self; 6] = [
         Self::Dataspace,
         Self::FillValue,
@@ -80,9 +80,9 @@ impl About {
         Self::Layout,
         Self::FilterPipeline,
     ];
-    /// What a group has besides.
+    /// Messages of groups.
     const OF_GROUPS: [Self; 4] = [Self::LinkInfo, Self::Link, Self::GroupInfo, Self::SymbolTable];
-    /// What an object may have several of.
+    /// Messages that may repeat in one object.
     const SEVERAL: [Self; 2] = [Self::Link, Self::Attribute];
 
     fn is(self, kind: u16) -> bool {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::to_usize;
 
-/// What its bytes are called.
+/// Name of the structure in errors.
 const WHAT: &str = "the image of the cache";
 
 /// An image of the cache; an empty one where there is none.
@@ -16,15 +16,15 @@ pub(super) struct Image {
     bytes: Bytes,
     /// By address, none over another.
     entries: Vec<Entry>,
-    /// Where the image is in the file, and its length.
+    /// Offset of the image in the file, and its length.
     pub(super) place: Range<u64>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// Where the bytes belong.
+    /// Address in the file that the bytes replace.
     address: u64,
-    /// Where they are in the image.
+    /// Offset of the bytes in the image.
     range: Range<usize>,
 }
 
@@ -98,7 +98,7 @@ impl Image {
         if patched.is_empty() { read } else { patched.into() }
     }
 
-    /// Where in the file the byte is that belongs at `address`.
+    /// Returns the offset in the file of the byte at `address`.
     pub(super) fn place_of(&self, address: u64) -> u64 {
         let found = self.entries.iter().find(|entry| (entry.address..entry.end()).contains(&address));
         found.map_or(address, |entry| self.place.start + entry.range.start as u64 + (address - entry.address))

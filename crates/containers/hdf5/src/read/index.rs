@@ -16,7 +16,7 @@ use weighbridge_core::budget::Budget;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::to_usize;
 
-/// What its bytes are called.
+/// Name of the structure in errors.
 const WHAT: &str = "an index of chunks";
 /// Kinds of trees of chunks: as they are, and filtered.
 const PLAIN: u8 = 10;

@@ -35,7 +35,7 @@ pub(super) struct Chunked {
     pub(super) edges_plain: bool,
 }
 
-/// Where the mappings of a virtual dataset are, and their bytes once they were read.
+/// Location of the mappings of a virtual dataset, and their bytes once they were read.
 #[derive(Debug, Clone)]
 pub(super) struct Virtual {
     /// The address of the heap; `None` where there is no mapping.

@@ -1,4 +1,4 @@
-//! What virtual datasets ask of the files that they lead to.
+//! Files that virtual datasets refer to.
 
 use super::types::Type;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a header says of a dataset.
+//! Storage of a dataset, as its object header describes it.
 
 use super::file::{File, Place};
 use super::fill::FillSource;

@@ -24,25 +24,25 @@ pub(super) struct Halves {
     pub(super) chunk: u16,
 }
 
-/// What the superblock says. Addresses are `u64::MAX` where there is nothing.
+/// Fields of the superblock. An undefined address is `u64::MAX`.
 #[derive(Debug, Clone)]
 pub(super) struct Superblock {
     pub(super) version: u8,
     /// Bytes of an address and of a length.
     pub(super) offset_size: u8,
     pub(super) length_size: u8,
-    /// Where it stands in the source: addresses are counted from here.
+    /// Offset of the superblock in the source: addresses are counted from here.
     pub(super) at: u64,
-    /// Where it was when the file was written.
+    /// Base address when the file was written.
     pub(super) base: u64,
-    /// Where the file ends, counted as `base` is.
+    /// End of file, counted as `base` is.
     pub(super) end: u64,
     pub(super) flags: u32,
     /// The header of the root group.
     pub(super) root: u64,
     /// The header of its extension.
     pub(super) extension: u64,
-    /// What a driver says that writes files in several parts.
+    /// Address of the driver information block.
     pub(super) driver: u64,
     pub(super) halves: Halves,
     /// The three versions in a superblock of the first kind.

@@ -19,7 +19,7 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
 use weighbridge_io::source::SourceRef;
 
-/// What a problem takes, with what it says, in bytes.
+/// Estimated memory of a problem with its text, in bytes.
 const PROBLEM: u64 = 512;
 
 /// Lists what is in an HDF5 file, without reading the elements of datasets.
@@ -113,7 +113,7 @@ pub(super) fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
 /// Soft links that are followed one after the other, as the original does.
 const MOST_LINKS: usize = 16;
 
-/// Where `target` leads, seen from the group at `group`; `None` where it leads on for too long.
+/// Resolves `target` from the group at `group`; `None` after too many soft links.
 pub(super) fn resolve(
     group: &[String],
     target: &str,
@@ -165,7 +165,7 @@ type Members = std::vec::IntoIter<links::Link>;
 #[derive(Default)]
 struct Trail {
     parts: Vec<String>,
-    /// Of all parts together.
+    /// Bytes of all parts together.
     bytes: u64,
 }
 

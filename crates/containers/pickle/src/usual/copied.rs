@@ -16,7 +16,7 @@ const LARGEST_ELEMENT: u64 = 16;
 /// What the calls of a pickle copy, and what of it there is to look at: bytes, and places of containers. The same ones may be given
 /// to very many calls: from the second on, they count as what the call makes of them takes.
 pub(crate) struct Copied<'a> {
-    /// What Python may take.
+    /// Budget of the memory and work that Python may take.
     python: &'a Budget,
     /// A bit for each object that was given to a call.
     met: Vec<u64>,

@@ -32,7 +32,7 @@ pub(super) struct Walk<'a> {
     pub(super) path: Vec<Name>,
     /// That of the file: what is shared takes memory each time that it is met.
     pub(super) budget: &'a Budget,
-    /// What the arrays are made of that were met.
+    /// Element payloads of the arrays so far.
     met: HashSet<ObjectId>,
     /// The displayed text of the tensor that an object was met as first.
     first: HashMap<ObjectId, String>,

@@ -419,7 +419,7 @@ mod tests {
         }
     }
 
-    /// What pages claim is what they take, wherever they stand: whoever reads them holds it against the budget before.
+    /// Claims of pages are counted as their size; the reader takes that size from the budget before it unpacks them.
     #[test]
     fn claims_that_cannot_be_are_refused_wherever_they_stand() {
         for (unpacked, compression, code) in [

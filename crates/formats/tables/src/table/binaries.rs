@@ -12,13 +12,13 @@ use weighbridge_core::text::escape;
 use weighbridge_io::source::{MemorySource, SourceRef};
 use weighbridge_scan::{Beginning, Class, Scan, TakenFor, embedded, may_import};
 
-/// What a value takes beside its bytes; a text, of which there are more; and one that is followed as a pickle.
+/// Work for a value beside its bytes; for a text; and for a text that is followed as a pickle.
 const EACH: u64 = 16;
 const EACH_TEXT: u64 = 4;
 const FOLLOWED: u64 = 1024;
 /// A value is looked at this often.
 const LOOKS: u64 = 2;
-/// What is found in a value that waits to be looked into takes its memory so often.
+/// Copies of a value that waits to be scanned.
 const FOUND: u64 = 4;
 
 /// Looks at the values of columns of bytes and of texts.

@@ -197,7 +197,7 @@ impl Lines {
         Ok((entry, lost))
     }
 
-    /// What [`whole_rows`](Self::whole_rows) finds, in `checkpoint`, which is damaged as `error` says.
+    /// Fills `checkpoint`, which is damaged as `error` says, with the result of [`whole_rows`](Self::whole_rows).
     ///
     /// # Errors
     /// Those of it.

@@ -32,7 +32,7 @@ use weighbridge_core::plan::{Elements, Output};
 use weighbridge_core::tensor::{Order, Region};
 use weighbridge_io::source::SourceRef;
 
-/// What is unpacked at once takes its memory again when it is an element or a name.
+/// Copies of unpacked bytes: as they are, and as elements or names.
 pub(super) const COPIES: u64 = 2;
 /// It costs so many times its bytes of work.
 const TIMES: u64 = 5;

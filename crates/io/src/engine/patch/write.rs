@@ -17,7 +17,7 @@ const BLOCK: u64 = 1 << 20;
 const SUFFIX: &str = ".weighbridge-undo";
 
 impl Patch {
-    /// Where the undo record of the file `path` stands.
+    /// Path of the undo record of the file `path`.
     pub fn record_path(path: &Path) -> PathBuf {
         let mut name = path.as_os_str().to_owned();
         name.push(SUFFIX);

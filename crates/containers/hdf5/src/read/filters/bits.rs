@@ -31,7 +31,7 @@ impl<'a> Bits<'a> {
         u32::try_from(bits).ok()
     }
 
-    /// How many zeros stand before the next one, which is passed over.
+    /// Counts the zeros before the next one bit, and skips that bit.
     pub(super) fn zeros(&mut self) -> Option<u64> {
         let mut zeros = 0;
         loop {

@@ -4,7 +4,7 @@ use super::bits::Bits;
 use std::slice::Iter;
 use weighbridge_core::budget::Budget;
 
-/// What the parameters say of the elements.
+/// Element type, as the filter's parameters describe it.
 enum Packed {
     /// A number of `bits` bits from the bit `first` on.
     Number { size: usize, is_big_endian: bool, bits: usize, first: usize },

@@ -4,10 +4,10 @@ use super::bits::Bits;
 
 /// Bytes in front of the numbers: how many bits each has, the bytes of the smallest, the smallest; the rest means nothing.
 const HEAD: usize = 21;
-/// Where the value that fills stands among the parameters.
+/// Index of the fill value among the parameters.
 const FILL: usize = 8;
 
-/// What the numbers are.
+/// Class of the numbers.
 enum Class {
     Integer,
     /// Floats that were multiplied by this, and rounded.

@@ -10,7 +10,7 @@ use super::bits::Bits;
 /// Options: the highest byte comes first; differences are written.
 const BIG_ENDIAN: u32 = 16;
 const DIFFERENCES: u32 = 32;
-/// What the format allows: pixels of a block, blocks of a line.
+/// Limits of the format: pixels of a block, blocks of a line.
 const MOST_PIXELS: u32 = 32;
 const MOST_BLOCKS: u32 = 4096;
 /// Blocks of zeros are counted within so many.
@@ -143,7 +143,7 @@ impl Lines<'_> {
         Some(at)
     }
 
-    /// How many blocks of zeros begin with that one of the line.
+    /// Counts the blocks of zeros that begin with this block of the line.
     fn zeros(&mut self, block: usize) -> Option<usize> {
         match self.codes.zeros()? + 1 {
             REST => {

@@ -13,7 +13,7 @@ use weighbridge_core::error::{Error, Result};
 const LINKS: u8 = 5;
 const ATTRIBUTES: u8 = 8;
 
-/// Where the links of a group, or the attributes of an object, are kept.
+/// Heap and tree that hold the links of a group or the attributes of an object.
 struct Kept {
     heap: u64,
     by_name: u64,

@@ -8,11 +8,10 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, PrettyFormatter};
 use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use weighbridge::Error;
-use weighbridge::NoteCode;
 use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::finding::{Finding, Severity, Verdict};
 use weighbridge::text::{escape, first_and_more, is_escaped};
+use weighbridge::{Error, NoteCode};
 
 /// Headings of tables and sections.
 pub(crate) const HEADING: Style = Style::new().effects(Effects::BOLD);

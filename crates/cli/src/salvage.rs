@@ -6,11 +6,10 @@ use crate::output::Output;
 use crate::streams::{is_spool, shown};
 use std::io;
 use std::path::Path;
-use weighbridge::NoteCode;
 use weighbridge::checkpoint::Note;
 use weighbridge::formats::registry;
 use weighbridge::phrase::Worded;
-use weighbridge::{Checkpoint, Result};
+use weighbridge::{Checkpoint, NoteCode, Result};
 
 /// Opens what a verb reads; an error about a damaged file says what `--salvage` would give.
 pub(crate) fn open(path: &Path, input: &Input) -> Result<Checkpoint> {

@@ -183,24 +183,7 @@ impl Limits {
     /// # Errors
     /// [`crate::Kind::Usage`] for an unknown name, with the names there are.
     pub fn set(&mut self, field: &str, value: u64) -> Result<()> {
-        match self.slot(field) {
-            Some(slot) => *slot = value,
-            None => {
-                return Err(Error::usage("unknown-limit", "there is no such limit")
-                    .found(field)
-                    .hint(format_args!("the limits are {}", Limits::NAMES.join(", "))));
-            }
-        }
-        Ok(())
-    }
-
-    /// The limit of that field name; `None` for an unknown name.
-    pub fn get(&self, field: &str) -> Option<u64> {
-        self.clone().slot(field).copied()
-    }
-
-    fn slot(&mut self, field: &str) -> Option<&mut u64> {
-        Some(match field {
+        let slot = match field {
             "header_bytes" => &mut self.header_bytes,
             "tensors" => &mut self.tensors,
             "name_bytes" => &mut self.name_bytes,
@@ -210,8 +193,14 @@ impl Limits {
             "chunk_bytes" => &mut self.chunk_bytes,
             "expansion" => &mut self.expansion,
             "repeated_bytes" => &mut self.repeated_bytes,
-            _ => return None,
-        })
+            _ => {
+                return Err(Error::usage("unknown-limit", "there is no such limit")
+                    .found(field)
+                    .hint(format_args!("the limits are {}", Limits::NAMES.join(", "))));
+            }
+        };
+        *slot = value;
+        Ok(())
     }
 }
 

@@ -25,16 +25,16 @@ pub fn verify(source: &SourceRef, check: &Check) -> Result<()> {
     if found == check.crc32 {
         return Ok(());
     }
-    Err(Check::mismatch(source.label(), check, found))
+    Err(check.mismatch(source.label(), found))
 }
 
 impl Check {
-    /// The error of bytes in the file `label` whose CRC-32 is not the one that `check` tells.
-    pub fn mismatch(label: &str, check: &Check, found: u32) -> Error {
+    /// Error for bytes in the file `label` whose CRC-32 is `found`, which is another one.
+    pub fn mismatch(&self, label: &str, found: u32) -> Error {
         Error::corrupt("crc-mismatch", "the bytes are not those that were written: the checksum differs")
             .in_file(label)
-            .at(check.offset)
-            .expected(format_args!("CRC-32 {:08x} over {} bytes", check.crc32, check.len))
+            .at(self.offset)
+            .expected(format_args!("CRC-32 {:08x} over {} bytes", self.crc32, self.len))
             .found(format_args!("{found:08x}"))
             .hint(phrase![
                 "the file was damaged after it was written: look for another copy, or read with ",

@@ -1,12 +1,10 @@
 //! One tensor of an opened checkpoint, or one in memory that is to be written.
 
-use crate::dlpack;
 use crate::errors::OrRaise;
 use crate::labels::Labels;
-use crate::lost;
 use crate::memory::Memory;
-use crate::values;
 use crate::work::{Interrupted, wait};
+use crate::{dlpack, lost, values};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::sync::Arc;

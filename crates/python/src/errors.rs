@@ -4,9 +4,8 @@ use crate::wording::words;
 use crate::{lost, values};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use weighbridge::ErrorCode;
 use weighbridge::phrase::Worded;
-use weighbridge::{Error, Result};
+use weighbridge::{Error, ErrorCode, Result};
 
 /// The exception that says what `error` says, in the words for the functions of single formats.
 pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {

@@ -3,13 +3,12 @@
 use super::{Scan, TakenFor, begins_as_zip, config, embedded, found, keras, may_be_pickle, may_import};
 use crate::pickles::FEWEST;
 use std::sync::Arc;
-use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::Value;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::DType;
 use weighbridge_core::text::escape;
-use weighbridge_core::{Budget, HeldMemory};
+use weighbridge_core::{Budget, ErrorCode, HeldMemory};
 use weighbridge_hdf5::{self as hdf5, Attributes, Dataset, ElementReader, Kind, RawText};
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
 use weighbridge_pickle::{Options, inspect};

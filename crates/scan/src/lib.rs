@@ -63,9 +63,8 @@ use names::path_like;
 pub use pickles::{embedded, may_be_pickle, may_import, pickle_too, pickles, runs};
 pub use rules::{Category, Rule, Topic, found};
 pub use tar::{is_tar, tar};
-use weighbridge_core::FindingCode;
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Phrase;
+use weighbridge_core::{FindingCode, phrase};
 pub use zips::archive;
 
 use listed::Tally;

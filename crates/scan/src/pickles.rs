@@ -2,13 +2,11 @@
 
 use super::{Scan, found};
 use std::sync::Arc;
-use weighbridge_core::ErrorCode;
-use weighbridge_core::FindingCode;
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::finding::{Finding, Severity};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
-use weighbridge_core::{Budget, HeldMemory};
+use weighbridge_core::{Budget, ErrorCode, FindingCode, HeldMemory};
 use weighbridge_io::source::{MemorySource, RangeSource, SourceRef};
 use weighbridge_pickle::{self as pickle, GlobalFinding, Judgement, Opcodes, Options, Report, Span, Stored};
 

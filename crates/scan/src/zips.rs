@@ -2,11 +2,10 @@
 
 use super::{Scan, judge_member};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use weighbridge_core::ErrorCode;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
-use weighbridge_core::{Budget, HeldMemory};
+use weighbridge_core::{Budget, ErrorCode, HeldMemory};
 use weighbridge_io::source::{Source, SourceRef, Within, check_range, read_vec, to_usize};
 use weighbridge_zip::{Found, InflateSource, Member, Method, survey};
 

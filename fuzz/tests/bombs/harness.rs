@@ -20,7 +20,7 @@ use weighbridge_fuzz::counting;
 /// What a bomb may take beside itself.
 pub(crate) const MEMORY: u64 = 64 << 20;
 /// A case that takes a processor this long hangs; or one that takes six times as long, whatever it waits for.
-const STUCK: Duration = Duration::from_secs(40);
+const STUCK: Duration = Duration::from_secs(20);
 /// Tensors up to this length are counted and converted as a whole.
 const WHOLE: u64 = 8 << 20;
 /// Files up to this length are opened as far as possible, too.

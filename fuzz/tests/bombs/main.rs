@@ -2,7 +2,7 @@
 //! error or in a small true result, within 64 MiB of memory beside the file itself.
 //!
 //! Every bomb is made here, the same each time, and used in every way that there is: opened, opened leniently, listed,
-//! summed up, verified, scanned, its values counted, converted. A case that takes longer than 40 s ends the process;
+//! summed up, verified, scanned, its values counted, converted. A case that takes longer than 20 s ends the process;
 //! `--nocapture` prints what each one took, and at the end the largest and the slowest of all; as released that is
 //! `cargo test --release -p weighbridge-fuzz --test bombs -- --nocapture`.
 //!

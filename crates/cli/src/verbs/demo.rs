@@ -10,8 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use weighbridge::engine::{LocalSink, RunOptions, run as run_plan};
 use weighbridge::plan::{FileBuilder, WritePlan};
-use weighbridge::source::PathKind;
-use weighbridge::source::{FileSource, Source, read_vec};
+use weighbridge::source::{FileSource, PathKind, Source, read_vec};
 use weighbridge::text::{escape, path_text};
 use weighbridge::{Error, Result};
 

@@ -5,9 +5,8 @@ use crate::flags::flags;
 use crate::output::{Output, human_bytes, human_counted};
 use crate::{Failure, Outcome};
 use std::io::Write;
-use weighbridge::ops::ConvertOptions;
 use weighbridge::ops::merge::{Same, merge};
-use weighbridge::ops::save;
+use weighbridge::ops::{ConvertOptions, save};
 use weighbridge::phrase::Worded;
 use weighbridge::text::{escape, path_text};
 

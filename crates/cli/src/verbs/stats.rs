@@ -12,8 +12,7 @@ use weighbridge::checkpoint::{Checkpoint, TensorEntry};
 use weighbridge::finding::Verdict;
 use weighbridge::ops::stats::{Measured, Number, Stats as Values, StatsOptions, measure, places, stats};
 use weighbridge::phrase::{Face, Worded};
-use weighbridge::source::PathKind;
-use weighbridge::source::check_local;
+use weighbridge::source::{PathKind, check_local};
 
 /// Width of the histogram's bars in characters.
 const BARS: usize = 50;

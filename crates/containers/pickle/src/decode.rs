@@ -14,9 +14,10 @@ const SHORT_TEXT: u64 = 256;
 const JUDGED_TEXT: u64 = 1024;
 /// As [`SHORT_TEXT`], for bytes: a scalar's, but not an array's.
 const SHORT_BYTES: u64 = 16;
-/// Bytes of instructions that are taken of the budget at a time. A pickle of a few bytes costs as much: it has a machine of its
-/// own.
-const STEP: u64 = 1 << 10;
+/// Bytes of instructions that are paid for at a time. A pickle of a few bytes costs as much: it has a machine of its own.
+const STEP: u64 = 1 << 8;
+/// Work of a byte of instructions: following it takes longer than unpacking it.
+const WORK: u64 = 4;
 /// The most bytes of a whole number.
 const LONGEST_NUMBER: u64 = 1 << 20;
 
@@ -158,9 +159,12 @@ impl Opcodes {
     /// Fails where no more may be read.
     fn may_go_on(&mut self) -> Result<()> {
         if let Some(budget) = self.budget.as_ref().filter(|_| self.bytes_read() >= self.paid) {
-            // All that is left is taken: who looks at the budget sees that nothing is.
-            let step = STEP.min(budget.work_left()).max(1);
-            budget.take_work(step).map_err(|error| error.at(self.cursor.position()))?;
+            let step = STEP.min(budget.work_left() / WORK).max(1);
+            budget.take_work(step * WORK).map_err(|error| {
+                // A rest that pays for nothing is used up: a scan reports budgets of which nothing is left.
+                budget.spend_work(WORK);
+                error.at(self.cursor.position())
+            })?;
             self.paid = self.bytes_read().saturating_add(step);
         }
         Ok(())

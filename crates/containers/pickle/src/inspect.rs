@@ -3,21 +3,19 @@
 use super::allowed::{Judgement, allowed};
 use super::decode::{Arg, Opcodes};
 use super::graph::{Graph, How, Made, Object, ObjectId, Place, Span};
-use super::keys;
 use super::machine::Machine;
 use super::nested::string_bytes;
 use super::numpy::{bytes_of, is_lod_tensor, rebuilt_mapped};
 use super::opcode as op;
 use super::opened::Options;
-use super::parts;
 use super::usual::{Copied, Evaluated, Storages, in_pattern, is_zone, usual};
+use super::{keys, parts};
 use std::collections::{HashMap, HashSet};
-use weighbridge_core::Budget;
-use weighbridge_core::FindingCode;
 use weighbridge_core::error::Error;
 use weighbridge_core::finding::{Finding, Severity, Verdict};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::text::{counted, escape};
+use weighbridge_core::{Budget, FindingCode};
 use weighbridge_io::source::SourceRef;
 
 /// Limit on listed findings of one severity, imports or calls; more are only counted.

@@ -4,10 +4,9 @@ use super::allowed::{Judgement, allowed};
 use super::graph::{Graph, Object, ObjectId};
 use super::opcode::opcode_name;
 use weighbridge_core::limits::Limits;
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::{Job, Phrase};
 use weighbridge_core::text::escape;
-use weighbridge_core::{Budget, HeldMemory};
+use weighbridge_core::{Budget, HeldMemory, phrase};
 
 /// Bounds on what reading a pickle may cost.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,13 +5,11 @@ use super::layout::{View, entry};
 use super::saved::Saved;
 use super::storage::{Class, Reference, dtype_of, reference};
 use super::{CLASS, QUANTIZED, REQUIRES_GRAD};
-use weighbridge_core::checkpoint::Attributes;
-use weighbridge_core::checkpoint::{TensorEntry, TensorPath, Value};
+use weighbridge_core::checkpoint::{Attributes, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::DType;
 use weighbridge_core::text::escape;
-use weighbridge_pickle::NdArray;
-use weighbridge_pickle::{Graph, ObjectId, Options, Place};
+use weighbridge_pickle::{Graph, NdArray, ObjectId, Options, Place};
 
 /// More flags than these no tensor has; they are walked each time that it is met.
 const MOST_FLAGS: usize = 64;

@@ -11,14 +11,12 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::{TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::limit;
 use weighbridge_core::tensor::Endian;
 use weighbridge_core::text::escape;
-use weighbridge_core::{Budget, HeldMemory};
+use weighbridge_core::{Budget, HeldMemory, phrase};
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
-use weighbridge_pickle::NdArray;
-use weighbridge_pickle::{self as pickle, Graph, Object, ObjectId, Options, Pickle};
+use weighbridge_pickle::{self as pickle, Graph, NdArray, Object, ObjectId, Options, Pickle};
 use weighbridge_zip::{self as zip, Member, Method, Recovered, Rest};
 
 /// Elements that lie across their storage are gathered for about so many bytes at once.

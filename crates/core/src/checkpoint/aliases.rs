@@ -109,11 +109,11 @@ impl Checkpoint {
 
 impl TensorEntry {
     /// True where both are the same bytes of one file, read alike.
-    pub fn same_bytes(&self, b: &TensorEntry) -> bool {
-        let alike = (&self.shape, self.stored, self.cast) == (&b.shape, b.stored, b.cast)
-            && self.pieces.len() == b.pieces.len();
+    pub fn same_bytes(&self, other: &TensorEntry) -> bool {
+        let alike = (&self.shape, self.stored, self.cast) == (&other.shape, other.stored, other.cast)
+            && self.pieces.len() == other.pieces.len();
         alike
-            && self.pieces.iter().zip(&b.pieces).all(|(p, q)| {
+            && self.pieces.iter().zip(&other.pieces).all(|(p, q)| {
                 (p.offset, p.len, p.encoding) == (q.offset, q.len, q.encoding)
                     && (p.source.label(), p.source.len()) == (q.source.label(), q.source.len())
             })

@@ -1,8 +1,7 @@
 //! Facts about a tensor that only some formats have.
 
 use super::Value;
-use std::collections::BTreeMap;
-use std::collections::btree_map;
+use std::collections::{BTreeMap, btree_map};
 use std::ops::{Deref, DerefMut};
 
 impl Attributes {

@@ -13,9 +13,8 @@ use super::{
     Attributes, Checkpoint, Loss, Metadata, Name, Note, Origin, Role, StateOf, TensorEntry, TensorPath,
     Value, escape_text,
 };
-use crate::NoteCode;
-use crate::phrase;
 use crate::phrase::Opt;
+use crate::{NoteCode, phrase};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Serialize as DeriveSerialize};
 use serde_json::value::RawValue;

@@ -1,10 +1,10 @@
 //! What a damaged file lost: where it breaks, and which of its tensors are not there any more.
 
 use super::{Checkpoint, Loss, Metadata, Note, Value};
-use crate::ErrorCode;
 use crate::checkpoint::Attributes;
 use crate::error::{Error, Kind};
 use crate::text::escape;
+use crate::{ErrorCode, NoteCode};
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::fmt;
@@ -180,12 +180,12 @@ impl Lost {
 }
 
 /// Notes that damage leaves, which a conversion tells as the losses `missing-damaged`.
-const TOLD_AS_MISSING: [&str; 2] = ["damaged", "missing-damaged"];
+const TOLD_AS_MISSING: [NoteCode; 2] = [NoteCode::Damaged, NoteCode::MissingDamaged];
 
 impl Checkpoint {
     /// What was left out when this was opened, without what damage destroyed: see [`Damage::losses`].
     pub fn left_out(&self) -> impl Iterator<Item = &Note> {
-        self.notes.iter().filter(|note| note.omission && !TOLD_AS_MISSING.contains(&note.code.as_str()))
+        self.notes.iter().filter(|note| note.omission && !TOLD_AS_MISSING.contains(&note.code))
     }
 
     /// The damage of the file, begun with what `error` says where there was none yet.

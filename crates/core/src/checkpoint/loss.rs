@@ -20,44 +20,44 @@ impl Loss {
     /// Codes of losses of which nothing is in the target: tensors, rows and their names, metadata, levels of
     /// sequences, programs. What any other code stands for is there, but not as it was: rounded, under another name,
     /// without its role.
-    pub const LEFT_OUT: [&str; 24] = [
-        "attribute-dropped",
-        "companion",
-        "info-entries",
-        "lod",
-        "metadata-conflict",
-        "metadata-dropped",
-        "missing-damaged",
-        "module-versions",
-        "names",
-        "names-left-out",
-        "no-place",
-        "not-a-table",
-        "not-in-program",
-        "omitted",
-        "program",
-        "reserved-key",
-        "rows",
-        "rows-left-out",
-        "state-dropped",
-        "state-slot",
-        "tensor-skipped",
-        "tensors",
-        "value-dropped",
-        "version-unread",
+    pub const LEFT_OUT: [LossCode; 24] = [
+        LossCode::AttributeDropped,
+        LossCode::Companion,
+        LossCode::InfoEntries,
+        LossCode::Lod,
+        LossCode::MetadataConflict,
+        LossCode::MetadataDropped,
+        LossCode::MissingDamaged,
+        LossCode::ModuleVersions,
+        LossCode::Names,
+        LossCode::NamesLeftOut,
+        LossCode::NoPlace,
+        LossCode::NotATable,
+        LossCode::NotInProgram,
+        LossCode::Omitted,
+        LossCode::Program,
+        LossCode::ReservedKey,
+        LossCode::Rows,
+        LossCode::RowsLeftOut,
+        LossCode::StateDropped,
+        LossCode::StateSlot,
+        LossCode::TensorSkipped,
+        LossCode::Tensors,
+        LossCode::ValueDropped,
+        LossCode::VersionUnread,
     ];
 
     /// Codes of losses of whole tensors: the source has a tensor that the target has not, without having been asked to leave it out.
-    const WHOLE_TENSORS: [&str; 9] = [
-        "missing-damaged",
-        "no-place",
-        "not-a-table",
-        "not-in-program",
-        "state-dropped",
-        "state-slot",
-        "tensor-skipped",
-        "tensors",
-        "version-unread",
+    const WHOLE_TENSORS: [LossCode; 9] = [
+        LossCode::MissingDamaged,
+        LossCode::NoPlace,
+        LossCode::NotATable,
+        LossCode::NotInProgram,
+        LossCode::StateDropped,
+        LossCode::StateSlot,
+        LossCode::TensorSkipped,
+        LossCode::Tensors,
+        LossCode::VersionUnread,
     ];
 
     /// A loss of `code` that concerns `subject`.
@@ -67,12 +67,12 @@ impl Loss {
 
     /// True where nothing of it is in the target; see [`LEFT_OUT`](Self::LEFT_OUT).
     pub fn is_left_out(&self) -> bool {
-        Self::LEFT_OUT.contains(&self.code.as_str())
+        Self::LEFT_OUT.contains(&self.code)
     }
 
     /// True where the loss is a tensor: `subject` is its name, and nothing of it is in the target.
     pub fn is_tensor(&self) -> bool {
-        Self::WHOLE_TENSORS.contains(&self.code.as_str())
+        Self::WHOLE_TENSORS.contains(&self.code)
     }
 
     /// `{"code", "subject", "detail", "left_out", "tensor"}`.

@@ -23,9 +23,8 @@ mod tagged;
 mod transform;
 mod versions;
 
-use crate::LossCode;
-use crate::NoteCode;
 pub use crate::text::escape as escape_text;
+use crate::{LossCode, NoteCode, phrase};
 pub use aliases::SameRead;
 pub use attributes::Attributes;
 pub use carry::{Part, Parts};
@@ -46,7 +45,6 @@ pub use versions::Modules;
 
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::phrase;
 use crate::phrase::{Face, Phrase, Worded};
 use crate::source::SourceRef;
 use crate::text::near;

@@ -1,7 +1,6 @@
 //! Which parameter the state of an optimizer is about, where its path does not say it alone.
 
-use super::Value;
-use super::{Attributes, Checkpoint, TensorEntry, TensorPath};
+use super::{Attributes, Checkpoint, TensorEntry, TensorPath, Value};
 use std::collections::{HashMap, HashSet};
 
 /// The most parts at the end of a path that are looked up as the name of a variable: `linear_0.w_0` has two.

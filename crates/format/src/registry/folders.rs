@@ -6,10 +6,10 @@ use crate::{Format, OpenOptions};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::{Checkpoint, Note};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::text::{escape, first_and_more, path_text};
+use weighbridge_core::{ErrorCode, NoteCode};
 use weighbridge_io::source::{FolderItem, FolderRef, LocalFolder, SourceRef};
 
 /// What the loaders of transformers, diffusers and PEFT take from a folder, whatever else stands in it, in the order in
@@ -30,7 +30,7 @@ const MOST_LOOKED_AT: usize = 64;
 /// Names that are told one by one.
 const NAMED: usize = 5;
 /// The codes of errors of formats that are asked for a folder and have none of this kind.
-const FILES_ONLY: [&str; 2] = ["not-a-file", "no-shards"];
+const FILES_ONLY: [ErrorCode; 2] = [ErrorCode::NotAFile, ErrorCode::NoShards];
 
 /// A file of a folder that is not part of the model that was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,9 +143,7 @@ impl FolderModel {
             Self::File(file) => file.clone(),
             Self::Whole(format) => match registry.as_folder(*format, folder, options) {
                 // A format of files: the caller says of which one the file in the folder is.
-                Err(error) if FILES_ONLY.contains(&error.code().as_str()) => {
-                    lone(registry, folder)?.ok_or(error)?
-                }
+                Err(error) if FILES_ONLY.contains(&error.code()) => lone(registry, folder)?.ok_or(error)?,
                 opened => return Ok((opened?, self.clone())),
             },
         };

@@ -4,13 +4,12 @@ use super::ShardIndex;
 use crate::OpenOptions;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::{Checkpoint, Damage, Metadata, Note, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::{escape, first_and_more};
+use weighbridge_core::{NoteCode, phrase};
 use weighbridge_io::source::{FolderRef, SourceRef, check_shard};
 
 /// Names that are listed one by one before they are counted.

@@ -16,8 +16,7 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
-use weighbridge_format::OpenOptions;
-use weighbridge_format::ReadFormat;
+use weighbridge_format::{OpenOptions, ReadFormat};
 use weighbridge_io::source::SourceRef;
 
 /// The attribute of a table whose rows stand as the names of a folder of entities do.

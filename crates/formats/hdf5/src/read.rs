@@ -4,15 +4,13 @@ use super::names::index_name;
 use super::{KIND, NAMES, NULL, keras, types};
 use crate::ReadOptions;
 use std::collections::HashSet;
-use weighbridge_core::ErrorCode;
-use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::{
     Checkpoint, Lost, Metadata, Name, Note, Role, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::{counted, escape};
+use weighbridge_core::{ErrorCode, NoteCode, phrase};
 use weighbridge_format::{OpenOptions, Place};
 use weighbridge_hdf5::{
     self as hdf5, Attributes, Beside, Dataset, Item, Kind, Leads, Link, NamedType, Types,

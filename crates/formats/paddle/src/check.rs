@@ -2,13 +2,12 @@
 
 use super::{Kind, VOCAB};
 use std::collections::HashSet;
-use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::{Checkpoint, Value};
 use weighbridge_core::error::Result;
 use weighbridge_core::finding::{Finding, Severity};
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::topology::VariableKind;
+use weighbridge_core::{NoteCode, phrase};
 
 /// Checks an opened checkpoint beyond what holds for every format.
 pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {

@@ -10,8 +10,7 @@ use weighbridge_core::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
-use weighbridge_format::WriteFormat;
-use weighbridge_format::{OpenOptions, PlanOptions};
+use weighbridge_format::{OpenOptions, PlanOptions, WriteFormat};
 use weighbridge_io::source::{MemorySource, SourceRef, to_usize};
 
 /// Bytes of values that are read at once.

@@ -2,8 +2,7 @@
 
 #![allow(clippy::disallowed_methods)]
 
-use weighbridge_format::ReadFormat;
-use weighbridge_format::WriteFormat;
+use weighbridge_format::{OpenOptions, PlanOptions, ReadFormat, WriteFormat};
 mod layout;
 mod typed;
 
@@ -14,7 +13,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, TensorPath, Value};
 use weighbridge_core::tensor::Order;
-use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::source::CountingSource;
 use weighbridge_io::testing::materialise;
 use weighbridge_testkit::memory;

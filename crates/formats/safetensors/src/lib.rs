@@ -48,10 +48,9 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::shards::ShardIndex;
-use weighbridge_format::shards::alone;
 #[cfg(feature = "scan")]
 use weighbridge_format::shards::scan as scan_index;
+use weighbridge_format::shards::{ShardIndex, alone};
 use weighbridge_format::{
     DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
     Setting, WriteFormat,

@@ -2,8 +2,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use super::Safetensors;
-use crate::opening::detect;
-use crate::opening::open_source;
+use crate::opening::{detect, open_source};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize};
 use serde_json::Value as Json;
@@ -13,9 +12,7 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note, Origin, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Kind, Result};
 use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
-use weighbridge_format::Detect;
-use weighbridge_format::WriteFormat;
-use weighbridge_format::{OpenOptions, PlanOptions};
+use weighbridge_format::{Detect, OpenOptions, PlanOptions, WriteFormat};
 use weighbridge_io::source::{CountingSource, Source};
 use weighbridge_io::testing::materialise;
 use weighbridge_testkit::memory;

@@ -39,7 +39,7 @@ use std::path::Path;
 use weighbridge_core::ErrorCode;
 use weighbridge_core::check::Outline;
 use weighbridge_core::checkpoint::{Checkpoint, Metadata, Origin};
-use weighbridge_format::shards::ShardIndex;
+use weighbridge_format::shards::{ShardIndex, alone};
 
 /// The key of a state dict and of the metadata that holds the versions of modules.
 const VERSIONS: &str = Metadata::MODULE_VERSIONS;
@@ -47,7 +47,6 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::shards::alone;
 #[cfg(feature = "scan")]
 use weighbridge_format::shards::scan as scan_index;
 use weighbridge_format::{

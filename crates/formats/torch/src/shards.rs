@@ -11,8 +11,7 @@ use std::path::Path;
 use weighbridge_core::checkpoint::{Checkpoint, TensorEntry};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
-use weighbridge_format::shards::ShardIndex;
-use weighbridge_format::shards::{self, Part, Reader, enumerated, file_names};
+use weighbridge_format::shards::{self, Part, Reader, ShardIndex, enumerated, file_names};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The extension of shards.

@@ -14,14 +14,13 @@ pub(super) use place::Overlaps;
 use place::Places;
 use state::{Form, Optimizers};
 use std::collections::HashMap;
-use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{
     Checkpoint, Container, Containers, Damage, Name, Note, Origin, Role, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
-use weighbridge_core::phrase;
 use weighbridge_core::text::counted;
+use weighbridge_core::{Budget, phrase};
 use weighbridge_format::OpenOptions;
 use weighbridge_pickle::{Cost, Made, Object, ObjectId, Reach};
 use weighbridge_torch_archive::Saved;

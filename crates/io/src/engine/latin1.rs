@@ -7,8 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::read::Scratch;
-use weighbridge_core::tensor::Blocks;
-use weighbridge_core::tensor::{Order, Region};
+use weighbridge_core::tensor::{Blocks, Order, Region};
 
 /// Bytes that each worker may use when text is measured.
 const MEASURE: u64 = 16 << 20;

@@ -16,9 +16,8 @@ use weighbridge::ops::edit::{
     undone_document, write, write_in_place,
 };
 use weighbridge::ops::merge::{Same, merge as join};
-use weighbridge::ops::save;
 use weighbridge::ops::shard::shard as cut;
-use weighbridge::ops::{Changes, ConvertOptions, Written, prepare, values};
+use weighbridge::ops::{Changes, ConvertOptions, Written, prepare, save, values};
 use weighbridge::tensor::Rounding;
 use weighbridge::text::path_text;
 

@@ -3,8 +3,7 @@
 use super::{FolderModel, Format, OpenOptions, own_files, registry, safetensors};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
-use crate::source::{Folder, MemoryFolder, SkippedItem};
-use crate::source::{FolderItem, FolderRef, LocalFolder, SourceRef};
+use crate::source::{Folder, FolderItem, FolderRef, LocalFolder, MemoryFolder, SkippedItem, SourceRef};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};

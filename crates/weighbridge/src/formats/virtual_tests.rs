@@ -1,9 +1,7 @@
 //! Virtual datasets when a file is opened; the golden files are those of the container's tests.
 #![allow(clippy::disallowed_methods)]
 
-use super::hdf5;
-use super::open_with;
-use super::{OpenOptions, files_of};
+use super::{OpenOptions, files_of, hdf5, open_with};
 use std::path::{Path, PathBuf};
 
 fn folder() -> PathBuf {

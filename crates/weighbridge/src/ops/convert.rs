@@ -20,14 +20,13 @@ use crate::text::counted;
 use others::Others;
 use std::path::{Path, PathBuf};
 use ties::Ties;
-use weighbridge_core::NoteCode;
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::{Opt, Phrase};
+use weighbridge_core::{LossCode, NoteCode, phrase};
 pub use written::Written;
 
 /// Losses that do not take anything away that the source has: what was asked for, and what holds of the
 /// source too.
-const HARMLESS: [&str; 3] = ["rounding", "recent-dtype", "renamed"];
+const HARMLESS: [LossCode; 3] = [LossCode::Rounding, LossCode::RecentDtype, LossCode::Renamed];
 
 /// What to write, and what to change on the way.
 #[derive(Debug, Clone, Default)]
@@ -361,8 +360,7 @@ pub(super) fn denied(losses: &[Loss]) -> Error {
 
 /// Fails where something would be lost that the source has, and that is gone then: in its own place.
 pub(super) fn check_nothing_lost(losses: &[Loss]) -> Result<()> {
-    let taken: Vec<_> =
-        losses.iter().filter(|loss| !HARMLESS.contains(&loss.code.as_str())).cloned().collect();
+    let taken: Vec<_> = losses.iter().filter(|loss| !HARMLESS.contains(&loss.code)).cloned().collect();
     if taken.is_empty() {
         return Ok(());
     }

@@ -1,7 +1,6 @@
 //! Blocks of elements as numbers to compute with.
 
-use crate::tensor::f16;
-use crate::tensor::{DType, Element};
+use crate::tensor::{DType, Element, f16};
 
 /// The elements of little-endian `bytes` as `f64` into `out`, without a detour for the types that are
 /// met in bulk. Complex numbers become their modulus, 64-bit integers are rounded above 2^53.

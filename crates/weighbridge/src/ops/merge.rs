@@ -12,9 +12,8 @@ use crate::text::{counted, path_text};
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use weighbridge_core::LossCode;
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
+use weighbridge_core::{LossCode, phrase};
 
 mod choose;
 mod lists;

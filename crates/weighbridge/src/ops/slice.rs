@@ -17,12 +17,12 @@ use crate::formats;
 use crate::tensor::{Region, Shape};
 use crate::text::{counted, near};
 use std::sync::Arc;
-use weighbridge_core::ErrorCode;
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
+use weighbridge_core::{ErrorCode, NoteCode, phrase};
 
 /// Notes that say why rows have no names.
-const NO_NAMES: [&str; 4] = ["counts-differ", "entities-unreadable", "names-incomplete", "names-missing"];
+const NO_NAMES: [NoteCode; 4] =
+    [NoteCode::CountsDiffer, NoteCode::EntitiesUnreadable, NoteCode::NamesIncomplete, NoteCode::NamesMissing];
 
 /// The parts between the brackets, not yet held against a shape.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -312,7 +312,7 @@ fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, label: &str) -> Result<u
     };
     let Some(list) = list else {
         // Where names were looked for, it is known already why there are none.
-        let why = checkpoint.notes.iter().find(|note| NO_NAMES.contains(&note.code.as_str()));
+        let why = checkpoint.notes.iter().find(|note| NO_NAMES.contains(&note.code));
         let default = || {
             phrase![
                 "use a number, or say where the names are: ",

@@ -1,8 +1,7 @@
 //! Odd, broken and half-written files of BigGraph: what we do with each, and what upstream did.
 
-use crate::support::biggraph::at_version;
 use crate::support::biggraph::{
-    SETS, codes, copy, golden, knowing, lenient, metadata, open, open_with, sha256,
+    SETS, at_version, codes, copy, golden, knowing, lenient, metadata, open, open_with, sha256,
 };
 use serde_json::{Value as Json, json};
 use std::fs;

@@ -1,8 +1,8 @@
 //! What PyTorch-BigGraph wrote is read as h5py and torch read it: file by file, and joined.
 
-use crate::support::biggraph::at_version;
 use crate::support::biggraph::{
-    SETS, codes, compare, copy, expected, golden, knowing, member, metadata, open, open_with, plain, sha256,
+    SETS, at_version, codes, compare, copy, expected, golden, knowing, member, metadata, open, open_with,
+    plain, sha256,
 };
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;

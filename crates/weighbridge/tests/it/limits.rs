@@ -72,41 +72,58 @@ fn every_limit_and_fault_has_a_test_that_exists() {
 }
 
 /// What each limit of the user bounds, and the tests that hold it.
-const LIMITS: [(&str, &str, &[&str]); 9] = [
+const LIMITS: [(&str, fn(&Limits) -> u64, &str, &[&str]); 9] = [
     (
         "header_bytes",
+        |limits| limits.header_bytes,
         "bytes of a header, footer, program, configuration or list that are read into memory at once; where it is raised, the budget rises by as much",
         &["safetensors_bombs", "parquet_bombs", "limits_hold"],
     ),
     (
         "tensors",
+        |limits| limits.tensors,
         "tensors of a checkpoint; members of an archive, objects and chunks of HDF5, blocks of rows",
         &["limits_hold", "npz_bombs", "hdf5_bombs"],
     ),
     (
         "name_bytes",
+        |limits| limits.name_bytes,
         "bytes of the name of a tensor",
         &["safetensors_bombs", "word2vec_bombs", "biggraph_texts"],
     ),
-    ("dimensions", "dimensions of a tensor; levels of LoD", &["npy_bombs", "paddle_bombs", "torch_bombs"]),
-    ("path_parts", "parts of a name", &["safetensors_bombs", "hdf5_circles", "primitiv_bombs"]),
+    (
+        "dimensions",
+        |limits| limits.dimensions,
+        "dimensions of a tensor; levels of LoD",
+        &["npy_bombs", "paddle_bombs", "torch_bombs"],
+    ),
+    (
+        "path_parts",
+        |limits| limits.path_parts,
+        "parts of a name",
+        &["safetensors_bombs", "hdf5_circles", "primitiv_bombs"],
+    ),
     (
         "pickle_objects",
+        |limits| limits.pickle_objects,
         "objects of a pickle; the budget has at least a byte of memory for each",
         &["pickle_bombs", "every_flag_reaches_its_reader"],
     ),
     (
         "chunk_bytes",
+        |limits| limits.chunk_bytes,
         "bytes of a chunk of HDF5, or of the weights in a `.keras` archive, unpacked in memory",
         &["deflated_weights_have_a_limit", "hdf5_bombs", "hdf5_filters"],
     ),
     (
         "expansion",
+        |limits| limits.expansion,
         "how many times as long as its bytes in the file data may be once it is unpacked, and at least `repeated_bytes`",
         &["arrow_claims", "arrow_batches_that_multiply", "parquet_bombs", "hdf5_bombs"],
     ),
     (
         "repeated_bytes",
+        |limits| limits.repeated_bytes,
         "bytes of tensors that repeat a few elements: views of stride 0, runs, names for one dataset; however short a file is, so much may be unpacked of it",
         &["torch_bombs", "parquet_bombs", "hdf5_elements_over_each_other", "every_flag_reaches_its_reader"],
     ),
@@ -125,8 +142,8 @@ fn generated() -> String {
     let names = |tests: &[&str]| tests.iter().map(|t| format!("`{t}`")).collect::<Vec<_>>().join(", ");
     let mut page =
         String::from("| limit | default | what it bounds | held by |\n| --- | --- | --- | --- |\n");
-    for (name, what, tests) in LIMITS {
-        let default = with_commas(limits.get(name).unwrap());
+    for (name, default, what, tests) in LIMITS {
+        let default = with_commas(default(&limits));
         page += &format!("| `{name}` | {default} | {what} | {} |\n", names(tests));
     }
     page += "\n```text\n length of the file         memory           work   (bytes)\n";

@@ -7,12 +7,11 @@ use crate::{Contents, Dataset};
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use weighbridge_core::ErrorCode;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::escape;
+use weighbridge_core::{ErrorCode, phrase};
 use weighbridge_io::source::{FolderRef, SourceRef, check_plain};
 
 /// The file itself and those in the same folder. Their own virtual datasets are not followed, so that nothing

@@ -1,6 +1,5 @@
 //! The walk through a file, from the root to each object.
 
-use super::attributes;
 use super::beside::Beside;
 use super::broken::Broken;
 use super::file::{File, Place};
@@ -8,8 +7,7 @@ use super::header::{About, Header};
 use super::heap::Heaps;
 use super::layout::Layout;
 use super::links::{self, Target};
-use super::mapped;
-use super::open;
+use super::{attributes, mapped, open};
 use crate::{Attributes, Contents, Dataset, Item, Leads, Link, NamedType, Problem, Types};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

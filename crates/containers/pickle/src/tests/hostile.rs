@@ -132,9 +132,10 @@ fn limits_hold() {
     let error = read(&memory(&bytes), 0, &options).unwrap_err();
     assert_eq!((error.kind(), error.offset()), (Kind::Limit, Some(2 + 96)));
     // Instructions that make nothing.
-    let options = |work: u64| {
+    let options = |instructions: u64| {
         let budget = Budget::new(0, &Limits::default());
-        budget.spend_work(budget.work_left() - work);
+        // A byte of instructions is four of work.
+        budget.spend_work(budget.work_left() - 4 * instructions);
         Options::with_limits(Limits { budget: Some(budget), ..Limits::default() })
     };
     let nothing = [&b"\x80\x02"[..], &b"N0".repeat(5_000), b"N."].concat();

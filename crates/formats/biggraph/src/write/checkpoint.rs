@@ -10,12 +10,11 @@ use super::root::{self, Root};
 use super::settings::Settings;
 use super::tables::{self, Part, Table};
 use super::{as_float32, bytes_of, entities, foreign, literal, no_place, no_such_slot};
-use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{Checkpoint, Loss, TensorEntry};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::PlannedFile;
+use weighbridge_core::{ErrorCode, phrase};
 use weighbridge_hdf5::write::{Data, Hdf5Builder};
 use weighbridge_io::source::SourceRef;
 

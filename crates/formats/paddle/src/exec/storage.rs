@@ -15,8 +15,7 @@ use weighbridge_core::plan::{FileBuilder, WritePlan};
 use weighbridge_core::tensor::{DType, Encoding};
 use weighbridge_core::topology::VariableKind;
 use weighbridge_io::engine::{LocalSink, make_folders, run};
-use weighbridge_io::source::PathKind;
-use weighbridge_io::source::{Cursor, FileSource, SourceRef, check_no_links};
+use weighbridge_io::source::{Cursor, FileSource, PathKind, SourceRef, check_no_links};
 
 impl Executor {
     /// Saves variables to one file. Returns its length.

@@ -1,8 +1,7 @@
 //! Renaming variables, everywhere at once.
 
-use super::ProgramDesc;
 use super::access::{bytes, kind, shown};
-use super::framework;
+use super::{ProgramDesc, framework};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::topology::Quantized;

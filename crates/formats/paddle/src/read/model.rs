@@ -10,13 +10,12 @@ use crate::ReadOptions;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{Checkpoint, Damage, Name, Note, Value};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::counted;
 use weighbridge_core::topology::{Topology, Variable};
+use weighbridge_core::{ErrorCode, phrase};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 

@@ -14,8 +14,7 @@ use std::path::Path;
 use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::Result;
 use weighbridge_format::OpenOptions;
-use weighbridge_format::shards::ShardIndex;
-use weighbridge_format::shards::{Part, Reader, open_index};
+use weighbridge_format::shards::{Part, Reader, ShardIndex, open_index};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// Ending of an index, behind the name of the state.

@@ -5,8 +5,7 @@ use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::Note;
 use weighbridge_core::error::Result;
 use weighbridge_core::text::counted;
-use weighbridge_pickle::NdArray;
-use weighbridge_pickle::{Cost, Graph, Object, ObjectId, Options, Reach};
+use weighbridge_pickle::{Cost, Graph, NdArray, Object, ObjectId, Options, Reach};
 use weighbridge_torch_archive as torch;
 
 /// Kinds of objects are named up to this number.

@@ -5,12 +5,11 @@ use super::structure::{Form, Pairs, View, view};
 use super::{flat, state_key};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, Name, TensorEntry, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
+use weighbridge_core::{Budget, phrase};
 use weighbridge_io::source::SourceRef;
 use weighbridge_pickle::{Builder, Content, Graph, NumpyModules, ObjectId};
 

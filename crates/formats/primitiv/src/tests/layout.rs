@@ -4,8 +4,7 @@ use super::*;
 use weighbridge_core::Kind;
 use weighbridge_core::checkpoint::{Loss, Note, Origin, Role, TensorEntry};
 use weighbridge_core::tensor::{DType, Encoding, Shape};
-use weighbridge_format::Detect;
-use weighbridge_format::WriteFormat;
+use weighbridge_format::{Detect, WriteFormat};
 
 /// A row-major f32 tensor with the values 0, 1, 2, ...
 fn entry(path: &str, dims: &[u64]) -> TensorEntry {

@@ -12,6 +12,7 @@ pub(super) use write::{DEFAULT_SIZE, plan, size_as_cut};
 
 use super::IndexFiles;
 use std::path::Path;
+use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::Result;
 use weighbridge_core::finding::Finding;
@@ -22,7 +23,8 @@ use weighbridge_io::source::{FolderRef, SourceRef};
 /// Endings of files that indexes of other formats name.
 const OTHERS: [&str; 3] = [".bin", ".pdparams", ".pdopt"];
 /// The codes of remarks on what keeps nobody from reading the tensors, but is a mistake.
-const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing", "metadata-differs"];
+const MISTAKES: [NoteCode; 4] =
+    [NoteCode::TotalSizeDiffers, NoteCode::NotInList, NoteCode::ListMissing, NoteCode::MetadataDiffers];
 
 /// True for an index of files of safetensors, or of none that another format has.
 pub(super) fn is_ours(source: &SourceRef) -> bool {
@@ -49,6 +51,6 @@ pub fn index_files(folder: &FolderRef, limits: &Limits) -> Result<IndexFiles> {
 
 /// Mistakes that opening only remarks on.
 pub(super) fn check(checkpoint: &Checkpoint) -> Vec<Finding> {
-    let own = checkpoint.notes.iter().filter(|note| MISTAKES.contains(&note.code.as_str()));
+    let own = checkpoint.notes.iter().filter(|note| MISTAKES.contains(&note.code));
     own.map(|note| Finding::warning(note.code, note.text.clone())).collect()
 }

@@ -1,8 +1,7 @@
 //! From a folder of shards to one checkpoint.
 
-use super::super::SHARDED;
 use super::super::read::{self, Contents};
-use super::super::salvage;
+use super::super::{SHARDED, salvage};
 use super::names::{Shard, is_file_name, is_list_name};
 use serde_json::Value as Json;
 use std::collections::HashSet;

@@ -15,12 +15,8 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Severity;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
-use weighbridge_format::DeepCheck;
-use weighbridge_format::Detect;
-use weighbridge_format::ScanCode;
-use weighbridge_format::WriteFormat;
 use weighbridge_format::shards::IndexFiles;
-use weighbridge_format::{OpenOptions, PlanOptions};
+use weighbridge_format::{DeepCheck, Detect, OpenOptions, PlanOptions, ScanCode, WriteFormat};
 use weighbridge_io::source::{FolderRef, MemoryFolder, MemorySource, SourceRef};
 use weighbridge_io::testing::materialise;
 

@@ -12,11 +12,10 @@ use super::stream::{self, Messages};
 #[cfg(feature = "scan")]
 use crate::table::binaries::Binaries;
 use crate::table::columns::{Layout, Vector};
-use crate::table::flat;
 #[cfg(feature = "scan")]
 use crate::table::pickled;
 use crate::table::pipe::{RawPair, guarded, restore};
-use crate::table::{DecodedSource, check_at_once};
+use crate::table::{DecodedSource, check_at_once, flat};
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::FileDecoder;

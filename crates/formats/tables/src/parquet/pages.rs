@@ -421,7 +421,7 @@ mod tests {
 
     /// Claims of pages are counted as their size; the reader takes that size from the budget before it unpacks them.
     #[test]
-    fn claims_that_cannot_be_are_refused_wherever_they_stand() {
+    fn claims_are_counted_and_impossible_ones_refused() {
         for (unpacked, compression, code) in [
             (90_000_000, Compression::SNAPPY, None),
             (90_000_000, Compression::ZSTD(Default::default()), None),

@@ -15,11 +15,10 @@ use super::pages::{Unpacked, Width};
 #[cfg(feature = "scan")]
 use crate::table::binaries::Binaries;
 use crate::table::columns::{Layout, Vector};
-use crate::table::flat;
 #[cfg(feature = "scan")]
 use crate::table::pickled;
 use crate::table::pipe::{RawPair, guarded, restore};
-use crate::table::{COPIES, DecodedSource, Decoder, check_at_once};
+use crate::table::{COPIES, DecodedSource, Decoder, check_at_once, flat};
 use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use base64::Engine as _;

@@ -1,11 +1,10 @@
 //! From text to the index.
 
 use crate::table::lines::{Lines, is_float, number};
-use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{Checkpoint, LabelList, Name, Note, Role, TensorPath};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
+use weighbridge_core::{ErrorCode, phrase};
 use weighbridge_format::{HEAD, OpenOptions};
 use weighbridge_io::source::{SourceRef, read_vec};
 

@@ -9,10 +9,7 @@ use weighbridge::formats::safetensors::Safetensors;
 use weighbridge_core::checkpoint::{Checkpoint, TensorEntry, TensorPath};
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
-use weighbridge_format::ReadFormat;
-use weighbridge_format::ScanCode;
-use weighbridge_format::WriteFormat;
-use weighbridge_format::{OpenOptions, PlanOptions};
+use weighbridge_format::{OpenOptions, PlanOptions, ReadFormat, ScanCode, WriteFormat};
 use weighbridge_io::source::{FolderRef, MemoryFolder, MemorySource, SourceRef};
 use weighbridge_io::testing::materialise;
 

@@ -5,9 +5,8 @@ use crate::error::{Error, Result};
 use crate::ops::edit;
 use crate::tensor::{Cast, DType, Rounding};
 use std::sync::Arc;
-use weighbridge_core::LossCode;
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
+use weighbridge_core::{LossCode, phrase};
 
 /// Changes of the index, in the order in which they are applied.
 #[derive(Debug, Clone, Default)]

@@ -6,36 +6,37 @@ use crate::error::Result;
 use crate::source::{FileSource, PathKind, Source, to_usize};
 use std::collections::HashSet;
 use std::path::Path;
+use weighbridge_core::NoteCode;
 
 /// Bytes that are held against each other at once.
 const BLOCK: u64 = 1 << 20;
 /// Omissions that are of metadata alone, as attributes of objects are: no tensor is among them.
-const METADATA: [&str; 11] = [
-    "attributes-differ",
-    "column-metadata",
-    "metadata-damaged",
-    "metadata-differs",
-    "metadata-key-taken",
-    "metadata-too-long",
-    "metadata-unreadable",
-    "named-type",
-    "unknown-class",
-    "unknown-field",
-    "value-left-out",
+const METADATA: [NoteCode; 11] = [
+    NoteCode::AttributesDiffer,
+    NoteCode::ColumnMetadata,
+    NoteCode::MetadataDamaged,
+    NoteCode::MetadataDiffers,
+    NoteCode::MetadataKeyTaken,
+    NoteCode::MetadataTooLong,
+    NoteCode::MetadataUnreadable,
+    NoteCode::NamedType,
+    NoteCode::UnknownClass,
+    NoteCode::UnknownField,
+    NoteCode::ValueLeftOut,
 ];
 /// Omissions of programs: where one side alone has any, there is nothing that they could be compared with.
-const PROGRAMS: [&str; 2] = ["more-programs", "torchscript-code"];
+const PROGRAMS: [NoteCode; 2] = [NoteCode::MorePrograms, NoteCode::TorchscriptCode];
 /// What is not there was not left unread: a side that has it shows it as a tensor.
 const ABSENT: &str = "parameters-missing";
 
 /// How many parts of the sides were not read and could be different.
 pub(super) fn count(sides: [&Checkpoint; 2], pairs: &[Pair], options: &DiffOptions) -> usize {
-    let is_program = |note: &&Note| PROGRAMS.contains(&note.code.as_str());
+    let is_program = |note: &&Note| PROGRAMS.contains(&note.code);
     let both = sides.iter().all(|side| side.left_out().any(|note| is_program(&note)));
     let counts = |note: &&Note| {
         note.code != ABSENT
             && (both || !is_program(note))
-            && !(options.no_metadata && METADATA.contains(&note.code.as_str()))
+            && !(options.no_metadata && METADATA.contains(&note.code))
     };
     let notes = sides.iter().map(|side| side.left_out().filter(counts).count());
     notes.sum::<usize>() + sides.iter().filter(|side| is_damaged(side, pairs, options)).count()

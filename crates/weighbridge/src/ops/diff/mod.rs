@@ -35,8 +35,7 @@ use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use weighbridge_core::NoteCode;
-use weighbridge_core::phrase;
+use weighbridge_core::{NoteCode, phrase};
 
 /// What [`diff`] shall do.
 #[derive(Debug, Clone, Default)]

@@ -12,9 +12,8 @@ use crate::ops::convert::{check_nothing_lost, own_files, save_replacing};
 use crate::source::{FileSource, FolderRef, LocalFolder, PathKind, SourceRef, real_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weighbridge_core::ErrorCode;
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::{Job, Opt};
+use weighbridge_core::{ErrorCode, phrase};
 
 /// What may be done to the file that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

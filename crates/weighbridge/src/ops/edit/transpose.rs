@@ -8,8 +8,7 @@ use crate::text::quoted;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weighbridge_core::phrase;
-use weighbridge_core::phrase::Opt;
-use weighbridge_core::phrase::Phrase;
+use weighbridge_core::phrase::{Opt, Phrase};
 
 /// Attributes that say something of a certain dimension.
 const OF_A_DIMENSION: [&str; 7] =

@@ -1,8 +1,7 @@
 //! How a column of floating-point numbers is written: one format for all values of an array.
 
 use super::digits::{Binary, Bounds, Decimal, digits};
-use crate::tensor::DType;
-use crate::tensor::f16;
+use crate::tensor::{DType, f16};
 
 /// Most digits behind the point.
 const PRECISION: i32 = 8;

@@ -13,8 +13,7 @@ mod tests;
 
 use crate::error::{Error, Kind, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
-use crate::formats::Format;
-use crate::formats::{self, OpenOptions};
+use crate::formats::{self, Format, OpenOptions};
 use crate::json::{rows, tree};
 use crate::pickle::{Call, GlobalFinding};
 #[doc(no_inline)]

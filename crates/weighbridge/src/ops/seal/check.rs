@@ -18,8 +18,8 @@ use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
+use weighbridge_core::{ErrorCode, phrase};
 
 /// The code of what is said where what was sealed is not opened.
 const NOT_OPENED: &str = "not-opened";
@@ -155,8 +155,10 @@ pub fn verify_sealed(
         }
         Ok(report) => report,
         Err(error)
-            if ["not-a-file", "several-models", "part-of-model"].contains(&error.code().as_str())
-                && is_folder =>
+            if matches!(
+                error.code(),
+                ErrorCode::NotAFile | ErrorCode::SeveralModels | ErrorCode::PartOfModel
+            ) && is_folder =>
         {
             unopened = Some(error.message().into());
             bare()

@@ -215,7 +215,7 @@ pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
             let (file, entry) = (subject.files.get(sum.file), tensors.get(sum.tensor));
             let label = file.map_or_else(String::new, |file| file.path.display().to_string());
             let tensor = entry.map_or_else(String::new, TensorEntry::name);
-            return Err(Check::mismatch(&label, &sum.check, found).on_tensor(tensor));
+            return Err(sum.check.mismatch(&label, found).on_tensor(tensor));
         }
     }
     for (number, slot) in hashed.files.iter_mut().enumerate() {

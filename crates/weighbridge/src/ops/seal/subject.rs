@@ -3,8 +3,7 @@
 use super::pass::From;
 use crate::checkpoint::{Checkpoint, Note, TensorEntry};
 use crate::error::{Error, Result};
-use crate::formats::WrapFiles;
-use crate::formats::{self, Names, OpenOptions};
+use crate::formats::{self, Names, OpenOptions, WrapFiles};
 use crate::source::{
     FileSource, Folder, FolderItem, FolderRef, LocalFolder, PathKind, SkipReason, SkippedItem, SourceRef,
     Stamp, Witnesses, name_below, own_name,
@@ -12,9 +11,8 @@ use crate::source::{
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use weighbridge_core::ErrorCode;
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
+use weighbridge_core::{ErrorCode, phrase};
 
 /// Sources within sources are followed so far.
 const MOST_LEVELS: usize = 16;

@@ -7,9 +7,8 @@ use crate::ops::parallel;
 use crate::text::counted;
 use std::collections::HashSet;
 use std::sync::Arc;
-use weighbridge_core::ErrorCode;
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
+use weighbridge_core::{ErrorCode, phrase};
 
 /// Names of so many bytes together are read whoever asks; more of them with the values.
 const FREE: u64 = 16 << 20;

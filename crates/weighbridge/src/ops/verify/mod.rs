@@ -25,8 +25,7 @@ use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use weighbridge_core::FindingCode;
-use weighbridge_core::NoteCode;
+use weighbridge_core::{FindingCode, NoteCode};
 
 /// What [`verify`] shall do.
 #[derive(Debug, Clone, Default)]
@@ -313,8 +312,7 @@ fn checked(
     if values && !tensors.is_empty() {
         checked.push("values");
         let mut odd = values::values(&readable, options.threads)?;
-        let denied =
-            |f: &&mut Finding| options.deny_nonfinite && values::NONFINITE.contains(&f.code.as_str());
+        let denied = |f: &&mut Finding| options.deny_nonfinite && values::NONFINITE.contains(&f.code);
         odd.iter_mut().filter(denied).for_each(|finding| finding.severity = Severity::Error);
         findings.extend(odd);
     }

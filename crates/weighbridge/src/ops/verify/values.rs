@@ -7,7 +7,7 @@ use crate::checkpoint::{Role, TensorEntry};
 use crate::error::Result;
 use crate::finding::{Finding, Severity};
 use crate::ops::stats::{Number, Stats, StatsOptions, stats};
-use weighbridge_core::ErrorCode;
+use weighbridge_core::{ErrorCode, FindingCode};
 
 /// No parameter that was trained has such a modulus.
 const HUGE: f64 = 1e10;
@@ -15,7 +15,7 @@ const HUGE: f64 = 1e10;
 const SUBNORMAL_SHARE: u64 = 100;
 
 /// The codes of values that are no numbers, or infinite.
-pub(super) const NONFINITE: [&str; 2] = ["nan", "infinite"];
+pub(super) const NONFINITE: [FindingCode; 2] = [FindingCode::Nan, FindingCode::Infinite];
 
 /// Reads all tensors: warnings `nan`, `infinite`, `huge-values`, `subnormal-values`, `zero-rows`,
 /// `nan-rows`, `all-zero` and `constant`, the remark `equal-tensors`. The last two warnings are remarks for what often begins so: vectors, and tensors that are
@@ -53,11 +53,11 @@ fn odd(tensor: &TensorEntry, stats: &Stats) -> Vec<Finding> {
     };
     let of = format!("of {} values", stats.count);
     if stats.nan > 0 {
-        add(Severity::Warning, NONFINITE[0], format!("{} {of} are not a number", stats.nan));
+        add(Severity::Warning, "nan", format!("{} {of} are not a number", stats.nan));
     }
     let infinite = stats.pos_inf + stats.neg_inf;
     if infinite > 0 {
-        add(Severity::Warning, NONFINITE[1], format!("{infinite} {of} are infinite"));
+        add(Severity::Warning, "infinite", format!("{infinite} {of} are infinite"));
     }
     let largest = [stats.min, stats.max].into_iter().flatten().map(|x| x.to_f64().abs()).fold(0.0, f64::max);
     if matches!(stats.max, Some(Number::Float(_))) && largest > HUGE {

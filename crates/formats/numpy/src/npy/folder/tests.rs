@@ -10,9 +10,7 @@ use weighbridge_core::checkpoint::{
     Checkpoint, MemoryLabels, Name, Note, Origin, Role, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
-use weighbridge_format::Detect;
-use weighbridge_format::WriteFormat;
-use weighbridge_format::{OpenOptions, PlanOptions};
+use weighbridge_format::{Detect, OpenOptions, PlanOptions, WriteFormat};
 use weighbridge_io::source::{FolderRef, MemoryFolder, MemorySource, SourceRef};
 use weighbridge_io::testing::materialise;
 

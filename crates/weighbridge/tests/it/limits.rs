@@ -71,8 +71,11 @@ fn every_limit_and_fault_has_a_test_that_exists() {
     }
 }
 
-/// What each limit of the user bounds, and the tests that hold it.
-const LIMITS: [(&str, fn(&Limits) -> u64, &str, &[&str]); 9] = [
+/// Name, default, effect and tests of a limit of the user.
+type Row = (&'static str, fn(&Limits) -> u64, &'static str, &'static [&'static str]);
+
+/// The limits of the user, in the order of their table.
+const LIMITS: [Row; 9] = [
     (
         "header_bytes",
         |limits| limits.header_bytes,

@@ -215,6 +215,22 @@ def make_named_types(forms):
         f.create_dataset("w", data=values("<f4", 3), dtype=f["kind"])
 
 
+def make_narrow(forms):
+    """Addresses of four bytes, as wide as the checksums of indexes: chunks in an extensible array and in a fixed array
+    with pages. Each dataset counts from 0."""
+    created, access = h5py.h5p.create(h5py.h5p.FILE_CREATE), h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    created.set_sizes(4, 8)
+    access.set_libver_bounds(h5py.h5f.LIBVER_LATEST, h5py.h5f.LIBVER_LATEST)
+    path = os.path.join(forms, "narrow.h5").encode()
+    with h5py.File(h5py.h5f.create(path, h5py.h5f.ACC_TRUNC, fcpl=created, fapl=access)) as f:
+        f.create_dataset("extensible", data=np.arange(300, dtype="<i2"), maxshape=(None,), chunks=(2,))
+        f.create_dataset("fixed", data=np.arange(2300, dtype="<i2"), chunks=(2,))
+        f.create_dataset("packed", data=np.arange(300, dtype="<i2"), maxshape=(None,), chunks=(2,), compression="gzip")
+        f.flush()
+    with h5py.File(path) as f:
+        assert all((f[name][:] == np.arange(len(f[name]))).all() for name in f)
+
+
 def make_heaps(heaps):
     """More links of a group and attributes of a dataset than the first rows of the tables of a heap hold, 512 KiB:
     further down there are tables within tables. The names say what is expected."""
@@ -623,6 +639,7 @@ def main():
     os.makedirs(forms, exist_ok=True)
     make_forms(forms)
     make_named_types(forms)
+    make_narrow(forms)
     make_virtual(os.path.join(target, "..", "virtual"))
     with open(os.path.join(target, "expected.json"), "w") as out:
         json.dump(expected, out, indent=0, ensure_ascii=False)

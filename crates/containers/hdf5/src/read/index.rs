@@ -327,12 +327,12 @@ impl<'a> Reading<'a> {
         Ok(bytes)
     }
 
-    /// The `len` bytes at `address`, the last of which are a checksum.
+    /// The `len` bytes at `address` without the checksum that is the last four of them.
     fn summed(&self, address: u64, len: u64, mark: &[u8]) -> Result<Bytes> {
         let bytes = self.file.bytes(address, len)?;
         self.parts.take(len)?;
         sums::checked(&bytes, mark, WHAT, address)?;
-        Ok(bytes)
+        Ok(bytes.slice(..bytes.len().saturating_sub(4)))
     }
 
     fn push(&mut self, entry: Entry) -> Result<()> {

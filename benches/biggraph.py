@@ -2,7 +2,7 @@
 
 usage: biggraph.py PYTHON
 
-Build first: cargo build --profile bench && cargo build --profile bench -p weighbridge-benches --examples. PYTHON needs h5py, numpy,
+Build first: cargo build --profile dist && cargo build --profile dist -p weighbridge-benches --examples. PYTHON needs h5py, numpy,
 torch 2.2 and torchbiggraph (see judges/biggraph.txt). A table of 2,000,000 x 100 float32 (800 MB) with 8 MB of optimizer
 state, a checkpoint of 1,000 partitions, 16 buckets with 10,000,000 edges; everything in the page cache. Jobs are timed
 within each process; exports as whole processes, upstream's once.
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-RELEASE = ROOT / "target" / "release"
+BUILT = ROOT / "target" / "dist"
 RUNS = 5
 ROWS, COLUMNS = 2_000_000, 100
 
@@ -119,7 +119,7 @@ def compare(what, ours, peers):
 
 def main():
     python = sys.argv[1]
-    job, command = RELEASE / "examples" / "biggraph_job", RELEASE / "weighbridge"
+    job, command = BUILT / "examples" / "biggraph_job", BUILT / "weighbridge"
     with tempfile.TemporaryDirectory(dir=ROOT / "target") as folder:
         folder = Path(folder)
         table, out = folder / "embeddings_all_0.v1.h5", folder / "out"

@@ -2,7 +2,7 @@
 
 usage: paddle.py PADDLE_2.6_PYTHON PADDLE_3.3_PYTHON [FOLDER-WITH-A-REAL-MODEL]
 
-Build first: cargo build --profile bench && cargo build --profile bench -p weighbridge-benches --examples. Both Pythons need numpy and safetensors.
+Build first: cargo build --profile dist && cargo build --profile dist -p weighbridge-benches --examples. Both Pythons need numpy and safetensors.
 Makes a combined file of 1 GiB (64 tensors of 16 MiB) and one of 20,000 tensors of 16 floats, everything in the page cache;
 nobody syncs. Loading and saving are timed within each process; listing is timed as a whole process.
 """
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-RELEASE = ROOT / "target" / "release"
+BUILT = ROOT / "target" / "dist"
 RUNS = 5
 
 PEER = r"""
@@ -119,7 +119,7 @@ def compare(what, ours, peers):
 
 def main():
     old, new = sys.argv[1:3]
-    job, command = RELEASE / "examples" / "paddle_job", RELEASE / "weighbridge"
+    job, command = BUILT / "examples" / "paddle_job", BUILT / "weighbridge"
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         big, small, out = folder / "big.pdiparams", folder / "small.pdiparams", folder / "out"

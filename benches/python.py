@@ -1,6 +1,6 @@
 """The Python package beside the packages that own the formats: `python benches/python.py [FOLDER]`.
 
-Run it in an environment where `weighbridge` (a release build) is installed and as many of paddle, safetensors and h5py as there are:
+Run it in an environment where `weighbridge` is installed (`pip install .` builds what is shipped) and as many of paddle, safetensors and h5py as there are:
 rows of others are left out. Each pair is timed in one process, in turn, everything in the page cache; the medians are printed, and the
 median of the pairs' ratios. "Touch" reads one number of every page of every tensor. FOLDER is where the files are made (default: the
 temporary folder); they take 3 GB.

@@ -1,4 +1,4 @@
-//! Small pieces in memory: transposes, casts, parsing. `cargo bench -p weighbridge-benches --bench micro`.
+//! Small pieces in memory: transposes, casts, parsing. `cargo bench --profile dist -p weighbridge-benches --bench micro`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
 
 use divan::counter::BytesCount;

@@ -1,6 +1,6 @@
 //! Whole jobs beside the raw speed of the machine and a peer, as ratios of medians in one run.
 //!
-//! `cargo build --profile bench && cargo bench -p weighbridge-benches --bench ratios`; the size of the model in MiB is taken from the environment
+//! `cargo build --profile dist && cargo bench --profile dist -p weighbridge-benches --bench ratios`; the size of the model in MiB is taken from the environment
 //! variable `WEIGHBRIDGE_BENCH_MIB` (default 1024), its place from `TMPDIR`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, missing_docs)]
 
@@ -56,7 +56,7 @@ fn main() {
     write_primitiv_model(&many, 100_000, 4, 4).unwrap();
     let open = median_of(|| assert_eq!(weighbridge::formats::open(&many).unwrap().tensors.len(), 100_000));
     println!("\nopen a model of 100,000 tensors: {open:.3} s");
-    // The command stands beside the benchmark when the workspace was built for release.
+    // The command stands beside the benchmark when the workspace was built with the same profile.
     let command = std::env::current_exe().unwrap().with_file_name("../weighbridge");
     if command.exists() {
         let ls = || assert!(Command::new(&command).arg("ls").arg(&many).output().unwrap().status.success());

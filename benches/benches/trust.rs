@@ -1,7 +1,7 @@
 //! `seal`, `verify`, `diff` and `stats` of a large file beside the tools that hash and compare files, and beside the speed at
 //! which this machine's memory is read. Whole processes, in turn, everything in the page cache.
 //!
-//! `cargo build --profile bench && cargo bench -p weighbridge-benches --bench trust`; the size in MiB is taken from the environment
+//! `cargo build --profile dist && cargo bench --profile dist -p weighbridge-benches --bench trust`; the size in MiB is taken from the environment
 //! variable `WEIGHBRIDGE_BENCH_MIB` (default 4096), the place of the files from `TMPDIR`. `b3sum` is looked for on the `PATH`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, missing_docs)]
 
@@ -93,7 +93,7 @@ fn exists(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Runs a program, ours from beside the benchmark, where it stands when the workspace was built for release.
+/// Runs a program, ours from beside the benchmark, where it stands when the workspace was built with the same profile.
 fn run(program: &str, arguments: &[&str]) {
     let program = match program {
         "weighbridge" => std::env::current_exe().unwrap().with_file_name("../weighbridge"),

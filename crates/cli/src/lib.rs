@@ -4,6 +4,7 @@
 
 mod args;
 mod flags;
+mod numpy;
 mod output;
 mod progress;
 mod salvage;

@@ -1,7 +1,7 @@
 //! What is done with a bomb, and what it may take.
 
+use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weighbridge::Result;
 use weighbridge::checkpoint::Checkpoint;
@@ -19,8 +19,9 @@ use weighbridge_fuzz::counting;
 
 /// What a bomb may take beside itself.
 pub(crate) const MEMORY: u64 = 64 << 20;
-/// A case that takes a processor this long hangs; or one that takes six times as long, whatever it waits for.
-const STUCK: Duration = Duration::from_secs(20);
+/// A case that takes a processor this long hangs, in code that is hardly optimised; or one that takes six times as long,
+/// whatever it waits for.
+const STUCK: Duration = Duration::from_secs(60);
 /// Tensors up to this length are counted and converted as a whole.
 const WHOLE: u64 = 8 << 20;
 /// Files up to this length are opened as far as possible, too.
@@ -50,9 +51,26 @@ pub(crate) enum End {
 
 pub(crate) use End::{Any, Opens, Refused};
 
-/// Bombs that are set off one after the other; nothing else runs meanwhile, as all threads are counted.
+/// True in a process that runs one test alone: the memory of all threads is counted together. Otherwise such a process
+/// is run, what it says is printed, and this test fails where it does.
+pub(crate) fn alone() -> bool {
+    const CHILD: &str = "WEIGHBRIDGE_BOMBS_ALONE";
+    let thread = std::thread::current();
+    // Tests that run one by one are run by the first thread.
+    let Some(name) = thread.name().filter(|&name| name != "main" && std::env::var_os(CHILD).is_none()) else {
+        return true;
+    };
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let done = child.args([name, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    said.lines().filter(|line| line.contains(" KiB ")).for_each(|line| println!("{line}"));
+    assert!(done.status.success(), "{said}{}", String::from_utf8_lossy(&done.stderr));
+    assert!(said.contains("1 passed"), "{name} was not run: {said}");
+    false
+}
+
+/// Bombs that are set off one after the other.
 pub(crate) struct Range {
-    _alone: MutexGuard<'static, ()>,
     format: &'static str,
     wrong: Vec<String>,
 }
@@ -60,11 +78,9 @@ pub(crate) struct Range {
 impl Range {
     /// For bombs of that format.
     pub(crate) fn new(format: &'static str) -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
         // What a panic prints takes memory that is not the library's.
         weighbridge::quiet_panics();
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        Self { _alone: alone, format, wrong: Vec::new() }
+        Self { format, wrong: Vec::new() }
     }
 
     /// A file of these bytes.
@@ -91,21 +107,11 @@ impl Range {
     pub(crate) fn set_off(&mut self, name: &str, input: &Input, memory: u64, end: End) {
         let stop = watch(format!("{} {name}", self.format));
         let (begun, before) = (Instant::now(), processor());
-        let mut weighed = counting::peak_of_all(|| use_it(self.format, input));
-        if u64::try_from(weighed.1).unwrap_or(0) > memory {
-            // All threads are weighed together, and another test may have made its files meanwhile.
-            weighed = counting::peak_of_all(|| use_it(self.format, input));
-        }
-        let (found, peak) = weighed;
+        let (found, peak) = counting::peak_of_all(|| use_it(self.format, input));
         let took =
             processor().zip(before).map_or(begun.elapsed(), |(now, before)| now.saturating_sub(before));
         drop(stop);
         let peak = u64::try_from(peak).unwrap_or(0);
-        TOLD.lock().unwrap_or_else(PoisonError::into_inner).push((
-            took,
-            peak,
-            format!("{} {name}", self.format),
-        ));
         println!("{:>8.2} s {:>6} KiB  {} {name}: {found:?}", took.as_secs_f64(), peak >> 10, self.format);
         if peak > memory {
             self.wrong.push(format!("{name}: {peak} bytes of memory, at most {memory}"));
@@ -124,30 +130,8 @@ impl Range {
     }
 }
 
-/// What each bomb took so far: time of processors, bytes of memory, its name.
-static TOLD: Mutex<Vec<(Duration, u64, String)>> = Mutex::new(Vec::new());
-/// How many of the slowest and of the largest are told again.
-const AGAIN: usize = 5;
-
-/// The slowest and the largest of all so far, the worst last. Which test is the last nobody knows, so each one tells it: what is
-/// printed last holds for all.
-fn summary() {
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    let print = |told: &[(Duration, u64, String)], what: &str| {
-        println!("{} bombs so far; the {what}:", told.len());
-        for (took, peak, name) in &told[told.len().saturating_sub(AGAIN)..] {
-            println!("{:>8.2} s {:>6} KiB  {name}", took.as_secs_f64(), peak >> 10);
-        }
-    };
-    told.sort_by_key(|(_, peak, _)| *peak);
-    print(&told, "largest");
-    told.sort_by_key(|(took, ..)| *took);
-    print(&told, "slowest");
-}
-
 impl Drop for Range {
     fn drop(&mut self) {
-        summary();
         if !std::thread::panicking() {
             assert!(self.wrong.is_empty(), "{}:\n{}", self.format, self.wrong.join("\n"));
         }

@@ -1,6 +1,6 @@
 //! HDF5 whose names are in heaps of many blocks: tables of blocks within tables.
 
-use crate::harness::{End, Opens, Range, Refused};
+use crate::harness::{End, Opens, Range, Refused, alone};
 use crate::hdf5_file::{File, HeapForm, HeapTables, contiguous, f32, message, space, tree_of_records};
 use crate::hdf5_many::with_all;
 
@@ -42,6 +42,9 @@ fn tables(said: HeapForm, entry: &dyn Fn(u64, u64) -> u64) -> Vec<u8> {
 
 #[test]
 fn hdf5_heaps_of_tables() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("hdf5");
     let all = Opens(BLOCKS);
     let corrupt = Refused("hdf5-corrupt");
@@ -100,6 +103,9 @@ fn hdf5_heaps_of_tables() {
 
 #[test]
 fn hdf5_heaps_are_no_search() {
+    if !alone() {
+        return;
+    }
     // The last of 65,536 blocks, again and again.
     let form = HeapForm { width: 1 << 15, first: 64, largest: 64, bits: 32, rows: 2 };
     let mut range = Range::new("hdf5");

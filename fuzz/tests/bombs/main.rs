@@ -2,11 +2,11 @@
 //! error or in a small true result, within 64 MiB of memory beside the file itself.
 //!
 //! Every bomb is made here, the same each time, and used in every way that there is: opened, opened leniently, listed,
-//! summed up, verified, scanned, its values counted, converted. A case that takes longer than 20 s ends the process;
-//! `--nocapture` prints what each one took, and at the end the largest and the slowest of all; as released that is
-//! `cargo test --release -p weighbridge-fuzz --test bombs -- --nocapture`.
+//! summed up, verified, scanned, its values counted, converted. A case that takes a processor for more than 60 s ends the
+//! process. Each line says what one took; the slowest, as released:
+//! `cargo test --profile dist -p weighbridge-fuzz --test bombs -- --nocapture | sort -n | tail`.
 //!
-//! A process of its own: what a bomb takes is what all threads hold together, so nothing else may run meanwhile.
+//! Each test runs in a process of its own: what a bomb takes is what all threads hold together.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
 mod arrays;

@@ -1,6 +1,6 @@
 //! Paddle: streams of tensors, programs in protobuf and in JSON.
 
-use crate::harness::{Opens, Range, Refused};
+use crate::harness::{Opens, Range, Refused, alone};
 
 fn varint(mut n: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -30,6 +30,9 @@ fn desc(dims: &[u64]) -> Vec<u8> {
 
 #[test]
 fn paddle_bombs() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("paddle");
     range.file("2^63 levels", stream(1 << 63, &[0; 64]), Refused("not-a-stream"));
     range.file(
@@ -73,6 +76,9 @@ fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn program_bombs() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("paddle");
     let path = [env!("CARGO_MANIFEST_DIR"), "..", "testdata/paddle/good/p262/cnn_static_infer/model.pdmodel"];
     let good = std::fs::read(path.iter().collect::<std::path::PathBuf>()).unwrap();
@@ -123,6 +129,9 @@ fn program_bombs() {
 /// Long names that much refers to: each finding, operand and difference would quote them.
 #[test]
 fn long_names_of_programs() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("paddle");
     let kind = field(3, "k".repeat(1_000_000).as_bytes());
     let program = |operator: &[u8]| field(1, &[&[8, 0, 0x10, 0][..], &field(4, operator)].concat());

@@ -1,6 +1,6 @@
 //! Pickles: those of PyTorch in an archive and alone, and those of Paddle.
 
-use crate::harness::{End, Opens, Range, Refused};
+use crate::harness::{End, Opens, Range, Refused, alone};
 use crate::zips::{Member, archive, crc32, deflate, stored};
 
 /// A file of `torch.save` with this pickle and one storage.
@@ -61,6 +61,9 @@ pub(crate) fn dict(value: &[u8]) -> Vec<u8> {
 
 #[test]
 fn torch_bombs() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("torch");
     let mut view = |name: &str, elements: u64, size: &[u64], stride: &[u64], end: End| {
         range.file(name, torch(&dict(&tensor(elements, size, stride)), &[0; 4]), end);
@@ -85,6 +88,9 @@ fn torch_bombs() {
 /// Each in an archive, alone, and as a state of Paddle.
 #[test]
 fn pickle_bombs() {
+    if !alone() {
+        return;
+    }
     let long = u64::MAX / 2;
     let huge = (1u64 << 63).to_le_bytes();
     let laughs = |op: &[u8], times| [&b")"[..], &op.repeat(times)].concat();
@@ -145,6 +151,9 @@ fn deflated_torch(head: &[u8], block: &[u8], times: usize) -> Vec<u8> {
 /// What takes many times its bytes as objects, on the stack, or as text that is copied.
 #[test]
 fn pickles_that_multiply() {
+    if !alone() {
+        return;
+    }
     let legacy = |body: &[u8]| {
         let magic = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}.";
         [&magic[..], body, b"\x80\x02]."].concat()
@@ -194,6 +203,9 @@ fn pickles_that_multiply() {
 
 #[test]
 fn states_of_paddle_that_multiply() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("paddle");
     for (name, value) in [
         ("lists", [&b"("[..], &b"]".repeat(4_000_000), b"l"].concat()),
@@ -213,6 +225,9 @@ fn states_of_paddle_that_multiply() {
 /// Tensors of a deflated storage that have it inflated again and again.
 #[test]
 fn deflated_storages() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("torch");
     let (times, block) = (64, vec![0; 1 << 20]);
     let (data, sum) = (deflate(&[], &block, times), crc32(&[], &block, times));

@@ -1,7 +1,7 @@
 //! Two bytes of a pickle refer to what was made before: a tensor, a long name, a dict that is walked. Each reference is
 //! another one in the index.
 
-use crate::harness::{Opens, Range, Refused};
+use crate::harness::{Opens, Range, Refused, alone};
 use crate::pickles::{dict, number, tensor, text, torch, tuple};
 use crate::zips::{Member, archive, crc32, deflate, stored};
 
@@ -35,6 +35,9 @@ fn deflated(head: &[u8], block: &[u8], times: usize, beside: usize) -> Vec<u8> {
 
 #[test]
 fn references_take_memory() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("torch");
     // Values that take too much are no reason to refuse tensors.
     let left_out =
@@ -93,6 +96,9 @@ fn references_take_memory() {
 /// Dicts, items and flags that are walked once more for each reference.
 #[test]
 fn references_take_time() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("torch");
     let mut any = |name: &str, pickle: Vec<u8>| range.any(name, torch(&pickle, &[0; 4]));
     let state = [&b"}("[..], &b"NN".repeat(100_000), b"uq\x01"].concat();
@@ -142,6 +148,9 @@ fn references_take_time() {
 /// What honest writers share and repeat is kept.
 #[test]
 fn honest_references_are_kept() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("torch");
     // Tied weights.
     let tied: Vec<u8> = (0..3_000)

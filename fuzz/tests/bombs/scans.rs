@@ -1,6 +1,6 @@
 //! Files that a scan looks into: what is inside multiplies.
 
-use crate::harness::{Any, Range};
+use crate::harness::{Any, Range, alone};
 use crate::pickles::{dict, tensor, text, torch_of};
 use crate::zips::{Member, archive, crc32, deflate, deflated, stored};
 
@@ -13,6 +13,9 @@ fn calls(pickles: u32, each: u32) -> Vec<Vec<u8>> {
 
 #[test]
 fn scans_of_many_pickles() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("paddle");
     range.file("calls of 1,000 pickles", calls(1_000, 40).concat(), Any);
     let inner = calls(1_000, 40).into_iter().map(|pickle| {
@@ -31,6 +34,9 @@ fn packed(name: &str, head: &[u8], block: &[u8], times: usize) -> Member {
 
 #[test]
 fn scans_of_archives() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("npz");
     let block = vec![0; 1 << 20];
     let zeros = packed("m", b"", &block, 30);
@@ -64,6 +70,9 @@ fn scans_of_archives() {
 /// A packed storage that is a pickle: zeros, and then many pickles in its bytes.
 #[test]
 fn scans_of_packed_storages() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("torch");
     let small = [&b"\x80\x02ca\nb\n)R0B"[..], &300u32.to_le_bytes(), &[0; 300], b"."].concat();
     let len = u32::try_from(small.len()).unwrap().to_le_bytes();
@@ -76,6 +85,9 @@ fn scans_of_packed_storages() {
 /// Calls of names that are long, or of which no two are alike, and arguments that calls share.
 #[test]
 fn scans_of_calls() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("paddle");
     let word = |i: u16| [&b"\x8c\xfa"[..], format!("{i:<250}").as_bytes(), b"\x940"].concat();
     let words: Vec<u8> = (0..256).flat_map(word).collect();
@@ -94,6 +106,9 @@ fn scans_of_calls() {
 /// Instructions of a byte that leave nothing behind, packed to a thousandth.
 #[test]
 fn scans_of_packed_instructions() {
+    if !alone() {
+        return;
+    }
     let block = b"N0".repeat(500_000);
     let mut range = Range::new("torch");
     let storage = packed("archive/data/1", b"\x80\x02", &block, 300);
@@ -123,6 +138,9 @@ fn scans_of_packed_instructions() {
 /// One list that calls hash, and one description of a split parameter of Paddle, each gone through for all that have it.
 #[test]
 fn scans_of_what_is_shared() {
+    if !alone() {
+        return;
+    }
     let mut range = Range::new("paddle");
     let list =
         [b"\x80\x02(cbuiltins\nset\nq\x01](", b"N".repeat(400_000).as_slice(), b"e\x85q\x02R"].concat();

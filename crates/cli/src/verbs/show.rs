@@ -1,13 +1,24 @@
-//! `show`: values as numpy prints them.
+//! `show`: values, to the byte as numpy 2 prints them.
+//!
+//! A large array is summarised as numpy does it, and then only the elements that are shown are read: a tensor of many
+//! gigabytes is shown at once.
 
 use crate::args::{Common, Show};
+use crate::numpy::{EDGE, Grid, THRESHOLD};
 use crate::output::{DIM, Output};
 use crate::{Failure, Outcome};
 use std::io::Write;
-use weighbridge::ops::show::{document, show};
-use weighbridge::ops::slice::{Slice, only, resolve};
+use weighbridge::ops::show::document;
+use weighbridge::ops::slice::{Picked, Slice, Taken, only, read_at, resolve};
+use weighbridge::tensor::{DType, Order, Shape};
+use weighbridge::{Error, Result, TensorEntry};
 
-pub(crate) fn run(args: &Show, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+/// The most elements that are written out.
+const MAX_ELEMENTS: u64 = 10_000_000;
+/// The most dimensions of what is shown, as in numpy.
+const MAX_DIMENSIONS: usize = 64;
+
+pub(crate) fn run(args: &Show, _: &Common, output: &mut Output) -> std::result::Result<Outcome, Failure> {
     let checkpoint = crate::salvage::open(&args.path, &args.input)?;
     if output.json {
         output.document(&document(&checkpoint, args.name.as_deref())?)?;
@@ -17,7 +28,7 @@ pub(crate) fn run(args: &Show, _: &Common, output: &mut Output) -> Result<Outcom
         Some(name) => resolve(&checkpoint, name)?,
         None => (only(&checkpoint)?, Slice::all()),
     };
-    let named = |error: weighbridge::Error| error.in_file(&checkpoint.label);
+    let named = |error: Error| error.in_file(&checkpoint.label);
     let shown = show(entry, &slice, args.full).map_err(named)?;
     writeln!(output, "{}", shown.text)?;
     let middle = if shown.summarised { ", --full shows all" } else { "" };
@@ -25,3 +36,118 @@ pub(crate) fn run(args: &Show, _: &Common, output: &mut Output) -> Result<Outcom
     crate::salvage::say(&checkpoint, output)?;
     Ok(Outcome::Done)
 }
+
+/// A slice of a tensor as text.
+#[derive(Debug)]
+struct Shown {
+    /// The lines that `print` of numpy would write, without the newline at the end.
+    text: String,
+    dtype: DType,
+    shape: Shape,
+    /// True where only the ends of the dimensions are shown.
+    summarised: bool,
+}
+
+/// The values of `slice` of `entry` as text. With `full`, nothing is left out.
+///
+/// # Errors
+/// As [`Slice::select`]; `Unsupported` for packed types and more than [`MAX_DIMENSIONS`]; `Limit` where more than
+/// [`MAX_ELEMENTS`] would be written; and what the sources say.
+fn show(entry: &TensorEntry, slice: &Slice, full: bool) -> Result<Shown> {
+    let named = |e: Error| e.on_tensor(entry.name());
+    let dtype = entry.dtype();
+    if dtype.size().is_none() {
+        return Err(named(packed(dtype)));
+    }
+    let selection = slice.select(&entry.shape).map_err(named)?;
+    let view = View::new(&selection, full).map_err(named)?;
+    let bytes = read_view(entry, &view)?;
+    let text = view.text(dtype, &bytes).map_err(named)?;
+    let summarised = view.summarised && view.shape.dims().iter().any(|&d| d > 2 * EDGE);
+    Ok(Shown { text, dtype, shape: selection.shape(), summarised })
+}
+
+fn packed(dtype: DType) -> Error {
+    Error::unsupported("packed-values", format!("elements of type {dtype} share bytes and cannot be shown"))
+}
+
+/// Which elements of a selection are shown.
+struct View<'a> {
+    selection: &'a Taken,
+    shape: Shape,
+    summarised: bool,
+}
+
+impl<'a> View<'a> {
+    fn new(selection: &'a Taken, full: bool) -> Result<Self> {
+        let shape = selection.shape();
+        if shape.rank() > MAX_DIMENSIONS {
+            return Err(Error::unsupported("too-many-dimensions", "there are too many dimensions to show")
+                .expected(format_args!("at most {MAX_DIMENSIONS}"))
+                .found(shape.rank()));
+        }
+        let summarised = !full && shape.elements().is_none_or(|n| n > THRESHOLD);
+        let view = Self { selection, shape, summarised };
+        let count = view.extents().try_fold(1u64, |n, d| n.checked_mul(d));
+        if view.is_empty() || count.is_some_and(|count| count <= MAX_ELEMENTS) {
+            return Ok(view);
+        }
+        Err(Error::limit("too-many-values", "these are too many values to give as text")
+            .expected(format_args!("at most {MAX_ELEMENTS}"))
+            .found(count.map_or("more than 2^64".into(), |n| n.to_string()))
+            .hint("take a slice, such as NAME[0:10]"))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.shape.dims().contains(&0)
+    }
+
+    /// How many indices are shown of a dimension of this extent.
+    fn shown(&self, extent: u64) -> u64 {
+        if self.summarised { extent.min(2 * EDGE) } else { extent }
+    }
+
+    /// The extents of what is shown, with dropped dimensions as 1.
+    fn extents(&self) -> impl Iterator<Item = u64> {
+        self.selection.axes.iter().map(|a| self.shown(a.count))
+    }
+
+    /// The indices shown, for each dimension of the tensor. There are elements.
+    fn axes(&self) -> Vec<Vec<u64>> {
+        let indices = |axis: &Picked| {
+            let shown = self.shown(axis.count);
+            let at = |place| {
+                let cut = shown < axis.count && place >= EDGE;
+                axis.at(if cut { axis.count - shown + place } else { place })
+            };
+            (0..shown).map(at).collect()
+        };
+        self.selection.axes.iter().map(indices).collect()
+    }
+
+    fn text(&self, dtype: DType, bytes: &[u8]) -> Result<String> {
+        let shown = if self.is_empty() {
+            Vec::new()
+        } else {
+            // At most MAX_ELEMENTS of them together.
+            self.shape.dims().iter().map(|&d| usize::try_from(self.shown(d)).unwrap_or(usize::MAX)).collect()
+        };
+        let grid =
+            Grid { dtype, shape: self.shape.dims(), shown: &shown, summarised: self.summarised, bytes };
+        grid.text().ok_or_else(|| packed(dtype))
+    }
+}
+
+/// Reads the elements shown, dense and row-major.
+fn read_view(entry: &TensorEntry, view: &View) -> Result<Vec<u8>> {
+    if view.is_empty() {
+        return Ok(Vec::new());
+    }
+    if let (false, Some(region)) = (view.summarised, view.selection.region()) {
+        return entry.read_region(&region, Order::Row);
+    }
+    read_at(entry, view.axes())
+}
+
+#[cfg(test)]
+mod tests;

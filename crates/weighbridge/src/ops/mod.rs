@@ -3,7 +3,7 @@
 //! - [`account`]: what every byte of its files is for;
 //! - [`convert`] and [`plan`]: to another form;
 //! - [`mod@slice`]: what is written after a name, such as `fc1.w[0:3, :]`;
-//! - [`show`]: values, printed as numpy prints them;
+//! - [`show`]: values as JSON;
 //! - [`stats`]: range, moments, oddities and a histogram;
 //! - [`hash`]: SHA-256 of the elements, the same in every format;
 //! - [`Inputs`]: the files that are read, none of which an output may take the place of;
@@ -20,7 +20,7 @@
 //! - [`program`]: the program beside the parameters, as text, JSON or a graph.
 //!
 //! Each reads through the engine, in bounded memory whatever the size of the tensor. They share `decode` (elements as numbers to
-//! compute with), `parallel` (blocks and tensors by several threads), `wide` (loops for wide registers) and `numpy` (arrays as text).
+//! compute with), `parallel` (blocks and tensors by several threads) and `wide` (loops for wide registers).
 
 pub mod account;
 mod convert;
@@ -32,7 +32,6 @@ pub mod info;
 mod inputs;
 pub mod list;
 pub mod merge;
-mod numpy;
 mod parallel;
 pub mod program;
 #[cfg(feature = "scan")]

@@ -1,60 +1,19 @@
-//! Values: as text, to the byte as numpy 2 prints them, and as JSON.
-//!
-//! A large array is summarised as numpy does it, and then only the elements that are shown are
-//! read: a tensor of many gigabytes is shown at once.
+//! Values of a tensor as JSON.
 
-use super::numpy::{EDGE, Grid, THRESHOLD};
-use super::slice::{Slice, Taken, only, read_at, resolve};
+use super::slice::{Picked, Slice, only, read_at, resolve};
 use crate::checkpoint::{Checkpoint, TensorEntry};
 use crate::error::{Error, Result};
-use crate::source::to_usize;
-use crate::tensor::{DType, Element, Order, Shape};
+use crate::tensor::{DType, Element, Order};
 use serde_json::{Value as Json, json};
 
-impl Shown {
-    /// The most elements that are written out as text.
-    pub const MAX_TEXT_ELEMENTS: u64 = 10_000_000;
-
-    /// The most elements that are given as JSON.
-    pub const MAX_JSON_ELEMENTS: u64 = 1_000_000;
-}
-/// The most dimensions of what is shown, as in numpy.
-const MAX_DIMENSIONS: usize = 64;
-/// A slice of a tensor as text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
-    /// What `print` of numpy would write, without the newline at the end.
-    pub text: String,
-    /// The type of the elements.
-    pub dtype: DType,
-    /// The shape of the slice.
-    pub shape: Shape,
-    /// True where only the ends of the dimensions are shown.
-    pub summarised: bool,
-}
-
-/// The values of `slice` of `entry` as text. With `full`, nothing is left out.
-///
-/// # Errors
-/// As [`Slice::select`]; [`crate::Kind::Unsupported`] for packed types and more than 64 dimensions;
-/// [`crate::Kind::Limit`] where more than [`Shown::MAX_TEXT_ELEMENTS`] would be written; and what the sources say.
-pub fn show(entry: &TensorEntry, slice: &Slice, full: bool) -> Result<Shown> {
-    let named = |e: Error| e.on_tensor(entry.name());
-    let dtype = entry.dtype();
-    element_size(dtype).map_err(named)?;
-    let selection = slice.select(&entry.shape).map_err(named)?;
-    let view = View::new(&selection, full).map_err(named)?;
-    let bytes = read_view(entry, &view)?;
-    let text = view.text(dtype, &bytes).map_err(named)?;
-    let summarised = view.summarised && view.shape.dims().iter().any(|&d| d > 2 * EDGE);
-    Ok(Shown { text, dtype, shape: selection.shape(), summarised })
-}
+/// The most elements that are given.
+const MAX_ELEMENTS: u64 = 1_000_000;
 
 /// The document of the values of a tensor, or of a slice of it: `path`, `name`, `dtype`, `shape`, `values`, and `damage`
 /// where there is some. The only tensor of a file needs no name.
 ///
 /// # Errors
-/// As [`resolve`] and [`only`]; [`crate::Kind::Limit`] for more than [`Shown::MAX_JSON_ELEMENTS`]; and what the sources say.
+/// As [`resolve`] and [`only`]; [`crate::Kind::Limit`] for more than 1,000,000 values; and what the sources say.
 pub fn document(checkpoint: &Checkpoint, name: Option<&str>) -> Result<Json> {
     let (entry, slice) = match name {
         Some(name) => resolve(checkpoint, name)?,
@@ -80,112 +39,42 @@ pub fn document(checkpoint: &Checkpoint, name: Option<&str>) -> Result<Json> {
 /// `"Infinity"` and `"-Infinity"` are strings; a complex number is a list of two.
 ///
 /// # Errors
-/// As [`show`]; the limit is [`Shown::MAX_JSON_ELEMENTS`].
-pub(crate) fn values_json(entry: &TensorEntry, slice: &Slice) -> Result<Json> {
+/// [`crate::Kind::Unsupported`] for packed types; [`crate::Kind::Limit`] for more than 1,000,000 values; and what the
+/// sources say.
+fn values_json(entry: &TensorEntry, slice: &Slice) -> Result<Json> {
     let named = |e: Error| e.on_tensor(entry.name());
     let dtype = entry.dtype();
-    element_size(dtype).map_err(named)?;
+    if dtype.size().is_none() {
+        return Err(named(packed(dtype)));
+    }
     let selection = slice.select(&entry.shape).map_err(named)?;
     let shape = selection.shape();
     // Where there are no elements, there may still be many empty lists.
     let lists = shape.dims().iter().take_while(|&&d| d > 0).try_fold(1u64, |n, &d| n.checked_mul(d));
-    hold_against(lists, Shown::MAX_JSON_ELEMENTS, "JSON").map_err(named)?;
-    let view = View::new(&selection, true).map_err(named)?;
-    let bytes = read_view(entry, &view)?;
+    match lists {
+        Some(lists) if lists <= MAX_ELEMENTS => {}
+        _ => {
+            return Err(Error::limit("too-many-values", "these are too many values to give as JSON")
+                .expected(format_args!("at most {MAX_ELEMENTS}"))
+                .found(lists.map_or("more than 2^64".into(), |n| n.to_string()))
+                .hint("take a slice, such as NAME[0:10]")
+                .on_tensor(entry.name()));
+        }
+    }
+    let bytes = match selection.region() {
+        _ if shape.dims().contains(&0) => Vec::new(),
+        Some(region) => entry.read_region(&region, Order::Row)?,
+        None => {
+            let indices = |axis: &Picked| (0..axis.count).map(|place| axis.at(place)).collect();
+            read_at(entry, selection.axes.iter().map(indices).collect())?
+        }
+    };
     let mut index = 0;
     nest(dtype, shape.dims(), &bytes, &mut index).ok_or_else(|| named(packed(dtype)))
 }
 
-fn element_size(dtype: DType) -> Result<usize> {
-    dtype.size().ok_or_else(|| packed(dtype))
-}
-
 fn packed(dtype: DType) -> Error {
     Error::unsupported("packed-values", format!("elements of type {dtype} share bytes and cannot be shown"))
-}
-
-fn hold_against(count: Option<u64>, limit: u64, what: &str) -> Result<u64> {
-    match count {
-        Some(count) if count <= limit => Ok(count),
-        _ => Err(Error::limit("too-many-values", format!("these are too many values to give as {what}"))
-            .expected(format_args!("at most {limit}"))
-            .found(count.map_or("more than 2^64".into(), |n| n.to_string()))
-            .hint("take a slice, such as NAME[0:10]")),
-    }
-}
-
-/// Which elements of a selection are shown.
-struct View<'a> {
-    selection: &'a Taken,
-    shape: Shape,
-    summarised: bool,
-}
-
-impl<'a> View<'a> {
-    fn new(selection: &'a Taken, full: bool) -> Result<Self> {
-        let shape = selection.shape();
-        if shape.rank() > MAX_DIMENSIONS {
-            return Err(Error::unsupported("too-many-dimensions", "there are too many dimensions to show")
-                .expected(format_args!("at most {MAX_DIMENSIONS}"))
-                .found(shape.rank()));
-        }
-        let summarised = !full && shape.elements().is_none_or(|n| n > THRESHOLD);
-        let view = Self { selection, shape, summarised };
-        let count = view.extents().try_fold(1u64, |n, d| n.checked_mul(d));
-        hold_against(if view.is_empty() { Some(0) } else { count }, Shown::MAX_TEXT_ELEMENTS, "text")?;
-        Ok(view)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.shape.dims().contains(&0)
-    }
-
-    /// How many indices are shown of a dimension of this extent.
-    fn shown(&self, extent: u64) -> u64 {
-        if self.summarised { extent.min(2 * EDGE) } else { extent }
-    }
-
-    /// The extents of what is shown, with dropped dimensions as 1.
-    fn extents(&self) -> impl Iterator<Item = u64> {
-        self.selection.axes.iter().map(|a| self.shown(a.count))
-    }
-
-    /// The indices shown, for each dimension of the tensor. There are elements.
-    fn axes(&self) -> Result<Vec<Vec<u64>>> {
-        let mut axes = Vec::with_capacity(self.selection.axes.len());
-        for axis in &self.selection.axes {
-            let shown = self.shown(axis.count);
-            let mut indices = Vec::with_capacity(to_usize(shown)?);
-            indices.extend((0..shown).map(|place| {
-                let cut = shown < axis.count && place >= EDGE;
-                axis.at(if cut { axis.count - shown + place } else { place })
-            }));
-            axes.push(indices);
-        }
-        Ok(axes)
-    }
-
-    fn text(&self, dtype: DType, bytes: &[u8]) -> Result<String> {
-        let shown = if self.is_empty() {
-            Vec::new()
-        } else {
-            self.shape.dims().iter().map(|&d| to_usize(self.shown(d))).collect::<Result<Vec<_>>>()?
-        };
-        let grid =
-            Grid { dtype, shape: self.shape.dims(), shown: &shown, summarised: self.summarised, bytes };
-        grid.text().ok_or_else(|| packed(dtype))
-    }
-}
-
-/// Reads the elements shown, dense and row-major.
-fn read_view(entry: &TensorEntry, view: &View) -> Result<Vec<u8>> {
-    if view.is_empty() {
-        return Ok(Vec::new());
-    }
-    if let (false, Some(region)) = (view.summarised, view.selection.region()) {
-        return entry.read_region(&region, Order::Row);
-    }
-    read_at(entry, view.axes()?)
 }
 
 /// The next elements of `bytes` as lists nested by `dims`.

@@ -6,10 +6,7 @@
 mod ranges;
 mod read;
 
-#[cfg(test)]
-pub(super) use read::pick;
-pub(super) use read::read_at;
-pub use read::read_taken;
+pub use read::{read_at, read_taken};
 
 use crate::checkpoint::{Checkpoint, TensorEntry};
 use crate::error::{Error, Result};

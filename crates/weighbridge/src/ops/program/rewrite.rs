@@ -170,7 +170,7 @@ pub fn rewrite(
         run: options.run.clone(),
         ..ConvertOptions::default()
     };
-    let plan = plan_checkpoint(checkpoint.clone(), registry().by_id("paddle")?, kind, &writing)?;
+    let plan = plan_checkpoint(checkpoint.clone(), registry().by_id(checkpoint.format)?, kind, &writing)?;
     // A program in its own place, where what stands beside it fits it as before.
     let fits = options.names.is_empty() && removed == 0 && report.variables.is_empty();
     if !fits || real_path(source) != real_path(target) {

@@ -85,8 +85,12 @@ fn element_size(entry: &TensorEntry) -> Result<usize> {
     entry.dtype().size().ok_or_else(packed)
 }
 
-/// Reads the elements at all combinations of `axes`, dense and row-major.
-pub(crate) fn read_at(entry: &TensorEntry, mut axes: Vec<Vec<u64>>) -> Result<Vec<u8>> {
+/// Reads the elements at all combinations of `axes`, dense and row-major: for each dimension of the tensor the indices in
+/// it, in rising order. As little as is sensible is read of what lies between them.
+///
+/// # Errors
+/// As [`read_taken`].
+pub fn read_at(entry: &TensorEntry, mut axes: Vec<Vec<u64>>) -> Result<Vec<u8>> {
     if axes.iter().any(Vec::is_empty) {
         return Ok(Vec::new());
     }
@@ -159,7 +163,7 @@ fn read_scattered(entry: &TensorEntry, axes: &[Vec<u64>], size: usize, out: &mut
 
 /// Appends the elements at all combinations of `axes`, row-major, out of a dense array whose
 /// strides are in elements. No axis is empty, and every index lies within the array.
-pub(crate) fn pick(bytes: &[u8], strides: &[usize], axes: &[Vec<u64>], size: usize, out: &mut Vec<u8>) {
+fn pick(bytes: &[u8], strides: &[usize], axes: &[Vec<u64>], size: usize, out: &mut Vec<u8>) {
     let Some((indices, rest)) = axes.split_first() else {
         out.extend_from_slice(&bytes[..size]);
         return;

@@ -7,32 +7,32 @@
 mod digits;
 mod float;
 
-use crate::tensor::{DType, Element};
 use float::{FloatFormat, Kind, alone};
+use weighbridge::tensor::{DType, Element};
 
 /// Arrays of more elements are summarised.
-pub(super) const THRESHOLD: u64 = 1000;
+pub(crate) const THRESHOLD: u64 = 1000;
 /// Elements that are kept at each end of a dimension of a summarised array.
-pub(super) const EDGE: u64 = 3;
+pub(crate) const EDGE: u64 = 3;
 /// Columns of a line.
 const LINE: usize = 75;
 
 /// The elements that are shown, row-major, and the shape they belong to.
-pub(super) struct Grid<'a> {
-    pub(super) dtype: DType,
+pub(crate) struct Grid<'a> {
+    pub(crate) dtype: DType,
     /// The extents of the array itself.
-    pub(super) shape: &'a [u64],
+    pub(crate) shape: &'a [u64],
     /// The extents of what is there: at most twice [`EDGE`] where `summarised`.
-    pub(super) shown: &'a [usize],
+    pub(crate) shown: &'a [usize],
     /// True where dimensions that are longer are cut to their ends.
-    pub(super) summarised: bool,
+    pub(crate) summarised: bool,
     /// The elements shown, little-endian.
-    pub(super) bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
 }
 
 impl Grid<'_> {
     /// The text. `None` where the bytes are fewer than the shape says, or the type is packed.
-    pub(super) fn text(&self) -> Option<String> {
+    pub(crate) fn text(&self) -> Option<String> {
         if self.shape.contains(&0) {
             return Some("[]".into());
         }

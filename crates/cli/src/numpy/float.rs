@@ -1,7 +1,7 @@
 //! How a column of floating-point numbers is written: one format for all values of an array.
 
 use super::digits::{Binary, Bounds, Decimal, digits};
-use crate::tensor::{DType, f16};
+use weighbridge::tensor::{DType, f16};
 
 /// Most digits behind the point.
 const PRECISION: i32 = 8;
@@ -240,7 +240,7 @@ fn positional(kind: Kind, x: f64, precision: Option<i32>) -> Number {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::{Element, cast};
+    use weighbridge::tensor::{Element, cast};
 
     fn value(dtype: DType, bits: u16) -> f64 {
         match dtype.element_at(&bits.to_le_bytes(), 0) {

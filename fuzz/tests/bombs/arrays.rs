@@ -1,6 +1,6 @@
 //! npy and npz: headers, shapes, and archives.
 
-use crate::harness::{Opens, Range, Refused, alone};
+use crate::harness::{Opens, Range, Refused};
 use crate::made::{Part, made};
 use crate::zips::{Member, archive, archive_of, crc32, deflate, deflated, stored};
 
@@ -16,10 +16,7 @@ fn header(shape: &str) -> String {
 
 #[test]
 fn npy_bombs() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("npy");
+    let Some(mut range) = Range::alone("npy") else { return };
     for (name, length) in [("header of 2^32 - 1", u32::MAX), ("header of 2^31", 1 << 31)] {
         let bytes = [&b"\x93NUMPY\x02\0"[..], &length.to_le_bytes(), b"{'descr'"].concat();
         range.file(name, bytes, Refused("npy-header-length"));
@@ -48,10 +45,7 @@ fn zeros(name: &str, len: u64) -> Member {
 
 #[test]
 fn npz_bombs() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("npz");
+    let Some(mut range) = Range::alone("npz") else { return };
     let whole = archive(&[zeros("a.npy", 1 << 28)]);
     assert!(whole.len() < 2 << 20);
     range.file("1 GiB of zeros in 1 MB", whole, Opens(1));
@@ -121,10 +115,7 @@ fn npz_bombs() {
 /// a member ends, its stream is followed through all that comes behind it.
 #[test]
 fn npz_streams_that_are_followed_again() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("npz");
+    let Some(mut range) = Range::alone("npz") else { return };
     let whole = archive(&[stored("a.npy", npy(&header("1,"), &[0; 4]))]);
     let head = [&b"PK\x03\x04\x14\0\x08\0\x08\0"[..], &[0; 16], &[1, 0, 0, 0], b"a"].concat();
     let len = u16::try_from(head.len()).unwrap();

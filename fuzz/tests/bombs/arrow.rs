@@ -1,6 +1,6 @@
 //! Arrow: claims of buffers and footers, names that are the same bytes, fields that are the same table.
 
-use crate::harness::{Opens, Range, Refused, alone};
+use crate::harness::{Opens, Range, Refused};
 use arrow_array::{
     ArrayRef, BinaryArray, BinaryViewArray, FixedSizeListArray, Float32Array, Int8Array, RecordBatch,
 };
@@ -26,10 +26,7 @@ fn put(bytes: &[u8], at: usize, word: &[u8]) -> Vec<u8> {
 
 #[test]
 fn arrow_claims() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("arrow");
+    let Some(mut range) = Range::alone("arrow") else { return };
     let zstd = golden("fixed.zstd.arrow");
     // Before a frame of zstd stands how long it is unpacked.
     let frames: Vec<usize> =
@@ -50,10 +47,7 @@ fn arrow_claims() {
 /// Rows that claim to be longer than memory, which salvage would read whole.
 #[test]
 fn arrow_rows_without_end() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("arrow");
+    let Some(mut range) = Range::alone("arrow") else { return };
     range.any("rows of 4 GiB", golden("bad/row-of-4-gib.zstd.arrow"));
     range.any("rows of 200 MiB", golden("bad/row-of-200-mib.zstd.arrow"));
 }
@@ -62,10 +56,7 @@ fn arrow_rows_without_end() {
 /// are, nothing takes more than it may.
 #[test]
 fn arrow_every_number() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("arrow");
+    let Some(mut range) = Range::alone("arrow") else { return };
     for name in ["holes.arrow", "plain.zstd.arrow", "lists.lz4.arrow"] {
         let good = golden(name);
         for at in (8..good.len() - 8).step_by(4) {
@@ -107,10 +98,7 @@ fn claim(mut file: Vec<u8>, from: i64, to: i64) -> Vec<u8> {
 
 #[test]
 fn arrow_batches_that_multiply() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("arrow");
+    let Some(mut range) = Range::alone("arrow") else { return };
     let zstd = Some(CompressionType::ZSTD);
     // Each is what one may be; together they are longer than a small file may say.
     let small = file(vec![("vector", zeros(1000, 1))], 50, zstd);
@@ -165,10 +153,7 @@ fn as_text(mut file: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn arrow_names_that_are_the_same_bytes() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("arrow");
+    let Some(mut range) = Range::alone("arrow") else { return };
     for (len, rows) in [(1_000_000u32, 1000), (2_000_000, 60_000), (240, 100_000)] {
         let view = u128::from(len) | u128::from(u32::from_le_bytes(*b"nnnn")) << 32;
         let views = ScalarBuffer::from(vec![view; rows]);
@@ -221,10 +206,7 @@ fn fields(name: usize, fields: usize) -> Vec<u8> {
 
 #[test]
 fn arrow_fields_that_are_one_table() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("arrow");
+    let Some(mut range) = Range::alone("arrow") else { return };
     range.file("one field", fields(10, 1), Opens(1));
     range.file("1,000 names of 1 MB", fields(1_000_000, 1000), Refused("shared-structure"));
     range.file("900,000 fields", fields(1, 900_000), Refused("shared-structure"));
@@ -294,10 +276,7 @@ fn same_bytes(columns: usize, len: i64, place: i64) -> Vec<u8> {
 
 #[test]
 fn arrow_buffers_that_are_the_same_bytes() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("arrow");
+    let Some(mut range) = Range::alone("arrow") else { return };
     range.file("one column", same_bytes(1, 500_000, 1), Opens(1));
     for columns in [2, 2000] {
         let what = format!("{columns} columns of the same 500,000 bytes");

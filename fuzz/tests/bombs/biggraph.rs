@@ -1,6 +1,6 @@
 //! PyTorch-BigGraph: counts, partitions, configurations and names.
 
-use crate::harness::{End, Opens, Range, Refused, alone};
+use crate::harness::{End, Opens, Range, Refused};
 use crate::made::{Part, made};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,10 +32,7 @@ fn shared(folder: MemoryFolder) -> FolderRef {
 
 #[test]
 fn biggraph_folders() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("biggraph");
+    let Some(mut range) = Range::alone("biggraph") else { return };
     for (name, partitions) in
         [("10^18 partitions", "1000000000000000000"), ("10^30 partitions", "1e30"), ("-1 partitions", "-1")]
     {
@@ -92,10 +89,7 @@ impl Folder for One {
 
 #[test]
 fn biggraph_texts() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("biggraph");
+    let Some(mut range) = Range::alone("biggraph") else { return };
     let mut names = |name: &str, text: Vec<Part>, end: End| {
         let folder = MemoryFolder::new("bomb").with("entity_count_all_0.txt", b"1000".to_vec());
         let folder: FolderRef = Arc::new(One("entity_names_all_0.json".into(), made(text), folder));
@@ -139,10 +133,7 @@ fn config(types: &[String], partitions: u64, relation: &str, relations: usize) -
 
 #[test]
 fn biggraph_configurations() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("biggraph");
+    let Some(mut range) = Range::alone("biggraph") else { return };
     // Held against the names of files: a name is repeated for each partition.
     let long = vec!["a".repeat(1_000_000)];
     range.folder("a name of 1 MB", shared(entities(config(&long, 3000, "a", 1))), Opens(1));
@@ -169,10 +160,7 @@ fn biggraph_configurations() {
 
 #[test]
 fn biggraph_relations() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("biggraph");
+    let Some(mut range) = Range::alone("biggraph") else { return };
     for (count, end) in [(1_300_000, Refused("limit")), (78_000, Opens(1))] {
         let folder = MemoryFolder::new("bomb")
             .with("entity_count_a_0.txt", b"1".to_vec())

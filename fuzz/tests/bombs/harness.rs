@@ -51,21 +51,21 @@ pub(crate) enum End {
 
 pub(crate) use End::{Any, Opens, Refused};
 
-/// True in a process that runs one test alone: the memory of all threads is counted together. Otherwise such a process
-/// is run, what it says is printed, and this test fails where it does.
-pub(crate) fn alone() -> bool {
+/// True in a process that runs one test. Elsewhere starts such a process for the current test, prints the lines of its bombs,
+/// and fails where it fails.
+fn is_alone() -> bool {
     const CHILD: &str = "WEIGHBRIDGE_BOMBS_ALONE";
     let thread = std::thread::current();
-    // Tests that run one by one are run by the first thread.
+    // With `--test-threads 1` tests run one by one in the main thread.
     let Some(name) = thread.name().filter(|&name| name != "main" && std::env::var_os(CHILD).is_none()) else {
         return true;
     };
     let mut child = Command::new(std::env::current_exe().unwrap());
-    let done = child.args([name, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    said.lines().filter(|line| line.contains(" KiB ")).for_each(|line| println!("{line}"));
-    assert!(done.status.success(), "{said}{}", String::from_utf8_lossy(&done.stderr));
-    assert!(said.contains("1 passed"), "{name} was not run: {said}");
+    let ended = child.args([name, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let output = String::from_utf8_lossy(&ended.stdout);
+    output.lines().filter(|line| line.contains(" KiB ")).for_each(|line| println!("{line}"));
+    assert!(ended.status.success(), "{output}{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(output.contains("1 passed"), "{name} was not run: {output}");
     false
 }
 
@@ -76,11 +76,15 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// For bombs of that format.
-    pub(crate) fn new(format: &'static str) -> Self {
+    /// For bombs of that format, in a process of their own, as the memory of all threads is counted together. `None` where
+    /// the current test passed in such a process.
+    pub(crate) fn alone(format: &'static str) -> Option<Self> {
+        if !is_alone() {
+            return None;
+        }
         // What a panic prints takes memory that is not the library's.
         weighbridge::quiet_panics();
-        Self { format, wrong: Vec::new() }
+        Some(Self { format, wrong: Vec::new() })
     }
 
     /// A file of these bytes.

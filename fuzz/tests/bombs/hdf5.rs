@@ -1,6 +1,6 @@
 //! HDF5: chunks, trees that lead back to themselves, heaps, attributes, links in circles.
 
-use crate::harness::{Opens, Range, Refused, alone};
+use crate::harness::{Opens, Range, Refused};
 use crate::hdf5_file::{
     F32, File, NOWHERE, chunk_key, chunked, contiguous, deflated, f32, group_node, hard, link_info,
     local_heap, message, soft, space, symbol_table, tree, tree_of_chunks, whole,
@@ -32,10 +32,7 @@ fn chunk(dims: &[u64], extents: &[u32], packed: &[u8]) -> Vec<u8> {
 
 #[test]
 fn hdf5_bombs() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     // That files made by hand are read at all.
     let good = with_one(|file| {
         let data = file.put(&[0; 16]);
@@ -71,10 +68,7 @@ fn hdf5_bombs() {
 
 #[test]
 fn hdf5_circles() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     let mut root = File::new();
     root.object(&[link_info(), hard("a", 96), hard("b", 96)]);
     range.file("a root in itself", root.finish(), Opens(0));
@@ -170,10 +164,7 @@ fn hdf5_circles() {
 
 #[test]
 fn hdf5_attributes() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     // Version 1: lengths of name, type and space, then these, each padded to eight bytes.
     let attribute = |kind: &[u8], dims: &[u64], data: &[u8]| {
         let extents: Vec<u8> = dims.iter().flat_map(|n| n.to_le_bytes()).collect();

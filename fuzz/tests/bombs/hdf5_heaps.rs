@@ -1,6 +1,6 @@
 //! HDF5 whose names are in heaps of many blocks: tables of blocks within tables.
 
-use crate::harness::{End, Opens, Range, Refused, alone};
+use crate::harness::{End, Opens, Range, Refused};
 use crate::hdf5_file::{File, HeapForm, HeapTables, contiguous, f32, message, space, tree_of_records};
 use crate::hdf5_many::with_all;
 
@@ -42,10 +42,7 @@ fn tables(said: HeapForm, entry: &dyn Fn(u64, u64) -> u64) -> Vec<u8> {
 
 #[test]
 fn hdf5_heaps_of_tables() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     let all = Opens(BLOCKS);
     let corrupt = Refused("hdf5-corrupt");
     let truly = |_: u64, block: u64| block;
@@ -103,12 +100,9 @@ fn hdf5_heaps_of_tables() {
 
 #[test]
 fn hdf5_heaps_are_no_search() {
-    if !alone() {
-        return;
-    }
+    let Some(mut range) = Range::alone("hdf5") else { return };
     // The last of 65,536 blocks, again and again.
     let form = HeapForm { width: 1 << 15, first: 64, largest: 64, bits: 32, rows: 2 };
-    let mut range = Range::new("hdf5");
     range.file(
         "25,000 names in the last block of a table",
         with_all(|file| {

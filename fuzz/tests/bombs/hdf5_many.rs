@@ -1,6 +1,6 @@
 //! HDF5 in which many things stand for the same bytes, and filters that ask for more than there is.
 
-use crate::harness::{Opens, Range, Refused, alone};
+use crate::harness::{Opens, Range, Refused};
 use crate::hdf5_file::{
     File, NOWHERE, chunked, contiguous, deflated, f32, filtered, fractal_heap, group_tree, hard, implicit,
     link_info, local_heap, message, soft_node, space, symbol_table, tree_of_chunks, tree_of_records,
@@ -40,10 +40,7 @@ fn chunks(
 
 #[test]
 fn hdf5_filters() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     let packed = |packing: Vec<u8>, data: &[u8], elements: u32| {
         with_all(|file| {
             let at = file.put(data);
@@ -84,10 +81,7 @@ fn hdf5_filters() {
 
 #[test]
 fn hdf5_names_over_each_other() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     let long = vec![b'n'; 1_500_000];
     let len = u32::try_from(long.len()).unwrap().to_le_bytes();
     // Version, a length of four bytes, the name, the root.
@@ -142,10 +136,7 @@ fn hdf5_names_over_each_other() {
 
 #[test]
 fn hdf5_elements_over_each_other() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     let zeros = zlib(&[0; 4 << 20], 1);
     let len = u32::try_from(zeros.len()).unwrap();
     let repeated = |count: u64, own: bool| {
@@ -199,10 +190,7 @@ fn hdf5_elements_over_each_other() {
 
 #[test]
 fn hdf5_dimensions_of_one() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     let ones = |first: u64| [vec![first], vec![1; 31]].concat();
     range.file(
         "2,000,000 elements in 32 dimensions that were never written",

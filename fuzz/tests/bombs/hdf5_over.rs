@@ -1,6 +1,6 @@
 //! HDF5 whose structures lie over each other, or are met by many names.
 
-use crate::harness::{Any, Opens, Range, Refused, alone};
+use crate::harness::{Any, Opens, Range, Refused};
 use crate::hdf5_file::{
     F32, File, NOWHERE, chunk_key, chunked, contiguous, f32, fractal_heap, group_node, group_tree, later,
     local_heap, message, nodes_of_chunks, soft_node, space, summed, symbol_table, tree, tree_of_chunks,
@@ -15,10 +15,7 @@ fn fill(file: &mut File, len: u64) {
 
 #[test]
 fn hdf5_messages_over_each_other() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     // A run of messages without content, which continuations read from its beginning, and from further on.
     let continued = |kind: u16, count: usize, times: u64| {
         with_all(|file| {
@@ -119,10 +116,7 @@ fn array_of_one_block(elements: u64, size: u8, block: usize, count: usize, len: 
 
 #[test]
 fn hdf5_indexes_over_each_other() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     range.file(
         "links of a tree of 70 nodes in one place",
         group_over_itself(70, 65_534),
@@ -206,10 +200,7 @@ fn group_of_one_name(entries: usize, half: u16, name: (u64, u32), text: &[u8]) -
 
 #[test]
 fn hdf5_groups_that_are_damaged() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     range.file("a tree of 60 levels that leads nowhere", deep_group(60), Refused("past-the-end"));
     range.file("a tree of 60,000 levels that leads nowhere", deep_group(60_000), Refused("hdf5-corrupt"));
     // Texts of 2 MB: each of many entries would be a search, or a copy.
@@ -231,10 +222,7 @@ fn hdf5_groups_that_are_damaged() {
 
 #[test]
 fn hdf5_names_for_one_object() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     let object = |names: usize, kind: &[u8], fill_value: &[u8]| {
         with_all(|file| {
             let len = u32::try_from(fill_value.len()).unwrap().to_le_bytes();
@@ -266,10 +254,7 @@ fn hdf5_names_for_one_object() {
 
 #[test]
 fn hdf5_texts_that_are_nothing_but_padding() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     let padding = |attributes: u32, texts: u64, len: u64| {
         with_all(|file| {
             let zeros = vec![0; usize::try_from(len).unwrap()];
@@ -300,10 +285,7 @@ fn hdf5_texts_that_are_nothing_but_padding() {
 
 #[test]
 fn hdf5_columns_as_they_are() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     let columns = |rows: u32, count: u64, names: usize| {
         with_all(|file| {
             let all = u64::from(rows);

@@ -1,7 +1,7 @@
 //! HDF5 whose datasets are small and whose chunks are not, structures that cannot be joined, and attributes that are far longer as
 //! values.
 
-use crate::harness::{Input, MEMORY, Opens, Range, Refused, alone};
+use crate::harness::{Input, MEMORY, Opens, Range, Refused};
 use crate::hdf5_file::{
     File, NOWHERE, chunked, contiguous, deflated, f32, filtered, group_node, local_heap, message, space,
     symbol_table, tree, tree_of_chunks, whole,
@@ -42,10 +42,7 @@ fn scaled(count: u32) -> (Vec<u8>, Vec<u8>) {
 
 #[test]
 fn hdf5_chunks_longer_than_their_datasets() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     let (filters, chunk) = scaled(60_000_000);
     let names = |names: usize, filters: &[u8], chunk: &[u8], elements: u32| {
         with_all(|file| vec![dataset(file, &[1], &[elements], filters, chunk, &[vec![0]]); names])
@@ -92,10 +89,7 @@ fn hdf5_chunks_longer_than_their_datasets() {
 /// Names for small chunks that are not packed: nothing of them is kept for each.
 #[test]
 fn hdf5_names_for_plain_chunks() {
-    if !alone() {
-        return;
-    }
-    let _alone = Range::new("hdf5");
+    let Some(_alone) = Range::alone("hdf5") else { return };
     let many = with_all(|file| {
         let chunk = vec![0; 1_000_000];
         vec![dataset(file, &[16, 2], &[16, 15_625], &[], &chunk, &[vec![0, 0]]); 1_000]
@@ -114,10 +108,7 @@ fn hdf5_names_for_plain_chunks() {
 /// More marked structures than are kept before they are joined, none of which is a part of another.
 #[test]
 fn hdf5_structures_that_cannot_be_joined() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("hdf5");
+    let Some(mut range) = Range::alone("hdf5") else { return };
     let count = 270_000u64;
     let file = with_all(|file| {
         let names = file.put(b"\0\0\0\0\0\0\0\0a\0\0\0\0\0\0\0");
@@ -166,9 +157,7 @@ fn numbers(attributes: u8, dims: &[u64]) -> Vec<u8> {
 /// The tensors are read, what is left out of their attributes is told, and the limit that the note names makes room for it.
 #[test]
 fn hdf5_attributes_that_are_longer_as_values() {
-    if !alone() {
-        return;
-    }
+    let Some(mut range) = Range::alone("hdf5") else { return };
     let opened = |file: &[u8], header_bytes: u64| -> Checkpoint {
         let mut options = OpenOptions::default();
         options.limits.header_bytes = header_bytes;
@@ -194,7 +183,6 @@ fn hdf5_attributes_that_are_longer_as_values() {
         let checkpoint = opened(&file, own + 100_000_000);
         assert_eq!((values(&checkpoint), left_out(&checkpoint)), (all, 0));
     }
-    let mut range = Range::new("hdf5");
     range.file("20 attributes of 60,000 numbers of 8 bits", numbers(20, &[60_000]), Opens(1));
     range.file("20 attributes of 200 times 300 numbers of 8 bits", numbers(20, &[200, 300]), Opens(1));
 }

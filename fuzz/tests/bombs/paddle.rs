@@ -1,6 +1,6 @@
 //! Paddle: streams of tensors, programs in protobuf and in JSON.
 
-use crate::harness::{Opens, Range, Refused, alone};
+use crate::harness::{Opens, Range, Refused};
 
 fn varint(mut n: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -30,10 +30,7 @@ fn desc(dims: &[u64]) -> Vec<u8> {
 
 #[test]
 fn paddle_bombs() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("paddle");
+    let Some(mut range) = Range::alone("paddle") else { return };
     range.file("2^63 levels", stream(1 << 63, &[0; 64]), Refused("not-a-stream"));
     range.file(
         "a level of 2^60",
@@ -76,10 +73,7 @@ fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn program_bombs() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("paddle");
+    let Some(mut range) = Range::alone("paddle") else { return };
     let path = [env!("CARGO_MANIFEST_DIR"), "..", "testdata/paddle/good/p262/cnn_static_infer/model.pdmodel"];
     let good = std::fs::read(path.iter().collect::<std::path::PathBuf>()).unwrap();
     // One more block, of that number, within the first.
@@ -129,10 +123,7 @@ fn program_bombs() {
 /// Long names that much refers to: each finding, operand and difference would quote them.
 #[test]
 fn long_names_of_programs() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("paddle");
+    let Some(mut range) = Range::alone("paddle") else { return };
     let kind = field(3, "k".repeat(1_000_000).as_bytes());
     let program = |operator: &[u8]| field(1, &[&[8, 0, 0x10, 0][..], &field(4, operator)].concat());
     let mut arguments = field(1, b"X");

@@ -1,6 +1,6 @@
 //! Parquet: files of one column by hand, in the compact form of Thrift.
 
-use crate::harness::{Opens, Range, Refused, alone};
+use crate::harness::{Opens, Range, Refused};
 use arrow_ipc::{MessageBuilder, MessageHeader, MetadataVersion};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -134,10 +134,7 @@ pub(super) fn run(count: u64) -> Vec<u8> {
 
 #[test]
 fn parquet_bombs() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     let plain = page(2, 0, None, &[0; 8]);
     range.file("two values", file(&plain, false, &claims(2)), Opens(1));
     range.file("2^62 rows", file(&plain, false, &claims(1 << 62)), Refused("shape-overflow"));
@@ -235,10 +232,7 @@ pub(super) fn zeros(len: u32) -> Vec<u8> {
 /// column, and the same pages for many columns.
 #[test]
 fn parquet_pages_that_multiply() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     let long = 47 << 20;
     let body = zeros(long);
     let (unpacked, packed) = (i32::try_from(long).unwrap(), i32::try_from(body.len()).unwrap());
@@ -345,10 +339,7 @@ pub(super) fn closed(pages: &[u8], footer: &[u8]) -> Vec<u8> {
 /// Schemas that its reader would recurse into, or take memory for, without end.
 #[test]
 fn parquet_schemas() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     let leaf = || element(Some(4), 0, "x", None, None);
     let alone = |schema: Vec<Vec<u8>>| shaped(&schema, &["x"], 4, &[], 0, &claims(0));
     let root = |children: i32| element(None, 0, "schema", Some(children), None);
@@ -381,10 +372,7 @@ fn parquet_schemas() {
 /// The schema of Arrow beside that of Parquet: many fields that are one table.
 #[test]
 fn parquet_schemas_of_arrow() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     let carries = |name: usize, fields: usize| {
         let mut flat = FlatBufferBuilder::new();
         let schema = crate::arrow::shared(&mut flat, name, fields);
@@ -411,10 +399,7 @@ fn parquet_schemas_of_arrow() {
 /// Runs of a few bytes that stand for rows of gigabytes, and for names.
 #[test]
 fn parquet_runs() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     let root = || element(None, 0, "schema", Some(1), None);
     let list = [
         root(),
@@ -464,10 +449,7 @@ fn parquet_runs() {
 /// Each number in small files, in turn, made as large as can be.
 #[test]
 fn parquet_every_number() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     for name in ["holes.parquet", "ragged.parquet"] {
         let good = std::fs::read(golden(name)).unwrap();
         for at in 4..good.len() - 4 {

@@ -3,7 +3,7 @@
 use super::parquet::{
     Claims, Struct, claims, closed, element, file, made, new, page, run, shaped, varint, zeros,
 };
-use crate::harness::{MEMORY, Opens, Range, alone};
+use crate::harness::{MEMORY, Opens, Range};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use arrow_schema::{DataType, Field, Schema};
 use base64::Engine as _;
@@ -46,10 +46,7 @@ fn claimed(values: i32, unpacked: i32, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn parquet_dictionaries_that_claim() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     let values = page(10, 8, None, &run(10));
     let pages = [claimed(2_000_000_000, 4, &[0; 4]), values.clone()].concat();
     range.any("2 * 10^9 values behind a column of no bytes", two(&pages, 10, 0, true));
@@ -83,10 +80,7 @@ fn parquet_dictionaries_that_claim() {
 /// Many columns begin at a head that is longer than any of them.
 #[test]
 fn parquet_columns_at_the_same_head() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     let long = "s".repeat(2_000_000);
     let data = new().i32(1, 1).i32(2, 0).i32(3, 3).i32(4, 3).of(5, new().text(1, &long));
     let head = [new().i32(1, 0).i32(2, 4).i32(3, 4).of(5, data).end(), vec![0; 4]].concat();
@@ -122,10 +116,7 @@ fn names(pages: &[u8], rows: i32, codec: i32) -> Vec<u8> {
 
 #[test]
 fn parquet_names_as_differences() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     for (count, rows) in [(2_000_000_000u64, 10), (2_000_000_000, 2_000_000_000), (30_000_000, 30_000_000)] {
         let lengths = differences(count, 1 << 30, 0, 0);
         range.file(
@@ -170,10 +161,7 @@ fn with_schema(schema: &Schema, footer: Struct) -> Struct {
 /// A name a page, and a page as long as one may be: all of them were decoded together.
 #[test]
 fn parquet_names_of_long_pages() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     for (len, pages) in [(47 << 20, 1), (11 << 20, 80), (1 << 20, 900)] {
         let pages_of = long_pages(len, pages);
         let rows = i32::try_from(pages).unwrap();
@@ -196,10 +184,7 @@ fn parquet_names_of_long_pages() {
 /// Rows that are missing, of lists of a fixed length that only the schema of Arrow knows.
 #[test]
 fn parquet_rows_that_are_missing() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     let schema = [
         element(None, 0, "schema", Some(1), None),
         element(None, 1, "vector", Some(1), Some(3)),
@@ -231,10 +216,7 @@ fn parquet_rows_that_are_missing() {
 /// Lists in a page that is longer than one may be, which was unpacked to count them.
 #[test]
 fn parquet_lists_of_a_long_page() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     let list = [
         element(None, 0, "schema", Some(1), None),
         element(None, 0, "vector", Some(1), Some(3)),
@@ -250,10 +232,7 @@ fn parquet_lists_of_a_long_page() {
 /// What reads a column takes some thousand bytes, of which there are fifty in the file. Alone, as an account of all columns takes more.
 #[test]
 fn parquet_wide_tables() {
-    if !alone() {
-        return;
-    }
-    let _alone = Range::new("parquet");
+    let Some(_alone) = Range::alone("parquet") else { return };
     for (columns, limit) in [(1000, false), (15_000, false), (50_000usize, true)] {
         let one = page(1, 0, None, &[0; 4]);
         let step = i64::try_from(one.len()).unwrap();

@@ -1,7 +1,7 @@
 //! Parquet: heads of pages that are of two kinds, and names of many row groups.
 
 use super::parquet::{Struct, claims, closed, dictionary, element, new, page, run, shaped, varint};
-use crate::harness::{Opens, Range, alone};
+use crate::harness::{Opens, Range};
 
 /// A page of data whose head has another structure, too.
 fn twofold(values: i32, encoding: i32, other: u8, structure: Struct, bytes: &[u8]) -> Vec<u8> {
@@ -58,10 +58,7 @@ fn names(groups: usize, rows: i32, page_of_names: &[u8]) -> Vec<u8> {
 /// What is looked at before a page is unpacked must be what it is unpacked by.
 #[test]
 fn parquet_heads_of_two_kinds() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     let lengths_of = lengths(2_000_000_000);
     let of_dictionary = || new().i32(1, 1).i32(2, 0);
     let pages = twofold(10, 6, 7, of_dictionary(), &lengths_of);
@@ -94,10 +91,7 @@ fn parquet_heads_of_two_kinds() {
 /// Each row group says the truth of its own, and has far more names than rows.
 #[test]
 fn parquet_names_of_many_groups() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("parquet");
+    let Some(mut range) = Range::alone("parquet") else { return };
     range.file("10 row groups of one name", names(10, 1, &page(1, 6, None, &lengths(1))), Opens(1));
     for (groups, count) in [(200, 3_000_000), (2_000, 3_000_000)] {
         let both = [lengths(count), lengths(count)].concat();

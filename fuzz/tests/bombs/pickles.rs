@@ -1,6 +1,6 @@
 //! Pickles: those of PyTorch in an archive and alone, and those of Paddle.
 
-use crate::harness::{End, Opens, Range, Refused, alone};
+use crate::harness::{End, Opens, Range, Refused};
 use crate::zips::{Member, archive, crc32, deflate, stored};
 
 /// A file of `torch.save` with this pickle and one storage.
@@ -61,10 +61,7 @@ pub(crate) fn dict(value: &[u8]) -> Vec<u8> {
 
 #[test]
 fn torch_bombs() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("torch");
+    let Some(mut range) = Range::alone("torch") else { return };
     let mut view = |name: &str, elements: u64, size: &[u64], stride: &[u64], end: End| {
         range.file(name, torch(&dict(&tensor(elements, size, stride)), &[0; 4]), end);
     };
@@ -85,12 +82,9 @@ fn torch_bombs() {
     range.file("20,000 views of 1 GiB over 4 bytes", torch(&pickle, &[0; 4]), Refused("torch-repeated"));
 }
 
-/// Each in an archive, alone, and as a state of Paddle.
+/// Each in an archive, and as a state of Paddle.
 #[test]
 fn pickle_bombs() {
-    if !alone() {
-        return;
-    }
     let long = u64::MAX / 2;
     let huge = (1u64 << 63).to_le_bytes();
     let laughs = |op: &[u8], times| [&b")"[..], &op.repeat(times)].concat();
@@ -129,7 +123,7 @@ fn pickle_bombs() {
         ("200,000 empty dicts", [&b"("[..], &b"}".repeat(200_000), b"l"].concat()),
     ];
     for format in ["torch", "paddle"] {
-        let mut range = Range::new(format);
+        let Some(mut range) = Range::alone(format) else { return };
         for (name, body) in &bombs {
             let pickle = [&b"\x80\x04}"[..], &text("w"), body, b"s."].concat();
             range.any(&format!("{name}, alone"), pickle.clone());
@@ -151,14 +145,11 @@ fn deflated_torch(head: &[u8], block: &[u8], times: usize) -> Vec<u8> {
 /// What takes many times its bytes as objects, on the stack, or as text that is copied.
 #[test]
 fn pickles_that_multiply() {
-    if !alone() {
-        return;
-    }
+    let Some(mut range) = Range::alone("torch") else { return };
     let legacy = |body: &[u8]| {
         let magic = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}.";
         [&magic[..], body, b"\x80\x02]."].concat()
     };
-    let mut range = Range::new("torch");
     let ops: [(&str, &[u8], &[u8]); 4] = [
         ("marks", b"\x80\x02", b"("),
         ("lists", b"\x80\x02(", b"]"),
@@ -203,10 +194,7 @@ fn pickles_that_multiply() {
 
 #[test]
 fn states_of_paddle_that_multiply() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("paddle");
+    let Some(mut range) = Range::alone("paddle") else { return };
     for (name, value) in [
         ("lists", [&b"("[..], &b"]".repeat(4_000_000), b"l"].concat()),
         ("calls", [&b"ca\nb\n"[..], &b")R".repeat(2_000_000)].concat()),
@@ -225,10 +213,7 @@ fn states_of_paddle_that_multiply() {
 /// Tensors of a deflated storage that have it inflated again and again.
 #[test]
 fn deflated_storages() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("torch");
+    let Some(mut range) = Range::alone("torch") else { return };
     let (times, block) = (64, vec![0; 1 << 20]);
     let (data, sum) = (deflate(&[], &block, times), crc32(&[], &block, times));
     let storage =

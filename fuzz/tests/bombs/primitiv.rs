@@ -1,6 +1,6 @@
 //! primitiv: lengths of MessagePack.
 
-use crate::harness::{Range, Refused, alone};
+use crate::harness::{Range, Refused};
 
 fn word(n: u32) -> Vec<u8> {
     [&[0xce], n.to_be_bytes().as_slice()].concat()
@@ -31,10 +31,7 @@ const BIN32: u8 = 0xc6;
 
 #[test]
 fn primitiv_bombs() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("primitiv");
+    let Some(mut range) = Range::alone("primitiv") else { return };
     range.file("array32 of extents", file(0, &endless(ARRAY32)), Refused("too-many-dims"));
     range.file(
         "bin32 of values",
@@ -86,10 +83,7 @@ fn primitiv_bombs() {
 /// The path of a parameter stands in the file once, and each of its stats has it.
 #[test]
 fn a_long_path_of_many_stats() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("primitiv");
+    let Some(mut range) = Range::alone("primitiv") else { return };
     let value = [shape(&[]), vec![0xc4, 4, 0, 0, 0, 0]].concat();
     let path = vec![b'x'; 1_000_000];
     let mut model = [word(1), vec![0x91, STR32], 1_000_000u32.to_be_bytes().to_vec(), path].concat();

@@ -1,7 +1,7 @@
 //! Two bytes of a pickle refer to what was made before: a tensor, a long name, a dict that is walked. Each reference is
 //! another one in the index.
 
-use crate::harness::{Opens, Range, Refused, alone};
+use crate::harness::{Opens, Range, Refused};
 use crate::pickles::{dict, number, tensor, text, torch, tuple};
 use crate::zips::{Member, archive, crc32, deflate, stored};
 
@@ -35,10 +35,7 @@ fn deflated(head: &[u8], block: &[u8], times: usize, beside: usize) -> Vec<u8> {
 
 #[test]
 fn references_take_memory() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("torch");
+    let Some(mut range) = Range::alone("torch") else { return };
     // Values that take too much are no reason to refuse tensors.
     let left_out =
         |range: &mut Range, name: &str, pickle: Vec<u8>| range.file(name, torch(&pickle, &[0; 4]), Opens(0));
@@ -96,10 +93,7 @@ fn references_take_memory() {
 /// Dicts, items and flags that are walked once more for each reference.
 #[test]
 fn references_take_time() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("torch");
+    let Some(mut range) = Range::alone("torch") else { return };
     let mut any = |name: &str, pickle: Vec<u8>| range.any(name, torch(&pickle, &[0; 4]));
     let state = [&b"}("[..], &b"NN".repeat(100_000), b"uq\x01"].concat();
     let ordered = b"h\0)RK\0h\x02sh\x01b".repeat(1_000);
@@ -148,10 +142,7 @@ fn references_take_time() {
 /// What honest writers share and repeat is kept.
 #[test]
 fn honest_references_are_kept() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("torch");
+    let Some(mut range) = Range::alone("torch") else { return };
     // Tied weights.
     let tied: Vec<u8> = (0..3_000)
         .flat_map(|i| [text(&format!("model.decoder.layers.{i}.weight")), b"h\0".to_vec()].concat())

@@ -1,6 +1,6 @@
 //! Files of rules, which come from others too: names that double, expressions without end, and rules far down.
 
-use crate::harness::{MEMORY, Range, alone};
+use crate::harness::{MEMORY, Range};
 use std::sync::Arc;
 use weighbridge::checkpoint::{Checkpoint, TensorEntry, TensorPath};
 use weighbridge::ops::edit::{apply, parse_rules};
@@ -34,11 +34,7 @@ fn told(name: &str, text: &str, tensors: usize) -> &'static str {
 
 #[test]
 fn rules_that_multiply() {
-    if !alone() {
-        return;
-    }
-    // Nothing else runs meanwhile.
-    let _alone = Range::new("rules");
+    let Some(_alone) = Range::alone("rules") else { return };
     let double = "[[rule]]\nrename-regex = '(.*)={1}{1}'\n".repeat(40);
     assert_eq!(told("a name that doubles", &double, 1), "limit");
     assert_eq!(told("names that double", &double, 20_000), "names-too-long");

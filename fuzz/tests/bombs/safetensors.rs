@@ -1,6 +1,6 @@
 //! safetensors: a length, a header in JSON, and shapes.
 
-use crate::harness::{Input, MEMORY, Opens, Range, Refused, alone};
+use crate::harness::{Input, MEMORY, Opens, Range, Refused};
 use crate::made::{Part, made};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -17,10 +17,7 @@ fn tensor(name: &str, shape: &str, end: &str) -> String {
 
 #[test]
 fn safetensors_bombs() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("safetensors");
+    let Some(mut range) = Range::alone("safetensors") else { return };
     for (name, length, code) in [
         ("header of 2^60", 1 << 60, "limit"),
         ("header of 2^64 - 1", u64::MAX, "limit"),
@@ -68,10 +65,7 @@ fn safetensors_bombs() {
 /// A header is held once, and what is read of it before an error is no more than a few times its length.
 #[test]
 fn a_header_of_one_name_a_million_times() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("safetensors");
+    let Some(mut range) = Range::alone("safetensors") else { return };
     let one = b"\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},";
     let length = 50_000_000 / one.len() as u64 * one.len() as u64;
     let parts = vec![
@@ -91,10 +85,7 @@ fn a_header_of_one_name_a_million_times() {
 /// Names whose parts are a letter each, every name within its limit.
 #[test]
 fn names_of_many_parts() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("safetensors");
+    let Some(mut range) = Range::alone("safetensors") else { return };
     let named = |count: usize, parts: usize| {
         let name = |place: usize| format!("{}{place}", "a.".repeat(parts - 1));
         let all: Vec<_> = (0..count).map(|place| tensor(&name(place), "0", "0")).collect();
@@ -107,10 +98,7 @@ fn names_of_many_parts() {
 /// Shards of which one says much, and a list that would open one shard for each way to write its name.
 #[test]
 fn shards_that_multiply() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("safetensors");
+    let Some(mut range) = Range::alone("safetensors") else { return };
     let mut keys = String::new();
     for number in 0..50_000 {
         write!(keys, "{}\"k{number}\":\"\"", if number == 0 { "" } else { "," }).unwrap();
@@ -136,10 +124,7 @@ fn shards_that_multiply() {
 /// JSON of which each finding would hold all the keys above it, or look through them again.
 #[test]
 fn configurations_that_multiply() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("safetensors");
+    let Some(mut range) = Range::alone("safetensors") else { return };
     let below = |key: &str, list: &str| format!(r#"{{"{key}":{list}}}"#).into_bytes();
     let paths = format!("[{}\"\"]", "\"/a/b/c\",".repeat(150_000));
     range.file("paths below a long key", below(&"k".repeat(1_000_000), &paths), Refused("limit"));

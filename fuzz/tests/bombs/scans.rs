@@ -1,6 +1,6 @@
 //! Files that a scan looks into: what is inside multiplies.
 
-use crate::harness::{Any, Range, alone};
+use crate::harness::{Any, Range};
 use crate::pickles::{dict, tensor, text, torch_of};
 use crate::zips::{Member, archive, crc32, deflate, deflated, stored};
 
@@ -13,10 +13,7 @@ fn calls(pickles: u32, each: u32) -> Vec<Vec<u8>> {
 
 #[test]
 fn scans_of_many_pickles() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("paddle");
+    let Some(mut range) = Range::alone("paddle") else { return };
     range.file("calls of 1,000 pickles", calls(1_000, 40).concat(), Any);
     let inner = calls(1_000, 40).into_iter().map(|pickle| {
         [b"B", &u32::try_from(pickle.len()).unwrap().to_le_bytes()[..], &pickle, b"0"].concat()
@@ -34,10 +31,7 @@ fn packed(name: &str, head: &[u8], block: &[u8], times: usize) -> Member {
 
 #[test]
 fn scans_of_archives() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("npz");
+    let Some(mut range) = Range::alone("npz") else { return };
     let block = vec![0; 1 << 20];
     let zeros = packed("m", b"", &block, 30);
     let several = |first: Option<Member>, count: usize| {
@@ -70,10 +64,7 @@ fn scans_of_archives() {
 /// A packed storage that is a pickle: zeros, and then many pickles in its bytes.
 #[test]
 fn scans_of_packed_storages() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("torch");
+    let Some(mut range) = Range::alone("torch") else { return };
     let small = [&b"\x80\x02ca\nb\n)R0B"[..], &300u32.to_le_bytes(), &[0; 300], b"."].concat();
     let len = u32::try_from(small.len()).unwrap().to_le_bytes();
     let inner = [b"B", &len[..], &small, b"0"].concat().repeat(1_000);
@@ -85,10 +76,7 @@ fn scans_of_packed_storages() {
 /// Calls of names that are long, or of which no two are alike, and arguments that calls share.
 #[test]
 fn scans_of_calls() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("paddle");
+    let Some(mut range) = Range::alone("paddle") else { return };
     let word = |i: u16| [&b"\x8c\xfa"[..], format!("{i:<250}").as_bytes(), b"\x940"].concat();
     let words: Vec<u8> = (0..256).flat_map(word).collect();
     let call = |n: u32| [b"h", &n.to_be_bytes()[2..3], b"h", &n.to_be_bytes()[3..], b"\x93)R0"].concat();
@@ -106,11 +94,8 @@ fn scans_of_calls() {
 /// Instructions of a byte that leave nothing behind, packed to a thousandth.
 #[test]
 fn scans_of_packed_instructions() {
-    if !alone() {
-        return;
-    }
+    let Some(mut range) = Range::alone("torch") else { return };
     let block = b"N0".repeat(500_000);
-    let mut range = Range::new("torch");
     let storage = packed("archive/data/1", b"\x80\x02", &block, 300);
     range.any("a storage of 300 MB of instructions", torch_of(&dict(&tensor(1, &[1], &[1])), storage));
     let line = packed("archive/data/1", b"\x80\x02S'", &[b'a'; 1 << 20], 300);
@@ -124,7 +109,7 @@ fn scans_of_packed_instructions() {
     let row = deflated("archive/data/1", &[pickle, small].concat());
     range.any("900 pickles behind 64 MiB", torch_of(&dict(&tensor(1, &[1], &[1])), row));
     drop(range);
-    let mut range = Range::new("npz");
+    let Some(mut range) = Range::alone("npz") else { return };
     let head = b"\x93NUMPY\x01\0\x3a\0{'descr':'|O','fortran_order':False,'shape':(1,)}        \n\x80\x02";
     range.any("objects that are 300 MB of instructions", archive(&[packed("a.npy", head, &block, 300)]));
     let member = packed("m.pkl", b"\x80\x02", &block, 25);
@@ -138,10 +123,7 @@ fn scans_of_packed_instructions() {
 /// One list that calls hash, and one description of a split parameter of Paddle, each gone through for all that have it.
 #[test]
 fn scans_of_what_is_shared() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("paddle");
+    let Some(mut range) = Range::alone("paddle") else { return };
     let list =
         [b"\x80\x02(cbuiltins\nset\nq\x01](", b"N".repeat(400_000).as_slice(), b"e\x85q\x02R"].concat();
     range.any("40,000 sets of one list", [&list[..], &b"h\x01h\x02R".repeat(40_000), b"t."].concat());

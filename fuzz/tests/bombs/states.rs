@@ -1,6 +1,6 @@
 //! States of PyTorch and Paddle that are small each on its own, and many that multiply.
 
-use crate::harness::{Any, Opens, Range, Refused, alone};
+use crate::harness::{Any, Opens, Range, Refused};
 use crate::pickles::{number, tensor, text, torch, torch_of, tuple};
 use crate::zips::stored;
 use std::sync::Arc;
@@ -34,10 +34,7 @@ fn state(pairs: &[Vec<u8>]) -> Vec<u8> {
 
 #[test]
 fn paddle_states_that_multiply() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("paddle");
+    let Some(mut range) = Range::alone("paddle") else { return };
     let keys: Vec<_> = (0..30_000).map(|i| [text(&format!("{i:06}")), b"N".to_vec()].concat()).collect();
     range.file("30,000 plain keys", state(&keys), Any);
 
@@ -77,10 +74,7 @@ fn listed(object: &[u8], more: usize) -> Vec<u8> {
 /// What takes two bytes for each time that it is met.
 #[test]
 fn paddle_references_that_multiply() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("paddle");
+    let Some(mut range) = Range::alone("paddle") else { return };
     let (one, name, long) = (array(&[1], b"C\x01x"), "m".repeat(4_000), "k".repeat(500_000));
     let import = [b"c", name.as_bytes(), b"\n", name.as_bytes(), b"\n"].concat();
     let call = [&import[..], b")R"].concat();
@@ -144,10 +138,7 @@ fn directory(files: &[u8]) -> FolderRef {
 
 #[test]
 fn paddle_directories_that_multiply() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("paddle");
+    let Some(mut range) = Range::alone("paddle") else { return };
     let class = b"cpaddle.distributed.checkpoint.metadata\nLocalTensorIndex\n";
     let index = |before: &[u8], class: &[u8], key: &str, offset: &[u8]| {
         let fields = [text("tensor_key"), text(key), text("global_offset"), offset.to_vec()].concat();
@@ -172,10 +163,7 @@ fn paddle_directories_that_multiply() {
 /// What is told of variables, beside a program and its parameters.
 #[test]
 fn paddle_names_that_multiply() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("paddle");
+    let Some(mut range) = Range::alone("paddle") else { return };
     let path = [env!("CARGO_MANIFEST_DIR"), "..", "testdata/paddle/good/p262/cnn_jit"];
     let path: std::path::PathBuf = path.iter().collect();
     let folder = |info: Vec<u8>| -> FolderRef {
@@ -204,10 +192,7 @@ fn paddle_names_that_multiply() {
 
 #[test]
 fn torch_states_that_multiply() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("torch");
+    let Some(mut range) = Range::alone("torch") else { return };
     let one = tensor(1, &[1], &[1]);
     // 2^11 tensors of one name, by keys that are numbers and texts; the names that they would be given are taken.
     let levels = 10u8;

@@ -1,14 +1,11 @@
 //! TSV and word2vec.
 
-use crate::harness::{Opens, Range, Refused, alone};
+use crate::harness::{Opens, Range, Refused};
 use crate::made::{Part, made};
 
 #[test]
 fn tsv_bombs() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("tsv");
+    let Some(mut range) = Range::alone("tsv") else { return };
     let giant = 200 << 20;
     let line = made(vec![Part::Bytes(b"a\t".to_vec()), Part::Again(b"1\t".to_vec(), giant)]);
     range.source("one line of 200 MiB", line, Refused("limit"));
@@ -29,10 +26,7 @@ fn tsv_bombs() {
 
 #[test]
 fn word2vec_bombs() {
-    if !alone() {
-        return;
-    }
-    let mut range = Range::new("word2vec");
+    let Some(mut range) = Range::alone("word2vec") else { return };
     range.file("999,999,999 rows", b"999999999 3\na 1 2 3\n".to_vec(), Refused("row-count"));
     range.file("2^64 - 1 rows", b"18446744073709551615 3\na 1 2 3\n".to_vec(), Refused("row-count"));
     range.file("2^64 - 1 columns", b"1 18446744073709551615\na 1 2 3\n".to_vec(), Refused("ragged-line"));

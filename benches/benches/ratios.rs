@@ -56,7 +56,7 @@ fn main() {
     write_primitiv_model(&many, 100_000, 4, 4).unwrap();
     let open = median_of(|| assert_eq!(weighbridge::formats::open(&many).unwrap().tensors.len(), 100_000));
     println!("\nopen a model of 100,000 tensors: {open:.3} s");
-    // The command stands beside the benchmark when the workspace was built with the same profile.
+    // Cargo puts the command into the folder above the benchmark, if it was built with the same profile.
     let command = std::env::current_exe().unwrap().with_file_name("../weighbridge");
     if command.exists() {
         let ls = || assert!(Command::new(&command).arg("ls").arg(&many).output().unwrap().status.success());

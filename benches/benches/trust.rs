@@ -93,7 +93,7 @@ fn exists(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Runs a program, ours from beside the benchmark, where it stands when the workspace was built with the same profile.
+/// Runs a program; our command is the one that was built with the same profile.
 fn run(program: &str, arguments: &[&str]) {
     let program = match program {
         "weighbridge" => std::env::current_exe().unwrap().with_file_name("../weighbridge"),

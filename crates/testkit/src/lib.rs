@@ -5,13 +5,16 @@
 //! | [`testdata`] | a path below the folder of test data |
 //! | [`golden`] | the bytes of a file there |
 //! | [`memory`] | a source of bytes in memory |
+//! | [`dense`] | a tensor over a source that counts what is read |
 
 #![allow(clippy::disallowed_methods, clippy::panic)] // Tests read their own files, and fail by a panic.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use weighbridge_core::source::{MemorySource, SourceRef};
+use weighbridge_core::checkpoint::{TensorEntry, TensorPath};
+use weighbridge_core::source::{CountingSource, MemorySource, SourceRef};
+use weighbridge_core::tensor::{DType, Encoding, Order, Shape, relayout};
 
 /// The variable of the environment that names the folder of test data.
 const VARIABLE: &str = "WEIGHBRIDGE_TESTDATA";
@@ -47,6 +50,26 @@ pub fn golden(name: impl AsRef<Path>) -> Vec<u8> {
 #[must_use]
 pub fn memory(bytes: impl AsRef<[u8]>) -> SourceRef {
     Arc::new(MemorySource::new("m", bytes.as_ref().to_vec()))
+}
+
+/// A tensor of the little-endian, row-major elements `bytes`, stored in that order, and the source that counts its reads.
+///
+/// # Panics
+/// Where the bytes are fewer than the tensor has.
+#[must_use]
+pub fn dense(dtype: DType, dims: &[u64], bytes: &[u8], order: Order) -> (TensorEntry, Arc<CountingSource>) {
+    let mut stored = bytes.to_vec();
+    if let (Order::Column, Some(size)) = (order, dtype.size()) {
+        let extents: Vec<usize> = dims.iter().map(|&d| usize::try_from(d).unwrap_or(usize::MAX)).collect();
+        relayout(bytes, Order::Row, &mut stored, Order::Column, &extents, size);
+    }
+    let counted = Arc::new(CountingSource::new(memory(stored)));
+    let source: SourceRef = counted.clone();
+    let encoding = if order == Order::Row { Encoding::ROW } else { Encoding::COLUMN };
+    match TensorEntry::dense(TensorPath::value(), dtype, Shape::new(dims), &source, 0, encoding) {
+        Ok(entry) => (entry, counted),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 fn folder() -> PathBuf {

@@ -13,7 +13,7 @@ use weighbridge::ops::slice::{Picked, Slice, Taken, only, read_at, resolve};
 use weighbridge::tensor::{DType, Order, Shape};
 use weighbridge::{Error, Result, TensorEntry};
 
-/// The most elements that are written out.
+/// The most elements that are printed.
 const MAX_ELEMENTS: u64 = 10_000_000;
 /// The most dimensions of what is shown, as in numpy.
 const MAX_DIMENSIONS: usize = 64;

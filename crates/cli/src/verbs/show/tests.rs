@@ -3,29 +3,13 @@ use serde_json::Value as Json;
 use std::sync::Arc;
 use weighbridge::checkpoint::TensorPath;
 use weighbridge::source::{CountingSource, MemorySource, Source, SourceRef};
-use weighbridge::tensor::{Encoding, relayout};
+use weighbridge::tensor::Encoding;
+use weighbridge_testkit::dense;
 
 /// The text of an array whose elements lie little-endian and row-major in `bytes`.
 fn format_array(dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<String> {
-    let (entry, _) = entry_of(dtype, shape, bytes.to_vec(), Order::Row);
+    let (entry, _) = dense(dtype, shape, bytes, Order::Row);
     show(&entry, &Slice::all(), false).map(|shown| shown.text)
-}
-
-fn entry_of(dtype: DType, dims: &[u64], bytes: Vec<u8>, order: Order) -> (TensorEntry, Arc<CountingSource>) {
-    let memory: SourceRef = Arc::new(MemorySource::new("m", bytes));
-    let counted = Arc::new(CountingSource::new(memory));
-    let source: SourceRef = counted.clone();
-    let encoding = if order == Order::Row { Encoding::ROW } else { Encoding::COLUMN };
-    let entry = TensorEntry::dense(TensorPath::value(), dtype, Shape::new(dims), &source, 0, encoding);
-    (entry.unwrap(), counted)
-}
-
-/// The same elements in the other order.
-fn reordered(bytes: &[u8], dims: &[u64], size: usize) -> Vec<u8> {
-    let extents: Vec<usize> = dims.iter().map(|&d| usize::try_from(d).unwrap()).collect();
-    let mut out = vec![0; bytes.len()];
-    relayout(bytes, Order::Row, &mut out, Order::Column, &extents, size);
-    out
 }
 
 fn show_text(entry: &TensorEntry, slice: &str) -> String {
@@ -49,10 +33,8 @@ fn as_numpy_prints_it() {
         let len = usize::try_from(Shape::new(&dims[..]).bytes(dtype).unwrap()).unwrap();
         let bytes: Vec<u8> = pattern.iter().copied().cycle().take(len).collect();
         let expected = case["str"].as_str().unwrap();
-        for (order, stored) in
-            [(Order::Column, reordered(&bytes, &dims, dtype.size().unwrap())), (Order::Row, bytes)]
-        {
-            let (entry, _) = entry_of(dtype, &dims, stored, order);
+        for order in [Order::Column, Order::Row] {
+            let (entry, _) = dense(dtype, &dims, &bytes, order);
             let text = show(&entry, &Slice::all(), false).unwrap().text;
             assert_eq!(text, expected, "\n{dtype} {dims:?} {hex}\nours:\n{text}\nnumpy:\n{expected}");
         }
@@ -63,8 +45,7 @@ fn as_numpy_prints_it() {
 fn counting(dims: &[u64], order: Order) -> (TensorEntry, Arc<CountingSource>) {
     let n = u32::try_from(dims.iter().product::<u64>()).unwrap();
     let bytes: Vec<u8> = (0..n).flat_map(u32::to_le_bytes).collect();
-    let bytes = if order == Order::Column { reordered(&bytes, dims, 4) } else { bytes };
-    entry_of(DType::U32, dims, bytes, order)
+    dense(DType::U32, dims, &bytes, order)
 }
 
 #[test]

@@ -1,32 +1,15 @@
 use super::*;
 use crate::checkpoint::TensorPath;
 use crate::source::{CountingSource, MemorySource, SourceRef};
-use crate::tensor::{Encoding, Shape, relayout};
+use crate::tensor::{Encoding, Shape};
 use std::sync::Arc;
-
-fn entry_of(dtype: DType, dims: &[u64], bytes: Vec<u8>, order: Order) -> (TensorEntry, Arc<CountingSource>) {
-    let memory: SourceRef = Arc::new(MemorySource::new("m", bytes));
-    let counted = Arc::new(CountingSource::new(memory));
-    let source: SourceRef = counted.clone();
-    let encoding = if order == Order::Row { Encoding::ROW } else { Encoding::COLUMN };
-    let entry = TensorEntry::dense(TensorPath::value(), dtype, Shape::new(dims), &source, 0, encoding);
-    (entry.unwrap(), counted)
-}
-
-/// The same elements in the other order.
-fn reordered(bytes: &[u8], dims: &[u64], size: usize) -> Vec<u8> {
-    let extents: Vec<usize> = dims.iter().map(|&d| usize::try_from(d).unwrap()).collect();
-    let mut out = vec![0; bytes.len()];
-    relayout(bytes, Order::Row, &mut out, Order::Column, &extents, size);
-    out
-}
+use weighbridge_testkit::dense;
 
 /// Elements whose value is their row-major position.
 fn counting(dims: &[u64], order: Order) -> (TensorEntry, Arc<CountingSource>) {
     let n = u32::try_from(dims.iter().product::<u64>()).unwrap();
     let bytes: Vec<u8> = (0..n).flat_map(u32::to_le_bytes).collect();
-    let bytes = if order == Order::Column { reordered(&bytes, dims, 4) } else { bytes };
-    entry_of(DType::U32, dims, bytes, order)
+    dense(DType::U32, dims, &bytes, order)
 }
 
 #[test]
@@ -65,14 +48,14 @@ fn scattered_elements() {
 fn json_of_odd_values() {
     let floats = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.1, 1e-45, f32::MAX];
     let bytes: Vec<u8> = floats.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let (entry, _) = entry_of(DType::F32, &[7], bytes, Order::Row);
+    let (entry, _) = dense(DType::F32, &[7], &bytes, Order::Row);
     let json = values_json(&entry, &Slice::all()).unwrap();
     assert_eq!(json.to_string(), r#"["NaN","Infinity","-Infinity",-0.0,0.1,1e-45,3.4028235e+38]"#);
-    let (entry, _) = entry_of(DType::C64, &[1], [0, 0, 0, 0, 0, 0, 0x80, 0x3f].to_vec(), Order::Row);
+    let (entry, _) = dense(DType::C64, &[1], &[0, 0, 0, 0, 0, 0, 0x80, 0x3f], Order::Row);
     assert_eq!(values_json(&entry, &Slice::all()).unwrap().to_string(), "[[0.0,1.0]]");
-    let (entry, _) = entry_of(DType::U64, &[], vec![0xff; 8], Order::Row);
+    let (entry, _) = dense(DType::U64, &[], &[0xff; 8], Order::Row);
     assert_eq!(values_json(&entry, &Slice::all()).unwrap(), json!(u64::MAX));
-    let (entry, _) = entry_of(DType::Bool, &[2], vec![0, 1], Order::Row);
+    let (entry, _) = dense(DType::Bool, &[2], &[0, 1], Order::Row);
     assert_eq!(values_json(&entry, &Slice::all()).unwrap(), json!([false, true]));
 }
 

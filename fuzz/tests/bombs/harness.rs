@@ -19,8 +19,7 @@ use weighbridge_fuzz::counting;
 
 /// What a bomb may take beside itself.
 pub(crate) const MEMORY: u64 = 64 << 20;
-/// A case that takes a processor this long hangs, in code that is hardly optimised; or one that takes six times as long,
-/// whatever it waits for.
+/// The time of a processor after which a bomb fails, in a build with little optimisation; six times as long on the clock.
 const STUCK: Duration = Duration::from_secs(60);
 /// Tensors up to this length are counted and converted as a whole.
 const WHOLE: u64 = 8 << 20;

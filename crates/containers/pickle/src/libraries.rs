@@ -156,6 +156,9 @@ static CALLS: &[Call] = &[
     call("statsmodels.base.data", "FormulaicData ModelData PandasData PatsyData", "", "e"),
 ];
 
+/// Bytes of the longest module and name that are listed; longer ones are not looked up, as hashing them takes long.
+const LONGEST: usize = 64;
+
 static NAMES: LazyLock<HashMap<(&str, &str), Known>> = LazyLock::new(|| {
     let mut names = HashMap::new();
     for line in include_str!("libraries.txt").lines().filter(|line| !line.starts_with('#')) {
@@ -178,12 +181,21 @@ static NAMES: LazyLock<HashMap<(&str, &str), Known>> = LazyLock::new(|| {
 
 /// What unpickling does with that class or function, where it is listed.
 pub(super) fn known(module: &str, name: &str) -> Option<Known> {
+    if module.len().max(name.len()) > LONGEST {
+        return None;
+    }
     NAMES.get(&(module, name)).copied()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_name_is_longer_than_the_longest() {
+        let longest = NAMES.keys().flat_map(|(module, name)| [module.len(), name.len()]).max();
+        assert!(longest.is_some_and(|longest| longest <= LONGEST), "{longest:?}");
+    }
 
     #[test]
     fn each_name_has_one_form() {

@@ -42,15 +42,21 @@ pub(super) fn unpack(packed: Vec<u8>, parameters: &[u32], most: usize) -> Option
         // All bits set stand for the value that fills.
         let mark = (1u64 << bits) - 1;
         let fill: Vec<u8> = parameters[FILL..].iter().flat_map(|word| word.to_le_bytes()).collect();
-        let mut numbers = Bits::new(numbers);
-        for place in bytes.chunks_exact_mut(size) {
-            let high = u64::from(numbers.take(bits.saturating_sub(32))?);
-            let number = high << 32 | u64::from(numbers.take(bits.min(32))?);
-            let bytes = match number == mark && has_fill != 0 {
-                true => *fill.first_chunk()?,
-                false => class.number(number, least, size),
-            };
-            place.copy_from_slice(&bytes[..size]);
+        let unpacked = |number| match number == mark && has_fill != 0 {
+            true => fill.first_chunk().copied(),
+            false => Some(class.number(number, least, size)),
+        };
+        if bits == 0 {
+            // A few bytes may stand for gigabytes of one number, so these are not unpacked one by one.
+            let same = unpacked(0)?;
+            bytes.chunks_exact_mut(size).for_each(|place| place.copy_from_slice(&same[..size]));
+        } else {
+            let mut numbers = Bits::new(numbers);
+            for place in bytes.chunks_exact_mut(size) {
+                let high = u64::from(numbers.take(bits.saturating_sub(32))?);
+                let number = high << 32 | u64::from(numbers.take(bits.min(32))?);
+                place.copy_from_slice(&unpacked(number)?[..size]);
+            }
         }
     }
     if order == 1 {
@@ -107,5 +113,9 @@ mod tests {
         let floats = packed(8, least, &[0, 25, 100]);
         let read = unpack(floats, &parameters(0, 2, 1, 4, None), 12).unwrap();
         assert_eq!(read, [1.5f32, 1.75, 2.5].map(f32::to_le_bytes).concat());
+        // Of no bits each: all are the smallest, or the value that fills.
+        let same = packed(0, 7u64.to_le_bytes(), &[]);
+        assert_eq!(unpack(same.clone(), &parameters(2, 0, 0, 2, None), 6).unwrap(), [7, 0, 7, 0, 7, 0]);
+        assert_eq!(unpack(same, &parameters(2, 0, 0, 2, Some(9)), 6).unwrap(), [9, 0, 9, 0, 9, 0]);
     }
 }

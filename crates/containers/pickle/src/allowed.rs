@@ -1,5 +1,8 @@
 //! What honest writers of models import, and what is known to be dangerous.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use super::libraries;
 
 /// What is thought of an import.
@@ -286,6 +289,17 @@ const DANGEROUS: &[(&str, &str)] = &[
     ),
 ];
 
+/// The packages of [`DANGEROUS`], and what each does.
+static PACKAGES: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
+    let mut packages = BTreeMap::new();
+    for (names, text) in DANGEROUS {
+        for name in names.split(' ').filter(|name| !name.is_empty()) {
+            packages.entry(name).or_insert(*text);
+        }
+    }
+    packages
+});
+
 /// Modules within harmless packages of which every name is dangerous.
 const DANGEROUS_MODULES: &[(&str, &str)] = &[
     ("test.support", "runs commands"),
@@ -461,7 +475,7 @@ pub fn allowed(module: &str, name: &str) -> Judgement {
     // Exceptions of Python do nothing by themselves.
     let exception = matches!(module, "builtins" | "__builtin__" | "exceptions")
         && ["Error", "Exception", "Warning"].iter().any(|end| name.ends_with(end));
-    if let Some((_, text)) = DANGEROUS.iter().find(|(names, _)| names.split(' ').any(|name| name == package))
+    if let Some(text) = PACKAGES.get(package)
         && !exception
     {
         return Judgement::Dangerous(text);

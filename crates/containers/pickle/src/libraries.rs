@@ -3,7 +3,7 @@
 //! The lists in `libraries.txt` have what needs no arguments. [`CALLS`] has the constructors that are given some, each with the
 //! arguments and states that its own library writes.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// What unpickling does with a class or function of a library.
@@ -156,11 +156,9 @@ static CALLS: &[Call] = &[
     call("statsmodels.base.data", "FormulaicData ModelData PandasData PatsyData", "", "e"),
 ];
 
-/// Bytes of the longest module and name that are listed; longer ones are not looked up, as hashing them takes long.
-const LONGEST: usize = 64;
-
-static NAMES: LazyLock<HashMap<(&str, &str), Known>> = LazyLock::new(|| {
-    let mut names = HashMap::new();
+// A map that compares, not one that hashes: a pickle may name what has kilobytes again and again.
+static NAMES: LazyLock<BTreeMap<(&str, &str), Known>> = LazyLock::new(|| {
+    let mut names = BTreeMap::new();
     for line in include_str!("libraries.txt").lines().filter(|line| !line.starts_with('#')) {
         let mut words = line.split(' ');
         let known = match words.next() {
@@ -181,21 +179,12 @@ static NAMES: LazyLock<HashMap<(&str, &str), Known>> = LazyLock::new(|| {
 
 /// What unpickling does with that class or function, where it is listed.
 pub(super) fn known(module: &str, name: &str) -> Option<Known> {
-    if module.len().max(name.len()) > LONGEST {
-        return None;
-    }
     NAMES.get(&(module, name)).copied()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_name_is_longer_than_the_longest() {
-        let longest = NAMES.keys().flat_map(|(module, name)| [module.len(), name.len()]).max();
-        assert!(longest.is_some_and(|longest| longest <= LONGEST), "{longest:?}");
-    }
 
     #[test]
     fn each_name_has_one_form() {

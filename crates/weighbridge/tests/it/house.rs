@@ -201,7 +201,8 @@ fn dependencies_point_down() {
 }
 
 /// State of the whole process in libraries, and why it is none that a program could notice without asking for it.
-const STATICS: [(&str, &str); 5] = [
+const STATICS: [(&str, &str); 6] = [
+    ("crates/containers/pickle/src/allowed.rs", "a table of constants, made when it is asked for first"),
     ("crates/containers/pickle/src/libraries.rs", "a table of constants, made when it is asked for first"),
     ("crates/io/src/engine/mod.rs", "the number of processors, asked for once"),
     ("crates/io/src/panics.rs", "the program asks for it: `quiet_panics`"),

@@ -47,7 +47,7 @@ pub(super) fn unpack(packed: Vec<u8>, parameters: &[u32], most: usize) -> Option
             false => Some(class.number(number, least, size)),
         };
         if bits == 0 {
-            // A few bytes may stand for gigabytes of one number, so these are not unpacked one by one.
+            // All numbers are equal. A few bytes can claim gigabytes of them, and unpacking each alone is slower.
             let same = unpacked(0)?;
             bytes.chunks_exact_mut(size).for_each(|place| place.copy_from_slice(&same[..size]));
         } else {
@@ -113,7 +113,7 @@ mod tests {
         let floats = packed(8, least, &[0, 25, 100]);
         let read = unpack(floats, &parameters(0, 2, 1, 4, None), 12).unwrap();
         assert_eq!(read, [1.5f32, 1.75, 2.5].map(f32::to_le_bytes).concat());
-        // Of no bits each: all are the smallest, or the value that fills.
+        // With 0 bits, every number is the smallest, or the fill value.
         let same = packed(0, 7u64.to_le_bytes(), &[]);
         assert_eq!(unpack(same.clone(), &parameters(2, 0, 0, 2, None), 6).unwrap(), [7, 0, 7, 0, 7, 0]);
         assert_eq!(unpack(same, &parameters(2, 0, 0, 2, Some(9)), 6).unwrap(), [9, 0, 9, 0, 9, 0]);

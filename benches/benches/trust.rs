@@ -67,8 +67,12 @@ fn main() {
 
 /// Changes one value in each tensor, so that no two are equal.
 fn touch_every_tensor(path: &Path) {
-    let places: Vec<u64> =
-        weighbridge::formats::open(path).unwrap().tensors.iter().map(|t| t.pieces[0].offset + 4096).collect();
+    let places: Vec<u64> = weighbridge::formats::open(path)
+        .unwrap()
+        .tensors
+        .iter()
+        .map(|t| t.extents[0].offset + 4096)
+        .collect();
     let mut file = fs::File::options().write(true).open(path).unwrap();
     for place in places {
         file.seek(SeekFrom::Start(place)).unwrap();

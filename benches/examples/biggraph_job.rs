@@ -26,11 +26,11 @@ fn main() {
     }
     for (entry, bytes) in checkpoint.tensors.iter_mut().zip(tensors) {
         let source: SourceRef = Arc::new(MemorySource::new("memory", bytes));
-        let mut piece = entry.pieces[0].clone();
-        (piece.source, piece.offset, piece.len) = (source.clone(), 0, source.len());
+        let mut extent = entry.extents[0].clone();
+        (extent.source, extent.offset, extent.len) = (source.clone(), 0, source.len());
         // A checksum in the file that it came from has nothing to say here.
-        piece.check = None;
-        entry.pieces = [piece].into();
+        extent.check = None;
+        entry.extents = [extent].into();
     }
     let begun = Instant::now();
     let plan =

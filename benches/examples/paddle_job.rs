@@ -21,8 +21,8 @@ fn main() {
     }
     for (entry, bytes) in checkpoint.tensors.iter_mut().zip(tensors) {
         let source: SourceRef = Arc::new(MemorySource::new("memory", bytes));
-        entry.pieces[0].source = source;
-        entry.pieces[0].offset = 0;
+        entry.extents[0].source = source;
+        entry.extents[0].offset = 0;
     }
     let begun = Instant::now();
     let plan =

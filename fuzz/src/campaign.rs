@@ -128,7 +128,7 @@ pub fn run(target: &Target, first: u64, inputs: u64) -> Result<Outcomes, Vec<Str
         current.store(u64::MAX, Ordering::Relaxed);
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| watch(target, &current, &done));
+        scope.spawn(|| progress(target, &current, &done));
         let work = &work;
         let workers = current.iter().enumerate();
         let workers: Vec<_> =
@@ -148,7 +148,7 @@ pub fn run(target: &Target, first: u64, inputs: u64) -> Result<Outcomes, Vec<Str
 }
 
 /// Watches the workers. It ends the process when one hangs: a thread cannot be stopped.
-fn watch(target: &Target, cases: &[AtomicU64], done: &AtomicBool) {
+fn progress(target: &Target, cases: &[AtomicU64], done: &AtomicBool) {
     let mut seen: Vec<(u64, Instant)> = cases.iter().map(|_| (u64::MAX, Instant::now())).collect();
     while !done.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(50));

@@ -8,16 +8,16 @@ mod scan;
 mod seal;
 mod verify;
 
-pub(crate) use crate::progress::Progress;
+pub(crate) use crate::progress::ProgressBar;
 pub(crate) use convert::{Convert, Versions};
 pub(crate) use diff::Diff;
-pub(crate) use edit::{Edit, Merge, Place, Prefer, Shard, Writing};
+pub(crate) use edit::{Edit, InPlaceMode, Merge, Prefer, Shard, Writing};
 pub(crate) use input::Input;
 pub(crate) use scan::Scan;
 pub(crate) use seal::Seal;
 use std::sync::Arc;
 pub(crate) use verify::Verify;
-use weighbridge::engine::Watch;
+use weighbridge::engine::Progress;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -65,8 +65,8 @@ pub(crate) struct Common {
 
 impl Common {
     /// The watch of all work: progress on the terminal, and Ctrl-C.
-    pub(crate) fn watch(&self) -> Arc<dyn Watch> {
-        Arc::new(Progress::new(self))
+    pub(crate) fn progress(&self) -> Arc<dyn Progress> {
+        Arc::new(ProgressBar::new(self))
     }
 }
 
@@ -244,7 +244,7 @@ pub(crate) struct Ls {
     pub tree: bool,
     /// Say where the bytes are: file, offset and length of each piece
     #[arg(long, conflicts_with = "tree")]
-    pub pieces: bool,
+    pub extents: bool,
     /// Sort by name, size (largest first) or dtype
     #[arg(long, value_name = "KEY")]
     pub sort: Option<Sort>,

@@ -2,12 +2,12 @@
 
 use crate::args::Common;
 use crate::streams;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use weighbridge::engine::Watch;
+use weighbridge::engine::Progress;
 
 /// When the first Ctrl-C or request to terminate came. A later one ends the process at once.
 static STOP: OnceLock<Instant> = OnceLock::new();
@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Shows progress and hears Ctrl-C.
 #[derive(Debug)]
-pub(crate) struct Progress {
-    bar: ProgressBar,
+pub(crate) struct ProgressBar {
+    bar: indicatif::ProgressBar,
     allowed: bool,
     shown: AtomicBool,
     begun: Instant,
@@ -51,13 +51,13 @@ pub(crate) fn ask_to_stop() -> bool {
     WORKING.load(Ordering::SeqCst)
 }
 
-impl Progress {
+impl ProgressBar {
     /// A watcher for one piece of work. From now on, Ctrl-C asks the work to stop.
     pub(crate) fn new(common: &Common) -> Self {
         handle_interruption();
         WORKING.store(true, Ordering::SeqCst);
         Self {
-            bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
+            bar: indicatif::ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
             allowed: !common.quiet && !common.json && std::io::stderr().is_terminal(),
             shown: AtomicBool::new(false),
             begun: Instant::now(),
@@ -65,7 +65,7 @@ impl Progress {
     }
 }
 
-impl Watch for Progress {
+impl Progress for ProgressBar {
     fn begin(&self, bytes: u64) {
         let style = "{bar:32} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
         if let Ok(style) = ProgressStyle::with_template(style) {
@@ -86,7 +86,7 @@ impl Watch for Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressBar {
     fn drop(&mut self) {
         WORKING.store(false, Ordering::SeqCst);
         self.bar.finish_and_clear();

@@ -4,7 +4,7 @@
 //! order in which it is stored, by as few positional reads as is sensible, and then moved to its
 //! place by [`copy_strided`].
 
-use crate::checkpoint::{Piece, TensorEntry};
+use crate::checkpoint::{Extent, TensorEntry};
 use crate::error::{Error, Result};
 use crate::source::{MaybeMapped, check_range, to_usize};
 use crate::tensor::{CastReport, Endian, Order, Region, Shape, cast, copy_strided};
@@ -57,7 +57,7 @@ impl TensorEntry {
             return Err(Error::usage("outside", "the slice leaves the tensor")
                 .on_tensor(self.name())
                 .expected(format_args!("within {}", self.shape))
-                .found(format_args!("start {:?}, extent {:?}", region.start, region.extent)));
+                .found(format_args!("start {:?}, extent {:?}", region.start, region.shape)));
         }
         let Some(to) = self.cast else {
             gather(self, region, order, scratch, out)?;
@@ -91,15 +91,15 @@ impl TensorEntry {
 
 /// As [`TensorEntry::read_into`], to look at the box once: where it stands in a file as it is wanted, nothing is copied. The caller
 /// asks [`MaybeMapped::intact`] before the result is believed.
-pub fn hold(
+pub fn read_or_map(
     entry: &TensorEntry,
     region: &Region,
     order: Order,
     scratch: &mut Scratch,
     mut spare: Vec<u8>,
 ) -> Result<MaybeMapped> {
-    if let Some((piece, offset, len)) = entry.in_place(region, order) {
-        return MaybeMapped::of(&*piece.source, offset, len, spare).map_err(|e| e.on_tensor(entry.name()));
+    if let Some((extent, offset, len)) = entry.in_place(region, order) {
+        return MaybeMapped::of(&*extent.source, offset, len, spare).map_err(|e| e.on_tensor(entry.name()));
     }
     spare.clear();
     entry.read_into(region, order, scratch, &mut spare)?;
@@ -112,7 +112,7 @@ pub fn hold(
 ///
 /// # Errors
 /// As [`TensorEntry::read_region`].
-pub fn feed(
+pub fn for_each_chunk(
     entry: &TensorEntry,
     region: &Region,
     order: Order,
@@ -121,19 +121,19 @@ pub fn feed(
     mut take: impl FnMut(&[u8]),
 ) -> Result<()> {
     spare.clear();
-    let Some((piece, offset, len)) = entry.in_place(region, order) else {
+    let Some((extent, offset, len)) = entry.in_place(region, order) else {
         entry.read_into(region, order, scratch, spare)?;
         take(spare);
         return Ok(());
     };
     let on_tensor = |e: Error| e.on_tensor(entry.name());
-    check_range(&*piece.source, offset, len).map_err(on_tensor)?;
+    check_range(&*extent.source, offset, len).map_err(on_tensor)?;
     spare.resize(to_usize(len.min(STEP))?, 0);
     let mut done = 0;
     while done < len {
         let step = to_usize((len - done).min(STEP))?;
         let bytes = &mut spare[..step];
-        piece.source.read_at(offset + done, bytes).map_err(on_tensor)?;
+        extent.source.read_at(offset + done, bytes).map_err(on_tensor)?;
         take(bytes);
         done += step as u64;
     }
@@ -142,34 +142,34 @@ pub fn feed(
 
 impl TensorEntry {
     /// The one range of a source in which the box stands dense in `order`, little-endian, in the type that is wanted.
-    pub fn in_place<'a>(&'a self, region: &Region, order: Order) -> Option<(&'a Piece, u64, u64)> {
+    pub fn in_place<'a>(&'a self, region: &Region, order: Order) -> Option<(&'a Extent, u64, u64)> {
         let size = self.stored.size()? as u64;
         if self.cast.is_some() || !region.fits(&self.shape) {
             return None;
         }
-        let piece = self
-            .pieces
+        let extent = self
+            .extents
             .iter()
-            .find(|piece| region.intersect(&piece.region(&self.shape)).as_ref() == Some(region))?;
+            .find(|extent| region.intersect(&extent.region(&self.shape)).as_ref() == Some(region))?;
         let shape = region.shape();
-        let plain = piece.encoding.endian == Endian::Little || self.stored.swap_unit() == 1;
-        if !plain || (piece.encoding.order != order && !shape.is_order_free()) {
+        let plain = extent.encoding.endian == Endian::Little || self.stored.swap_unit() == 1;
+        if !plain || (extent.encoding.order != order && !shape.is_order_free()) {
             return None;
         }
-        let within = region.relative_to(&piece.region(&self.shape));
-        let extents = piece.extent(&self.shape);
-        let strides = Shape::new(extents).strides(piece.encoding.order);
+        let within = region.relative_to(&extent.region(&self.shape));
+        let extents = extent.shape(&self.shape);
+        let strides = Shape::new(extents).strides(extent.encoding.order);
         let mut fast_to_slow: Vec<usize> = (0..extents.len()).collect();
-        if piece.encoding.order == Order::Row {
+        if extent.encoding.order == Order::Row {
             fast_to_slow.reverse();
         }
         // Dimensions taken whole, then one in part, then one place of each.
-        let part = fast_to_slow.iter().skip_while(|&&axis| within.extent[axis] == extents[axis]);
-        if part.skip(1).any(|&axis| within.extent[axis] != 1) {
+        let part = fast_to_slow.iter().skip_while(|&&axis| within.shape[axis] == extents[axis]);
+        if part.skip(1).any(|&axis| within.shape[axis] != 1) {
             return None;
         }
         let first: u64 = within.start.iter().zip(&strides).map(|(start, stride)| start * stride).sum();
-        Some((piece, piece.offset.checked_add(first.checked_mul(size)?)?, shape.bytes(self.stored)?))
+        Some((extent, extent.offset.checked_add(first.checked_mul(size)?)?, shape.bytes(self.stored)?))
     }
 }
 
@@ -203,31 +203,31 @@ fn gather(
         return whole_packed(entry, region, order, target).map_err(named);
     };
     let target_strides = shape.dense_strides(order);
-    for piece in &entry.pieces {
-        let filled = piece.region(&entry.shape);
+    for extent in &entry.extents {
+        let filled = extent.region(&entry.shape);
         let Some(part) = region.intersect(&filled) else { continue };
         let within = part.relative_to(&filled);
         let place = part.relative_to(region);
         let part_shape = part.shape();
         let same_layout =
-            part.extent == region.extent && (piece.encoding.order == order || part_shape.is_order_free());
+            part.shape == region.shape && (extent.encoding.order == order || part_shape.is_order_free());
         let part_len = to_usize(part_shape.bytes(entry.stored).unwrap_or(0))?;
-        let unit = if piece.encoding.endian == Endian::Big { entry.stored.swap_unit() } else { 1 };
+        let unit = if extent.encoding.endian == Endian::Big { entry.stored.swap_unit() } else { 1 };
         if same_layout {
-            read_box(piece, &filled.extent, &within, size, &mut scratch.sieve, target).map_err(named)?;
+            read_box(extent, &filled.shape, &within, size, &mut scratch.sieve, target).map_err(named)?;
             Endian::swap_bytes(target, unit);
             continue;
         }
         scratch.stored.resize(part_len, 0);
         let stored = &mut scratch.stored[..part_len];
-        read_box(piece, &filled.extent, &within, size, &mut scratch.sieve, stored).map_err(named)?;
+        read_box(extent, &filled.shape, &within, size, &mut scratch.sieve, stored).map_err(named)?;
         Endian::swap_bytes(stored, unit);
         let mut corner = 0;
         for (&start, &stride) in place.start.iter().zip(&target_strides) {
             corner += to_usize(start)? * stride;
         }
-        let extents = part.extent.iter().map(|&e| to_usize(e)).collect::<Result<Vec<_>>>()?;
-        let strides = part_shape.dense_strides(piece.encoding.order);
+        let extents = part.shape.iter().map(|&e| to_usize(e)).collect::<Result<Vec<_>>>()?;
+        let strides = part_shape.dense_strides(extent.encoding.order);
         copy_strided(stored, &strides, &mut target[corner * size..], &target_strides, &extents, size);
     }
     Ok(())
@@ -235,13 +235,13 @@ fn gather(
 
 /// Elements of less than a byte: only as a whole, as they lie.
 fn whole_packed(entry: &TensorEntry, region: &Region, order: Order, target: &mut [u8]) -> Result<()> {
-    match entry.single_piece() {
-        Some(piece)
+    match entry.single_extent() {
+        Some(extent)
             if region.is_whole(&entry.shape)
-                && (piece.encoding.order == order || entry.shape.is_order_free())
-                && piece.len == target.len() as u64 =>
+                && (extent.encoding.order == order || entry.shape.is_order_free())
+                && extent.len == target.len() as u64 =>
         {
-            piece.source.read_at(piece.offset, target)
+            extent.source.read_at(extent.offset, target)
         }
         _ => Err(Error::unsupported(
             "packed-slice",
@@ -252,7 +252,7 @@ fn whole_packed(entry: &TensorEntry, region: &Region, order: Order, target: &mut
 
 /// Reads the box `within` of a piece of these extents compactly, in the piece's own order.
 fn read_box(
-    piece: &Piece,
+    extent: &Extent,
     extents: &[u64],
     within: &Region,
     size: usize,
@@ -261,28 +261,28 @@ fn read_box(
 ) -> Result<()> {
     let size = size as u64;
     let shape = Shape::new(extents);
-    let strides = shape.strides(piece.encoding.order);
+    let strides = shape.strides(extent.encoding.order);
     let mut fast_to_slow: Vec<usize> = (0..shape.rank()).collect();
-    if piece.encoding.order == Order::Row {
+    if extent.encoding.order == Order::Row {
         fast_to_slow.reverse();
     }
     // The longest run: dimensions taken whole, and one more in part.
     let mut run = size;
     let mut outer = fast_to_slow.len();
     for (place, &axis) in fast_to_slow.iter().enumerate() {
-        run *= within.extent[axis];
-        if within.extent[axis] != extents[axis] {
+        run *= within.shape[axis];
+        if within.shape[axis] != extents[axis] {
             outer = place + 1;
             break;
         }
     }
     let first: u64 = within.start.iter().zip(&strides).map(|(s, stride)| s * stride).sum();
-    let mut at = piece.offset + first * size;
+    let mut at = extent.offset + first * size;
     let axes: Vec<(u64, u64)> = fast_to_slow
         .get(outer..)
         .unwrap_or(&[])
         .iter()
-        .map(|&axis| (within.extent[axis], strides[axis] * size))
+        .map(|&axis| (within.shape[axis], strides[axis] * size))
         .filter(|&(extent, _)| extent != 1)
         .collect();
 
@@ -299,11 +299,11 @@ fn read_box(
             let from = at + done * step;
             if count == 1 {
                 if let Some(target) = runs.next() {
-                    piece.source.read_at(from, target)?;
+                    extent.source.read_at(from, target)?;
                 }
             } else {
                 sieve.resize(to_usize((count - 1) * step + run)?, 0);
-                piece.source.read_at(from, sieve)?;
+                extent.source.read_at(from, sieve)?;
                 for (i, target) in runs.by_ref().take(to_usize(count)?).enumerate() {
                     let start = i * to_usize(step)?;
                     target.copy_from_slice(&sieve[start..start + run_len]);
@@ -380,9 +380,10 @@ mod tests {
                         start.push(s);
                         extent.push(e);
                     }
-                    let region = Region { start, extent };
+                    let region = Region { start, shape: extent };
                     for order in [Order::Row, Order::Column] {
-                        let held = hold(&entry, &region, order, &mut Scratch::default(), vec![9]).unwrap();
+                        let held =
+                            read_or_map(&entry, &region, order, &mut Scratch::default(), vec![9]).unwrap();
                         for bytes in [&*entry.read_region(&region, order).unwrap(), held.bytes()] {
                             assert_eq!(
                                 bytes,
@@ -402,14 +403,14 @@ mod tests {
         let whole = counting(&dims, Encoding::ROW);
         let bytes = whole.read_tensor(Order::Row).unwrap();
         let mut entry = whole.clone();
-        entry.pieces.clear();
+        entry.extents.clear();
         // Rows 0..2 in one source, rows 2..5 column-major in another.
         for (from, to, encoding) in [(0u64, 2u64, Encoding::ROW), (2, 5, Encoding::COLUMN)] {
-            let region = Region { start: vec![from, 0], extent: vec![to - from, 3] };
+            let region = Region { start: vec![from, 0], shape: vec![to - from, 3] };
             let part = whole.read_region(&region, encoding.order).unwrap();
             let len = part.len() as u64;
             let source: SourceRef = Arc::new(MemorySource::new("part", part));
-            entry.pieces.push(Piece {
+            entry.extents.push(Extent {
                 source,
                 offset: 0,
                 len,
@@ -419,19 +420,19 @@ mod tests {
             });
         }
         assert_eq!(entry.read_tensor(Order::Row).unwrap(), bytes);
-        let slice = Region { start: vec![1, 1], extent: vec![3, 2] };
+        let slice = Region { start: vec![1, 1], shape: vec![3, 2] };
         assert_eq!(entry.read_region(&slice, Order::Column).unwrap(), expected(&dims, &slice, Order::Column));
-        let second = Region { start: vec![2, 1], extent: vec![3, 1] };
+        let second = Region { start: vec![2, 1], shape: vec![3, 1] };
         assert!(entry.in_place(&slice, Order::Column).is_none());
         assert!(entry.in_place(&second, Order::Column).is_some());
-        let held = hold(&entry, &second, Order::Column, &mut Scratch::default(), Vec::new()).unwrap();
+        let held = read_or_map(&entry, &second, Order::Column, &mut Scratch::default(), Vec::new()).unwrap();
         assert_eq!(held.bytes(), expected(&dims, &second, Order::Column));
     }
 
     #[test]
     fn outside_is_an_error() {
         let entry = counting(&[2, 2], Encoding::ROW);
-        let region = Region { start: vec![1, 0], extent: vec![2, 2] };
+        let region = Region { start: vec![1, 0], shape: vec![2, 2] };
         assert_eq!(entry.read_region(&region, Order::Row).unwrap_err().code().as_str(), "outside");
     }
 

@@ -51,9 +51,9 @@ impl TensorEntry {
     /// # Errors
     /// [`crate::Kind::Corrupt`], code `crc-mismatch`; and what the sources say.
     pub fn verify_tensor(&self) -> Result<()> {
-        for piece in &self.pieces {
-            if let Some(check) = &piece.check {
-                verify(&piece.source, check).map_err(|e| e.on_tensor(self.name()))?;
+        for extent in &self.extents {
+            if let Some(check) = &extent.check {
+                verify(&extent.source, check).map_err(|e| e.on_tensor(self.name()))?;
             }
         }
         Ok(())

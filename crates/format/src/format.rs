@@ -1,13 +1,13 @@
 //! The traits of a format, and how to open and lay out.
 
-use crate::LabelsIn;
+use crate::RowNameSupport;
 use std::any::Any;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::check::Outline;
 use weighbridge_core::checkpoint::{
-    Checkpoint, LabelList, Loss, Lost, Metadata, TensorEntry, Value, escape_text,
+    Checkpoint, Loss, Lost, Metadata, RowNameList, TensorEntry, Value, escape_text,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Finding;
@@ -167,7 +167,7 @@ pub trait ReadFormat {
 
     /// The names of the rows of a tensor, where metadata of this format say them; asked of tensors of any format, as
     /// metadata are carried along.
-    fn row_names(&self, checkpoint: &Checkpoint, tensor: &TensorEntry) -> Option<LabelList> {
+    fn row_names(&self, checkpoint: &Checkpoint, tensor: &TensorEntry) -> Option<RowNameList> {
         let _ = (checkpoint, tensor);
         None
     }
@@ -230,8 +230,8 @@ pub trait WriteFormat {
     }
 
     /// Where it keeps the names of the rows of tables.
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Nowhere
+    fn labels_in(&self) -> RowNameSupport {
+        RowNameSupport::Nowhere
     }
 
     /// True where tensors of the same elements can share their bytes, and know of it.
@@ -298,7 +298,7 @@ pub trait Salvage {
     ///
     /// # Errors
     /// As [`ReadFormat::open`]; an error that is about the file is one of nothing saved.
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         let _ = (place, error, options);
         Ok(None)
     }
@@ -565,7 +565,7 @@ impl PlanOptions {
 
 /// What is opened.
 #[derive(Debug, Clone, Copy)]
-pub enum Place<'a> {
+pub enum Input<'a> {
     /// A source alone.
     Alone(&'a SourceRef),
     /// A source that stands in a folder under a name.
@@ -574,7 +574,7 @@ pub enum Place<'a> {
     Folder(&'a FolderRef),
 }
 
-impl<'a> Place<'a> {
+impl<'a> Input<'a> {
     /// The source, where it is not a folder.
     pub fn source(&self) -> Option<&'a SourceRef> {
         match *self {

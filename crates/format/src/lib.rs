@@ -33,11 +33,11 @@ pub mod unknown;
 #[cfg(feature = "scan")]
 pub use format::ScanCode;
 pub use format::{
-    Companion, DeepCheck, Detect, Format, FormatInfo, FormatOptionSet, FormatOptions, HEAD, Names,
-    OpenOptions, Place, PlanOptions, ReadFormat, Salvage, Setting, WrapFiles, WriteFormat,
+    Companion, DeepCheck, Detect, Format, FormatInfo, FormatOptionSet, FormatOptions, HEAD, Input, Names,
+    OpenOptions, PlanOptions, ReadFormat, Salvage, Setting, WrapFiles, WriteFormat,
 };
 pub use registry::Registry;
-pub use row_names::LabelsIn;
+pub use row_names::RowNameSupport;
 #[cfg(feature = "scan")]
 #[doc(no_inline)]
 pub use weighbridge_scan::Scan;

@@ -11,13 +11,13 @@ const TIMES: u64 = 8;
 
 /// What tensors read that share no elements by name: each once, however it lies over others.
 #[derive(Debug, Default)]
-pub struct Spans {
+pub struct OverlapBudget {
     /// The number of a storage, first byte, byte behind the last one.
     spans: Vec<(usize, u64, u64)>,
     read: u64,
 }
 
-impl Spans {
+impl OverlapBudget {
     /// A tensor that reads `bytes` out of `from .. to` of a storage.
     pub fn add(&mut self, storage: usize, (from, to): (u64, u64), bytes: u64) {
         self.read = self.read.saturating_add(bytes);
@@ -59,7 +59,7 @@ mod tests {
     fn what_is_read_again_is_counted() {
         let limits = Limits { repeated_bytes: 5, ..Limits::default() };
         let check = |spans: &[(usize, u64, u64)]| {
-            let mut all = Spans::default();
+            let mut all = OverlapBudget::default();
             spans.iter().for_each(|&(key, from, to)| all.add(key, (from, to), to - from));
             all.check("code", &limits).map_err(|error| error.found_text().map(str::to_owned))
         };

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use weighbridge_core::checkpoint::{
-    Checkpoint, LabelList, Labels, Loss, Name, Note, Role, TensorEntry, TensorPath,
+    Checkpoint, Loss, Name, Note, Role, RowNameList, RowNames, TensorEntry, TensorPath,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -26,7 +26,7 @@ const ENDS_AT_ONCE: u64 = PART / 8;
 
 /// What a format does with the names of the rows of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LabelsIn {
+pub enum RowNameSupport {
     /// They have a place of their own.
     Column,
     /// They become two more tensors beside the table.
@@ -38,11 +38,11 @@ pub enum LabelsIn {
 /// Puts the names of rows beside their tables as tensors of role [`Role::Names`]. Reads the names.
 ///
 /// # Errors
-/// As [`Labels::read`].
+/// As [`RowNames::read`].
 pub fn spread(checkpoint: &mut Checkpoint) -> Result<()> {
     let mut tensors = Vec::with_capacity(checkpoint.tensors.len());
     for mut table in std::mem::take(&mut checkpoint.tensors) {
-        let Some(labels) = table.labels.take() else {
+        let Some(labels) = table.row_names.take() else {
             tensors.push(table);
             continue;
         };
@@ -67,10 +67,10 @@ pub fn spread(checkpoint: &mut Checkpoint) -> Result<()> {
 
 /// Takes names that cannot be held off the tables, and says so.
 pub fn drop(checkpoint: &mut Checkpoint) -> Vec<Loss> {
-    let named = checkpoint.tensors.iter_mut().filter(|t| t.labels.is_some());
+    let named = checkpoint.tensors.iter_mut().filter(|t| t.row_names.is_some());
     named
         .map(|table| {
-            table.labels = None;
+            table.row_names = None;
             Loss::new("names-left-out", table.name(), "the format has no place for the names of rows")
         })
         .collect()
@@ -103,8 +103,8 @@ pub fn gather(checkpoint: &mut Checkpoint) {
             ));
             continue;
         }
-        let labels = SpreadLabels { text: text.clone(), ends: ends.clone(), list: OnceLock::new() };
-        checkpoint.tensors[table_at].labels = Some(Arc::new(labels));
+        let labels = EncodedRowNames { text: text.clone(), ends: ends.clone(), list: OnceLock::new() };
+        checkpoint.tensors[table_at].row_names = Some(Arc::new(labels));
         gone.extend([text_at, place]);
     }
     let mut place = 0..;
@@ -129,18 +129,18 @@ fn table_of(path: &TensorPath, part: &str) -> Option<TensorPath> {
 
 /// Names that are kept as two tensors.
 #[derive(Debug)]
-struct SpreadLabels {
+struct EncodedRowNames {
     text: TensorEntry,
     ends: TensorEntry,
-    list: OnceLock<Arc<LabelList>>,
+    list: OnceLock<Arc<RowNameList>>,
 }
 
-impl Labels for SpreadLabels {
+impl RowNames for EncodedRowNames {
     fn label(&self) -> &str {
-        self.text.pieces.first().map_or("names", |piece| piece.source.label())
+        self.text.extents.first().map_or("names", |extent| extent.source.label())
     }
 
-    fn read(&self) -> Result<Arc<LabelList>> {
+    fn read(&self) -> Result<Arc<RowNameList>> {
         if let Some(list) = self.list.get() {
             return Ok(list.clone());
         }
@@ -148,14 +148,14 @@ impl Labels for SpreadLabels {
         Ok(self.list.get_or_init(|| Arc::new(list)).clone())
     }
 
-    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
-        let pieces = || self.text.pieces.iter().chain(&self.ends.pieces);
+    fn each(&self, take: &mut dyn FnMut(&RowNameList) -> Result<()>) -> Result<()> {
+        let extents = || self.text.extents.iter().chain(&self.ends.extents);
         // What has a checksum is read as a whole whatever is asked of it.
-        if pieces().any(|piece| piece.check.is_some()) {
+        if extents().any(|extent| extent.check.is_some()) {
             return take(&self.read_whole()?);
         }
         // What is packed may be any length; else the file is as long.
-        let packed = pieces().any(|piece| is_encoded(&piece.source));
+        let packed = extents().any(|extent| is_encoded(&extent.source));
         let most = if packed { Limits::default().name_bytes } else { u64::MAX };
         let rows = self.ends.elements();
         let (mut row, mut at) = (0, 0);
@@ -183,7 +183,7 @@ impl Labels for SpreadLabels {
     }
 
     fn sources(&self) -> Vec<SourceRef> {
-        [&self.text, &self.ends].into_iter().flat_map(|t| &t.pieces).map(|p| p.source.clone()).collect()
+        [&self.text, &self.ends].into_iter().flat_map(|t| &t.extents).map(|p| p.source.clone()).collect()
     }
 
     fn tensors(&self) -> Vec<&TensorEntry> {
@@ -193,7 +193,7 @@ impl Labels for SpreadLabels {
 
 const ASTRAY: &str = "the ends of the names do not follow each other through the text";
 
-impl SpreadLabels {
+impl EncodedRowNames {
     fn bad(&self, what: &str) -> Error {
         Error::corrupt("bad-names", what).in_file(self.label()).on_tensor(self.ends.name())
     }
@@ -204,16 +204,16 @@ impl SpreadLabels {
         ends.collect::<Result<_, _>>().map_err(|_| self.bad("a name ends before the text"))
     }
 
-    fn read_whole(&self) -> Result<LabelList> {
+    fn read_whole(&self) -> Result<RowNameList> {
         self.list_of(&self.text, &self.ends_of(&self.ends)?, 0)
     }
 
     /// The names that are cut out of `text`, which stands behind so many other bytes of text.
-    fn list_of(&self, text: &TensorEntry, ends: &[u64], before: u64) -> Result<LabelList> {
+    fn list_of(&self, text: &TensorEntry, ends: &[u64], before: u64) -> Result<RowNameList> {
         let text = String::from_utf8(text.read_tensor(Order::Row)?)
             .map_err(|_| self.bad("the text of the names is not UTF-8"))?;
         let ends = ends.iter().map(|end| usize::try_from(end.checked_sub(before)?).ok());
-        let list = ends.collect::<Option<_>>().and_then(|ends| LabelList::from_parts(text, ends));
+        let list = ends.collect::<Option<_>>().and_then(|ends| RowNameList::from_parts(text, ends));
         list.ok_or_else(|| self.bad(ASTRAY))
     }
 }
@@ -221,14 +221,14 @@ impl SpreadLabels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_core::checkpoint::MemoryLabels;
+    use weighbridge_core::checkpoint::MemoryRowNames;
 
     fn named() -> Checkpoint {
         let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 24]));
         let path = TensorPath::new(vec![Name::from("embeddings"), Name::from("user")]);
         let mut table =
             TensorEntry::dense(path, DType::F32, Shape::from([3, 2]), &source, 0, Encoding::ROW).unwrap();
-        table.labels = Some(MemoryLabels::shared("names", ["a", "", "süß"].into_iter().collect()));
+        table.row_names = Some(MemoryRowNames::shared("names", ["a", "", "süß"].into_iter().collect()));
         let mut checkpoint = Checkpoint::new("biggraph", "checkpoint", "c");
         checkpoint.tensors = vec![table];
         checkpoint
@@ -243,11 +243,11 @@ mod tests {
         assert_eq!(checkpoint.tensors[1].read_tensor(Order::Row).unwrap(), "asüß".as_bytes());
         gather(&mut checkpoint);
         assert_eq!(checkpoint.tensors.len(), 1);
-        let list = checkpoint.tensors[0].labels.as_ref().unwrap().read().unwrap();
+        let list = checkpoint.tensors[0].row_names.as_ref().unwrap().read().unwrap();
         assert_eq!(list.iter().collect::<Vec<_>>(), ["a", "", "süß"]);
     }
 
-    fn in_parts(labels: &dyn Labels) -> Result<(Vec<String>, usize)> {
+    fn in_parts(labels: &dyn RowNames) -> Result<(Vec<String>, usize)> {
         let (mut names, mut parts) = (Vec::new(), 0);
         labels.each(&mut |part| {
             names.extend(part.iter().map(str::to_owned));
@@ -273,12 +273,12 @@ mod tests {
             let mut table =
                 TensorEntry::dense(TensorPath::value(), DType::F32, shape, &source, 0, Encoding::ROW)
                     .unwrap();
-            table.labels = Some(MemoryLabels::shared("names", names.iter().copied().collect()));
+            table.row_names = Some(MemoryRowNames::shared("names", names.iter().copied().collect()));
             let mut checkpoint = Checkpoint::new("m", "m", "m");
             checkpoint.tensors = vec![table];
             spread(&mut checkpoint).unwrap();
             gather(&mut checkpoint);
-            let labels = checkpoint.tensors[0].labels.clone().unwrap();
+            let labels = checkpoint.tensors[0].row_names.clone().unwrap();
             assert_eq!(labels.tensors().len(), 2);
             let found = in_parts(&*labels).unwrap();
             assert!(found.0 == names && found.1 == parts, "{} of {parts} parts", found.1);
@@ -297,7 +297,7 @@ mod tests {
             let bytes = ends.iter().flat_map(|end| end.to_le_bytes()).collect();
             let (text, ends) =
                 (tensor(text.to_vec(), DType::U8, text.len()), tensor(bytes, DType::I64, ends.len()));
-            let labels = SpreadLabels { text, ends, list: OnceLock::new() };
+            let labels = EncodedRowNames { text, ends, list: OnceLock::new() };
             let parts = in_parts(&labels).map(|(names, _)| names);
             let whole = labels.read().map(|list| list.iter().map(str::to_owned).collect::<Vec<_>>());
             assert_eq!(parts.as_ref().ok(), whole.as_ref().ok());
@@ -324,14 +324,14 @@ mod tests {
         checkpoint.tensors[2] = checkpoint.tensors[2].rows(0..2).unwrap();
         gather(&mut checkpoint);
         assert_eq!((checkpoint.tensors.len(), checkpoint.notes.len()), (3, 1));
-        assert!(LabelList::from_parts("ab".into(), vec![2, 1]).is_none());
-        assert!(LabelList::from_parts("ü".into(), vec![1, 2]).is_none());
+        assert!(RowNameList::from_parts("ab".into(), vec![2, 1]).is_none());
+        assert!(RowNameList::from_parts("ü".into(), vec![1, 2]).is_none());
     }
 
     #[test]
     fn what_cannot_be_held_is_said() {
         let mut checkpoint = named();
         assert_eq!(drop(&mut checkpoint).len(), 1);
-        assert!(checkpoint.tensors[0].labels.is_none());
+        assert!(checkpoint.tensors[0].row_names.is_none());
     }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use weighbridge::checkpoint::{Checkpoint, Name, Role, Value};
-use weighbridge::engine::{RunOptions, Watch};
+use weighbridge::engine::{Progress, RunOptions};
 use weighbridge::formats::biggraph::{BigGraph, FileName, version_file};
 use weighbridge::formats::{Format, OpenOptions, PlanOptions, WriteFormat};
 use weighbridge::phrase::Worded;
@@ -49,7 +49,7 @@ impl Relay {
     }
 }
 
-impl Watch for Relay {
+impl Progress for Relay {
     // Each file begins anew: the bytes of all are told once.
     fn advance(&self, bytes: u64) {
         if let Some(watcher) = self.now() {
@@ -95,7 +95,7 @@ impl Store {
         memory: u64,
     ) -> PyResult<Self> {
         let relay = Arc::new(Relay::default());
-        let run = RunOptions { threads, memory, sync, watch: relay.clone() };
+        let run = RunOptions { threads, memory, sync, progress: relay.clone() };
         let options =
             StoreOptions { run: run.clone(), expected: expected.map(Expected), ..Default::default() };
         let store = py.detach(|| CheckpointStore::open(folder, options)).or_raise(py)?;

@@ -1,8 +1,8 @@
 //! One tensor of an opened checkpoint, or one in memory that is to be written.
 
 use crate::errors::OrRaise;
-use crate::labels::Labels;
 use crate::memory::Memory;
+use crate::row_names::RowNames;
 use crate::work::{Interrupted, wait};
 use crate::{dlpack, lost, values};
 use pyo3::prelude::*;
@@ -143,8 +143,8 @@ impl Entry {
     }
 
     /// Where the bytes are: for each piece the file, the offset, the bytes and the box that it fills.
-    fn pieces<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        values::json(py, &self.tensor.pieces_to_json())
+    fn extents<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        values::json(py, &self.tensor.extents_to_json())
     }
 
     /// What the command's `ls --json` says of it.
@@ -153,10 +153,10 @@ impl Entry {
     }
 
     /// The names of the rows, which are read now; `None` where they have none.
-    fn labels(&self, py: Python<'_>) -> PyResult<Option<Labels>> {
-        let Some(labels) = self.tensor.labels.clone() else { return Ok(None) };
+    fn labels(&self, py: Python<'_>) -> PyResult<Option<RowNames>> {
+        let Some(labels) = self.tensor.row_names.clone() else { return Ok(None) };
         let list = wait(py, None, Interrupted::IsLeft, move |_| labels.read())?;
-        Ok(Some(Labels::new(list)))
+        Ok(Some(RowNames::new(list)))
     }
 
     /// The same tensor, to be given the type `to` whenever it is read or written.
@@ -196,7 +196,7 @@ impl Entry {
     fn view(&self, py: Python<'_>, start: Vec<u64>, extent: Vec<u64>, order: &str) -> PyResult<Memory> {
         lost::guard();
         let order = order_of(order).or_raise(py)?;
-        let region = Region { start, extent };
+        let region = Region { start, shape: extent };
         let shape = region.shape();
         let dtype = self.tensor.dtype();
         let bytes = shape.bytes(dtype).unwrap_or(u64::MAX);
@@ -254,9 +254,9 @@ impl Entry {
         let own = self.tensor.clone();
         wait(py, None, Interrupted::IsLeft, move |_| {
             own.verify_tensor()?;
-            for piece in &own.pieces {
-                if weighbridge::engine::is_encoded(&piece.source) {
-                    weighbridge::engine::read_through(&piece.source)
+            for extent in &own.extents {
+                if weighbridge::engine::is_encoded(&extent.source) {
+                    weighbridge::engine::read_through(&extent.source)
                         .map_err(|error| error.on_tensor(own.name()))?;
                 }
             }

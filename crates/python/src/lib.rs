@@ -20,12 +20,12 @@ mod entry;
 mod errors;
 mod floats;
 mod index;
-mod labels;
 mod lost;
 mod memory;
 mod paddle;
 mod primitiv;
 mod program;
+mod row_names;
 mod save;
 mod values;
 mod verbs;
@@ -47,8 +47,6 @@ mod _weighbridge {
     #[pymodule_export]
     use crate::index::{Index, open_index};
     #[pymodule_export]
-    use crate::labels::Labels;
-    #[pymodule_export]
     use crate::lost::guard_maps;
     #[pymodule_export]
     use crate::memory::Memory;
@@ -61,6 +59,8 @@ mod _weighbridge {
     use crate::primitiv::{batched, optimizer_defaults, read_optimizer, write_optimizer};
     #[pymodule_export]
     use crate::program::Program;
+    #[pymodule_export]
+    use crate::row_names::RowNames;
     #[pymodule_export]
     use crate::save::save_tensors;
     #[pymodule_export]

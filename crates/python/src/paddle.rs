@@ -115,7 +115,7 @@ pub(crate) fn write_program(
         file.literal(&topology.bytes);
         let files = vec![file.finish()];
         let plan = WritePlan { format: "paddle", kind: "program", files, losses: Vec::new() };
-        let run = RunOptions { watch: watch.clone(), ..RunOptions::default() };
+        let run = RunOptions { progress: watch.clone(), ..RunOptions::default() };
         Ok(ops::save(&plan, &path, force, &run)?.bytes)
     })
 }

@@ -51,7 +51,7 @@ pub(crate) fn write_optimizer(
     let floats = floats.iter().map(|(key, value)| Ok((named(key)?, *value))).collect::<PyResult<Vec<_>>>()?;
     let optimizer = Optimizer::from_settings(uints, floats);
     wait(py, None, Interrupted::Stops, move |watch| {
-        let run = RunOptions { watch: watch.clone(), ..RunOptions::default() };
+        let run = RunOptions { progress: watch.clone(), ..RunOptions::default() };
         ops::save(&optimizer.plan()?, &path, force, &run).map(|_| ())
     })
 }

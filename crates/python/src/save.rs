@@ -3,7 +3,7 @@
 use crate::entry::{Entry, dtype_of};
 use crate::errors::{OrRaise, raise};
 use crate::index::Index;
-use crate::labels::Labels;
+use crate::row_names::RowNames;
 use crate::values;
 use crate::wording::words;
 use crate::work::{Interrupted, wait_for};
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
-use weighbridge::checkpoint::{Checkpoint, LabelList, MemoryLabels, Metadata, Role};
+use weighbridge::checkpoint::{Checkpoint, MemoryRowNames, Metadata, Role, RowNameList};
 use weighbridge::engine::{LocalSink, RunOptions};
 use weighbridge::json::tree;
 use weighbridge::ops::{self, Changes, ConvertOptions, Inputs, Written, plan_checkpoint, target_form};
@@ -84,7 +84,7 @@ pub(crate) fn save_tensors<'py>(
     let checkpoint = assembled(py, base, &tensors, metadata, target.display().to_string())?;
     let mut options = options.options().or_raise(py)?;
     let written = wait_for(py, Some("save"), progress, Interrupted::Stops, move |watch| {
-        options.run.watch = watch.clone();
+        options.run.progress = watch.clone();
         let notes = checkpoint.notes.clone();
         LocalSink::check(&target, options.force)?;
         // Tensors that were put together by hand are what their caller wants to keep.
@@ -147,10 +147,10 @@ fn named(py: Python<'_>, (path, role, slot, entry, labels): &Given<'_>) -> PyRes
         })?;
     }
     if let Some(labels) = labels {
-        let list = match labels.cast::<Labels>() {
+        let list = match labels.cast::<RowNames>() {
             Ok(labels) => labels.get().list().clone(),
             Err(_) => {
-                let mut list = LabelList::new();
+                let mut list = RowNameList::new();
                 for name in labels.try_iter()? {
                     list.push(&values::text(&name?, "the name of a row")?);
                 }
@@ -158,12 +158,12 @@ fn named(py: Python<'_>, (path, role, slot, entry, labels): &Given<'_>) -> PyRes
             }
         };
         let rows = tensor.shape.dims().first().copied().unwrap_or(0);
-        let labels = MemoryLabels::shared("names", list);
+        let labels = MemoryRowNames::shared("names", list);
         let count = labels.read().map(|list| list.len() as u64).or_raise(py)?;
         weighbridge::checkpoint::check_count(&*labels, count, rows)
             .map_err(|error| error.on_tensor(tensor.name()))
             .or_raise(py)?;
-        tensor.labels = Some(labels);
+        tensor.row_names = Some(labels);
     }
     Ok(tensor)
 }
@@ -183,7 +183,7 @@ fn no_two_alike(checkpoint: &Checkpoint) -> Result<()> {
 /// conversions; a table that is made here is asked for.
 pub(crate) fn no_row_twice(checkpoint: &Checkpoint) -> Result<()> {
     for tensor in &checkpoint.tensors {
-        let Some(labels) = &tensor.labels else { continue };
+        let Some(labels) = &tensor.row_names else { continue };
         let list = labels.read()?;
         if list.index().len() == list.len() {
             continue;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use weighbridge::Result;
-use weighbridge::engine::Watch;
+use weighbridge::engine::Progress;
 
 /// How long the caller's thread waits before it looks for signals again.
 const STEP: Duration = Duration::from_millis(50);
@@ -22,7 +22,7 @@ pub(crate) struct Watcher {
     stopped: AtomicBool,
 }
 
-impl Watch for Watcher {
+impl Progress for Watcher {
     fn begin(&self, bytes: u64) {
         self.total.store(bytes, Ordering::Relaxed);
     }
@@ -37,7 +37,7 @@ impl Watch for Watcher {
 /// What happens to work that is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interrupted {
-    /// It asks [`Watch::stopped`], and is waited for while it tidies up. A second Ctrl-C does not wait.
+    /// It asks [`Progress::stopped`], and is waited for while it tidies up. A second Ctrl-C does not wait.
     Stops,
     /// It changes nothing that others see, and may not ask whether it is to stop: it is left to end by itself.
     IsLeft,

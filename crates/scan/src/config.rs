@@ -5,14 +5,14 @@ mod yaml;
 
 use super::json::{Json, Map};
 use super::template::{Judged, format_leads_on, judge};
-use super::{Beginning, Scan, TakenFor, found, leads_out, may_be_pickle};
+use super::{AssumedType, Beginning, Scan, found, leads_out, may_be_pickle};
 use std::collections::HashSet;
 use std::sync::Arc;
 use weighbridge_core::HeldMemory;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
-use weighbridge_pickle::{Judgement, allowed};
+use weighbridge_pickle::{ImportVerdict, allowed};
 
 /// The keys by which Hydra and LightningCLI name what they import and call.
 const TARGETS: [&str; 2] = ["_target_", "class_path"];
@@ -220,8 +220,10 @@ impl Looked {
         let (module, function) = name.rsplit_once('.').unwrap_or(("builtins", name));
         let text = || format!("{key}: {}", short(shown));
         match allowed(module, function) {
-            Judgement::Dangerous(_) | Judgement::Pattern(_) => self.remote.push(text),
-            Judgement::Allowed(_) | Judgement::Defined(_) | Judgement::Unknown => self.targets.push(text),
+            ImportVerdict::Dangerous(_) | ImportVerdict::Pattern(_) => self.remote.push(text),
+            ImportVerdict::Allowed(_) | ImportVerdict::Defined(_) | ImportVerdict::Unknown => {
+                self.targets.push(text)
+            }
         }
     }
 
@@ -229,7 +231,7 @@ impl Looked {
         for bytes in self.bytes {
             let source: SourceRef = Arc::new(MemorySource::new("bytes in a configuration", bytes));
             if may_be_pickle(&source).is_ok_and(|may| may) || !source.is_empty() && is_known(&source) {
-                scan.look_into("(bytes in the configuration)", source, TakenFor::Bytes);
+                scan.look_into("(bytes in the configuration)", source, AssumedType::Bytes);
             }
         }
         let lists: [(&'static str, &str, Met); 8] = [

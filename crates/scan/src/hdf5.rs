@@ -1,6 +1,6 @@
 //! HDF5: what leads to other files, what holds code, and bytes that may be anything.
 
-use super::{Scan, TakenFor, begins_as_zip, config, embedded, found, keras, may_be_pickle, may_import};
+use super::{AssumedType, Scan, begins_as_zip, config, embedded, found, keras, may_be_pickle, may_import};
 use crate::pickles::FEWEST;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::Value;
@@ -90,10 +90,10 @@ impl Look<'_> {
             self.scan.list(found("hdf5-plugin-filter", text).on_tensor(shown(path)));
             return Ok(());
         }
-        let taken_for = match &dataset.kind {
-            _ if is_file => TakenFor::File,
+        let assumed_type = match &dataset.kind {
+            _ if is_file => AssumedType::File,
             Kind::Text => return self.texts(path, dataset),
-            Kind::Opaque { .. } => TakenFor::Bytes,
+            Kind::Opaque { .. } => AssumedType::Bytes,
             Kind::Numbers(dtype, _) => return self.numbers(path, dataset, *dtype),
             Kind::Other(words) => {
                 let text = format!(
@@ -107,7 +107,7 @@ impl Look<'_> {
         };
         let bytes = dataset.bytes()?;
         if !bytes.is_empty() {
-            self.scan.look_into(shown(path), bytes, taken_for);
+            self.scan.look_into(shown(path), bytes, assumed_type);
         }
         Ok(())
     }
@@ -119,7 +119,7 @@ impl Look<'_> {
             bytes => bytes?,
         };
         if matches!(dtype, DType::U8 | DType::I8) && may_be_pickle(&bytes)? {
-            self.scan.look_into(shown(path), bytes, TakenFor::Numbers);
+            self.scan.look_into(shown(path), bytes, AssumedType::Numbers);
             return Ok(());
         }
         self.values(path, &bytes).map(|_| ())
@@ -140,7 +140,7 @@ impl Look<'_> {
             return Ok(false);
         }
         if begins_as_zip(&read_vec(&**bytes, 0, bytes.len().min(4))?) {
-            self.scan.look_into(shown(path), bytes.clone(), TakenFor::Numbers);
+            self.scan.look_into(shown(path), bytes.clone(), AssumedType::Numbers);
             return Ok(true);
         }
         Ok(self.imports(path, bytes))

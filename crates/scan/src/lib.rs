@@ -100,12 +100,12 @@ pub struct Inner {
     /// Its bytes.
     pub source: SourceRef,
     /// What it is taken for.
-    pub taken_for: TakenFor,
+    pub assumed_type: AssumedType,
 }
 
 /// What something within a file is taken for by the program that loads the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TakenFor {
+pub enum AssumedType {
     /// A file in its own right.
     File,
     /// A pickle, whatever it looks like.
@@ -185,8 +185,8 @@ impl Scan {
     }
 
     /// Adds something that must be looked through as well.
-    pub fn look_into(&mut self, name: impl Into<String>, source: SourceRef, taken_for: TakenFor) {
-        self.inner.push(Inner { name: name.into(), source, taken_for });
+    pub fn look_into(&mut self, name: impl Into<String>, source: SourceRef, assumed_type: AssumedType) {
+        self.inner.push(Inner { name: name.into(), source, assumed_type });
     }
 
     /// Takes in what was found in a part of the file; `member` names the part.

@@ -8,7 +8,9 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
 use weighbridge_core::{Budget, ErrorCode, FindingCode, HeldMemory};
 use weighbridge_io::source::{MemorySource, RangeSource, SourceRef};
-use weighbridge_pickle::{self as pickle, GlobalFinding, Judgement, Opcodes, Options, Report, Span, Stored};
+use weighbridge_pickle::{
+    self as pickle, GlobalFinding, ImportVerdict, Opcodes, Options, Report, Span, Stored,
+};
 
 /// The instruction that declares the protocol.
 const PROTO: u8 = 0x80;
@@ -377,7 +379,7 @@ pub fn runs(report: &Report) -> bool {
             .globals
             .iter()
             .filter(reached)
-            .any(|found| matches!(found.judgement, Judgement::Dangerous(_)))
+            .any(|found| matches!(found.judgement, ImportVerdict::Dangerous(_)))
 }
 
 /// The finding under its rule's code; `None` for what is told otherwise here.

@@ -6,7 +6,7 @@
 //! ... one of these for each member, then two blocks of zeros
 //! ```
 
-use super::{Scan, TakenFor, judge_member};
+use super::{AssumedType, Scan, judge_member};
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -187,7 +187,7 @@ fn member(
     match header.kind() {
         b'0' | 0 | b'7' => {
             let range = RangeSource::new(source.clone(), cursor.position(), len)?;
-            scan.look_into(name, Arc::new(range), TakenFor::File);
+            scan.look_into(name, Arc::new(range), AssumedType::File);
         }
         b'1' | b'2' => {
             let target = escape(&said.target.unwrap_or_else(|| header.target()));

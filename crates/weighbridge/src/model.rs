@@ -1,7 +1,7 @@
 //! An opened model file, typed: tensors by name, values as Rust numbers, and conversions.
 
 use crate::checkpoint::{Checkpoint, IndexTransform, Note, Role, TensorEntry};
-use crate::engine::Watch;
+use crate::engine::Progress;
 use crate::error::{Error, Result};
 use crate::formats::{self, OpenOptions};
 use crate::ops::edit::Rule;
@@ -397,9 +397,9 @@ impl Conversion<'_> {
         self
     }
 
-    /// Reports progress to `watch`, which can also stop the work.
-    pub fn watch(mut self, watch: Arc<dyn Watch>) -> Self {
-        self.options.run.watch = watch;
+    /// Reports progress to `progress`, which can also stop the work.
+    pub fn progress(mut self, progress: Arc<dyn Progress>) -> Self {
+        self.options.run.progress = progress;
         self
     }
 

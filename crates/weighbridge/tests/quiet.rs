@@ -29,7 +29,7 @@ fn panics_that_are_caught_reach_no_hook() {
         let opened = registry().open_source(Arc::new(MemorySource::new("bad", bad)), &OpenOptions::default());
         let read = opened.and_then(|checkpoint| {
             checkpoint.tensors.iter().try_for_each(|tensor| {
-                tensor.labels.as_ref().map(|names| names.read()).transpose()?;
+                tensor.row_names.as_ref().map(|names| names.read()).transpose()?;
                 tensor.read_tensor(Order::Row).map(|_| ())
             })
         });

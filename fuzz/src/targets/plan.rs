@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge::Error;
-use weighbridge::checkpoint::{Checkpoint, MemoryLabels, Name, Piece, Role, TensorEntry, TensorPath, Value};
+use weighbridge::checkpoint::{
+    Checkpoint, Extent, MemoryRowNames, Name, Role, TensorEntry, TensorPath, Value,
+};
 use weighbridge::engine::{MIN_MEMORY, RunOptions, Sink, StagedFile};
 use weighbridge::formats::{self, Format, OpenOptions, registry};
 use weighbridge::ops::{ConvertOptions, plan_checkpoint};
@@ -171,7 +173,7 @@ impl Supply<'_> {
         entry.role = role;
         let rows = shape.dims().first().copied().unwrap_or(0);
         if rows > 1 && order == Order::Row && dtype.size().is_some() && self.below(3) == 0 {
-            entry.pieces = halves(&shape, &source, len, encoding).into();
+            entry.extents = halves(&shape, &source, len, encoding).into();
         }
         if self.below(4) == 0 {
             entry.attributes.insert(self.name().to_text(), self.value(2));
@@ -179,7 +181,8 @@ impl Supply<'_> {
         if shape.rank() > 0 && entry.role.slot().is_none() && self.below(4) == 0 {
             // No format has names for the rows of state: they are those of its table.
             let names: Vec<String> = (0..rows).map(|_| self.name().to_text()).collect();
-            entry.labels = Some(MemoryLabels::shared("made up", names.iter().map(String::as_str).collect()));
+            entry.row_names =
+                Some(MemoryRowNames::shared("made up", names.iter().map(String::as_str).collect()));
         }
         entry
     }
@@ -200,19 +203,19 @@ impl Supply<'_> {
 }
 
 /// The rows in two pieces.
-fn halves(shape: &Shape, source: &SourceRef, len: u64, encoding: Encoding) -> Vec<Piece> {
+fn halves(shape: &Shape, source: &SourceRef, len: u64, encoding: Encoding) -> Vec<Extent> {
     let rows = shape.dims()[0];
     let cut = rows / 2;
     let each = len / rows;
-    let piece = |from: u64, to: u64| {
+    let extent = |from: u64, to: u64| {
         let mut region = Region::whole(shape);
         region.start[0] = from;
-        region.extent[0] = to - from;
+        region.shape[0] = to - from;
         let source = source.clone();
         let part = Some(Box::new(region));
-        Piece { source, offset: from * each, len: (to - from) * each, encoding, part, check: None }
+        Extent { source, offset: from * each, len: (to - from) * each, encoding, part, check: None }
     };
-    vec![piece(0, cut), piece(cut, rows)]
+    vec![extent(0, cut), extent(cut, rows)]
 }
 
 type Bytes = Arc<Mutex<Vec<u8>>>;

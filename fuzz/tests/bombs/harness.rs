@@ -108,7 +108,7 @@ impl Range {
 
     /// Uses it in every way; `memory` is what it may take.
     pub(crate) fn set_off(&mut self, name: &str, input: &Input, memory: u64, end: End) {
-        let stop = watch(format!("{} {name}", self.format));
+        let stop = progress(format!("{} {name}", self.format));
         let (begun, before) = (Instant::now(), processor());
         let (found, peak) = counting::peak_of_all(|| use_it(self.format, input));
         let took =
@@ -151,7 +151,7 @@ fn processor() -> Option<Duration> {
 }
 
 /// Ends the process after [`STUCK`], unless what is given is dropped before: a thread cannot be stopped.
-fn watch(name: String) -> Sender<()> {
+fn progress(name: String) -> Sender<()> {
     let (stop, stopped) = channel::<()>();
     let (begun, before) = (Instant::now(), processor().unwrap_or_default());
     std::thread::spawn(move || {
@@ -237,7 +237,7 @@ fn examine(checkpoint: &Checkpoint) {
         }
         if (1..=LAST).contains(&tensor.bytes()) && tensor.dtype().size().is_some() {
             let start = tensor.shape.dims().iter().map(|extent| extent - 1).collect();
-            let region = Region { start, extent: vec![1; tensor.shape.rank()] };
+            let region = Region { start, shape: vec![1; tensor.shape.rank()] };
             if let Err(error) = tensor.read_region(&region, Order::Row) {
                 assert!(!error.to_string().is_empty());
             }

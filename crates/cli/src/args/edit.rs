@@ -62,7 +62,7 @@ const CHANGES: [&str; 24] = [
 
 /// How to edit in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Place {
+pub(crate) enum InPlaceMode {
     /// Write only what stands around the tensors, and keep an undo record
     Header,
     /// Put a new file in the place of the old one when it is whole
@@ -127,7 +127,7 @@ pub(crate) struct Edit {
     /// Edit the file that is there: header (the default) or rewrite
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "header")]
     #[arg(conflicts_with_all = ["target", "to", "kind", "force"], help_heading = "In place")]
-    pub in_place: Option<Place>,
+    pub in_place: Option<InPlaceMode>,
     /// Put back what stood in the file before its last edit in place
     #[arg(long, conflicts_with_all = ["target", "in_place", "forget_undo"], conflicts_with_all = CHANGES, help_heading = "In place")]
     pub undo: bool,
@@ -234,6 +234,11 @@ impl Writing {
 
     /// How to run, as the arguments say.
     pub(crate) fn run_options(&self, common: &Common) -> RunOptions {
-        RunOptions { threads: self.threads, memory: self.memory, sync: !self.no_sync, watch: common.watch() }
+        RunOptions {
+            threads: self.threads,
+            memory: self.memory,
+            sync: !self.no_sync,
+            progress: common.progress(),
+        }
     }
 }

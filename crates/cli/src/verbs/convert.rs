@@ -13,7 +13,7 @@ use std::time::Instant;
 use weighbridge::Error;
 use weighbridge::checkpoint::{IndexTransform, Note};
 use weighbridge::engine::RunReport;
-use weighbridge::formats::biggraph::{AddEntities, Draw, WithGlobal};
+use weighbridge::formats::biggraph::{AddEntities, InitEmbeddings, WithGlobal};
 use weighbridge::ops::edit::{Rule, read_rules};
 use weighbridge::ops::{self, Changes, ConvertOptions, Written};
 use weighbridge::phrase::Worded;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     let open = args.input.options()?;
     let mut first: Vec<Arc<dyn IndexTransform>> = Vec::new();
     if args.draw {
-        first.push(Arc::new(Draw { seed: args.seed, repeat: args.repeat }));
+        first.push(Arc::new(InitEmbeddings { seed: args.seed, repeat: args.repeat }));
     }
     for (entity, file) in &args.grow {
         first.push(Arc::new(AddEntities::read(entity, Path::new(file), args.seed, &open.limits)?));

@@ -1,6 +1,6 @@
 //! `edit`: names, types, shapes and metadata by rules, into a new file or in place.
 
-use crate::args::{Common, Edit, Place};
+use crate::args::{Common, Edit, InPlaceMode};
 use crate::flags::flags;
 use crate::output::{HEADING, MOST_ROWS, Output, human_bytes, human_count};
 use crate::table::{Align, Table};
@@ -10,8 +10,8 @@ use std::time::Instant;
 use weighbridge::Error;
 use weighbridge::engine::patch::{LocalPatchDisk, Patch};
 use weighbridge::ops::edit::{
-    EditOptions, EditReport, How, InPlace, MetadataChange, Rule, RuleOptions, TensorChange, Told, prepare,
-    prepare_in_place, undone_document, write, write_in_place,
+    EditMode, EditOptions, EditReport, InPlace, MetadataChange, Rule, RuleOptions, TensorChange,
+    TensorSummary, prepare, prepare_in_place, undone_document, write, write_in_place,
 };
 use weighbridge::phrase::Worded;
 use weighbridge::text::{escape, path_text};
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<O
             show(&prepared.report, None, writing.plan, begun, output)?;
         }
         (_, place) => {
-            let how = if place == Some(Place::Rewrite) { InPlace::Rewrite } else { InPlace::Header };
+            let how = if place == Some(InPlaceMode::Rewrite) { InPlace::Rewrite } else { InPlace::Header };
             let mut prepared = prepare_in_place(&args.source, how, &options)?.worded(&flags);
             before(&prepared.edit.report, output)?;
             if writing.plan {
@@ -131,15 +131,17 @@ fn show(
     let form = format!("{} {}", report.format, report.kind);
     let seconds = begun.elapsed().as_secs_f64();
     match (report.how, planned) {
-        (How::NewFile, true) => writeln!(output, "would write {target} ({form}, {size})"),
-        (How::NewFile, false) => writeln!(output, "wrote {target} ({form}, {size}) in {seconds:.2} s"),
-        (How::Rewrite, true) => writeln!(output, "would replace {target} ({form}, {size})"),
-        (How::Rewrite, false) => writeln!(output, "replaced {target} ({form}, {size}) in {seconds:.2} s"),
-        (How::Header, _) if patch.is_none_or(Patch::is_empty) => {
+        (EditMode::NewFile, true) => writeln!(output, "would write {target} ({form}, {size})"),
+        (EditMode::NewFile, false) => writeln!(output, "wrote {target} ({form}, {size}) in {seconds:.2} s"),
+        (EditMode::Rewrite, true) => writeln!(output, "would replace {target} ({form}, {size})"),
+        (EditMode::Rewrite, false) => {
+            writeln!(output, "replaced {target} ({form}, {size}) in {seconds:.2} s")
+        }
+        (EditMode::Header, _) if patch.is_none_or(Patch::is_empty) => {
             writeln!(output, "{target}: nothing to write")
         }
-        (How::Header, true) => writeln!(output, "would write {size} into {target}; the tensors stay"),
-        (How::Header, false) => {
+        (EditMode::Header, true) => writeln!(output, "would write {size} into {target}; the tensors stay"),
+        (EditMode::Header, false) => {
             let record = Patch::record_path(std::path::Path::new(&report.target)).display().to_string();
             writeln!(output, "wrote {size} into {target}; the old bytes are in {}", escape(&record))
         }
@@ -198,7 +200,7 @@ fn change_text(change: &TensorChange) -> String {
     if change.transposed {
         text.push_str(&format!("  {:?} -> {:?}, transposed", before.shape, after.shape));
     }
-    let alias = |told: &Told| told.alias_of.as_deref().map(escape);
+    let alias = |told: &TensorSummary| told.alias_of.as_deref().map(escape);
     match (alias(before), alias(after)) {
         (None, Some(of)) => text.push_str(&format!("  shares bytes with {of} now")),
         (Some(of), None) => text.push_str(&format!("  no longer shares bytes with {of}")),

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome,
         }),
         group: args.group,
         hash: args.hash,
-        pieces: args.pieces,
+        extents: args.extents,
     };
     several::run(&args.paths, output, |path| {
         let listing = list::list(crate::salvage::open(path, &args.input)?, &options)?;
@@ -54,13 +54,13 @@ impl Report for Listed {
     }
 
     fn text(&self, output: &mut Output) -> io::Result<()> {
-        let Listing { checkpoint, hashes, groups, pieces: has_pieces, .. } = &self.listing;
+        let Listing { checkpoint, hashes, groups, extents: has_pieces, .. } = &self.listing;
         if let Some(groups) = groups {
             totals(groups, output)?;
         } else if self.tree {
             tree(checkpoint, hashes, output)?;
         } else if *has_pieces {
-            pieces(checkpoint, output)?;
+            extents(checkpoint, output)?;
         } else {
             table(checkpoint, hashes, output)?;
         }
@@ -128,7 +128,7 @@ fn table(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io:
 }
 
 /// One line a piece: which rows it fills, and where its bytes are.
-fn pieces(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
+fn extents(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
     let columns = [
         ("name", Align::Left),
         ("part", Align::Left),
@@ -140,18 +140,18 @@ fn pieces(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
     for tensor in &checkpoint.tensors {
         // Of thousands of pieces, the first has the whole of a long name.
         let mut name: Cell = tensor.name().into();
-        for piece in &tensor.pieces {
+        for extent in &tensor.extents {
             let again = short(&name);
-            let region = piece.region(&tensor.shape);
-            let ranges = region.start.iter().zip(&region.extent);
+            let region = extent.region(&tensor.shape);
+            let ranges = region.start.iter().zip(&region.shape);
             let ranges: Vec<_> =
                 ranges.map(|(start, extent)| format!("{start}:{}", start + extent)).collect();
             let cells: [Cell; 5] = [
                 std::mem::replace(&mut name, again),
                 format!("[{}]", ranges.join(", ")).into(),
-                human_count(piece.offset).into(),
-                human_count(piece.len).into(),
-                escape(piece.source.label()).into(),
+                human_count(extent.offset).into(),
+                human_count(extent.len).into(),
+                escape(extent.source.label()).into(),
             ];
             table.row(cells);
         }

@@ -53,7 +53,7 @@ fn rewrite(
         settings: args.set.clone(),
         force: args.force,
         open: args.input.options()?,
-        run: RunOptions { watch: common.watch(), ..RunOptions::default() },
+        run: RunOptions { progress: common.progress(), ..RunOptions::default() },
     };
     let written = program::rewrite(checkpoint, &args.path, target, &options)?.worded(&flags);
     let takes_out = !options.strip.is_nothing();

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Run, common: &Common, output: &mut Output) -> Result<Ou
     }
     let feeds = args.feed.iter().map(|(name, from)| Ok((name.clone(), given(from, &open)?)));
     let feeds = feeds.collect::<Result<Vec<_>>>()?;
-    executor.run = RunOptions { watch: common.watch(), ..RunOptions::default() };
+    executor.run = RunOptions { progress: common.progress(), ..RunOptions::default() };
 
     let mut steps = Vec::new();
     let mut written = Ok(());

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
         LocalSink::check(&target, args.force)?;
         options.target = Some(target.clone());
     }
-    options.watch = common.watch();
+    options.progress = common.progress();
     let sealed = seal(&args.path, &options)?.worded(&flags);
     drop(options);
     if printed {

@@ -36,8 +36,8 @@ pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result
     several::run(&args.paths, output, |path| {
         let (mut report, sealed) = match &args.manifest {
             Some(manifest) => {
-                let watch = common.watch();
-                let (report, checked) = verify_sealed(path, manifest, &options, args.tensors_only, watch)?;
+                let progress = common.progress();
+                let (report, checked) = verify_sealed(path, manifest, &options, args.tensors_only, progress)?;
                 (report, Some(checked))
             }
             None => (verify(path, &options)?, None),

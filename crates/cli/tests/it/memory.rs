@@ -109,7 +109,7 @@ fn four_gibibytes_pass_through_the_budget() {
         let opened = weighbridge::formats::open(&target).unwrap();
         assert_eq!(opened.tensors.len(), if pattern == "*" { TENSORS as usize } else { 4 });
         for (i, tensor) in opened.tensors.iter().enumerate() {
-            let corner = weighbridge::tensor::Region { start: vec![0, 0], extent: vec![2, 2] };
+            let corner = weighbridge::tensor::Region { start: vec![0, 0], shape: vec![2, 2] };
             let values = tensor.read_region(&corner, weighbridge::tensor::Order::Row).unwrap();
             let expected = [0.0, 0.0, 1.0 + i as f32, 0.0].map(f32::to_le_bytes).concat();
             assert_eq!(values, expected, "{name} {i}");

@@ -147,18 +147,18 @@ fn damaged(dir: &Path, name: &str, damage: impl Fn(&mut Vec<u8>)) -> PathBuf {
 fn a_checksum_that_fails_takes_its_tensor_out() {
     let dir = tempfile::tempdir().unwrap();
     let (whole, path) = cut(dir.path(), "net.npz", 0);
-    let pieces = json(&["ls", shown(&whole), "--pieces"]).1;
-    let at = usize::try_from(pieces["tensors"][0]["pieces"][0]["offset"].as_u64().unwrap()).unwrap();
+    let extents = json(&["ls", shown(&whole), "--pieces"]).1;
+    let at = usize::try_from(extents["tensors"][0]["pieces"][0]["offset"].as_u64().unwrap()).unwrap();
     let mut bytes = fs::read(&path).unwrap();
     bytes[at] ^= 1;
     fs::write(&path, bytes).unwrap();
-    let all = pieces["tensors"].as_array().unwrap().len();
+    let all = extents["tensors"].as_array().unwrap().len();
     // The index is whole, so it opens; only salvaging holds all bytes against their checksums.
     assert_eq!(json(&["ls", shown(&path)]).0, 0);
     let (_, found) = json(&["ls", shown(&path), "--salvage"]);
     assert_eq!(found["damage"]["code"], "crc-mismatch", "{found}");
     assert_eq!((&found["damage"]["intact"], &found["damage"]["expected"]), (&(all - 1).into(), &all.into()));
-    assert_eq!(found["damage"]["lost"][0], pieces["tensors"][0]["name"]);
+    assert_eq!(found["damage"]["lost"][0], extents["tensors"][0]["name"]);
 }
 
 #[test]

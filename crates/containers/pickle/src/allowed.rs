@@ -7,7 +7,7 @@ use super::libraries;
 
 /// What is thought of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
+pub enum ImportVerdict {
     /// Harmless, whatever its arguments are; says what it is.
     Allowed(&'static str),
     /// Harmless in one exact pattern only, which must be looked for; says which.
@@ -20,7 +20,7 @@ pub enum Judgement {
     Unknown,
 }
 
-impl Judgement {
+impl ImportVerdict {
     /// `allowed`, `pattern`, `dangerous`, `defined` or `unknown`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -438,38 +438,38 @@ fn harmless(module: &str, name: &str) -> Option<&'static str> {
 ///
 /// The names of both Pythons are known. A dotted name reaches into what it imports, so it is
 /// unknown at best.
-pub fn allowed(module: &str, name: &str) -> Judgement {
+pub fn allowed(module: &str, name: &str) -> ImportVerdict {
     if matches!(module, "builtins" | "__builtin__") && name == "eval" {
-        return Judgement::Pattern(
+        return ImportVerdict::Pattern(
             "harmless only as Paddle writes a tensor with LoD: eval(\"data\", {\"data\": array})",
         );
     }
     if is_mapped_array(module, name) {
-        return Judgement::Pattern(
+        return ImportVerdict::Pattern(
             "harmless only as the class of an array that numpy rebuilds; called, it opens a file",
         );
     }
     match (module, name) {
         ("builtins" | "__builtin__", "getattr") => {
-            return Judgement::Pattern(
+            return ImportVerdict::Pattern(
                 "harmless only as Python writes time zones, and scipy an interpolation",
             );
         }
         ("builtins" | "__builtin__", "type") => {
-            return Judgement::Pattern("harmless only of a constant: type(None)");
+            return ImportVerdict::Pattern("harmless only of a constant: type(None)");
         }
         ("functools", "partial") => {
-            return Judgement::Pattern("harmless only of a function that is listed itself");
+            return ImportVerdict::Pattern("harmless only of a function that is listed itself");
         }
         ("torch.storage", "_load_from_bytes") => {
-            return Judgement::Pattern(
+            return ImportVerdict::Pattern(
                 "harmless only of a storage as PyTorch saves one; the pickles in it are judged",
             );
         }
         _ => {}
     }
     if let Some(text) = harmless(module, name) {
-        return Judgement::Allowed(text);
+        return ImportVerdict::Allowed(text);
     }
     let package = module.split('.').next().unwrap_or(module);
     // Exceptions of Python do nothing by themselves.
@@ -478,12 +478,12 @@ pub fn allowed(module: &str, name: &str) -> Judgement {
     if let Some(text) = PACKAGES.get(package)
         && !exception
     {
-        return Judgement::Dangerous(text);
+        return ImportVerdict::Dangerous(text);
     }
     let inside =
         |outer: &str| module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     if let Some((_, text)) = DANGEROUS_MODULES.iter().find(|(outer, _)| inside(outer)) {
-        return Judgement::Dangerous(text);
+        return ImportVerdict::Dangerous(text);
     }
     // A dotted name reaches into what it imports: methods of harmless classes need not be harmless.
     let reaches = name.split_once('.').is_some_and(|(first, _)| harmless(module, first).is_some());
@@ -492,7 +492,7 @@ pub fn allowed(module: &str, name: &str) -> Judgement {
             .split('.')
             .any(|part| DANGEROUS_ANYWHERE.contains(&part) || name.contains('.') && part.starts_with("__"))
     {
-        return Judgement::Dangerous("runs, loads or reaches something, by its name");
+        return ImportVerdict::Dangerous("runs, loads or reaches something, by its name");
     }
-    Judgement::Unknown
+    ImportVerdict::Unknown
 }

@@ -1,6 +1,6 @@
 //! Builds the graph of a pickle, with the identities that Python and numpy give their objects.
 
-use super::graph::{Blob, Graph, How, Made, Object, ObjectId, Place, Text};
+use super::graph::{Blob, Graph, Location, Object, ObjectId, ReduceKind, Reduced, Text};
 use std::collections::HashMap;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{DType, Endian, Shape};
@@ -148,7 +148,7 @@ impl Builder {
     /// # Errors
     /// As [`int`](Self::int).
     pub fn text(&mut self, text: &str) -> Result<ObjectId> {
-        self.push(Object::Text(Box::new(Text { short: Some(text.into()), place: Place::Memory })))
+        self.push(Object::Text(Box::new(Text { short: Some(text.into()), place: Location::Memory })))
     }
 
     /// Text that is one object wherever it is asked for: what Python interns, as the names of
@@ -177,7 +177,7 @@ impl Builder {
             return Ok(id);
         }
         let small = (bytes.len() < 2).then(|| bytes.clone());
-        let blob = Blob { short: Some(bytes.into()), place: Place::Memory };
+        let blob = Blob { short: Some(bytes.into()), place: Location::Memory };
         let id = self.push(Object::Bytes(Box::new(blob)))?;
         if let Some(small) = small {
             self.small_bytes.insert(small, id);
@@ -233,7 +233,7 @@ impl Builder {
     /// # Errors
     /// As [`int`](Self::int).
     pub fn reduce(&mut self, callable: ObjectId, args: ObjectId) -> Result<ObjectId> {
-        self.push(Object::Made(Box::new(Made::new(How::Reduce, callable, args, 0))))
+        self.push(Object::Reduced(Box::new(Reduced::new(ReduceKind::Reduce, callable, args, 0))))
     }
 
     /// What loading makes as an object of `class`, from the tuple `args`, without its constructor.
@@ -241,7 +241,7 @@ impl Builder {
     /// # Errors
     /// As [`int`](Self::int).
     pub fn new_object(&mut self, class: ObjectId, args: ObjectId) -> Result<ObjectId> {
-        self.push(Object::Made(Box::new(Made::new(How::NewObj, class, args, 0))))
+        self.push(Object::Reduced(Box::new(Reduced::new(ReduceKind::NewObj, class, args, 0))))
     }
 
     /// Gives `object`, which a call makes, a state.
@@ -262,9 +262,9 @@ impl Builder {
         Ok(())
     }
 
-    fn made(&mut self, id: ObjectId) -> Result<&mut Made> {
+    fn made(&mut self, id: ObjectId) -> Result<&mut Reduced> {
         match self.graph.objects.get_mut(id.index()) {
-            Some(Object::Made(made)) => Ok(made),
+            Some(Object::Reduced(made)) => Ok(made),
             _ => Err(Error::usage("pickle-build", "only what is made by a call has a state")),
         }
     }
@@ -304,7 +304,7 @@ impl Builder {
                 Err(Error::usage("pickle-content", "arrays of less than two bytes must be given as bytes"))
             }
             Content::Payload { key, len } => {
-                let blob = Blob { short: None, place: Place::Payload { key, len } };
+                let blob = Blob { short: None, place: Location::Payload { key, len } };
                 self.push(Object::Bytes(Box::new(blob)))
             }
         }

@@ -1,6 +1,6 @@
 //! The instructions of a pickle, one by one, without a machine that follows them.
 
-use super::graph::{Blob, Place, Span, Stored, Text};
+use super::graph::{Blob, Location, Span, Stored, Text};
 use super::lines::{self, Number, NumberLine};
 use super::nested;
 use super::opcode::{self as op, opcode_name};
@@ -232,7 +232,9 @@ impl Opcodes {
             op::STRING => self.quoted(what)?,
             op::UNICODE => self.unicode(what)?,
             op::GLOBAL | op::INST => Arg::Global(lines::line(cursor, what)?, lines::line(cursor, what)?),
-            op::PERSID => Arg::Text(Text { short: Some(lines::ascii(cursor, what)?), place: Place::Memory }),
+            op::PERSID => {
+                Arg::Text(Text { short: Some(lines::ascii(cursor, what)?), place: Location::Memory })
+            }
             _ => Arg::None,
         })
     }
@@ -270,7 +272,7 @@ impl Opcodes {
     fn text(&mut self, len: u64, what: &str) -> Result<Arg> {
         let span = Span { offset: self.cursor.position(), len, stored: Stored::Utf8 };
         self.look(span)?;
-        let place = Place::Source(span);
+        let place = Location::Source(span);
         let short = if len <= self.short {
             // Python also writes halves of surrogate pairs. Such text is kept as it is, unread.
             String::from_utf8(self.cursor.bytes(len, what)?).ok().map(String::into_boxed_str)
@@ -335,7 +337,7 @@ impl Opcodes {
             self.hop(len, what)?;
             None
         };
-        Ok(Arg::ByteString(Text { short, place: Place::Source(span) }))
+        Ok(Arg::ByteString(Text { short, place: Location::Source(span) }))
     }
 
     fn bytes(&mut self, len: u64, what: &str) -> Result<Arg> {
@@ -347,7 +349,7 @@ impl Opcodes {
             self.hop(len, what)?;
             None
         };
-        Ok(Arg::Bytes(Blob { short, place: Place::Source(span) }))
+        Ok(Arg::Bytes(Blob { short, place: Location::Source(span) }))
     }
 
     /// Goes behind the end of a line. Gives the first bytes of it, its length and its last byte.
@@ -387,7 +389,7 @@ impl Opcodes {
             None => None,
         };
         let short = short.map(|bytes| bytes.into_iter().collect::<String>().into_boxed_str());
-        Ok(Arg::ByteString(Text { short, place: Place::Source(span) }))
+        Ok(Arg::ByteString(Text { short, place: Location::Source(span) }))
     }
 
     /// Text with escapes for what is not Latin-1.
@@ -404,7 +406,7 @@ impl Opcodes {
         } else {
             None
         };
-        Ok(Arg::Text(Text { short, place: Place::Source(span) }))
+        Ok(Arg::Text(Text { short, place: Location::Source(span) }))
     }
 }
 

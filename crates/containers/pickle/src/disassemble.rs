@@ -1,7 +1,7 @@
 //! A pickle as a list of its instructions, for people.
 
 use super::decode::{Arg, Op, Opcodes};
-use super::graph::{Blob, Place, Text};
+use super::graph::{Blob, Location, Text};
 use std::fmt;
 use weighbridge_core::error::Result;
 use weighbridge_core::text::escape;
@@ -35,7 +35,7 @@ fn show_text(f: &mut fmt::Formatter<'_>, text: &Text) -> fmt::Result {
             let more = if shown.len() < text.len() { "…" } else { "" };
             write!(f, " \"{}\"{more}", escape(&shown))
         }
-        (None, Place::Source(span)) => write!(f, " text of {} bytes at {}", span.len, span.offset),
+        (None, Location::Source(span)) => write!(f, " text of {} bytes at {}", span.len, span.offset),
         (None, _) => Ok(()),
     }
 }
@@ -46,7 +46,7 @@ fn show_blob(f: &mut fmt::Formatter<'_>, blob: &Blob) -> fmt::Result {
             write!(f, " ")?;
             bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
         }
-        (None, Place::Source(span)) => write!(f, " {} bytes at {}", span.len, span.offset),
+        (None, Location::Source(span)) => write!(f, " {} bytes at {}", span.len, span.offset),
         (None, _) => Ok(()),
     }
 }

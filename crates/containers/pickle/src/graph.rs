@@ -51,7 +51,7 @@ pub struct Span {
 
 /// Where the content of a string is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum Location {
     /// In memory only: beside this place.
     Memory,
     /// In the source that was read.
@@ -71,7 +71,7 @@ pub struct Text {
     /// The text, where it is short and well-formed.
     pub short: Option<Box<str>>,
     /// Where it is.
-    pub place: Place,
+    pub place: Location,
 }
 
 /// Bytes. A few are in memory, more stay in the source.
@@ -80,7 +80,7 @@ pub struct Blob {
     /// The bytes, where they are few.
     pub short: Option<Box<[u8]>>,
     /// Where they are.
-    pub place: Place,
+    pub place: Location,
 }
 
 impl Blob {
@@ -88,8 +88,8 @@ impl Blob {
     pub fn len(&self) -> Option<u64> {
         match (&self.short, self.place) {
             (Some(bytes), _) => Some(bytes.len() as u64),
-            (None, Place::Source(Span { len, stored: Stored::Raw, .. })) => Some(len),
-            (None, Place::Payload { len, .. }) => Some(len),
+            (None, Location::Source(Span { len, stored: Stored::Raw, .. })) => Some(len),
+            (None, Location::Payload { len, .. }) => Some(len),
             _ => None,
         }
     }
@@ -140,7 +140,7 @@ pub enum Object {
         name: ObjectId,
     },
     /// Something that would be made by a call. Here it is not called.
-    Made(Box<Made>),
+    Reduced(Box<Reduced>),
     /// A reference to something outside of the pickle, as PyTorch has for its storages.
     PersistentId(ObjectId),
     /// An entry of Python's registry of extensions: could be any class or function.
@@ -151,7 +151,7 @@ pub enum Object {
 
 /// How an object would be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum How {
+pub enum ReduceKind {
     /// `callable(*args)`: instruction `REDUCE`.
     Reduce,
     /// `class.__new__(class, *args)`: `NEWOBJ`.
@@ -164,14 +164,14 @@ pub enum How {
 
 /// A call that was described, and what would be done to its result.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Made {
+pub struct Reduced {
     /// The kind of call.
-    pub how: How,
+    pub how: ReduceKind,
     /// What would be called, or the class.
     pub callable: ObjectId,
     /// The positional arguments: a tuple in every honest pickle.
     pub args: ObjectId,
-    /// The named arguments of [`How::NewObjEx`].
+    /// The named arguments of [`ReduceKind::NewObjEx`].
     pub kwargs: Option<ObjectId>,
     /// What would be appended to the result.
     pub items: Vec<ObjectId>,
@@ -185,8 +185,8 @@ pub struct Made {
     pub built: u64,
 }
 
-impl Made {
-    pub(super) fn new(how: How, callable: ObjectId, args: ObjectId, offset: u64) -> Self {
+impl Reduced {
+    pub(super) fn new(how: ReduceKind, callable: ObjectId, args: ObjectId, offset: u64) -> Self {
         Self {
             how,
             callable,
@@ -310,7 +310,7 @@ impl Graph {
     pub fn pairs(&self, id: ObjectId) -> Option<&[(ObjectId, ObjectId)]> {
         match self.object(id) {
             Object::Dict(pairs) => Some(pairs),
-            Object::Made(made)
+            Object::Reduced(made)
                 if self.global(made.callable) == Some(("collections", "OrderedDict"))
                     && self.tuple(made.args).is_some_and(<[_]>::is_empty) =>
             {
@@ -340,9 +340,9 @@ impl Graph {
     }
 
     /// The description of something that would be made by a call.
-    pub fn made(&self, id: ObjectId) -> Option<&Made> {
+    pub fn made(&self, id: ObjectId) -> Option<&Reduced> {
         match self.object(id) {
-            Object::Made(made) => Some(made),
+            Object::Reduced(made) => Some(made),
             _ => None,
         }
     }
@@ -350,7 +350,7 @@ impl Graph {
     /// Callable (module, name) and arguments of a plain call of something imported.
     pub fn call(&self, id: ObjectId) -> Option<((&str, &str), &[ObjectId])> {
         let made = self.made(id)?;
-        if made.how != How::Reduce {
+        if made.how != ReduceKind::Reduce {
             return None;
         }
         Some((self.global(made.callable)?, self.tuple(made.args)?))

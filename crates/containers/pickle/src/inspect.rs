@@ -1,14 +1,14 @@
 //! Would loading this pickle run anything? As far as can be told.
 
-use super::allowed::{Judgement, allowed};
+use super::allowed::{ImportVerdict, allowed};
 use super::decode::{Arg, Opcodes};
-use super::graph::{Graph, How, Made, Object, ObjectId, Place, Span};
+use super::graph::{Graph, Location, Object, ObjectId, ReduceKind, Reduced, Span};
+use super::known_calls::{Copied, Evaluated, Storages, in_pattern, is_known_call, is_zone};
 use super::machine::Machine;
 use super::nested::string_bytes;
 use super::numpy::{bytes_of, is_lod_tensor, rebuilt_mapped};
 use super::opcode as op;
 use super::opened::Options;
-use super::usual::{Copied, Evaluated, Storages, in_pattern, is_zone, usual};
 use super::{keys, parts};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::error::Error;
@@ -98,7 +98,7 @@ pub struct GlobalFinding {
     /// The instruction.
     pub opcode: &'static str,
     /// What is thought of it.
-    pub judgement: Judgement,
+    pub judgement: ImportVerdict,
     /// The part of a file that the pickle is, where whoever looked names it; the offset counts from its
     /// start.
     pub member: Option<String>,
@@ -316,11 +316,11 @@ impl Globals {
         let judgement = allowed(module, name);
         let shown = || escape(&format!("{module}.{name}"));
         match judgement {
-            Judgement::Dangerous(how) => {
+            ImportVerdict::Dangerous(how) => {
                 let text = || format!("imports {}: {how}", shown());
                 notes.add(Severity::Error, "dangerous-import", offset, text);
             }
-            Judgement::Unknown => {
+            ImportVerdict::Unknown => {
                 let text = || {
                     format!(
                         "`{}` is not on the allow list (expected when a whole module was saved): look at its code before \
@@ -331,7 +331,7 @@ impl Globals {
                 notes.add(Severity::Unchecked, "unknown-import", offset, text);
             }
             // Whether the pattern holds is seen where it is called.
-            Judgement::Pattern(_) | Judgement::Allowed(_) | Judgement::Defined(_) => {}
+            ImportVerdict::Pattern(_) | ImportVerdict::Allowed(_) | ImportVerdict::Defined(_) => {}
         }
         if !self.bound.is_full() {
             self.bound.add(module.len() + name.len());
@@ -358,7 +358,7 @@ fn judge_calls(
     let mut storages = Storages::default();
     for (id, object) in graph.iter() {
         match object {
-            Object::Made(made) => {
+            Object::Reduced(made) => {
                 calls.add(graph, made);
                 if copied.as_mut().is_some_and(|copied| !copied.take(graph, made)) {
                     copied = None;
@@ -376,19 +376,23 @@ fn judge_calls(
                         continue;
                     }
                     Some((module, name)) => match allowed(module, name) {
-                        Judgement::Pattern(_) if name != "eval" => {
+                        ImportVerdict::Pattern(_) if name != "eval" => {
                             in_pattern(graph, made, module, name)
                                 || is_saved_storage(graph, made, name, source)
                         }
-                        Judgement::Pattern(_) => {
+                        ImportVerdict::Pattern(_) => {
                             let known = is_lod_tensor(graph, id) && evaluated.is_alone(graph, made);
                             evals += u64::from(known);
                             known
                         }
                         // What is too much to look at was found already.
-                        Judgement::Allowed(_) => copied.is_none() || usual(graph, made, module, name),
+                        ImportVerdict::Allowed(_) => {
+                            copied.is_none() || is_known_call(graph, made, module, name)
+                        }
                         // Its import was found already.
-                        Judgement::Dangerous(_) | Judgement::Defined(_) | Judgement::Unknown => continue,
+                        ImportVerdict::Dangerous(_) | ImportVerdict::Defined(_) | ImportVerdict::Unknown => {
+                            continue;
+                        }
                     },
                 };
                 if !harmless {
@@ -436,12 +440,12 @@ fn judge_calls(
 
 /// True where PyTorch loads a storage from bytes that begin as it saves one: five pickles, which are judged like all that are
 /// within a pickle. Other bytes could be an archive, whose pickles are not.
-fn is_saved_storage(graph: &Graph, made: &Made, name: &str, source: &SourceRef) -> bool {
+fn is_saved_storage(graph: &Graph, made: &Reduced, name: &str, source: &SourceRef) -> bool {
     let Some(&[bytes]) = graph.tuple(made.args) else { return false };
     let blob = bytes_of(graph, bytes, None).ok().flatten();
-    let Some(Place::Source(span)) = blob.map(|blob| blob.place) else { return false };
+    let Some(Location::Source(span)) = blob.map(|blob| blob.place) else { return false };
     name == "_load_from_bytes"
-        && made.how == How::Reduce
+        && made.how == ReduceKind::Reduce
         && made.states.is_empty()
         && !source.is_sequential()
         && string_bytes(source, span, 2 * SAVED.len() as u64).is_ok_and(|(head, _)| head.starts_with(SAVED))
@@ -477,12 +481,12 @@ struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    fn add(&mut self, graph: &'a Graph, made: &Made) {
+    fn add(&mut self, graph: &'a Graph, made: &Reduced) {
         let how = match made.how {
-            How::Reduce => "REDUCE",
-            How::NewObj => "NEWOBJ",
-            How::NewObjEx => "NEWOBJ_EX",
-            How::Instance => "INST",
+            ReduceKind::Reduce => "REDUCE",
+            ReduceKind::NewObj => "NEWOBJ",
+            ReduceKind::NewObjEx => "NEWOBJ_EX",
+            ReduceKind::Instance => "INST",
         };
         self.count(graph, made, how);
         if !made.states.is_empty() {
@@ -490,7 +494,7 @@ impl<'a> Calls<'a> {
         }
     }
 
-    fn count(&mut self, graph: &'a Graph, made: &Made, how: &'static str) {
+    fn count(&mut self, graph: &'a Graph, made: &Reduced, how: &'static str) {
         let what = (how, Callable::of(graph, graph.class_of(made.callable)));
         if let Some(known) = self.places.get(&what).and_then(|&place| self.list.get_mut(place)) {
             known.count += 1;
@@ -509,7 +513,9 @@ impl<'a> Calls<'a> {
 fn judge_patterns(graph: &Graph, root: ObjectId, start: u64, notes: &mut Notes) {
     let rebuilt: HashSet<ObjectId> = graph.iter().filter_map(|(id, _)| rebuilt_mapped(graph, id)).collect();
     let pattern = |id: ObjectId| {
-        graph.global(id).is_some_and(|(module, name)| matches!(allowed(module, name), Judgement::Pattern(_)))
+        graph
+            .global(id)
+            .is_some_and(|(module, name)| matches!(allowed(module, name), ImportVerdict::Pattern(_)))
             || rebuilt.contains(&id)
     };
     let mut handed_on = pattern(root);
@@ -520,7 +526,7 @@ fn judge_patterns(graph: &Graph, root: ObjectId, start: u64, notes: &mut Notes) 
             Object::Tuple(items) | Object::FrozenSet(items) => items.iter().any(|&id| pattern(id)),
             Object::Dict(pairs) => pairs.iter().any(|&(key, value)| pattern(key) || pattern(value)),
             Object::PersistentId(id) => pattern(*id),
-            Object::Made(made) => {
+            Object::Reduced(made) => {
                 let args = rebuilt_mapped(graph, id).is_none().then_some(&made.args);
                 made.items.iter().chain(&made.states).chain(args).any(|&id| pattern(id))
                     || made.pairs.iter().any(|&(key, value)| pattern(key) || pattern(value))
@@ -556,7 +562,7 @@ fn rest(opcodes: &mut Opcodes, globals: &mut Globals, notes: &mut Notes) -> (u64
                 notes.add(Severity::Unchecked, "unfollowed-import", op.offset, text);
                 // Most likely those two; where they make no sense, others.
                 if let [Some(module), Some(name)] = &texts
-                    && matches!(allowed(module, name), Judgement::Dangerous(_))
+                    && matches!(allowed(module, name), ImportVerdict::Dangerous(_))
                 {
                     globals.push(notes, module, name, op.offset, "STACK_GLOBAL");
                 }

@@ -60,7 +60,7 @@ impl View<'_> {
             Object::FrozenSet(items) => json!({"set": self.items(items, depth)}),
             Object::Dict(pairs) => self.pairs(pairs, depth),
             Object::Global { .. } => json!({"import": self.name(id)}),
-            Object::Made(_) => self.made(id, depth),
+            Object::Reduced(_) => self.made(id, depth),
             Object::PersistentId(pid) => json!({"persistent_id": self.value(*pid, depth)}),
             Object::Extension(code) => json!({"extension": code}),
             Object::Buffer => json!({"buffer": true}),

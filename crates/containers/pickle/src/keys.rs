@@ -6,7 +6,7 @@
 //! What is looked at here is bounded in the same way: one list may be given to very many calls, one tuple be the key of very many
 //! dicts. Python goes through it each time, too.
 
-use super::graph::{Graph, Made, Object, ObjectId};
+use super::graph::{Graph, Object, ObjectId, Reduced};
 use weighbridge_core::Budget;
 
 /// Work for an object that is hashed, or looked at to find such: a reference to it is followed.
@@ -48,10 +48,10 @@ fn take(budget: &Budget, count: usize) -> Option<()> {
 
 /// True for what is hashed with what is in it, where that is not plain.
 fn holds(graph: &Graph, key: ObjectId) -> bool {
-    let is_nested = |&id: &ObjectId| matches!(graph.object(id), Object::Tuple(_) | Object::Made(_));
+    let is_nested = |&id: &ObjectId| matches!(graph.object(id), Object::Tuple(_) | Object::Reduced(_));
     match graph.object(key) {
         Object::Tuple(items) => items.iter().any(is_nested),
-        Object::Made(made) => graph.tuple(made.args).is_some_and(|args| !args.is_empty()),
+        Object::Reduced(made) => graph.tuple(made.args).is_some_and(|args| !args.is_empty()),
         _ => false,
     }
 }
@@ -70,7 +70,7 @@ fn each_key(graph: &Graph, object: &Object, budget: &Budget, each: Each<'_>) -> 
         Object::Dict(pairs) => pairs.iter().try_for_each(|&(key, _)| each(key)),
         Object::Set(items) => items.iter().copied().try_for_each(each),
         Object::FrozenSet(items) => items.iter().copied().try_for_each(each),
-        Object::Made(made) => {
+        Object::Reduced(made) => {
             made.pairs.iter().try_for_each(|&(key, _)| each(key))?;
             if hashes(graph, made) { each_given(graph, made, budget, each) } else { Some(()) }
         }
@@ -79,14 +79,14 @@ fn each_key(graph: &Graph, object: &Object, budget: &Budget, each: Each<'_>) -> 
 }
 
 /// True for what hashes the items that it is given, once.
-fn hashes(graph: &Graph, made: &Made) -> bool {
+fn hashes(graph: &Graph, made: &Reduced) -> bool {
     let name = graph.global(made.callable).map_or("", |(_, name)| name);
     matches!(name, "set" | "frozenset" | "dict" | "Counter" | "OrderedDict" | "defaultdict")
 }
 
 /// Gives `each` the items that a call is given: of lists and tuples, and of the pairs in these. They count each time: other calls
 /// may be given the same ones.
-fn each_given(graph: &Graph, made: &Made, budget: &Budget, each: Each<'_>) -> Option<()> {
+fn each_given(graph: &Graph, made: &Reduced, budget: &Budget, each: Each<'_>) -> Option<()> {
     let args = graph.tuple(made.args).unwrap_or_default();
     take(budget, args.len())?;
     for &arg in args {
@@ -118,7 +118,7 @@ impl Sizes {
             match object {
                 Object::Tuple(items) => items.iter().copied().try_for_each(add)?,
                 // What is a tuple then, or has one.
-                Object::Made(made) if !hashes(graph, made) => {
+                Object::Reduced(made) if !hashes(graph, made) => {
                     add(made.args)?;
                     each_given(graph, made, budget, &mut add)?;
                 }

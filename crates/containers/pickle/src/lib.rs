@@ -68,6 +68,7 @@ mod graph;
 mod inspect;
 mod json;
 mod keys;
+mod known_calls;
 mod libraries;
 mod lines;
 mod machine;
@@ -79,17 +80,16 @@ mod opened;
 mod parts;
 mod payload;
 mod reach;
-mod usual;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
-pub use allowed::{Judgement, allowed};
+pub use allowed::{ImportVerdict, allowed};
 pub use build::{Builder, Content, Descr, NumpyModules};
 pub use decode::{Arg, Op, Opcodes};
 pub use disassemble::disassemble;
-pub use graph::{Blob, Graph, How, Made, Object, ObjectId, Place, Span, Stored, Text};
+pub use graph::{Blob, Graph, Location, Object, ObjectId, ReduceKind, Reduced, Span, Stored, Text};
 pub use inspect::inspect_next;
 pub use inspect::{Call, GlobalFinding, ListBound, Report, inspect};
 pub use json::{JsonBounds, to_json};

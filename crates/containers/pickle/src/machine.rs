@@ -6,7 +6,7 @@ mod memory;
 mod stack;
 
 use super::decode::{Arg, Op, Opcodes};
-use super::graph::{Graph, How, Made, Object, ObjectId};
+use super::graph::{Graph, Object, ObjectId, ReduceKind, Reduced};
 use super::inspect::Notes;
 use super::opcode as op;
 use super::opened::{GlobalUse, Options, Pickle};
@@ -332,7 +332,7 @@ impl<'a> Machine<'a> {
                 let state = self.pop()?;
                 self.grow(|target| {
                     match target {
-                        Object::Made(made) => {
+                        Object::Reduced(made) => {
                             made.states.push(state);
                             made.built = offset;
                         }
@@ -343,17 +343,22 @@ impl<'a> Machine<'a> {
             }
             op::REDUCE => {
                 let (args, callable) = (self.pop()?, self.pop()?);
-                self.push(Object::Made(Box::new(Made::new(How::Reduce, callable, args, offset))))?;
+                self.push(Object::Reduced(Box::new(Reduced::new(
+                    ReduceKind::Reduce,
+                    callable,
+                    args,
+                    offset,
+                ))))?;
             }
             op::NEWOBJ => {
                 let (args, class) = (self.pop()?, self.pop()?);
-                self.push(Object::Made(Box::new(Made::new(How::NewObj, class, args, offset))))?;
+                self.push(Object::Reduced(Box::new(Reduced::new(ReduceKind::NewObj, class, args, offset))))?;
             }
             op::NEWOBJ_EX => {
                 let (kwargs, args, class) = (self.pop()?, self.pop()?, self.pop()?);
-                let mut made = Made::new(How::NewObjEx, class, args, offset);
+                let mut made = Reduced::new(ReduceKind::NewObjEx, class, args, offset);
                 made.kwargs = Some(kwargs);
-                self.push(Object::Made(Box::new(made)))?;
+                self.push(Object::Reduced(Box::new(made)))?;
             }
             op::OBJ => {
                 let mut args = self.pop_mark()?;

@@ -1,7 +1,7 @@
 //! Arrays and scalars of numpy, recognised in a graph.
 
 use super::allowed::is_mapped_array;
-use super::graph::{Graph, How, Object, ObjectId, Place, Span, Stored};
+use super::graph::{Graph, Location, Object, ObjectId, ReduceKind, Span, Stored};
 use super::opened::Options;
 use super::payload::{PayloadSource, may_hold};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Payload {
     /// Bytes after decoding.
     pub len: u64,
     /// Where they are. Use [`super::PayloadSource`] for a span of the source.
-    pub place: Place,
+    pub place: Location,
     /// The bytes themselves, where they are few and were read.
     pub short: Option<Box<[u8]>>,
 }
@@ -49,9 +49,9 @@ impl NdArray {
         let order = if self.fortran_order { Order::Column } else { Order::Row };
         let encoding = Encoding { order, endian: self.endian };
         let (source, offset): (SourceRef, u64) = match (payload.place, &payload.short) {
-            (Place::Source(span), _) if span.stored == Stored::Raw => (source.clone(), span.offset),
+            (Location::Source(span), _) if span.stored == Stored::Raw => (source.clone(), span.offset),
             (_, Some(bytes)) => (Arc::new(MemorySource::new(source.label(), bytes.to_vec())), 0),
-            (Place::Source(span), None) => {
+            (Location::Source(span), None) => {
                 (Arc::new(PayloadSource::new(source.clone(), span, payload.len)?), 0)
             }
             _ => return Err(corrupt("the elements of the array are not in the file")),
@@ -136,7 +136,7 @@ fn is_mapped_class(graph: &Graph, id: ObjectId) -> bool {
 
 /// The arguments of what is nothing but numpy's own call that rebuilds an array of the class `numpy.memmap`.
 pub(super) fn rebuilt_mapped(graph: &Graph, id: ObjectId) -> Option<ObjectId> {
-    let made = graph.made(id).filter(|made| made.how == How::Reduce)?;
+    let made = graph.made(id).filter(|made| made.how == ReduceKind::Reduce)?;
     match graph.call(id)? {
         (("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct"), &[class, shape, code])
             if is_mapped_class(graph, class)
@@ -205,12 +205,12 @@ pub fn bytes_of(graph: &Graph, id: ObjectId, len: Option<u64>) -> Result<Option<
     let (short, place) = match graph.object(id) {
         Object::Bytes(blob) | Object::ByteArray(blob) => (blob.short.clone(), blob.place),
         Object::ByteString(text) => (text.short.as_deref().and_then(latin1), text.place),
-        Object::Made(_) => match graph.call(id) {
+        Object::Reduced(_) => match graph.call(id) {
             Some((("_codecs", "encode"), &[text, codec])) if is_latin1(graph, codec) => {
                 let Object::Text(text) = graph.object(text) else { return Ok(None) };
                 (text.short.as_deref().and_then(latin1), text.place)
             }
-            Some((("__builtin__" | "builtins", "bytes"), [])) => (Some(Box::default()), Place::Memory),
+            Some((("__builtin__" | "builtins", "bytes"), [])) => (Some(Box::default()), Location::Memory),
             Some((("__builtin__" | "builtins", "bytearray"), &[inner]))
                 if matches!(graph.object(inner), Object::Bytes(_)) =>
             {
@@ -222,13 +222,13 @@ pub fn bytes_of(graph: &Graph, id: ObjectId, len: Option<u64>) -> Result<Option<
     };
     let known = match (&short, place) {
         (Some(bytes), _) => Some(bytes.len() as u64),
-        (None, Place::Source(Span { len, stored: Stored::Raw, .. }) | Place::Payload { len, .. }) => {
+        (None, Location::Source(Span { len, stored: Stored::Raw, .. }) | Location::Payload { len, .. }) => {
             Some(len)
         }
         (None, _) => None,
     };
     let impossible = |len| match place {
-        Place::Source(span) => known.is_none() && !may_hold(span, len),
+        Location::Source(span) => known.is_none() && !may_hold(span, len),
         _ => known.is_none(),
     };
     match (len, known) {
@@ -238,7 +238,7 @@ pub fn bytes_of(graph: &Graph, id: ObjectId, len: Option<u64>) -> Result<Option<
                     .expected(format_args!("{len} bytes"));
             Err(match (known, place) {
                 (Some(known), _) => error.found(format_args!("{known} bytes")),
-                (None, Place::Source(span)) => error.found(format_args!("{} bytes of text", span.len)),
+                (None, Location::Source(span)) => error.found(format_args!("{} bytes of text", span.len)),
                 _ => error,
             })
         }
@@ -320,7 +320,7 @@ pub fn lod_tensor(graph: &Graph, id: ObjectId) -> Option<ObjectId> {
 /// True where [`lod_tensor`] finds the pattern, and the call is nothing else.
 pub(crate) fn is_lod_tensor(graph: &Graph, id: ObjectId) -> bool {
     let plain = graph.made(id).is_some_and(|m| {
-        m.how == How::Reduce && m.states.is_empty() && m.items.is_empty() && m.pairs.is_empty()
+        m.how == ReduceKind::Reduce && m.states.is_empty() && m.items.is_empty() && m.pairs.is_empty()
     });
     plain && lod_tensor(graph, id).is_some()
 }

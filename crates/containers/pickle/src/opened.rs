@@ -1,6 +1,6 @@
 //! A pickle that was read, and how far reading may go.
 
-use super::allowed::{Judgement, allowed};
+use super::allowed::{ImportVerdict, allowed};
 use super::graph::{Graph, Object, ObjectId};
 use super::opcode::opcode_name;
 use weighbridge_core::limits::Limits;
@@ -79,10 +79,10 @@ impl Pickle {
     /// Says what loading the pickle in Python would run, where that is known to be dangerous.
     pub fn warning(&self) -> Option<Phrase> {
         let dangerous =
-            |&(module, name): &(&str, &str)| matches!(allowed(module, name), Judgement::Dangerous(_));
+            |&(module, name): &(&str, &str)| matches!(allowed(module, name), ImportVerdict::Dangerous(_));
         let first = self.global_names().into_iter().find(dangerous)?;
         let is_called = self.graph.iter().any(|(_, object)| {
-            matches!(object, Object::Made(made) if self.graph.global(made.callable) == Some(first))
+            matches!(object, Object::Reduced(made) if self.graph.global(made.callable) == Some(first))
         });
         let verb = if is_called { "call" } else { "import" };
         let name = escape(&format!("{}.{}", first.0, first.1));

@@ -22,7 +22,7 @@ pub(super) fn multiply(graph: &Graph, len: u64, options: &Options) -> bool {
     for (_, object) in graph.iter() {
         let pairs = match object {
             Object::Dict(pairs) => pairs,
-            Object::Made(made) => &made.pairs,
+            Object::Reduced(made) => &made.pairs,
             Object::List(items) | Object::Set(items) if items.iter().any(|&id| is_key(id)) => return true,
             Object::Tuple(items) | Object::FrozenSet(items) if items.iter().any(|&id| is_key(id)) => {
                 return true;

@@ -15,7 +15,7 @@ fn edges(object: &Object, mut meet: impl FnMut(usize)) {
         Object::List(items) | Object::Set(items) => items.iter().for_each(|item| meet(item.index())),
         Object::Tuple(items) | Object::FrozenSet(items) => items.iter().for_each(|item| meet(item.index())),
         Object::Dict(pairs) => pairs.iter().for_each(|(_, value)| meet(value.index())),
-        Object::Made(made) => {
+        Object::Reduced(made) => {
             made.pairs.iter().for_each(|(_, value)| meet(value.index()));
             made.items.iter().chain(&made.states).for_each(|item| meet(item.index()));
             // Of a named tuple, and of what says by itself how it is made.

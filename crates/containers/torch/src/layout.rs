@@ -56,7 +56,7 @@ pub(super) fn entry(view: &View, path: TensorPath, saved: &Saved) -> Result<Tens
     let first = start + view.offset * size;
     if let Some(order) = dense_order(&shape, &view.stride) {
         let mut entry = TensorEntry::dense(path, view.dtype, shape, source, first, encoding(order))?;
-        entry.pieces.iter_mut().for_each(|piece| piece.check = view.storage.check.map(Box::new));
+        entry.extents.iter_mut().for_each(|extent| extent.check = view.storage.check.map(Box::new));
         return Ok(entry);
     }
     // A few bytes must not become an endless file, nor many views of them together.

@@ -2,7 +2,7 @@
 
 use weighbridge_core::checkpoint::Value;
 use weighbridge_core::tensor::{DType, Endian};
-use weighbridge_pickle::{Graph, How, Judgement, NdArray, ObjectId, allowed, scalar};
+use weighbridge_pickle::{Graph, ImportVerdict, NdArray, ObjectId, ReduceKind, allowed, scalar};
 
 /// The key of the class in the map of an object.
 pub(super) const CLASS: &str = "@class";
@@ -53,14 +53,16 @@ fn of<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
 
 /// True for a call that gives an object which is nothing but what it is given: an object of a class, made by the
 /// class alone, or one of the types that are known to keep what they are given. A function may make anything.
-pub(super) fn is_plain(how: How, (module, name): (&str, &str)) -> bool {
+pub(super) fn is_plain(how: ReduceKind, (module, name): (&str, &str)) -> bool {
     let package = module.split('.').next().unwrap_or(module);
     if OF_NUMBERS.contains(&package) {
         return false;
     }
     match (how, allowed(module, name)) {
-        (_, Judgement::Allowed(_)) => !matches!((module, name), ("copyreg" | "copy_reg", _) | ("_codecs", _)),
-        (How::NewObj | How::NewObjEx, Judgement::Unknown) => true,
+        (_, ImportVerdict::Allowed(_)) => {
+            !matches!((module, name), ("copyreg" | "copy_reg", _) | ("_codecs", _))
+        }
+        (ReduceKind::NewObj | ReduceKind::NewObjEx, ImportVerdict::Unknown) => true,
         _ => false,
     }
 }
@@ -68,5 +70,5 @@ pub(super) fn is_plain(how: How, (module, name): (&str, &str)) -> bool {
 /// True for a plain type of Python, such as a `defaultdict` is given.
 pub(super) fn is_type(module: &str, name: &str) -> bool {
     matches!(module, "builtins" | "__builtin__" | "collections")
-        && matches!(allowed(module, name), Judgement::Allowed(_))
+        && matches!(allowed(module, name), ImportVerdict::Allowed(_))
 }

@@ -6,11 +6,11 @@ use super::rebuild::{is_flagged, sequence};
 use super::saved::Saved;
 use super::storage::{Class, reference};
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{Piece, TensorEntry, TensorPath};
+use weighbridge_core::checkpoint::{Extent, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{MemorySource, RangeSource, SourceRef};
-use weighbridge_pickle::{Graph, ObjectId, Place, Stored, bytes_of};
+use weighbridge_pickle::{Graph, Location, ObjectId, Stored, bytes_of};
 
 /// The tensor that the object of a plain pickle is, and the object that holds its storage. `None` where it is none, or a
 /// sparse, quantized or other one, and where its storage cannot be found without decoding it. `source` is what the pickle
@@ -45,7 +45,7 @@ pub fn pickled(
     }
     let Some(bytes) = bytes_of(graph, held, None)? else { return Ok(None) };
     let (nested, start): (SourceRef, Option<u64>) = match (bytes.place, &bytes.short) {
-        (Place::Source(span), _) if span.stored == Stored::Raw => {
+        (Location::Source(span), _) if span.stored == Stored::Raw => {
             (Arc::new(RangeSource::new(source.clone(), span.offset, span.len)?), Some(span.offset))
         }
         (_, Some(short)) => (Arc::new(MemorySource::new(source.label(), short.to_vec())), None),
@@ -81,13 +81,13 @@ pub fn pickled(
         return Ok(None);
     }
     if let Some(start) = start {
-        let moved = |piece: &mut Piece| {
-            if Arc::ptr_eq(&piece.source, &nested) {
-                piece.source = source.clone();
-                piece.offset += start;
+        let moved = |extent: &mut Extent| {
+            if Arc::ptr_eq(&extent.source, &nested) {
+                extent.source = source.clone();
+                extent.offset += start;
             }
         };
-        entry.pieces.iter_mut().for_each(moved);
+        entry.extents.iter_mut().for_each(moved);
     }
     Ok(Some((entry, held)))
 }

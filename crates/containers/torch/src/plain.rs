@@ -7,7 +7,7 @@ use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::{Budget, HeldMemory};
 use weighbridge_io::source::read_vec;
-use weighbridge_pickle::{Cost, Made, Object, ObjectId, Place, Stored, Text, bytes_of};
+use weighbridge_pickle::{Cost, Location, Object, ObjectId, Reduced, Stored, Text, bytes_of};
 
 impl Saved {
     /// The object as a value, where it is plain: `None`, bool, number, text, bytes, and dicts,
@@ -58,7 +58,7 @@ impl Saved {
         };
         match (&text.short, text.place) {
             (Some(text), _) => Ok(Some(text.to_string())),
-            (None, Place::Source(span)) if matches!(span.stored, Stored::Raw | Stored::Utf8) => {
+            (None, Location::Source(span)) if matches!(span.stored, Stored::Raw | Stored::Utf8) => {
                 Limits::check("bytes of text", "header_bytes", span.len, self.limits.header_bytes)?;
                 Ok(String::from_utf8(read_vec(&*self.source, span.offset, span.len)?).ok())
             }
@@ -79,7 +79,7 @@ struct Plain<'a> {
 /// From a container to what is in it.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Place(usize),
+    Location(usize),
     Key(ObjectId),
     Word(&'static str),
 }
@@ -122,7 +122,7 @@ impl Plain<'_> {
                 }
                 _ => None,
             },
-            Object::Made(made) => match graph.call(id) {
+            Object::Reduced(made) => match graph.call(id) {
                 Some((
                     (
                         "torch" | "builtins" | "__builtin__",
@@ -166,7 +166,7 @@ impl Plain<'_> {
     }
 
     /// An object of a class, as what it is made of. Nothing is called.
-    fn object(&mut self, made: &Made, depth: usize) -> Result<Option<Value>> {
+    fn object(&mut self, made: &Reduced, depth: usize) -> Result<Option<Value>> {
         let graph = self.saved.graph();
         let Some(class) = self.saved.class(made.callable).filter(|&class| object::is_plain(made.how, class))
         else {
@@ -189,7 +189,7 @@ impl Plain<'_> {
             self.way.push(Step::Word(word));
             let mut values = Vec::new();
             for (place, &item) in items.iter().enumerate() {
-                self.way.push(Step::Place(place));
+                self.way.push(Step::Location(place));
                 let value = match graph.global(item).filter(|&(module, name)| object::is_type(module, name)) {
                     Some((module, name)) => {
                         self.held.take(Cost::CONTAINER)?;
@@ -229,7 +229,7 @@ impl Plain<'_> {
         let (saved, way) = (self.saved, &self.way);
         let text = || {
             let step = |step: &Step| match *step {
-                Step::Place(place) => place.to_string(),
+                Step::Location(place) => place.to_string(),
                 Step::Word(word) => word.to_owned(),
                 Step::Key(key) => match (saved.graph().text(key), saved.graph().int(key)) {
                     (Some(text), _) => text.to_owned(),
@@ -246,7 +246,7 @@ impl Plain<'_> {
     fn spend(&mut self, text: &Text) -> Result<()> {
         let len = match (&text.short, text.place) {
             (Some(text), _) => text.len() as u64,
-            (None, Place::Source(span)) => span.len,
+            (None, Location::Source(span)) => span.len,
             _ => 0,
         };
         self.take_text(len)
@@ -269,7 +269,7 @@ impl Plain<'_> {
         self.stands_in(kind);
         let mut values = Vec::new();
         for (place, &item) in items.iter().enumerate() {
-            self.way.push(Step::Place(place));
+            self.way.push(Step::Location(place));
             let Some(value) = self.value(item, depth + 1)? else { return Ok(None) };
             self.way.pop();
             values.push(value);

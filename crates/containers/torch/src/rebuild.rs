@@ -9,7 +9,7 @@ use weighbridge_core::checkpoint::{Attributes, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::DType;
 use weighbridge_core::text::escape;
-use weighbridge_pickle::{Graph, NdArray, ObjectId, Options, Place};
+use weighbridge_pickle::{Graph, Location, NdArray, ObjectId, Options};
 
 /// More flags than these no tensor has; they are walked each time that it is met.
 const MOST_FLAGS: usize = 64;
@@ -74,7 +74,7 @@ pub(super) fn storage_key(graph: &Graph, id: ObjectId, options: &Options) -> Opt
         Found::Tensor(parts) | Found::Quantized(parts, ..) => Some(parts.reference.key.to_owned()),
         // Arrays may share their bytes, which stand in the pickle.
         Found::Array => match NdArray::of(graph, id, options).ok()??.payload?.place {
-            Place::Source(span) => Some(format!("pickle {}", span.offset)),
+            Location::Source(span) => Some(format!("pickle {}", span.offset)),
             _ => Some(format!("object {}", id.index())),
         },
         _ => None,

@@ -163,7 +163,7 @@ fn what_is_built_is_read_again_also_within_another_file() -> Result<()> {
         assert_eq!((found.stored, &found.shape), (entry.stored, &entry.shape));
         assert_eq!(found.read_tensor(Order::Row)?, entry.read_tensor(Order::Row)?);
         // Mapped tensors are aligned.
-        assert_eq!(found.pieces[0].offset % 64, 0);
+        assert_eq!(found.extents[0].offset % 64, 0);
     }
     assert_eq!(saved.storage_key(ids[0]), saved.storage_key(ids[2]));
     assert_eq!(saved.plain(ids[3])?, Some(groups));

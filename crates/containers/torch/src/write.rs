@@ -9,7 +9,7 @@ use weighbridge_core::checkpoint::{TensorEntry, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, PlannedFile};
 use weighbridge_core::tensor::{DType, Order, Shape};
-use weighbridge_pickle::{Builder, ObjectId, Part, Place, write};
+use weighbridge_pickle::{Builder, Location, ObjectId, Part, write};
 use weighbridge_zip::ZipBuilder;
 
 /// The folder of the archive, as torch calls it where it writes into memory.
@@ -170,7 +170,7 @@ impl SavedBuilder {
     pub fn finish(self, root: ObjectId, name: impl Into<String>) -> Result<PlannedFile> {
         let Self { builder, storages, members, .. } = self;
         let lost = || Error::usage("pickle-payload", "the pickle holds bytes that nobody gave it");
-        let parts = write(&builder.finish(), root, 2, &mut |_: &Place| Err(lost()))?;
+        let parts = write(&builder.finish(), root, 2, &mut |_: &Location| Err(lost()))?;
         let mut pickle = Vec::new();
         for part in parts {
             let Part::Literal(bytes) = part else { return Err(lost()) };

@@ -1,7 +1,7 @@
 //! The account of a file: what every byte of it is for, and which bytes serve two tensors.
 
-use super::held::Held;
-use super::looks::{first_not_zero, looks_like};
+use super::content_kind::{content_kind, first_not_zero};
+use super::file_extents::FileExtents;
 use super::outline::{Gaps, Outline, Part};
 use crate::checkpoint::TensorEntry;
 use crate::error::Result;
@@ -126,7 +126,7 @@ struct Document<'a, Ranges: Serialize> {
 ///
 /// # Errors
 /// [`crate::Kind::Io`] where they cannot be read.
-pub fn account(held: &Held<'_>, outline: &Outline) -> Result<(Account, Vec<Finding>)> {
+pub fn account(held: &FileExtents<'_>, outline: &Outline) -> Result<(Account, Vec<Finding>)> {
     let (source, len) = (&held.source, held.source.len());
     let parts = outline.disjoint(len);
     let encoded = held.places.iter().find(|p| p.encoded && !p.names).map(|p| p.entry);
@@ -219,7 +219,7 @@ impl<'a> Sums<'a> {
                 self.gap(at, start)?;
             }
             if used == Use::Unknown && !told {
-                let looks = looks_like(&**self.source, start, stop - start)?;
+                let looks = content_kind(&**self.source, start, stop - start)?;
                 let text = format!("{} bytes as {what}, which look like {looks}", stop - start);
                 self.findings.push(Finding::unchecked("hidden-bytes", text).at(start));
             }
@@ -242,7 +242,7 @@ impl<'a> Sums<'a> {
             self.push(from, len, Use::Padding, "zeros".into(), None);
             return Ok(());
         }
-        let looks = looks_like(&**self.source, from, len)?;
+        let looks = content_kind(&**self.source, from, len)?;
         self.push(from, len, Use::Unknown, format!("looks like {looks}").into(), None);
         let bytes = counted(len, "byte", "bytes");
         let (code, place) = match (from, to) {
@@ -259,7 +259,7 @@ impl<'a> Sums<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::held::held;
+    use super::super::file_extents::held;
     use super::super::testing::tensor;
     use super::*;
     use crate::source::{MemorySource, RangeSource};

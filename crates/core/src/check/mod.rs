@@ -5,12 +5,12 @@
 //! can call what it needs from its own `check`.
 
 mod account;
-mod held;
+mod content_kind;
+mod extents;
+mod file_extents;
 mod lod;
-mod looks;
 mod names;
 mod outline;
-mod pieces;
 mod program;
 mod shared;
 mod structure;
@@ -19,11 +19,11 @@ pub mod testing;
 
 use crate::FindingCode;
 pub use account::{Account, Span, Use, account};
-pub use held::{Held, held};
+pub use extents::extents;
+pub use file_extents::{FileExtents, held};
 pub use lod::lod;
 pub use names::names;
 pub use outline::{Gaps, Outline, Part};
-pub use pieces::pieces;
 pub use program::{parameters, program, variable_names};
 pub use shared::shared_bytes;
 pub use structure::structure;

@@ -1,6 +1,6 @@
 //! Bytes that serve two tensors.
 
-use super::held::{Place, plain};
+use super::file_extents::{FileExtent, plain};
 use crate::checkpoint::{Attributes, TensorEntry};
 use crate::finding::Finding;
 use crate::text::counted;
@@ -11,7 +11,7 @@ use crate::text::counted;
 pub fn shared_bytes(tensors: &[TensorEntry], views: bool) -> Vec<Finding> {
     let (mut findings, mut shared) = (Vec::new(), Vec::new());
     for held in plain(tensors) {
-        let mut last: Option<&Place> = None;
+        let mut last: Option<&FileExtent> = None;
         for place in held.places.iter().filter(|p| p.end > p.start) {
             match last {
                 Some(before) if place.start < before.end => {

@@ -111,9 +111,9 @@ impl TensorEntry {
     /// True where both are the same bytes of one file, read alike.
     pub fn same_bytes(&self, other: &TensorEntry) -> bool {
         let alike = (&self.shape, self.stored, self.cast) == (&other.shape, other.stored, other.cast)
-            && self.pieces.len() == other.pieces.len();
+            && self.extents.len() == other.extents.len();
         alike
-            && self.pieces.iter().zip(&other.pieces).all(|(p, q)| {
+            && self.extents.iter().zip(&other.extents).all(|(p, q)| {
                 (p.offset, p.len, p.encoding) == (q.offset, q.len, q.encoding)
                     && (p.source.label(), p.source.len()) == (q.source.label(), q.source.len())
             })
@@ -133,9 +133,9 @@ impl Eq for Bytes<'_> {}
 
 impl Hash for Bytes<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.0.shape, self.0.stored, self.0.pieces.len()).hash(state);
-        for piece in &self.0.pieces {
-            (piece.offset, piece.len, piece.source.label()).hash(state);
+        (&self.0.shape, self.0.stored, self.0.extents.len()).hash(state);
+        for extent in &self.0.extents {
+            (extent.offset, extent.len, extent.source.label()).hash(state);
         }
     }
 }
@@ -148,7 +148,7 @@ impl PartialEq for SameRead<'_> {
     fn eq(&self, other: &Self) -> bool {
         let (a, b) = (self.0, other.0);
         a.same_bytes(b)
-            && a.pieces.iter().zip(&b.pieces).all(|(p, q)| {
+            && a.extents.iter().zip(&b.extents).all(|(p, q)| {
                 Arc::ptr_eq(&p.source, &q.source)
                     && p.region(&a.shape) == q.region(&b.shape)
                     && p.check.is_some() == q.check.is_some()

@@ -266,7 +266,7 @@ impl Checkpoint {
     /// Takes back [`reverse_dims`](Self::reverse_dims) where a tensor is marked with it.
     pub fn restore_dims(&mut self) {
         for tensor in &mut self.tensors {
-            let rows = tensor.pieces.iter().all(|p| p.encoding.order == Order::Row);
+            let rows = tensor.extents.iter().all(|p| p.encoding.order == Order::Row);
             if rows && let Some(batch) = tensor.attributes.remove(REVERSED) {
                 turn(tensor, Order::Column);
                 if batch != Value::Bool(true) {
@@ -279,9 +279,9 @@ impl Checkpoint {
 
 fn turn(tensor: &mut TensorEntry, order: Order) {
     tensor.shape = Shape::reversed(&tensor.shape);
-    for piece in &mut tensor.pieces {
-        piece.part.iter_mut().for_each(|part| part.reverse());
-        piece.encoding = Encoding { order, ..piece.encoding };
+    for extent in &mut tensor.extents {
+        extent.part.iter_mut().for_each(|part| part.reverse());
+        extent.encoding = Encoding { order, ..extent.encoding };
     }
 }
 

@@ -1,6 +1,6 @@
 //! One tensor of the index.
 
-use super::{Attributes, LabelsRef, Name, TensorPath};
+use super::{Attributes, Name, RowNamesRef, TensorPath};
 use crate::error::{Error, Result};
 use crate::source::SourceRef;
 use crate::tensor::{Cast, DType, Encoding, Order, Region, Shape};
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// The pieces of a tensor. Nearly all tensors have one, which needs no allocation.
-pub type Pieces = SmallVec<[Piece; 1]>;
+pub type Pieces = SmallVec<[Extent; 1]>;
 
 /// A named tensor and where its bytes are.
 #[derive(Debug, Clone)]
@@ -25,11 +25,11 @@ pub struct TensorEntry {
     /// The logical extents: element (i, j) of the tensor, whatever the order of the bytes.
     pub shape: Shape,
     /// The parts that together fill the tensor. Together they cover it, without overlap.
-    pub pieces: Pieces,
+    pub extents: Pieces,
     /// What only this format knows of it.
     pub attributes: Attributes,
     /// The names of its rows (the first index), where it is a table that has them.
-    pub labels: Option<LabelsRef>,
+    pub row_names: Option<RowNamesRef>,
     /// True where name, dtype or layout was guessed.
     pub guessed: bool,
 }
@@ -118,7 +118,7 @@ impl Role {
 
 /// A byte range that fills a box of a tensor.
 #[derive(Debug, Clone)]
-pub struct Piece {
+pub struct Extent {
     /// What holds the bytes.
     pub source: SourceRef,
     /// Offset of the first byte in `source`.
@@ -135,7 +135,7 @@ pub struct Piece {
     pub check: Option<Box<Check>>,
 }
 
-impl Piece {
+impl Extent {
     /// The box that is filled of a tensor of `shape`.
     pub fn region(&self, shape: &Shape) -> Cow<'_, Region> {
         match &self.part {
@@ -156,8 +156,8 @@ impl Piece {
         self.part = Some(Box::new(part));
     }
     /// The extents of the box that is filled of a tensor of `shape`.
-    pub fn extent<'a>(&'a self, shape: &'a Shape) -> &'a [u64] {
-        self.part.as_ref().map_or(shape.dims(), |part| &part.extent)
+    pub fn shape<'a>(&'a self, shape: &'a Shape) -> &'a [u64] {
+        self.part.as_ref().map_or(shape.dims(), |part| &part.shape)
     }
 }
 
@@ -194,16 +194,16 @@ impl TensorEntry {
             )
         })?;
         crate::source::check_range(&**source, offset, len).map_err(fail)?;
-        let piece = Piece { source: source.clone(), offset, len, encoding, part: None, check: None };
+        let extent = Extent { source: source.clone(), offset, len, encoding, part: None, check: None };
         Ok(Self {
             path,
             role: Role::Parameter,
             stored: dtype,
             cast: None,
             shape,
-            pieces: [piece].into(),
+            extents: [extent].into(),
             attributes: Attributes::new(),
-            labels: None,
+            row_names: None,
             guessed: false,
         })
     }
@@ -224,31 +224,31 @@ impl TensorEntry {
         let rows = rows.start.min(rows.end)..rows.end;
         let count = rows.end - rows.start;
         let shape = Shape::new(std::iter::once(count).chain(rest.iter().copied()).collect::<Vec<_>>());
-        let mut entry = Self { shape, pieces: Pieces::new(), labels: None, ..self.clone() };
+        let mut entry = Self { shape, extents: Pieces::new(), row_names: None, ..self.clone() };
         if count == all {
-            entry.pieces = self.pieces.clone();
+            entry.extents = self.extents.clone();
             return Ok(entry);
         }
-        for piece in &self.pieces {
-            entry.pieces.extend(self.cut(piece, &rows, &entry.shape)?);
+        for extent in &self.extents {
+            entry.extents.extend(self.cut(extent, &rows, &entry.shape)?);
         }
         Ok(entry)
     }
 
-    /// The part of `piece` that lies in these rows, as a part of their tensor, which has `shape`.
-    fn cut(&self, piece: &Piece, rows: &Range<u64>, shape: &Shape) -> Result<Option<Piece>> {
-        let whole = piece.region(&self.shape).into_owned();
-        let (first, extent) = (whole.start[0], whole.extent[0]);
-        let (start, end) = (rows.start.max(first), rows.end.min(first + extent));
+    /// The part of `extent` that lies in these rows, as a part of their tensor, which has `shape`.
+    fn cut(&self, extent: &Extent, rows: &Range<u64>, shape: &Shape) -> Result<Option<Extent>> {
+        let whole = extent.region(&self.shape).into_owned();
+        let (first, count) = (whole.start[0], whole.shape[0]);
+        let (start, end) = (rows.start.max(first), rows.end.min(first + count));
         if start >= end {
             return Ok(None);
         }
-        let (is_order_free, row) = (whole.shape().is_order_free(), whole.extent[1..].iter().product::<u64>());
+        let (is_order_free, row) = (whole.shape().is_order_free(), whole.shape[1..].iter().product::<u64>());
         let mut part = whole;
         part.start[0] = start - rows.start;
-        part.extent[0] = end - start;
-        let mut cut = Piece { part: part.unless_whole(shape), ..piece.clone() };
-        if end - start == extent {
+        part.shape[0] = end - start;
+        let mut cut = Extent { part: part.unless_whole(shape), ..extent.clone() };
+        if end - start == count {
             return Ok(Some(cut));
         }
         let packed = || {
@@ -256,14 +256,14 @@ impl TensorEntry {
                 .on_tensor(self.name())
         };
         let size = self.stored.size().ok_or_else(packed)? as u64;
-        if piece.encoding.order == Order::Row || is_order_free {
+        if extent.encoding.order == Order::Row || is_order_free {
             // A checksum of bytes around stays: whoever reads these reads and checks it all.
             cut.offset += (start - first) * row * size;
             cut.len = (end - start) * row * size;
             return Ok(Some(cut));
         }
         // Rows of a column-major piece lie apart: they are read as one source.
-        let view = crate::source::RowsSource::new(piece, &self.shape, size, start - first..end - first)?;
+        let view = crate::source::RowsSource::new(extent, &self.shape, size, start - first..end - first)?;
         (cut.offset, cut.len) = (0, crate::source::Source::len(&view));
         // The checksum is one of the whole, which is not read here.
         cut.check = None;
@@ -289,7 +289,7 @@ impl TensorEntry {
 
     /// The order of the bytes; row-major where there are none, or where both are the same.
     pub fn order(&self) -> Order {
-        self.pieces.first().map_or(Order::Row, |p| p.encoding.order)
+        self.extents.first().map_or(Order::Row, |p| p.encoding.order)
     }
 
     /// The name as people see it: parts joined by dots, and `/slot` for optimizer state. Not
@@ -323,9 +323,9 @@ impl TensorEntry {
     }
 
     /// The single piece that holds the tensor densely and as it is, if there is one.
-    pub fn single_piece(&self) -> Option<&Piece> {
-        match self.pieces.as_slice() {
-            [piece] if piece.region(&self.shape).is_whole(&self.shape) => Some(piece),
+    pub fn single_extent(&self) -> Option<&Extent> {
+        match self.extents.as_slice() {
+            [extent] if extent.region(&self.shape).is_whole(&self.shape) => Some(extent),
             _ => None,
         }
     }
@@ -339,6 +339,6 @@ mod tests {
     #[test]
     fn an_entry_is_small() {
         assert!(size_of::<TensorEntry>() <= 176, "{}", size_of::<TensorEntry>());
-        assert!(size_of::<Piece>() <= 56, "{}", size_of::<Piece>());
+        assert!(size_of::<Extent>() <= 56, "{}", size_of::<Extent>());
     }
 }

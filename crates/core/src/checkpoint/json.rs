@@ -88,7 +88,7 @@ impl TensorEntry {
         json.insert("shape".into(), json!(self.shape.dims()));
         json.insert("order".into(), json!(self.order().as_str()));
         json.insert("bytes".into(), json!(self.bytes()));
-        if let Some(labels) = &self.labels {
+        if let Some(labels) = &self.row_names {
             json.insert("row_names".into(), json!(labels.label()));
         }
         for (key, value) in &self.attributes {
@@ -102,17 +102,17 @@ impl TensorEntry {
 
     /// Where the bytes are: for each piece `file`, `offset`, `bytes`, and the box that it fills, as
     /// `start` and `extent` along each dimension.
-    pub fn pieces_to_json(&self) -> Json {
-        let piece = |piece: &super::Piece| {
-            let region = piece.region(&self.shape);
+    pub fn extents_to_json(&self) -> Json {
+        let extent = |extent: &super::Extent| {
+            let region = extent.region(&self.shape);
             json!({
-                "file": piece.source.label(),
-                "offset": piece.offset,
-                "bytes": piece.len,
+                "file": extent.source.label(),
+                "offset": extent.offset,
+                "bytes": extent.len,
                 "start": region.start,
-                "extent": region.extent,
+                "extent": region.shape,
             })
         };
-        self.pieces.iter().map(piece).collect()
+        self.extents.iter().map(extent).collect()
     }
 }

@@ -1,17 +1,16 @@
 //! The index: an opened checkpoint as ordered, named tensors over byte ranges.
 //!
 //! A format's reader makes a [`Checkpoint`], changes rewrite it, a format's layouter turns it into
-//! a plan. It holds no tensor data: every [`Piece`] points into a source.
+//! a plan. It holds no tensor data: every [`Extent`] points into a source.
 
 mod aliases;
 mod attributes;
-mod carry;
+mod bridge_metadata;
 mod change;
 mod containers;
 mod damage;
 mod entry;
 mod json;
-mod labels;
 mod loss;
 mod metadata;
 mod name;
@@ -19,6 +18,7 @@ mod naming;
 mod owners;
 mod pattern;
 mod rename;
+mod row_names;
 mod tagged;
 mod transform;
 mod versions;
@@ -27,19 +27,19 @@ pub use crate::text::escape as escape_text;
 use crate::{LossCode, NoteCode, phrase};
 pub use aliases::SameRead;
 pub use attributes::Attributes;
-pub use carry::{Part, Parts};
+pub use bridge_metadata::{Part, Parts};
 pub use change::Selection;
 pub use containers::{Container, Containers};
 pub use damage::{Damage, Lost};
-pub use entry::{Check, Piece, Pieces, Role, StateOf, TensorEntry};
-pub use labels::each_part;
-pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
+pub use entry::{Check, Extent, Pieces, Role, StateOf, TensorEntry};
 pub use loss::Loss;
 pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};
 pub use naming::Distinct;
 pub use pattern::{Budget as PatternBudget, Pattern};
 pub use rename::Rename;
+pub use row_names::each_part;
+pub use row_names::{MemoryRowNames, RowNameList, RowNames, RowNamesRef, check_count};
 pub use transform::{IndexTransform, TransformReport};
 pub use versions::Modules;
 
@@ -260,8 +260,8 @@ impl Checkpoint {
             return Ok(());
         }
         let mut sources = HashMap::new();
-        for piece in self.tensors.iter().flat_map(|tensor| &tensor.pieces) {
-            sources.insert(Arc::as_ptr(&piece.source).cast::<()>(), piece.source.len());
+        for extent in self.tensors.iter().flat_map(|tensor| &tensor.extents) {
+            sources.insert(Arc::as_ptr(&extent.source).cast::<()>(), extent.source.len());
         }
         let bytes = sources.into_values().fold(0u64, u64::saturating_add);
         let enough = parts.div_ceil(FREE);

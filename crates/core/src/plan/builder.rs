@@ -131,9 +131,9 @@ impl FileBuilder {
 
     /// The checksums that the sources of a tensor give are held against them when the plan runs.
     fn check_pieces(&mut self, entry: &TensorEntry) {
-        for piece in &entry.pieces {
-            if let Some(check) = piece.check.as_deref() {
-                let source = piece.source.clone();
+        for extent in &entry.extents {
+            if let Some(check) = extent.check.as_deref() {
+                let source = extent.source.clone();
                 self.checks.push(SourceCheck { source, check: *check, tensor: entry.name() });
             }
         }
@@ -191,9 +191,9 @@ impl Blocks {
 
 /// Source and offset of the bytes of `entry`, where they need no change.
 fn as_it_is(entry: &TensorEntry, order: Order) -> Option<(SourceRef, u64)> {
-    let piece = entry.single_piece()?;
-    let same_order = piece.encoding.order == order || entry.shape.is_order_free();
-    let same_bytes = piece.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;
-    let same_type = entry.cast.is_none() && Some(piece.len) == entry.shape.bytes(entry.stored);
-    (same_order && same_bytes && same_type).then(|| (piece.source.clone(), piece.offset))
+    let extent = entry.single_extent()?;
+    let same_order = extent.encoding.order == order || entry.shape.is_order_free();
+    let same_bytes = extent.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;
+    let same_type = entry.cast.is_none() && Some(extent.len) == entry.shape.bytes(entry.stored);
+    (same_order && same_bytes && same_type).then(|| (extent.source.clone(), extent.offset))
 }

@@ -124,8 +124,8 @@ fn same(a: &SourceRef, b: &SourceRef) -> bool {
 
 fn same_tensor(a: &TensorEntry, b: &TensorEntry) -> bool {
     (&a.path, &a.role, a.stored, a.cast, &a.shape) == (&b.path, &b.role, b.stored, b.cast, &b.shape)
-        && a.pieces.len() == b.pieces.len()
-        && a.pieces.iter().zip(&b.pieces).all(|(p, q)| {
+        && a.extents.len() == b.extents.len()
+        && a.extents.iter().zip(&b.extents).all(|(p, q)| {
             (p.offset, p.len, p.encoding) == (q.offset, q.len, q.encoding)
                 && p.region(&a.shape) == q.region(&b.shape)
                 && same(&p.source, &q.source)
@@ -182,14 +182,14 @@ impl PlannedFile {
     pub fn sources(&self) -> impl Iterator<Item = &SourceRef> {
         let streamed = self.stream.iter().flat_map(Streamed::sources);
         streamed.chain(self.segments.iter().flat_map(|segment| {
-            let (one, pieces) = match &segment.content {
+            let (one, extents) = match &segment.content {
                 Content::Copy { source, .. } => (Some(source), &[][..]),
                 Content::Tensor { entry, .. } | Content::Latin1 { entry, .. } => {
-                    (None, entry.pieces.as_slice())
+                    (None, entry.extents.as_slice())
                 }
                 _ => (None, &[][..]),
             };
-            one.into_iter().chain(pieces.iter().map(|piece| &piece.source))
+            one.into_iter().chain(extents.iter().map(|extent| &extent.source))
         }))
     }
 }

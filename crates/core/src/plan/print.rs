@@ -121,7 +121,7 @@ impl Segment {
                 json["to"] = json!({ "dtype": entry.dtype().name(), "order": order.as_str() });
                 if let Content::Latin1 { region, .. } = &self.content {
                     json["start"] = json!(region.start);
-                    json["extent"] = json!(region.extent);
+                    json["extent"] = json!(region.shape);
                 }
             }
             Content::Crc32(range) => json["range"] = json!([range.start, range.end]),

@@ -108,10 +108,10 @@ impl PlannedFile {
         let mut sources = Vec::new();
         let mut checks = Vec::new();
         for tensor in encoder.tensors() {
-            for piece in &tensor.pieces {
-                sources.push(piece.source.clone());
-                checks.extend(piece.check.as_deref().map(|check| SourceCheck {
-                    source: piece.source.clone(),
+            for extent in &tensor.extents {
+                sources.push(extent.source.clone());
+                checks.extend(extent.check.as_deref().map(|check| SourceCheck {
+                    source: extent.source.clone(),
                     check: *check,
                     tensor: tensor.name(),
                 }));

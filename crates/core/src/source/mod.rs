@@ -12,8 +12,8 @@ mod folder;
 mod mapped;
 mod memory;
 mod range;
+mod read_tracker;
 mod rows;
-mod witness;
 
 pub use block_cache::{BlockCache, CachedBlocks};
 pub use concat::ConcatSource;
@@ -26,8 +26,8 @@ pub use folder::{
 pub use mapped::{MapWindows, Mapped, MappedRange, MaybeMapped};
 pub use memory::MemorySource;
 pub use range::RangeSource;
+pub use read_tracker::ReadTracker;
 pub use rows::RowsSource;
-pub use witness::Witnesses;
 
 use crate::error::{Error, Result};
 use std::fmt::Debug;

@@ -1,7 +1,7 @@
 //! Some rows of a column-major box, as a smaller column-major box.
 
 use super::{Source, SourceRef, Within, check_range, to_usize};
-use crate::checkpoint::Piece;
+use crate::checkpoint::Extent;
 use crate::error::Result;
 use crate::tensor::Shape;
 use std::ops::Range;
@@ -20,20 +20,20 @@ pub struct RowsSource {
 }
 
 impl RowsSource {
-    /// The rows `rows` of `piece`, which is column-major with elements of `size` bytes, of a tensor of `shape`.
+    /// The rows `rows` of `extent`, which is column-major with elements of `size` bytes, of a tensor of `shape`.
     ///
     /// # Errors
     /// [`crate::Kind::Corrupt`], code `past-the-end`, where the piece leaves its source.
-    pub fn new(piece: &Piece, shape: &Shape, size: u64, rows: Range<u64>) -> Result<Self> {
-        check_range(&*piece.source, piece.offset, piece.len)?;
-        let extent = piece.extent(shape);
-        let all = extent.first().copied().unwrap_or(1);
+    pub fn new(extent: &Extent, shape: &Shape, size: u64, rows: Range<u64>) -> Result<Self> {
+        check_range(&*extent.source, extent.offset, extent.len)?;
+        let dims = extent.shape(shape);
+        let all = dims.first().copied().unwrap_or(1);
         let rows = rows.start.min(all)..rows.end.min(all);
-        let columns = extent.iter().skip(1).product::<u64>();
+        let columns = dims.iter().skip(1).product::<u64>();
         let run = (rows.end - rows.start.min(rows.end)) * size;
         Ok(Self {
-            outer: piece.source.clone(),
-            start: piece.offset + rows.start * size,
+            outer: extent.source.clone(),
+            start: extent.offset + rows.start * size,
             stride: all * size,
             run,
             len: run * columns,

@@ -2,40 +2,40 @@
 
 use super::{Order, Shape};
 
-/// A box within a tensor: for each dimension a start and an extent, in elements.
+/// A box within a tensor: for each dimension a start and a size, in elements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Region {
     /// First index along each dimension.
     pub start: Vec<u64>,
     /// Number of indices along each dimension.
-    pub extent: Vec<u64>,
+    pub shape: Vec<u64>,
 }
 
 impl Region {
     /// The whole of `shape`.
     pub fn whole(shape: &Shape) -> Self {
-        Self { start: vec![0; shape.rank()], extent: shape.dims().to_vec() }
+        Self { start: vec![0; shape.rank()], shape: shape.dims().to_vec() }
     }
-    /// The box as a [`Piece`](crate::checkpoint::Piece) of a tensor of `shape` has it: `None` for the whole.
+    /// The box as a [`Extent`](crate::checkpoint::Extent) of a tensor of `shape` has it: `None` for the whole.
     pub fn unless_whole(self, shape: &Shape) -> Option<Box<Self>> {
         (!self.is_whole(shape)).then(|| Box::new(self))
     }
     /// True where it covers all of `shape`.
     pub fn is_whole(&self, shape: &Shape) -> bool {
-        self.extent == shape.dims() && self.start.iter().all(|&start| start == 0)
+        self.shape == shape.dims() && self.start.iter().all(|&start| start == 0)
     }
     /// The shape of the box itself.
     pub fn shape(&self) -> Shape {
-        Shape::new(&self.extent)
+        Shape::new(&self.shape)
     }
     /// True where it lies wholly within `shape`.
     pub fn fits(&self, shape: &Shape) -> bool {
         self.start.len() == shape.rank()
-            && self.extent.len() == shape.rank()
+            && self.shape.len() == shape.rank()
             && self
                 .start
                 .iter()
-                .zip(&self.extent)
+                .zip(&self.shape)
                 .zip(shape.dims())
                 .all(|((&s, &e), &d)| s.checked_add(e).is_some_and(|end| end <= d))
     }
@@ -45,26 +45,26 @@ impl Region {
         let mut extent = Vec::with_capacity(self.start.len());
         for axis in 0..self.start.len() {
             let from = self.start[axis].max(other.start[axis]);
-            let to = (self.start[axis] + self.extent[axis]).min(other.start[axis] + other.extent[axis]);
+            let to = (self.start[axis] + self.shape[axis]).min(other.start[axis] + other.shape[axis]);
             if from >= to {
                 return None;
             }
             start.push(from);
             extent.push(to - from);
         }
-        Some(Self { start, extent })
+        Some(Self { start, shape: extent })
     }
     /// Puts the dimensions into the opposite order.
     pub fn reverse(&mut self) {
         self.start.reverse();
-        self.extent.reverse();
+        self.shape.reverse();
     }
     /// The same box seen from the corner of `outer`, which must contain it.
     #[must_use]
     pub fn relative_to(&self, outer: &Self) -> Self {
         Self {
             start: self.start.iter().zip(&outer.start).map(|(a, b)| a - b).collect(),
-            extent: self.extent.clone(),
+            shape: self.shape.clone(),
         }
     }
     /// Cuts `shape` into boxes of at most `most` elements (at least one), each of which is
@@ -103,13 +103,13 @@ impl Region {
             let whole: u64 = extent.iter().product();
             extent[axis] = (extent[axis] * (most / whole).max(1)).min(dims[axis]);
         }
-        let mut tiles = vec![Self { start: Vec::new(), extent: Vec::new() }];
+        let mut tiles = vec![Self { start: Vec::new(), shape: Vec::new() }];
         for (axis, &step) in extent.iter().enumerate() {
             let cut = |tile: Self| {
                 (0..dims[axis].div_ceil(step)).map(move |i| {
                     let mut tile = tile.clone();
                     tile.start.push(i * step);
-                    tile.extent.push(step.min(dims[axis] - i * step));
+                    tile.shape.push(step.min(dims[axis] - i * step));
                     tile
                 })
             };
@@ -129,8 +129,8 @@ impl Region {
         let mut run = 1;
         let mut outer = fast_to_slow.len();
         for (place, &axis) in fast_to_slow.iter().enumerate() {
-            run *= self.extent[axis];
-            if self.extent[axis] != shape.dims()[axis] {
+            run *= self.shape[axis];
+            if self.shape[axis] != shape.dims()[axis] {
                 outer = place + 1;
                 break;
             }
@@ -138,7 +138,7 @@ impl Region {
         let mut starts = vec![self.start.iter().zip(&strides).map(|(s, stride)| s * stride).sum()];
         for &axis in fast_to_slow[outer..].iter() {
             let before: Vec<u64> = std::mem::take(&mut starts);
-            for i in 0..self.extent[axis] {
+            for i in 0..self.shape[axis] {
                 starts.extend(before.iter().map(|at| at + i * strides[axis]));
             }
         }
@@ -215,7 +215,7 @@ impl Iterator for Blocks {
             }
             following[axis] = 0;
         }
-        Some(Region { start, extent })
+        Some(Region { start, shape: extent })
     }
 }
 
@@ -270,18 +270,18 @@ mod tests {
         }
         // A table of many short columns: whole columns are read, long rows written.
         let tile = &Region::tiles(&Shape::from([500, 500_000]), 4 << 20)[0];
-        assert_eq!(tile.extent[0], 500);
-        assert!(tile.extent[1] > 8000);
+        assert_eq!(tile.shape[0], 500);
+        assert!(tile.shape[1] > 8000);
     }
 
     #[test]
     fn intersections() {
-        let a = Region { start: vec![0, 2], extent: vec![4, 4] };
-        let b = Region { start: vec![2, 0], extent: vec![4, 4] };
+        let a = Region { start: vec![0, 2], shape: vec![4, 4] };
+        let b = Region { start: vec![2, 0], shape: vec![4, 4] };
         let both = a.intersect(&b).unwrap();
-        assert_eq!(both, Region { start: vec![2, 2], extent: vec![2, 2] });
+        assert_eq!(both, Region { start: vec![2, 2], shape: vec![2, 2] });
         assert_eq!(both.relative_to(&a).start, [2, 0]);
-        let far = Region { start: vec![4, 0], extent: vec![1, 1] };
+        let far = Region { start: vec![4, 0], shape: vec![1, 1] };
         assert_eq!(a.intersect(&far), None);
     }
 }

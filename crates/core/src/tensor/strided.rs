@@ -12,12 +12,12 @@ const AREA: usize = 256;
 
 #[derive(Debug, Clone, Copy)]
 struct Axis {
-    extent: usize,
+    len: usize,
     src: usize,
     dst: usize,
 }
 
-/// Copies a box of `extents` elements of `size` bytes from `src` to `dst`, where the element at
+/// Copies a box of `dims` elements of `size` bytes from `src` to `dst`, where the element at
 /// index `(i, j, ...)` lies at `i * strides[0] + j * strides[1] + ...`, counted in elements.
 ///
 /// `size` is 1, 2, 4, 8 or 16.
@@ -30,10 +30,10 @@ pub fn copy_strided(
     src_strides: &[usize],
     dst: &mut [u8],
     dst_strides: &[usize],
-    extents: &[usize],
+    dims: &[usize],
     size: usize,
 ) {
-    let axes = normalise(src_strides, dst_strides, extents);
+    let axes = normalise(src_strides, dst_strides, dims);
     let Some(axes) = axes else { return };
     match size {
         1 => copy_axes(src, dst, &axes),
@@ -45,14 +45,14 @@ pub fn copy_strided(
     }
 }
 
-/// Copies the dense tensor `src` of `extents`, stored in order `from`, to `dst` in order `to`.
+/// Copies the dense tensor `src` of `dims`, stored in order `from`, to `dst` in order `to`.
 ///
 /// # Panics
 /// As [`copy_strided`], when a slice is shorter than the tensor.
-pub fn relayout(src: &[u8], from: Order, dst: &mut [u8], to: Order, extents: &[usize], size: usize) {
-    let shape = Shape::new(extents.iter().map(|&e| e as u64).collect::<Vec<_>>());
+pub fn relayout(src: &[u8], from: Order, dst: &mut [u8], to: Order, dims: &[usize], size: usize) {
+    let shape = Shape::new(dims.iter().map(|&e| e as u64).collect::<Vec<_>>());
     let strides = |order| shape.dense_strides(order);
-    copy_strided(src, &strides(from), dst, &strides(to), extents, size);
+    copy_strided(src, &strides(from), dst, &strides(to), dims, size);
 }
 
 impl Shape {
@@ -65,20 +65,20 @@ impl Shape {
 
 /// Drops dimensions of extent 1, sorts by destination from slow to fast, and merges neighbours
 /// that are one run on both sides. `None` where there is nothing to copy.
-fn normalise(src: &[usize], dst: &[usize], extents: &[usize]) -> Option<Vec<Axis>> {
-    if extents.contains(&0) {
+fn normalise(src: &[usize], dst: &[usize], dims: &[usize]) -> Option<Vec<Axis>> {
+    if dims.contains(&0) {
         return None;
     }
-    let mut axes: Vec<Axis> = (0..extents.len())
-        .filter(|&a| extents[a] != 1)
-        .map(|a| Axis { extent: extents[a], src: src[a], dst: dst[a] })
+    let mut axes: Vec<Axis> = (0..dims.len())
+        .filter(|&a| dims[a] != 1)
+        .map(|a| Axis { len: dims[a], src: src[a], dst: dst[a] })
         .collect();
     axes.sort_by_key(|axis| std::cmp::Reverse(axis.dst));
     let mut merged: Vec<Axis> = Vec::with_capacity(axes.len());
     for axis in axes {
         match merged.last_mut() {
-            Some(outer) if outer.src == axis.src * axis.extent && outer.dst == axis.dst * axis.extent => {
-                *outer = Axis { extent: outer.extent * axis.extent, ..axis };
+            Some(outer) if outer.src == axis.src * axis.len && outer.dst == axis.dst * axis.len => {
+                *outer = Axis { len: outer.len * axis.len, ..axis };
             }
             _ => merged.push(axis),
         }
@@ -92,12 +92,12 @@ fn copy_axes<T: Copy>(src: &[T], dst: &mut [T], axes: &[Axis]) {
         return;
     };
     if fast.src == 1 && fast.dst == 1 {
-        walk(rest, |s, d| dst[d..d + fast.extent].copy_from_slice(&src[s..s + fast.extent]));
+        walk(rest, |s, d| dst[d..d + fast.len].copy_from_slice(&src[s..s + fast.len]));
         return;
     }
     // The dimension along which the source runs fastest becomes the other side of the tile.
     let Some(across) = (0..rest.len()).min_by_key(|&i| rest[i].src) else {
-        for i in 0..fast.extent {
+        for i in 0..fast.len {
             dst[i * fast.dst] = src[i * fast.src];
         }
         return;
@@ -121,11 +121,11 @@ fn walk(axes: &[Axis], mut each: impl FnMut(usize, usize)) {
             index[place] += 1;
             s += axis.src;
             d += axis.dst;
-            if index[place] < axis.extent {
+            if index[place] < axis.len {
                 break;
             }
-            s -= axis.src * axis.extent;
-            d -= axis.dst * axis.extent;
+            s -= axis.src * axis.len;
+            d -= axis.dst * axis.len;
             index[place] = 0;
         }
     }
@@ -133,13 +133,13 @@ fn walk(axes: &[Axis], mut each: impl FnMut(usize, usize)) {
 
 /// Moves a matrix whose destination runs along `fast` and whose source runs along `across`.
 fn transpose<T: Copy>(src: &[T], dst: &mut [T], fast: Axis, across: Axis) {
-    for a0 in (0..across.extent).step_by(AREA) {
-        let columns = AREA.min(across.extent - a0);
-        for f0 in (0..fast.extent).step_by(AREA) {
-            let rows = AREA.min(fast.extent - f0);
+    for a0 in (0..across.len).step_by(AREA) {
+        let columns = AREA.min(across.len - a0);
+        for f0 in (0..fast.len).step_by(AREA) {
+            let rows = AREA.min(fast.len - f0);
             let src = &src[f0 * fast.src + a0 * across.src..];
             let dst = &mut dst[f0 * fast.dst + a0 * across.dst..];
-            let (fast, across) = (Axis { extent: rows, ..fast }, Axis { extent: columns, ..across });
+            let (fast, across) = (Axis { len: rows, ..fast }, Axis { len: columns, ..across });
             match size_of::<T>() {
                 1 => transpose_area::<T, 16>(src, dst, fast, across),
                 2 => transpose_area::<T, 8>(src, dst, fast, across),
@@ -152,8 +152,7 @@ fn transpose<T: Copy>(src: &[T], dst: &mut [T], fast: Axis, across: Axis) {
 /// Whole tiles of `B` x `B` by lines of `B` elements, the rest element by element.
 fn transpose_area<T: Copy, const B: usize>(src: &[T], dst: &mut [T], fast: Axis, across: Axis) {
     let dense = across.src == 1 && fast.dst == 1;
-    let (tiled_rows, tiled_columns) =
-        if dense { (fast.extent / B * B, across.extent / B * B) } else { (0, 0) };
+    let (tiled_rows, tiled_columns) = if dense { (fast.len / B * B, across.len / B * B) } else { (0, 0) };
     for f0 in (0..tiled_rows).step_by(B) {
         for a0 in (0..tiled_columns).step_by(B) {
             let from: [&[T]; B] = std::array::from_fn(|f| {
@@ -169,9 +168,9 @@ fn transpose_area<T: Copy, const B: usize>(src: &[T], dst: &mut [T], fast: Axis,
             }
         }
     }
-    for a in 0..across.extent {
+    for a in 0..across.len {
         let first = if a < tiled_columns { tiled_rows } else { 0 };
-        for f in first..fast.extent {
+        for f in first..fast.len {
             dst[f * fast.dst + a * across.dst] = src[f * fast.src + a * across.src];
         }
     }
@@ -182,8 +181,8 @@ mod tests {
     use super::*;
 
     /// The definition, element by element.
-    fn naive(src: &[u8], from: Order, to: Order, extents: &[usize], size: usize) -> Vec<u8> {
-        let shape = Shape::new(extents.iter().map(|&e| e as u64).collect::<Vec<_>>());
+    fn naive(src: &[u8], from: Order, to: Order, dims: &[usize], size: usize) -> Vec<u8> {
+        let shape = Shape::new(dims.iter().map(|&e| e as u64).collect::<Vec<_>>());
         let (s, d) = (shape.dense_strides(from), shape.dense_strides(to));
         let mut dst = vec![0; src.len()];
         for block in super::super::Region::blocks(&shape, Order::Row, 1) {
@@ -200,16 +199,16 @@ mod tests {
     fn every_element_keeps_its_index() {
         let shapes: [&[usize]; 9] =
             [&[], &[1], &[7], &[3, 5], &[33, 65], &[1, 40, 1, 33], &[2, 3, 4, 5], &[70, 2, 35], &[3, 0, 2]];
-        for extents in shapes {
+        for dims in shapes {
             for size in [1, 2, 4, 8, 16] {
-                let n: usize = extents.iter().product::<usize>() * size;
+                let n: usize = dims.iter().product::<usize>() * size;
                 let src: Vec<u8> = (0..n).map(|i| u8::try_from(i * 31 % 251).unwrap()).collect();
                 for (from, to) in
                     [(Order::Row, Order::Column), (Order::Column, Order::Row), (Order::Row, Order::Row)]
                 {
                     let mut dst = vec![0; n];
-                    relayout(&src, from, &mut dst, to, extents, size);
-                    assert_eq!(dst, naive(&src, from, to, extents, size), "{extents:?} {size}");
+                    relayout(&src, from, &mut dst, to, dims, size);
+                    assert_eq!(dst, naive(&src, from, to, dims, size), "{dims:?} {size}");
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Lists of names: one JSON array of strings, read as a stream.
 
 use std::sync::{Arc, Mutex};
-use weighbridge_core::checkpoint::{LabelList, Labels, LabelsRef, each_part};
+use weighbridge_core::checkpoint::{RowNameList, RowNames, RowNamesRef, each_part};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{SourceRef, to_usize};
@@ -16,36 +16,36 @@ pub struct NameFiles {
     label: String,
     parts: Vec<(SourceRef, u64)>,
     limits: Limits,
-    read: Mutex<Option<Arc<LabelList>>>,
+    read: Mutex<Option<Arc<RowNameList>>>,
 }
 
 impl NameFiles {
     /// The files of names in the order of the partitions, each with the number of rows of its
     /// partition. People call all of them together `label`.
-    pub fn shared(label: impl Into<String>, parts: Vec<(SourceRef, u64)>, limits: Limits) -> LabelsRef {
+    pub fn shared(label: impl Into<String>, parts: Vec<(SourceRef, u64)>, limits: Limits) -> RowNamesRef {
         Arc::new(Self { label: label.into(), parts, limits, read: Mutex::new(None) })
     }
 }
 
-impl Labels for NameFiles {
+impl RowNames for NameFiles {
     fn label(&self) -> &str {
         &self.label
     }
 
-    fn read(&self) -> Result<Arc<LabelList>> {
+    fn read(&self) -> Result<Arc<RowNameList>> {
         // A thread that failed while it held the lock left nothing half done here.
         let mut kept = self.read.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(list) = &*kept {
             return Ok(list.clone());
         }
-        let mut list = LabelList::new();
+        let mut list = RowNameList::new();
         self.read_parts(&mut list, &mut |_| Ok(()))?;
         let list = Arc::new(list);
         *kept = Some(list.clone());
         Ok(list)
     }
 
-    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
+    fn each(&self, take: &mut dyn FnMut(&RowNameList) -> Result<()>) -> Result<()> {
         each_part(take, |list, look| self.read_parts(list, look))
     }
 
@@ -58,8 +58,8 @@ impl NameFiles {
     /// Appends all names to `list`, which `look` sees after each.
     fn read_parts(
         &self,
-        list: &mut LabelList,
-        look: &mut dyn FnMut(&mut LabelList) -> Result<()>,
+        list: &mut RowNameList,
+        look: &mut dyn FnMut(&mut RowNameList) -> Result<()>,
     ) -> Result<()> {
         for (source, rows) in &self.parts {
             let names = looked_at(source, &self.limits, Some(*rows), list, look)?;
@@ -87,7 +87,7 @@ pub fn read_names(
     source: &SourceRef,
     limits: &Limits,
     most: Option<u64>,
-    list: &mut LabelList,
+    list: &mut RowNameList,
 ) -> Result<u64> {
     looked_at(source, limits, most, list, &mut |_| Ok(()))
 }
@@ -97,8 +97,8 @@ fn looked_at(
     source: &SourceRef,
     limits: &Limits,
     most: Option<u64>,
-    list: &mut LabelList,
-    look: &mut dyn FnMut(&mut LabelList) -> Result<()>,
+    list: &mut RowNameList,
+    look: &mut dyn FnMut(&mut RowNameList) -> Result<()>,
 ) -> Result<u64> {
     let mut reader = Reader { source, limits, at: 0, window: Vec::new(), place: 0, name: String::new() };
     reader.names(most, list, look).map_err(|e| e.in_file(source.label()))
@@ -120,8 +120,8 @@ impl Reader<'_> {
     fn names(
         &mut self,
         most: Option<u64>,
-        list: &mut LabelList,
-        look: &mut dyn FnMut(&mut LabelList) -> Result<()>,
+        list: &mut RowNameList,
+        look: &mut dyn FnMut(&mut RowNameList) -> Result<()>,
     ) -> Result<u64> {
         self.expect(b'[')?;
         let mut count = 0;
@@ -201,7 +201,7 @@ impl Reader<'_> {
     }
 
     /// Reads a string whose first quote is passed.
-    fn string(&mut self, list: &mut LabelList) -> Result<()> {
+    fn string(&mut self, list: &mut RowNameList) -> Result<()> {
         let mut seen = 0;
         let end = loop {
             let rest = self.window.get(self.place + seen..).unwrap_or_default();
@@ -231,7 +231,7 @@ impl Reader<'_> {
     }
 
     /// Goes on with a string from its first escape.
-    fn rest_of_string(&mut self, list: &mut LabelList) -> Result<()> {
+    fn rest_of_string(&mut self, list: &mut RowNameList) -> Result<()> {
         let mut raw = Vec::new();
         loop {
             let Some(byte) = self.byte()? else { return Err(self.wrong("the end of a name")) };
@@ -324,7 +324,7 @@ mod tests {
     }
 
     fn read(text: impl Into<Vec<u8>>) -> Result<Vec<String>> {
-        let mut list = LabelList::new();
+        let mut list = RowNameList::new();
         let count = read_names(&source(text), &Limits::default(), None, &mut list)?;
         assert_eq!(count, list.len() as u64);
         Ok(list.iter().map(str::to_owned).collect())
@@ -401,7 +401,7 @@ mod tests {
         let limits = Limits { name_bytes: 1000, ..Limits::default() };
         for start in ["[\"", "[\"\\n"] {
             let text = format!("{start}{}\"]", "x".repeat(3 * WINDOW));
-            let error = read_names(&source(text), &limits, None, &mut LabelList::new()).unwrap_err();
+            let error = read_names(&source(text), &limits, None, &mut RowNameList::new()).unwrap_err();
             assert_eq!(error.code().as_str(), "limit");
         }
     }

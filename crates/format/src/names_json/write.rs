@@ -3,7 +3,7 @@
 use crate::json::write_string;
 use std::ops::Range;
 use std::sync::Arc;
-use weighbridge_core::checkpoint::LabelList;
+use weighbridge_core::checkpoint::RowNameList;
 use weighbridge_core::error::Result;
 use weighbridge_io::source::{Source, check_range, to_usize};
 
@@ -15,7 +15,7 @@ const BLOCK: usize = 4096;
 #[derive(Debug)]
 pub struct NamesJson {
     label: String,
-    names: Arc<LabelList>,
+    names: Arc<RowNameList>,
     rows: Range<usize>,
     /// The offset of each block of names, and the length of all.
     offsets: Vec<u64>,
@@ -24,7 +24,7 @@ pub struct NamesJson {
 impl NamesJson {
     /// The file of the names of some rows; those past the end of the list are left out. Errors speak
     /// of `label`.
-    pub fn new(label: impl Into<String>, names: Arc<LabelList>, rows: Range<usize>) -> Self {
+    pub fn new(label: impl Into<String>, names: Arc<RowNameList>, rows: Range<usize>) -> Self {
         let end = rows.end.min(names.len());
         let mut json = Self { label: label.into(), names, rows: rows.start.min(end)..end, offsets: vec![0] };
         let mut offset = 0;
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_range_is_that_of_the_whole() {
-        let names: LabelList =
+        let names: RowNameList =
             (0..10_000).map(|i| format!("näme {i}")).collect::<Vec<_>>().iter().map(String::as_str).collect();
         let names = Arc::new(names);
         for rows in [0..0, 5..5, 0..1, 0..BLOCK, 1..BLOCK + 2, 3..20_000, 9_999..10_000, 10_000..10_001] {

@@ -26,7 +26,7 @@ pub(super) fn format_of(
     registry.detect(source).map(|format| (format, None)).or_else(|error| {
         let format = name
             .filter(|_| error.code() == ErrorCode::UnknownFormat)
-            .and_then(|name| told(registry, source, name));
+            .and_then(|name| detect_format(registry, source, name));
         let Some(format) = format else { return Err(error) };
         let text = format!("the content could be of any format: the extension says {}", format.info().id);
         Ok((format, Some(Note::new("told-by-extension", text))))
@@ -34,7 +34,7 @@ pub(super) fn format_of(
 }
 
 /// The format of text that the extension of `name` means, where `source` begins as text does.
-fn told(registry: &Registry, source: &SourceRef, name: &Path) -> Option<&'static dyn Format> {
+fn detect_format(registry: &Registry, source: &SourceRef, name: &Path) -> Option<&'static dyn Format> {
     let (format, _) = registry.by_extension(name).ok()?;
     if !format.is_detected_by_extension() {
         return None;

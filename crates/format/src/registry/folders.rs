@@ -44,13 +44,13 @@ pub struct OtherFile {
 }
 
 /// Tells model files from others in one folder.
-struct Looks<'a> {
+struct FolderProbe<'a> {
     registry: &'a Registry,
     folder: &'a FolderRef,
     left: usize,
 }
 
-impl<'a> Looks<'a> {
+impl<'a> FolderProbe<'a> {
     fn new(registry: &'a Registry, folder: &'a FolderRef) -> Self {
         Self { registry, folder, left: MOST_LOOKED_AT }
     }
@@ -121,9 +121,9 @@ impl FolderModel {
             None => match find(registry, folder)? {
                 Models::None => Err(no_model(folder)),
                 Models::One(file) => Ok(Self::File(file)),
-                Models::Several(names) => {
-                    gathering(registry, &names).map(Self::Whole).ok_or_else(|| several(folder, &names))
-                }
+                Models::Several(names) => recognised_file_set(registry, &names)
+                    .map(Self::Whole)
+                    .ok_or_else(|| several(folder, &names)),
             },
         }
     }
@@ -168,12 +168,12 @@ pub(super) fn own(registry: &Registry, folder: &FolderRef) -> Option<&'static dy
 /// The format to which all model files of a folder that no format calls its own belong together.
 pub(super) fn gathered(registry: &Registry, folder: &FolderRef) -> Option<&'static dyn Format> {
     match find(registry, folder) {
-        Ok(Models::Several(names)) => gathering(registry, &names),
+        Ok(Models::Several(names)) => recognised_file_set(registry, &names),
         _ => None,
     }
 }
 
-fn gathering(registry: &Registry, names: &[PathBuf]) -> Option<&'static dyn Format> {
+fn recognised_file_set(registry: &Registry, names: &[PathBuf]) -> Option<&'static dyn Format> {
     registry.iter().find(|format| format.recognises_file_set(names))
 }
 
@@ -226,9 +226,9 @@ fn find(registry: &Registry, folder: &FolderRef) -> Result<Models> {
             return opened(name, false);
         }
     }
-    let mut looks = Looks::new(registry, folder);
+    let mut probe = FolderProbe::new(registry, folder);
     let models: Vec<&Path> =
-        items.iter().map(|item| item.name.as_path()).filter(|name| looks.is_model(name)).collect();
+        items.iter().map(|item| item.name.as_path()).filter(|name| probe.is_model(name)).collect();
     match models.as_slice() {
         [] => Ok(Models::None),
         [name] if is_part(name) => Err(Error::usage(
@@ -273,7 +273,7 @@ pub(super) fn others(
     used: &HashSet<String>,
     format: Option<&dyn Format>,
 ) -> Vec<OtherFile> {
-    let mut looks = Looks::new(registry, folder);
+    let mut probe = FolderProbe::new(registry, folder);
     let mut others = Vec::new();
     for item in items {
         let path = label_of(folder, &item.name);
@@ -281,7 +281,7 @@ pub(super) fn others(
             continue;
         }
         let told = format.is_some_and(|format| format.owns_sibling(&item.name));
-        others.push(OtherFile { path, bytes: item.len, is_model: !told && looks.is_model(&item.name) });
+        others.push(OtherFile { path, bytes: item.len, is_model: !told && probe.is_model(&item.name) });
     }
     others
 }
@@ -298,7 +298,7 @@ pub(super) fn files_beside(
 ) -> Result<Vec<PathBuf>> {
     let used = labels(checkpoint);
     let format = registry.by_id(checkpoint.format).ok();
-    let mut looks = Looks::new(registry, folder);
+    let mut probe = FolderProbe::new(registry, folder);
     let mut goes_along = |name: &Path| {
         let is_index = name.to_str().is_none_or(|name| name.ends_with(".index.json"));
         let hidden = name.iter().any(|part| part.as_encoded_bytes().starts_with(b"."));
@@ -306,7 +306,7 @@ pub(super) fn files_beside(
             && !hidden
             && !used.contains(&label_of(folder, name))
             && !format.is_some_and(|format| format.owns_sibling(name))
-            && !looks.is_model(name)
+            && !probe.is_model(name)
     };
     Ok(folder
         .list(FolderItem::DEPTH)?
@@ -317,7 +317,7 @@ pub(super) fn files_beside(
 }
 
 /// What a note or a finding says of other model files; `None` where there is none.
-pub fn told(others: &[OtherFile]) -> Option<String> {
+pub fn other_models_text(others: &[OtherFile]) -> Option<String> {
     let models: Vec<&OtherFile> = others.iter().filter(|other| other.is_model).collect();
     let names = some(models.iter().map(|other| other.path.clone()));
     (!models.is_empty())
@@ -338,7 +338,7 @@ pub(super) fn note(
     };
     let Ok(items) = folder.list(1) else { return };
     let others = others(registry, folder, &items, &labels(checkpoint), format);
-    checkpoint.notes.extend(told(&others).map(|text| Note::new(NoteCode::OtherModels, text)));
+    checkpoint.notes.extend(other_models_text(&others).map(|text| Note::new(NoteCode::OtherModels, text)));
 }
 
 /// The names, in the local folder at `path`, of the files from which `checkpoint` was opened there: those that its
@@ -348,7 +348,7 @@ pub(super) fn note(
 ///
 /// # Errors
 /// What listing says.
-pub fn own_files(path: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
+pub fn backing_files(path: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
     let folder: FolderRef = Arc::new(LocalFolder::open(path)?);
     let beside = if checkpoint.topology.is_some() { Vec::new() } else { checkpoint.files.clone() };
     let own = labels_of(beside, checkpoint);
@@ -391,10 +391,10 @@ pub fn files_of(checkpoint: &Checkpoint, found: &mut dyn FnMut(&SourceRef, bool)
 /// Tells `found` each file that the tensors, and the names of their rows, are made of.
 fn tensor_files(checkpoint: &Checkpoint, seen: &mut HashSet<usize>, found: &mut dyn FnMut(&SourceRef)) {
     for tensor in &checkpoint.tensors {
-        for piece in &tensor.pieces {
-            follow(vec![piece.source.clone()], seen, found);
+        for extent in &tensor.extents {
+            follow(vec![extent.source.clone()], seen, found);
         }
-        follow(tensor.labels.iter().flat_map(|labels| labels.sources()).collect(), seen, found);
+        follow(tensor.row_names.iter().flat_map(|labels| labels.sources()).collect(), seen, found);
     }
 }
 

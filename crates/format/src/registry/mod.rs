@@ -4,10 +4,10 @@ mod detect;
 mod folders;
 mod salvage;
 
-pub use folders::{FolderModel, ModelFile, OtherFile, files_of, own_files, told as other_models_text};
+pub use folders::{FolderModel, ModelFile, OtherFile, backing_files, files_of, other_models_text};
 
 use crate::open::{choose_names, settle};
-use crate::{Format, HEAD, OpenOptions, Place, unknown};
+use crate::{Format, HEAD, Input, OpenOptions, unknown};
 use detect::format_of;
 use salvage::or_salvage;
 use std::collections::HashSet;
@@ -115,7 +115,7 @@ impl Registry {
             let (format, _) = format_of(self, &source, None, options)?;
             format.open(source.clone(), options).map_err(|error| unknown::or_empty(error, &source))
         };
-        self.finish(or_salvage(self, Place::Alone(&source), open, options), &label, options)
+        self.finish(or_salvage(self, Input::Alone(&source), open, options), &label, options)
     }
 
     /// Opens a source that stands in `folder` under `name`, with what belongs to it there.
@@ -138,7 +138,7 @@ impl Registry {
             opened.notes.extend(note);
             Ok(opened)
         };
-        self.finish(or_salvage(self, Place::Beside(&source, folder, name), open, options), &label, options)
+        self.finish(or_salvage(self, Input::Beside(&source, folder, name), open, options), &label, options)
     }
 
     /// Opens a folder: one that a format calls its own, or else the one model file that stands in it. Other model files there
@@ -161,7 +161,7 @@ impl Registry {
         options: &OpenOptions,
     ) -> Result<Checkpoint> {
         let open = |options: &OpenOptions| format.open_folder(folder, options);
-        self.finish(or_salvage(self, Place::Folder(folder), open, options), folder.label(), options)
+        self.finish(or_salvage(self, Input::Folder(folder), open, options), folder.label(), options)
     }
 
     /// The format of a folder, by what stands in it.

@@ -11,7 +11,7 @@
 
 use super::Registry;
 use super::detect::format_of_damaged;
-use crate::{Format, OpenOptions, Place};
+use crate::{Format, Input, OpenOptions};
 use std::path::Path;
 use weighbridge_core::checkpoint::{Checkpoint, Damage, TensorEntry};
 use weighbridge_core::error::{Error, Kind, Result};
@@ -51,7 +51,7 @@ pub(super) fn offer_salvage(registry: &Registry, error: Error, path: &Path, opti
 /// Opens as ever, or as far as possible where the options ask for that.
 pub(super) fn or_salvage(
     registry: &Registry,
-    place: Place<'_>,
+    place: Input<'_>,
     open: impl Fn(&OpenOptions) -> Result<Checkpoint>,
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
@@ -70,7 +70,7 @@ pub(super) fn or_salvage(
 /// intact.
 fn open(
     registry: &Registry,
-    place: Place<'_>,
+    place: Input<'_>,
     opened: Result<Checkpoint>,
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
@@ -90,7 +90,7 @@ fn open(
 /// What the format says about a file that opens.
 fn doubts(
     registry: &Registry,
-    place: Place<'_>,
+    place: Input<'_>,
     opened: &Checkpoint,
     options: &OpenOptions,
 ) -> Result<Option<Error>> {
@@ -103,7 +103,7 @@ fn doubts(
 }
 
 /// What the format can save, or what a lenient reading gives.
-fn rescue(registry: &Registry, place: Place<'_>, error: Error, options: &OpenOptions) -> Result<Checkpoint> {
+fn rescue(registry: &Registry, place: Input<'_>, error: Error, options: &OpenOptions) -> Result<Checkpoint> {
     // A source of no format that is known stays so, with the words of the first try.
     let Ok(format) = format_at(registry, &place, options) else { return Err(error) };
     let options = OpenOptions { lenient: true, salvage: true, ..options.clone() };
@@ -135,7 +135,7 @@ fn rescue(registry: &Registry, place: Place<'_>, error: Error, options: &OpenOpt
 /// What the format itself saves.
 fn salvaged(
     format: &dyn Format,
-    place: &Place<'_>,
+    place: &Input<'_>,
     error: &Error,
     options: &OpenOptions,
 ) -> Result<Option<Checkpoint>> {
@@ -210,18 +210,18 @@ fn prove(registry: &Registry, checkpoint: &mut Checkpoint, label: &str) -> Resul
 /// True where something in the file proves the bytes of the tensor.
 fn hold(tensor: &TensorEntry) -> Result<bool> {
     tensor.verify_tensor()?;
-    let encoded = tensor.pieces.iter().map(|piece| &piece.source).filter(|source| is_encoded(source));
+    let encoded = tensor.extents.iter().map(|extent| &extent.source).filter(|source| is_encoded(source));
     encoded.clone().try_for_each(read_through)?;
     let has_encoded = encoded.count() > 0;
-    Ok(has_encoded || tensor.pieces.iter().any(|piece| piece.check.is_some()))
+    Ok(has_encoded || tensor.extents.iter().any(|extent| extent.check.is_some()))
 }
 
 /// The format of a damaged file or folder.
-fn format_at(registry: &Registry, place: &Place<'_>, options: &OpenOptions) -> Result<&'static dyn Format> {
+fn format_at(registry: &Registry, place: &Input<'_>, options: &OpenOptions) -> Result<&'static dyn Format> {
     match *place {
-        Place::Alone(source) => format_of_damaged(registry, source, None, options),
-        Place::Beside(source, _, name) => format_of_damaged(registry, source, Some(name), options),
-        Place::Folder(folder) => match &options.format {
+        Input::Alone(source) => format_of_damaged(registry, source, None, options),
+        Input::Beside(source, _, name) => format_of_damaged(registry, source, Some(name), options),
+        Input::Folder(folder) => match &options.format {
             Some(id) => registry.by_id(id),
             None => registry.detect_folder(folder),
         },
@@ -229,10 +229,10 @@ fn format_at(registry: &Registry, place: &Place<'_>, options: &OpenOptions) -> R
 }
 
 /// Opens a place as one of `format`.
-fn open_as(place: &Place<'_>, format: &dyn Format, options: &OpenOptions) -> Result<Checkpoint> {
+fn open_as(place: &Input<'_>, format: &dyn Format, options: &OpenOptions) -> Result<Checkpoint> {
     match *place {
-        Place::Alone(source) => format.open(source.clone(), options),
-        Place::Beside(source, folder, name) => format.open_beside(source.clone(), folder, name, options),
-        Place::Folder(folder) => format.open_folder(folder, options),
+        Input::Alone(source) => format.open(source.clone(), options),
+        Input::Beside(source, folder, name) => format.open_beside(source.clone(), folder, name, options),
+        Input::Folder(folder) => format.open_folder(folder, options),
     }
 }

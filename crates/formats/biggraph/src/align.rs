@@ -10,7 +10,7 @@ use crate::ReadOptions;
 use std::collections::HashSet;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{
-    Attributes, Checkpoint, LabelsRef, Loss, Name, Role, TensorEntry, TensorPath, Value,
+    Attributes, Checkpoint, Loss, Name, Role, RowNamesRef, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
@@ -140,7 +140,7 @@ fn in_order(
     losses: &mut Vec<Loss>,
 ) -> Result<TensorEntry> {
     let rows = known.shape.dims().first().copied().unwrap_or(0);
-    let mut aligned = match (&table.labels, &known.labels) {
+    let mut aligned = match (&table.row_names, &known.row_names) {
         (Some(own), Some(wanted)) if own.read()? == wanted.read()? => table.clone(),
         (Some(_), Some(_)) if has_state(checkpoint, table) => {
             return Err(Error::mismatch(
@@ -175,7 +175,7 @@ fn in_order(
     aligned.role = Role::Embedding;
     // The partitions of the folder are said by this name.
     aligned.attributes.remove(Attributes::RENAMED_FROM);
-    match (&aligned.labels, &known.labels) {
+    match (&aligned.row_names, &known.row_names) {
         // Its names may stand in any order: they stay with their rows.
         (Some(_), None) => {
             let detail =
@@ -183,7 +183,7 @@ fn in_order(
             losses.push(Loss::new("order-not-checked", aligned.name(), detail));
         }
         (_, wanted) => {
-            aligned.labels.clone_from(wanted);
+            aligned.row_names.clone_from(wanted);
             aligned.attributes.insert(ALIGNED.to_owned(), Value::Bool(true));
         }
     }
@@ -203,8 +203,8 @@ fn has_state(checkpoint: &Checkpoint, table: &TensorEntry) -> bool {
 /// The rows of `table` in the order of the names that are wanted.
 fn ordered(
     table: &TensorEntry,
-    own: &LabelsRef,
-    wanted: &LabelsRef,
+    own: &RowNamesRef,
+    wanted: &RowNamesRef,
     seed: u64,
     checkpoint: &Checkpoint,
     losses: &mut Vec<Loss>,
@@ -235,7 +235,7 @@ fn ordered(
         let detail = format!("{} rows belong to no entity of the folder", rows - used);
         losses.push(Loss::new("rows-left-out", table.name(), detail));
     }
-    let plain = TensorEntry { labels: None, ..table.clone() };
+    let plain = TensorEntry { row_names: None, ..table.clone() };
     let mut parts = vec![plain];
     if drawn > 0 {
         let detail = format!("{drawn} of {} entities have no row: theirs are drawn at random", wanted.len());
@@ -251,7 +251,7 @@ fn ordered(
         let shape = Shape::from([drawn, columns]);
         parts.push(TensorEntry::dense(table.path.clone(), DType::F32, shape, &noise, 0, Encoding::ROW)?);
     }
-    let label = table.pieces.first().map_or("table", |piece| piece.source.label());
+    let label = table.extents.first().map_or("table", |extent| extent.source.label());
     let gathered: SourceRef = Arc::new(GatherSource::new(label, &parts, order)?);
     let shape = Shape::from([wanted.len() as u64, columns]);
     let mut entry =
@@ -263,7 +263,7 @@ fn ordered(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_core::checkpoint::MemoryLabels;
+    use weighbridge_core::checkpoint::MemoryRowNames;
     use weighbridge_core::tensor::Order;
     use weighbridge_io::source::{FolderRef, MemoryFolder, MemorySource};
 
@@ -287,7 +287,7 @@ mod tests {
         let path = TensorPath::from_dotted("user");
         let mut entry =
             TensorEntry::dense(path, DType::F32, Shape::from([rows, 1]), &source, 0, Encoding::ROW).unwrap();
-        entry.labels = names.map(|names| MemoryLabels::shared("n", names.iter().copied().collect()));
+        entry.row_names = names.map(|names| MemoryRowNames::shared("n", names.iter().copied().collect()));
         let mut checkpoint = Checkpoint::new("parquet", "table", "t");
         checkpoint.tensors = vec![entry];
         checkpoint
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(values[..3], [3.0, 1.0, 0.0]);
         assert!(values[3] != 0.0 && values[3].abs() < 0.01);
         assert_eq!(entry.path.to_text(), "embeddings.user");
-        let names = entry.labels.as_ref().unwrap().read().unwrap();
+        let names = entry.row_names.as_ref().unwrap().read().unwrap();
         assert_eq!(names.iter().collect::<Vec<_>>(), ["d", "b", "a", "x"]);
         let counts = Value::List(vec![Value::U64(2), Value::U64(2)]);
         assert_eq!(
@@ -322,7 +322,7 @@ mod tests {
         let losses = align(&mut named, None, 1, &options).unwrap();
         assert_eq!(losses.iter().map(|loss| loss.code.as_str()).collect::<Vec<_>>(), ["order-not-checked"]);
         let entry = &named.tensors[0];
-        let names = entry.labels.as_ref().unwrap().read().unwrap();
+        let names = entry.row_names.as_ref().unwrap().read().unwrap();
         assert_eq!(names.iter().collect::<Vec<_>>(), ["b", "a", "d", "c"]);
         assert!(!entry.attributes.contains_key(ALIGNED));
         // Without any names the place is all that there is.
@@ -358,7 +358,7 @@ mod tests {
             let entry = &mut c.tensors[0];
             (entry.path, entry.role) = (TensorPath::from_dotted("embeddings.user"), Role::Embedding);
             let mut sum = entry.clone();
-            (sum.role, sum.labels) = (Role::OptimizerState { slot: Name::from("sum") }, None);
+            (sum.role, sum.row_names) = (Role::OptimizerState { slot: Name::from("sum") }, None);
             c.tensors.push(sum);
             let counts = Value::List(counts.map(Value::U64).to_vec());
             c.metadata.set("partitions", Value::Map(vec![(Name::from("user"), counts)]));

@@ -33,14 +33,14 @@
 //! | `scan` | what BigGraph would unpickle |
 //! | [`store`] | folders of versions that cannot lose one |
 
+mod add_entities;
 mod align;
 mod check;
 mod chosen;
 pub mod config;
 mod detect;
-mod draw;
 pub mod edges;
-mod grow;
+mod init_embeddings;
 mod layout;
 mod options;
 mod partitions;
@@ -55,11 +55,11 @@ mod text;
 mod transforms;
 mod write;
 
+pub use add_entities::add_entities;
 pub use align::align;
 pub(crate) use align::know_edges;
 pub(crate) use chosen::text_in_file;
-pub use draw::{Draw, draw};
-pub use grow::grow;
+pub use init_embeddings::{InitEmbeddings, init_embeddings};
 pub use layout::FileName;
 pub use options::ReadOptions;
 pub use partitions::Partitions;
@@ -69,15 +69,15 @@ pub use write::version_file;
 
 use std::path::Path;
 use weighbridge_core::check::Outline;
-use weighbridge_core::checkpoint::{Checkpoint, LabelList, Loss, TensorEntry, Value};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, RowNameList, TensorEntry, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::{PlannedFile, WritePlan};
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
-    Companion, DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat,
-    Salvage, WriteFormat,
+    Companion, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat,
+    RowNameSupport, Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -146,7 +146,7 @@ impl Detect for BigGraph {
 }
 
 impl ReadFormat for BigGraph {
-    fn row_names(&self, checkpoint: &Checkpoint, tensor: &TensorEntry) -> Option<LabelList> {
+    fn row_names(&self, checkpoint: &Checkpoint, tensor: &TensorEntry) -> Option<RowNameList> {
         read::relation_rows(checkpoint, tensor)
     }
 
@@ -213,20 +213,20 @@ impl WriteFormat for BigGraph {
         align(checkpoint, settings.setting("type"), seed, open)
     }
 
-    fn labels_in(&self) -> LabelsIn {
+    fn labels_in(&self) -> RowNameSupport {
         // In files of their own; where they are left out, the layouter says so.
-        LabelsIn::Column
+        RowNameSupport::Column
     }
 }
 
 impl Salvage for BigGraph {
     /// The files that can be read: a partition, a bucket or a model file that is missing or damaged
     /// does not hide the others. Rows of partitions that are lost stay out of their table.
-    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Input<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
-            Place::Alone(source) => read::open(source, options).map(Some),
-            Place::Beside(source, folder, name) => read::open_beside(source, folder, name, options).map(Some),
-            Place::Folder(folder) => read::open_folder(folder, options).map(Some),
+            Input::Alone(source) => read::open(source, options).map(Some),
+            Input::Beside(source, folder, name) => read::open_beside(source, folder, name, options).map(Some),
+            Input::Folder(folder) => read::open_folder(folder, options).map(Some),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Changes of an index that only this format has, as values for a conversion.
 
-use super::{Draw, draw, grow, rows, text};
+use super::{InitEmbeddings, add_entities, init_embeddings, rows, text};
 use std::path::Path;
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{Checkpoint, IndexTransform, LabelList, Note, TransformReport};
+use weighbridge_core::checkpoint::{Checkpoint, IndexTransform, Note, RowNameList, TransformReport};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::source::{SourceRef, read_vec};
@@ -12,20 +12,20 @@ use weighbridge_io::source::FileSource;
 /// Bytes of a list of names that tell which form it has.
 const HEAD: u64 = 64;
 
-/// Turns a folder of entities into tables of initial embeddings: see [`draw`](super::draw()).
-impl IndexTransform for Draw {
+/// Turns a folder of entities into tables of initial embeddings: see [`draw`](super::init_embeddings()).
+impl IndexTransform for InitEmbeddings {
     fn apply(&self, checkpoint: &mut Checkpoint, _: &mut TransformReport) -> Result<()> {
-        draw(checkpoint, *self)
+        init_embeddings(checkpoint, *self)
     }
 }
 
-/// Adds rows for new entities to a table: see [`grow`](super::grow()).
+/// Adds rows for new entities to a table: see [`grow`](super::add_entities()).
 #[derive(Debug, Clone)]
 pub struct AddEntities {
     /// The type of the entities.
     pub entity: String,
     /// Their names.
-    pub names: LabelList,
+    pub names: RowNameList,
     /// What decides the values of the new rows.
     pub seed: u64,
 }
@@ -38,7 +38,7 @@ impl AddEntities {
     /// name in it is empty; [`weighbridge_core::Kind::Limit`] where it is larger than the limits allow.
     pub fn read(entity: impl Into<String>, path: &Path, seed: u64, limits: &Limits) -> Result<Self> {
         let source: SourceRef = Arc::new(FileSource::open(path)?);
-        let mut names = LabelList::new();
+        let mut names = RowNameList::new();
         let head = read_vec(&*source, 0, source.len().min(HEAD))?;
         if head.trim_ascii_start().starts_with(b"[") {
             text::read_names(&source, limits, None, &mut names)?;
@@ -61,7 +61,7 @@ impl AddEntities {
 
 impl IndexTransform for AddEntities {
     fn apply(&self, checkpoint: &mut Checkpoint, _: &mut TransformReport) -> Result<()> {
-        grow(checkpoint, &self.entity, &self.names, self.seed)
+        add_entities(checkpoint, &self.entity, &self.names, self.seed)
     }
 }
 

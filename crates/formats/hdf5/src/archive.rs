@@ -9,7 +9,7 @@
 //!
 //! Stored weights are read where they are, once whole for their checksum; deflated ones are inflated in memory. The texts are metadata under their names.
 
-use super::{ARCHIVE, Place, keras, read};
+use super::{ARCHIVE, Input, keras, read};
 use std::sync::Arc;
 use weighbridge_core::budget::Budget;
 use weighbridge_core::check::{Gaps, Outline};
@@ -61,7 +61,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         Err(error) if !options.lenient => return Err(error),
         damaged => damaged.err(),
     };
-    let mut checkpoint = read::open(Place::Alone(&weights), options)?;
+    let mut checkpoint = read::open(Input::Alone(&weights), options)?;
     checkpoint.kind = ARCHIVE;
     if let Some(error) = damaged {
         let text = format!("{}: any of the tensors may be damaged", error.message());

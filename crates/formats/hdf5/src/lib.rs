@@ -49,8 +49,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
+    Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -140,7 +140,7 @@ impl Detect for Hdf5 {
 
 impl ReadFormat for Hdf5 {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-        open(Place::Alone(&source), options)
+        open(Input::Alone(&source), options)
     }
 
     fn open_beside(
@@ -150,7 +150,7 @@ impl ReadFormat for Hdf5 {
         name: &Path,
         options: &OpenOptions,
     ) -> Result<Checkpoint> {
-        open(Place::Beside(&source, folder, name), options)
+        open(Input::Beside(&source, folder, name), options)
     }
 }
 
@@ -159,15 +159,15 @@ impl WriteFormat for Hdf5 {
         write::plan(checkpoint, options)
     }
 
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Tensors
+    fn labels_in(&self) -> RowNameSupport {
+        RowNameSupport::Tensors
     }
 }
 
 impl Salvage for Hdf5 {
     /// What can be reached: a group that is broken does not hide the others, and a dataset whose bytes
     /// are not in the file is lost alone.
-    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Input<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         place.source().map(|_| open(*place, options)).transpose()
     }
 }
@@ -195,7 +195,7 @@ impl ScanCode for Hdf5 {
     }
 }
 
-fn open(place: Place<'_>, options: &OpenOptions) -> Result<Checkpoint> {
+fn open(place: Input<'_>, options: &OpenOptions) -> Result<Checkpoint> {
     match place.source() {
         Some(source) if is_archive(source)? => archive::open(source, options),
         _ => read::open(place, options),

@@ -11,7 +11,7 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::{counted, escape};
 use weighbridge_core::{ErrorCode, NoteCode, phrase};
-use weighbridge_format::{OpenOptions, Place};
+use weighbridge_format::{Input, OpenOptions};
 use weighbridge_hdf5::{
     self as hdf5, Attributes, Beside, Dataset, Item, Kind, Leads, Link, NamedType, Types,
 };
@@ -26,11 +26,11 @@ const QUOTED: usize = 512;
 /// # Errors
 /// As [`hdf5::read`]. Damage further down is an error too, unless reading is lenient: then it is a
 /// note, as is what this library has no form for. [`weighbridge_core::Kind::Usage`] for a folder.
-pub(super) fn open(place: Place<'_>, options: &OpenOptions) -> Result<Checkpoint> {
+pub(super) fn open(place: Input<'_>, options: &OpenOptions) -> Result<Checkpoint> {
     let (source, folder) = match place {
-        Place::Alone(source) => (source, None),
-        Place::Beside(source, folder, name) => (source, Some((folder.clone(), name.to_owned()))),
-        Place::Folder(folder) => {
+        Input::Alone(source) => (source, None),
+        Input::Beside(source, folder, name) => (source, Some((folder.clone(), name.to_owned()))),
+        Input::Folder(folder) => {
             return Err(Error::usage("not-a-file", "an HDF5 model is a file").in_file(folder.label()));
         }
     };

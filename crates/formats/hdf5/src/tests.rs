@@ -203,7 +203,7 @@ fn what_biggraph_unpickles_is_looked_into_in_any_file() {
     assert!(Hdf5.recognises(b"\x89HDF\r\n\x1a\n", &source));
     let scan = Hdf5.scan(&source, &OpenOptions::default()).unwrap();
     let inner = scan.inner.iter().find(|inner| inner.name.ends_with("optimizer/state_dict")).unwrap();
-    assert_eq!(inner.taken_for, weighbridge_scan::TakenFor::File);
+    assert_eq!(inner.assumed_type, weighbridge_scan::AssumedType::File);
 }
 
 /// What an attribute is for other readers: its type, its extents, nothing of a type; null datasets, groups without

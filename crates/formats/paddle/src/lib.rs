@@ -57,7 +57,7 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, OpenOptions, Place, PlanOptions, ReadFormat, Salvage, Setting,
+    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage, Setting,
     WriteFormat,
 };
 #[cfg(feature = "scan")]
@@ -266,7 +266,7 @@ impl WriteFormat for Paddle {
 }
 
 impl Salvage for Paddle {
-    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Input<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         read::salvage(place, options).map(Some)
     }
 }

@@ -69,7 +69,7 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, OpenOptions, Place, PlanOptions, ReadFormat, Salvage, WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage, WriteFormat,
 };
 use weighbridge_io::source::SourceRef;
 
@@ -138,7 +138,7 @@ impl WriteFormat for Primitiv {
 }
 
 impl Salvage for Primitiv {
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         place.source().map(|source| salvage::open(source, error, options)).transpose()
     }
 }

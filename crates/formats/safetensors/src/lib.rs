@@ -52,8 +52,8 @@ use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::shards::scan as scan_index;
 use weighbridge_format::shards::{ShardIndex, alone};
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    Setting, WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
+    Salvage, Setting, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -231,15 +231,15 @@ impl WriteFormat for Safetensors {
         write::plan(checkpoint, options)
     }
 
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Tensors
+    fn labels_in(&self) -> RowNameSupport {
+        RowNameSupport::Tensors
     }
 
     fn settings_in_place(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
         if (checkpoint.format, checkpoint.kind) != (INFO.id, KIND) {
             return Vec::new();
         }
-        let begins = checkpoint.tensors.iter().flat_map(|t| &t.pieces).map(|piece| piece.offset).min();
+        let begins = checkpoint.tensors.iter().flat_map(|t| &t.extents).map(|extent| extent.offset).min();
         begins.map(|offset| (DATA_OFFSET.to_owned(), offset.to_string())).into_iter().collect()
     }
 
@@ -257,13 +257,13 @@ impl Salvage for Safetensors {
         matches!(head.get(8..10), Some([b'{', b'"' | b' ' | b'\t' | b'\n' | b'\r']))
     }
 
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
-            Place::Folder(folder) => shards::open_folder(folder, options).map(Some),
-            Place::Beside(source, folder, name) if ShardIndex::is_index_file(source)? => {
+            Input::Folder(folder) => shards::open_folder(folder, options).map(Some),
+            Input::Beside(source, folder, name) if ShardIndex::is_index_file(source)? => {
                 shards::open_list(source, folder, name, options).map(Some)
             }
-            Place::Alone(source) | Place::Beside(source, ..) => {
+            Input::Alone(source) | Input::Beside(source, ..) => {
                 salvage::open(source, error, options).map(Some)
             }
         }

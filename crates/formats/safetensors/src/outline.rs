@@ -18,7 +18,7 @@ const ALIGNMENT: u64 = 8;
 pub(super) fn unaligned(tensors: &[TensorEntry]) -> Option<Finding> {
     let off = |tensor: &&TensorEntry| {
         let size = tensor.stored.size().unwrap_or(1) as u64;
-        tensor.single_piece().is_some_and(|piece| piece.len > 0 && !piece.offset.is_multiple_of(size))
+        tensor.single_extent().is_some_and(|extent| extent.len > 0 && !extent.offset.is_multiple_of(size))
     };
     let first = tensors.iter().find(off)?;
     let count = tensors.iter().filter(off).count();

@@ -81,7 +81,7 @@ pub(super) fn file(
     if let Room::Until(_) = room {
         // As they stand, in the order in which a reader takes them.
         rows.sort_by_key(|row| {
-            row.entry.single_piece().map_or((u64::MAX, 0), |piece| (piece.offset, piece.len))
+            row.entry.single_extent().map_or((u64::MAX, 0), |extent| (extent.offset, extent.len))
         });
     }
     let header = header(&rows, metadata, room)?;

@@ -50,8 +50,8 @@ use weighbridge_core::tensor::{DType, Order};
 #[cfg(feature = "scan")]
 use weighbridge_format::shards::scan as scan_index;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
+    Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -208,8 +208,8 @@ impl WriteFormat for Torch {
         write::plan(checkpoint, options)
     }
 
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Tensors
+    fn labels_in(&self) -> RowNameSupport {
+        RowNameSupport::Tensors
     }
 
     fn supports_shared_storage(&self) -> bool {
@@ -222,13 +222,13 @@ impl WriteFormat for Torch {
 }
 
 impl Salvage for Torch {
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
-            Place::Folder(folder) => self.open_folder(folder, options).map(Some),
-            Place::Beside(source, folder, name) if ShardIndex::is_index_file(source)? => {
+            Input::Folder(folder) => self.open_folder(folder, options).map(Some),
+            Input::Beside(source, folder, name) if ShardIndex::is_index_file(source)? => {
                 self.open_beside(source.clone(), folder, name, options).map(Some)
             }
-            Place::Alone(source) | Place::Beside(source, ..) => {
+            Input::Alone(source) | Input::Beside(source, ..) => {
                 read::salvage(source, error, options).map(Some)
             }
         }

@@ -9,8 +9,8 @@ use weighbridge_core::text::{counted, escape};
 use weighbridge_core::{FindingCode, HeldMemory};
 use weighbridge_format::{OpenOptions, Scan};
 use weighbridge_io::source::{RangeSource, Source, SourceRef, read_vec};
-use weighbridge_pickle::{Cost, Judgement};
-use weighbridge_scan::{TakenFor, archive, found, is_tar, pickles, tar};
+use weighbridge_pickle::{Cost, ImportVerdict};
+use weighbridge_scan::{AssumedType, archive, found, is_tar, pickles, tar};
 use weighbridge_torch_archive::{self as torch, is_legacy};
 use weighbridge_zip::Unpacked;
 
@@ -55,7 +55,7 @@ fn legacy(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<
                 let text = format!("{} bytes follow behind the last storage", source.len() - end);
                 scan.push_at("trailing-bytes", end, text);
                 let rest = RangeSource::new(source.clone(), end, source.len() - end)?;
-                scan.look_into("(behind the last storage)", Arc::new(rest), TakenFor::Numbers);
+                scan.look_into("(behind the last storage)", Arc::new(rest), AssumedType::Numbers);
             }
         }
         Err(error) if error.kind() == Kind::Io => return Err(error),
@@ -88,9 +88,9 @@ fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<
             code.push(escape(name));
             classes.read(&own, &*bytes);
         } else if is_numbers(name) {
-            scan.look_into(escape(name), bytes, TakenFor::Numbers);
+            scan.look_into(escape(name), bytes, AssumedType::Numbers);
         } else if !is_fact(&own, &bytes)? {
-            scan.look_into(escape(name), bytes, TakenFor::File);
+            scan.look_into(escape(name), bytes, AssumedType::File);
         }
         Ok(())
     })?;
@@ -143,9 +143,9 @@ impl Classes {
         let mut places = HashSet::new();
         for import in &mut scan.imports {
             let name = (import.module.clone(), import.name.clone());
-            if import.judgement == Judgement::Unknown && self.known.contains(&name) {
+            if import.judgement == ImportVerdict::Unknown && self.known.contains(&name) {
                 import.judgement =
-                    Judgement::Defined("a class that the archive itself defines, in TorchScript");
+                    ImportVerdict::Defined("a class that the archive itself defines, in TorchScript");
                 places.insert((import.member.clone(), import.offset));
             }
         }

@@ -22,7 +22,7 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::text::counted;
 use weighbridge_core::{Budget, phrase};
 use weighbridge_format::OpenOptions;
-use weighbridge_pickle::{Cost, Made, Object, ObjectId, Reach};
+use weighbridge_pickle::{Cost, Object, ObjectId, Reach, Reduced};
 use weighbridge_torch_archive::Saved;
 
 /// Where a walk stands, and what it has gathered.
@@ -192,7 +192,7 @@ impl<'a> Walk<'a> {
                 self.charge_containers();
             }
             self.dict(pairs, depth)?;
-            return match graph.made(id).and_then(Made::state) {
+            return match graph.made(id).and_then(Reduced::state) {
                 Some(state) => self.versions(state),
                 None => Ok(()),
             };
@@ -206,7 +206,7 @@ impl<'a> Walk<'a> {
                 self.stands_in(Container::Tuple);
                 self.items(items, depth)
             }
-            Object::Made(made) => self.made(id, made, depth),
+            Object::Reduced(made) => self.made(id, made, depth),
             Object::Global { .. } | Object::PersistentId(_) if self.saved.class(id).is_some() => {
                 self.unknown.count_class(id, true);
                 Ok(())
@@ -423,7 +423,7 @@ impl<'a> Walk<'a> {
     }
 
     /// An object of a class: only its tensors are kept.
-    fn made(&mut self, id: ObjectId, made: &Made, depth: usize) -> Result<()> {
+    fn made(&mut self, id: ObjectId, made: &Reduced, depth: usize) -> Result<()> {
         let graph = self.saved.graph();
         self.unknown.count_class(made.callable, false);
         if let Some((module, name)) = self.saved.class(made.callable) {

@@ -123,7 +123,7 @@ fn shared(first: &First<'_>, entry: &TensorEntry) -> Option<ObjectId> {
 
 /// True where both are the same range of bytes, read alike.
 fn same_bytes(a: &TensorEntry, b: &TensorEntry) -> bool {
-    let (Some(p), Some(q)) = (a.single_piece(), b.single_piece()) else { return false };
+    let (Some(p), Some(q)) = (a.single_extent(), b.single_extent()) else { return false };
     let alike = |e: &TensorEntry| (e.stored, e.cast, e.shape.clone());
     Arc::ptr_eq(&p.source, &q.source)
         && (p.offset, p.len, p.encoding) == (q.offset, q.len, q.encoding)

@@ -4,7 +4,7 @@
 //! that a model of ten thousand files does not wait for each of them.
 
 use super::Sink;
-use super::run::{Crew, RunOptions, RunReport, fill};
+use super::run::{RunOptions, RunReport, WorkerConfig, fill};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,22 +16,22 @@ const SMALL: u64 = 8 << 20;
 
 /// Stages and fills every file.
 pub(super) fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) -> Result<RunReport> {
-    let crew = Crew::new(options)?;
+    let workers = WorkerConfig::new(options)?;
     sink.begin(&plan.files)?;
-    options.watch.begin(plan.bytes());
+    options.progress.begin(plan.bytes());
     let stop = AtomicBool::new(false);
-    let one = |file: &PlannedFile, crew: Crew| {
-        if options.watch.stopped() {
+    let one = |file: &PlannedFile, workers: WorkerConfig| {
+        if options.progress.stopped() {
             return Err(Error::cancelled());
         }
         let staged = sink.stage(file)?;
-        fill(file, &*staged, options, crew, &stop)
+        fill(file, &*staged, options, workers, &stop)
     };
     let mut report = RunReport::default();
     let (small, large): (Vec<_>, Vec<_>) =
         plan.files.iter().partition(|file| plan.files.len() > 1 && file.len <= SMALL);
     for file in large {
-        report.add(one(file, crew)?);
+        report.add(one(file, workers)?);
     }
     let groups = groups(small);
     let shared = Mutex::new((report, None));
@@ -42,7 +42,7 @@ pub(super) fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) 
                 if stop.load(Ordering::Relaxed) {
                     return;
                 }
-                let filled = one(file, crew.one());
+                let filled = one(file, workers.one());
                 let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 match filled {
                     Ok(report) => shared.0.add(report),
@@ -58,7 +58,7 @@ pub(super) fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) 
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..crew.threads.min(groups.len()) {
+        for _ in 1..workers.threads.min(groups.len()) {
             scope.spawn(work);
         }
         work();

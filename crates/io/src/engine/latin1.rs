@@ -46,7 +46,7 @@ pub fn latin1_lengths(entry: &TensorEntry, order: Order) -> Result<Vec<u64>> {
             }
         }
     };
-    let one = entry.pieces.iter().any(|piece| piece.source.is_sequential()) || entry.bytes() < 1 << 20;
+    let one = entry.extents.iter().any(|extent| extent.source.is_sequential()) || entry.bytes() < 1 << 20;
     std::thread::scope(|scope| {
         for _ in 1..if one { 1 } else { default_threads() } {
             scope.spawn(work);

@@ -42,16 +42,16 @@ pub fn load(tensors: &[TensorEntry], order: Option<Order>, threads: usize) -> Re
 /// The elements of a tensor. Where they lie in the source as they are wanted, they are read straight
 /// into their place.
 fn whole(tensor: &TensorEntry, order: Order) -> Result<Vec<u8>> {
-    let as_it_lies = tensor.single_piece().filter(|piece| {
-        let same_order = piece.encoding.order == order || tensor.shape.is_order_free();
-        let little = piece.encoding.endian == Endian::Little || tensor.stored.swap_unit() == 1;
-        same_order && little && tensor.cast.is_none() && Some(piece.len) == tensor.shape.bytes(tensor.stored)
+    let as_it_lies = tensor.single_extent().filter(|extent| {
+        let same_order = extent.encoding.order == order || tensor.shape.is_order_free();
+        let little = extent.encoding.endian == Endian::Little || tensor.stored.swap_unit() == 1;
+        same_order && little && tensor.cast.is_none() && Some(extent.len) == tensor.shape.bytes(tensor.stored)
     });
-    let Some(piece) = as_it_lies else { return tensor.read_tensor(order) };
-    crate::source::check_range(&*piece.source, piece.offset, piece.len)
+    let Some(extent) = as_it_lies else { return tensor.read_tensor(order) };
+    crate::source::check_range(&*extent.source, extent.offset, extent.len)
         .map_err(|e| e.on_tensor(tensor.name()))?;
     // Fresh pages are zero without being written; huge ones would take longer to be had.
-    let mut buffer = vec![0; to_usize(piece.len)?];
-    piece.source.read_at(piece.offset, &mut buffer).map_err(|e| e.on_tensor(tensor.name()))?;
+    let mut buffer = vec![0; to_usize(extent.len)?];
+    extent.source.read_at(extent.offset, &mut buffer).map_err(|e| e.on_tensor(tensor.name()))?;
     Ok(buffer)
 }

@@ -3,23 +3,23 @@
 //! What is written is staged beside the target, synced, and renamed to its place; a run that is
 //! interrupted at any point leaves the target as it was.
 
+mod destination;
 mod disk;
 mod file;
 mod folder;
-mod gathering;
 mod names;
-mod spot;
 mod staged;
+mod staging_area;
 mod swap;
 
 use super::{Sink, StagedFile};
 use crate::source::check_local;
+use destination::Destination;
 pub use disk::{Disk, DiskItem, DiskLock, ItemKind, LOCK_NAME, LocalDisk};
 use file::FileTarget;
 use folder::FolderTarget;
-pub use gathering::{Gathering, replace_small};
-use spot::Spot;
 pub(super) use staged::write_all_at;
+pub use staging_area::{StagingArea, replace_small};
 use std::path::{Path, PathBuf};
 use weighbridge_core::error::Result;
 use weighbridge_core::plan::{PlannedFile, WritePlan};
@@ -84,7 +84,7 @@ impl LocalSink {
     /// [`weighbridge_core::Kind::Io`] where the folder around it is not there or may not be written.
     pub fn check(target: impl AsRef<Path>, replace: bool) -> Result<()> {
         check_local(target.as_ref())?;
-        Spot::find(target.as_ref())?.check(replace)
+        Destination::find(target.as_ref())?.check(replace)
     }
 
     /// Fails where `plan` could not be written to `target`, as far as that is known without
@@ -106,13 +106,13 @@ impl LocalSink {
         replace: bool,
         names: &[PathBuf],
     ) -> Result<()> {
-        let spot = Spot::find(target.as_ref())?;
-        spot.check(replace)?;
+        let destination = Destination::find(target.as_ref())?;
+        destination.check(replace)?;
         if plan.is_one_file() {
-            return spot.check_file(replace);
+            return destination.check_file(replace);
         }
-        spot.check_folder(replace)?;
-        folder::check_files(&spot, &plan.files, names).map(|_| ())
+        destination.check_folder(replace)?;
+        folder::check_files(&destination, &plan.files, names).map(|_| ())
     }
 
     /// How many leftovers of dead runs were removed.

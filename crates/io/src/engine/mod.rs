@@ -22,21 +22,21 @@ pub use folders::make_folders;
 pub use latin1::latin1_lengths;
 pub use load::load;
 pub use local::{
-    Disk, DiskItem, DiskLock, Gathering, ItemKind, LOCK_NAME, LocalDisk, LocalSink, replace_small,
+    Disk, DiskItem, DiskLock, ItemKind, LOCK_NAME, LocalDisk, LocalSink, StagingArea, replace_small,
 };
-pub use run::Unwatched;
+pub use run::NoProgress;
 pub use run::check_memory;
-pub use run::{MIN_MEMORY, RunOptions, RunReport, Watch, run};
+pub use run::{MIN_MEMORY, Progress, RunOptions, RunReport, run};
 pub use sink::{Sink, StagedFile};
 #[cfg(any(test, feature = "testing"))]
 pub use stream::encoded;
 pub use view::{Maps, Private, View};
 #[doc(no_inline)]
-pub use weighbridge_core::read::{Scratch, feed, hold};
+pub use weighbridge_core::read::{Scratch, for_each_chunk, read_or_map};
 #[doc(no_inline)]
 pub use weighbridge_core::verify::{is_encoded, read_through};
 
-/// The name, perhaps cut, of what is staged under the hidden name `hidden` by a [`Gathering`] or by
+/// The name, perhaps cut, of what is staged under the hidden name `hidden` by a [`StagingArea`] or by
 /// [`replace_small`]; `None` where it is no such name.
 pub fn staged_for(hidden: &std::ffi::OsStr) -> Option<&str> {
     staging::loosely_staged(hidden)

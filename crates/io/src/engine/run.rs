@@ -29,18 +29,18 @@ pub struct RunOptions {
     /// Wait until the result would survive a loss of power.
     pub sync: bool,
     /// Who is told of progress and may stop the work.
-    pub watch: Arc<dyn Watch>,
+    pub progress: Arc<dyn Progress>,
 }
 
 impl Default for RunOptions {
     /// One worker for each processor, 256 MiB, synced, unwatched.
     fn default() -> Self {
-        Self { threads: 0, memory: 256 << 20, sync: true, watch: Arc::new(Unwatched) }
+        Self { threads: 0, memory: 256 << 20, sync: true, progress: Arc::new(NoProgress) }
     }
 }
 
 /// Told of progress; may stop the work. Called from many threads.
-pub trait Watch: std::fmt::Debug + Send + Sync {
+pub trait Progress: std::fmt::Debug + Send + Sync {
     /// Work on `bytes` bytes begins.
     fn begin(&self, bytes: u64) {
         let _ = bytes;
@@ -57,8 +57,8 @@ pub trait Watch: std::fmt::Debug + Send + Sync {
 
 /// Nobody watches.
 #[derive(Debug)]
-pub struct Unwatched;
-impl Watch for Unwatched {}
+pub struct NoProgress;
+impl Progress for NoProgress {}
 
 /// What a run did.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -104,7 +104,7 @@ pub fn run(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) -> Result<Ru
         if options.sync {
             sink.sync()?;
         }
-        if options.watch.stopped() {
+        if options.progress.stopped() {
             return Err(Error::cancelled());
         }
         sink.publish()?;
@@ -122,12 +122,12 @@ pub fn run(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) -> Result<Ru
 
 /// How many work on a file, and how large their tasks may be.
 #[derive(Clone, Copy)]
-pub(super) struct Crew {
+pub(super) struct WorkerConfig {
     pub threads: usize,
     sizes: Sizes,
 }
 
-impl Crew {
+impl WorkerConfig {
     pub(super) fn new(options: &RunOptions) -> Result<Self> {
         let threads = if options.threads == 0 { default_threads() } else { options.threads };
         // Every worker needs at least the smallest budget to be of use.
@@ -155,29 +155,29 @@ pub(super) fn fill(
     file: &PlannedFile,
     staged: &dyn StagedFile,
     options: &RunOptions,
-    crew: Crew,
+    workers: WorkerConfig,
     stop: &AtomicBool,
 ) -> Result<RunReport> {
     let streamed = match &file.stream {
-        Some(stream) => Some(super::stream::encode(file, stream, staged, options, crew, stop)?),
+        Some(stream) => Some(super::stream::encode(file, stream, staged, options, workers, stop)?),
         None => None,
     };
     let mut checked: Vec<Range<u64>> = checked_ranges(file).collect();
     checked.sort_by_key(|r| (r.start, r.end));
     checked.dedup();
-    let lanes = cut(file, &checked, crew.sizes);
+    let lanes = cut(file, &checked, workers.sizes);
     let job = Job {
         file,
         staged,
         options,
         checked: &checked,
-        transform: crew.sizes.transform,
+        transform: workers.sizes.transform,
         next: AtomicUsize::new(0),
         failed: stop,
         shared: Mutex::new(Shared::default()),
     };
     std::thread::scope(|scope| {
-        for _ in 1..crew.threads.min(lanes.len()) {
+        for _ in 1..workers.threads.min(lanes.len()) {
             scope.spawn(|| job.work(&lanes));
         }
         job.work(&lanes);
@@ -240,13 +240,13 @@ impl Job<'_> {
                 if self.failed.load(Ordering::Relaxed) {
                     return;
                 }
-                let result = if self.options.watch.stopped() {
+                let result = if self.options.progress.stopped() {
                     Err(Error::cancelled())
                 } else {
                     self.run(task, &mut buffers)
                 };
                 match result {
-                    Ok(()) => self.options.watch.advance(task.len),
+                    Ok(()) => self.options.progress.advance(task.len),
                     Err(error) => {
                         self.failed.store(true, Ordering::Relaxed);
                         self.shared().error.get_or_insert(error);

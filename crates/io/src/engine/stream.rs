@@ -4,7 +4,7 @@
 //! writing itself is done side by side too. A worker holds one block at most: that bounds memory.
 
 use super::StagedFile;
-use super::run::{Crew, RunOptions, RunReport};
+use super::run::{RunOptions, RunReport, WorkerConfig};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ pub(super) fn encode(
     stream: &Streamed,
     staged: &dyn StagedFile,
     options: &RunOptions,
-    crew: Crew,
+    workers: WorkerConfig,
     stop: &AtomicBool,
 ) -> Result<RunReport> {
     // A stream is read by one worker, from front to back.
@@ -32,8 +32,8 @@ pub(super) fn encode(
         staged,
         options,
         stop,
-        threads: if sequential { 1 } else { crew.threads },
-        share: crew.share(),
+        threads: if sequential { 1 } else { workers.threads },
+        share: workers.share(),
         position: 0,
         gathered: Vec::new(),
         reader: Reader::default(),
@@ -74,11 +74,11 @@ struct Progress {
 impl Progress {
     fn advance(&self, bytes: u64, options: &RunOptions) {
         let before = self.told.fetch_add(bytes, Ordering::Relaxed);
-        options.watch.advance(bytes.min(self.promised.saturating_sub(before)));
+        options.progress.advance(bytes.min(self.promised.saturating_sub(before)));
     }
 
     fn finish(&self, options: &RunOptions) {
-        options.watch.advance(self.promised.saturating_sub(self.told.load(Ordering::Relaxed)));
+        options.progress.advance(self.promised.saturating_sub(self.told.load(Ordering::Relaxed)));
     }
 }
 
@@ -97,7 +97,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn check_stop(&self) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) || self.options.watch.stopped() {
+        if self.stop.load(Ordering::Relaxed) || self.options.progress.stopped() {
             return Err(Error::cancelled());
         }
         Ok(())
@@ -228,7 +228,7 @@ impl Line<'_> {
     }
 
     fn one(&self, number: u64, reader: &mut Reader, block: &mut Vec<u8>) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) || self.options.watch.stopped() {
+        if self.stop.load(Ordering::Relaxed) || self.options.progress.stopped() {
             return Err(Error::cancelled());
         }
         block.clear();
@@ -300,9 +300,9 @@ pub fn encoded(file: &PlannedFile) -> Vec<u8> {
     }
     let memory = Memory::default();
     let options = RunOptions { threads: 3, ..RunOptions::default() };
-    let crew = Crew::new(&options).unwrap();
+    let workers = WorkerConfig::new(&options).unwrap();
     let report =
-        encode(file, file.stream.as_ref().unwrap(), &memory, &options, crew, &AtomicBool::new(false));
+        encode(file, file.stream.as_ref().unwrap(), &memory, &options, workers, &AtomicBool::new(false));
     let bytes = memory.0.into_inner().unwrap();
     assert_eq!(report.unwrap().bytes, bytes.len() as u64);
     bytes

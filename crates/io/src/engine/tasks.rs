@@ -201,8 +201,8 @@ impl Cutter {
 
 /// The stream that a tensor is read from, if it is one, by its address.
 fn stream(entry: &TensorEntry) -> Option<usize> {
-    let piece = entry.pieces.iter().find(|piece| piece.source.is_sequential())?;
-    Some(Arc::as_ptr(&piece.source).cast::<()>() as usize)
+    let extent = entry.extents.iter().find(|extent| extent.source.is_sequential())?;
+    Some(Arc::as_ptr(&extent.source).cast::<()>() as usize)
 }
 
 /// `len` cut into steps of at most `most`: pairs of offset and length.

@@ -59,9 +59,9 @@ impl Maps {
     /// # Errors
     /// Where the file ends before the box does.
     pub fn mapped(&self, entry: &TensorEntry, region: &Region, order: Order) -> Result<Option<View>> {
-        if let Some((piece, offset, len)) = entry.in_place(region, order) {
-            check_range(&*piece.source, offset, len).map_err(|e| e.on_tensor(entry.name()))?;
-            if let Some((map, start)) = self.map(&piece.source) {
+        if let Some((extent, offset, len)) = entry.in_place(region, order) {
+            check_range(&*extent.source, offset, len).map_err(|e| e.on_tensor(entry.name()))?;
+            if let Some((map, start)) = self.map(&extent.source) {
                 let part = start.checked_add(offset).and_then(|from| MappedRange::of(map, from, len));
                 if part.is_some() {
                     return Ok(part.map(|part| View { bytes: Bytes::Mapped(part) }));
@@ -147,9 +147,9 @@ impl Private {
     /// Where the file ends before the elements do.
     pub fn mapped(entry: &TensorEntry, order: Order) -> Result<Option<Self>> {
         let whole = Region::whole(&entry.shape);
-        if let Some((piece, offset, len)) = entry.in_place(&whole, order) {
-            check_range(&*piece.source, offset, len).map_err(|e| e.on_tensor(entry.name()))?;
-            if let Some(range) = piece.source.file()
+        if let Some((extent, offset, len)) = entry.in_place(&whole, order) {
+            check_range(&*extent.source, offset, len).map_err(|e| e.on_tensor(entry.name()))?;
+            if let Some(range) = extent.source.file()
                 && let Some(place) = range.offset.checked_add(offset)
                 && let Some(map) = PrivateMap::of(range.file, place, len)
             {
@@ -215,7 +215,7 @@ mod tests {
         let maps = Maps::new();
         let whole = Region::whole(&entry.shape);
         let view = maps.view(&entry, &whole, Order::Column).unwrap();
-        let column = Region { start: vec![0, 3], extent: vec![1024, 1] };
+        let column = Region { start: vec![0, 3], shape: vec![1024, 1] };
         let part = maps.view(&entry, &column, Order::Row).unwrap();
         assert!(view.is_mapped() && part.is_mapped());
         let turned = maps.view(&entry, &whole, Order::Row).unwrap();

@@ -204,7 +204,7 @@ pub(crate) fn seal<'py>(
         // Known before anything is read.
         LocalSink::check(&target, force)?;
         options.target = Some(target.clone());
-        options.watch = watch.clone();
+        options.progress = watch.clone();
         let algorithms = options.algorithms;
         let sealed = worded("seal", hash(&path, &options)?);
         drop(options);

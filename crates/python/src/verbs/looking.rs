@@ -34,7 +34,7 @@ pub(crate) fn ls<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> An
         sort: given.one_of("sort", &[("name", Sort::Name), ("size", Sort::Size), ("dtype", Sort::Dtype)])?,
         group: given.number("group", 1..)?,
         hash: given.flag("hash")?,
-        pieces: given.flag("pieces")?,
+        extents: given.flag("pieces")?,
     };
     answer(&given, None, IsLeft, move |_| {
         let listing = list(opened_as(&path, opening)?, &options)?;

@@ -55,7 +55,7 @@ pub(crate) fn program<'py>(
         let open = opening.options()?;
         let mut checkpoint = open_with(&path, &open)?;
         let Some(target) = output else { return said(&document(&checkpoint, form)?, 0) };
-        let run = RunOptions { watch: watch.clone(), ..RunOptions::default() };
+        let run = RunOptions { progress: watch.clone(), ..RunOptions::default() };
         let options = RewriteOptions { names, strip, form, settings, force, open, run };
         let written = rewrite(&mut checkpoint, &path, &target, &options)?;
         said(&worded("program", written).to_json(), 0)

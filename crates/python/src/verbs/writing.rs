@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use weighbridge::OpenOptions;
 use weighbridge::engine::patch::{LocalPatchDisk, Patch};
-use weighbridge::formats::biggraph::{AddEntities, Draw, WithGlobal};
+use weighbridge::formats::biggraph::{AddEntities, InitEmbeddings, WithGlobal};
 use weighbridge::formats::registry;
 use weighbridge::ops::edit::{
     EditOptions, InPlace, Rule, RuleOptions, prepare as prepare_edit, prepare_in_place, read_rules,
@@ -78,7 +78,7 @@ pub(crate) fn convert<'py>(
     answer(&given, progress, Stops, move |watch| {
         let open = opening.options()?;
         if draw {
-            changes.first.push(Arc::new(Draw { seed, repeat }));
+            changes.first.push(Arc::new(InitEmbeddings { seed, repeat }));
         }
         for (entity, file) in &grow {
             changes.first.push(Arc::new(AddEntities::read(entity, Path::new(file), seed, &open.limits)?));
@@ -95,7 +95,7 @@ pub(crate) fn convert<'py>(
         let (is_planned, is_content) = (writing.plan, writing.is_content());
         let mut options =
             ConvertOptions { plain, copy_others, changes, seed, all_versions, ..writing.options(open) };
-        options.run.watch = watch.clone();
+        options.run.progress = watch.clone();
         let (plan, notes) = prepare(&source, &target, &options)
             .map_err(|error| registry().offer_salvage(error, &source, &options.open))?;
         let report = match is_planned {
@@ -194,7 +194,7 @@ pub(crate) fn edit<'py>(
             force: writing.force,
             run: writing.run,
         };
-        options.run.watch = watch.clone();
+        options.run.progress = watch.clone();
         let (edit, patch) = match (target, in_place) {
             (Some(target), None) => {
                 let mut prepared = prepare_edit(&source, &target, &options)?;
@@ -241,7 +241,7 @@ pub(crate) fn shard<'py>(
     answer(&given, progress, Stops, move |watch| {
         let (is_planned, is_content) = (writing.plan, writing.is_content());
         let mut options = writing.options(opening.options()?);
-        options.run.watch = watch.clone();
+        options.run.progress = watch.clone();
         let prepared = worded("shard", cut(&source, &target, &size, &options)?);
         let bytes = if is_planned { prepared.plan.bytes() } else { prepared.write(&target, &options)? };
         let code = code_of(&prepared.plan.losses, is_content);
@@ -269,7 +269,7 @@ pub(crate) fn merge<'py>(
     answer(&given, progress, Stops, move |watch| {
         let (is_planned, is_content) = (writing.plan, writing.is_content());
         let mut options = writing.options(opening.options()?);
-        options.run.watch = watch.clone();
+        options.run.progress = watch.clone();
         let prepared = worded("merge", join(&sources, &target, prefer.unwrap_or(otherwise), &options)?);
         let bytes = match is_planned {
             true => prepared.plan.bytes(),

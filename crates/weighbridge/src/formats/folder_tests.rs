@@ -1,6 +1,6 @@
 //! Folders that no format calls its own.
 
-use super::{FolderModel, Format, OpenOptions, own_files, registry, safetensors};
+use super::{FolderModel, Format, OpenOptions, backing_files, registry, safetensors};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::source::{Folder, FolderItem, FolderRef, LocalFolder, MemoryFolder, SkippedItem, SourceRef};
@@ -137,7 +137,7 @@ fn files_whose_names_are_not_utf8_are_not_given_away() {
     for name in [name(b"a\xff.npy"), name(b"b.npy")] {
         checkpoint.files.extend(folder.open(name).unwrap());
     }
-    let own = own_files(dir.path(), &checkpoint).unwrap();
+    let own = backing_files(dir.path(), &checkpoint).unwrap();
     assert!(own.contains(&"b.npy".into()) && own.iter().all(|name| name.to_str().is_some()), "{own:?}");
     assert!(!own.contains(&"LICENSE".into()));
 }

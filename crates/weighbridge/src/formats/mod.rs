@@ -35,16 +35,14 @@ pub use weighbridge_tables::{arrow, parquet, table, tsv, word2vec};
 #[doc(no_inline)]
 pub use weighbridge_torch as torch;
 
-pub(crate) use weighbridge_format::registry::{
-    FolderModel, files_of, other_models_text as told_others, own_files,
-};
+pub(crate) use weighbridge_format::registry::{FolderModel, backing_files, files_of, other_models_text};
 #[doc(no_inline)]
 pub use weighbridge_format::registry::{OtherFile, Registry};
 pub(crate) use weighbridge_format::row_names::{drop as drop_labels, spread as spread_labels};
 #[doc(no_inline)]
 pub use weighbridge_format::{
-    Companion, DeepCheck, Detect, Format, FormatInfo, FormatOptionSet, FormatOptions, HEAD, LabelsIn, Names,
-    OpenOptions, Place, PlanOptions, ReadFormat, Salvage, Setting, WrapFiles, WriteFormat,
+    Companion, DeepCheck, Detect, Format, FormatInfo, FormatOptionSet, FormatOptions, HEAD, Input, Names,
+    OpenOptions, PlanOptions, ReadFormat, RowNameSupport, Salvage, Setting, WrapFiles, WriteFormat,
 };
 #[cfg(feature = "scan")]
 #[doc(no_inline)]

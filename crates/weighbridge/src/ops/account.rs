@@ -1,6 +1,6 @@
 //! What every byte of the files behind a checkpoint is for.
 
-use crate::check::{Account, Held, Outline, Use, account, held};
+use crate::check::{Account, FileExtents, Outline, Use, account, held};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::finding::Finding;
@@ -28,7 +28,7 @@ pub fn accounts(checkpoint: &Checkpoint, opened: Option<&SourceRef>, limits: &Li
     others.extend(checkpoint.files.iter().cloned());
     others.extend(checkpoint.companions.iter().map(|(_, source)| source.clone()));
     for tensor in &checkpoint.tensors {
-        others.extend(tensor.labels.iter().flat_map(|labels| labels.sources()));
+        others.extend(tensor.row_names.iter().flat_map(|labels| labels.sources()));
     }
     let mut all = Accounts::default();
     for held in held(&checkpoint.tensors, &others) {
@@ -40,7 +40,7 @@ pub fn accounts(checkpoint: &Checkpoint, opened: Option<&SourceRef>, limits: &Li
     Ok(all)
 }
 
-fn one(checkpoint: &Checkpoint, held: &Held<'_>, limits: &Limits) -> Result<(Account, Vec<Finding>)> {
+fn one(checkpoint: &Checkpoint, held: &FileExtents<'_>, limits: &Limits) -> Result<(Account, Vec<Finding>)> {
     // Such as an array that is kept as text within a pickle: decoded, it is no file of the format.
     if held.is_filled() && held.source.file().is_none() {
         return account(held, &Outline::default());

@@ -11,7 +11,7 @@ pub use changes::Changes;
 use crate::checkpoint::{Checkpoint, Loss, Note, TransformReport};
 use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
-use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions};
+use crate::formats::{self, Format, OpenOptions, PlanOptions, RowNameSupport};
 use crate::ops::inputs::Inputs;
 use crate::plan::WritePlan;
 use crate::source::{PathKind, real_path};
@@ -143,7 +143,7 @@ fn plan_opened(
     options: &ConvertOptions,
 ) -> Result<(WritePlan, Vec<Note>, Vec<PathBuf>)> {
     let replaced = match source {
-        Some(source) if own => own_files(source, target, &checkpoint)?,
+        Some(source) if own => backing_files(source, target, &checkpoint)?,
         _ => Vec::new(),
     };
     let inputs = Inputs::of(&checkpoint, target).and_named(&options.open)?;
@@ -234,10 +234,10 @@ pub(crate) fn save_replacing(
 ///
 /// # Errors
 /// What listing says.
-pub(super) fn own_files(source: &Path, target: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
+pub(super) fn backing_files(source: &Path, target: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
     match (real_path(source), real_path(target)) {
         (Some(one), Some(other)) if one == other && PathKind::of(source)? == PathKind::Folder => {
-            formats::own_files(source, checkpoint)
+            formats::backing_files(source, checkpoint)
         }
         _ => Ok(Vec::new()),
     }
@@ -295,9 +295,9 @@ fn plan_noting(
         let mut losses = report.losses;
         losses.extend(writer.adapt(&mut checkpoint, &settings, &options.open, options.seed)?);
         match writer.labels_in() {
-            LabelsIn::Column => {}
-            LabelsIn::Tensors => formats::spread_labels(&mut checkpoint)?,
-            LabelsIn::Nowhere => losses.extend(formats::drop_labels(&mut checkpoint)),
+            RowNameSupport::Column => {}
+            RowNameSupport::Tensors => formats::spread_labels(&mut checkpoint)?,
+            RowNameSupport::Nowhere => losses.extend(formats::drop_labels(&mut checkpoint)),
         }
         if !options.changes.reverse_dims && format.info().order == Some(Order::Column) {
             checkpoint.restore_dims();

@@ -27,7 +27,7 @@ const RESCANNED_BLOCK: u64 = 256 << 20;
 /// sources say.
 pub fn sha256(entry: &TensorEntry) -> Result<String> {
     let mut hasher = Sha256::new();
-    feed(entry, &mut |bytes| {
+    for_each_chunk(entry, &mut |bytes| {
         hasher.update(bytes);
         Ok(())
     })?;
@@ -36,7 +36,7 @@ pub fn sha256(entry: &TensorEntry) -> Result<String> {
 
 /// Gives the bytes that [`sha256`] hashes to `take`, from front to back, in blocks. What the file's own
 /// checksums say is looked at first.
-pub(super) fn feed(entry: &TensorEntry, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+pub(super) fn for_each_chunk(entry: &TensorEntry, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
     entry.verify_tensor()?;
     if entry.dtype().size().is_none() {
         return packed(entry, take).map_err(|e| e.on_tensor(entry.name()));
@@ -93,7 +93,7 @@ pub(super) fn jobs<'a>(tensors: impl Iterator<Item = &'a TensorEntry>) -> Vec<Ve
     let mut jobs: Vec<Vec<usize>> = Vec::new();
     let mut sequential: HashMap<usize, usize> = HashMap::new();
     for (number, entry) in tensors.enumerate() {
-        let stream = entry.pieces.iter().map(|p| &p.source).find(|source| source.is_sequential());
+        let stream = entry.extents.iter().map(|p| &p.source).find(|source| source.is_sequential());
         // By the address of the source.
         let job = match stream.map(|source| std::sync::Arc::as_ptr(source).cast::<()>().addr()) {
             Some(address) => *sequential.entry(address).or_insert(jobs.len()),
@@ -112,26 +112,26 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 fn is_sequential(entry: &TensorEntry) -> bool {
-    entry.pieces.iter().any(|piece| piece.source.is_sequential())
+    entry.extents.iter().any(|extent| extent.source.is_sequential())
 }
 
 /// Elements of less than a byte: whole bytes, as they lie.
 fn packed(entry: &TensorEntry, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    let as_it_is = entry.single_piece().filter(|piece| {
-        let row_major = piece.encoding.order == Order::Row || entry.shape.is_order_free();
-        row_major && entry.cast.is_none() && entry.shape.bytes(entry.stored) == Some(piece.len)
+    let as_it_is = entry.single_extent().filter(|extent| {
+        let row_major = extent.encoding.order == Order::Row || entry.shape.is_order_free();
+        row_major && entry.cast.is_none() && entry.shape.bytes(entry.stored) == Some(extent.len)
     });
-    let Some(piece) = as_it_is else {
+    let Some(extent) = as_it_is else {
         return Err(Error::unsupported(
             "packed-reorder",
             format!("elements of type {} share bytes and cannot be brought into order", entry.stored),
         ));
     };
-    let mut buffer = vec![0; to_usize(BLOCK.min(piece.len))?];
+    let mut buffer = vec![0; to_usize(BLOCK.min(extent.len))?];
     let mut done = 0;
-    while done < piece.len {
-        let step = to_usize(BLOCK.min(piece.len - done))?;
-        piece.source.read_at(piece.offset + done, &mut buffer[..step])?;
+    while done < extent.len {
+        let step = to_usize(BLOCK.min(extent.len - done))?;
+        extent.source.read_at(extent.offset + done, &mut buffer[..step])?;
         take(&buffer[..step])?;
         done += step as u64;
     }

@@ -34,7 +34,7 @@ pub struct ListOptions {
     /// Hash the elements of each tensor.
     pub hash: bool,
     /// Name the places of the bytes in the document.
-    pub pieces: bool,
+    pub extents: bool,
 }
 
 /// The tensors of a checkpoint as a list.
@@ -47,7 +47,7 @@ pub struct Listing {
     /// The totals of groups.
     pub groups: Option<Vec<Group>>,
     /// True where the document names the places of the bytes.
-    pub pieces: bool,
+    pub extents: bool,
 }
 
 /// The tensors whose names begin with the same parts.
@@ -77,7 +77,7 @@ pub fn list(mut checkpoint: Checkpoint, options: &ListOptions) -> Result<Listing
     }
     let hashes = if options.hash { sha256_all(&checkpoint, 0)? } else { Vec::new() };
     let groups = options.group.map(|parts| groups(&checkpoint, parts.into(), options.sort));
-    Ok(Listing { checkpoint, hashes, groups, pieces: options.pieces })
+    Ok(Listing { checkpoint, hashes, groups, extents: options.extents })
 }
 
 /// The groups of tensors by the first `parts` parts of their names, in the order of the first tensor of each; by name or by
@@ -114,15 +114,15 @@ struct Document<'a, Tensors: Serialize> {
 }
 
 impl Serialize for Listing {
-    /// The document of the checkpoint, with `sha256` and `pieces` of tensors, and `groups`.
+    /// The document of the checkpoint, with `sha256` and `extents` of tensors, and `groups`.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let tensors = self.checkpoint.as_json_with(|place, tensor| {
             let mut json = tensor.to_json();
             if let Some(hash) = self.hashes.get(place) {
                 json["sha256"] = json!(hash);
             }
-            if self.pieces {
-                json["pieces"] = tensor.pieces_to_json();
+            if self.extents {
+                json["pieces"] = tensor.extents_to_json();
             }
             json
         });

@@ -79,7 +79,7 @@ pub fn merge(
         _ => lists::gather(sources, &options.open.limits),
     };
     let open = |path: &PathBuf| {
-        if options.run.watch.stopped() {
+        if options.run.progress.stopped() {
             return Err(Error::cancelled());
         }
         formats::open_with(path, &options.open).map_err(|error| {

@@ -1,7 +1,7 @@
 //! Work on the blocks of a tensor, or on many tensors, by several threads.
 
 use crate::checkpoint::TensorEntry;
-use crate::engine::{Scratch, feed, hold};
+use crate::engine::{Scratch, for_each_chunk, read_or_map};
 use crate::error::{Error, Result};
 use crate::tensor::{Order, Region};
 use std::sync::Mutex;
@@ -82,12 +82,12 @@ pub(super) fn over_blocks<A: Default + Send>(
     let order = entry.order();
     let size = entry.dtype().size().unwrap_or(1) as u64;
     let most = (block_bytes / size).max(1);
-    let sequential = entry.pieces.iter().any(|piece| piece.source.is_sequential());
+    let sequential = entry.extents.iter().any(|extent| extent.source.is_sequential());
     let workers = if sequential { 1 } else { workers(threads, entry.elements().div_ceil(most)) };
     let blocks = Region::blocks(&entry.shape, order, most);
     let readers = each(blocks, workers, |reader: &mut Reader<A>, number, block| {
         let Reader { gathered, scratch, spare } = reader;
-        feed(entry, &block, order, scratch, spare, |bytes| work(gathered, number, bytes))
+        for_each_chunk(entry, &block, order, scratch, spare, |bytes| work(gathered, number, bytes))
     })?;
     Ok(readers.into_iter().map(|reader| reader.gathered).collect())
 }
@@ -101,7 +101,7 @@ pub(super) fn row_major(
     let size = entry.dtype().size().unwrap_or(1) as u64;
     let (mut scratch, mut spare) = (Scratch::default(), Vec::new());
     for block in Region::blocks(&entry.shape, Order::Row, (block_bytes / size).max(1)) {
-        let held = hold(entry, &block, Order::Row, &mut scratch, spare)?;
+        let held = read_or_map(entry, &block, Order::Row, &mut scratch, spare)?;
         take(held.bytes())?;
         held.intact().map_err(|e| e.on_tensor(entry.name()))?;
         spare = held.into_spare();

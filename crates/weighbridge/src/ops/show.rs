@@ -80,7 +80,7 @@ fn packed(dtype: DType) -> Error {
 /// The next elements of `bytes` as lists nested by `dims`.
 fn nest(dtype: DType, dims: &[u64], bytes: &[u8], index: &mut usize) -> Option<Json> {
     match dims.split_first() {
-        Some((&extent, rest)) => (0..extent).map(|_| nest(dtype, rest, bytes, index)).collect(),
+        Some((&len, rest)) => (0..len).map(|_| nest(dtype, rest, bytes, index)).collect(),
         None => {
             let element = dtype.element_at(bytes, *index)?;
             *index += 1;

@@ -210,7 +210,7 @@ impl Taken {
         let dense = self.axes.iter().all(|a| a.step == 1 || a.count <= 1);
         dense.then(|| Region {
             start: self.axes.iter().map(|a| a.start).collect(),
-            extent: self.axes.iter().map(|a| a.count).collect(),
+            shape: self.axes.iter().map(|a| a.count).collect(),
         })
     }
 }
@@ -302,7 +302,7 @@ fn by_label<'a>(checkpoint: &'a Checkpoint, text: &str) -> Option<Result<(&'a Te
 /// The one row of a table that goes by that name. Where there are several, nobody knows which one is meant.
 fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, label: &str) -> Result<usize> {
     let relations = formats::ALL.iter().find_map(|format| format.row_names(checkpoint, entry));
-    let list = match (&entry.labels, relations) {
+    let list = match (&entry.row_names, relations) {
         (Some(labels), _) => Some(labels.read()?),
         (None, Some(relations)) => Some(Arc::new(relations)),
         (None, None) => None,
@@ -357,7 +357,7 @@ mod tests {
         let selection = select(text, dims).unwrap();
         let region = selection.region().unwrap();
         assert!(region.fits(&Shape::new(dims)), "{text}");
-        (region.start, region.extent, selection.shape().dims().to_vec())
+        (region.start, region.shape, selection.shape().dims().to_vec())
     }
 
     #[test]
@@ -478,10 +478,10 @@ mod tests {
         let mut entry =
             TensorEntry::dense(path, DType::F32, Shape::from([4, 2]), &source, 0, Encoding::ROW).unwrap();
         let names = ["alice", "b[0]", "it's", "x, y"];
-        entry.labels = Some(crate::checkpoint::MemoryLabels::shared("n", names.into_iter().collect()));
+        entry.row_names = Some(crate::checkpoint::MemoryRowNames::shared("n", names.into_iter().collect()));
         checkpoint.tensors = vec![
             entry.clone(),
-            TensorEntry { path: TensorPath::from_dotted("plain"), labels: None, ..entry },
+            TensorEntry { path: TensorPath::from_dotted("plain"), row_names: None, ..entry },
         ];
         let found = |text: &str| resolve(&checkpoint, text).map(|(_, slice)| slice);
         for (row, name) in names.iter().enumerate() {
@@ -502,8 +502,8 @@ mod tests {
         assert_eq!(found("other['alice']").unwrap_err().code().as_str(), "no-such-tensor");
         // Two rows of one name.
         let names = ["alice", "bob", "bob", "x"];
-        checkpoint.tensors[0].labels =
-            Some(crate::checkpoint::MemoryLabels::shared("n", names.into_iter().collect()));
+        checkpoint.tensors[0].row_names =
+            Some(crate::checkpoint::MemoryRowNames::shared("n", names.into_iter().collect()));
         let found = |text: &str| resolve(&checkpoint, text).map(|(_, slice)| slice);
         assert!(found("embeddings.user['x']").is_ok());
         let error = found("embeddings.user['bob']").unwrap_err();

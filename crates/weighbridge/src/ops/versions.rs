@@ -222,7 +222,7 @@ fn whole(store: &CheckpointStore, version: u64, open: &OpenOptions) -> Result<Op
 /// The first error that `verify` finds in the current version. Names of rows stand in another folder and
 /// are not read.
 fn fault(mut opened: Checkpoint) -> Result<Option<Phrase>> {
-    opened.tensors.iter_mut().for_each(|tensor| tensor.labels = None);
+    opened.tensors.iter_mut().for_each(|tensor| tensor.row_names = None);
     let report = verify_checkpoint(&opened, &VerifyOptions::default())?;
     let error = report.findings.into_iter().find(|finding| finding.severity == Severity::Error);
     Ok(error.map(|finding| finding.text))

@@ -4,9 +4,9 @@ use crate::support::biggraph::{golden, knowing, open, open_with, options};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use weighbridge::checkpoint::{LabelList, Name, Rename, Role, TensorPath, Value};
+use weighbridge::checkpoint::{Name, Rename, Role, RowNameList, TensorPath, Value};
 use weighbridge::engine::RunOptions;
-use weighbridge::formats::biggraph::{AddEntities, Draw, draw, grow};
+use weighbridge::formats::biggraph::{AddEntities, InitEmbeddings, add_entities, init_embeddings};
 use weighbridge::formats::{PlanOptions, registry};
 use weighbridge::ops::save;
 use weighbridge::source::{MemorySource, SourceRef};
@@ -39,14 +39,14 @@ fn said(checkpoint: &Checkpoint, key: &str, name: &str) -> Value {
 fn new_entities_are_not_among_the_names_beside() {
     let dir = tempfile::tempdir().unwrap();
     let mut grown = open(golden("set1/ckpt_std_zip"));
-    let new: LabelList = ["new 0", "new 1", "new 2", "new 3", "new 4"].into_iter().collect();
-    grow(&mut grown, "user", &new, 1).unwrap();
+    let new: RowNameList = ["new 0", "new 1", "new 2", "new 3", "new 4"].into_iter().collect();
+    add_entities(&mut grown, "user", &new, 1).unwrap();
     let (alone, together) = (dir.path().join("alone"), dir.path().join("together"));
     assert_eq!(write(&grown, &alone, &PlanOptions::default()), ["names-left-out"]);
     assert!(write(&grown, &together, &options(None, &[("entities", "yes")])).is_empty());
     let again = open(&together);
     let names =
-        |c: &Checkpoint| c.tensor("embeddings.user").unwrap().labels.as_ref().unwrap().read().unwrap();
+        |c: &Checkpoint| c.tensor("embeddings.user").unwrap().row_names.as_ref().unwrap().read().unwrap();
     assert_eq!(names(&again), names(&grown));
     assert_eq!(content(&again), content(&grown));
     assert_eq!(said(&again, "partitions", "user"), said(&grown, "partitions", "user"));
@@ -83,7 +83,7 @@ fn what_was_drawn_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let config = golden("set1/ckpt_std_zip/config.json");
     let mut drawn = open_with(golden("set1/std/entities"), &knowing(Some(config), None));
-    draw(&mut drawn, Draw::default()).unwrap();
+    init_embeddings(&mut drawn, InitEmbeddings::default()).unwrap();
     let target = dir.path().join("init");
     write(&drawn, &target, &PlanOptions::default());
     let again = open(&target);
@@ -146,10 +146,10 @@ fn renamed(mut checkpoint: Checkpoint, rule: &str) -> Checkpoint {
 fn what_was_renamed_grows_in_its_partitions() {
     let dir = tempfile::tempdir().unwrap();
     let truth = open(golden("set1/ckpt_std_zip"));
-    let new: LabelList = ["new 0", "new 1", "new 2", "new 3", "new 4"].into_iter().collect();
+    let new: RowNameList = ["new 0", "new 1", "new 2", "new 3", "new 4"].into_iter().collect();
     let (mut plain, mut other) = (truth.clone(), renamed(truth, "embeddings.user=embeddings.person"));
-    grow(&mut plain, "user", &new, 1).unwrap();
-    grow(&mut other, "person", &new, 1).unwrap();
+    add_entities(&mut plain, "user", &new, 1).unwrap();
+    add_entities(&mut other, "person", &new, 1).unwrap();
     write(&other, dir.path(), &options(Some("init"), &[("entities", "yes")]));
     let again = open(dir.path());
     assert_eq!(said(&again, "partitions", "person"), said(&plain, "partitions", "user"));
@@ -168,7 +168,7 @@ fn renamed_types_of_entities_keep_their_partitions() {
     let mut other = renamed(truth, "entities.user=entities.person");
     for kind in ["entities", "init"] {
         if kind == "init" {
-            draw(&mut other, Draw::default()).unwrap();
+            init_embeddings(&mut other, InitEmbeddings::default()).unwrap();
         }
         let target = dir.path().join(kind);
         write(&other, &target, &options(Some(kind), &[]));

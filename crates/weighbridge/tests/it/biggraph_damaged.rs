@@ -301,14 +301,14 @@ fn partitions_that_are_missing_or_cut_short() {
     );
     let found = open_with(&folder, &lenient());
     let table = found.tensor("embeddings.all").unwrap();
-    assert_eq!(table.pieces.len(), 1);
+    assert_eq!(table.extents.len(), 1);
     assert!(metadata(&found, "partitions")["all"][1].is_null());
     // The rows that are there have their names.
-    let names = table.labels.as_ref().unwrap().read().unwrap();
+    let names = table.row_names.as_ref().unwrap().read().unwrap();
     assert_eq!(names.len() as u64, table.shape.dims()[0]);
     fs::remove_file(tree.path().join("dyn/entities/entity_names_all_0.json")).unwrap();
     let found = open_with(&folder, &lenient());
-    assert!(found.tensor("embeddings.all").unwrap().labels.is_none());
+    assert!(found.tensor("embeddings.all").unwrap().row_names.is_none());
     assert!(found.notes.iter().any(|note| note.code == "names-incomplete" && note.omission));
     assert!(found.notes.iter().any(|note| note.code == "partition-missing" && note.omission));
     assert_eq!(check(&folder).verdict, Verdict::Unsound);
@@ -430,11 +430,11 @@ fn snapshots_whose_links_are_dead() {
 fn set(path: &Path, column: &str, element: u64, value: i64) {
     let found = open(path);
     let entry = found.tensor(column).unwrap();
-    let piece = entry.pieces.iter().find(|piece| {
-        (piece.first_row()..piece.first_row() + piece.extent(&entry.shape)[0]).contains(&element)
+    let extent = entry.extents.iter().find(|extent| {
+        (extent.first_row()..extent.first_row() + extent.shape(&entry.shape)[0]).contains(&element)
     });
-    let piece = piece.unwrap();
-    let at = usize::try_from(piece.offset + (element - piece.first_row()) * 8).unwrap();
+    let extent = extent.unwrap();
+    let at = usize::try_from(extent.offset + (element - extent.first_row()) * 8).unwrap();
     let mut bytes = fs::read(path).unwrap();
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     fs::write(path, bytes).unwrap();

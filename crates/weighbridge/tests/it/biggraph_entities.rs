@@ -19,13 +19,13 @@ fn tree() -> tempfile::TempDir {
 fn entities_that_nobody_asked_for_do_not_keep_a_checkpoint_from_opening() {
     let tree = tree();
     let (folder, entities) = (tree.path().join("ckpt_crash_before"), tree.path().join("dyn/entities"));
-    assert!(open(&folder).tensor("embeddings.all").unwrap().labels.is_some());
+    assert!(open(&folder).tensor("embeddings.all").unwrap().row_names.is_some());
     fs::remove_dir_all(&entities).unwrap();
     // Who follows it never arrives.
     std::os::unix::fs::symlink(&entities, &entities).unwrap();
     let found = open(&folder);
     assert!(codes(&found).contains(&"entities-unreadable"), "{:?}", found.notes);
-    assert!(found.tensor("embeddings.all").unwrap().labels.is_none());
+    assert!(found.tensor("embeddings.all").unwrap().row_names.is_none());
     let report = verify(&folder, &VerifyOptions::default()).unwrap();
     assert_eq!(report.verdict, Verdict::CouldNotTell, "{:?}", report.findings);
     // Nor edges, whose configuration leads there.
@@ -42,12 +42,12 @@ fn one_partition_has_the_names_of_its_own_rows() {
     let table = found.tensor("embeddings.user").unwrap();
     let text = fs::read(entities.join("entity_names_user_2.json")).unwrap();
     let wanted: Vec<String> = serde_json::from_slice(&text).unwrap();
-    let list = table.labels.as_ref().unwrap().read().unwrap();
+    let list = table.row_names.as_ref().unwrap().read().unwrap();
     assert_eq!(list.iter().collect::<Vec<_>>(), wanted);
-    assert!(open(&file).tensor("embeddings.user").unwrap().labels.is_none());
+    assert!(open(&file).tensor("embeddings.user").unwrap().row_names.is_none());
     // Entities of another graph, and a folder that has none.
     let found = open_with(&file, &knowing(None, Some(golden("set1/dyn/entities"))));
-    assert!(found.tensors[0].labels.is_none() && codes(&found).contains(&"names-missing"));
+    assert!(found.tensors[0].row_names.is_none() && codes(&found).contains(&"names-missing"));
     for path in [file, golden("set1/ckpt_std_zip"), golden("set1/std/edges")] {
         let options = knowing(None, Some(golden("set1/ckpt_feat")));
         assert_eq!(
@@ -71,7 +71,7 @@ fn relations_are_those_of_the_entities() {
     // Broken ones take nothing else along, and leave a remark.
     fs::write(tree.path().join("dyn/entities/dynamic_rel_names.json"), "[1").unwrap();
     let broken = open(&folder);
-    assert!(broken.tensor("embeddings.all").unwrap().labels.is_some());
+    assert!(broken.tensor("embeddings.all").unwrap().row_names.is_some());
     assert_eq!(metadata(&broken, "dynamic_relations"), json!(names.len()));
     assert!(broken.metadata.get("relation_names").is_none());
     let omitted = broken.notes.iter().filter(|note| note.omission);

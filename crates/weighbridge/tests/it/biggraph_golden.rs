@@ -181,7 +181,7 @@ fn checkpoints_are_their_files_joined() {
                 let all = counts.iter().sum::<u64>();
                 let table = found.tensor(&format!("embeddings.{entity}")).unwrap();
                 assert_eq!(table.shape.dims()[0], all, "{at}");
-                assert_eq!(table.pieces.len(), counts.len(), "{at}");
+                assert_eq!(table.extents.len(), counts.len(), "{at}");
                 assert_eq!(table.read_tensor(Order::Row).unwrap(), rows, "{at}");
                 let sum = found.tensor(&format!("embeddings.{entity}/sum")).unwrap();
                 assert_eq!(sum.shape.dims(), [all], "{at}");
@@ -194,7 +194,7 @@ fn checkpoints_are_their_files_joined() {
                         serde_json::from_slice::<Vec<String>>(&fs::read(file).unwrap()).unwrap()
                     })
                     .collect();
-                let labels = table.labels.as_ref().unwrap_or_else(|| panic!("{at}: {:?}", found.notes));
+                let labels = table.row_names.as_ref().unwrap_or_else(|| panic!("{at}: {:?}", found.notes));
                 assert_eq!(labels.read().unwrap().iter().collect::<Vec<_>>(), names, "{at}");
                 tensors += 2;
             }
@@ -253,7 +253,7 @@ fn a_snapshot_is_a_checkpoint_behind_links() {
             checkpoint.tensors.iter().map(|t| (t.text(), hash::sha256(t).unwrap())).collect()
         };
         assert_eq!(hashes(&snapshot), hashes(&same));
-        assert!(snapshot.tensor("embeddings.user").unwrap().labels.is_some(), "{:?}", snapshot.notes);
+        assert!(snapshot.tensor("embeddings.user").unwrap().row_names.is_some(), "{:?}", snapshot.notes);
     }
 }
 
@@ -275,7 +275,7 @@ fn folders_of_entities() {
         for (entity, counts) in counts {
             let entry = found.tensor(&format!("entities.{entity}")).unwrap();
             assert_eq!(entry.shape.dims(), [counts.iter().sum::<u64>(), 0]);
-            let labels = entry.labels.as_ref().unwrap().read().unwrap();
+            let labels = entry.row_names.as_ref().unwrap().read().unwrap();
             assert_eq!(labels.len() as u64, counts.iter().sum::<u64>());
         }
         let relations = path.join("dynamic_rel_names.json");
@@ -330,11 +330,11 @@ fn a_folder_to_start_training_from() {
         let items = &metadata(&found, "partitions")["item"];
         assert!(items[2].is_null() && items[3].is_u64(), "{items}");
         let table = found.tensor("embeddings.item").unwrap();
-        assert_eq!((table.dtype().name(), table.pieces.len()), ("f64", 3));
+        assert_eq!((table.dtype().name(), table.extents.len()), ("f64", 3));
         assert!(codes(&found).contains(&"partition-missing"));
         // The rows that are there have their own names; those of the missing partition are not among them.
-        assert_eq!(table.labels.is_some(), options.own::<ReadOptions>().entities.is_some());
-        if let Some(labels) = &table.labels {
+        assert_eq!(table.row_names.is_some(), options.own::<ReadOptions>().entities.is_some());
+        if let Some(labels) = &table.row_names {
             let mut wanted = Vec::new();
             for part in [0, 1, 3] {
                 let text = fs::read(entities.join(format!("entity_names_item_{part}.json"))).unwrap();

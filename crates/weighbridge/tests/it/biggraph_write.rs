@@ -5,7 +5,7 @@ use crate::support::biggraph::{SETS, golden, knowing, open, open_with, options};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use weighbridge::checkpoint::{LabelList, MemoryLabels, Name, Role, TensorPath, Value};
+use weighbridge::checkpoint::{MemoryRowNames, Name, Role, RowNameList, TensorPath, Value};
 use weighbridge::engine::RunOptions;
 use weighbridge::formats::biggraph::{Partitions, edges};
 use weighbridge::formats::{PlanOptions, registry};
@@ -59,7 +59,7 @@ fn metadata(checkpoint: &Checkpoint) -> String {
 
 fn names(checkpoint: &Checkpoint) -> Vec<Option<Vec<String>>> {
     let read = |t: &TensorEntry| {
-        t.labels.as_ref().map(|l| l.read().unwrap().iter().map(str::to_owned).collect::<Vec<_>>())
+        t.row_names.as_ref().map(|l| l.read().unwrap().iter().map(str::to_owned).collect::<Vec<_>>())
     };
     checkpoint.tensors.iter().map(read).collect()
 }
@@ -285,8 +285,8 @@ fn table(path: &str, dtype: DType, rows: u64, columns: u64, named: bool) -> Chec
         TensorEntry::dense(path, dtype, Shape::from([rows, columns]), &source, 0, Encoding::ROW).unwrap();
     if named {
         let names: Vec<String> = (0..rows).map(|row| format!("süß {row}")).collect();
-        let list: LabelList = names.iter().map(String::as_str).collect();
-        entry.labels = Some(MemoryLabels::shared("names", list));
+        let list: RowNameList = names.iter().map(String::as_str).collect();
+        entry.row_names = Some(MemoryRowNames::shared("names", list));
     }
     made.tensors.push(entry);
     made
@@ -307,7 +307,7 @@ fn a_table_from_elsewhere_becomes_a_checkpoint() {
     let expected: Vec<u8> = (0..40).flat_map(|n| ((f64::from(n) / 3.0) as f32).to_le_bytes()).collect();
     assert_eq!(rows.read_tensor(Order::Row).unwrap(), expected);
     assert_eq!(rows.role, Role::Embedding);
-    assert_eq!(rows.labels.as_ref().unwrap().read().unwrap().get(9), Some("süß 9"));
+    assert_eq!(rows.row_names.as_ref().unwrap().read().unwrap().get(9), Some("süß 9"));
     assert_eq!(made.metadata.get("version"), Some(&Value::U64(1)));
     assert_eq!(fs::read(target.join("entity_count_user_0.txt")).unwrap(), b"4\n");
     assert_eq!(fs::read(target.join("entity_count_user_2.txt")).unwrap(), b"3\n");

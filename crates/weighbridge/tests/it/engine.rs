@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weighbridge::checkpoint::TensorPath;
 use weighbridge::engine::fault::FailingSink;
-use weighbridge::engine::{LocalSink, MIN_MEMORY, RunOptions, Watch, latin1_lengths, run};
+use weighbridge::engine::{LocalSink, MIN_MEMORY, Progress, RunOptions, latin1_lengths, run};
 use weighbridge::plan::{FileBuilder, WritePlan};
 use weighbridge::source::{FileSource, MemorySource, Source, SourceRef};
 use weighbridge::tensor::{DType, Encoding, Order, Shape};
@@ -191,7 +191,7 @@ fn whichever_call_fails_the_target_is_old_or_new_and_whole() {
 /// Stops after some bytes.
 #[derive(Debug)]
 struct StopAfter(AtomicU64, u64);
-impl Watch for StopAfter {
+impl Progress for StopAfter {
     fn advance(&self, bytes: u64) {
         self.0.fetch_add(bytes, Ordering::SeqCst);
     }
@@ -206,8 +206,8 @@ fn stopping_changes_nothing() {
     let (plan, _) = plan_of(&file_source(dir.path()));
     for limit in [0, 1, plan.bytes()] {
         let sink = LocalSink::file(dir.path().join("target"), false).unwrap();
-        let watch = Arc::new(StopAfter(AtomicU64::new(0), limit));
-        let error = run(&plan, &sink, &RunOptions { watch, ..options(2, MIN_MEMORY) }).unwrap_err();
+        let progress = Arc::new(StopAfter(AtomicU64::new(0), limit));
+        let error = run(&plan, &sink, &RunOptions { progress, ..options(2, MIN_MEMORY) }).unwrap_err();
         assert_eq!(error.code().as_str(), "cancelled");
         drop(sink);
         assert_eq!(names(dir.path()), ["source"]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weighbridge::checkpoint::TensorPath;
 use weighbridge::engine::fault::FailingSink;
-use weighbridge::engine::{LocalSink, MIN_MEMORY, RunOptions, Watch, run};
+use weighbridge::engine::{LocalSink, MIN_MEMORY, Progress, RunOptions, run};
 use weighbridge::plan::{FileBuilder, WritePlan};
 use weighbridge::source::{FileSource, MemorySource, SourceRef};
 use weighbridge::tensor::{DType, Encoding, Order, Shape};
@@ -153,7 +153,7 @@ impl<F> std::fmt::Debug for At<F> {
         f.write_str("At")
     }
 }
-impl<F: Fn() + Send + Sync> Watch for At<F> {
+impl<F: Fn() + Send + Sync> Progress for At<F> {
     fn advance(&self, bytes: u64) {
         let before = self.0.fetch_add(bytes, Ordering::SeqCst);
         if before < self.1 && before + bytes >= self.1 {
@@ -174,8 +174,8 @@ fn stopping_changes_nothing() {
     let (plan, _) = plan();
     for limit in [0, 1, plan.bytes() / 2, plan.bytes()] {
         let sink = LocalSink::folder(&target, true).unwrap();
-        let watch = Arc::new(At(AtomicU64::new(0), limit, || {}, true));
-        let error = run(&plan, &sink, &RunOptions { watch, ..options(2) }).unwrap_err();
+        let progress = Arc::new(At(AtomicU64::new(0), limit, || {}, true));
+        let error = run(&plan, &sink, &RunOptions { progress, ..options(2) }).unwrap_err();
         assert_eq!(error.code().as_str(), "cancelled");
         assert_eq!(names(dir.path()), ["target"]);
         assert_eq!(tree(&target), before);
@@ -221,8 +221,8 @@ fn a_file_that_appears_meanwhile_is_not_lost() {
     let (plan, _) = plan();
     let note = target.join("note");
     let sink = LocalSink::folder(&target, true).unwrap();
-    let watch = Arc::new(At(AtomicU64::new(0), 1, move || fs::write(&note, "precious").unwrap(), false));
-    let error = run(&plan, &sink, &RunOptions { watch, ..options(2) }).unwrap_err();
+    let progress = Arc::new(At(AtomicU64::new(0), 1, move || fs::write(&note, "precious").unwrap(), false));
+    let error = run(&plan, &sink, &RunOptions { progress, ..options(2) }).unwrap_err();
     assert_eq!(error.code().as_str(), "folder-has-other-files");
     drop(sink);
     let mut expected: Tree = OLD.iter().map(|(n, t)| ((*n).to_owned(), t.as_bytes().to_vec())).collect();
@@ -406,9 +406,9 @@ fn victim() {
         fs::write(&sign, "").unwrap();
         std::thread::sleep(std::time::Duration::from_secs(60));
     };
-    let watch = Arc::new(At(AtomicU64::new(0), plan.bytes() / 2, wait, false));
+    let progress = Arc::new(At(AtomicU64::new(0), plan.bytes() / 2, wait, false));
     let sink = LocalSink::folder(&target, true).unwrap();
-    run(&plan, &sink, &RunOptions { watch, ..options(1) }).unwrap();
+    run(&plan, &sink, &RunOptions { progress, ..options(1) }).unwrap();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weighbridge::checkpoint::{Check, TensorPath};
 use weighbridge::engine::fault::FailingSink;
-use weighbridge::engine::{LocalSink, MIN_MEMORY, RunOptions, Watch, run};
+use weighbridge::engine::{LocalSink, MIN_MEMORY, Progress, RunOptions, run};
 use weighbridge::plan::{Encode, FileBuilder, Output, PlannedFile, WritePlan};
 use weighbridge::source::{MemorySource, SourceRef};
 use weighbridge::tensor::{Cast, DType, Encoding, Order, Region, Rounding, Shape};
@@ -54,7 +54,7 @@ impl Encode for Text {
             if self.fail_at == Some(row) {
                 return Err(Error::mismatch("on-purpose", "on purpose"));
             }
-            let region = Region { start: vec![row, 0], extent: vec![1, COLUMNS] };
+            let region = Region { start: vec![row, 0], shape: vec![1, COLUMNS] };
             let mut bytes = Vec::new();
             elements.read(&self.entry, &region, Order::Row, &mut bytes)?;
             for _ in 0..row % 7 {
@@ -203,7 +203,7 @@ struct StopAfter {
     done: AtomicU64,
 }
 
-impl Watch for StopAfter {
+impl Progress for StopAfter {
     fn begin(&self, bytes: u64) {
         self.begun.store(bytes, Ordering::SeqCst);
     }
@@ -222,9 +222,9 @@ fn stopping_changes_nothing_and_progress_adds_up() {
     for limit in [0, 1, 2, 5, 50, 150, u64::MAX] {
         for plan in [one_file(), several()] {
             let zero = || AtomicU64::new(0);
-            let watch = Arc::new(StopAfter { looks: zero(), limit, begun: zero(), done: zero() });
+            let progress = Arc::new(StopAfter { looks: zero(), limit, begun: zero(), done: zero() });
             let sink = LocalSink::for_plan(&plan, &target, true).unwrap();
-            let result = run(&plan, &sink, &RunOptions { watch: watch.clone(), ..options(2) });
+            let result = run(&plan, &sink, &RunOptions { progress: progress.clone(), ..options(2) });
             drop(sink);
             if limit < u64::MAX {
                 assert_eq!(result.unwrap_err().code().as_str(), "cancelled");
@@ -232,8 +232,8 @@ fn stopping_changes_nothing_and_progress_adds_up() {
                 continue;
             }
             result.unwrap();
-            assert_eq!(watch.begun.load(Ordering::SeqCst), plan.bytes());
-            assert_eq!(watch.done.load(Ordering::SeqCst), plan.bytes());
+            assert_eq!(progress.begun.load(Ordering::SeqCst), plan.bytes());
+            assert_eq!(progress.done.load(Ordering::SeqCst), plan.bytes());
             if plan.is_one_file() {
                 fs::remove_file(&target).unwrap()
             }
@@ -255,7 +255,7 @@ fn what_an_encoder_or_a_checksum_says_is_the_error() {
         assert!(!target.exists());
     }
     let mut damaged = entry();
-    damaged.pieces[0].check = Some(Box::new(Check { offset: 0, len: 8, crc32: 1 }));
+    damaged.extents[0].check = Some(Box::new(Check { offset: 0, len: 8, crc32: 1 }));
     let plan = plan(vec![PlannedFile::streamed("", Arc::new(Text::new(damaged, 1)))]);
     let error = run(&plan, &LocalSink::file(&target, true).unwrap(), &options(2)).unwrap_err();
     assert_eq!(error.code().as_str(), "crc-mismatch");

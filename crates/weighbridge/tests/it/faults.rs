@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weighbridge::checkpoint::TensorPath;
 use weighbridge::engine::fault::FailingSink;
-use weighbridge::engine::{LocalSink, MIN_MEMORY, RunOptions, Watch, run};
+use weighbridge::engine::{LocalSink, MIN_MEMORY, Progress, RunOptions, run};
 use weighbridge::formats::{self, PlanOptions, registry};
 use weighbridge::ops::hash::sha256;
 use weighbridge::ops::stats::{StatsOptions, stats};
@@ -291,8 +291,8 @@ fn a_file_that_shrinks_is_an_error_in_every_use() {
         fs::File::options().write(true).open(&path).unwrap().set_len(len - 1).unwrap();
         for checkpoint in &opened {
             for tensor in &checkpoint.tensors {
-                let last = tensor.pieces.iter().any(|piece| {
-                    piece.source.file().is_some_and(|range| range.offset + piece.offset + piece.len == len)
+                let last = tensor.extents.iter().any(|extent| {
+                    extent.source.file().is_some_and(|range| range.offset + extent.offset + extent.len == len)
                 });
                 let found = [sha256(tensor).map(drop), stats(tensor, &StatsOptions::default()).map(drop)];
                 for result in found {
@@ -317,7 +317,7 @@ fn a_file_that_shrinks_is_an_error_in_every_use() {
 #[derive(Debug)]
 struct CutAt(AtomicU64, u64, PathBuf);
 
-impl Watch for CutAt {
+impl Progress for CutAt {
     fn advance(&self, bytes: u64) {
         if self.0.fetch_add(bytes, Ordering::SeqCst) + bytes >= self.1 {
             fs::File::options().write(true).open(&self.2).unwrap().set_len(100).unwrap();
@@ -341,8 +341,8 @@ fn a_file_that_shrinks_amid_a_conversion_leaves_the_old_target() {
         let plan =
             plan_checkpoint(opened, formats::registry().by_id(to).unwrap(), None, &ConvertOptions::default())
                 .unwrap();
-        let watch = Arc::new(CutAt(AtomicU64::new(0), 1 << 20, path.clone()));
-        let options = RunOptions { watch, ..options(1, MIN_MEMORY) };
+        let progress = Arc::new(CutAt(AtomicU64::new(0), 1 << 20, path.clone()));
+        let options = RunOptions { progress, ..options(1, MIN_MEMORY) };
         let error = run(&plan, &LocalSink::file(&target, true).unwrap(), &options).unwrap_err();
         assert_eq!(error.code().as_str(), "file-shrank", "{to}: {error}");
         assert_eq!(fs::read(&target).unwrap(), b"old");

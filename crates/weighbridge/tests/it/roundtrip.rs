@@ -137,7 +137,7 @@ fn a_damaged_archive_is_not_converted() {
     let golden = testdata("primitiv/good/trained/trained_xor_a.model");
     convert(golden, &npz, &ConvertOptions::default()).unwrap();
     let opened = weighbridge::formats::open(&npz).unwrap();
-    let place = opened.tensor("w1").unwrap().pieces[0].offset;
+    let place = opened.tensor("w1").unwrap().extents[0].offset;
     let mut bytes = fs::read(&npz).unwrap();
     bytes[usize::try_from(place).unwrap() + 5] ^= 0x10;
     fs::write(&npz, bytes).unwrap();

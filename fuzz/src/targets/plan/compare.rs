@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use weighbridge::LossCode;
-use weighbridge::checkpoint::{Checkpoint, LabelList, Loss, Role, TensorEntry, TensorPath, escape_text};
+use weighbridge::checkpoint::{Checkpoint, Loss, Role, RowNameList, TensorEntry, TensorPath, escape_text};
 use weighbridge::tensor::{Cast, DType, Order};
 
 /// Formats whose files are rows alone, of which nothing says what they are for.
@@ -18,14 +18,14 @@ struct Seen {
     bytes: Vec<u8>,
     /// The bytes of the elements as f32, where they can be that.
     as_f32: Option<Vec<u8>>,
-    labels: Option<LabelList>,
+    row_names: Option<RowNameList>,
     attributes: weighbridge::checkpoint::Attributes,
 }
 
 impl Seen {
     fn of(tensor: &TensorEntry) -> Result<Self, String> {
         let fail = |error| format!("{}: cannot be read: {error}", tensor.name());
-        let labels = tensor.labels.as_ref().map(|labels| labels.read()).transpose().map_err(fail)?;
+        let labels = tensor.row_names.as_ref().map(|labels| labels.read()).transpose().map_err(fail)?;
         let as_f32 = tensor.stored.cast_is_supported(DType::F32).then(|| {
             let cast = TensorEntry { cast: Some(Cast::from(DType::F32)), ..tensor.clone() };
             cast.read_tensor(Order::Row).map_err(fail)
@@ -37,7 +37,7 @@ impl Seen {
             dtype: tensor.dtype().to_string(),
             dims: tensor.shape.dims().to_vec(),
             bytes: tensor.read_tensor(Order::Row).map_err(fail)?,
-            labels: labels.map(|list| (*list).clone()),
+            row_names: labels.map(|list| (*list).clone()),
             attributes: tensor.attributes.clone(),
         })
     }
@@ -55,7 +55,7 @@ struct Excuses {
     ones: bool,
     /// Which NaN it was.
     payloads: bool,
-    labels: bool,
+    row_names: bool,
     /// The details of losses of attributes, each of which names one; and all of them.
     attributes: Vec<String>,
     all_attributes: bool,
@@ -115,9 +115,9 @@ fn excuses(tensor: &TensorEntry, format: &str, losses: &[Loss]) -> Result<Excuse
             // A table of BigGraph is spoken of by its type.
             LossCode::NamesLeftOut if format == "biggraph" => {
                 let last = tensor.path.parts().last();
-                all.labels |= its || last.is_some_and(|last| last.to_text() == loss.subject);
+                all.row_names |= its || last.is_some_and(|last| last.to_text() == loss.subject);
             }
-            LossCode::NamesLeftOut | LossCode::NamesMade => all.labels |= its,
+            LossCode::NamesLeftOut | LossCode::NamesMade => all.row_names |= its,
             // The names become a column.
             LossCode::NamesLikeNumbers => all.absent |= its,
             // There may be no file of rows without a row.
@@ -164,7 +164,7 @@ fn is_same(read: &Seen, written: &Seen, excused: &Excuses) -> Result<(), &'stati
         None => false,
     };
     same(cast || read.bytes == written.bytes, "values")?;
-    same(excused.labels || read.labels == written.labels, "names of rows")?;
+    same(excused.row_names || read.row_names == written.row_names, "names of rows")?;
     let mut attributes = written.attributes.iter();
     let kept = attributes.all(|(key, value)| {
         read.attributes.get(key) == Some(value)

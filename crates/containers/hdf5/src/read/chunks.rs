@@ -7,7 +7,7 @@ use super::index::{Entry, Reading};
 use super::layout::{Chunked, Index};
 use crate::Dataset;
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{Piece, Pieces, TensorEntry};
+use weighbridge_core::checkpoint::{Extent, Pieces, TensorEntry};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::Region;
@@ -20,7 +20,7 @@ impl Dataset {
     /// Fills `entry` with pieces: the chunks.
     pub(super) fn chunks(&self, chunked: &Chunked, mut entry: TensorEntry, len: u64) -> Result<TensorEntry> {
         let stored = &self.stored;
-        let encoding = entry.pieces[0].encoding;
+        let encoding = entry.extents[0].encoding;
         if len == 0 {
             return Ok(entry);
         }
@@ -32,7 +32,7 @@ impl Dataset {
         self.check_unwritten(unwritten, stored.place.source.len())?;
         let whole_rows = grid.chunk[1..] == grid.shape[1..];
         if stored.filters.is_empty() && whole_rows && all <= PIECES {
-            entry.pieces = self.pieces(&grid, &slots, &entry, all)?;
+            entry.extents = self.extents(&grid, &slots, &entry, all)?;
             self.count(len)?;
             return Ok(entry);
         }
@@ -49,7 +49,7 @@ impl Dataset {
         let keeps_plain = stored.place.plain.take(chunks_len).is_ok();
         let source = ChunkedSource::new(stored, grid, slots, chunked.edges_plain, len);
         let source: SourceRef = Arc::new(source.keeping_plain(keeps_plain));
-        entry.pieces = [Piece { source, offset: 0, len, encoding, part: None, check: None }].into();
+        entry.extents = [Extent { source, offset: 0, len, encoding, part: None, check: None }].into();
         Ok(entry)
     }
 
@@ -63,10 +63,10 @@ impl Dataset {
     }
 
     /// Chunks of whole rows, as the byte ranges that they are; neighbours in the file are one.
-    fn pieces(&self, grid: &Grid, slots: &[Slot], entry: &TensorEntry, all: u64) -> Result<Pieces> {
+    fn extents(&self, grid: &Grid, slots: &[Slot], entry: &TensorEntry, all: u64) -> Result<Pieces> {
         let stored = &self.stored;
         let row = grid.shape[1..].iter().product::<u64>() * grid.size;
-        let mut parts: Vec<(Region, Piece)> = Vec::new();
+        let mut parts: Vec<(Region, Extent)> = Vec::new();
         let mut slots = slots.iter().peekable();
         // All chunks that were never written are one source, of as many bytes as the largest has.
         let mut unwritten: Option<SourceRef> = None;
@@ -87,17 +87,17 @@ impl Dataset {
                 && last.offset + last.len == offset
             {
                 last.len += rows * row;
-                region.extent[0] += rows;
+                region.shape[0] += rows;
                 continue;
             }
             let mut region = Region::whole(&entry.shape);
-            (region.start[0], region.extent[0]) = (start, rows);
-            let encoding = entry.pieces[0].encoding;
-            let piece = Piece { source, offset, len: rows * row, encoding, part: None, check: None };
-            parts.push((region, piece));
+            (region.start[0], region.shape[0]) = (start, rows);
+            let encoding = entry.extents[0].encoding;
+            let extent = Extent { source, offset, len: rows * row, encoding, part: None, check: None };
+            parts.push((region, extent));
         }
         let whole =
-            |(region, piece): (Region, Piece)| Piece { part: region.unless_whole(&entry.shape), ..piece };
+            |(region, extent): (Region, Extent)| Extent { part: region.unless_whole(&entry.shape), ..extent };
         Ok(parts.into_iter().map(whole).collect())
     }
 

@@ -74,12 +74,12 @@ impl Dataset {
     pub fn bytes(&self) -> Result<SourceRef> {
         let label = self.stored.place.source.label();
         let entry = self.raw(TensorPath::value()).map_err(|error| error.in_file(label))?;
-        if let Some(piece) = entry.single_piece() {
-            return Ok(Arc::new(RangeSource::new(piece.source.clone(), piece.offset, piece.len)?));
+        if let Some(extent) = entry.single_extent() {
+            return Ok(Arc::new(RangeSource::new(extent.source.clone(), extent.offset, extent.len)?));
         }
         // The pieces are in the order of the rows, each row-major: together they are the elements.
-        let pieces = entry.pieces.iter().map(|piece| (piece.source.clone(), piece.offset, piece.len));
-        Ok(Arc::new(ConcatSource::new(label, pieces.collect())?))
+        let extents = entry.extents.iter().map(|extent| (extent.source.clone(), extent.offset, extent.len));
+        Ok(Arc::new(ConcatSource::new(label, extents.collect())?))
     }
 
     fn place(&self, path: TensorPath, dtype: DType, shape: Shape, encoding: Encoding) -> Result<TensorEntry> {

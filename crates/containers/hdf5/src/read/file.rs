@@ -26,7 +26,7 @@ const READ: u64 = 256;
 const COPIES: u64 = 3;
 
 /// Where a file is and how its numbers are written. Cheap to keep: it holds no cache.
-pub(super) struct Place {
+pub(super) struct Address {
     pub(super) source: SourceRef,
     /// The whole source, where it is in memory.
     held: Option<Bytes>,
@@ -50,7 +50,7 @@ pub(super) struct Place {
     pub(super) sources: Option<Arc<dyn Sources>>,
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Place")
             .field("source", &self.source)
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Place {
     }
 }
 
-impl Place {
+impl Address {
     /// The file that begins with `superblock`.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl Parts {
 
 /// A file while it is worked on.
 pub(super) struct File {
-    pub(super) place: Arc<Place>,
+    pub(super) place: Arc<Address>,
     blocks: Mutex<HashMap<u64, Bytes>>,
     /// Tracker of the parts that were read.
     record: Option<Arc<Record>>,

@@ -1,6 +1,6 @@
 //! Opening a file: the superblock and its extension, checked as the original checks them before it opens a file.
 
-use super::file::{File, Place};
+use super::file::{Address, File};
 use super::header::{About, Header, Payload};
 use super::image::Image;
 use super::sources::Sources;
@@ -23,9 +23,9 @@ pub(super) fn find(
     source: &SourceRef,
     limits: &Limits,
     sources: Option<Arc<dyn Sources>>,
-) -> Result<Arc<Place>> {
+) -> Result<Arc<Address>> {
     let superblock = Superblock::find(source).map_err(|error| error.in_file(source.label()))?;
-    let mut place = Arc::new(Place::new(source, superblock, limits, sources)?);
+    let mut place = Arc::new(Address::new(source, superblock, limits, sources)?);
     // An extension that cannot be read changes nothing; `check` says why.
     let file = place.open();
     if let Ok(Some(header)) = header(&file) {
@@ -40,7 +40,7 @@ pub(super) fn find(
 }
 
 /// True where the file was not closed by the program that wrote it.
-pub(super) fn is_open(place: &Place) -> bool {
+pub(super) fn is_open(place: &Address) -> bool {
     place.superblock.version >= 3 && place.superblock.flags & (FOR_WRITING | WHILE_READ) != 0
 }
 

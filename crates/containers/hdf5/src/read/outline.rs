@@ -4,7 +4,7 @@
 //! from the superblock to every object are the structures of the file. Then come the places of all
 //! datasets, and the heaps that texts in them point to.
 
-use super::file::{File, Place};
+use super::file::{Address, File};
 use super::header::Header;
 use super::layout::Layout;
 use super::open::find;
@@ -40,7 +40,7 @@ pub fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     outline_of(&place).map_err(|error| error.in_file(source.label()))
 }
 
-fn outline_of(place: &Arc<Place>) -> Result<Outline> {
+fn outline_of(place: &Arc<Address>) -> Result<Outline> {
     let record = Arc::new(Record::default());
     let file = place.open_recorded(&record);
     let contents: Contents = listed(place, place.open_recorded(&record))?;
@@ -82,7 +82,7 @@ fn outline_of(place: &Arc<Place>) -> Result<Outline> {
 }
 
 /// The superblock and what hangs on it besides the root group.
-fn around(place: &Arc<Place>, file: &File, record: &Record) -> Result<()> {
+fn around(place: &Arc<Address>, file: &File, record: &Record) -> Result<()> {
     let block = &place.superblock;
     let width = u64::from(block.offset_size);
     let len = match block.version {
@@ -137,14 +137,14 @@ impl Dataset {
         // Those that were never written are all the same.
         let unwritten = matches!(self.stored.layout, Layout::Contiguous(None, _));
         let mut seen = HashSet::new();
-        for piece in &entry.pieces {
+        for extent in &entry.extents {
             let step = AT_ONCE.saturating_mul(size);
-            let (mut at, end) = (0, if unwritten { piece.len.min(size) } else { piece.len });
+            let (mut at, end) = (0, if unwritten { extent.len.min(size) } else { extent.len });
             while at < end {
                 let take = step.min(end - at);
                 // Datasets may be names for one, or never written.
                 file.place.budget.take_work(take)?;
-                let bytes = read_vec(&*piece.source, piece.offset + at, take)?;
+                let bytes = read_vec(&*extent.source, extent.offset + at, take)?;
                 for element in bytes.chunks_exact(to_usize(size)?) {
                     let mut reader = file.reader(element);
                     let (len, address) = (reader.u32()?, reader.offset()?);

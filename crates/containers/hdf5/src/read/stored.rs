@@ -1,6 +1,6 @@
 //! Storage of a dataset, as its object header describes it.
 
-use super::file::{File, Place};
+use super::file::{Address, File};
 use super::fill::FillSource;
 use super::filters::Filter;
 use super::header::{About, Header};
@@ -19,7 +19,7 @@ use weighbridge_io::source::SourceRef;
 /// Where the elements of a dataset lie.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
-    pub(super) place: Arc<Place>,
+    pub(super) place: Arc<Address>,
     pub(super) element: Type,
     pub(super) layout: Layout,
     pub(super) filters: Vec<Filter>,

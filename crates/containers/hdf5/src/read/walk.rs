@@ -2,7 +2,7 @@
 
 use super::beside::Beside;
 use super::broken::Broken;
-use super::file::{File, Place};
+use super::file::{Address, File};
 use super::header::{About, Header};
 use super::heap::Heaps;
 use super::layout::Layout;
@@ -40,7 +40,7 @@ pub fn read_beside(source: &SourceRef, beside: Beside, limits: &Limits) -> Resul
     read_from(&place).map_err(|error| error.in_file(source.label()))
 }
 
-fn read_from(place: &Arc<Place>) -> Result<Contents> {
+fn read_from(place: &Arc<Address>) -> Result<Contents> {
     listed(place, place.open())
 }
 
@@ -48,7 +48,7 @@ fn read_from(place: &Arc<Place>) -> Result<Contents> {
 ///
 /// # Errors
 /// Those of [`read`].
-pub(super) fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
+pub(super) fn listed(place: &Arc<Address>, file: File) -> Result<Contents> {
     let (block, len) = (&place.superblock, place.source.len());
     let root = block.root;
     let mut walk = Walk {

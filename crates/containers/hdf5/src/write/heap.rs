@@ -9,7 +9,7 @@ const HEAD: usize = 16;
 
 /// Where a text stands.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct HeapAddress {
     /// The address of its collection.
     collection: u64,
     /// Its number in there, from 1.
@@ -18,7 +18,7 @@ pub(super) struct Place {
     len: u32,
 }
 
-impl Place {
+impl HeapAddress {
     /// As the element of an attribute: length, address of the collection, number of the object.
     pub(super) fn bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
@@ -44,7 +44,7 @@ impl<'a> GlobalHeap<'a> {
     }
 
     /// Puts `text` in; `None` where it is longer than 4 GiB.
-    pub(super) fn add(&mut self, text: &[u8]) -> Option<Place> {
+    pub(super) fn add(&mut self, text: &[u8]) -> Option<HeapAddress> {
         let len = u32::try_from(text.len()).ok()?;
         let needed = HEAD + text.len().next_multiple_of(8);
         if self.open.is_some_and(|(start, _)| self.file.len() - start + needed > FULL) {
@@ -64,7 +64,7 @@ impl<'a> GlobalHeap<'a> {
         self.file.extend(u64::from(len).to_le_bytes());
         self.file.extend(text);
         self.file.resize(self.file.len().next_multiple_of(8), 0);
-        Some(Place { collection: start as u64, object: object.into(), len })
+        Some(HeapAddress { collection: start as u64, object: object.into(), len })
     }
 
     /// Ends the open collection, if there is one.

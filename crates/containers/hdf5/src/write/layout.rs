@@ -4,7 +4,7 @@ use super::attribute::{Attribute, Elements};
 use super::group::{self, Address};
 use super::header::Space;
 use super::header::{Header, UNDEFINED};
-use super::heap::{GlobalHeap, Place};
+use super::heap::{GlobalHeap, HeapAddress};
 use super::{Content, Data, Hdf5Builder, Named, Node, datatype, shown};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, PlannedFile};
@@ -60,7 +60,7 @@ struct Unplaced {
 }
 
 /// Appends the texts of all attributes; for each object, where they stand.
-fn texts(nodes: &[Node], bytes: &mut Vec<u8>) -> Result<Vec<Vec<Place>>> {
+fn texts(nodes: &[Node], bytes: &mut Vec<u8>) -> Result<Vec<Vec<HeapAddress>>> {
     let mut heap = GlobalHeap::new(bytes);
     let mut places = Vec::with_capacity(nodes.len());
     for node in nodes {
@@ -91,7 +91,11 @@ fn refused(name: &str, why: &str) -> Error {
 }
 
 /// Appends all objects; where the root group is, and the elements to be placed, last one first.
-fn objects(nodes: &[Node], texts: &[Vec<Place>], bytes: &mut Vec<u8>) -> Result<(Address, Vec<Unplaced>)> {
+fn objects(
+    nodes: &[Node],
+    texts: &[Vec<HeapAddress>],
+    bytes: &mut Vec<u8>,
+) -> Result<(Address, Vec<Unplaced>)> {
     let mut addresses = vec![Address::default(); nodes.len()];
     let mut places = Vec::new();
     // A group stands before what is in it: from the back, every member has its address already.
@@ -145,7 +149,7 @@ fn dataset(header: &mut Header, data: &Data) -> Result<(usize, u64)> {
     }
 }
 
-fn attributes(header: &mut Header, node: &Node, texts: &[Place]) -> Result<()> {
+fn attributes(header: &mut Header, node: &Node, texts: &[HeapAddress]) -> Result<()> {
     let mut texts = texts.iter();
     for named in &node.attributes {
         let Attribute { datatype, space, elements } = attribute(named)?;

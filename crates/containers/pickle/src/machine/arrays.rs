@@ -4,7 +4,7 @@ use super::Machine;
 use crate::decode::Opcodes;
 use crate::graph::ObjectId;
 use crate::inspect::ARRAY_OF_JOBLIB;
-use crate::usual::element_size;
+use crate::known_calls::element_size;
 use std::collections::HashMap;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Severity;

@@ -78,7 +78,7 @@ impl Machine<'_> {
         }
         match self.graph.objects.get_mut(root.index())? {
             Object::Dict(dict) => dict.extend(pairs),
-            Object::Made(made) => made.pairs.extend(pairs),
+            Object::Reduced(made) => made.pairs.extend(pairs),
             _ => return None,
         }
         self.root = root;

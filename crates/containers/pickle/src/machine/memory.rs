@@ -4,7 +4,7 @@
 //! that a small file should take.
 
 use super::Machine;
-use crate::graph::{Blob, Made, Object, ObjectId, Text};
+use crate::graph::{Blob, Object, ObjectId, Reduced, Text};
 use crate::opened::GlobalUse;
 use weighbridge_core::error::Result;
 
@@ -27,7 +27,7 @@ impl Machine<'_> {
                 piece(size_of::<Blob>()) + blob.short.as_ref().map_or(0, |bytes| piece(bytes.len()))
             }
             Object::Tuple(items) | Object::FrozenSet(items) => piece(size_of_val::<[_]>(items)),
-            Object::Made(_) => piece(size_of::<Made>()),
+            Object::Reduced(_) => piece(size_of::<Reduced>()),
             container => room_of(container),
         };
         self.held.take(size_of::<Object>() as u64 + boxed)
@@ -82,7 +82,7 @@ pub(super) fn room_of(object: &Object) -> u64 {
     match object {
         Object::List(items) | Object::Set(items) => ids(items),
         Object::Dict(items) => pairs(items),
-        Object::Made(made) => ids(&made.items) + pairs(&made.pairs) + ids(&made.states),
+        Object::Reduced(made) => ids(&made.items) + pairs(&made.pairs) + ids(&made.states),
         _ => 0,
     }
 }

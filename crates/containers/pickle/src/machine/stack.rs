@@ -2,7 +2,7 @@
 
 use super::memory::room_of;
 use super::{Machine, SMALL_INTS, underflow, wrong_target};
-use crate::graph::{Blob, How, Made, Object, ObjectId, Place, Text};
+use crate::graph::{Blob, Location, Object, ObjectId, ReduceKind, Reduced, Text};
 use crate::opened::GlobalUse;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Severity;
@@ -72,7 +72,7 @@ impl Machine<'_> {
         if let Some(&id) = self.names.get(&name) {
             return Ok(id);
         }
-        let id = self.text(Text { short: Some(name.clone()), place: Place::Memory })?;
+        let id = self.text(Text { short: Some(name.clone()), place: Location::Memory })?;
         self.take_name(&name)?;
         self.names.insert(name, id);
         Ok(id)
@@ -111,7 +111,7 @@ impl Machine<'_> {
 
     pub(super) fn instance(&mut self, class: ObjectId, args: Vec<ObjectId>, offset: u64) -> Result<()> {
         let args = self.make_tuple(args)?;
-        self.push(Object::Made(Box::new(Made::new(How::Instance, class, args, offset))))
+        self.push(Object::Reduced(Box::new(Reduced::new(ReduceKind::Instance, class, args, offset))))
     }
 
     pub(super) fn make_tuple(&mut self, items: Vec<ObjectId>) -> Result<ObjectId> {
@@ -188,7 +188,7 @@ impl Machine<'_> {
     pub(super) fn fetched(&mut self, id: ObjectId) -> Result<()> {
         if !matches!(
             self.graph.object(id),
-            Object::List(_) | Object::Dict(_) | Object::Set(_) | Object::Made(_)
+            Object::List(_) | Object::Dict(_) | Object::Set(_) | Object::Reduced(_)
         ) {
             return Ok(());
         }
@@ -208,7 +208,7 @@ impl Machine<'_> {
         self.grow(|target| {
             match target {
                 Object::List(list) => list.extend_from_slice(items),
-                Object::Made(made) => made.items.extend_from_slice(items),
+                Object::Reduced(made) => made.items.extend_from_slice(items),
                 _ => return Err(wrong_target("a list")),
             }
             Ok(())
@@ -219,7 +219,7 @@ impl Machine<'_> {
         self.grow(|target| {
             match target {
                 Object::Dict(dict) => dict.extend_from_slice(pairs),
-                Object::Made(made) => made.pairs.extend_from_slice(pairs),
+                Object::Reduced(made) => made.pairs.extend_from_slice(pairs),
                 _ => return Err(wrong_target("a dict")),
             }
             Ok(())

@@ -217,7 +217,7 @@ fn a_distributed_checkpoints_directory_is_read() {
     let bytes = std::fs::read(good().join("p331_dist_ckpt/0.metadata")).unwrap();
     let pickle = read_bytes(&bytes).unwrap();
     let made = pickle.graph.made(pickle.root).unwrap();
-    assert_eq!(made.how, How::NewObj);
+    assert_eq!(made.how, ReduceKind::NewObj);
     assert_eq!(
         pickle.graph.global(made.callable),
         Some(("paddle.distributed.flex_checkpoint.dcp.metadata", "Metadata"))

@@ -25,15 +25,15 @@ fn exercise(bytes: &[u8]) -> bool {
     for (id, _) in graph.iter() {
         let array = NdArray::of(graph, id, &options).ok().flatten();
         let array = array.or_else(|| scalar(graph, id).ok().flatten());
-        if let Some(Payload { len, place: Place::Source(span), .. }) = array.and_then(|a| a.payload) {
+        if let Some(Payload { len, place: Location::Source(span), .. }) = array.and_then(|a| a.payload) {
             assert!(len <= source.len());
             let decoded = PayloadSource::new(source.clone(), span, len).unwrap();
             let _ = weighbridge_io::source::read_vec(&decoded, 0, len);
         }
     }
     for protocol in 2..=4 {
-        let mut latin1 = |place: &Place| match place {
-            Place::Source(span) => latin1_len(&*source, span.offset, span.len),
+        let mut latin1 = |place: &Location| match place {
+            Location::Source(span) => latin1_len(&*source, span.offset, span.len),
             _ => Ok(0),
         };
         let _ = write(graph, pickle.root, protocol, &mut latin1);

@@ -123,7 +123,7 @@ fn producers_are_known() {
         assert_eq!(allowed(module, name).as_str(), "dangerous", "{module} {name}");
     }
     for (module, name) in [("osx", "y"), ("torch", "nn.Module"), ("", "")] {
-        assert_eq!(allowed(module, name), Judgement::Unknown, "{module} {name}");
+        assert_eq!(allowed(module, name), ImportVerdict::Unknown, "{module} {name}");
     }
     assert_eq!(allowed("builtins", "eval").as_str(), "pattern");
 }

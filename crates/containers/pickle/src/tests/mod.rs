@@ -63,8 +63,8 @@ fn fill(parts: &[Part], source: &SourceRef, payloads: &[Vec<u8>]) -> Vec<u8> {
 
 /// Writes the graph of a pickle again.
 fn rewrite(pickle: &Pickle, source: &SourceRef, protocol: u8) -> weighbridge_core::Result<Vec<u8>> {
-    let mut latin1 = |place: &Place| match place {
-        Place::Source(span) => latin1_len(&**source, span.offset, span.len),
+    let mut latin1 = |place: &Location| match place {
+        Location::Source(span) => latin1_len(&**source, span.offset, span.len),
         other => panic!("{other:?}"),
     };
     let parts = write(&pickle.graph, pickle.root, protocol, &mut latin1)?;
@@ -74,7 +74,7 @@ fn rewrite(pickle: &Pickle, source: &SourceRef, protocol: u8) -> weighbridge_cor
 /// The bytes of an array or scalar, through a source.
 fn elements(source: &SourceRef, payload: &Payload) -> Vec<u8> {
     match payload.place {
-        Place::Source(span) => {
+        Location::Source(span) => {
             let decoded = PayloadSource::new(source.clone(), span, payload.len).unwrap();
             let bytes = weighbridge_io::source::read_vec(&decoded, 0, decoded.len()).unwrap();
             if let Some(short) = &payload.short {

@@ -91,8 +91,8 @@ fn a_state_dict_is_built_from_nothing() {
             let source = memory(&wanted);
             let golden = read(&source, 0, &Options::default()).unwrap();
             let (graph, root, payloads) = state_dict(&golden, &source, modules);
-            let mut latin1 = |place: &Place| match *place {
-                Place::Payload { key, len } => {
+            let mut latin1 = |place: &Location| match *place {
+                Location::Payload { key, len } => {
                     latin1_len(&*memory(&payloads[usize::try_from(key).unwrap()]), 0, len)
                 }
                 other => panic!("{other:?}"),

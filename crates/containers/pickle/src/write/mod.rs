@@ -6,7 +6,7 @@ mod writer;
 
 pub use names::ModuleNames;
 
-use super::graph::{Graph, ObjectId, Place, Span, Stored};
+use super::graph::{Graph, Location, ObjectId, Span, Stored};
 use super::opcode;
 use weighbridge_core::error::{Error, Result};
 
@@ -74,7 +74,7 @@ pub fn write(
     graph: &Graph,
     root: ObjectId,
     protocol: u8,
-    latin1_len: &mut dyn FnMut(&Place) -> Result<u64>,
+    latin1_len: &mut dyn FnMut(&Location) -> Result<u64>,
 ) -> Result<Vec<Part>> {
     if !(2..=4).contains(&protocol) {
         return Err(
@@ -85,10 +85,10 @@ pub fn write(
 }
 
 /// The part that holds the content of a place as it is, and its length.
-fn as_it_is(place: &Place, stored: Stored) -> Result<(Part, u64)> {
+fn as_it_is(place: &Location, stored: Stored) -> Result<(Part, u64)> {
     match *place {
-        Place::Payload { key, len } => Ok((Part::Payload { key, len }, len)),
-        Place::Source(span) if span.stored == stored => Ok((Part::Copy(span), span.len)),
+        Location::Payload { key, len } => Ok((Part::Payload { key, len }, len)),
+        Location::Source(span) if span.stored == stored => Ok((Part::Copy(span), span.len)),
         _ => Err(unsupported("long text with escapes cannot be written again")),
     }
 }

@@ -3,7 +3,7 @@
 mod imports;
 mod strings;
 
-use super::super::graph::{Graph, How, Made, Object, ObjectId, Place};
+use super::super::graph::{Graph, Location, Object, ObjectId, ReduceKind, Reduced};
 use super::output::Output;
 use super::{Part, opcode as op, unsupported};
 use std::collections::HashMap;
@@ -53,7 +53,7 @@ enum Special {
 pub(super) struct Writer<'a> {
     graph: &'a Graph,
     protocol: u8,
-    latin1_len: &'a mut dyn FnMut(&Place) -> Result<u64>,
+    latin1_len: &'a mut dyn FnMut(&Location) -> Result<u64>,
     out: Output,
     tasks: Vec<Task>,
     memo: Vec<u32>,
@@ -66,13 +66,13 @@ impl<'a> Writer<'a> {
     pub(super) fn new(
         graph: &'a Graph,
         protocol: u8,
-        latin1_len: &'a mut dyn FnMut(&Place) -> Result<u64>,
+        latin1_len: &'a mut dyn FnMut(&Location) -> Result<u64>,
     ) -> Self {
         let edges = |object: &Object| match object {
             Object::List(items) | Object::Set(items) => items.len(),
             Object::Tuple(items) | Object::FrozenSet(items) => items.len(),
             Object::Dict(pairs) => 2 * pairs.len(),
-            Object::Made(made) => 4 + made.items.len() + 2 * made.pairs.len() + made.states.len(),
+            Object::Reduced(made) => 4 + made.items.len() + 2 * made.pairs.len() + made.states.len(),
             _ => 1,
         };
         let all: u64 = graph.iter().map(|(_, object)| 1 + edges(object) as u64).sum();
@@ -205,12 +205,12 @@ impl<'a> Writer<'a> {
                 self.tasks.extend(items.iter().rev().map(|&item| Save(item)));
             }
             Object::Global { module, name } => self.global(id, *module, *name)?,
-            Object::Made(made) => {
+            Object::Reduced(made) => {
                 let (instruction, kwargs) = match made.how {
-                    How::Reduce | How::Instance => (op::REDUCE, None),
-                    How::NewObj => (op::NEWOBJ, None),
-                    How::NewObjEx if self.protocol >= 4 => (op::NEWOBJ_EX, made.kwargs),
-                    How::NewObjEx => return Err(unsupported("named arguments need protocol 4")),
+                    ReduceKind::Reduce | ReduceKind::Instance => (op::REDUCE, None),
+                    ReduceKind::NewObj => (op::NEWOBJ, None),
+                    ReduceKind::NewObjEx if self.protocol >= 4 => (op::NEWOBJ_EX, made.kwargs),
+                    ReduceKind::NewObjEx => return Err(unsupported("named arguments need protocol 4")),
                 };
                 self.then(&[Emit(instruction), Called(id)]);
                 self.tasks.extend(kwargs.map(Save));
@@ -261,14 +261,14 @@ impl<'a> Writer<'a> {
     }
 
     fn called(&mut self, id: ObjectId) -> Result<()> {
-        let Object::Made(made) = self.graph.object(id) else { return Ok(()) };
+        let Object::Reduced(made) = self.graph.object(id) else { return Ok(()) };
         if let Some(place) = self.place(id) {
             self.out.bytes(&[op::POP]);
             self.get(place);
             return Ok(());
         }
         self.put(id)?;
-        let Made { items, pairs, states, .. } = &**made;
+        let Reduced { items, pairs, states, .. } = &**made;
         for &state in states.iter().rev() {
             self.then(&[Task::Save(state), Task::Emit(op::BUILD)]);
         }
@@ -291,8 +291,8 @@ impl<'a> Writer<'a> {
             (Object::List(items) | Object::Set(items), _) => (items, &[]),
             (Object::FrozenSet(items), _) => (items, &[]),
             (Object::Dict(pairs), _) => (&[], pairs),
-            (Object::Made(made), Batch::Items) => (&made.items, &[]),
-            (Object::Made(made), _) => (&[], &made.pairs),
+            (Object::Reduced(made), Batch::Items) => (&made.items, &[]),
+            (Object::Reduced(made), _) => (&[], &made.pairs),
             _ => return,
         };
         let len = items.len().max(pairs.len());

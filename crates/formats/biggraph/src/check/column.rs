@@ -19,7 +19,7 @@ pub(super) fn ids(entry: &TensorEntry, start: u64, count: u64, out: &mut Vec<Id>
     if count == 0 {
         return Ok(());
     }
-    let region = Region { start: vec![start], extent: vec![count] };
+    let region = Region { start: vec![start], shape: vec![count] };
     let bytes = entry.read_region(&region, Order::Row)?;
     let dtype = entry.dtype();
     if dtype == DType::I64 {

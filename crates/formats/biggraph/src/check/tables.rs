@@ -185,7 +185,7 @@ fn parameters(own: &HashMap<&TensorPath, &TensorEntry>, config: &Config) -> Vec<
 pub(super) fn names(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for tensor in &checkpoint.tensors {
-        let Some(labels) = &tensor.labels else { continue };
+        let Some(labels) = &tensor.row_names else { continue };
         let list = match labels.read() {
             Ok(list) => list,
             Err(error) => match Finding::from_error(&error) {
@@ -234,7 +234,7 @@ pub(super) fn entities(checkpoint: &Checkpoint, config: Option<&Config>) -> Vec<
     for tensor in &checkpoint.tensors {
         let Some(entity) = tensor.path.parts().get(1).and_then(|part| part.as_str()) else { continue };
         let counts = partitions.get(entity).copied().map(numbers).unwrap_or_default();
-        if tensor.labels.is_none() && counts.iter().all(Option::is_some) {
+        if tensor.row_names.is_none() && counts.iter().all(Option::is_some) {
             let text = "there are no names of its entities, or not for all partitions";
             findings.push(Finding::note("names-missing", text).on_tensor(tensor.name()));
         }

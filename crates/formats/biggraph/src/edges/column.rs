@@ -91,7 +91,7 @@ impl MovedColumn {
         let column = self.mover.bucket_of(run.block()).needed("weight")?;
         let region = Region {
             start: vec![self.mover.first_of(run.block()) + u64::from(first)],
-            extent: vec![u64::from(last - first) + 1],
+            shape: vec![u64::from(last - first) + 1],
         };
         let bytes = column.read_region(&region, Order::Row)?;
         let size = to_usize(self.size)?;

@@ -15,7 +15,7 @@ use weighbridge_io::source::{Source, SourceRef, check_range, to_usize};
 /// [`weighbridge_core::Kind::Unsupported`], code `not-numbers`, for complex numbers and elements of less than a byte;
 /// and what the sources say.
 pub(crate) fn read(entry: &TensorEntry, range: Range<u64>) -> Result<Vec<i64>> {
-    let region = Region { start: vec![range.start], extent: vec![range.end.saturating_sub(range.start)] };
+    let region = Region { start: vec![range.start], shape: vec![range.end.saturating_sub(range.start)] };
     let bytes = entry.read_region(&region, Order::Row)?;
     if entry.dtype() == DType::I64 {
         return Ok(bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect());
@@ -67,7 +67,7 @@ pub(crate) fn as_integers(entry: &TensorEntry) -> Result<TensorEntry> {
     let len = shape
         .bytes(DType::I64)
         .ok_or_else(|| Error::unsupported("shape-overflow", "as integers, the column passes 2^64 bytes"))?;
-    let label = entry.pieces.first().map_or("", |piece| piece.source.label()).to_owned();
+    let label = entry.extents.first().map_or("", |extent| extent.source.label()).to_owned();
     let source: SourceRef = Arc::new(IntegerSource { entry: entry.clone(), label, len });
     let mut made = TensorEntry::dense(entry.path.clone(), DType::I64, shape, &source, 0, Encoding::ROW)?;
     made.role = entry.role.clone();
@@ -93,7 +93,7 @@ impl Source for IntegerSource {
         &self.label
     }
     fn is_sequential(&self) -> bool {
-        self.entry.pieces.iter().any(|piece| piece.source.is_sequential())
+        self.entry.extents.iter().any(|extent| extent.source.is_sequential())
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
         let made = as_integers(&entry).unwrap();
         let bytes: Vec<u8> = expected.iter().flat_map(|n| n.to_le_bytes()).collect();
         assert_eq!(made.read_tensor(Order::Row).unwrap(), bytes);
-        let source = &made.pieces[0].source;
+        let source = &made.extents[0].source;
         for start in 0..bytes.len() {
             for end in start..bytes.len() {
                 let mut buffer = vec![0; end - start];

@@ -168,7 +168,7 @@ fn edges_keep_their_rows_in_any_partitions_and_back() {
             // Reading a part of a column gives that part.
             for entry in new.tensors.iter().filter(|t| t.elements() > 0) {
                 let whole = entry.read_tensor(Order::Row).unwrap();
-                let source = &entry.pieces[0].source;
+                let source = &entry.extents[0].source;
                 for (start, end) in [(0, 1), (3, whole.len()), (whole.len() / 2, whole.len() / 2 + 2)] {
                     let end = end.min(whole.len());
                     let mut part = vec![0; end - start];

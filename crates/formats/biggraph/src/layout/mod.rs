@@ -23,4 +23,4 @@ pub use names::FileName;
 pub(crate) use names::is_type_name;
 pub(crate) use parts::split_counts;
 pub(crate) use paths::{plain_path, relative_entity_folder};
-pub(crate) use version::{Place, Schedule};
+pub(crate) use version::{EpochPosition, Schedule};

@@ -16,7 +16,7 @@ pub(crate) struct Schedule {
 
 /// An iteration, as its place within the run. All are counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place {
+pub(crate) struct EpochPosition {
     /// The epoch.
     pub epoch: u64,
     /// The edge path.
@@ -33,9 +33,9 @@ impl Schedule {
 
     /// The iteration of that index; `None` where the schedule has no paths or no chunks. Whether it is
     /// past the last epoch is not asked.
-    pub(crate) fn place(&self, index: u64) -> Option<Place> {
+    pub(crate) fn place(&self, index: u64) -> Option<EpochPosition> {
         let paths = index.checked_div(self.chunks)?;
-        Some(Place {
+        Some(EpochPosition {
             epoch: paths.checked_div(self.paths)?,
             path: paths % self.paths,
             chunk: index % self.chunks,
@@ -43,7 +43,7 @@ impl Schedule {
     }
 
     /// The iteration that made a version; `None` for version 0, which is what there was before.
-    pub(crate) fn made_by(&self, version: u64) -> Option<Place> {
+    pub(crate) fn made_by(&self, version: u64) -> Option<EpochPosition> {
         self.place(version.checked_sub(1)?)
     }
 }
@@ -62,7 +62,7 @@ mod tests {
             assert_eq!(schedule.made_by(index + 1), Some(place));
         }
         assert_eq!(schedule.made_by(0), None);
-        assert_eq!(schedule.place(29), Some(Place { epoch: 2, path: 1, chunk: 4 }));
+        assert_eq!(schedule.place(29), Some(EpochPosition { epoch: 2, path: 1, chunk: 4 }));
         assert_eq!(Schedule { epochs: 1, paths: 0, chunks: 1 }.place(3), None);
         assert_eq!(Schedule { epochs: u64::MAX, paths: 2, chunks: 1 }.iterations(), None);
     }

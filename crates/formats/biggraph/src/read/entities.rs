@@ -7,7 +7,9 @@ use super::{config, notes};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::ErrorCode;
-use weighbridge_core::checkpoint::{Checkpoint, LabelList, Name, Note, Role, TensorEntry, TensorPath, Value};
+use weighbridge_core::checkpoint::{
+    Checkpoint, Name, Note, Role, RowNameList, TensorEntry, TensorPath, Value,
+};
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
@@ -37,7 +39,7 @@ pub(crate) fn entity_files(folder: &FolderRef) -> Result<Vec<PathBuf>> {
 }
 
 /// The names of the relations, where the rows of `entry` are theirs: of a parameter of dynamic relations.
-pub(crate) fn relation_rows(checkpoint: &Checkpoint, entry: &TensorEntry) -> Option<LabelList> {
+pub(crate) fn relation_rows(checkpoint: &Checkpoint, entry: &TensorEntry) -> Option<RowNameList> {
     let is_parameter = entry.path.parts().first().and_then(Name::as_str) == Some("relations");
     let Some(Value::List(names)) = checkpoint.metadata.get("relation_names") else { return None };
     let fits = is_parameter && entry.shape.dims().first() == Some(&(names.len() as u64));
@@ -87,7 +89,7 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         let mut entry = TensorEntry::dense(path, DType::U8, shape, &nothing, 0, Encoding::ROW)?;
         entry.role = Role::Names;
         match parts.iter().all(Option::is_some) {
-            true => entry.labels = labels(&entities, entity, &parts, &options.limits)?,
+            true => entry.row_names = labels(&entities, entity, &parts, &options.limits)?,
             false if uncounted >= MOST_LISTED => uncounted += 1,
             false => {
                 uncounted += 1;
@@ -150,7 +152,7 @@ pub(super) fn relations(
     };
     let names = |source: &SourceRef| {
         Limits::check("bytes of names", "header_bytes", source.len(), options.limits.header_bytes)?;
-        let mut list = LabelList::new();
+        let mut list = RowNameList::new();
         let most = options.limits.header_bytes / 4;
         // Past the most, one is enough to tell that they are too many.
         let count = match read_names(source, &options.limits, Some(most / VALUE), &mut list) {

@@ -8,7 +8,7 @@ use super::{notes, parallel};
 use crate::ReadOptions;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use weighbridge_core::checkpoint::{Checkpoint, LabelsRef, Name, Note, Role, Value};
+use weighbridge_core::checkpoint::{Checkpoint, Name, Note, Role, RowNamesRef, Value};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_format::OpenOptions;
@@ -110,7 +110,7 @@ pub(super) fn labels(
     entity: &str,
     rows: &[Option<u64>],
     limits: &Limits,
-) -> Result<Option<LabelsRef>> {
+) -> Result<Option<RowNamesRef>> {
     let mut files: Vec<(SourceRef, u64)> = Vec::with_capacity(rows.len());
     for (part, rows) in (0u64..).zip(rows) {
         let Some(rows) = rows else { continue };
@@ -143,7 +143,7 @@ pub(super) fn attach(
         let Some(trouble) = trouble else { return };
         // All rows have names, or none.
         for tensor in checkpoint.tensors.iter_mut().filter(|t| t.role == Role::Embedding) {
-            tensor.labels = None;
+            tensor.row_names = None;
         }
         checkpoint.notes.truncate(notes);
         checkpoint.notes.push(trouble);
@@ -214,7 +214,7 @@ pub(super) fn attach_to_part(
     };
     if let (Some(rows), Some(table)) = (rows, checkpoint.tensors.first_mut()) {
         let label = source.label().to_owned();
-        table.labels = Some(NameFiles::shared(label, vec![(source, rows)], options.limits.clone()));
+        table.row_names = Some(NameFiles::shared(label, vec![(source, rows)], options.limits.clone()));
         checkpoint.notes.push(names_from(&way));
     }
     Ok(())
@@ -259,7 +259,7 @@ fn name_tables(
         // The rows of a partition that is not there are not in the table either.
         match labels(entities, &entity, &rows, &options.limits)? {
             Some(labels) => {
-                tensor.labels = Some(labels);
+                tensor.row_names = Some(labels);
                 named = true;
             }
             None if entities.listing.names.contains_key(&entity) => in_part.push(entity),

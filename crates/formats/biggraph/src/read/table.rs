@@ -91,7 +91,7 @@ fn one_below_the_other(tensors: Vec<TensorEntry>) -> Result<Option<TensorEntry>>
     let Some(mut whole) = all.next() else { return Ok(None) };
     let mut dims = whole.shape.dims().to_vec();
     let shape = whole.shape.clone();
-    whole.pieces.iter_mut().for_each(|piece| piece.move_down(0, &shape));
+    whole.extents.iter_mut().for_each(|extent| extent.move_down(0, &shape));
     for next in all {
         let start = dims[0];
         let end = next.shape.dims().first().and_then(|rows| start.checked_add(*rows));
@@ -99,9 +99,9 @@ fn one_below_the_other(tensors: Vec<TensorEntry>) -> Result<Option<TensorEntry>>
             Error::corrupt("shape-overflow", "the partitions together have more than 2^64 rows")
                 .on_tensor(&whole.path)
         })?;
-        for mut piece in next.pieces {
-            piece.move_down(start, &next.shape);
-            whole.pieces.push(piece);
+        for mut extent in next.extents {
+            extent.move_down(start, &next.shape);
+            whole.extents.push(extent);
         }
     }
     whole.shape = Shape::new(dims);

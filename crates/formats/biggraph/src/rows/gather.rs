@@ -1,6 +1,6 @@
 //! Rows of tables in another order.
 
-use weighbridge_core::checkpoint::{Piece, TensorEntry};
+use weighbridge_core::checkpoint::{Extent, TensorEntry};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{Endian, Order, Region};
 use weighbridge_io::engine::Scratch;
@@ -31,11 +31,11 @@ struct Part {
     first: u64,
     /// The number of its rows.
     count: u64,
-    place: Place,
+    place: RowSource,
 }
 
 #[derive(Debug)]
-enum Place {
+enum RowSource {
     /// Whole rows as they are wanted, from this offset on.
     Bytes(SourceRef, u64),
     /// A table whose bytes must be changed or put together.
@@ -128,15 +128,15 @@ impl GatherSource {
             while !rest.is_empty() && row < part.first + part.count {
                 let within = row - part.first;
                 let mut count = (part.count - within).min(rest.len() as u64 / self.row);
-                if matches!(part.place, Place::Table(_)) {
+                if matches!(part.place, RowSource::Table(_)) {
                     count = count.min((BLOCK / self.row).max(1));
                 }
                 let (now, later) = rest.split_at_mut(to_usize(count * self.row)?);
                 match &part.place {
-                    Place::Bytes(source, offset) => source.read_at(offset + within * self.row, now)?,
-                    Place::Table(table) => {
+                    RowSource::Bytes(source, offset) => source.read_at(offset + within * self.row, now)?,
+                    RowSource::Table(table) => {
                         let mut region = Region::whole(&table.shape);
-                        (region.start[0], region.extent[0]) = (within, count);
+                        (region.start[0], region.shape[0]) = (within, count);
                         block.clear();
                         table.read_into(&region, Order::Row, scratch, block)?;
                         now.copy_from_slice(block.get(..now.len()).unwrap_or_default());
@@ -152,30 +152,30 @@ impl GatherSource {
 
 /// Appends the parts of a table.
 fn add(parts: &mut Vec<Part>, table: &TensorEntry, first: u64, count: u64) {
-    let mut pieces: Vec<&Piece> = table.pieces.iter().collect();
-    pieces.sort_by_key(|piece| piece.first_row());
-    let swapped = |piece: &Piece| piece.encoding.endian == Endian::Big && table.stored.swap_unit() > 1;
-    let plain = |piece: &&Piece| {
-        let rows = piece.encoding.order == Order::Row || piece.region(&table.shape).shape().is_order_free();
-        let whole = piece.extent(&table.shape).get(1..) == table.shape.dims().get(1..);
-        rows && whole && !swapped(piece)
+    let mut extents: Vec<&Extent> = table.extents.iter().collect();
+    extents.sort_by_key(|extent| extent.first_row());
+    let swapped = |extent: &Extent| extent.encoding.endian == Endian::Big && table.stored.swap_unit() > 1;
+    let plain = |extent: &&Extent| {
+        let rows = extent.encoding.order == Order::Row || extent.region(&table.shape).shape().is_order_free();
+        let whole = extent.shape(&table.shape).get(1..) == table.shape.dims().get(1..);
+        rows && whole && !swapped(extent)
     };
     // Pieces that leave out a row, or give it twice, are left to the engine.
     let mut next = 0;
-    let gapless = pieces.iter().all(|piece| {
-        let here = piece.first_row() == next;
-        next += piece.extent(&table.shape).first().copied().unwrap_or(0);
+    let gapless = extents.iter().all(|extent| {
+        let here = extent.first_row() == next;
+        next += extent.shape(&table.shape).first().copied().unwrap_or(0);
         here
     });
-    if table.cast.is_none() && gapless && next == count && pieces.iter().all(plain) {
-        parts.extend(pieces.iter().map(|piece| Part {
-            first: first + piece.first_row(),
-            count: piece.extent(&table.shape)[0],
-            place: Place::Bytes(piece.source.clone(), piece.offset),
+    if table.cast.is_none() && gapless && next == count && extents.iter().all(plain) {
+        parts.extend(extents.iter().map(|extent| Part {
+            first: first + extent.first_row(),
+            count: extent.shape(&table.shape)[0],
+            place: RowSource::Bytes(extent.source.clone(), extent.offset),
         }));
         return;
     }
-    parts.push(Part { first, count, place: Place::Table(Box::new(table.clone())) });
+    parts.push(Part { first, count, place: RowSource::Table(Box::new(table.clone())) });
 }
 
 impl Source for GatherSource {
@@ -223,8 +223,8 @@ impl Source for GatherSource {
 
     fn is_sequential(&self) -> bool {
         self.parts.iter().any(|part| match &part.place {
-            Place::Bytes(source, _) => source.is_sequential(),
-            Place::Table(table) => table.pieces.iter().any(|piece| piece.source.is_sequential()),
+            RowSource::Bytes(source, _) => source.is_sequential(),
+            RowSource::Table(table) => table.extents.iter().any(|extent| extent.source.is_sequential()),
         })
     }
 }
@@ -297,15 +297,15 @@ mod tests {
     #[test]
     fn pieces_are_found_and_runs_are_read_at_once() {
         let whole = table(1000, 4, 0, Encoding::ROW);
-        let counted = Arc::new(CountingSource::new(whole.pieces[0].source.clone()));
-        let mut pieces = weighbridge_core::checkpoint::Pieces::new();
+        let counted = Arc::new(CountingSource::new(whole.extents[0].source.clone()));
+        let mut extents = weighbridge_core::checkpoint::Pieces::new();
         for (start, end) in [(600u64, 1000u64), (0, 250), (250, 600)] {
-            let mut piece = whole.pieces[0].clone();
-            (piece.source, piece.offset, piece.len) = (counted.clone(), start * 8, (end - start) * 8);
-            piece.part = Some(Box::new(Region { start: vec![start, 0], extent: vec![end - start, 4] }));
-            pieces.push(piece);
+            let mut extent = whole.extents[0].clone();
+            (extent.source, extent.offset, extent.len) = (counted.clone(), start * 8, (end - start) * 8);
+            extent.part = Some(Box::new(Region { start: vec![start, 0], shape: vec![end - start, 4] }));
+            extents.push(extent);
         }
-        let entry = TensorEntry { pieces, ..whole };
+        let entry = TensorEntry { extents, ..whole };
         let rows: Vec<u64> = (500..1000).chain(0..500).collect();
         let source = GatherSource::new("rows", std::slice::from_ref(&entry), rows.clone()).unwrap();
         assert_eq!(read_vec(&source, 0, source.len()).unwrap(), expected(&rows, 4));

@@ -38,7 +38,7 @@ pub(crate) fn add_global_embeddings(checkpoint: &mut Checkpoint) -> Result<usize
         )?;
         sum.role = Role::Embedding;
         sum.attributes.clone_from(&table.attributes);
-        sum.labels.clone_from(&table.labels);
+        sum.row_names.clone_from(&table.row_names);
         checkpoint.tensors[place] = sum;
         added.push(path);
     }
@@ -58,7 +58,7 @@ struct SumSource {
 impl SumSource {
     fn new(table: &TensorEntry, global: &TensorEntry) -> Result<Self> {
         let mut table = table.clone();
-        table.labels = None;
+        table.row_names = None;
         if table.shape.rank() != 2 || table.shape.dims()[1..] != *global.shape.dims() {
             return Err(Error::mismatch("global-shape", "the global embedding does not fit the table")
                 .on_tensor(table.name())
@@ -74,7 +74,7 @@ impl SumSource {
         }
         let bytes = global.read_tensor(Order::Row)?;
         let addend = bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-        let label = table.pieces.first().map_or("", |piece| piece.source.label()).to_owned();
+        let label = table.extents.first().map_or("", |extent| extent.source.label()).to_owned();
         let len = table.bytes();
         Ok(Self { table, addend, label, len })
     }
@@ -82,7 +82,7 @@ impl SumSource {
     /// Reads the rows from `row` on, as many as `out` has room for, and adds.
     fn rows(&self, row: u64, count: u64, out: &mut Vec<u8>) -> Result<()> {
         let mut region = Region::whole(&self.table.shape);
-        (region.start[0], region.extent[0]) = (row, count);
+        (region.start[0], region.shape[0]) = (row, count);
         out.clear();
         self.table.read_into(&region, Order::Row, &mut Scratch::default(), out)?;
         for row in out.chunks_exact_mut(self.addend.len().max(1) * 4) {
@@ -119,7 +119,7 @@ impl Source for SumSource {
         &self.label
     }
     fn is_sequential(&self) -> bool {
-        self.table.pieces.iter().any(|piece| piece.source.is_sequential())
+        self.table.extents.iter().any(|extent| extent.source.is_sequential())
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(values, [1.25, 3.0, 4.0, -0.75, 1.5, 1e10 + 1.0]);
         // From the middle of an element.
         let mut part = [0; 9];
-        sum.pieces[0].source.read_at(7, &mut part).unwrap();
+        sum.extents[0].source.read_at(7, &mut part).unwrap();
         assert_eq!(part, bytes[7..16]);
 
         let mut without = Checkpoint::new("biggraph", "checkpoint", "c");

@@ -91,12 +91,12 @@ pub(in super::super) fn read(entry: &TensorEntry, limits: &Limits) -> Result<Sta
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`] where they leave their source.
 fn bytes_of(entry: &TensorEntry) -> Result<SourceRef> {
-    if let Some(piece) = entry.single_piece() {
-        return Ok(Arc::new(RangeSource::new(piece.source.clone(), piece.offset, piece.len)?));
+    if let Some(extent) = entry.single_extent() {
+        return Ok(Arc::new(RangeSource::new(extent.source.clone(), extent.offset, extent.len)?));
     }
-    let mut pieces: Vec<_> = entry.pieces.iter().collect();
-    pieces.sort_by_key(|piece| piece.first_row());
-    let ranges = pieces.iter().map(|piece| (piece.source.clone(), piece.offset, piece.len)).collect();
+    let mut extents: Vec<_> = entry.extents.iter().collect();
+    extents.sort_by_key(|extent| extent.first_row());
+    let ranges = extents.iter().map(|extent| (extent.source.clone(), extent.offset, extent.len)).collect();
     Ok(Arc::new(ConcatSource::new(entry.path.to_text(), ranges)?))
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::FileBuilder;
-use weighbridge_io::engine::{Disk, Gathering, ItemKind, hidden_path, replace_small};
+use weighbridge_io::engine::{Disk, ItemKind, StagingArea, hidden_path, replace_small};
 
 /// What a snapshot is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -113,7 +113,7 @@ impl CheckpointStore {
 
     fn fill_snapshot(&self, at: &Path, files: &[StoredFile], version: u64, form: LinkForm) -> Result<()> {
         self.disk.make_folder(at)?;
-        let copied = Gathering::new(self.disk.clone(), at);
+        let copied = StagingArea::new(self.disk.clone(), at);
         for file in files {
             let target = match form {
                 LinkForm::Relative => Path::new("..").join(&file.name),
@@ -136,7 +136,7 @@ impl CheckpointStore {
     }
 
     /// Stages a copy of a file of the store.
-    pub(super) fn put_copy(&self, into: &Gathering, from: &str, name: &str) -> Result<()> {
+    pub(super) fn put_copy(&self, into: &StagingArea, from: &str, name: &str) -> Result<()> {
         let Some(source) = self.source(from)? else {
             return Err(Error::mismatch("no-version", "the file is not there any more").in_file(from));
         };

@@ -6,7 +6,7 @@ use super::{CheckpointStore, Marker};
 use crate::layout::FileName;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::PlannedFile;
-use weighbridge_io::engine::{Gathering, RunReport};
+use weighbridge_io::engine::{RunReport, StagingArea};
 use weighbridge_io::source::SourceRef;
 
 /// The version after the current one, while it is written. Many threads may put files at once.
@@ -15,7 +15,7 @@ use weighbridge_io::source::SourceRef;
 pub struct Staging {
     pub(super) store: CheckpointStore,
     pub(super) version: u64,
-    pub(super) files: Gathering,
+    pub(super) files: StagingArea,
     // Dropped after the files, so that nobody else writes while they are removed.
     pub(super) _lock: Lock,
 }
@@ -40,7 +40,7 @@ impl Staging {
             // Else a crash in the first commit would leave versions without a version file.
             store.write_marker(current)?;
         }
-        let files = Gathering::new(store.disk.clone(), &store.folder);
+        let files = StagingArea::new(store.disk.clone(), &store.folder);
         Ok(Self { store: store.clone(), version, files, _lock: lock })
     }
 

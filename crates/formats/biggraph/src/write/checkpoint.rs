@@ -127,7 +127,7 @@ pub(super) fn embeddings(
     let all = table.rows.shape.dims().first().copied().unwrap_or(0);
     let file = partition(table, &Part { number: 0, rows: 0..all }, String::new(), &form, losses)?;
     rest(checkpoint, &tables, losses);
-    if table.labels().is_some() {
+    if table.row_names().is_some() {
         losses.push(names_left_out(table));
     }
     Ok(file)
@@ -292,11 +292,11 @@ fn names(
     // Where nothing moves and no row is new, the names of a checkpoint are still those beside it, and
     // those of a table that was put in the order of a folder of entities are that folder's.
     let stale = |table: &&Table<'_>| {
-        let opened = table.labels().is_some_and(|labels| !labels.sources().is_empty());
+        let opened = table.row_names().is_some_and(|labels| !labels.sources().is_empty());
         let beside = checkpoint.format == super::ID || table.rows.attributes.contains_key(ALIGNED);
         !beside || table.moved || table.renamed || !opened
     };
-    let labelled = tables.iter().filter(stale).filter(|table| table.labels().is_some());
+    let labelled = tables.iter().filter(stale).filter(|table| table.row_names().is_some());
     losses.extend(labelled.map(names_left_out));
     Ok(Vec::new())
 }

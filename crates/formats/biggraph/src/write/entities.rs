@@ -8,7 +8,7 @@ use super::{bytes_of, literal};
 use std::sync::Arc;
 use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{
-    Checkpoint, LabelList, LabelsRef, Loss, Name, Role, TensorEntry, Value, check_count,
+    Checkpoint, Loss, Name, Role, RowNameList, RowNamesRef, TensorEntry, Value, check_count,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::PlannedFile;
@@ -24,7 +24,7 @@ const ENTITIES: &str = "entities";
 struct Kind<'a> {
     entity: String,
     counts: Vec<u64>,
-    labels: Option<&'a LabelsRef>,
+    row_names: Option<&'a RowNamesRef>,
 }
 
 /// The folder of a checkpoint's entities.
@@ -44,7 +44,7 @@ pub(super) fn folder(
         // The same arithmetic as of a table: only the number of columns is another.
         let table = tables::entity_type(checkpoint, entry, settings)?;
         let counts = known_counts(&table, losses);
-        kinds.push(Kind { entity: table.entity, counts, labels: entry.labels.as_ref() });
+        kinds.push(Kind { entity: table.entity, counts, row_names: entry.row_names.as_ref() });
     }
     if kinds.is_empty() {
         let tables = tables::tables(checkpoint, settings, None).map_err(|e| match e.code() {
@@ -62,7 +62,7 @@ pub(super) fn folder(
     let mut all = Vec::new();
     for kind in &kinds {
         all.extend(files(kind)?);
-        if kind.labels.is_none() {
+        if kind.row_names.is_none() {
             losses.push(Loss::new(
                 "no-names",
                 &kind.entity,
@@ -90,7 +90,7 @@ pub(super) fn beside(
 }
 
 fn kind_of<'a>(table: &Table<'a>, losses: &mut Vec<Loss>) -> Kind<'a> {
-    Kind { entity: table.entity.clone(), counts: known_counts(table, losses), labels: table.labels() }
+    Kind { entity: table.entity.clone(), counts: known_counts(table, losses), row_names: table.row_names() }
 }
 
 fn known_counts(table: &Table<'_>, losses: &mut Vec<Loss>) -> Vec<u64> {
@@ -102,7 +102,7 @@ fn known_counts(table: &Table<'_>, losses: &mut Vec<Loss>) -> Vec<u64> {
 }
 
 fn files(kind: &Kind<'_>) -> Result<Vec<PlannedFile>> {
-    let names = kind.labels.map(|labels| names_of(labels, kind)).transpose()?;
+    let names = kind.row_names.map(|labels| names_of(labels, kind)).transpose()?;
     let mut all = Vec::new();
     let mut start = 0usize;
     for (part, &count) in (0u64..).zip(&kind.counts) {
@@ -120,7 +120,7 @@ fn files(kind: &Kind<'_>) -> Result<Vec<PlannedFile>> {
     Ok(all)
 }
 
-fn names_of(labels: &LabelsRef, kind: &Kind<'_>) -> Result<Arc<LabelList>> {
+fn names_of(labels: &RowNamesRef, kind: &Kind<'_>) -> Result<Arc<RowNameList>> {
     let names = labels.read()?;
     check_count(&**labels, names.len() as u64, kind.counts.iter().sum())?;
     Ok(names)
@@ -137,7 +137,7 @@ fn relations(checkpoint: &Checkpoint, given: Option<&[String]>) -> Result<Vec<Pl
         _ => given.map(|names| names.iter().map(String::as_str).collect()),
     };
     if let Some(names) = known {
-        let list: LabelList = names.into_iter().collect();
+        let list: RowNameList = names.into_iter().collect();
         let (name, end) = (FileName::RelationNames, list.len());
         let source = NamesJson::new(name.to_string(), Arc::new(list), 0..end);
         all.push(bytes_of(&name.to_string(), Arc::new(source))?);

@@ -121,7 +121,7 @@ pub(in super::super) fn refuse(checkpoint: &Checkpoint) -> Result<()> {
 /// True for a table of two to four columns that holds whole numbers: names of rows are a column too.
 fn is_list(checkpoint: &Checkpoint, table: &TensorEntry) -> Result<bool> {
     let [rows, columns] = *table.shape.dims() else { return Ok(false) };
-    let all = columns + u64::from(table.labels.is_some());
+    let all = columns + u64::from(table.row_names.is_some());
     if !(2..=MOST).contains(&all) || rows == 0 || columns == 0 || table.cast.is_some() {
         return Ok(false);
     }
@@ -138,7 +138,7 @@ fn is_list(checkpoint: &Checkpoint, table: &TensorEntry) -> Result<bool> {
     let width = usize::try_from(columns).unwrap_or(usize::MAX);
     let is_id = |x: &f32| *x >= 0.0 && x.fract() == 0.0;
     let whole = (0..width).filter(|place| values.iter().skip(*place).step_by(width).all(is_id)).count();
-    let numbered = match &table.labels {
+    let numbered = match &table.row_names {
         Some(labels) => {
             let names = labels.read()?;
             let is_number = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
@@ -168,7 +168,7 @@ impl Column {
                 .on_tensor(table.name())
         })? as u64;
         let rows = table.shape.dims().first().copied().unwrap_or(0);
-        let table = TensorEntry { labels: None, ..table.clone() };
+        let table = TensorEntry { row_names: None, ..table.clone() };
         Ok(Self { table, place, size, len: rows.saturating_mul(size) })
     }
 }
@@ -181,15 +181,15 @@ impl Source for Column {
         check_range(self, offset, buffer.len() as u64)?;
         read_elements(offset, buffer, self.size, |rows, out| {
             let region =
-                Region { start: vec![rows.start, self.place], extent: vec![rows.end - rows.start, 1] };
+                Region { start: vec![rows.start, self.place], shape: vec![rows.end - rows.start, 1] };
             out.extend(self.table.read_region(&region, Order::Row)?);
             Ok(())
         })
     }
     fn label(&self) -> &str {
-        self.table.pieces.first().map_or("table", |piece| piece.source.label())
+        self.table.extents.first().map_or("table", |extent| extent.source.label())
     }
     fn is_sequential(&self) -> bool {
-        self.table.pieces.iter().any(|piece| piece.source.is_sequential())
+        self.table.extents.iter().any(|extent| extent.source.is_sequential())
     }
 }

@@ -1,7 +1,7 @@
 //! The attributes that every file of a checkpoint begins with.
 
 use super::super::config::Config;
-use super::super::layout::{Place, Schedule};
+use super::super::layout::{EpochPosition, Schedule};
 use weighbridge_core::checkpoint::{Checkpoint, Value};
 use weighbridge_core::error::Result;
 use weighbridge_hdf5::write::Hdf5Builder;
@@ -62,7 +62,7 @@ pub(super) fn schedule(config: &Config) -> Schedule {
 fn iteration(config: &Config) -> Vec<(String, Value)> {
     let schedule = schedule(config);
     let last = schedule.iterations().and_then(|all| schedule.made_by(all));
-    let Place { epoch, path, chunk } = last.unwrap_or(Place { epoch: 0, path: 0, chunk: 0 });
+    let EpochPosition { epoch, path, chunk } = last.unwrap_or(EpochPosition { epoch: 0, path: 0, chunk: 0 });
     let edge_path = usize::try_from(path).ok().and_then(|path| config.edge_paths.get(path));
     let number = |n: u64| Value::I64(i64::try_from(n).unwrap_or(i64::MAX));
     [

@@ -7,7 +7,7 @@ use super::super::read::MOST_PARTS;
 use super::settings::Settings;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use weighbridge_core::checkpoint::{Checkpoint, LabelsRef, Name, Role, TensorEntry, Value};
+use weighbridge_core::checkpoint::{Checkpoint, Name, Role, RowNamesRef, TensorEntry, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::phrase;
@@ -63,8 +63,8 @@ impl<'a> Table<'a> {
     }
 
     /// The names of its rows, where they are known.
-    pub(super) fn labels(&self) -> Option<&'a LabelsRef> {
-        self.rows.labels.as_ref()
+    pub(super) fn row_names(&self) -> Option<&'a RowNamesRef> {
+        self.rows.row_names.as_ref()
     }
 
     /// What the metadata say about the optimizer of a partition: that of the partition from which

@@ -45,8 +45,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::DType;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
+    Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -141,17 +141,17 @@ impl WriteFormat for Npy {
     }
 
     /// Beside the table in a folder; one array has no place for them and says so.
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Column
+    fn labels_in(&self) -> RowNameSupport {
+        RowNameSupport::Column
     }
 }
 
 impl Salvage for Npy {
     /// Rows that are whole, of an array that is cut short; the other files of a folder.
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
-            Place::Folder(folder) => folder::open(folder, options).map(Some),
-            Place::Alone(source) | Place::Beside(source, ..) => {
+            Input::Folder(folder) => folder::open(folder, options).map(Some),
+            Input::Alone(source) | Input::Beside(source, ..) => {
                 salvage::open(source, error, options).map(Some)
             }
         }

@@ -227,9 +227,10 @@ fn losses_are_named() {
     assert_eq!(codes(&checkpoint), ["name-dropped", "index-dropped"]);
     checkpoint.tensors[0].role = Role::Parameter;
     let names = ["a", "b"].into_iter().collect();
-    checkpoint.tensors[0].labels = Some(weighbridge_core::checkpoint::MemoryLabels::shared("names", names));
+    checkpoint.tensors[0].row_names =
+        Some(weighbridge_core::checkpoint::MemoryRowNames::shared("names", names));
     assert_eq!(codes(&checkpoint), ["name-dropped", "names-left-out"]);
-    checkpoint.tensors[0].labels = None;
+    checkpoint.tensors[0].row_names = None;
     checkpoint.origin = Some(Origin { format: "primitiv".into(), kind: "tensor".into() });
     checkpoint.notes = vec![Note::omission("x", "y"), Note::new("z", "z")];
     assert_eq!(codes(&checkpoint), ["name-dropped", "index-dropped", "omitted"]);

@@ -79,7 +79,7 @@ fn losses(checkpoint: &Checkpoint, tensor: &TensorEntry) -> Vec<Loss> {
     if tensor.path != TensorPath::value() {
         losses.push(Loss::new("name-dropped", tensor.name(), "an npy file has no place for a name"));
     }
-    if tensor.labels.is_some() {
+    if tensor.row_names.is_some() {
         let detail = phrase![
             "an npy file has no place for the names of rows; a folder has (",
             Opt::Kind.with("folder"),

@@ -32,8 +32,8 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
+    Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -107,13 +107,13 @@ impl WriteFormat for Npz {
         write::plan(checkpoint, options)
     }
 
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Tensors
+    fn labels_in(&self) -> RowNameSupport {
+        RowNameSupport::Tensors
     }
 }
 
 impl Salvage for Npz {
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         place.source().map(|source| salvage::open(source, error, options)).transpose()
     }
 }

@@ -147,7 +147,7 @@ impl Reader<'_> {
         if member.method == Method::Stored {
             // A deflated member is held against its checksum while it is inflated.
             let check = Check { offset: member.data_offset, len: member.len, crc32: member.crc32 };
-            entry.pieces.iter_mut().for_each(|piece| piece.check = Some(Box::new(check)));
+            entry.extents.iter_mut().for_each(|extent| extent.check = Some(Box::new(check)));
         }
         Ok(entry)
     }
@@ -161,8 +161,8 @@ impl Reader<'_> {
             self.checkpoint.notes.push(Note::omission("metadata-unreadable", text));
             return Ok(());
         }
-        if let Some(piece) = entry.single_piece() {
-            self.metadata = Some(read_vec(&*piece.source, piece.offset, piece.len)?);
+        if let Some(extent) = entry.single_extent() {
+            self.metadata = Some(read_vec(&*extent.source, extent.offset, extent.len)?);
         }
         Ok(())
     }

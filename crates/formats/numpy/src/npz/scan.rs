@@ -5,7 +5,7 @@ use weighbridge_core::error::Result;
 use weighbridge_core::text::escape;
 use weighbridge_format::{OpenOptions, Scan};
 use weighbridge_io::source::SourceRef;
-use weighbridge_scan::{TakenFor, archive};
+use weighbridge_scan::{AssumedType, archive};
 
 /// Looks through one archive: each member is looked at as a file of its own.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
@@ -13,7 +13,7 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let is_array = |name: &str| name.ends_with(SUFFIX);
     archive(source, &options.limits, &mut scan, &is_array, &mut |member, bytes, scan| {
         // The member of our own too: whoever made the archive may have put anything under that name.
-        scan.look_into(escape(&member.name), bytes, TakenFor::File);
+        scan.look_into(escape(&member.name), bytes, AssumedType::File);
         Ok(())
     })?;
     Ok(scan)

@@ -133,7 +133,7 @@ fn what_is_written_is_read_again() {
         assert_eq!(again.notes, []);
         assert_eq!(written(&again), bytes, "{}", path.display());
         for tensor in &again.tensors {
-            assert!(tensor.pieces[0].offset.is_multiple_of(64));
+            assert!(tensor.extents[0].offset.is_multiple_of(64));
         }
         // The CRCs are right: the zip crate checks them while it reads.
         let mut judge = ::zip::ZipArchive::new(std::io::Cursor::new(&bytes)).unwrap();
@@ -411,5 +411,5 @@ fn more_than_four_gigabytes() {
     let names: Vec<_> = again.tensors.iter().map(TensorEntry::text).collect();
     assert_eq!(names, ["a", "b", "c"]);
     assert_eq!(again.tensors[2].shape, shape);
-    assert!(again.tensors.iter().all(|t| t.pieces[0].offset.is_multiple_of(64)));
+    assert!(again.tensors.iter().all(|t| t.extents[0].offset.is_multiple_of(64)));
 }

@@ -117,7 +117,7 @@ impl Executor {
             computer: Computer { rounding: self.rounding, memory: self.memory, used: 0 },
         };
         for (step, action) in &steps {
-            if self.run.watch.stopped() {
+            if self.run.progress.stopped() {
                 return Err(Error::cancelled());
             }
             let bytes = job.act(action, scope).map_err(|e| e.within(step.name()))?;

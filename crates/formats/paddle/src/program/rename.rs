@@ -99,7 +99,7 @@ fn mapping(
 ) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
     let mut there = BTreeSet::new();
     each_name(message, &mut |name, place| {
-        if place == Place::Variable && !there.contains(name) {
+        if place == NameKind::Variable && !there.contains(name) {
             there.insert(name.clone());
         }
     });
@@ -172,7 +172,7 @@ fn refuse_reserved(old: &[u8], new: &[u8], reserved: &HashSet<&[u8]>) -> Result<
 
 /// Where a name stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum NameKind {
     /// It names a variable for sure.
     Variable,
     /// It may: a text attribute that is known to hold names.
@@ -180,21 +180,24 @@ enum Place {
 }
 
 /// Every place that holds the name of a variable.
-fn each_name(program: &mut framework::ProgramDesc, visit: &mut impl FnMut(&mut Vec<u8>, Place)) {
+fn each_name(program: &mut framework::ProgramDesc, visit: &mut impl FnMut(&mut Vec<u8>, NameKind)) {
     for block in &mut program.blocks {
         for var in &mut block.vars {
             if let Some(name) = &mut var.name {
-                visit(name, Place::Variable);
+                visit(name, NameKind::Variable);
             }
         }
         for op in &mut block.ops {
             for slot in op.inputs.iter_mut().chain(&mut op.outputs) {
-                slot.arguments.iter_mut().for_each(|name| visit(name, Place::Variable));
+                slot.arguments.iter_mut().for_each(|name| visit(name, NameKind::Variable));
             }
             for attr in &mut op.attrs {
-                attr.var_name.iter_mut().chain(&mut attr.vars_name).for_each(|n| visit(n, Place::Variable));
+                attr.var_name
+                    .iter_mut()
+                    .chain(&mut attr.vars_name)
+                    .for_each(|n| visit(n, NameKind::Variable));
                 if NAMING.iter().any(|n| n.as_bytes() == bytes(&attr.name)) {
-                    attr.s.iter_mut().chain(&mut attr.strings).for_each(|n| visit(n, Place::Mention));
+                    attr.s.iter_mut().chain(&mut attr.strings).for_each(|n| visit(n, NameKind::Mention));
                 }
             }
         }

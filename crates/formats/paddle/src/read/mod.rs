@@ -21,7 +21,7 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Origin};
 use weighbridge_core::error::Result;
 use weighbridge_format::shards::alone;
-use weighbridge_format::{OpenOptions, Place};
+use weighbridge_format::{Input, OpenOptions};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// An empty checkpoint of a kind.
@@ -45,11 +45,11 @@ pub(super) fn open_beside(
 }
 
 /// Takes out of a damaged file or folder what is intact.
-pub(super) fn salvage(place: &Place<'_>, options: &OpenOptions) -> Result<Checkpoint> {
+pub(super) fn salvage(place: &Input<'_>, options: &OpenOptions) -> Result<Checkpoint> {
     match *place {
-        Place::Alone(source) => open(source, options),
-        Place::Beside(source, folder, name) => open_beside(source, folder, name, options),
-        Place::Folder(folder) => open_folder(folder, options),
+        Input::Alone(source) => open(source, options),
+        Input::Beside(source, folder, name) => open_beside(source, folder, name, options),
+        Input::Folder(folder) => open_folder(folder, options),
     }
 }
 

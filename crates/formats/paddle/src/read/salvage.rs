@@ -87,9 +87,9 @@ fn begins_a_stream(source: &SourceRef, error: &Error) -> bool {
 /// True where the version and a number of levels of LoD that a tensor may have stand behind `last`.
 fn begins_with_levels(source: &SourceRef, last: Option<&Stream>) -> bool {
     let Some(Stream::Dense(dense)) = last else { return false };
-    let Some(piece) = dense.entry.single_piece() else { return false };
+    let Some(extent) = dense.entry.single_extent() else { return false };
     let (mut version, mut levels) = ([1; 4], [0; 8]);
-    let at = piece.offset.saturating_add(piece.len);
+    let at = extent.offset.saturating_add(extent.len);
     let read = source.read_at(at, &mut version).and_then(|()| source.read_at(at + 4, &mut levels));
     read.is_ok() && version == [0; 4] && u64::from_le_bytes(levels) <= HONEST_LEVELS
 }

@@ -137,14 +137,14 @@ fn names(variables: &[TensorEntry], state: &[TensorEntry]) -> Option<Vec<(usize,
 
 /// Some bytes of a tensor, from its beginning to its end. `None` where it would have to be decoded.
 fn sample(entry: &TensorEntry) -> Option<Vec<u8>> {
-    let piece = entry.single_piece().filter(|piece| !is_encoded(&piece.source))?;
-    if piece.encoding != Encoding::ROW && !entry.shape.is_order_free() {
+    let extent = entry.single_extent().filter(|extent| !is_encoded(&extent.source))?;
+    if extent.encoding != Encoding::ROW && !entry.shape.is_order_free() {
         return None;
     }
-    if piece.len <= SAMPLE * SAMPLES {
-        return read_vec(&*piece.source, piece.offset, piece.len).ok();
+    if extent.len <= SAMPLE * SAMPLES {
+        return read_vec(&*extent.source, extent.offset, extent.len).ok();
     }
-    let step = (piece.len - SAMPLE) / (SAMPLES - 1);
-    let parts = (0..SAMPLES).map(|k| read_vec(&*piece.source, piece.offset + k * step, SAMPLE).ok());
+    let step = (extent.len - SAMPLE) / (SAMPLES - 1);
+    let parts = (0..SAMPLES).map(|k| read_vec(&*extent.source, extent.offset + k * step, SAMPLE).ok());
     parts.collect::<Option<Vec<_>>>().map(|parts| parts.concat())
 }

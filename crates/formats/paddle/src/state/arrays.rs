@@ -5,7 +5,7 @@ use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_io::source::SourceRef;
-use weighbridge_pickle::{Graph, Made, NdArray, Object, ObjectId, Options, lod_tensor};
+use weighbridge_pickle::{Graph, NdArray, Object, ObjectId, Options, Reduced, lod_tensor};
 use weighbridge_torch_archive as torch;
 
 /// The elements of an array.
@@ -55,7 +55,7 @@ pub(super) fn find(
         let found = torch::pickled(graph, array, source, &options.limits)?;
         return Ok(found.and_then(|(entry, held)| of_torch(&entry, held)));
     };
-    let made_of = graph.made(array).and_then(Made::state).or(Some(array));
+    let made_of = graph.made(array).and_then(Reduced::state).or(Some(array));
     Ok(Some(match locate(&found, source, made_of)? {
         Some(array) => Found::Tensor(form, name.map(str::to_owned), array),
         None => Found::Inert(format!("numpy.ndarray of {}", found.descr)),
@@ -64,13 +64,13 @@ pub(super) fn find(
 
 /// A tensor of PyTorch, whose storage the object `held` has.
 fn of_torch(entry: &TensorEntry, held: ObjectId) -> Option<Found> {
-    let piece = entry.single_piece()?;
+    let extent = entry.single_extent()?;
     let array = Array {
         dtype: entry.stored,
         shape: entry.shape.clone(),
-        source: piece.source.clone(),
-        offset: piece.offset,
-        encoding: piece.encoding,
+        source: extent.source.clone(),
+        offset: extent.offset,
+        encoding: extent.encoding,
         made_of: Some(held),
     };
     Some(Found::Tensor(Form::Array, None, array))

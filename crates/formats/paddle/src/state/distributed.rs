@@ -13,14 +13,14 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{
-    Attributes, Checkpoint, Name, Note, Origin, Piece, Pieces, Role, TensorEntry, TensorPath,
+    Attributes, Checkpoint, Extent, Name, Note, Origin, Pieces, Role, TensorEntry, TensorPath,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Region, Shape};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, check_range};
-use weighbridge_pickle::{self as pickle, Cost, Graph, Made, ObjectId, Options};
+use weighbridge_pickle::{self as pickle, Cost, Graph, ObjectId, Options, Reduced};
 
 /// What a file's name ends in where it says what the others hold.
 const DIRECTORY: &str = "metadata";
@@ -102,7 +102,7 @@ impl<'a> Directory<'a> {
 
 /// Class and state of an object of Paddle's module of distributed checkpoints.
 fn instance(graph: &Graph, id: ObjectId) -> Option<(&str, ObjectId)> {
-    let made: &Made = graph.made(id)?;
+    let made: &Reduced = graph.made(id)?;
     let (module, class) = graph.global(made.callable)?;
     let ours = module.starts_with("paddle.distributed.") && module.ends_with(".metadata");
     Some((class, made.state()?)).filter(|_| ours)
@@ -192,7 +192,7 @@ impl Reader<'_, '_> {
         let graph = directory.graph;
         let bad = |message: &str| Error::corrupt("shard-mismatch", message);
         let parts = graph.sequence(parts).ok_or_else(|| bad("the parts of a tensor are no list"))?;
-        let mut pieces = Pieces::new();
+        let mut extents = Pieces::new();
         let mut seen = HashSet::new();
         let mut dtype: Option<DType> = None;
         let mut whole: Option<Vec<u64>> = None;
@@ -237,8 +237,8 @@ impl Reader<'_, '_> {
             let len = array.shape.bytes(array.dtype).ok_or_else(|| bad("a part has no length"))?;
             check_range(&*array.source, array.offset, len)?;
             let source = array.source.clone();
-            let part = Some(Box::new(Region { start, extent }));
-            pieces.push(Piece {
+            let part = Some(Box::new(Region { start, shape: extent }));
+            extents.push(Extent {
                 source,
                 offset: array.offset,
                 len,
@@ -250,8 +250,8 @@ impl Reader<'_, '_> {
         let (Some(dtype), Some(dims)) = (dtype, whole) else { return Err(bad("a tensor has no parts")) };
         let shape = Shape::new(dims);
         self.budget.take_memory(Cost::entry(false) + Cost::dimensions(shape.rank()))?;
-        self.fills(&shape, &pieces)?;
-        pieces.retain(|piece| piece.len > 0 || shape.elements() == Some(0));
+        self.fills(&shape, &extents)?;
+        extents.retain(|extent| extent.len > 0 || shape.elements() == Some(0));
         Ok(Some(TensorEntry {
             path: TensorPath::from_dotted(key),
             role: Role::Parameter,
@@ -259,28 +259,28 @@ impl Reader<'_, '_> {
             stored: if dtype == DType::U16 { DType::BF16 } else { dtype },
             cast: None,
             shape,
-            pieces,
+            extents,
             attributes: Attributes::new(),
-            labels: None,
+            row_names: None,
             guessed: false,
         }))
     }
 
     /// Fails unless the boxes fill the shape and do not overlap.
-    fn fills(&mut self, shape: &Shape, pieces: &[Piece]) -> Result<()> {
-        let all = pieces
+    fn fills(&mut self, shape: &Shape, extents: &[Extent]) -> Result<()> {
+        let all = extents
             .iter()
-            .try_fold(0u64, |sum, piece| sum.checked_add(Shape::new(piece.extent(shape)).elements()?));
+            .try_fold(0u64, |sum, extent| sum.checked_add(Shape::new(extent.shape(shape)).elements()?));
         if all.is_none() || all != shape.elements() {
             return Err(Error::corrupt("shards-incomplete", "the parts do not fill the tensor")
                 .expected(format_args!("{shape}"))
-                .found(format_args!("{} elements in {} parts", all.unwrap_or(u64::MAX), pieces.len())));
+                .found(format_args!("{} elements in {} parts", all.unwrap_or(u64::MAX), extents.len())));
         }
-        for (at, piece) in pieces.iter().enumerate() {
+        for (at, extent) in extents.iter().enumerate() {
             self.budget.take_work(COMPARISON.saturating_mul(at as u64))?;
-            let region = piece.region(shape);
-            let meets = |other: &Piece| region.intersect(&other.region(shape)).is_some();
-            if pieces.get(..at).unwrap_or_default().iter().any(meets) {
+            let region = extent.region(shape);
+            let meets = |other: &Extent| region.intersect(&other.region(shape)).is_some();
+            if extents.get(..at).unwrap_or_default().iter().any(meets) {
                 return Err(Error::corrupt("shards-incomplete", "parts of the tensor overlap"));
             }
         }

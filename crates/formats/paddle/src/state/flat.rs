@@ -54,10 +54,10 @@ impl Source for FlatSource {
         Ok(())
     }
     fn label(&self) -> &str {
-        self.entry.pieces.first().map_or("", |piece| piece.source.label())
+        self.entry.extents.first().map_or("", |extent| extent.source.label())
     }
     fn is_sequential(&self) -> bool {
-        self.entry.pieces.iter().any(|piece| piece.source.is_sequential())
+        self.entry.extents.iter().any(|extent| extent.source.is_sequential())
     }
 }
 
@@ -68,7 +68,7 @@ fn boxes(dims: &[u64], start: u64, count: u64) -> Vec<Region> {
         return Vec::new();
     }
     let Some((_, inner)) = dims.split_first() else {
-        return vec![Region { start: Vec::new(), extent: Vec::new() }];
+        return vec![Region { start: Vec::new(), shape: Vec::new() }];
     };
     let row: u64 = inner.iter().product();
     let mut all = Vec::new();
@@ -78,16 +78,16 @@ fn boxes(dims: &[u64], start: u64, count: u64) -> Vec<Region> {
         let (index, within) = (at / row, at % row);
         let taken = if within == 0 && left >= row {
             let rows = left / row;
-            let mut region = Region { start: vec![0; dims.len()], extent: dims.to_vec() };
+            let mut region = Region { start: vec![0; dims.len()], shape: dims.to_vec() };
             region.start[0] = index;
-            region.extent[0] = rows;
+            region.shape[0] = rows;
             all.push(region);
             rows * row
         } else {
             let part = left.min(row - within);
             for mut region in boxes(inner, within, part) {
                 region.start.insert(0, index);
-                region.extent.insert(0, 1);
+                region.shape.insert(0, 1);
                 all.push(region);
             }
             part

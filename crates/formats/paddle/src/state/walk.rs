@@ -14,10 +14,10 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Endian};
 use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
-use weighbridge_format::overlap::Spans;
+use weighbridge_format::overlap::OverlapBudget;
 use weighbridge_io::source::{SourceRef, read_vec};
 use weighbridge_pickle::{
-    Cost, Graph, Object, ObjectId, Options, PayloadSource, Pickle, Place, Stored, bytes_of, scalar,
+    Cost, Graph, Location, Object, ObjectId, Options, PayloadSource, Pickle, Stored, bytes_of, scalar,
 };
 
 /// Where a walk stands, and what it has gathered.
@@ -38,7 +38,7 @@ pub(super) struct Walk<'a> {
     first: HashMap<ObjectId, String>,
     names: Distinct,
     /// What arrays read that are no other one by another name.
-    spans: Spans,
+    spans: OverlapBudget,
     left_out: LeftOut,
     /// Objects and references between them.
     size: u64,
@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
             Object::List(items) | Object::Set(items) => items.len(),
             Object::Tuple(items) | Object::FrozenSet(items) => items.len(),
             Object::Dict(pairs) => 2 * pairs.len(),
-            Object::Made(made) => 2 * made.pairs.len() + made.items.len(),
+            Object::Reduced(made) => 2 * made.pairs.len() + made.items.len(),
             _ => 0,
         };
         let size: u64 = pickle.graph.iter().map(|(_, object)| 1 + edges(object) as u64).sum();
@@ -127,7 +127,7 @@ impl<'a> Walk<'a> {
             met: HashSet::new(),
             first: HashMap::new(),
             names: Distinct::default(),
-            spans: Spans::default(),
+            spans: OverlapBudget::default(),
             left_out: LeftOut::default(),
             size,
             doubled: 0,
@@ -296,7 +296,7 @@ impl<'a> Walk<'a> {
 
     /// True for an ordered dict.
     pub(super) fn is_ordered(&self, id: ObjectId) -> bool {
-        matches!(self.graph().object(id), Object::Made(_))
+        matches!(self.graph().object(id), Object::Reduced(_))
     }
 
     /// The root, where it is no dict: a tensor goes by its own name.
@@ -319,7 +319,7 @@ impl<'a> Walk<'a> {
     fn charge(&mut self, object: &Object) -> Result<()> {
         let cost = match object {
             // These are maps with a mark, each with a list in it.
-            Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) | Object::Made(_) => Cost::CONTAINER,
+            Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) | Object::Reduced(_) => Cost::CONTAINER,
             Object::BigInt(_) | Object::Bytes(_) | Object::ByteArray(_) | Object::Global { .. } => {
                 Cost::CONTAINER
             }
@@ -352,7 +352,7 @@ impl<'a> Walk<'a> {
                     self.budget.take_memory(Cost::text(text.len() as u64))?;
                     Value::Text(text.to_string())
                 }
-                (None, Place::Source(span)) if matches!(span.stored, Stored::Raw | Stored::Utf8) => {
+                (None, Location::Source(span)) if matches!(span.stored, Stored::Raw | Stored::Utf8) => {
                     self.budget.take_memory(Cost::text(span.len))?;
                     let bytes = read_vec(&**self.source, span.offset, span.len)?;
                     match String::from_utf8(bytes) {
@@ -376,7 +376,7 @@ impl<'a> Walk<'a> {
                 }
                 None => self.no_value("a class without a name", false)?,
             },
-            Object::Made(_) => self.made(id, depth)?,
+            Object::Reduced(_) => self.made(id, depth)?,
             _ => self.no_value("something that is kept outside of the pickle", true)?,
         })
     }
@@ -424,7 +424,7 @@ impl<'a> Walk<'a> {
         self.budget.take_memory(Cost::text(payload.len))?;
         match (payload.short, payload.place) {
             (Some(bytes), _) => Ok(Value::Bytes(bytes.into_vec())),
-            (None, Place::Source(span)) => {
+            (None, Location::Source(span)) => {
                 let decoded = PayloadSource::new(self.source.clone(), span, payload.len)?;
                 Ok(Value::Bytes(read_vec(&decoded, 0, payload.len)?))
             }
@@ -510,8 +510,8 @@ impl<'a> Walk<'a> {
         let text = entry.text();
         // The same object is read once. So are ranges that are alike, where they stand in the file as they are.
         if spot.id.is_none_or(|id| !self.first.contains_key(&id))
-            && let Some(piece) = entry.single_piece().filter(|piece| piece.len > 0)
-            && let Some(within) = piece.source.within().filter(|within| within.encoded)
+            && let Some(extent) = entry.single_extent().filter(|extent| extent.len > 0)
+            && let Some(within) = extent.source.within().filter(|within| within.encoded)
         {
             self.spans.add(0, (within.offset, within.offset.saturating_add(within.len)), within.len);
         }

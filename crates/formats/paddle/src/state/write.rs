@@ -13,7 +13,7 @@ use weighbridge_core::tensor::DType;
 use weighbridge_core::text::counted;
 use weighbridge_format::PlanOptions;
 use weighbridge_io::engine::latin1_lengths;
-use weighbridge_pickle::{NumpyModules, Part, Place, write};
+use weighbridge_pickle::{Location, NumpyModules, Part, write};
 
 /// Attributes that a state holds in its own way, or that go without saying once it is loaded.
 const HELD: [&str; 3] = [Attributes::VARIABLE_NAME, Attributes::PARAMETER_VARIABLE, Attributes::ALIAS_OF];
@@ -48,8 +48,8 @@ pub(super) fn plan_split(checkpoint: &Checkpoint, options: &PlanOptions, most: u
     let (payloads, losses) = writer.finish();
 
     let mut lengths: Vec<Option<Vec<u64>>> = vec![None; payloads.len()];
-    let mut text_len = |place: &Place| {
-        let Place::Payload { key, .. } = *place else { return Err(lost()) };
+    let mut text_len = |place: &Location| {
+        let Location::Payload { key, .. } = *place else { return Err(lost()) };
         let at = usize::try_from(key).map_err(|_| lost())?;
         let (Some((entry, order)), Some(slot)) = (payloads.get(at), lengths.get_mut(at)) else {
             return Err(lost());

@@ -420,7 +420,7 @@ impl<'a> Writer<'a> {
     fn twin(&self, entry: &TensorEntry) -> Option<(Form, ObjectId)> {
         let at = *self.by_text.get(entry.text_attribute(Attributes::ALIAS_OF)?)?;
         let other = self.checkpoint.tensors.get(at)?;
-        let (a, b) = (entry.single_piece()?, other.single_piece()?);
+        let (a, b) = (entry.single_extent()?, other.single_extent()?);
         let same = (a.offset, a.len, a.encoding) == (b.offset, b.len, b.encoding)
             && (&entry.shape, entry.stored, entry.cast) == (&other.shape, other.stored, other.cast)
             && a.source.label() == b.source.label()
@@ -466,11 +466,11 @@ pub(super) fn name_of(entry: &TensorEntry, key: &str) -> String {
 
 /// A source of the elements as numpy's `flatten` gives them, and where they begin in it.
 fn flattened(entry: &TensorEntry) -> Result<(SourceRef, u64)> {
-    if let Some(piece) = entry.single_piece() {
-        let flat = piece.encoding.order == Order::Row || entry.shape.is_order_free();
-        let little = piece.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;
+    if let Some(extent) = entry.single_extent() {
+        let flat = extent.encoding.order == Order::Row || entry.shape.is_order_free();
+        let little = extent.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;
         if flat && little && entry.cast.is_none() {
-            return Ok((piece.source.clone(), piece.offset));
+            return Ok((extent.source.clone(), extent.offset));
         }
     }
     Ok((Arc::new(flat::FlatSource::new(entry.clone())?), 0))

@@ -117,7 +117,7 @@ fn golden_shards_give_what_the_original_gives() {
         assert_eq!(Json::from(tensor.shape.dims()), theirs["shape"]);
         assert_eq!(Json::from(hex(tensor)), theirs["hex"], "{}", tensor.name());
         let file = Path::new("m").join(theirs["file"].as_str().unwrap());
-        assert_eq!(Path::new(tensor.pieces[0].source.label()), file);
+        assert_eq!(Path::new(tensor.extents[0].source.label()), file);
     }
     // Every byte of every shard and of their list has its use.
     let accounts =

@@ -106,10 +106,11 @@ pub(in super::super) fn plan(
 /// shard of one tensor may be larger than that. `None` where there is none of any bytes.
 pub(in super::super) fn size_as_cut(checkpoint: &Checkpoint) -> Option<u64> {
     let mut shards: HashMap<&str, (usize, u64)> = HashMap::new();
-    for piece in checkpoint.tensors.iter().flat_map(|tensor| &tensor.pieces).filter(|piece| piece.len > 0) {
-        let (count, bytes) = shards.entry(piece.source.label()).or_default();
+    for extent in checkpoint.tensors.iter().flat_map(|tensor| &tensor.extents).filter(|extent| extent.len > 0)
+    {
+        let (count, bytes) = shards.entry(extent.source.label()).or_default();
         *count += 1;
-        *bytes = bytes.saturating_add(piece.len);
+        *bytes = bytes.saturating_add(extent.len);
     }
     let several = shards.values().filter(|(count, _)| *count > 1).map(|(_, bytes)| *bytes).max();
     // Where each stands alone no two of them may fit.
@@ -145,7 +146,7 @@ fn units(rows: Vec<Row<'_>>) -> Vec<Vec<Row<'_>>> {
     let mut units: Vec<Vec<Row<'_>>> = Vec::with_capacity(rows.len());
     let mut known: HashMap<(usize, u64, u64), usize> = HashMap::new();
     for row in rows {
-        let bytes = row.entry.single_piece().filter(|piece| piece.len > 0);
+        let bytes = row.entry.single_extent().filter(|extent| extent.len > 0);
         let key = bytes.map(|p| (Arc::as_ptr(&p.source).cast::<()>().addr(), p.offset, p.len));
         let next = units.len();
         let place = key.map_or(next, |key| *known.entry(key).or_insert(next));

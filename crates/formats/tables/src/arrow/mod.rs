@@ -34,8 +34,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
+    Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -113,13 +113,13 @@ impl WriteFormat for Arrow {
         plan(checkpoint, &form)
     }
 
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Column
+    fn labels_in(&self) -> RowNameSupport {
+        RowNameSupport::Column
     }
 }
 
 impl Salvage for Arrow {
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         place.source().map(|source| read::salvage(source, error, options)).transpose()
     }
 

@@ -25,7 +25,7 @@ use decode::{BatchNames, Batches};
 use std::sync::{Arc, Mutex};
 use weighbridge_core::budget::Budget;
 use weighbridge_core::checkpoint::{
-    Attributes, Checkpoint, Damage, LabelsRef, Piece, Pieces, Role, TensorEntry, TensorPath, Value,
+    Attributes, Checkpoint, Damage, Extent, Pieces, Role, RowNamesRef, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -113,9 +113,9 @@ fn index(mut checkpoint: Checkpoint, mut file: File, layout: &Layout, heads: &[H
     entry.guessed = matches!(layout.vector, Vector::List(_));
     entry.attributes = layout.attributes(&file.schema);
     if let Some(place) = layout.names {
-        entry.labels = Some(
-            Arc::new(BatchNames { file: file.clone(), place, rows, kept: Mutex::default() }) as LabelsRef
-        );
+        entry.row_names =
+            Some(Arc::new(BatchNames { file: file.clone(), place, rows, kept: Mutex::default() })
+                as RowNamesRef);
     }
     checkpoint.tensors.push(entry);
     restore(&mut checkpoint, pairs);
@@ -169,7 +169,7 @@ fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u6
             DecodedSource::shared(file.source.clone(), starts, Box::new(decoder), &file.limits.blocks);
         return TensorEntry::dense(TensorPath::value(), layout.dtype, shape, &source, 0, Encoding::ROW);
     }
-    let mut pieces = Pieces::new();
+    let mut extents = Pieces::new();
     let mut row = 0;
     for head in heads {
         let Some((offset, room)) = head.elements.filter(|_| head.rows > 0) else { continue };
@@ -180,10 +180,10 @@ fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u6
                 .expected(format_args!("{len} bytes"))
                 .found(room));
         }
-        let region = Region { start: vec![row, 0], extent: vec![head.rows, width] };
+        let region = Region { start: vec![row, 0], shape: vec![head.rows, width] };
         let source = file.source.clone();
         let part = region.unless_whole(&shape);
-        pieces.push(Piece { source, offset, len, encoding: Encoding::ROW, part, check: None });
+        extents.push(Extent { source, offset, len, encoding: Encoding::ROW, part, check: None });
         row += head.rows;
     }
     Ok(TensorEntry {
@@ -192,9 +192,9 @@ fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u6
         stored: layout.dtype,
         cast: None,
         shape,
-        pieces,
+        extents,
         attributes: Attributes::new(),
-        labels: None,
+        row_names: None,
         guessed: false,
     })
 }

@@ -41,8 +41,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, PlanOptions, ReadFormat, Salvage, Setting,
-    WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, OpenOptions, PlanOptions, ReadFormat, RowNameSupport, Salvage,
+    Setting, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -137,8 +137,8 @@ impl WriteFormat for Parquet {
         plan(checkpoint, &form)
     }
 
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Column
+    fn labels_in(&self) -> RowNameSupport {
+        RowNameSupport::Column
     }
 }
 

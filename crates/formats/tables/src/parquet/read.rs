@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use texts::Texts;
 use weighbridge_core::budget::Budget;
 use weighbridge_core::checkpoint::{
-    Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count,
+    Checkpoint, RowNameList, RowNames, RowNamesRef, TensorEntry, TensorPath, check_count,
 };
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
@@ -94,7 +94,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         let mut skip = 0;
         while skip < count {
             let take = at_once.min(count - skip);
-            places.push(Place { group, skip, take });
+            places.push(Location { group, skip, take });
             skip += take;
             starts.push((first + skip) * row_bytes);
         }
@@ -109,7 +109,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     entry.attributes = attributes;
     if let Some(place) = names {
         let names = GroupNames { file: file.clone(), place, rows, kept: Mutex::default() };
-        entry.labels = Some(Arc::new(names) as LabelsRef);
+        entry.row_names = Some(Arc::new(names) as RowNamesRef);
     }
     checkpoint.tensors.push(entry);
     let pairs = file.metadata.metadata().file_metadata().key_value_metadata();
@@ -477,7 +477,7 @@ impl File {
 
 /// Rows that are decoded together.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Location {
     group: usize,
     skip: u64,
     take: u64,
@@ -489,7 +489,7 @@ struct Groups {
     layout: Layout,
     width: u64,
     at_once: u64,
-    places: Vec<Place>,
+    places: Vec<Location>,
     /// The reader that gives the block of that number next.
     open: Mutex<Option<(usize, ParquetRecordBatchReader)>>,
 }
@@ -545,27 +545,27 @@ struct GroupNames {
     file: Arc<File>,
     place: usize,
     rows: u64,
-    kept: Mutex<Option<Arc<LabelList>>>,
+    kept: Mutex<Option<Arc<RowNameList>>>,
 }
 
-impl Labels for GroupNames {
+impl RowNames for GroupNames {
     fn label(&self) -> &str {
         self.file.source.0.label()
     }
-    fn read(&self) -> Result<Arc<LabelList>> {
+    fn read(&self) -> Result<Arc<RowNameList>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(list) = &*kept {
             return Ok(list.clone());
         }
-        let mut list = LabelList::new();
+        let mut list = RowNameList::new();
         self.append(&mut list, &mut |list| Ok(list.len() as u64))?;
         let list = Arc::new(list);
         *kept = Some(list.clone());
         Ok(list)
     }
-    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
+    fn each(&self, take: &mut dyn FnMut(&RowNameList) -> Result<()>) -> Result<()> {
         let mut count = 0;
-        self.append(&mut LabelList::new(), &mut |list| {
+        self.append(&mut RowNameList::new(), &mut |list| {
             count += list.len() as u64;
             take(list)?;
             list.clear();
@@ -581,10 +581,10 @@ impl GroupNames {
     /// Appends all names; `look` sees the list after each batch, and says how many there were so far.
     fn append(
         &self,
-        list: &mut LabelList,
-        look: &mut dyn FnMut(&mut LabelList) -> Result<u64>,
+        list: &mut RowNameList,
+        look: &mut dyn FnMut(&mut RowNameList) -> Result<u64>,
     ) -> Result<()> {
-        let most = LabelList::most(self.file.source.0.len(), &self.file.limits);
+        let most = RowNameList::most(self.file.source.0.len(), &self.file.limits);
         let (mut count, mut spent) = (0, 0u64);
         'groups: for group in 0..self.file.metadata.metadata().num_row_groups() {
             let at_once = self.file.names_at_once(group, self.place)?;

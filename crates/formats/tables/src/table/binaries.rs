@@ -10,7 +10,7 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
 use weighbridge_io::source::{MemorySource, SourceRef};
-use weighbridge_scan::{Beginning, Class, Scan, TakenFor, embedded, may_import};
+use weighbridge_scan::{AssumedType, Beginning, Class, Scan, embedded, may_import};
 
 /// Work for a value beside its bytes; for a text; and for a text that is followed as a pickle.
 const EACH: u64 = 16;
@@ -174,7 +174,7 @@ impl<'a> Binaries<'a> {
         }
         if known.is_some() {
             match self.budget.take_memory((bytes.len() as u64).saturating_mul(FOUND)) {
-                Ok(()) => scan.look_into(place, source(), TakenFor::File),
+                Ok(()) => scan.look_into(place, source(), AssumedType::File),
                 Err(_) => {
                     let mut own = Scan::default();
                     own.push("nested-too-deep", "more files among the values were not looked into");

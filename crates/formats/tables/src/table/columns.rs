@@ -11,7 +11,7 @@ use super::NO_COLUMNS;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema};
-use weighbridge_core::checkpoint::{Attributes, LabelList, Note, Value, escape_text};
+use weighbridge_core::checkpoint::{Attributes, Note, RowNameList, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::DType;
 use weighbridge_io::source::to_usize;
@@ -240,8 +240,8 @@ impl Layout {
     /// Appends the names in a batch whose one column holds them, as long as the list takes at most so many bytes.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Unsupported`], `nulls`; what [`LabelList::push_within`] says.
-    pub(crate) fn names(batch: &RecordBatch, list: &mut LabelList, most: u64) -> Result<()> {
+    /// [`weighbridge_core::Kind::Unsupported`], `nulls`; what [`RowNameList::push_within`] says.
+    pub(crate) fn names(batch: &RecordBatch, list: &mut RowNameList, most: u64) -> Result<()> {
         let Some(column) = batch.columns().first() else { return Ok(()) };
         refuse_nulls(&**column)?;
         if let Some(names) = column.as_string_opt::<i32>() {

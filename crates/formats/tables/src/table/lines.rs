@@ -7,7 +7,7 @@ use super::{DecodedSource, Decoder};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::checkpoint::{
-    Attributes, Checkpoint, Damage, LabelList, Labels, LabelsRef, Lost, TensorEntry, TensorPath, Value,
+    Attributes, Checkpoint, Damage, Lost, RowNameList, RowNames, RowNamesRef, TensorEntry, TensorPath, Value,
     check_count, each_part,
 };
 use weighbridge_core::error::{Error, Result};
@@ -107,9 +107,9 @@ impl Lines {
             self.source = Arc::new(RangeSource::new(self.source.clone(), 0, end)?);
         }
         marks.push(Mark { offset: end, row: rows });
-        let labels: Option<LabelsRef> = self
-            .named
-            .then(|| Arc::new(LineNames { lines: self.clone(), rows, kept: Mutex::default() }) as LabelsRef);
+        let labels: Option<RowNamesRef> = self.named.then(|| {
+            Arc::new(LineNames { lines: self.clone(), rows, kept: Mutex::default() }) as RowNamesRef
+        });
         let starts = marks.iter().map(|mark| mark.row.saturating_mul(columns).saturating_mul(4)).collect();
         let outer = self.source.clone();
         let cache = self.cache.clone();
@@ -117,7 +117,7 @@ impl Lines {
         let source = DecodedSource::shared(outer, starts, Box::new(decoder), &cache);
         let mut entry =
             TensorEntry::dense(TensorPath::value(), DType::F32, shape, &source, 0, Encoding::ROW)?;
-        entry.labels = labels;
+        entry.row_names = labels;
         entry.guessed = true;
         Ok((entry, end))
     }
@@ -375,27 +375,27 @@ impl Decoder for LineDecoder {
 struct LineNames {
     lines: Lines,
     rows: u64,
-    kept: Mutex<Option<Arc<LabelList>>>,
+    kept: Mutex<Option<Arc<RowNameList>>>,
 }
 
-impl Labels for LineNames {
+impl RowNames for LineNames {
     fn label(&self) -> &str {
         self.lines.source.label()
     }
 
-    fn read(&self) -> Result<Arc<LabelList>> {
+    fn read(&self) -> Result<Arc<RowNameList>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(list) = &*kept {
             return Ok(list.clone());
         }
-        let mut list = LabelList::new();
+        let mut list = RowNameList::new();
         self.append(&mut list, &mut |_| Ok(()))?;
         let list = Arc::new(list);
         *kept = Some(list.clone());
         Ok(list)
     }
 
-    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
+    fn each(&self, take: &mut dyn FnMut(&RowNameList) -> Result<()>) -> Result<()> {
         each_part(take, |list, look| self.append(list, look))
     }
 
@@ -406,7 +406,11 @@ impl Labels for LineNames {
 
 impl LineNames {
     /// Appends all names to `list`, which `look` sees after each.
-    fn append(&self, list: &mut LabelList, look: &mut dyn FnMut(&mut LabelList) -> Result<()>) -> Result<()> {
+    fn append(
+        &self,
+        list: &mut RowNameList,
+        look: &mut dyn FnMut(&mut RowNameList) -> Result<()>,
+    ) -> Result<()> {
         let (lines, mut count) = (&self.lines, 0);
         lines.each(lines.start, lines.source.len(), |row, offset, line| {
             list.push(text(lines.name(line)).map_err(|e| lines.at_line(row, offset, e))?);

@@ -26,7 +26,7 @@ pub(super) use plan::{Form, NO_COLUMNS, is_table, plan};
 use std::ops::Range;
 use std::sync::Arc;
 use weighbridge_core::budget::Budget;
-use weighbridge_core::checkpoint::{LabelList, LabelsRef, TensorEntry, check_count};
+use weighbridge_core::checkpoint::{RowNameList, RowNamesRef, TensorEntry, check_count};
 use weighbridge_core::error::Result;
 use weighbridge_core::plan::{Elements, Output};
 use weighbridge_core::tensor::{Order, Region};
@@ -80,7 +80,7 @@ impl Table {
     pub(super) fn region(&self, rows: &Range<u64>) -> Region {
         let mut region = Region::whole(&self.entry.shape);
         region.start[0] = rows.start;
-        region.extent[0] = rows.end - rows.start;
+        region.shape[0] = rows.end - rows.start;
         region
     }
 
@@ -95,8 +95,8 @@ impl Table {
     }
 
     /// The names of the rows, as many as there are rows; `None` where they have none.
-    pub(super) fn names(&self) -> Result<Option<Arc<LabelList>>> {
-        let Some(labels) = &self.entry.labels else { return Ok(None) };
+    pub(super) fn names(&self) -> Result<Option<Arc<RowNameList>>> {
+        let Some(labels) = &self.entry.row_names else { return Ok(None) };
         let list = labels.read()?;
         check_count(&**labels, list.len() as u64, self.rows)?;
         Ok(Some(list))
@@ -104,7 +104,7 @@ impl Table {
 
     /// What the names are read from.
     pub(super) fn name_sources(&self) -> Vec<SourceRef> {
-        self.entry.labels.iter().flat_map(|labels: &LabelsRef| labels.sources()).collect()
+        self.entry.row_names.iter().flat_map(|labels: &RowNamesRef| labels.sources()).collect()
     }
 
     /// Rows that are made together, where each takes `each` bytes of memory: enough to be worth the
@@ -118,13 +118,13 @@ impl Table {
 
     /// About how many bytes the file of it takes.
     pub(super) fn estimate(&self) -> u64 {
-        let names = if self.entry.labels.is_some() { 12 } else { 0 };
+        let names = if self.entry.row_names.is_some() { 12 } else { 0 };
         self.row_bytes().saturating_add(names).saturating_mul(self.rows).saturating_add(1000)
     }
 
     /// `5 rows of 8 f32, with names`.
     pub(super) fn describe(&self) -> String {
-        let names = if self.entry.labels.is_some() { ", with names" } else { "" };
+        let names = if self.entry.row_names.is_some() { ", with names" } else { "" };
         format!("{}  {} rows of {} {}{names}", self.entry.name(), self.rows, self.columns, self.entry.dtype())
     }
 }

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::string::FromUtf8Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::checkpoint::{
-    Checkpoint, LabelList, Metadata, Name, Note, TensorEntry, TensorPath, Value,
+    Checkpoint, Metadata, Name, Note, RowNameList, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::Output;
@@ -96,7 +96,7 @@ fn unwrap(what: &str, error: &(dyn std::error::Error + 'static)) -> Error {
 /// [`weighbridge_core::Kind::Mismatch`] where there are more columns than Arrow counts.
 pub(crate) fn schema(table: &Table, metadata: Vec<(String, String)>) -> Result<SchemaRef> {
     let mut fields = Vec::new();
-    if table.entry.labels.is_some() {
+    if table.entry.row_names.is_some() {
         fields.push(Field::new("name", DataType::Utf8, false));
     }
     if table.columns > 0 {
@@ -146,7 +146,7 @@ pub(crate) fn batches(
 fn batch(
     table: &Table,
     schema: &SchemaRef,
-    names: Option<&LabelList>,
+    names: Option<&RowNameList>,
     rows: &Range<u64>,
     out: &mut dyn Output,
 ) -> Result<RecordBatch> {

@@ -119,7 +119,7 @@ pub(crate) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Result<WritePlan
 
 /// A table has columns, or at least names of its rows.
 pub(crate) fn is_table(table: &Table) -> bool {
-    table.columns > 0 || table.entry.labels.is_some()
+    table.columns > 0 || table.entry.row_names.is_some()
 }
 
 /// Columns say of which type their elements are, but there is none.

@@ -1,7 +1,7 @@
 //! What is intact of a table that is decoded block by block: the rows before the first that cannot be.
 
 use weighbridge_core::checkpoint::{
-    Attributes, Damage, LabelList, Lost, MemoryLabels, Piece, TensorEntry, Value,
+    Attributes, Damage, Extent, Lost, MemoryRowNames, RowNameList, TensorEntry, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::to_usize;
@@ -15,7 +15,9 @@ const STEP: u64 = 64 << 10;
 /// # Errors
 /// What is not about the file.
 pub(crate) fn rows_before(entry: &TensorEntry, error: &Error) -> Result<Option<(TensorEntry, Lost)>> {
-    let (&[rows, columns], [piece]) = (entry.shape.dims(), entry.pieces.as_slice()) else { return Ok(None) };
+    let (&[rows, columns], [extent]) = (entry.shape.dims(), entry.extents.as_slice()) else {
+        return Ok(None);
+    };
     let row_bytes = columns.saturating_mul(entry.stored.size().unwrap_or(1) as u64).max(1);
     let at_once = (STEP / row_bytes).max(1);
     let mut buffer = vec![0; to_usize(STEP)?];
@@ -25,7 +27,7 @@ pub(crate) fn rows_before(entry: &TensorEntry, error: &Error) -> Result<Option<(
         let mut take = at_once.min(rows - whole);
         while take > 0 {
             let (start, len) = (whole.saturating_mul(row_bytes), take.saturating_mul(row_bytes));
-            match read_all(piece, start, len, &mut buffer) {
+            match read_all(extent, start, len, &mut buffer) {
                 Ok(()) => break,
                 Err(error) if !Damage::is(&error) => return Err(error),
                 Err(_) => take /= 2,
@@ -40,13 +42,13 @@ pub(crate) fn rows_before(entry: &TensorEntry, error: &Error) -> Result<Option<(
         return Ok(None);
     }
     let mut cut = entry.rows(0..whole)?;
-    cut.labels = match &entry.labels {
+    cut.row_names = match &entry.row_names {
         None => None,
         Some(labels) => match labels.read() {
             Ok(list) => {
-                let mut first = LabelList::new();
+                let mut first = RowNameList::new();
                 list.iter().take(to_usize(whole)?).for_each(|name| first.push(name));
-                Some(MemoryLabels::shared(labels.label(), first))
+                Some(MemoryRowNames::shared(labels.label(), first))
             }
             Err(error) if Damage::is(&error) => None,
             Err(error) => return Err(error),
@@ -58,12 +60,12 @@ pub(crate) fn rows_before(entry: &TensorEntry, error: &Error) -> Result<Option<(
 }
 
 /// Reads a range of a piece, part by part: a row may claim to be longer than memory.
-fn read_all(piece: &Piece, start: u64, len: u64, buffer: &mut [u8]) -> Result<()> {
+fn read_all(extent: &Extent, start: u64, len: u64, buffer: &mut [u8]) -> Result<()> {
     let mut done = 0;
     while done < len {
         let step = to_usize((len - done).min(buffer.len() as u64))?;
-        let place = piece.offset.saturating_add(start).saturating_add(done);
-        piece.source.read_at(place, &mut buffer[..step])?;
+        let place = extent.offset.saturating_add(start).saturating_add(done);
+        extent.source.read_at(place, &mut buffer[..step])?;
         done += step as u64;
     }
     Ok(())

@@ -5,7 +5,7 @@ use crate::opening::{by_id, detect, open_source};
 use std::sync::Arc;
 use weighbridge::formats::ALL;
 use weighbridge_core::checkpoint::{
-    Checkpoint, LabelList, MemoryLabels, Name, Role, TensorEntry, TensorPath, Value,
+    Checkpoint, MemoryRowNames, Name, Role, RowNameList, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::Result;
 use weighbridge_core::plan::WritePlan;
@@ -45,14 +45,14 @@ fn table(dtype: DType, rows: u64, columns: u64, encoding: Encoding) -> TensorEnt
 }
 
 fn reshaped(entry: &TensorEntry, dims: &[u64]) -> TensorEntry {
-    let (path, source) = (entry.path.clone(), &entry.pieces[0].source);
+    let (path, source) = (entry.path.clone(), &entry.extents[0].source);
     TensorEntry::dense(path, entry.stored, Shape::new(dims), source, 0, Encoding::ROW).unwrap()
 }
 
 fn named(mut entry: TensorEntry, names: impl Fn(u64) -> String) -> TensorEntry {
-    let mut list = LabelList::new();
+    let mut list = RowNameList::new();
     (0..entry.shape.dims()[0]).for_each(|row| list.push(&names(row)));
-    entry.labels = Some(MemoryLabels::shared("names", list));
+    entry.row_names = Some(MemoryRowNames::shared("names", list));
     entry
 }
 
@@ -70,7 +70,7 @@ fn open(bytes: &[u8]) -> Result<Checkpoint> {
 }
 
 fn names(entry: &TensorEntry) -> Option<Vec<String>> {
-    entry.labels.as_ref().map(|labels| labels.read().unwrap().iter().map(str::to_owned).collect())
+    entry.row_names.as_ref().map(|labels| labels.read().unwrap().iter().map(str::to_owned).collect())
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn any_rows_are_read_alone() {
         let bytes = materialise(&plan(id, vec![entry.clone()], &[]).unwrap()).remove(0);
         let back = open(&bytes).unwrap();
         for start in [29_990, 0, 13_107, 13_106, 6_000, 6_010, 29_000] {
-            let region = Region { start: vec![start, 3], extent: vec![10, 5] };
+            let region = Region { start: vec![start, 3], shape: vec![10, 5] };
             let read = |e: &TensorEntry| e.read_region(&region, Order::Row).unwrap();
             assert_eq!(read(&back.tensors[0]), read(&entry), "{id} {start}");
         }
@@ -234,12 +234,12 @@ fn read_all(bytes: &[u8], id: &str) -> Result<()> {
             tensor.read_tensor(Order::Row)?;
         } else {
             let mut region = Region::whole(&tensor.shape);
-            region.extent[0] = 1;
+            region.shape[0] = 1;
             if region.shape().bytes(tensor.stored).is_some_and(|len| len <= 16 << 20) {
                 let _ = tensor.read_region(&region, Order::Row);
             }
         }
-        if let Some(labels) = &tensor.labels {
+        if let Some(labels) = &tensor.row_names {
             labels.read()?;
         }
     }

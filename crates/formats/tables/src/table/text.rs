@@ -12,7 +12,7 @@ use weighbridge_io::source::{SourceRef, to_usize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Names {
     /// Its name.
-    Labels,
+    RowNames,
     /// Its number, counted from 0.
     Numbers,
     /// Nothing.
@@ -101,7 +101,7 @@ impl Encode for TextTable {
 
     fn encode(&self, out: &mut dyn Output) -> Result<()> {
         let (table, dtype) = (&self.table, self.table.entry.dtype());
-        let labels = if self.names == Names::Labels { table.names()? } else { None };
+        let labels = if self.names == Names::RowNames { table.names()? } else { None };
         if self.header {
             out.write(format!("{} {}\n", table.rows, table.columns).as_bytes())?;
         }

@@ -35,8 +35,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    Setting, WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
+    Salvage, Setting, WriteFormat,
 };
 use weighbridge_io::source::SourceRef;
 
@@ -106,8 +106,8 @@ impl WriteFormat for Tsv {
         }
         let floats = floats(options)?;
         let encoder = |table: Table| {
-            let names = match &table.entry.labels {
-                Some(_) => Names::Labels,
+            let names = match &table.entry.row_names {
+                Some(_) => Names::RowNames,
                 None if table.entry.dtype().is_float() => Names::None,
                 None => Names::Numbers,
             };
@@ -123,7 +123,7 @@ impl WriteFormat for Tsv {
         };
         let mut plan = plan(checkpoint, &form)?;
         let nameless = checkpoint.tensors.iter().filter(|t| {
-            t.labels.is_none()
+            t.row_names.is_none()
                 && !t.dtype().is_float()
                 && !t.role.is_state()
                 && Table::new(t).is_some_and(|t| t.columns > 0)
@@ -135,7 +135,7 @@ impl WriteFormat for Tsv {
                 let detail = "without a line the file does not say how many columns there are";
                 plan.losses.push(Loss::new("no-rows", entry.name(), detail));
             }
-            if let (Some(table), Some(labels)) = (Table::new(entry), &entry.labels)
+            if let (Some(table), Some(labels)) = (Table::new(entry), &entry.row_names)
                 && read::look_like_numbers(&*labels.read()?, table.columns)
             {
                 let detail = "the first names look like numbers: a reader takes them for a column";
@@ -145,8 +145,8 @@ impl WriteFormat for Tsv {
         Ok(plan)
     }
 
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Column
+    fn labels_in(&self) -> RowNameSupport {
+        RowNameSupport::Column
     }
 }
 
@@ -155,7 +155,7 @@ impl Salvage for Tsv {
         read::doubts(source, options)
     }
 
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         place.source().map(|source| read::salvage(source, error, options)).transpose()
     }
 

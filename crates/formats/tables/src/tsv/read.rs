@@ -1,7 +1,7 @@
 //! From text to the index.
 
 use crate::table::lines::{Lines, is_float, number};
-use weighbridge_core::checkpoint::{Checkpoint, LabelList, Name, Note, Role, TensorPath};
+use weighbridge_core::checkpoint::{Checkpoint, Name, Note, Role, RowNameList, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::{ErrorCode, phrase};
@@ -145,7 +145,7 @@ const LONGEST: usize = 64;
 
 /// True where the names of the first lines would be taken for numbers when they are read: of the
 /// lines that are looked at even if all numbers in them are as long as can be.
-pub(super) fn look_like_numbers(names: &LabelList, columns: u64) -> bool {
+pub(super) fn look_like_numbers(names: &RowNameList, columns: u64) -> bool {
     let numbers = usize::try_from(columns).unwrap_or(usize::MAX).saturating_mul(LONGEST);
     let mut room = HEAD;
     let mut float = false;

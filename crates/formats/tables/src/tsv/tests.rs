@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::opening::open_source;
-use weighbridge_core::checkpoint::{LabelList, MemoryLabels, TensorEntry, TensorPath};
+use weighbridge_core::checkpoint::{MemoryRowNames, RowNameList, TensorEntry, TensorPath};
 use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_io::source::MemorySource;
 use weighbridge_io::testing::materialise;
@@ -57,7 +57,7 @@ fn endings_and_special_values() {
     let read = |text: &[u8]| {
         let checkpoint = open(text).unwrap();
         let tensor = &checkpoint.tensors[0];
-        let names = tensor.labels.as_ref().map(|l| l.read().unwrap().iter().collect::<Vec<_>>().join(","));
+        let names = tensor.row_names.as_ref().map(|l| l.read().unwrap().iter().collect::<Vec<_>>().join(","));
         (tensor.read_tensor(Order::Row).unwrap(), names, tensor.shape.dims().to_vec())
     };
     let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
@@ -87,13 +87,13 @@ fn names_that_look_like_numbers_are_told() {
         let shape = Shape::new([2, columns]);
         let mut entry =
             TensorEntry::dense(TensorPath::value(), DType::F32, shape, &source, 0, Encoding::ROW).unwrap();
-        entry.labels = Some(MemoryLabels::shared("l", names.into_iter().collect::<LabelList>()));
+        entry.row_names = Some(MemoryRowNames::shared("l", names.into_iter().collect::<RowNameList>()));
         let checkpoint = Checkpoint { tensors: vec![entry], ..Checkpoint::default() };
         let plan = Tsv.plan(&checkpoint, &PlanOptions::default()).unwrap();
         assert_eq!(plan.losses.iter().any(|loss| loss.code == "names-like-numbers"), told, "{names:?}");
         // What is told is what happens.
         let again = open(&materialise(&plan).remove(0)).unwrap();
-        assert_eq!(again.tensors[0].labels.is_none(), told, "{names:?}");
+        assert_eq!(again.tensors[0].row_names.is_none(), told, "{names:?}");
     }
 }
 
@@ -104,7 +104,7 @@ fn names_that_hold_a_tab_are_refused() {
     let mut entry =
         TensorEntry::dense(TensorPath::value(), DType::F32, shape, &source, 0, Encoding::ROW).unwrap();
     for (name, fine) in [("a b", true), ("a\tb", false), ("a\nb", false), ("", true)] {
-        entry.labels = Some(MemoryLabels::shared("l", ["x", name].into_iter().collect::<LabelList>()));
+        entry.row_names = Some(MemoryRowNames::shared("l", ["x", name].into_iter().collect::<RowNameList>()));
         let checkpoint = Checkpoint { tensors: vec![entry.clone()], ..Checkpoint::default() };
         let plan = Tsv.plan(&checkpoint, &PlanOptions::default()).unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ fn names_that_hold_a_tab_are_refused() {
             assert_eq!(error.code().as_str(), "name-separates");
         }
     }
-    entry.labels = Some(MemoryLabels::shared("l", ["x"].into_iter().collect::<LabelList>()));
+    entry.row_names = Some(MemoryRowNames::shared("l", ["x"].into_iter().collect::<RowNameList>()));
     let checkpoint = Checkpoint { tensors: vec![entry], ..Checkpoint::default() };
     let plan = Tsv.plan(&checkpoint, &PlanOptions::default()).unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -141,7 +141,7 @@ fn the_extension_tells_what_the_content_does_not() {
     ] {
         let found = open_file("t.tsv", text).unwrap();
         assert_eq!((found.format, found.tensors[0].shape.dims()), ("tsv", &dims[..]), "{text:?}");
-        assert_eq!(found.tensors[0].labels.is_some(), named, "{text:?}");
+        assert_eq!(found.tensors[0].row_names.is_some(), named, "{text:?}");
         assert!(found.notes.iter().any(|note| note.code == "told-by-extension"));
         assert_eq!(open_file("t.txt", text).unwrap_err().code().as_str(), "unknown-format");
         assert_eq!(open_file("t.parquet", text).unwrap_err().code().as_str(), "unknown-format");
@@ -167,7 +167,7 @@ fn published_embeddings_are_entities_and_relations() {
     let read = |entry: &TensorEntry| {
         let bytes = entry.read_tensor(Order::Row).unwrap();
         let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-        let names = entry.labels.as_ref().unwrap().read().unwrap().iter().collect::<Vec<_>>().join(",");
+        let names = entry.row_names.as_ref().unwrap().read().unwrap().iter().collect::<Vec<_>>().join(",");
         (entry.text(), names, entry.shape.dims().to_vec(), values)
     };
     let text = "3\t1\t4\n<Q1>\t0.5\t-1\t2\t3e1\n\"Foo\"@fr\t1\t2\t3\t4\nQ 3\t0\t0\t0\t0\n<P1>\t9\t8\t7\t6\n<P1>_r\t1\t1\t1\t1\n";

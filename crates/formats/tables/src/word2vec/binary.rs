@@ -6,7 +6,7 @@ use crate::table::text::{Names, TextTable};
 use crate::table::{DecodedSource, Decoder};
 use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{
-    Attributes, LabelList, Lost, MemoryLabels, TensorEntry, TensorPath, Value,
+    Attributes, Lost, MemoryRowNames, RowNameList, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -71,7 +71,7 @@ pub(super) fn whole_rows(source: &SourceRef, header: Header, limits: &Limits) ->
     if places.is_empty() {
         return Err(error);
     }
-    let mut names = LabelList::new();
+    let mut names = RowNameList::new();
     all.iter().take(rows).for_each(|name| names.push(name));
     let mut entry = entry(source, names, places, header.columns, vector, limits)?;
     let which = Value::Text(format!("0 to {rows} of {}", header.rows));
@@ -86,7 +86,7 @@ fn is_spoken(name: &str) -> bool {
 /// Goes through names and vectors.
 struct Walk {
     cursor: Cursor,
-    names: LabelList,
+    names: RowNameList,
     /// Offsets of the vectors: eight bytes for each of more than that in the file.
     places: Vec<u64>,
     vector: u64,
@@ -96,7 +96,7 @@ struct Walk {
 impl Walk {
     fn new(source: &SourceRef, header: Header, vector: u64) -> Self {
         let cursor = Cursor::new(source.clone(), header.len as u64);
-        Self { cursor, names: LabelList::new(), places: Vec::new(), vector, name: Vec::new() }
+        Self { cursor, names: RowNameList::new(), places: Vec::new(), vector, name: Vec::new() }
     }
 
     fn row(&mut self, row: u64, limits: &Limits) -> Result<()> {
@@ -124,7 +124,7 @@ impl Walk {
 /// The table of vectors at these places.
 fn entry(
     source: &SourceRef,
-    names: LabelList,
+    names: RowNameList,
     places: Vec<u64>,
     columns: u64,
     vector: u64,
@@ -138,7 +138,7 @@ fn entry(
     let decoded = DecodedSource::shared(source.clone(), starts, Box::new(decoder), &limits.blocks);
     let shape = Shape::new([rows, columns]);
     let mut entry = TensorEntry::dense(TensorPath::value(), DType::F32, shape, &decoded, 0, Encoding::ROW)?;
-    entry.labels = Some(MemoryLabels::shared(source.label(), names));
+    entry.row_names = Some(MemoryRowNames::shared(source.label(), names));
     Ok(entry)
 }
 
@@ -186,7 +186,7 @@ impl Encode for BinaryTable {
     }
     fn encode(&self, out: &mut dyn Output) -> Result<()> {
         let table = &self.0.table;
-        let labels = if self.0.names == Names::Labels { table.names()? } else { None };
+        let labels = if self.0.names == Names::RowNames { table.names()? } else { None };
         out.write(format!("{} {}\n", table.rows, table.columns).as_bytes())?;
         let row_bytes = to_usize(table.row_bytes())?;
         let at_once = table.rows_at_once(table.row_bytes().saturating_mul(4).saturating_add(64), out);

@@ -27,8 +27,8 @@ use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{Encode, WritePlan};
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, LabelsIn, OpenOptions, Place, PlanOptions, ReadFormat, Salvage,
-    Setting, WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
+    Salvage, Setting, WriteFormat,
 };
 use weighbridge_io::source::SourceRef;
 
@@ -115,7 +115,7 @@ impl WriteFormat for Word2Vec {
                 return Err(Error::mismatch("no-columns", "vectors have one element at least")
                     .on_tensor(table.entry.name()));
             }
-            let names = if table.entry.labels.is_some() { Names::Labels } else { Names::Numbers };
+            let names = if table.entry.row_names.is_some() { Names::RowNames } else { Names::Numbers };
             let text = TextTable { table, separator: b' ', floats, names, header: true };
             if !binary {
                 return Ok(Arc::new(text));
@@ -141,15 +141,15 @@ impl WriteFormat for Word2Vec {
         };
         let mut plan = plan(checkpoint, &form)?;
         let nameless = checkpoint.tensors.iter().filter(|t| {
-            t.labels.is_none() && !t.role.is_state() && Table::new(t).is_some_and(|t| t.columns > 0)
+            t.row_names.is_none() && !t.role.is_state() && Table::new(t).is_some_and(|t| t.columns > 0)
         });
         let detail = "the rows have no names: their numbers are written";
         plan.losses.extend(nameless.map(|t| Loss::new("names-made", t.name(), detail)));
         Ok(plan)
     }
 
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Column
+    fn labels_in(&self) -> RowNameSupport {
+        RowNameSupport::Column
     }
 }
 
@@ -158,7 +158,7 @@ impl Salvage for Word2Vec {
         read::doubts(source, options)
     }
 
-    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         place.source().map(|source| read::salvage(source, error, options)).transpose()
     }
 

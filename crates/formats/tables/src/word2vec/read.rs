@@ -282,7 +282,7 @@ mod tests {
             let (id, opened) = open(text).unwrap();
             let table = opened.unwrap().tensors.remove(0);
             assert_eq!((id, table.shape.dims()), ("word2vec", &[2, 3][..]));
-            let names = table.labels.as_ref().unwrap().read().unwrap();
+            let names = table.row_names.as_ref().unwrap().read().unwrap();
             assert_eq!(names.iter().collect::<Vec<_>>(), ["the", ","]);
             let values = table.read_tensor(Order::Row).unwrap();
             assert_eq!(values, [0.4f32, -1., 2e-3, 1., 2., 3.].map(f32::to_le_bytes).concat());
@@ -317,7 +317,7 @@ mod tests {
             assert_eq!(detect(&file).unwrap().info().id, "word2vec", "{x}");
             for options in [&named, &OpenOptions::default()] {
                 let table = open_source(file.clone(), options).unwrap().tensors.remove(0);
-                let names = table.labels.as_ref().unwrap().read().unwrap();
+                let names = table.row_names.as_ref().unwrap().read().unwrap();
                 assert_eq!(names.iter().collect::<Vec<_>>(), ["one", "two"]);
                 let values = table.read_tensor(Order::Row).unwrap();
                 assert_eq!(values, [x, 2.0, 3.0, x].map(f32::to_le_bytes).concat());

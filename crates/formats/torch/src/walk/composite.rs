@@ -30,10 +30,10 @@ impl Composites {
         let numbers = std::mem::take(&mut self.numbers);
         let source: SourceRef = Arc::new(MemorySource::new(checkpoint.label.as_str(), numbers));
         for (number, &place) in self.places.iter().enumerate() {
-            let pieces = checkpoint.tensors.get_mut(place).map(|tensor| &mut tensor.pieces);
-            for piece in pieces.into_iter().flatten() {
-                piece.source = source.clone();
-                piece.offset = (number * WIDTH) as u64;
+            let extents = checkpoint.tensors.get_mut(place).map(|tensor| &mut tensor.extents);
+            for extent in extents.into_iter().flatten() {
+                extent.source = source.clone();
+                extent.offset = (number * WIDTH) as u64;
             }
         }
         let mut note = |code, found: &Option<(u64, String)>, one: &str, how: &str| {

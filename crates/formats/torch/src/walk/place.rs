@@ -5,13 +5,13 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{
-    Attributes, Checkpoint, Distinct, Metadata, Note, Piece, TensorEntry, Value,
+    Attributes, Checkpoint, Distinct, Extent, Metadata, Note, TensorEntry, Value,
 };
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::Order;
 use weighbridge_core::text::counted;
-use weighbridge_format::overlap::Spans;
+use weighbridge_format::overlap::OverlapBudget;
 use weighbridge_pickle::ObjectId;
 
 /// A dense tensor in a storage: its number, first byte, byte behind the last one, and the place of the tensor.
@@ -31,7 +31,7 @@ pub(super) struct Places {
     /// Dense tensors.
     ranges: Vec<Range>,
     /// What tensors read that are no other one by another name.
-    spans: Spans,
+    spans: OverlapBudget,
     /// Plain values, in order.
     kept: Vec<(String, Value)>,
 }
@@ -69,10 +69,10 @@ impl Places {
         tensors: &[TensorEntry],
         range: Range,
         entry: &TensorEntry,
-        piece: &Piece,
+        extent: &Extent,
     ) -> Option<usize> {
-        let order = |piece: &Piece| piece.encoding.order;
-        let key = (range.0, range.1, order(piece) == Order::Row, &entry.shape, entry.stored.name());
+        let order = |extent: &Extent| extent.encoding.order;
+        let key = (range.0, range.1, order(extent) == Order::Row, &entry.shape, entry.stored.name());
         match self.dense.entry(self.hasher.hash_one(key)) {
             Entry::Vacant(free) => {
                 free.insert(self.ranges.len());
@@ -84,7 +84,7 @@ impl Places {
                 let other = tensors.get(place)?;
                 let same = (storage, offset) == (range.0, range.1)
                     && (&other.shape, other.stored) == (&entry.shape, entry.stored)
-                    && other.single_piece().is_some_and(|other| order(other) == order(piece));
+                    && other.single_extent().is_some_and(|other| order(other) == order(extent));
                 same.then_some(place)
             }
         }
@@ -103,31 +103,31 @@ impl Places {
         let mut first = self.objects.get(&id).copied();
         // What is decoded is so once.
         if let Some(same) = first.and_then(|first| checkpoint.tensors.get(first)) {
-            entry.pieces.clone_from(&same.pieces);
+            entry.extents.clone_from(&same.extents);
         }
         let place = checkpoint.tensors.len();
         // What is gathered has a source of its own.
-        let gathered = entry.single_piece().is_some_and(|p| {
+        let gathered = entry.single_extent().is_some_and(|p| {
             p.source.within().is_some_and(|w| w.encoded)
                 && p.check.is_none()
                 && p.offset == 0
                 && p.source.len() == p.len
         });
-        if let Some(piece) = entry.single_piece().filter(|p| p.len > 0 && !gathered) {
-            let range = (storage, piece.offset, piece.offset + piece.len, place);
-            let same = self.same(&checkpoint.tensors, range, &entry, piece);
+        if let Some(extent) = entry.single_extent().filter(|p| p.len > 0 && !gathered) {
+            let range = (storage, extent.offset, extent.offset + extent.len, place);
+            let same = self.same(&checkpoint.tensors, range, &entry, extent);
             first = first.or(same);
             self.ranges.push(range);
         }
         if first.is_none()
-            && let Some(piece) = entry.single_piece().filter(|p| p.len > 0)
+            && let Some(extent) = entry.single_extent().filter(|p| p.len > 0)
         {
-            let within = piece.source.within().filter(|_| gathered);
-            let (from, len) = within.map_or((piece.offset, piece.len), |w| (w.offset, w.len));
-            self.spans.add(storage, (from, from.saturating_add(len)), piece.len);
+            let within = extent.source.within().filter(|_| gathered);
+            let (from, len) = within.map_or((extent.offset, extent.len), |w| (w.offset, w.len));
+            self.spans.add(storage, (from, from.saturating_add(len)), extent.len);
         }
         if !is_new {
-            entry.pieces.iter_mut().for_each(|piece| piece.check = None);
+            entry.extents.iter_mut().for_each(|extent| extent.check = None);
         }
         // The first of several is the one that the others are said to be.
         self.objects.entry(id).or_insert(first.unwrap_or(place));

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use super::super::StagedFile;
-use super::spot::sync_folder;
+use super::destination::sync_folder;
 use super::staged::LocalFile;
 use crate::source::{FileSource, SourceRef};
 use std::any::Any;

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use super::super::{Sink, StagedFile, staging};
-use super::spot::Spot;
+use super::destination::Destination;
 use super::staged::LocalFile;
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +14,7 @@ use weighbridge_core::plan::PlannedFile;
 /// The new content is staged beside the target, synced, and renamed over it.
 #[derive(Debug)]
 pub(super) struct FileTarget {
-    spot: Spot,
+    destination: Destination,
     replace: bool,
     /// How many leftovers were removed.
     pub swept: usize,
@@ -23,12 +23,12 @@ pub(super) struct FileTarget {
 
 impl FileTarget {
     pub(super) fn new(target: &Path, replace: bool) -> Result<Self> {
-        let spot = Spot::find(target)?;
-        spot.check_file(replace)?;
-        let swept = staging::sweep(&spot.folder, &spot.name);
+        let destination = Destination::find(target)?;
+        destination.check_file(replace)?;
+        let swept = staging::sweep(&destination.folder, &destination.name);
         // A set-aside folder may have been brought back.
-        spot.check_file(replace)?;
-        Ok(Self { spot, replace, swept, staged: Mutex::new(None) })
+        destination.check_file(replace)?;
+        Ok(Self { destination, replace, swept, staged: Mutex::new(None) })
     }
 
     fn staged(&self) -> MutexGuard<'_, Option<(Arc<File>, PathBuf)>> {
@@ -51,36 +51,36 @@ impl Sink for FileTarget {
         if staged.is_some() {
             return Err(Error::usage("one-file", "this target holds one file, and the plan has more"));
         }
-        let (handle, path) = staging::create(&self.spot.folder, &self.spot.name)
-            .map_err(|e| self.spot.io("cannot make a file beside the target", e))?;
+        let (handle, path) = staging::create(&self.destination.folder, &self.destination.name)
+            .map_err(|e| self.destination.io("cannot make a file beside the target", e))?;
         let handle = Arc::new(handle);
         *staged = Some((handle.clone(), path));
-        let label = self.spot.target.display().to_string();
-        Ok(Box::new(LocalFile::new(handle, file.staged_len(), &self.spot.target, label)?))
+        let label = self.destination.target.display().to_string();
+        Ok(Box::new(LocalFile::new(handle, file.staged_len(), &self.destination.target, label)?))
     }
 
     fn sync(&self) -> Result<()> {
         let Some((handle, _)) = &*self.staged() else { return Ok(()) };
-        handle.sync_all().map_err(|e| self.spot.io("cannot sync the new file", e))
+        handle.sync_all().map_err(|e| self.destination.io("cannot sync the new file", e))
     }
 
     fn publish(&self) -> Result<()> {
         let mut staged = self.staged();
         let Some((_, path)) = staged.as_ref() else { return Ok(()) };
-        let target = &self.spot.target;
+        let target = &self.destination.target;
         let moved = if self.replace { fs::rename(path, target) } else { rename_new(path, target) };
         match moved {
             Ok(()) => {
                 *staged = None;
                 Ok(())
             }
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(self.spot.exists()),
-            Err(e) => Err(self.spot.io("cannot rename the finished file to its name", e)),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(self.destination.exists()),
+            Err(e) => Err(self.destination.io("cannot rename the finished file to its name", e)),
         }
     }
 
     fn settle(&self) -> Result<()> {
-        self.spot.sync_around()
+        self.destination.sync_around()
     }
 
     fn discard(&self) {

@@ -6,7 +6,7 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use super::super::{Sink, StagedFile, default_threads, staging};
-use super::spot::{Spot, sync_folder};
+use super::destination::{Destination, sync_folder};
 use super::staged::LocalFile;
 use super::{names, swap};
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ const SYNCERS: usize = 16;
 /// A folder of files.
 #[derive(Debug)]
 pub(super) struct FolderTarget {
-    spot: Spot,
+    destination: Destination,
     replace: bool,
     /// Names of files that are replaced though no file of theirs is written.
     pub replaced: Vec<PathBuf>,
@@ -54,12 +54,12 @@ struct State {
 
 impl FolderTarget {
     pub(super) fn new(target: &Path, replace: bool) -> Result<Self> {
-        let spot = Spot::find(target)?;
-        spot.check_folder(replace)?;
-        let swept = staging::sweep(&spot.folder, &spot.name);
+        let destination = Destination::find(target)?;
+        destination.check_folder(replace)?;
+        let swept = staging::sweep(&destination.folder, &destination.name);
         // A set-aside folder may have been brought back.
-        spot.check_folder(replace)?;
-        Ok(Self { spot, replace, replaced: Vec::new(), swept, state: Mutex::default() })
+        destination.check_folder(replace)?;
+        Ok(Self { destination, replace, replaced: Vec::new(), swept, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -69,8 +69,9 @@ impl FolderTarget {
     fn staged(&self) -> Result<PathBuf> {
         let state = self.state();
         let staged = state.staged.as_ref().map(|(path, _)| path.clone());
-        staged
-            .ok_or_else(|| Error::usage("not-begun", "nothing is staged").in_file(self.spot.target.display()))
+        staged.ok_or_else(|| {
+            Error::usage("not-begun", "nothing is staged").in_file(self.destination.target.display())
+        })
     }
 
     /// Makes the folders in which the file `name` stands.
@@ -80,8 +81,8 @@ impl FolderTarget {
         let mut state = self.state();
         for folder in above {
             if !state.folders.contains(folder) {
-                make_folder(&staged.join(folder), &self.spot.target.join(folder))
-                    .map_err(|e| self.spot.io("cannot make a folder for the output", e))?;
+                make_folder(&staged.join(folder), &self.destination.target.join(folder))
+                    .map_err(|e| self.destination.io("cannot make a folder for the output", e))?;
                 state.folders.insert(folder.to_path_buf());
             }
         }
@@ -93,10 +94,10 @@ impl FolderTarget {
 impl Sink for FolderTarget {
     fn begin(&self, files: &[PlannedFile]) -> Result<()> {
         self.discard();
-        let names = check_files(&self.spot, files, &self.replaced)?;
-        let (path, lock) = staging::create_folder(&self.spot.folder, &self.spot.name)
-            .map_err(|e| self.spot.io("cannot make a folder beside the target", e))?;
-        keep_rights(&path, &self.spot.target);
+        let names = check_files(&self.destination, files, &self.replaced)?;
+        let (path, lock) = staging::create_folder(&self.destination.folder, &self.destination.name)
+            .map_err(|e| self.destination.io("cannot make a folder beside the target", e))?;
+        keep_rights(&path, &self.destination.target);
         *self.state() = State { names, staged: Some((path, lock)), ..State::default() };
         Ok(())
     }
@@ -106,13 +107,13 @@ impl Sink for FolderTarget {
         let staged = self.staged()?;
         self.make_folders(&staged, &name)?;
         let handle = OpenOptions::new().read(true).write(true).create_new(true).open(staged.join(&name));
-        let label = self.spot.target.join(&name).display().to_string();
+        let label = self.destination.target.join(&name).display().to_string();
         let handle =
             handle.map_err(|e| Error::io("cannot make a file beside the target", e).in_file(&label))?;
         Ok(Box::new(LocalFile::new(
             Arc::new(handle),
             file.staged_len(),
-            &self.spot.target.join(&name),
+            &self.destination.target.join(&name),
             label,
         )?))
     }
@@ -120,7 +121,7 @@ impl Sink for FolderTarget {
     fn sync(&self) -> Result<()> {
         let staged = self.staged()?;
         let state = self.state();
-        let fail = |e| self.spot.io("cannot sync the new folder", e);
+        let fail = |e| self.destination.io("cannot sync the new folder", e);
         sync_files(&staged, &state.files).map_err(fail)?;
         for folder in state.folders.iter().rev() {
             sync_folder(&staged.join(folder)).map_err(fail)?;
@@ -133,22 +134,23 @@ impl Sink for FolderTarget {
         let Some((path, _)) = &state.staged else { return Ok(()) };
         // A folder takes the place of nothing or of an empty folder, in one step. Everything else
         // that stands there is refused by the system itself.
-        match fs::rename(path, &self.spot.target) {
+        match fs::rename(path, &self.destination.target) {
             Ok(()) => {
                 state.staged = None;
                 return Ok(());
             }
-            Err(_) if self.replace && self.spot.is_folder() => {}
-            Err(e) if in_the_way(&e) => return Err(self.spot.exists()),
-            Err(e) => return Err(self.spot.io("cannot rename the finished folder to its name", e)),
+            Err(_) if self.replace && self.destination.is_folder() => {}
+            Err(e) if in_the_way(&e) => return Err(self.destination.exists()),
+            Err(e) => return Err(self.destination.io("cannot rename the finished folder to its name", e)),
         }
-        let lock = swap::lock(&self.spot.target);
-        let aside =
-            swap::replace(path, &self.spot.target, || staging::aside(&self.spot.folder, &self.spot.name))
-                .map_err(|e| self.spot.io("cannot put the finished folder in the place of the old one", e))?;
+        let lock = swap::lock(&self.destination.target);
+        let aside = swap::replace(path, &self.destination.target, || {
+            staging::aside(&self.destination.folder, &self.destination.name)
+        })
+        .map_err(|e| self.destination.io("cannot put the finished folder in the place of the old one", e))?;
         // Nobody finds the old folder under its name any more: what it holds now is what would go.
-        if let Err(error) = refuse_strangers(&self.spot, &aside, &state.names) {
-            return match swap::replace(&aside, &self.spot.target, || Ok(path.clone())) {
+        if let Err(error) = refuse_strangers(&self.destination, &aside, &state.names) {
+            return match swap::replace(&aside, &self.destination.target, || Ok(path.clone())) {
                 Ok(back) => {
                     state.staged = Some((back, None));
                     Err(error)
@@ -157,7 +159,7 @@ impl Sink for FolderTarget {
                     state.staged = None;
                     let shown = aside.display();
                     Err(self
-                        .spot
+                        .destination
                         .io("the old folder could not be put back", e)
                         .hint(format_args!("it is {shown}")))
                 }
@@ -169,7 +171,7 @@ impl Sink for FolderTarget {
     }
 
     fn settle(&self) -> Result<()> {
-        self.spot.sync_around()
+        self.destination.sync_around()
     }
 
     fn discard(&self) {
@@ -183,21 +185,25 @@ impl Sink for FolderTarget {
 
 /// Holds the names of `files` against each other and against what stands at the target. Returns
 /// those that may stand there, sorted: of `files` and `replaced`.
-pub(super) fn check_files(spot: &Spot, files: &[PlannedFile], replaced: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let mut names = names::all(files).map_err(|e| e.in_file(spot.target.display()))?;
+pub(super) fn check_files(
+    destination: &Destination,
+    files: &[PlannedFile],
+    replaced: &[PathBuf],
+) -> Result<Vec<PathBuf>> {
+    let mut names = names::all(files).map_err(|e| e.in_file(destination.target.display()))?;
     names.extend_from_slice(replaced);
     names.sort();
     names.dedup();
-    if spot.is_folder() {
-        refuse_strangers(spot, &spot.target, &names)?;
+    if destination.is_folder() {
+        refuse_strangers(destination, &destination.target, &names)?;
     }
     Ok(names)
 }
 
 /// Fails where the folder `old` holds a file that is not among `names`, which are sorted. Links are
 /// files here. Folders in which there is no file do not count.
-fn refuse_strangers(spot: &Spot, old: &Path, names: &[PathBuf]) -> Result<()> {
-    let fail = |e| spot.io("cannot list the folder that is to be replaced", e);
+fn refuse_strangers(destination: &Destination, old: &Path, names: &[PathBuf]) -> Result<()> {
+    let fail = |e| destination.io("cannot list the folder that is to be replaced", e);
     // The first by name: a disk has them in any order.
     let (mut others, mut more) = (BTreeSet::new(), false);
     let mut shards = true;
@@ -235,7 +241,7 @@ fn refuse_strangers(spot: &Spot, old: &Path, names: &[PathBuf]) -> Result<()> {
         "folder-has-other-files",
         "the folder holds files that are not replaced, and would be lost",
     )
-    .in_file(spot.target.display())
+    .in_file(destination.target.display())
     .found(shown.join(", "))
     .hint(hint))
 }

@@ -123,20 +123,20 @@ fn cases() -> Vec<(Vec<u8>, Patch, Vec<u8>)> {
     ]
 }
 
-struct Place {
+struct Target {
     _dir: tempfile::TempDir,
     path: std::path::PathBuf,
 }
 
-fn place(bytes: &[u8]) -> Place {
+fn place(bytes: &[u8]) -> Target {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.bin");
     fs::write(&path, bytes).unwrap();
-    Place { _dir: dir, path }
+    Target { _dir: dir, path }
 }
 
 /// Nothing is left beside the file but, where that is said, its record.
-fn alone(place: &Place, record: bool) {
+fn alone(place: &Target, record: bool) {
     let count = fs::read_dir(place.path.parent().unwrap()).unwrap().count();
     assert_eq!((count, Patch::record_path(&place.path).exists()), (1 + usize::from(record), record));
 }
@@ -431,7 +431,7 @@ fn other_names_since_the_edit_keep_what_they_are_of() {
     }
 }
 
-fn found(old: &Place, file: FileBuilder) -> Result<Patch> {
+fn found(old: &Target, file: FileBuilder) -> Result<Patch> {
     let source: SourceRef = Arc::new(FileSource::open(&old.path).unwrap());
     let plan = WritePlan { format: "", kind: "", files: vec![file.finish()], losses: Vec::new() };
     Patch::find(&plan, &source, &crate::engine::RunOptions::default())

@@ -25,7 +25,7 @@ impl Ties {
                 let Some(Value::Text(storage)) = tensor.attributes.remove(Attributes::STORAGE) else {
                     continue;
                 };
-                let file = tensor.pieces.first().map_or_else(String::new, |p| p.source.label().to_owned());
+                let file = tensor.extents.first().map_or_else(String::new, |p| p.source.label().to_owned());
                 ties.views.entry((file, storage)).or_default().push(tensor.name());
             }
         }

@@ -2,7 +2,7 @@
 //! the other one has a dict, though names and values are the same.
 
 use super::Change;
-use super::told::change;
+use super::brief::change;
 use crate::checkpoint::{Checkpoint, Container, Containers};
 use std::collections::HashMap;
 

@@ -63,10 +63,10 @@ fn is_damaged(side: &Checkpoint, pairs: &[Pair], options: &DiffOptions) -> bool 
 
 /// True for what was read from one file, with nothing beside it.
 pub(super) fn stands_alone(checkpoint: &Checkpoint) -> bool {
-    let mut pieces = checkpoint.tensors.iter().flat_map(|tensor| &tensor.pieces);
+    let mut extents = checkpoint.tensors.iter().flat_map(|tensor| &tensor.extents);
     checkpoint.files.is_empty()
         && checkpoint.companions.is_empty()
-        && pieces.all(|piece| piece.source.label().starts_with(&checkpoint.label))
+        && extents.all(|extent| extent.source.label().starts_with(&checkpoint.label))
 }
 
 /// True where both paths are files of the same bytes.

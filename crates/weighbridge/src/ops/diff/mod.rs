@@ -6,6 +6,7 @@
 //! rows, metadata and programs are. Both sides are read in blocks, in the order of the left one, so memory is
 //! bounded whatever the size of the tensors, and the result does not depend on the number of threads.
 
+mod brief;
 mod containers;
 mod left_out;
 mod loops;
@@ -13,7 +14,6 @@ mod markdown;
 mod pairs;
 mod program;
 mod ties;
-mod told;
 mod values;
 
 pub use pairs::Found;
@@ -362,7 +362,7 @@ pub(crate) fn diff_checkpoints(
     let places: Vec<(usize, usize)> = pairs.pairs.iter().map(|&(l, r, _)| (l, r)).collect();
     for (l, r, how) in pairs.pairs {
         let (Some(a), Some(b)) = (left.tensors.get(l), right.tensors.get(r)) else { continue };
-        match (&a.labels, &b.labels) {
+        match (&a.row_names, &b.row_names) {
             (None, Some(_)) => unnamed[0].push(a.name()),
             (Some(_), None) => unnamed[1].push(b.name()),
             _ => {}
@@ -428,7 +428,7 @@ pub(crate) fn diff_checkpoints(
         if !options.metadata {
             notes.extend(leave_out_versions(&mut left, &mut right).into_iter().map(Phrase::from));
         }
-        told::metadata(&left, &right, &mut metadata);
+        brief::metadata(&left, &right, &mut metadata);
     }
     metadata.extend(structure.changes);
     Ok(DiffReport {
@@ -505,7 +505,7 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
     let mut changes = Vec::new();
     let mut change = |what: &str, a: String, b: String| {
         if a != b {
-            changes.push(told::change(what.to_owned(), Some(a), Some(b)));
+            changes.push(brief::change(what.to_owned(), Some(a), Some(b)));
         }
     };
     if !options.ignore_dtype {
@@ -517,7 +517,7 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
         change("role", left.role.as_str().to_owned(), right.role.as_str().to_owned());
     }
     if attributes {
-        told::attributes(&left.attributes, &right.attributes, options.metadata, &mut changes);
+        brief::attributes(&left.attributes, &right.attributes, options.metadata, &mut changes);
     }
     let same_shape = left.shape == right.shape;
     let (mut values, mut unread) = (None, None);
@@ -603,14 +603,14 @@ fn blame((entry, file): Side<'_>) -> impl FnOnce(Error) -> Error {
 
 /// The first row whose name is another one, where both have names.
 fn row_names(sides: [Side<'_>; 2]) -> Result<Option<Change>> {
-    let [(Some(a), l), (Some(b), r)] = sides.map(|side| (side.0.labels.as_ref(), side)) else {
+    let [(Some(a), l), (Some(b), r)] = sides.map(|side| (side.0.row_names.as_ref(), side)) else {
         return Ok(None);
     };
     let (a, b) = (a.read().map_err(blame(l))?, b.read().map_err(blame(r))?);
     let other = (0..a.len().max(b.len())).find(|&row| a.get(row) != b.get(row));
     Ok(other.map(|row| {
         let name = |name: Option<&str>| name.map(|name| format!("row {row}: {name}"));
-        told::change("row-names".to_owned(), name(a.get(row)), name(b.get(row)))
+        brief::change("row-names".to_owned(), name(a.get(row)), name(b.get(row)))
     }))
 }
 

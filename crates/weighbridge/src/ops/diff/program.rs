@@ -1,7 +1,7 @@
 //! Two programs: operators in their order, their settings, variables, inputs and outputs.
 
 use super::Change;
-use super::told::{change, excerpt};
+use super::brief::{change, excerpt};
 use crate::ops::program::value;
 use crate::topology::{Block, Endpoint, Operator, Slot, Topology, Variable};
 use serde_json::{Value as Json, json};

@@ -3,7 +3,7 @@ mod structure;
 mod unread;
 
 use super::*;
-use crate::checkpoint::{LabelList, Labels, MemoryLabels, Note, Origin, Role, TensorPath, Value};
+use crate::checkpoint::{MemoryRowNames, Note, Origin, Role, RowNameList, RowNames, TensorPath, Value};
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Order, Shape};
 use std::sync::Arc;
@@ -310,7 +310,7 @@ fn types_shapes_roles_and_names_of_rows_are_told() {
     assert_eq!(report.pairs[0].status, Status::Form);
     assert_eq!(
         report.pairs[0].changes,
-        [told::change("dtype".into(), Some("f32".into()), Some("f64".into()))]
+        [brief::change("dtype".into(), Some("f32".into()), Some("f64".into()))]
     );
     let report = compared(vec![f32s("w", &[1.0, 2.0])], vec![f32s("w", &[1.0])]);
     assert_eq!((report.pairs[0].status, report.pairs[0].values.is_none()), (Status::Shape, true));
@@ -324,13 +324,13 @@ fn types_shapes_roles_and_names_of_rows_are_told() {
     assert_eq!(diff_checkpoints(left, right, &options).unwrap().pairs[0].changes[0].what, "role");
     let named = |names: [&str; 2]| {
         let mut entry = f32s("w", &[1.0, 2.0]);
-        entry.labels = Some(MemoryLabels::shared("l", names.into_iter().collect::<LabelList>()));
+        entry.row_names = Some(MemoryRowNames::shared("l", names.into_iter().collect::<RowNameList>()));
         entry
     };
     let report = compared(vec![named(["a", "b"])], vec![named(["a", "c"])]);
     assert_eq!(
         report.pairs[0].changes,
-        [told::change("row-names".into(), Some("row 1: b".into()), Some("row 1: c".into()))]
+        [brief::change("row-names".into(), Some("row 1: b".into()), Some("row 1: c".into()))]
     );
     let report = compared(vec![named(["a", "b"])], vec![named(["a", "b"])]);
     assert!(report.is_same() && report.notes.is_empty());
@@ -471,7 +471,7 @@ fn differences_of_programs_are_listed_so_far_and_counted() {
 /// A key above many others, or a name, is told with each difference below it: of a long one the beginning is.
 #[test]
 fn long_names_are_cut_in_each_difference() {
-    let change = told::change("k".repeat(1_000_000), Some("1".into()), Some("2".into()));
+    let change = brief::change("k".repeat(1_000_000), Some("1".into()), Some("2".into()));
     assert_eq!((change.what.len(), change.left.as_deref()), (203, Some("1")));
 }
 

@@ -1,7 +1,7 @@
 //! Two tensors of one shape, element by element, in bounded memory.
 
 use super::{Side, blame, loops};
-use crate::engine::{Scratch, hold};
+use crate::engine::{Scratch, read_or_map};
 use crate::error::Result;
 use crate::ops::decode::decode;
 use crate::ops::{hash, number_json, parallel};
@@ -167,7 +167,7 @@ struct Work<'a> {
 /// How many workers can go through blocks of `most` elements.
 fn workers(sides: [Side<'_>; 2], threads: usize, most: u64) -> usize {
     let [left, right] = sides.map(|(entry, _)| entry);
-    match left.pieces.iter().chain(&right.pieces).any(|piece| piece.source.is_sequential()) {
+    match left.extents.iter().chain(&right.extents).any(|extent| extent.source.is_sequential()) {
         true => 1,
         false => parallel::workers(threads, left.elements().div_ceil(most)),
     }
@@ -193,7 +193,7 @@ impl Work<'_> {
             parallel::each(blocks.into_iter(), self.workers, |own: &mut Gathered, _, (number, block)| {
                 for (side, bytes) in self.sides.into_iter().zip(&mut own.bytes) {
                     let spare = std::mem::take(bytes).into_spare();
-                    let held = hold(side.0, &block, self.order, &mut own.scratch, spare);
+                    let held = read_or_map(side.0, &block, self.order, &mut own.scratch, spare);
                     *bytes = held.map_err(blame(side))?;
                 }
                 if skip && own.bytes[0].bytes() == own.bytes[1].bytes() {
@@ -261,7 +261,7 @@ fn index(block: &Region, order: Order, mut place: u64) -> Vec<u64> {
         Order::Column => Box::new(0..rank),
     };
     for axis in axes {
-        let extent = block.extent[axis].max(1);
+        let extent = block.shape[axis].max(1);
         index[axis] += place % extent;
         place /= extent;
     }

@@ -7,7 +7,7 @@ use crate::checkpoint::{
     Attributes, Checkpoint, Loss, Metadata, Modules, Note, SameRead, Selection, TensorEntry, TensorPath,
     Value, escape_text,
 };
-use crate::engine::{Unwatched, Watch};
+use crate::engine::{NoProgress, Progress};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::ops::hash::sha256;
@@ -46,10 +46,10 @@ const MOST_REORDERED: usize = 16;
 /// `tie-differs`, `transposed-twice` and what is said of transposes; [`crate::Kind::Unsupported`], `no-such-cast`,
 /// `packed-transpose`; [`crate::Kind::Usage`], `reserved-key`; [`crate::Kind::Limit`] for names without measure. The checkpoint is then changed in part.
 pub fn apply(checkpoint: &mut Checkpoint, rules: &[Rule], lenient: bool) -> Result<Applied> {
-    apply_watched(checkpoint, rules, lenient, &Unwatched)
+    apply_watched(checkpoint, rules, lenient, &NoProgress)
 }
 
-/// As [`apply`], asked by `watch` whether to go on: thousands of rules upon thousands of tensors take their time.
+/// As [`apply`], asked by `progress` whether to go on: thousands of rules upon thousands of tensors take their time.
 ///
 /// # Errors
 /// As [`apply`]; [`crate::Kind::Cancelled`].
@@ -57,7 +57,7 @@ pub(crate) fn apply_watched(
     checkpoint: &mut Checkpoint,
     rules: &[Rule],
     lenient: bool,
-    watch: &dyn Watch,
+    progress: &dyn Progress,
 ) -> Result<Applied> {
     let mut applied = Applied { places: (0..checkpoint.tensors.len()).collect(), ..Applied::default() };
     let room = room(checkpoint);
@@ -65,7 +65,7 @@ pub(crate) fn apply_watched(
     let modules = Modules::of(checkpoint);
     let mut paths_before = None;
     for rule in rules {
-        if watch.stopped() {
+        if progress.stopped() {
             return Err(Error::cancelled());
         }
         if !matches!(rule.action, Action::Tie { .. }) {
@@ -76,7 +76,7 @@ pub(crate) fn apply_watched(
                 checkpoint.tensors.iter().map(|tensor| tensor.path.clone()).collect();
             paths_before = Some((paths, applied.places.clone()));
         }
-        let done = one(checkpoint, &rule.action, &mut applied, room, watch);
+        let done = one(checkpoint, &rule.action, &mut applied, room, progress);
         let unused = done.map_err(|e| rule.blame(e).in_file(&checkpoint.label))?;
         // Not after the whole: another tensor could have the name of one that is gone by then.
         if !matches!(rule.action, Action::Rename(_)) {
@@ -171,7 +171,7 @@ fn one(
     action: &Action,
     applied: &mut Applied,
     room: u64,
-    watch: &dyn Watch,
+    progress: &dyn Progress,
 ) -> Result<Option<String>> {
     let unless = |used: bool, why: &str| (!used).then(|| why.to_owned());
     Ok(match action {
@@ -194,7 +194,7 @@ fn one(
             checkpoint.notes.retain(|note| !note.is_of_state());
             unless(count(checkpoint) < before, "no tensor is known to be optimizer state")
         }
-        Action::Rename(list) => rename_all(checkpoint, list, room, watch)?,
+        Action::Rename(list) => rename_all(checkpoint, list, room, progress)?,
         Action::Transpose { pattern, axes } => {
             let changes = transpose_all(checkpoint, pattern, axes.as_deref(), applied)?;
             (!changes).then(|| unturned(checkpoint, pattern, axes.as_deref()))
@@ -228,14 +228,14 @@ fn rename_all(
     checkpoint: &mut Checkpoint,
     list: &[(Renaming, String)],
     room: u64,
-    watch: &dyn Watch,
+    progress: &dyn Progress,
 ) -> Result<Option<String>> {
     let mut used = vec![false; list.len()];
     let mut paths = Vec::with_capacity(checkpoint.tensors.len());
     let mut weight = 0u64;
     let most = Limits::default().path_parts;
     for tensor in &checkpoint.tensors {
-        if watch.stopped() {
+        if progress.stopped() {
             return Err(Error::cancelled());
         }
         let mut new = None;
@@ -380,11 +380,11 @@ fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str, applied: &mut Applied)
         };
         differs("the hashes of the elements", hash(first)?, hash(second)?)?;
     }
-    let (stored, cast, pieces) = (earlier.stored, earlier.cast, earlier.pieces.clone());
+    let (stored, cast, extents) = (earlier.stored, earlier.cast, earlier.extents.clone());
     let root = earlier.text_attribute(Attributes::ALIAS_OF).map_or_else(|| earlier.text(), str::to_owned);
     let tied = (later.name(), escape_text(&root));
     let later = &mut checkpoint.tensors[second];
-    (later.stored, later.cast, later.pieces) = (stored, cast, pieces);
+    (later.stored, later.cast, later.extents) = (stored, cast, extents);
     later.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(root));
     Ok(tied)
 }

@@ -32,7 +32,7 @@ pub(crate) fn cast_reports(checkpoint: &Checkpoint, threads: usize) -> Result<BT
         }
         let order = entry.order();
         let most = (BLOCK / entry.stored.size().unwrap_or(1) as u64).max(1);
-        let sequential = entry.pieces.iter().any(|piece| piece.source.is_sequential());
+        let sequential = entry.extents.iter().any(|extent| extent.source.is_sequential());
         let jobs = entry.elements().div_ceil(most);
         let workers = if sequential { 1 } else { parallel::workers(threads, jobs) };
         let blocks = Region::blocks(&entry.shape, order, most);

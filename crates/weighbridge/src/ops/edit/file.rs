@@ -1,6 +1,6 @@
 //! Rules in a file, as TOML.
 
-use super::rule::{Argument, Place, Rule, WORDS, bad, locate};
+use super::rule::{Argument, Rule, RuleLocation, WORDS, bad, locate};
 use crate::checkpoint::{PatternBudget, escape_text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -99,13 +99,13 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    fn place(&self, span: &Range<usize>) -> Place {
+    fn place(&self, span: &Range<usize>) -> RuleLocation {
         let end = span.start.min(self.text.len());
         let (from, line) = Some(self.line.get()).filter(|&(from, _)| from <= end).unwrap_or((0, 1));
         let between = self.text.as_bytes().get(from..end).unwrap_or_default();
         let line = line + between.iter().filter(|&&byte| byte == b'\n').count();
         self.line.set((end, line));
-        Place { file: self.label.to_owned(), line, offset: span.start as u64 }
+        RuleLocation { file: self.label.to_owned(), line, offset: span.start as u64 }
     }
 
     /// True where a backslash between double quotes leads to this offset, or stands at it.

@@ -1,6 +1,6 @@
 //! Edits of the file that is there.
 
-use super::report::How;
+use super::report::EditMode;
 use super::to_file::{Kind, Prepared, check_asked, convert_options, plan_edit, plan_form};
 use super::{EditOptions, overlay};
 use crate::checkpoint::{Checkpoint, escape_text};
@@ -8,7 +8,7 @@ use crate::engine::LocalSink;
 use crate::engine::patch::{Fingerprint, LocalPatchDisk, Patch};
 use crate::error::{Error, Result};
 use crate::formats::{self, FolderModel};
-use crate::ops::convert::{check_nothing_lost, own_files, save_replacing};
+use crate::ops::convert::{backing_files, check_nothing_lost, save_replacing};
 use crate::source::{FileSource, FolderRef, LocalFolder, PathKind, SourceRef, real_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -95,9 +95,9 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
     }
     let replaced = match how {
         InPlace::Header => Vec::new(),
-        InPlace::Rewrite => own_files(path, path, &checkpoint)?,
+        InPlace::Rewrite => backing_files(path, path, &checkpoint)?,
     };
-    let word = if how == InPlace::Header { How::Header } else { How::Rewrite };
+    let word = if how == InPlace::Header { EditMode::Header } else { EditMode::Rewrite };
     let label = path.display().to_string();
     let planned = plan_edit(checkpoint, options, word, &label, |edited| {
         if how == InPlace::Header {

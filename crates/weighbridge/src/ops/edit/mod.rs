@@ -46,7 +46,7 @@ pub(crate) use casts::cast_reports;
 #[cfg(feature = "rules")]
 pub use file::{parse_rules, read_rules};
 pub use in_place::{InPlace, PreparedInPlace, prepare_in_place, write_in_place};
-pub use report::{EditReport, How, MetadataChange, TensorChange, Told, undone_document};
+pub use report::{EditMode, EditReport, MetadataChange, TensorChange, TensorSummary, undone_document};
 pub use rule::Rule;
 pub use rule_options::RuleOptions;
 pub use to_file::{EditOptions, Prepared, edit, prepare, write};

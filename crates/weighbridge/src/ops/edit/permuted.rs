@@ -30,7 +30,7 @@ impl PermutedSource {
         let size = entry.stored.size()? as u64;
         let shape = permuted(&entry.shape, axes);
         let len = shape.bytes(entry.stored)?;
-        let label = entry.pieces.first().map_or_else(String::new, |piece| piece.source.label().to_owned());
+        let label = entry.extents.first().map_or_else(String::new, |extent| extent.source.label().to_owned());
         let entry = TensorEntry { cast: None, ..entry.clone() };
         Some(Self { entry, axes: axes.to_vec(), shape, size, len, label, verified: Mutex::new(false) })
     }
@@ -50,15 +50,15 @@ impl PermutedSource {
         let count = (out.len() / size) as u64;
         let mut rest = out;
         for region in boxes(self.shape.dims(), first, count) {
-            let mut inner = Region { start: region.start.clone(), extent: region.extent.clone() };
+            let mut inner = Region { start: region.start.clone(), shape: region.shape.clone() };
             for (place, &axis) in self.axes.iter().enumerate() {
                 inner.start[axis] = region.start[place];
-                inner.extent[axis] = region.extent[place];
+                inner.shape[axis] = region.shape[place];
             }
             let bytes = self.entry.read_region(&inner, Order::Row)?;
             let own = Shape::dense_strides(&inner.shape(), Order::Row);
             let from: Vec<usize> = self.axes.iter().map(|&axis| own[axis]).collect();
-            let extents = region.extent.iter().map(|&e| to_usize(e)).collect::<Result<Vec<_>>>()?;
+            let extents = region.shape.iter().map(|&e| to_usize(e)).collect::<Result<Vec<_>>>()?;
             let to = Shape::dense_strides(&region.shape(), Order::Row);
             let (now, later) = rest.split_at_mut(bytes.len());
             copy_strided(&bytes, &from, now, &to, &extents, size);
@@ -94,7 +94,7 @@ fn boxes(dims: &[u64], first: u64, count: u64) -> Vec<Region> {
             extent[cut] = ((end - at) / block).clamp(1, dims[cut] - start[cut]);
             taken = block * extent[cut];
         }
-        boxes.push(Region { start, extent });
+        boxes.push(Region { start, shape: extent });
         at += taken;
     }
     boxes
@@ -127,7 +127,7 @@ impl Source for PermutedSource {
         &self.label
     }
     fn is_sequential(&self) -> bool {
-        self.entry.pieces.iter().any(|piece| piece.source.is_sequential())
+        self.entry.extents.iter().any(|extent| extent.source.is_sequential())
     }
 }
 

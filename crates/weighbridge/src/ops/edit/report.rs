@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// A tensor as a reader sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct TensorSummary {
     /// The displayed name, not escaped.
     pub name: String,
     /// The type of its elements.
@@ -24,7 +24,7 @@ pub struct Told {
     pub alias_of: Option<String>,
 }
 
-impl Told {
+impl TensorSummary {
     fn of(entry: &TensorEntry) -> Self {
         Self {
             name: entry.text(),
@@ -47,9 +47,9 @@ impl Told {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorChange {
     /// As it was.
-    pub before: Told,
+    pub before: TensorSummary,
     /// As it is; `None` where it is left out.
-    pub after: Option<Told>,
+    pub after: Option<TensorSummary>,
     /// True where its dimensions change places, also where that gives the same shape.
     pub transposed: bool,
 }
@@ -58,7 +58,7 @@ impl TensorChange {
     fn to_json(&self) -> Json {
         json!({
             "before": self.before.to_json(),
-            "after": self.after.as_ref().map(Told::to_json),
+            "after": self.after.as_ref().map(TensorSummary::to_json),
             "transposed": self.transposed,
         })
     }
@@ -77,7 +77,7 @@ pub struct MetadataChange {
 
 /// Where an edit goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum EditMode {
     /// To a new file or folder.
     NewFile,
     /// Into the file that is there, around its tensors.
@@ -86,7 +86,7 @@ pub enum How {
     Rewrite,
 }
 
-impl How {
+impl EditMode {
     /// The word in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -106,7 +106,7 @@ pub struct EditReport {
     /// Where it is written to.
     pub target: String,
     /// In which way.
-    pub how: How,
+    pub how: EditMode,
     /// The format that is written.
     pub format: &'static str,
     /// The kind within the format.
@@ -210,7 +210,7 @@ pub(super) fn tensor_changes(
     let mut changes = Vec::new();
     for (old, new) in before.tensors.iter().zip(now) {
         let transposed = new.is_some_and(|new| is_transposed(old, new));
-        let (told, then) = (Told::of(old), new.map(Told::of));
+        let (told, then) = (TensorSummary::of(old), new.map(TensorSummary::of));
         if transposed || then.as_ref() != Some(&told) {
             changes.push(TensorChange { before: told, after: then, transposed });
         }
@@ -220,7 +220,9 @@ pub(super) fn tensor_changes(
 
 /// Ties give other bytes, casts another type: only transposes change how the same piece is read.
 fn is_transposed(old: &TensorEntry, new: &TensorEntry) -> bool {
-    let (Some(a), Some(b)) = (old.pieces.first(), new.pieces.first()) else { return old.shape != new.shape };
+    let (Some(a), Some(b)) = (old.extents.first(), new.extents.first()) else {
+        return old.shape != new.shape;
+    };
     let same = std::sync::Arc::ptr_eq(&a.source, &b.source) && (a.offset, a.len) == (b.offset, b.len);
     old.shape != new.shape || (same && a.encoding != b.encoding)
 }

@@ -30,12 +30,12 @@ pub struct Rule {
     /// As it was written.
     text: String,
     /// The file, line and offset where it was written.
-    place: Option<Place>,
+    place: Option<RuleLocation>,
 }
 
 /// Where a rule stands in a file.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct RuleLocation {
     /// The file.
     pub(super) file: String,
     /// The line, counted from 1.
@@ -86,7 +86,7 @@ impl Rule {
     pub(super) fn read(
         word: &str,
         arguments: &[Argument],
-        place: Option<&Place>,
+        place: Option<&RuleLocation>,
         budget: &PatternBudget,
     ) -> Result<Vec<Self>> {
         let rule =
@@ -185,7 +185,7 @@ impl Rule {
 }
 
 /// Puts the place of a rule into an error about its grammar.
-pub(super) fn locate(error: Error, place: Option<&Place>) -> Error {
+pub(super) fn locate(error: Error, place: Option<&RuleLocation>) -> Error {
     match place {
         Some(place) => {
             error.in_file(&place.file).at(place.offset).within(format_args!("line {}", place.line))

@@ -1,7 +1,7 @@
 //! Edits into a new file.
 
 use super::apply::apply_watched;
-use super::report::{EditReport, How, metadata_changes, tensor_changes};
+use super::report::{EditMode, EditReport, metadata_changes, tensor_changes};
 use super::{Rule, cast_reports};
 use crate::checkpoint::Checkpoint;
 use crate::engine::{LocalSink, RunOptions};
@@ -59,10 +59,11 @@ pub fn prepare(source: &Path, target: &Path, options: &EditOptions) -> Result<Pr
         .map_err(|error| formats::registry().offer_salvage(error, source, &options.open))?;
     let inputs = Inputs::of(&checkpoint, target).and_named(&options.open)?;
     let (format, kind) = target_form(source, target, &checkpoint, options)?;
-    let prepared = plan_edit(checkpoint, options, How::NewFile, &target.display().to_string(), |edited| {
-        let options = convert_options(options, options.settings.clone());
-        plan_form(edited, format, kind, &options)
-    })?;
+    let prepared =
+        plan_edit(checkpoint, options, EditMode::NewFile, &target.display().to_string(), |edited| {
+            let options = convert_options(options, options.settings.clone());
+            plan_form(edited, format, kind, &options)
+        })?;
     inputs.check(source, target, &prepared.plan)?;
     LocalSink::check_plan(&prepared.plan, target, options.force)?;
     Ok(prepared)
@@ -104,12 +105,12 @@ impl Prepared {
 pub(super) fn plan_edit(
     before: Checkpoint,
     options: &EditOptions,
-    how: How,
+    how: EditMode,
     target: &str,
     plan: impl FnOnce(Checkpoint) -> Result<WritePlan>,
 ) -> Result<Prepared> {
     let mut after = before.clone();
-    let applied = apply_watched(&mut after, &options.rules, options.lenient, &*options.run.watch)?;
+    let applied = apply_watched(&mut after, &options.rules, options.lenient, &*options.run.progress)?;
     // Before planning, so that what was before need not be in memory any more.
     let changes = tensor_changes(&before, &after, &applied);
     let metadata = metadata_changes(&before, &after);
@@ -118,8 +119,8 @@ pub(super) fn plan_edit(
     let count = after.tensors.len();
     // In place, what was written is compared with all of it; otherwise only what is cast is looked at again.
     let kept = match how {
-        How::Header => after.clone(),
-        How::NewFile | How::Rewrite => {
+        EditMode::Header => after.clone(),
+        EditMode::NewFile | EditMode::Rewrite => {
             let tensors = std::mem::take(&mut after.tensors);
             let casts = tensors.iter().filter(|tensor| tensor.cast.is_some()).cloned().collect();
             let kept = Checkpoint { tensors: casts, ..after.clone() };

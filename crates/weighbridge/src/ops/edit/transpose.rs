@@ -1,7 +1,7 @@
 //! Dimensions in another order: element (i, j) becomes element (j, i). No bytes move.
 
 use super::permuted::{PermutedSource, permuted};
-use crate::checkpoint::{Attributes, Checkpoint, Loss, Piece, Selection, TensorEntry};
+use crate::checkpoint::{Attributes, Checkpoint, Extent, Loss, Selection, TensorEntry};
 use crate::error::{Error, Result};
 use crate::tensor::{Encoding, Shape};
 use crate::text::quoted;
@@ -263,7 +263,7 @@ fn wrong_rank(tensor: &TensorEntry, axes: Option<&[usize]>, rank: usize) -> Erro
 
 /// The tensor with its dimensions in the order `axes`.
 fn permute(tensor: &TensorEntry, axes: &[usize]) -> Result<TensorEntry> {
-    if tensor.labels.is_some() {
+    if tensor.row_names.is_some() {
         return Err(Error::mismatch(
             "named-rows",
             "the rows of this table have names, which columns cannot have",
@@ -281,9 +281,9 @@ fn permute(tensor: &TensorEntry, axes: &[usize]) -> Result<TensorEntry> {
     let mut turned = TensorEntry { shape, ..tensor.clone() };
     if is_reversed(axes) {
         // The same bytes in the other order.
-        for piece in &mut turned.pieces {
-            piece.part.iter_mut().for_each(|part| part.reverse());
-            piece.encoding.order = piece.encoding.order.flipped();
+        for extent in &mut turned.extents {
+            extent.part.iter_mut().for_each(|part| part.reverse());
+            extent.encoding.order = extent.encoding.order.flipped();
         }
         return Ok(turned);
     }
@@ -293,7 +293,7 @@ fn permute(tensor: &TensorEntry, axes: &[usize]) -> Result<TensorEntry> {
     })?;
     let len = crate::source::Source::len(&source);
     let source = Arc::new(source);
-    turned.pieces =
-        [Piece { source, offset: 0, len, encoding: Encoding::ROW, part: None, check: None }].into();
+    turned.extents =
+        [Extent { source, offset: 0, len, encoding: Encoding::ROW, part: None, check: None }].into();
     Ok(turned)
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::checkpoint::{Piece, TensorPath};
+use crate::checkpoint::{Extent, TensorPath};
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Endian, Region, Shape, relayout};
 use std::sync::Arc;
@@ -73,13 +73,13 @@ fn packed_types_as_they_lie() {
 fn pieces_do_not_show() {
     let whole = entry(DType::F32, &[3, 4], f32_grid(), Encoding::ROW);
     let mut split = whole.clone();
-    split.pieces.clear();
+    split.extents.clear();
     for (from, to) in [(0, 1), (1, 4)] {
-        let region = Region { start: vec![0, from], extent: vec![3, to - from] };
+        let region = Region { start: vec![0, from], shape: vec![3, to - from] };
         let bytes = whole.read_region(&region, Order::Column).unwrap();
         let len = bytes.len() as u64;
         let source: SourceRef = Arc::new(MemorySource::new("part", bytes));
-        split.pieces.push(Piece {
+        split.extents.push(Extent {
             source,
             offset: 0,
             len,
@@ -144,7 +144,7 @@ fn a_failure_is_told_with_its_tensor() {
     let mut checkpoint = Checkpoint::new("test", "test", "m");
     checkpoint.tensors.push(entry(DType::F32, &[3, 4], f32_grid(), Encoding::ROW));
     let mut broken = entry(DType::F32, &[3, 4], f32_grid(), Encoding::ROW);
-    broken.pieces[0].offset = 1 << 40;
+    broken.extents[0].offset = 1 << 40;
     checkpoint.tensors.push(broken);
     let error = sha256_all(&checkpoint, 2).unwrap_err();
     assert_eq!((error.code().as_str(), error.tensor()), ("past-the-end", Some("value")));

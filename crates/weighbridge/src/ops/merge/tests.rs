@@ -24,7 +24,7 @@ fn checkpoint(label: &str, names: &[(&str, Option<&str>)]) -> Checkpoint {
 
 /// Each tensor with the file that it comes from.
 fn told(checkpoint: &Checkpoint) -> Vec<String> {
-    let one = |t: &TensorEntry| format!("{} {}", t.text(), t.pieces[0].source.label());
+    let one = |t: &TensorEntry| format!("{} {}", t.text(), t.extents[0].source.label());
     checkpoint.tensors.iter().map(one).collect()
 }
 

@@ -6,7 +6,7 @@ use crate::formats::{self, OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::pickle::{Options, inspect};
 use crate::scan::{
-    Beginning, Class, Inner, TakenFor, archive, begins_as_zip, config, embedded, ends_as_zip, is_tar,
+    AssumedType, Beginning, Class, Inner, archive, begins_as_zip, config, embedded, ends_as_zip, is_tar,
     may_be_pickle, pickles, runs, tar, template, yaml,
 };
 use crate::source::{SourceRef, read_vec};
@@ -32,13 +32,13 @@ const PLACEHOLDERS: &[&str] = &["__init__.py", "py.typed", ".gitkeep", ".keep", 
 pub(super) fn look(
     source: &SourceRef,
     name: Option<&Path>,
-    taken_for: TakenFor,
+    assumed_type: AssumedType,
     options: &OpenOptions,
 ) -> Result<(Option<&'static str>, Scan)> {
     let budget = options.limits.budget_of(source);
     let mut options = options.clone();
     options.limits.budget = Some(budget.clone());
-    let (format, mut scan) = one(source, name, taken_for, &options, 0, &budget)?;
+    let (format, mut scan) = one(source, name, assumed_type, &options, 0, &budget)?;
     if budget.work_left() == 0 {
         let text = "limit: what is in the file is many times as long as it is; the rest was not looked at";
         scan.push("left-out", text);
@@ -50,7 +50,7 @@ pub(super) fn look(
 fn one(
     source: &SourceRef,
     name: Option<&Path>,
-    taken_for: TakenFor,
+    assumed_type: AssumedType,
     options: &OpenOptions,
     depth: usize,
     budget: &Budget,
@@ -58,19 +58,19 @@ fn one(
     let limits = &options.limits;
     let mut scan = Scan::default();
     let memory = budget.memory_left();
-    let format = match taken_for {
-        TakenFor::Pickle => {
+    let format = match assumed_type {
+        AssumedType::Pickle => {
             pickles(source, 0, 1, false, limits, &mut scan);
             None
         }
-        TakenFor::Numbers => {
+        AssumedType::Numbers => {
             embedded(source, limits, &mut scan);
             None
         }
-        TakenFor::Bytes if is_saved_zip(source)? => file(source, name, options, &mut scan)?,
-        TakenFor::Bytes if embedded(source, limits, &mut scan) => None,
-        TakenFor::Bytes => bytes(source, options, &mut scan)?,
-        TakenFor::File => file(source, name, options, &mut scan)?,
+        AssumedType::Bytes if is_saved_zip(source)? => file(source, name, options, &mut scan)?,
+        AssumedType::Bytes if embedded(source, limits, &mut scan) => None,
+        AssumedType::Bytes => bytes(source, options, &mut scan)?,
+        AssumedType::File => file(source, name, options, &mut scan)?,
     };
     // What was made to look at it is gone.
     budget.give_memory(memory.saturating_sub(budget.memory_left()));
@@ -86,17 +86,17 @@ fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &Budget) -
     // What the caller says of the file does not hold for what is in it.
     let options = OpenOptions { limits: options.limits.clone(), ..OpenOptions::default() };
     let mut refused = Scan::default();
-    let mut taken_for = inner.taken_for;
-    if taken_for == TakenFor::Numbers {
+    let mut assumed_type = inner.assumed_type;
+    if assumed_type == AssumedType::Numbers {
         if !may_be_pickle(&inner.source)? {
             return Ok(refused);
         }
         // Numbers of a byte each are what libraries keep a saved model in, too.
         if !inner.source.is_sequential() && is_saved_zip(&inner.source)? {
-            taken_for = TakenFor::File;
+            assumed_type = AssumedType::File;
         }
     }
-    if taken_for != TakenFor::Numbers && inner.source.is_empty() {
+    if assumed_type != AssumedType::Numbers && inner.source.is_empty() {
         return Ok(refused);
     }
     if Budget::check_depth(depth).is_err() {
@@ -107,7 +107,7 @@ fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &Budget) -
     // unpacked as a whole is in memory until it is looked through.
     let packed = inner.source.within().filter(|within| within.encoded);
     let mut held = HeldMemory::of(budget);
-    let is_numbers = taken_for == TakenFor::Numbers;
+    let is_numbers = assumed_type == AssumedType::Numbers;
     let taken = match packed {
         Some(within) if is_numbers || inner.source.is_sequential() => budget.take_work(within.len + INNER),
         Some(_) => held.take(inner.source.len()).and_then(|()| budget.take_work(INNER)),
@@ -117,7 +117,7 @@ fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &Budget) -
         refused.push("nested-too-deep", format!("limit: {}; it was not looked into", error.message()));
         return Ok(refused);
     }
-    Ok(one(&inner.source, Some(Path::new(&inner.name)), taken_for, &options, depth, budget)?.1)
+    Ok(one(&inner.source, Some(Path::new(&inner.name)), assumed_type, &options, depth, budget)?.1)
 }
 
 fn is_zip(source: &SourceRef) -> Result<bool> {
@@ -229,7 +229,7 @@ fn other(
 /// Every member of an archive that is nobody's.
 fn members(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
     archive(source, limits, scan, &|_| false, &mut |member, bytes, scan| {
-        scan.look_into(escape(&member.name), bytes, TakenFor::File);
+        scan.look_into(escape(&member.name), bytes, AssumedType::File);
         Ok(())
     })
 }

@@ -16,9 +16,9 @@ use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, Format, OpenOptions};
 use crate::json::{rows, tree};
 use crate::pickle::{Call, GlobalFinding};
+use crate::scan::{AssumedType, found};
 #[doc(no_inline)]
 pub use crate::scan::{Category, Rule, Scan, Topic};
-use crate::scan::{TakenFor, found};
 use crate::source::{FileSource, Folder, FolderItem, LocalFolder, PathKind, SkipReason, SourceRef};
 use crate::text::path_text;
 use serde::Serialize;
@@ -164,7 +164,7 @@ pub(crate) fn scan_named(
     options: &OpenOptions,
 ) -> Result<ScannedFile> {
     let label = source.label().to_owned();
-    let (format, mut scan) = deep::look(source, name, TakenFor::File, options)?;
+    let (format, mut scan) = deep::look(source, name, AssumedType::File, options)?;
     for finding in scan.findings.iter_mut().filter(|finding| finding.file.is_none()) {
         finding.file = Some(label.clone());
     }

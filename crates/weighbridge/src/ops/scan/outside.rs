@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::formats::Scan;
 use crate::limits::Limits;
 use crate::scan::{
-    Beginning, Class, Ending, TakenFor, archive, begins_as_zip, ends_as_zip, is_tar, pickle_too, tar,
+    AssumedType, Beginning, Class, Ending, archive, begins_as_zip, ends_as_zip, is_tar, pickle_too, tar,
 };
 use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
@@ -99,7 +99,7 @@ pub(super) fn judge(
         scan.push_at("two-formats", ending.at, format!("the file is {own}, and a zip archive as well"));
         let mut other = Scan::default();
         archive(source, limits, &mut other, &|_| false, &mut |member, bytes, other| {
-            other.look_into(escape(&member.name), bytes, TakenFor::File);
+            other.look_into(escape(&member.name), bytes, AssumedType::File);
             Ok(())
         })?;
         scan.absorb(other, None);
@@ -117,7 +117,7 @@ pub(super) fn judge(
 fn is_part(ending: &Ending, source: &SourceRef, scan: &Scan) -> bool {
     let mut head = [0; 4];
     let begins = ending.begins.filter(|&at| source.read_at(at, &mut head).is_ok() && begins_as_zip(&head));
-    let looked_into = scan.inner.iter().filter(|inner| inner.taken_for != TakenFor::Pickle);
+    let looked_into = scan.inner.iter().filter(|inner| inner.assumed_type != AssumedType::Pickle);
     looked_into.filter_map(|inner| inner.source.within()).any(|part| {
         std::ptr::addr_eq(Arc::as_ptr(part.source), Arc::as_ptr(source))
             && !part.encoded

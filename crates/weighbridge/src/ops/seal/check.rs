@@ -7,7 +7,7 @@ use super::manifest::{Manifest, Own, Resource};
 use super::parse::{Read, read};
 use super::pass::{self, From, Job};
 use super::subject::{ALONE, OUTSIDE, Scope, Search, Subject};
-use crate::engine::{RunOptions, Watch};
+use crate::engine::{Progress, RunOptions};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity, Verdict};
 use crate::formats::OpenOptions;
@@ -34,7 +34,7 @@ pub struct CheckOptions {
     /// Compare tensors alone, whatever became of the files: for a model that was converted.
     pub tensors_only: bool,
     /// Who is told of progress and may stop the work.
-    pub watch: Arc<dyn Watch>,
+    pub progress: Arc<dyn Progress>,
 }
 
 impl Default for CheckOptions {
@@ -44,7 +44,7 @@ impl Default for CheckOptions {
             open: OpenOptions::default(),
             threads: 0,
             tensors_only: false,
-            watch: RunOptions::default().watch,
+            progress: RunOptions::default().progress,
         }
     }
 }
@@ -119,10 +119,10 @@ pub fn verify_sealed(
     manifest: impl AsRef<Path>,
     options: &VerifyOptions,
     tensors_only: bool,
-    watch: Arc<dyn Watch>,
+    progress: Arc<dyn Progress>,
 ) -> Result<(VerifyReport, Checked)> {
     let (path, place) = (path.as_ref(), manifest.as_ref());
-    let check = CheckOptions { open: options.open.clone(), threads: options.threads, tensors_only, watch };
+    let check = CheckOptions { open: options.open.clone(), threads: options.threads, tensors_only, progress };
     let understood = understood(place, &check)?;
     // Files that were sealed without a look into them need be no model.
     let any_files = understood
@@ -338,8 +338,8 @@ fn files(
             }
         }
     }
-    options.watch.begin(jobs.iter().map(Job::bytes).fold(0, u64::saturating_add));
-    let hashed = pass::run(&jobs, options.threads, &*options.watch)?;
+    options.progress.begin(jobs.iter().map(Job::bytes).fold(0, u64::saturating_add));
+    let hashed = pass::run(&jobs, options.threads, &*options.progress)?;
     for (resource, hashed) in of_job.into_iter().zip(hashed) {
         if hashed.whole.get(manifest.hash_type) == Some(&resource.digest) {
             counts.equal += 1;
@@ -442,7 +442,7 @@ fn tensors(
         tensors: (0..checkpoint.tensors.len()).collect(),
         algorithms: algorithms(own, manifest.hash_type),
         threads: options.threads,
-        watch: &*options.watch,
+        progress: &*options.progress,
     };
     let hashed = match hashing::hash(subject, &wanted) {
         Ok(hashed) => hashed,

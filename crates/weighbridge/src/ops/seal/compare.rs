@@ -2,8 +2,8 @@
 
 use super::digest::{Algorithm, Algorithms, Digest, Digests};
 use super::hashing::Hashed;
-use super::labels;
 use super::manifest::{Own, TensorRecord};
+use super::row_names;
 use crate::checkpoint::{Name, TensorEntry, TensorPath};
 use crate::finding::{Finding, Severity};
 use crate::text::escape;
@@ -102,7 +102,7 @@ pub(super) fn compare(
         let finding = one(record, entry, found.of(place), main, &mut counts);
         findings.extend(finding.map(|finding| finding.on_tensor(&name)));
         let pair = |sealed, found| both(sealed, found, main);
-        if let Some(finding) = labels::compare(record, entry, found.names.get(&place), pair) {
+        if let Some(finding) = row_names::compare(record, entry, found.names.get(&place), pair) {
             // A table is its elements and whose they are.
             if counts.equal > equal {
                 counts.equal -= 1;

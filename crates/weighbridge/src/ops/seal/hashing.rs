@@ -3,11 +3,11 @@
 
 use super::block::Stretch;
 use super::digest::{Algorithms, Digests, Hashers, of_nothing};
-use super::labels;
 use super::pass::{self, Job};
+use super::row_names;
 use super::subject::Subject;
 use crate::checkpoint::{Check, TensorEntry};
-use crate::engine::Watch;
+use crate::engine::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::ops::{hash, parallel};
 use crate::tensor::{Endian, Order};
@@ -22,7 +22,7 @@ pub(super) struct Wanted<'a> {
     /// The hashes of these.
     pub(super) algorithms: Algorithms,
     pub(super) threads: usize,
-    pub(super) watch: &'a dyn Watch,
+    pub(super) progress: &'a dyn Progress,
 }
 
 /// What came out.
@@ -78,32 +78,32 @@ fn target(subject: &Subject, entry: &TensorEntry) -> Target {
 
 /// The one stretch of `len` bytes in which the elements stand row by row, little-endian.
 fn direct(subject: &Subject, entry: &TensorEntry, len: u64) -> Option<Target> {
-    let mut pieces: Vec<_> = entry.pieces.iter().collect();
-    pieces.sort_by_key(|piece| piece.first_row());
+    let mut extents: Vec<_> = entry.extents.iter().collect();
+    extents.sort_by_key(|extent| extent.first_row());
     let (mut found, mut row, mut checks) = (None::<(usize, u64, u64)>, 0, Vec::new());
-    for piece in pieces {
-        let region = piece.region(&entry.shape);
+    for extent in extents {
+        let region = extent.region(&entry.shape);
         let shape = region.shape();
-        let plain = piece.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;
-        let in_order = piece.encoding.order == Order::Row || shape.is_order_free();
-        let whole_rows = region.extent.get(1..).unwrap_or_default()
+        let plain = extent.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;
+        let in_order = extent.encoding.order == Order::Row || shape.is_order_free();
+        let whole_rows = region.shape.get(1..).unwrap_or_default()
             == entry.shape.dims().get(1..).unwrap_or_default()
             && region.start.iter().skip(1).all(|&start| start == 0);
         let follows = region.start.first().is_none_or(|&start| start == row);
-        if !plain || !in_order || !whole_rows || !follows || shape.bytes(entry.stored) != Some(piece.len) {
+        if !plain || !in_order || !whole_rows || !follows || shape.bytes(entry.stored) != Some(extent.len) {
             return None;
         }
-        row += region.extent.first().copied().unwrap_or(0);
-        let (file, start) = subject.place(&piece.source, piece.offset)?;
+        row += region.shape.first().copied().unwrap_or(0);
+        let (file, start) = subject.place(&extent.source, extent.offset)?;
         found = match found {
-            None => Some((file, start, start.checked_add(piece.len)?)),
+            None => Some((file, start, start.checked_add(extent.len)?)),
             Some((same, first, end)) if same == file && end == start => {
-                Some((file, first, end.checked_add(piece.len)?))
+                Some((file, first, end.checked_add(extent.len)?))
             }
             Some(_) => return None,
         };
-        if let Some(check) = piece.check.as_deref().copied() {
-            let (file, start) = subject.place(&piece.source, check.offset)?;
+        if let Some(check) = extent.check.as_deref().copied() {
+            let (file, start) = subject.place(&extent.source, check.offset)?;
             checks.push((file, start, check));
         }
     }
@@ -202,8 +202,8 @@ pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
         jobs.push(Job { from: file.from.clone(), len: file.stamp.len, whole, stretches });
     }
     let bytes = jobs.iter().map(Job::bytes).chain(elsewhere.iter().map(|(_, entry)| entry.bytes()));
-    wanted.watch.begin(bytes.fold(0, u64::saturating_add));
-    let files = pass::run(&jobs, wanted.threads, wanted.watch)?;
+    wanted.progress.begin(bytes.fold(0, u64::saturating_add));
+    let files = pass::run(&jobs, wanted.threads, wanted.progress)?;
     let of_file = |file: usize| files.get((*of_job.get(file)?)?);
     let of_stretch = |file: usize, stretch: usize| {
         let place = *moved.get(file)?.get(stretch)?;
@@ -229,7 +229,7 @@ pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
     }
     hashed.read_again = elsewhere.len();
     through_engine(&elsewhere, wanted, &mut hashed)?;
-    labels::hash(tensors, wanted, &mut hashed)?;
+    row_names::hash(tensors, wanted, &mut hashed)?;
     Ok(hashed)
 }
 
@@ -241,12 +241,12 @@ fn through_engine(tensors: &[(usize, &TensorEntry)], wanted: &Wanted, hashed: &m
     let found = parallel::each(jobs.into_iter(), workers, |found: &mut Found, _, job| {
         for (number, entry) in job.into_iter().filter_map(|place| tensors.get(place)) {
             let mut hashers = Hashers::new(wanted.algorithms);
-            let fed = hash::feed(entry, &mut |bytes| {
-                if wanted.watch.stopped() {
+            let fed = hash::for_each_chunk(entry, &mut |bytes| {
+                if wanted.progress.stopped() {
                     return Err(Error::cancelled());
                 }
                 hashers.update(bytes);
-                wanted.watch.advance(bytes.len() as u64);
+                wanted.progress.advance(bytes.len() as u64);
                 Ok(())
             });
             match fed {

@@ -12,10 +12,10 @@ mod check;
 mod compare;
 mod digest;
 mod hashing;
-mod labels;
 mod manifest;
 mod parse;
 mod pass;
+mod row_names;
 mod subject;
 mod tree;
 
@@ -27,7 +27,7 @@ pub use parse::{Read, read};
 pub use subject::Scope;
 
 use crate::checkpoint::Note;
-use crate::engine::{LocalSink, RunOptions, Watch, run};
+use crate::engine::{LocalSink, Progress, RunOptions, run};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::plan::{PlannedFile, WritePlan};
@@ -60,7 +60,7 @@ pub struct SealOptions {
     /// Threads; 0 for one a processor.
     pub threads: usize,
     /// Who is told of progress and may stop the work.
-    pub watch: Arc<dyn Watch>,
+    pub progress: Arc<dyn Progress>,
 }
 
 impl Default for SealOptions {
@@ -74,7 +74,7 @@ impl Default for SealOptions {
             without: Vec::new(),
             target: None,
             threads: 0,
-            watch: RunOptions::default().watch,
+            progress: RunOptions::default().progress,
         }
     }
 }
@@ -194,7 +194,7 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
         tensors: (0..count).collect(),
         algorithms: options.algorithms,
         threads: options.threads,
-        watch: &*options.watch,
+        progress: &*options.progress,
     };
     let hashed = hash(&subject, &wanted)?;
 

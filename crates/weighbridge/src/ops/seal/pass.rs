@@ -9,7 +9,7 @@
 use super::block::BLOCK;
 use super::block::{Block, FileHashed, Gathered, Stretch, StretchHashed, Sums, parts, reach};
 use super::digest::{Algorithms, of_nothing};
-use crate::engine::Watch;
+use crate::engine::Progress;
 use crate::error::{Error, Result};
 use crate::ops::parallel;
 use crate::source::{FileSource, MapWindows, MaybeMapped, SourceRef, check_range};
@@ -57,7 +57,7 @@ impl Job {
 ///
 /// # Errors
 /// What the sources say, of the first file that fails; [`crate::Kind::Cancelled`].
-pub(super) fn run(jobs: &[Job], threads: usize, watch: &dyn Watch) -> Result<Vec<FileHashed>> {
+pub(super) fn run(jobs: &[Job], threads: usize, progress: &dyn Progress) -> Result<Vec<FileHashed>> {
     let blocks = jobs.iter().fold(0u64, |sum, job| sum.saturating_add(job.bytes() / BLOCK + 1));
     // Reading and two lanes.
     let workers = parallel::workers(threads, blocks.saturating_mul(3));
@@ -70,7 +70,7 @@ pub(super) fn run(jobs: &[Job], threads: usize, watch: &dyn Watch) -> Result<Vec
         failure: None,
         panicked: false,
     };
-    let pass = Pass { jobs, workers, watch, state: Mutex::new(state), wake: Condvar::new() };
+    let pass = Pass { jobs, workers, progress, state: Mutex::new(state), wake: Condvar::new() };
     std::thread::scope(|scope| {
         for _ in 1..workers {
             scope.spawn(|| pass.work());
@@ -88,7 +88,7 @@ pub(super) fn run(jobs: &[Job], threads: usize, watch: &dyn Watch) -> Result<Vec
 struct Pass<'a> {
     jobs: &'a [Job],
     workers: usize,
-    watch: &'a dyn Watch,
+    progress: &'a dyn Progress,
     state: Mutex<State<'a>>,
     wake: Condvar,
 }
@@ -181,7 +181,7 @@ impl<'a> Pass<'a> {
         let mut own = Vec::new();
         while let Some(action) = self.next() {
             let (number, result) = match action {
-                _ if self.watch.stopped() => (0, Err(Error::cancelled())),
+                _ if self.progress.stopped() => (0, Err(Error::cancelled())),
                 Action::Open(number) => (number, self.open(number)),
                 Action::Read { number, file, place, block, behind, kept } => {
                     (number, self.read(number, &file, place, block, behind, kept, &mut own))
@@ -292,7 +292,7 @@ impl<'a> Pass<'a> {
         let made = parts(&block, &file.job.stretches, file.job.whole, file.len)?;
         block.bytes.intact().map_err(|e| e.in_file(file.source.label()).at(block.start))?;
         lock(&file.gathered).take(place, made, &file.job.stretches, &mut lock(&file.out));
-        self.watch.advance(block.len);
+        self.progress.advance(block.len);
         let mut state = lock(&self.state);
         let Some(belt) = state.belts.iter_mut().find(|belt| belt.number == number) else { return Ok(()) };
         belt.reading -= 1;

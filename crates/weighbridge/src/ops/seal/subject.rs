@@ -5,8 +5,8 @@ use crate::checkpoint::{Checkpoint, Note, TensorEntry};
 use crate::error::{Error, Result};
 use crate::formats::{self, Names, OpenOptions, WrapFiles};
 use crate::source::{
-    FileSource, Folder, FolderItem, FolderRef, LocalFolder, PathKind, SkipReason, SkippedItem, SourceRef,
-    Stamp, Witnesses, name_below, own_name,
+    FileSource, Folder, FolderItem, FolderRef, LocalFolder, PathKind, ReadTracker, SkipReason, SkippedItem,
+    SourceRef, Stamp, name_below, own_name,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -120,12 +120,12 @@ pub(super) struct Odd {
 impl Subject {
     /// The file or folder at `path`.
     pub(super) fn find(path: &Path, search: &Search) -> Result<Self> {
-        let witnesses = Witnesses::default();
-        let open = watched(search.open, &witnesses);
+        let tracker = ReadTracker::default();
+        let open = watched(search.open, &tracker);
         let name = text_name(&own_name(path)?).map_err(|e| e.in_file(path.display()))?;
         match PathKind::of(path)? {
-            PathKind::Folder => folder(path, name, search, &open, &witnesses),
-            _ => file(path, name, search, &open, &witnesses),
+            PathKind::Folder => folder(path, name, search, &open, &tracker),
+            _ => file(path, name, search, &open, &tracker),
         }
     }
 
@@ -143,7 +143,8 @@ impl Subject {
             let (source, _) = base(source, 0, true)?;
             self.places.get(&address(source)).copied()
         };
-        let mut files = entry.pieces.iter().map(|piece| file(&piece.source)).collect::<Option<Vec<_>>>()?;
+        let mut files =
+            entry.extents.iter().map(|extent| file(&extent.source)).collect::<Option<Vec<_>>>()?;
         files.sort_unstable();
         files.dedup();
         Some(files)
@@ -170,12 +171,12 @@ fn base(source: &SourceRef, offset: u64, through_encodings: bool) -> Option<(&So
 }
 
 /// The options, with everything in them watched.
-fn watched(options: &OpenOptions, witnesses: &Witnesses) -> OpenOptions {
-    options.wrapped(&Watched(witnesses))
+fn watched(options: &OpenOptions, tracker: &ReadTracker) -> OpenOptions {
+    options.wrapped(&Watched(tracker))
 }
 
 /// Files that are read through witnesses.
-struct Watched<'a>(&'a Witnesses);
+struct Watched<'a>(&'a ReadTracker);
 
 impl WrapFiles for Watched<'_> {
     fn source(&self, source: SourceRef) -> SourceRef {
@@ -210,7 +211,7 @@ fn file(
     name: String,
     search: &Search,
     open: &OpenOptions,
-    witnesses: &Witnesses,
+    tracker: &ReadTracker,
 ) -> Result<Subject> {
     let Some((around, own)) = LocalFolder::around(path) else {
         return Err(Error::usage("not-a-file", "this is no file").in_file(path.display()));
@@ -219,13 +220,13 @@ fn file(
     if around.is_link(&own) && !search.symlinks && !search.lenient {
         return Err(link(path));
     }
-    let source = witnesses.watch(path.to_owned(), Arc::new(FileSource::open(path)?));
+    let source = tracker.watch(path.to_owned(), Arc::new(FileSource::open(path)?));
     let around: FolderRef = Arc::new(around);
     let (checkpoint, unopened) = opened(search, path, || {
-        formats::registry().open_in_folder(source.clone(), &witnesses.watch_folder(around), &own, open)
+        formats::registry().open_in_folder(source.clone(), &tracker.watch_folder(around), &own, open)
     })?;
     let mut used: Vec<(PathBuf, SourceRef)> = vec![(path.to_owned(), source)];
-    used.extend(used_files(witnesses, checkpoint.as_ref()));
+    used.extend(used_files(tracker, checkpoint.as_ref()));
     let mut elsewhere = Vec::new();
     // A file that was reached on two ways has two sources.
     let mut found: BTreeMap<PathBuf, Vec<(PathBuf, SourceRef)>> = BTreeMap::new();
@@ -260,7 +261,7 @@ fn folder(
     name: String,
     search: &Search,
     open: &OpenOptions,
-    witnesses: &Witnesses,
+    tracker: &ReadTracker,
 ) -> Result<Subject> {
     let local: FolderRef = Arc::new(LocalFolder::open(path)?);
     let mut ignored: Vec<PathBuf> = FolderItem::IGNORED_NAMES.iter().map(PathBuf::from).collect();
@@ -289,12 +290,11 @@ fn folder(
         }
         return Err(unsealable(&item, path, search.symlinks));
     }
-    let (checkpoint, unopened) = opened(search, path, || {
-        formats::registry().open_folder(&witnesses.watch_folder(local.clone()), open)
-    })?;
+    let (checkpoint, unopened) =
+        opened(search, path, || formats::registry().open_folder(&tracker.watch_folder(local.clone()), open))?;
     let mut elsewhere = Vec::new();
     let mut read: HashMap<PathBuf, Vec<SourceRef>> = HashMap::new();
-    for (used, source) in used_files(witnesses, checkpoint.as_ref()) {
+    for (used, source) in used_files(tracker, checkpoint.as_ref()) {
         match name_below(path, &used)? {
             Some(name) => read.entry(name).or_default().push(source),
             None => elsewhere.push(used),
@@ -390,7 +390,7 @@ fn opened(
 }
 
 /// The files of which something was read, or whose bytes belong to what was opened.
-fn used_files(witnesses: &Witnesses, checkpoint: Option<&Checkpoint>) -> Vec<(PathBuf, SourceRef)> {
+fn used_files(tracker: &ReadTracker, checkpoint: Option<&Checkpoint>) -> Vec<(PathBuf, SourceRef)> {
     let Some(checkpoint) = checkpoint else { return Vec::new() };
     let mut needed = std::collections::HashSet::new();
     let mut need = |source: &SourceRef| {
@@ -399,14 +399,14 @@ fn used_files(witnesses: &Witnesses, checkpoint: Option<&Checkpoint>) -> Vec<(Pa
         }
     };
     for entry in &checkpoint.tensors {
-        entry.pieces.iter().for_each(|piece| need(&piece.source));
-        entry.labels.iter().flat_map(|labels| labels.sources()).for_each(|source| need(&source));
+        entry.extents.iter().for_each(|extent| need(&extent.source));
+        entry.row_names.iter().flat_map(|labels| labels.sources()).for_each(|source| need(&source));
     }
     checkpoint.companions.iter().for_each(|(_, source)| need(source));
     let read: std::collections::HashSet<usize> =
-        witnesses.read().iter().map(|(_, source)| address(source)).collect();
+        tracker.read().iter().map(|(_, source)| address(source)).collect();
     let used = |source: &SourceRef| read.contains(&address(source)) || needed.contains(&address(source));
-    witnesses.opened().into_iter().filter(|(_, source)| used(source)).collect()
+    tracker.opened().into_iter().filter(|(_, source)| used(source)).collect()
 }
 
 /// A relative name as text, with `/` between its parts.

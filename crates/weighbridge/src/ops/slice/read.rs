@@ -54,7 +54,7 @@ fn read_blocks(
     let extent = |axis: &Picked| (axis.count - 1) * axis.step + 1;
     let hull = Region {
         start: axes.iter().map(|axis| axis.start).collect(),
-        extent: axes.iter().map(extent).collect(),
+        shape: axes.iter().map(extent).collect(),
     };
     let bytes = hull.shape().bytes(entry.dtype()).unwrap_or(u64::MAX);
     let split = (at..axes.len()).find(|&axis| axes[axis].count > 1).filter(|_| bytes > BLOCK);
@@ -97,7 +97,7 @@ pub fn read_at(entry: &TensorEntry, mut axes: Vec<Vec<u64>>) -> Result<Vec<u8>> 
     let size = element_size(entry)?;
     let hull = Region {
         start: axes.iter().map(|a| a.first().copied().unwrap_or(0)).collect(),
-        extent: axes
+        shape: axes
             .iter()
             .map(|a| a.last().zip(a.first()).map_or(0, |(last, first)| last - first + 1))
             .collect(),
@@ -134,14 +134,14 @@ fn read_scattered(entry: &TensorEntry, axes: &[Vec<u64>], size: usize, out: &mut
     }
     let Some((&fast, slow)) = slow_to_fast.split_last() else { return Ok(()) };
     let (mut scratch, mut run_bytes) = (Scratch::default(), Vec::new());
-    let mut region = Region { start: axes.iter().map(|a| a[0]).collect(), extent: vec![1; axes.len()] };
+    let mut region = Region { start: axes.iter().map(|a| a[0]).collect(), shape: vec![1; axes.len()] };
     let mut places = vec![0usize; axes.len()];
     loop {
         let base: usize = slow.iter().map(|&axis| places[axis] * steps[axis]).sum();
         let mut place = 0;
         for run in axes[fast].chunk_by(|a, b| a + 1 == *b) {
             region.start[fast] = run[0];
-            region.extent[fast] = run.len() as u64;
+            region.shape[fast] = run.len() as u64;
             run_bytes.clear();
             entry.read_into(&region, Order::Row, &mut scratch, &mut run_bytes)?;
             for element in run_bytes.chunks_exact(size) {

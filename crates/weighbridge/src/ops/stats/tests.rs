@@ -1,5 +1,5 @@
 use super::*;
-use crate::checkpoint::{Piece, TensorPath};
+use crate::checkpoint::{Extent, TensorPath};
 use crate::source::{FileRange, MemorySource, Source, SourceRef};
 use crate::tensor::{Element, Encoding, Order, Region, Shape};
 use std::sync::Arc;
@@ -324,13 +324,13 @@ fn a_sequential_source_is_read_forwards() {
 fn pieces_and_casts() {
     let whole = entry(DType::I16, &[9, 4], noise(72, 11), Encoding::ROW);
     let mut split = whole.clone();
-    split.pieces.clear();
+    split.extents.clear();
     for (from, to) in [(0, 5), (5, 9)] {
-        let region = Region { start: vec![from, 0], extent: vec![to - from, 4] };
+        let region = Region { start: vec![from, 0], shape: vec![to - from, 4] };
         let bytes = whole.read_region(&region, Order::Column).unwrap();
         let len = bytes.len() as u64;
         let source: SourceRef = Arc::new(MemorySource::new("part", bytes));
-        split.pieces.push(Piece {
+        split.extents.push(Extent {
             source,
             offset: 0,
             len,

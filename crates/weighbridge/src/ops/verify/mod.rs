@@ -4,7 +4,7 @@
 //! is held against the bytes: pieces, names, checksums, the program, on request the values. What
 //! was not or could not be checked is said, and not called sound.
 
-mod labels;
+mod row_names;
 mod values;
 
 use super::account::{self, accounts};
@@ -54,7 +54,7 @@ pub struct VerifyReport {
     pub verdict: Verdict,
     /// What was found, errors first.
     pub findings: Vec<Finding>,
-    /// What was checked, in order: `opening`, `names`, `pieces`, `bytes`, `checksums`, `values`,
+    /// What was checked, in order: `opening`, `names`, `extents`, `bytes`, `checksums`, `values`,
     /// `row-names`, `lod`, `program`, `format`.
     pub checked: Vec<&'static str>,
     /// What the bytes of each file are for.
@@ -163,7 +163,7 @@ pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyR
         FolderModel::File(file) => (judged(&file.path(&folder), Some(&file.source), options, open)?, None),
     };
     others(&local, &mut report, format)?;
-    let told = formats::told_others(&report.other_files);
+    let told = formats::other_models_text(&report.other_files);
     report.findings.extend(told.map(|text| {
         Finding::note(FindingCode::OtherModels, text)
             .hint("the verdict is not about them: verify each by its own path")
@@ -291,17 +291,17 @@ fn checked(
     let mut checked = vec!["opening", "names", "pieces", "bytes"];
     let mut findings: Vec<Finding> = checkpoint.notes.iter().map(of_note).collect();
     findings.extend(check::names(tensors));
-    let mut broken = check::pieces(tensors);
+    let mut broken = check::extents(tensors);
     // Names of rows that are kept as tensors have pieces and checksums, too.
-    let kept = tensors.iter().filter_map(|t| t.labels.as_ref()).flat_map(|labels| labels.tensors());
+    let kept = tensors.iter().filter_map(|t| t.row_names.as_ref()).flat_map(|labels| labels.tensors());
     let kept: Vec<TensorEntry> = kept.cloned().collect();
-    broken.extend(check::pieces(&kept));
+    broken.extend(check::extents(&kept));
     findings.extend(check::shared_bytes(tensors, formats::shares_storage(checkpoint.format)));
     // Tensors whose pieces do not fit them have no values to read.
     let unreadable: HashSet<String> = broken.iter().filter_map(|f| f.tensor.clone()).collect();
     findings.extend(broken);
     let readable: Vec<&TensorEntry> = tensors.iter().filter(|t| !unreadable.contains(&t.name())).collect();
-    let summed = |t: &&TensorEntry| t.pieces.iter().any(|p| p.check.is_some() || is_encoded(&p.source));
+    let summed = |t: &&TensorEntry| t.extents.iter().any(|p| p.check.is_some() || is_encoded(&p.source));
     let with_names: Vec<&TensorEntry> =
         readable.iter().copied().chain(kept.iter().filter(|t| !unreadable.contains(&t.name()))).collect();
     if with_names.iter().any(summed) {
@@ -316,7 +316,7 @@ fn checked(
         odd.iter_mut().filter(denied).for_each(|finding| finding.severity = Severity::Error);
         findings.extend(odd);
     }
-    if let Some(odd) = labels::labels(&readable, values, |t| summed(&t), options.threads)? {
+    if let Some(odd) = row_names::row_names(&readable, values, |t| summed(&t), options.threads)? {
         checked.push("row-names");
         findings.extend(odd);
     }
@@ -382,7 +382,7 @@ fn of_note(note: &Note) -> Finding {
 fn checksums(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
     let jobs = tensors.len() as u64;
     let look = |found: &mut Vec<(usize, Finding)>, number: usize, tensor: &&TensorEntry| {
-        let sources = tensor.pieces.iter().map(|p| &p.source).filter(|source| is_encoded(source));
+        let sources = tensor.extents.iter().map(|p| &p.source).filter(|source| is_encoded(source));
         let whole = tensor.verify_tensor().and_then(|()| sources.into_iter().try_for_each(read_through));
         if let Err(error) = whole {
             found.push((number, finding(error.on_tensor(tensor.name()))?));

@@ -135,7 +135,7 @@ fn the_verdict_follows_from_everything() {
 
     // A piece that leaves its source is found, and its values are not asked for.
     let mut broken = good.clone();
-    broken.tensors[1].pieces[0].offset += 4;
+    broken.tensors[1].extents[0].offset += 4;
     let report =
         verify_checkpoint(&broken, &VerifyOptions { values: true, ..VerifyOptions::default() }).unwrap();
     assert!(codes(&report).contains(&"past-the-end"));
@@ -393,7 +393,7 @@ fn checksums_are_held_against_the_bytes() {
     let opened = formats::open(&golden).unwrap();
     let large = opened.tensors.iter().max_by_key(|t| t.bytes()).unwrap();
     let mut bytes = std::fs::read(&golden).unwrap();
-    bytes[usize::try_from(large.pieces[0].offset).unwrap()] ^= 0x40;
+    bytes[usize::try_from(large.extents[0].offset).unwrap()] ^= 0x40;
     std::fs::write(&path, bytes).unwrap();
     assert!(formats::open(&path).is_ok());
     for values in [false, true] {

@@ -1,7 +1,7 @@
 //! What is odd about values: none of it is wrong for the file, most of it is for the model.
 
+mod duplicates;
 mod rows;
-mod twins;
 
 use crate::checkpoint::{Role, TensorEntry};
 use crate::error::Result;
@@ -42,7 +42,7 @@ pub(super) fn values(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Fin
         }
         known.push((tensor, stats));
     }
-    findings.extend(twins::twins(&known, threads)?);
+    findings.extend(duplicates::duplicates(&known, threads)?);
     Ok(findings)
 }
 

@@ -16,7 +16,7 @@ mod selection;
 mod source;
 
 use super::bytes::Reader;
-use super::file::Place;
+use super::file::Address;
 use super::layout::Virtual;
 use super::sources::SourceDataset;
 use super::sums;
@@ -68,7 +68,7 @@ impl Mapping {
 }
 
 /// The mappings in the block of a virtual dataset.
-fn mappings(block: &[u8], place: &Place) -> Result<Vec<Mapping>> {
+fn mappings(block: &[u8], place: &Address) -> Result<Vec<Mapping>> {
     let body = sums::checked(block, b"", "the list of mappings of a virtual dataset", 0)?;
     let mut reader = place.reader(body);
     let version = reader.u8()?;

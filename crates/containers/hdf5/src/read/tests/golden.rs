@@ -62,13 +62,13 @@ fn same_item(place: &str, item: &Item, expected: &Json) {
         let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hash, expected["sha256"].as_str().unwrap(), "{place}");
         // Any part of it is that part of the whole, for each piece.
-        for piece in &entry.pieces {
-            let mut whole = vec![0; piece.len as usize];
-            piece.source.read_at(piece.offset, &mut whole).unwrap();
+        for extent in &entry.extents {
+            let mut whole = vec![0; extent.len as usize];
+            extent.source.read_at(extent.offset, &mut whole).unwrap();
             for (from, len) in [(0, 1), (1, 7), (3, 30), (whole.len() / 2, 5)] {
                 let Some(part) = whole.get(from..from + len) else { continue };
                 let mut buffer = vec![0xAA; len];
-                piece.source.read_at(piece.offset + from as u64, &mut buffer).unwrap();
+                extent.source.read_at(extent.offset + from as u64, &mut buffer).unwrap();
                 assert_eq!(buffer, part, "{place} {from} {len}");
             }
         }
@@ -181,9 +181,9 @@ fn contiguous_data_are_ranges_of_the_file() {
     };
     for name in ["contiguous", "rows", "rows_grow", "one", "single_plain", "compact"] {
         let entry = entry(name);
-        assert!(entry.pieces.iter().all(|piece| Arc::ptr_eq(&piece.source, &source)), "{name}");
+        assert!(entry.extents.iter().all(|extent| Arc::ptr_eq(&extent.source, &source)), "{name}");
     }
-    assert!(entry("boxes").pieces.iter().all(|piece| !Arc::ptr_eq(&piece.source, &source)));
+    assert!(entry("boxes").extents.iter().all(|extent| !Arc::ptr_eq(&extent.source, &source)));
 }
 
 /// See `make_narrow` in judges/make_hdf5.py.
@@ -205,14 +205,14 @@ fn threads_share_a_packed_dataset() {
     let item = contents.items.iter().find(|item| item.path == ["all"]).unwrap();
     let entry = item.dataset.as_ref().unwrap().entry(TensorPath::value()).unwrap();
     let whole = entry.read_tensor(Order::Row).unwrap();
-    let piece = &entry.pieces[0];
+    let extent = &entry.extents[0];
     std::thread::scope(|scope| {
         for first in 0..8usize {
             let whole = &whole;
             scope.spawn(move || {
                 for at in (first..whole.len() - 9).step_by(3) {
                     let mut buffer = [0; 9];
-                    piece.source.read_at(at as u64, &mut buffer).unwrap();
+                    extent.source.read_at(at as u64, &mut buffer).unwrap();
                     assert_eq!(buffer, whole[at..at + 9]);
                 }
             });

@@ -18,9 +18,9 @@ fn read_all(contents: &Contents) -> usize {
             read += usize::from(dataset.texts(MOST).is_ok());
         }
         let Ok(entry) = dataset.entry(TensorPath::value()) else { continue };
-        let covered: u64 = entry.pieces.iter().map(|piece| piece.len).sum();
+        let covered: u64 = entry.extents.iter().map(|extent| extent.len).sum();
         assert_eq!(covered, entry.bytes(), "pieces cover the tensor");
-        assert!(entry.pieces.iter().all(|piece| piece.region(&entry.shape).fits(&entry.shape)));
+        assert!(entry.extents.iter().all(|extent| extent.region(&entry.shape).fits(&entry.shape)));
         if entry.bytes() > MOST {
             continue;
         }
@@ -139,7 +139,7 @@ fn chunks_that_were_never_written_share_one_source() {
     let some = contents.items.iter().find(|item| item.path == ["some"]).unwrap();
     let entry = some.dataset.as_ref().unwrap().entry(TensorPath::value()).unwrap();
     let unwritten: Vec<_> =
-        entry.pieces.iter().map(|piece| &piece.source).filter(|s| s.len() < 100).collect();
+        entry.extents.iter().map(|extent| &extent.source).filter(|s| s.len() < 100).collect();
     assert!(unwritten.len() > 1, "{unwritten:?}");
     assert!(unwritten.windows(2).all(|pair| Arc::ptr_eq(pair[0], pair[1])));
 }

@@ -46,14 +46,14 @@ fn elements(contents: &Contents, name: &str) -> Result<Vec<u8>> {
     let item = contents.items.iter().find(|item| item.path == [name]);
     let item = item.ok_or_else(|| Error::corrupt("not-listed", "no such dataset"))?;
     let entry = item.dataset.as_ref().unwrap().entry(TensorPath::value())?;
-    let piece = entry.single_piece().unwrap();
-    let mut whole = vec![0; piece.len as usize];
-    piece.source.read_at(piece.offset, &mut whole)?;
+    let extent = entry.single_extent().unwrap();
+    let mut whole = vec![0; extent.len as usize];
+    extent.source.read_at(extent.offset, &mut whole)?;
     for from in 0..whole.len() {
         for len in [1, 2, 7, 30] {
             let Some(part) = whole.get(from..from + len) else { continue };
             let mut buffer = vec![0xAA; len];
-            piece.source.read_at(piece.offset + from as u64, &mut buffer).unwrap();
+            extent.source.read_at(extent.offset + from as u64, &mut buffer).unwrap();
             assert_eq!(buffer, part, "{name} {from} {len}");
         }
     }

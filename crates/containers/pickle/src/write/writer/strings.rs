@@ -1,6 +1,6 @@
 //! Numbers, text and bytes.
 
-use super::super::super::graph::{Blob, Place, Stored, Text};
+use super::super::super::graph::{Blob, Location, Stored, Text};
 use super::super::{Part, as_it_is, opcode as op, unsupported};
 use super::{Special, Writer};
 use weighbridge_core::error::Result;
@@ -84,11 +84,11 @@ impl Writer<'_> {
     }
 
     /// The text whose code points are the bytes of a place.
-    pub(super) fn latin1_text(&mut self, place: &Place) -> Result<()> {
+    pub(super) fn latin1_text(&mut self, place: &Location) -> Result<()> {
         let encoded_len = (self.latin1_len)(place)?;
         let part = match *place {
-            Place::Payload { key, .. } => Part::Latin1 { key, encoded_len },
-            Place::Source(span) if span.stored == Stored::Raw => Part::CopyLatin1 { span, encoded_len },
+            Location::Payload { key, .. } => Part::Latin1 { key, encoded_len },
+            Location::Source(span) if span.stored == Stored::Raw => Part::CopyLatin1 { span, encoded_len },
             _ => return Err(unsupported("long text with escapes cannot be written again")),
         };
         self.unicode(part, encoded_len)

@@ -82,7 +82,7 @@ pub(in super::super) fn open(folder: &FolderRef, options: &OpenOptions) -> Resul
         ) {
             (Some((rows, table)), Some(source)) => {
                 let label = source.label().to_owned();
-                table.labels = Some(NameFiles::shared(label, vec![(source, rows)], limits.clone()));
+                table.row_names = Some(NameFiles::shared(label, vec![(source, rows)], limits.clone()));
             }
             _ => others.push(name.to_owned()),
         }

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{
-    Checkpoint, MemoryLabels, Name, Note, Origin, Role, TensorEntry, TensorPath, Value,
+    Checkpoint, MemoryRowNames, Name, Note, Origin, Role, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
 use weighbridge_format::{Detect, OpenOptions, PlanOptions, WriteFormat};
@@ -48,7 +48,7 @@ fn rich() -> Checkpoint {
         entry(&["weighbridge", "index"], &[1], Order::Row),
     ];
     let names = ["a", "sü\"ß\u{1f600}", ""].into_iter().collect();
-    checkpoint.tensors[0].labels = Some(MemoryLabels::shared("names", names));
+    checkpoint.tensors[0].row_names = Some(MemoryRowNames::shared("names", names));
     checkpoint.tensors[0].role = Role::Embedding;
     checkpoint.tensors[2].role = Role::OptimizerState { slot: "sum".into() };
     checkpoint.metadata.set("text", Value::Text("t\n".into()));
@@ -89,7 +89,7 @@ fn everything_comes_back() {
     for (ours, theirs) in back.tensors.iter().zip(&checkpoint.tensors) {
         assert_eq!((&ours.path, &ours.role, &ours.shape), (&theirs.path, &theirs.role, &theirs.shape));
         assert_eq!(ours.read_tensor(Order::Row).unwrap(), theirs.read_tensor(Order::Row).unwrap());
-        let names = |t: &TensorEntry| t.labels.as_ref().map(|labels| labels.read().unwrap());
+        let names = |t: &TensorEntry| t.row_names.as_ref().map(|labels| labels.read().unwrap());
         assert_eq!(names(ours), names(theirs));
     }
     assert_eq!(back.tensors[1].order(), Order::Column, "kept as it was");
@@ -125,7 +125,7 @@ fn what_is_too_long_or_does_not_fit_is_told() {
     assert_eq!(open(&written(&checkpoint)).unwrap().metadata, checkpoint.metadata);
 
     let short = ["a"].into_iter().collect();
-    checkpoint.tensors[0].labels = Some(MemoryLabels::shared("names", short));
+    checkpoint.tensors[0].row_names = Some(MemoryRowNames::shared("names", short));
     assert_eq!(Npy.plan(&checkpoint, &PlanOptions::default()).unwrap_err().code().as_str(), "names-differ");
 }
 
@@ -190,7 +190,7 @@ fn damage_is_told_with_its_file() {
         let mut bad = files.clone();
         bad.insert("z.user.names.json".into(), text.into());
         let opened = open(&bad).unwrap();
-        assert_eq!(opened.tensors[0].labels.as_ref().unwrap().read().unwrap_err().code().as_str(), code);
+        assert_eq!(opened.tensors[0].row_names.as_ref().unwrap().read().unwrap_err().code().as_str(), code);
     }
     let mut lone = files.clone();
     lone.insert("nobody.names.json".into(), b"[]".to_vec());

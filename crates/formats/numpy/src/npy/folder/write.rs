@@ -23,7 +23,7 @@ const MOST_TEXT: usize = 1 << 20;
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Mismatch`]: `no-tensors`, `name-collision`, and for what numpy cannot hold; as
-/// [`Labels::read`](weighbridge_core::checkpoint::Labels::read).
+/// [`RowNames::read`](weighbridge_core::checkpoint::RowNames::read).
 pub(in super::super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     if checkpoint.tensors.is_empty() {
         return Err(Error::mismatch("no-tensors", "a folder of arrays holds one tensor at least")
@@ -39,7 +39,7 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> 
         file.literal(header);
         file.tensor(tensor, order)?;
         files.push(file.finish());
-        if let Some(labels) = &tensor.labels {
+        if let Some(labels) = &tensor.row_names {
             let list = labels.read()?;
             let (count, rows) = (list.len(), tensor.shape.dims().first().copied().unwrap_or(0));
             check_count(&**labels, count as u64, rows).map_err(|e| e.on_tensor(tensor.name()))?;

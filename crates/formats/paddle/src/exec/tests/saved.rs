@@ -199,7 +199,7 @@ fn loading_and_saving_move_no_data() {
         .unwrap();
     let stream = (3 << 20) + 27;
     assert_eq!(told, [(0, stream), (1, 0), (2, 2 * stream)]);
-    assert!(scope.tensor("b").unwrap().pieces[0].source.file().is_some());
+    assert!(scope.tensor("b").unwrap().extents[0].source.file().is_some());
     assert_eq!(std::fs::read(dir.path().join("w")).unwrap().len() as u64, 2 * stream);
 }
 
@@ -225,10 +225,10 @@ fn files_are_replaced_only_where_all_agree() {
 
 #[test]
 fn a_write_that_fails_leaves_the_old_file() {
-    use weighbridge_io::engine::Watch;
+    use weighbridge_io::engine::Progress;
     #[derive(Debug)]
     struct Stop(std::sync::atomic::AtomicUsize);
-    impl Watch for Stop {
+    impl Progress for Stop {
         fn stopped(&self) -> bool {
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0
         }
@@ -237,7 +237,7 @@ fn a_write_that_fails_leaves_the_old_file() {
     let mut scope = scope(&[("a", f32s(&[1.0]))]);
     std::fs::write(dir.path().join("w"), b"old").unwrap();
     let mut executor = Executor::new(dir.path());
-    executor.run = RunOptions { watch: Arc::new(Stop(0.into())), ..RunOptions::default() };
+    executor.run = RunOptions { progress: Arc::new(Stop(0.into())), ..RunOptions::default() };
     let error = executor.run(&program(vec![save("a", "w")]), &mut scope, &[]).unwrap_err();
     assert_eq!(error.code().as_str(), "cancelled");
     assert_eq!(files(dir.path()), [("w".to_owned(), b"old".to_vec())]);

@@ -21,7 +21,7 @@ fn one_process() {
         assert_eq!(entry.text(), json["name"].as_str().unwrap());
         assert_eq!(sha256(entry), json["sha256"].as_str().unwrap());
     }
-    assert!(checkpoint.tensors[0].single_piece().is_some());
+    assert!(checkpoint.tensors[0].single_extent().is_some());
     assert!(read_distributed(&folder("p262/cnn_state_dict"), &OpenOptions::default()).unwrap().is_none());
 }
 
@@ -37,7 +37,7 @@ fn two_processes() {
         let entry = checkpoint.tensor(json["name"].as_str().unwrap()).unwrap();
         let shape: Vec<u64> = json["shape"].as_array().unwrap().iter().map(|d| d.as_u64().unwrap()).collect();
         assert_eq!(entry.shape.dims(), shape);
-        assert_eq!(entry.pieces.len() as u64, json["parts"].as_u64().unwrap());
+        assert_eq!(entry.extents.len() as u64, json["parts"].as_u64().unwrap());
         assert_eq!(sha256(entry), json["sha256"].as_str().unwrap());
     }
     // As a state of one file.

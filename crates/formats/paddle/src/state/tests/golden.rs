@@ -239,7 +239,7 @@ fn pickles_are_told_from_all_else() {
 /// A source with large arrays of zeros, of which only what is asked for exists.
 #[derive(Debug)]
 struct Sparse {
-    pieces: Vec<(u64, Vec<u8>)>,
+    extents: Vec<(u64, Vec<u8>)>,
     len: u64,
 }
 
@@ -250,7 +250,7 @@ impl weighbridge_io::source::Source for Sparse {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> weighbridge_core::Result<()> {
         weighbridge_io::source::check_range(self, offset, buffer.len() as u64)?;
         buffer.fill(0);
-        for (start, bytes) in &self.pieces {
+        for (start, bytes) in &self.extents {
             for (at, byte) in (*start..).zip(bytes) {
                 if let Some(place) = at.checked_sub(offset).and_then(|p| usize::try_from(p).ok())
                     && let Some(slot) = buffer.get_mut(place)
@@ -281,15 +281,15 @@ fn a_gigabyte_is_listed_by_its_headers() {
         pairs.push((name, array));
     }
     let root = builder.dict(pairs).unwrap();
-    let (mut pieces, mut at) = (Vec::new(), 0);
+    let (mut extents, mut at) = (Vec::new(), 0);
     for part in write(&builder.finish(), root, 4, &mut |_| panic!()).unwrap() {
         let len = part.len();
         if let Part::Literal(bytes) = part {
-            pieces.push((at, bytes));
+            extents.push((at, bytes));
         }
         at += len;
     }
-    let counting = Arc::new(CountingSource::new(Arc::new(Sparse { pieces, len: at })));
+    let counting = Arc::new(CountingSource::new(Arc::new(Sparse { extents, len: at })));
     let source: SourceRef = counting.clone();
     let checkpoint = read(&source, &OpenOptions::default()).unwrap();
     assert_eq!((checkpoint.tensors.len(), checkpoint.tensor_bytes()), (64, 1 << 30));

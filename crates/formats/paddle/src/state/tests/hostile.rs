@@ -11,7 +11,7 @@ fn survive(bytes: &[u8]) -> bool {
     let _ = read_info(&source, &weighbridge_core::Limits::default());
     let Ok(checkpoint) = open(bytes) else { return false };
     for entry in &checkpoint.tensors {
-        assert!(entry.bytes() <= bytes.len() as u64 * 2 || entry.pieces.is_empty(), "{}", entry.name());
+        assert!(entry.bytes() <= bytes.len() as u64 * 2 || entry.extents.is_empty(), "{}", entry.name());
         let _ = entry.read_tensor(Order::Row);
     }
     let _ = checkpoint.to_json();

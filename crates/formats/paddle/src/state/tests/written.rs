@@ -89,7 +89,7 @@ fn large_arrays_are_split_as_paddle_does() {
         // Protocol 4 holds them whole.
         let four = write::plan_split(&checkpoint, &settings(&[("protocol", "4")]), 63).unwrap();
         let four = open(&materialise(&four).remove(0)).unwrap();
-        assert!(four.tensors.iter().all(|t| t.pieces[0].source.label() == "m"));
+        assert!(four.tensors.iter().all(|t| t.extents[0].source.label() == "m"));
         let split = write::plan_split(&four, &settings(&[("protocol", "2")]), 63).unwrap();
         assert!(materialise(&split).remove(0) == bytes, "{era} by way of protocol 4");
     }

@@ -4,7 +4,7 @@ use super::File;
 use crate::table::Decoder;
 use crate::table::columns::Layout;
 use std::sync::{Arc, Mutex, PoisonError};
-use weighbridge_core::checkpoint::{LabelList, Labels, check_count};
+use weighbridge_core::checkpoint::{RowNameList, RowNames, check_count};
 use weighbridge_core::error::Result;
 use weighbridge_io::source::SourceRef;
 
@@ -31,19 +31,19 @@ pub(super) struct BatchNames {
     pub(super) file: Arc<File>,
     pub(super) place: usize,
     pub(super) rows: u64,
-    pub(super) kept: Mutex<Option<Arc<LabelList>>>,
+    pub(super) kept: Mutex<Option<Arc<RowNameList>>>,
 }
 
-impl Labels for BatchNames {
+impl RowNames for BatchNames {
     fn label(&self) -> &str {
         self.file.source.label()
     }
-    fn read(&self) -> Result<Arc<LabelList>> {
+    fn read(&self) -> Result<Arc<RowNameList>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(list) = &*kept {
             return Ok(list.clone());
         }
-        let mut list = LabelList::new();
+        let mut list = RowNameList::new();
         for number in 0..self.file.blocks.len() {
             self.append(number, &mut list, 0)?;
         }
@@ -52,8 +52,8 @@ impl Labels for BatchNames {
         *kept = Some(list.clone());
         Ok(list)
     }
-    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
-        let (mut list, mut count, mut spent) = (LabelList::new(), 0, 0u64);
+    fn each(&self, take: &mut dyn FnMut(&RowNameList) -> Result<()>) -> Result<()> {
+        let (mut list, mut count, mut spent) = (RowNameList::new(), 0, 0u64);
         for number in 0..self.file.blocks.len() {
             self.append(number, &mut list, spent)?;
             count += list.len() as u64;
@@ -70,8 +70,8 @@ impl Labels for BatchNames {
 
 impl BatchNames {
     /// Appends the names of a batch, where those of others that are not in the list took so many bytes.
-    fn append(&self, number: usize, list: &mut LabelList, spent: u64) -> Result<()> {
-        let most = LabelList::most(self.file.source.len(), &self.file.limits).saturating_sub(spent);
+    fn append(&self, number: usize, list: &mut RowNameList, spent: u64) -> Result<()> {
+        let most = RowNameList::most(self.file.source.len(), &self.file.limits).saturating_sub(spent);
         let batch = self.file.batch(number, vec![self.place])?;
         Layout::names(&batch, list, most).map_err(|e| e.in_file(self.label()))
     }

@@ -342,7 +342,8 @@ mod tests {
                         let found = file.texts(0, 0, count as u64).unwrap();
                         let what = format!("{count} {encoding} {version:?} {optional}");
                         assert_eq!(found.longest, longest, "{what}");
-                        let list = super::super::open(&source, &options).unwrap().tensors[0].labels.clone();
+                        let list =
+                            super::super::open(&source, &options).unwrap().tensors[0].row_names.clone();
                         let list = list.unwrap().read().unwrap();
                         assert!(list.iter().eq(words.iter().map(String::as_str)), "{what}");
                     }

@@ -123,11 +123,11 @@ fn damage_keeps_sides_from_being_the_same_unless_all_of_it_is_known() {
 #[derive(Debug)]
 struct NoNames;
 
-impl Labels for NoNames {
+impl RowNames for NoNames {
     fn label(&self) -> &'static str {
         "names"
     }
-    fn read(&self) -> Result<Arc<LabelList>> {
+    fn read(&self) -> Result<Arc<RowNameList>> {
         Err(Error::corrupt("test-names", "the names are broken"))
     }
     fn sources(&self) -> Vec<SourceRef> {
@@ -139,8 +139,8 @@ impl Labels for NoNames {
 fn values_are_compared_where_names_of_rows_cannot_be_read() {
     let table = |values: &[f32], names: bool| {
         let mut table = f32s("t", values);
-        let good = MemoryLabels::shared("l", ["a", "b"].into_iter().collect::<LabelList>());
-        table.labels = Some(if names { good } else { Arc::new(NoNames) });
+        let good = MemoryRowNames::shared("l", ["a", "b"].into_iter().collect::<RowNameList>());
+        table.row_names = Some(if names { good } else { Arc::new(NoNames) });
         table
     };
     for (values, status) in [([1.0, 2.0], Status::Unread), ([1.0, 3.0], Status::Values)] {

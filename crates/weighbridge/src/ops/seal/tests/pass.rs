@@ -1,6 +1,6 @@
 //! The one pass: every byte once, whatever the threads.
 
-use crate::engine::Watch;
+use crate::engine::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::ops::seal::block::{BLOCK, Stretch, UNIT};
 use crate::ops::seal::digest::{Algorithms, Hashers};
@@ -15,7 +15,7 @@ struct Counted {
     most: u64,
 }
 
-impl Watch for Counted {
+impl Progress for Counted {
     fn advance(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -64,8 +64,8 @@ fn all_hashes_of_all_stretches() {
             }
         }
         let (jobs, sources): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
-        let watch = Counted::default();
-        let found = run(&jobs, threads, &watch).unwrap();
+        let progress = Counted::default();
+        let found = run(&jobs, threads, &progress).unwrap();
         for (((job, bytes), found), source) in jobs.iter().zip(&inputs).zip(&found).zip(&sources) {
             let direct = |bytes: &[u8], wanted| {
                 let mut hashers = Hashers::new(wanted);
@@ -129,8 +129,8 @@ fn a_reader_that_fails_ends_it_and_so_does_the_caller() {
             assert!(error.offset() >= Some(fails_at));
         }
         let (job, _) = job(&bytes(9 * BLOCK), Algorithms::BOTH, &[]);
-        let watch = Counted { most: 2 * BLOCK, ..Counted::default() };
-        assert_eq!(run(&[job], threads, &watch).unwrap_err().kind(), Kind::Cancelled);
+        let progress = Counted { most: 2 * BLOCK, ..Counted::default() };
+        assert_eq!(run(&[job], threads, &progress).unwrap_err().kind(), Kind::Cancelled);
     }
     assert!(run(&[], 8, &Counted::default()).unwrap().is_empty());
 }

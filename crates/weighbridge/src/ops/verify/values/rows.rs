@@ -73,7 +73,7 @@ pub(super) fn rows(tensor: &TensorEntry, stats: &Stats) -> Result<Vec<Finding>> 
             _ => Ok(vec![super::super::finding(error.on_tensor(tensor.name()))?]),
         };
     }
-    let table = tensor.role == Role::Embedding || tensor.labels.is_some();
+    let table = tensor.role == Role::Embedding || tensor.row_names.is_some();
     let severity = if table { Severity::Warning } else { Severity::Note };
     let mut findings = Vec::new();
     for (code, rows, what) in
@@ -101,7 +101,7 @@ fn judge(dtype: DType, element: &[u8]) -> (bool, bool) {
 
 /// The first rows by number, and by name where the table has names.
 fn named(tensor: &TensorEntry, rows: &Rows) -> String {
-    let names = tensor.labels.as_ref().and_then(|labels| labels.read().ok());
+    let names = tensor.row_names.as_ref().and_then(|labels| labels.read().ok());
     let one = |&row: &u64| {
         let name = usize::try_from(row).ok().and_then(|row| names.as_ref()?.get(row).map(escape));
         name.map_or_else(|| row.to_string(), |name| format!("{row} ({name})"))

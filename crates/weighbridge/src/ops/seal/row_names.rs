@@ -3,8 +3,8 @@
 use super::digest::{Algorithms, Digest, Digests, Hashers};
 use super::hashing::{Hashed, Wanted};
 use super::manifest::TensorRecord;
-use crate::checkpoint::{Labels, TensorEntry};
-use crate::engine::Watch;
+use crate::checkpoint::{RowNames, TensorEntry};
+use crate::engine::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::finding::Finding;
 use crate::ops::parallel;
@@ -20,7 +20,7 @@ pub(super) fn hash(tensors: &[TensorEntry], wanted: &Wanted, hashed: &mut Hashed
     let mut places: HashMap<*const (), usize> = HashMap::new();
     let mut jobs = Vec::new();
     for &number in &wanted.tensors {
-        let Some(labels) = tensors.get(number).and_then(|entry| entry.labels.as_ref()) else { continue };
+        let Some(labels) = tensors.get(number).and_then(|entry| entry.row_names.as_ref()) else { continue };
         let place = *places.entry(Arc::as_ptr(labels).cast()).or_insert(jobs.len());
         if place == jobs.len() {
             jobs.push((labels, Vec::new()));
@@ -33,7 +33,7 @@ pub(super) fn hash(tensors: &[TensorEntry], wanted: &Wanted, hashed: &mut Hashed
     let found = parallel::each(jobs.into_iter(), workers, |found: &mut Found, _, (labels, numbers)| {
         let first = numbers.first().and_then(|&number| tensors.get(number));
         let named = |error: Error| error.on_tensor(first.map(TensorEntry::name).unwrap_or_default());
-        match of(&**labels, wanted.algorithms, wanted.watch) {
+        match of(&**labels, wanted.algorithms, wanted.progress) {
             Ok(digests) => found.push((numbers, Ok(digests))),
             // No name is damaged: they cannot be text, or are not as many as the rows.
             Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Mismatch) => {
@@ -54,11 +54,11 @@ pub(super) fn hash(tensors: &[TensorEntry], wanted: &Wanted, hashed: &mut Hashed
 }
 
 /// The hashes of these names: of each in order its length in bytes, as eight bytes little-endian, and the name.
-fn of(labels: &dyn Labels, algorithms: Algorithms, watch: &dyn Watch) -> Result<Digests> {
+fn of(labels: &dyn RowNames, algorithms: Algorithms, progress: &dyn Progress) -> Result<Digests> {
     let mut hashers = Hashers::new(algorithms);
     let mut bytes = Vec::new();
     labels.each(&mut |part| {
-        if watch.stopped() {
+        if progress.stopped() {
             return Err(Error::cancelled());
         }
         for name in part.iter() {
@@ -88,9 +88,9 @@ pub(super) fn compare<'a>(
     let Some(sealed) = &record.row_names else {
         let text = "the names of rows are not among what was sealed: nobody knows whether they are the same";
         let hint = "seal it anew where it is known to be whole";
-        return entry.labels.as_ref().map(|_| Finding::unchecked("names-not-sealed", text).hint(hint));
+        return entry.row_names.as_ref().map(|_| Finding::unchecked("names-not-sealed", text).hint(hint));
     };
-    if entry.labels.is_none() {
+    if entry.row_names.is_none() {
         return Some(Finding::error("names-missing", "the names of rows that were sealed are not there"));
     }
     match hashed.and_then(|hashed| pair(sealed, hashed)) {
@@ -120,8 +120,13 @@ mod tests {
         let sealed = seal(&model, &SealOptions::default()).unwrap();
         // Made in the plainest way.
         let mut hasher = Sha256::new();
-        for name in
-            crate::formats::open(&model).unwrap().tensors[0].labels.as_ref().unwrap().read().unwrap().iter()
+        for name in crate::formats::open(&model).unwrap().tensors[0]
+            .row_names
+            .as_ref()
+            .unwrap()
+            .read()
+            .unwrap()
+            .iter()
         {
             hasher.update((name.len() as u64).to_le_bytes());
             hasher.update(name);

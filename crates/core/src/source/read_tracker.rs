@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A source that remembers whether a byte of it was read.
 #[derive(Debug)]
-struct Witness {
+struct TrackedSource {
     inner: SourceRef,
     read: AtomicBool,
 }
 
-impl Source for Witness {
+impl Source for TrackedSource {
     fn len(&self) -> u64 {
         self.inner.len()
     }
@@ -43,15 +43,15 @@ impl Source for Witness {
 /// The files that were opened, in that order, and their places by path.
 #[derive(Debug, Default)]
 struct Opened {
-    files: Vec<(PathBuf, Arc<Witness>)>,
+    files: Vec<(PathBuf, Arc<TrackedSource>)>,
     places: HashMap<PathBuf, usize>,
 }
 
 /// What was opened, through however many folders. A file that is opened again is the same source.
 #[derive(Debug, Clone, Default)]
-pub struct Witnesses(Arc<Mutex<Opened>>);
+pub struct ReadTracker(Arc<Mutex<Opened>>);
 
-impl Witnesses {
+impl ReadTracker {
     /// `source`, which stands at `path`, watched.
     pub fn watch(&self, path: PathBuf, source: SourceRef) -> SourceRef {
         let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +59,7 @@ impl Witnesses {
         if let Some((_, known)) = known {
             return known.clone();
         }
-        let source = Arc::new(Witness { inner: source, read: AtomicBool::new(false) });
+        let source = Arc::new(TrackedSource { inner: source, read: AtomicBool::new(false) });
         let place = opened.files.len();
         opened.places.insert(path.clone(), place);
         opened.files.push((path, source.clone()));
@@ -68,7 +68,7 @@ impl Witnesses {
 
     /// `folder`, with every file that is opened in it watched.
     pub fn watch_folder(&self, folder: FolderRef) -> FolderRef {
-        Arc::new(WatchedFolder { inner: folder, witnesses: self.clone() })
+        Arc::new(TrackedFolder { inner: folder, tracker: self.clone() })
     }
 
     /// The files of which something was read so far, in the order of their opening, and the source
@@ -82,7 +82,7 @@ impl Witnesses {
         self.all(|_| true)
     }
 
-    fn all(&self, wanted: impl Fn(&Witness) -> bool) -> Vec<(PathBuf, SourceRef)> {
+    fn all(&self, wanted: impl Fn(&TrackedSource) -> bool) -> Vec<(PathBuf, SourceRef)> {
         let opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = opened.files.iter().filter(|(_, source)| wanted(source));
         wanted.map(|(path, source)| (path.clone(), source.clone() as SourceRef)).collect()
@@ -90,12 +90,12 @@ impl Witnesses {
 }
 
 #[derive(Debug)]
-struct WatchedFolder {
+struct TrackedFolder {
     inner: FolderRef,
-    witnesses: Witnesses,
+    tracker: ReadTracker,
 }
 
-impl Folder for WatchedFolder {
+impl Folder for TrackedFolder {
     fn label(&self) -> &str {
         self.inner.label()
     }
@@ -108,10 +108,10 @@ impl Folder for WatchedFolder {
     fn open(&self, name: &Path) -> Result<Option<SourceRef>> {
         let path = Path::new(self.inner.label()).join(name);
         let found = self.inner.open(name)?;
-        Ok(found.map(|source| self.witnesses.watch(path, source)))
+        Ok(found.map(|source| self.tracker.watch(path, source)))
     }
     fn beside(&self, path: &Path) -> Result<Option<FolderRef>> {
-        Ok(self.inner.beside(path)?.map(|folder| self.witnesses.watch_folder(folder)))
+        Ok(self.inner.beside(path)?.map(|folder| self.tracker.watch_folder(folder)))
     }
     fn is_link(&self, name: &Path) -> bool {
         self.inner.is_link(name)
@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn what_was_read_is_known() {
         let folder = MemoryFolder::new("m").with("a", vec![1; 9]).with("b", vec![2]).with("c", vec![3]);
-        let witnesses = Witnesses::default();
-        let watched = witnesses.watch_folder(Arc::new(folder));
+        let tracker = ReadTracker::default();
+        let watched = tracker.watch_folder(Arc::new(folder));
         let a = watched.open(Path::new("a")).unwrap().unwrap();
         let again = watched.open(Path::new("a")).unwrap().unwrap();
         assert!(Arc::ptr_eq(&a, &again));
@@ -135,8 +135,8 @@ mod tests {
         assert!(watched.open(Path::new("d")).unwrap().is_none());
         a.read_at(3, &mut [0; 2]).unwrap();
         let names = |list: Vec<(PathBuf, SourceRef)>| list.into_iter().map(|(p, _)| p).collect::<Vec<_>>();
-        assert_eq!(names(witnesses.read()), [Path::new("m/a")]);
-        assert_eq!(names(witnesses.opened()), [Path::new("m/a"), Path::new("m/b")]);
+        assert_eq!(names(tracker.read()), [Path::new("m/a")]);
+        assert_eq!(names(tracker.opened()), [Path::new("m/a"), Path::new("m/b")]);
         assert_eq!(watched.list(1).unwrap().len(), 3);
     }
 }

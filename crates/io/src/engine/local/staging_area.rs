@@ -19,7 +19,7 @@ const SYNCERS: usize = 16;
 /// Files that are staged in the folder in which they will stand, under hidden names. Many threads
 /// may put files at once. What has not got its name when this is dropped is removed.
 #[derive(Debug)]
-pub struct Gathering {
+pub struct StagingArea {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     staged: Mutex<BTreeMap<String, PathBuf>>,
@@ -27,7 +27,7 @@ pub struct Gathering {
     process: u32,
 }
 
-impl Gathering {
+impl StagingArea {
     /// Nothing yet, for `folder`, which is there.
     pub fn new(disk: Arc<dyn Disk>, folder: impl Into<PathBuf>) -> Self {
         Self { disk, folder: folder.into(), staged: Mutex::default(), process: std::process::id() }
@@ -52,7 +52,7 @@ impl Gathering {
         check_name(&file)?;
         let name = file.name.clone();
         let plan = WritePlan { format: "", kind: "", files: vec![file], losses: Vec::new() };
-        let sink = One { gathering: self, path: staging::loose_name(&self.folder, &name) };
+        let sink = One { area: self, path: staging::loose_name(&self.folder, &name) };
         match fill_all(&plan, &sink, options) {
             Ok(report) => {
                 self.adopt(name, sink.path);
@@ -110,9 +110,9 @@ impl Gathering {
                 }
             }
         };
-        let crew = if threads == 1 { 1 } else { SYNCERS.max(default_threads()) };
+        let workers = if threads == 1 { 1 } else { SYNCERS.max(default_threads()) };
         std::thread::scope(|scope| {
-            for _ in 1..paths.len().min(crew) {
+            for _ in 1..paths.len().min(workers) {
                 scope.spawn(work);
             }
             work();
@@ -142,7 +142,7 @@ impl Gathering {
     }
 }
 
-impl Drop for Gathering {
+impl Drop for StagingArea {
     fn drop(&mut self) {
         if self.process == std::process::id() {
             self.discard();
@@ -161,14 +161,14 @@ fn check_name(file: &PlannedFile) -> Result<()> {
 /// Where one file is filled.
 #[derive(Debug)]
 struct One<'a> {
-    gathering: &'a Gathering,
+    area: &'a StagingArea,
     path: PathBuf,
 }
 
 impl Sink for One<'_> {
     fn stage(&self, file: &PlannedFile) -> Result<Box<dyn StagedFile>> {
-        let target = self.gathering.folder.join(&file.name);
-        self.gathering.disk.create(&self.path, file.staged_len(), &target)
+        let target = self.area.folder.join(&file.name);
+        self.area.disk.create(&self.path, file.staged_len(), &target)
     }
     fn sync(&self) -> Result<()> {
         Ok(())

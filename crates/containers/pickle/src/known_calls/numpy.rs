@@ -3,7 +3,7 @@
 use super::seen::Seen;
 use super::{called, count, ints, is_bytes, is_int, is_number};
 use crate::allowed::is_mapped_array;
-use crate::graph::{Graph, Made, Object, ObjectId};
+use crate::graph::{Graph, Object, ObjectId, Reduced};
 use crate::numpy::bytes_of;
 use std::collections::{HashMap, HashSet};
 
@@ -154,7 +154,7 @@ impl Type {
     }
 
     /// The type that the call would give, where that is written as numpy writes it.
-    fn of_made(graph: Seen<'_>, made: &Made) -> Option<Self> {
+    fn of_made(graph: Seen<'_>, made: &Reduced) -> Option<Self> {
         let &[code, ..] = graph.tuple(made.args)? else { return None };
         let (plain, sizes) = Self::of_code(graph, code)?;
         match made.states.as_slice() {
@@ -303,6 +303,6 @@ pub(crate) fn element_size(graph: &Graph, kind: ObjectId, at: u64) -> Option<(u6
 }
 
 /// True for a type that is written as numpy writes it.
-pub(super) fn is_type(graph: Seen<'_>, made: &Made) -> bool {
+pub(super) fn is_type(graph: Seen<'_>, made: &Reduced) -> bool {
     Type::of_made(graph, made).is_some()
 }

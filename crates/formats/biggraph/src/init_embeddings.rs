@@ -7,7 +7,7 @@ use super::partitions::stored_type;
 use super::rows::{NormalSource, REPEAT_OF_UPSTREAM, Repeat};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{
-    Attributes, Checkpoint, Name, Origin, Piece, Pieces, Role, TensorEntry, TensorPath, Value,
+    Attributes, Checkpoint, Extent, Name, Origin, Pieces, Role, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
@@ -17,7 +17,7 @@ use weighbridge_io::source::{MemorySource, SourceRef};
 
 /// How initial embeddings are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Draw {
+pub struct InitEmbeddings {
     /// What decides the values: the same seed gives the same ones, on every machine.
     pub seed: u64,
     /// Draw 1,000,003 numbers a partition and repeat them, as upstream does for speed. Rows are
@@ -32,7 +32,7 @@ pub struct Draw {
 /// [`weighbridge_core::Kind::Mismatch`]: `no-entities` where it is no folder of entities, `config-missing` where no
 /// configuration is known, `no-such-type` for a type that it does not know, `partition-missing` where
 /// a count is not there.
-pub fn draw(checkpoint: &mut Checkpoint, draw: Draw) -> Result<()> {
+pub fn init_embeddings(checkpoint: &mut Checkpoint, draw: InitEmbeddings) -> Result<()> {
     let Some(text) = chosen::config_text(checkpoint) else {
         return Err(Error::mismatch("config-missing", "only a configuration knows dimension and scale")
             .in_file(&checkpoint.label)
@@ -88,11 +88,11 @@ fn table(
     counts: &[u64],
     columns: u64,
     scale: f64,
-    draw: Draw,
+    draw: InitEmbeddings,
     stream: u64,
 ) -> Result<TensorEntry> {
     let repeat = if draw.repeat { Repeat::Block(REPEAT_OF_UPSTREAM) } else { Repeat::Independent };
-    let (mut pieces, mut rows) = (Pieces::new(), 0u64);
+    let (mut extents, mut rows) = (Pieces::new(), 0u64);
     for (part, &count) in (0u64..).zip(counts) {
         let seed = draw.seed.wrapping_add((stream | part).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let source: SourceRef = Arc::new(NormalSource::new(count, columns, scale, seed, repeat)?);
@@ -102,7 +102,7 @@ fn table(
         let len = source.len();
         if count > 0 {
             let part = Some(Box::new(region));
-            pieces.push(Piece { source, offset: 0, len, encoding: Encoding::ROW, part, check: None });
+            extents.push(Extent { source, offset: 0, len, encoding: Encoding::ROW, part, check: None });
         }
     }
     let nothing: SourceRef = Arc::new(MemorySource::new("drawn", Vec::new()));
@@ -110,11 +110,11 @@ fn table(
     let mut entry =
         TensorEntry::dense(path, DType::F32, Shape::from([0, columns]), &nothing, 0, Encoding::ROW)?;
     if rows > 0 {
-        entry.pieces = pieces;
+        entry.extents = extents;
     }
     entry.shape = Shape::from([rows, columns]);
     entry.role = Role::Embedding;
-    entry.labels.clone_from(&names.labels);
+    entry.row_names.clone_from(&names.row_names);
     // The metadata know the partitions by the old name.
     let renamed = names.attributes.get(Attributes::RENAMED_FROM).cloned();
     entry.attributes.extend(renamed.map(|old| (Attributes::RENAMED_FROM.to_owned(), old)));
@@ -153,7 +153,7 @@ mod tests {
     fn partitions_are_drawn_apart_and_again_the_same() {
         let drawn = |seed| {
             let mut checkpoint = entities(Some(CONFIG));
-            draw(&mut checkpoint, Draw { seed, repeat: false }).unwrap();
+            init_embeddings(&mut checkpoint, InitEmbeddings { seed, repeat: false }).unwrap();
             assert_eq!(checkpoint.tensors[0].shape.dims(), [5, 4]);
             assert_eq!(checkpoint.tensors[1].shape.dims(), [0, 2]);
             assert!(checkpoint.tensors[1].read_tensor(Order::Row).unwrap().is_empty());
@@ -167,7 +167,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_drawn_is_said() {
-        let code = |mut c: Checkpoint| draw(&mut c, Draw::default()).unwrap_err().code().as_str();
+        let code = |mut c: Checkpoint| {
+            init_embeddings(&mut c, InitEmbeddings::default()).unwrap_err().code().as_str()
+        };
         assert_eq!(code(entities(None)), "config-missing");
         assert_eq!(code(entities(Some(&CONFIG.replace("tag", "label")))), "no-such-type");
         let mut without = entities(Some(CONFIG));

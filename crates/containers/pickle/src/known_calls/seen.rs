@@ -1,6 +1,6 @@
 //! The graph as it is when an instruction is reached.
 
-use crate::graph::{Graph, Made, Object, ObjectId};
+use crate::graph::{Graph, Object, ObjectId, Reduced};
 
 /// Stands for what is not as it was: no form knows it.
 static CHANGED: Object = Object::Extension(-1);
@@ -61,9 +61,9 @@ impl<'a> Seen<'a> {
         }
     }
 
-    pub(super) fn made(self, id: ObjectId) -> Option<&'a Made> {
+    pub(super) fn made(self, id: ObjectId) -> Option<&'a Reduced> {
         match self.object(id) {
-            Object::Made(made) => Some(made),
+            Object::Reduced(made) => Some(made),
             _ => None,
         }
     }

@@ -6,13 +6,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList, PySlice, PyString};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use weighbridge::checkpoint::LabelList;
+use weighbridge::checkpoint::RowNameList;
 use weighbridge::text::escape;
 use weighbridge::{Error, Result};
 
 /// Where a name stands: its first row, and the next one where there is one.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct RowPosition {
     first: usize,
     next: Option<usize>,
 }
@@ -20,30 +20,30 @@ struct Place {
 /// The names of the rows of a table, in their order: a sequence of `str` that finds rows by name, too.
 #[pyclass(frozen, sequence, module = "weighbridge._weighbridge")]
 #[derive(Debug)]
-pub(crate) struct Labels {
-    list: Arc<LabelList>,
-    index: OnceLock<HashMap<Box<str>, Place>>,
+pub(crate) struct RowNames {
+    list: Arc<RowNameList>,
+    index: OnceLock<HashMap<Box<str>, RowPosition>>,
 }
 
-impl Labels {
+impl RowNames {
     /// Names that were read.
-    pub(crate) fn new(list: Arc<LabelList>) -> Self {
+    pub(crate) fn new(list: Arc<RowNameList>) -> Self {
         Self { list, index: OnceLock::new() }
     }
 
     /// The names themselves.
-    pub(crate) fn list(&self) -> &LabelList {
+    pub(crate) fn list(&self) -> &RowNameList {
         &self.list
     }
 
-    fn place(&self, name: &str) -> Option<Place> {
+    fn place(&self, name: &str) -> Option<RowPosition> {
         let index = self.index.get_or_init(|| {
-            let mut places = HashMap::<Box<str>, Place>::with_capacity(self.list.len());
+            let mut places = HashMap::<Box<str>, RowPosition>::with_capacity(self.list.len());
             for (row, own) in self.list.iter().enumerate() {
                 match places.get_mut(own) {
                     Some(place) => place.next = place.next.or(Some(row)),
                     None => {
-                        places.insert(Box::from(own), Place { first: row, next: None });
+                        places.insert(Box::from(own), RowPosition { first: row, next: None });
                     }
                 }
             }
@@ -55,7 +55,7 @@ impl Labels {
     /// The one row of that name. Where there are several, nobody knows which one is meant.
     fn only_row(&self, name: &str) -> Result<Option<usize>> {
         match self.place(name) {
-            Some(Place { first, next: Some(next) }) => {
+            Some(RowPosition { first, next: Some(next) }) => {
                 Err(Error::mismatch("name-twice", "several rows have one name: which one is meant?")
                     .expected("one row of this name")
                     .found(format_args!("{}: rows {first} and {next}", escape(name)))
@@ -77,7 +77,7 @@ enum Rows<'py> {
 }
 
 #[pymethods]
-impl Labels {
+impl RowNames {
     fn __len__(&self) -> usize {
         self.list.len()
     }
@@ -121,10 +121,10 @@ impl Labels {
         let (start, stop) = (within(start), stop.map_or(self.list.len(), within));
         // The first of all is known without a search.
         match self.place(name) {
-            Some(Place { first, next: Some(next) }) if first < start => {
+            Some(RowPosition { first, next: Some(next) }) if first < start => {
                 (next.max(start)..stop).find(|&row| self.list.get(row) == Some(name))
             }
-            Some(Place { first, .. }) if (start..stop).contains(&first) => Some(first),
+            Some(RowPosition { first, .. }) if (start..stop).contains(&first) => Some(first),
             _ => None,
         }
         .ok_or_else(|| PyValueError::new_err(format!("no row has the name {name:?}")))

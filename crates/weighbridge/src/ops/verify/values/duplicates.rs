@@ -4,7 +4,7 @@ use super::super::finding;
 use crate::checkpoint::TensorEntry;
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::ops::hash::{feed, sha256_each};
+use crate::ops::hash::{for_each_chunk, sha256_each};
 use crate::ops::stats::{Number, Stats};
 use crate::tensor::DType;
 use crate::text::{counted, first_and_more};
@@ -40,7 +40,10 @@ impl<'a> Looks<'a> {
 /// One remark, `equal-tensors`, on tensors of one type and shape with the same elements, which are not
 /// all the same; those that are two names for the same bytes are none. Only those are read that have the same numbers
 /// in common, or none: those of packed types.
-pub(super) fn twins(tensors: &[(&TensorEntry, Option<Stats>)], threads: usize) -> Result<Option<Finding>> {
+pub(super) fn duplicates(
+    tensors: &[(&TensorEntry, Option<Stats>)],
+    threads: usize,
+) -> Result<Option<Finding>> {
     let mut alike: HashMap<Looks, Vec<&TensorEntry>> = HashMap::new();
     for (tensor, stats) in tensors.iter().filter(|(tensor, _)| tensor.elements() >= LEAST) {
         if !stats.as_ref().is_some_and(|stats| stats.all_equal) {
@@ -84,7 +87,7 @@ pub(super) fn twins(tensors: &[(&TensorEntry, Option<Stats>)], threads: usize) -
 /// True where all bytes of the elements are the same, as in packed elements that begin with zeros.
 fn repeats_a_byte(tensor: &TensorEntry) -> Result<bool> {
     let (mut first, mut all) = (None, true);
-    feed(tensor, &mut |bytes| {
+    for_each_chunk(tensor, &mut |bytes| {
         let wanted = *first.get_or_insert(bytes.first().copied());
         all = all && bytes.iter().all(|byte| Some(*byte) == wanted);
         Ok(())

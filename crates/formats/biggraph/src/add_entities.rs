@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{
-    Checkpoint, LabelList, MemoryLabels, Name, Piece, Pieces, Role, TensorEntry, Value,
+    Checkpoint, Extent, MemoryRowNames, Name, Pieces, Role, RowNameList, TensorEntry, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
@@ -41,7 +41,7 @@ const NAMED: usize = 3;
 /// known, `name-exists` for a name that is there already or comes twice;
 /// [`weighbridge_core::Kind::Unsupported`], `grow-dtype`, for a table that is not stored as float32; and what reading the
 /// old names says.
-pub fn grow(checkpoint: &mut Checkpoint, entity: &str, names: &LabelList, seed: u64) -> Result<()> {
+pub fn add_entities(checkpoint: &mut Checkpoint, entity: &str, names: &RowNameList, seed: u64) -> Result<()> {
     let path = [Name::from("embeddings"), Name::from(entity)];
     let at = checkpoint.tensors.iter().position(|t| t.role == Role::Embedding && t.path.parts() == path);
     let Some(at) = at else {
@@ -53,7 +53,7 @@ pub fn grow(checkpoint: &mut Checkpoint, entity: &str, names: &LabelList, seed: 
             .found(weighbridge_core::text::escape(entity)));
     };
     let table = &checkpoint.tensors[at];
-    let Some(labels) = &table.labels else {
+    let Some(labels) = &table.row_names else {
         return Err(Error::mismatch("names-unknown", "the names of the rows that are there are not known")
             .on_tensor(table.name())
             .hint(phrase![Opt::Entities.any("FOLDER"), " says where the entities are"]));
@@ -84,7 +84,7 @@ pub fn grow(checkpoint: &mut Checkpoint, entity: &str, names: &LabelList, seed: 
     let noise: SourceRef =
         Arc::new(NormalSource::new(names.len() as u64, columns, scale, seed, Repeat::Independent)?);
     let grown = runs.join(table, &noise, columns)?;
-    let mut all_names = LabelList::new();
+    let mut all_names = RowNameList::new();
     for run in &runs.0 {
         let (list, range) = match run {
             Run::Old(range) => (&*old_names, range),
@@ -94,7 +94,7 @@ pub fn grow(checkpoint: &mut Checkpoint, entity: &str, names: &LabelList, seed: 
             all_names.push(list.get(row).unwrap_or_default());
         }
     }
-    let labels = MemoryLabels::shared(labels.label(), all_names);
+    let labels = MemoryRowNames::shared(labels.label(), all_names);
     let states: Vec<usize> = (0..checkpoint.tensors.len())
         .filter(|&i| {
             checkpoint.tensors[i].path.parts() == path && checkpoint.tensors[i].role.slot().is_some()
@@ -112,13 +112,13 @@ pub fn grow(checkpoint: &mut Checkpoint, entity: &str, names: &LabelList, seed: 
         let zeros: SourceRef = Arc::new(ZeroSource::new(bytes));
         checkpoint.tensors[state] = runs.join(entry, &zeros, width)?;
     }
-    checkpoint.tensors[at] = TensorEntry { labels: Some(labels), ..grown };
+    checkpoint.tensors[at] = TensorEntry { row_names: Some(labels), ..grown };
     set_counts(checkpoint, &stored, old.iter().zip(&more).map(|(old, more)| old + more));
     Ok(())
 }
 
 /// Fails where a new name is known already, or comes twice.
-fn check_names(old: &LabelList, new: &LabelList) -> Result<()> {
+fn check_names(old: &RowNameList, new: &RowNameList) -> Result<()> {
     let known: HashSet<&str> = old.iter().collect();
     let mut seen = HashSet::with_capacity(new.len());
     let bad: Vec<_> = new.iter().filter(|name| known.contains(name) || !seen.insert(*name)).collect();
@@ -195,7 +195,7 @@ impl Runs {
     fn join(&self, old: &TensorEntry, new: &SourceRef, columns: u64) -> Result<TensorEntry> {
         let size = old.stored.size().unwrap_or(1) as u64;
         let rest = old.shape.dims().get(1..).unwrap_or_default();
-        let mut pieces = Pieces::new();
+        let mut extents = Pieces::new();
         let mut at = 0u64;
         for run in &self.0 {
             let (Run::Old(range) | Run::New(range)) = run;
@@ -204,9 +204,9 @@ impl Runs {
                 _ if count == 0 => {}
                 Run::Old(range) => {
                     let rows = old.rows(range.clone())?;
-                    for mut piece in rows.pieces {
-                        piece.move_down(at, &rows.shape);
-                        pieces.push(piece);
+                    for mut extent in rows.extents {
+                        extent.move_down(at, &rows.shape);
+                        extents.push(extent);
                     }
                 }
                 Run::New(range) => {
@@ -217,13 +217,13 @@ impl Runs {
                     let part = Some(Box::new(region));
                     let (offset, len) = (range.start * columns * size, count * columns * size);
                     let encoding = Encoding::ROW;
-                    pieces.push(Piece { source: new.clone(), offset, len, encoding, part, check: None });
+                    extents.push(Extent { source: new.clone(), offset, len, encoding, part, check: None });
                 }
             }
             at += count;
         }
         let shape = Shape::new(std::iter::once(at).chain(rest.iter().copied()).collect::<Vec<_>>());
-        Ok(TensorEntry { shape, pieces, ..old.clone() })
+        Ok(TensorEntry { shape, extents, ..old.clone() })
     }
 }
 
@@ -246,7 +246,7 @@ mod tests {
         let mut checkpoint = Checkpoint::new("biggraph", "checkpoint", "c");
         let mut table = entry(Shape::from([3, 2]), 10.0);
         table.role = Role::Embedding;
-        table.labels = Some(MemoryLabels::shared("n", ["a", "b", "c"].into_iter().collect()));
+        table.row_names = Some(MemoryRowNames::shared("n", ["a", "b", "c"].into_iter().collect()));
         let mut sum = entry(Shape::from([3]), 1.0);
         sum.role = Role::OptimizerState { slot: "sum".into() };
         checkpoint.tensors = vec![table, sum];
@@ -263,11 +263,11 @@ mod tests {
     #[test]
     fn old_rows_stay_where_they_are() {
         let mut grown = checkpoint();
-        grow(&mut grown, "user", &["x", "y", "z"].into_iter().collect(), 7).unwrap();
+        add_entities(&mut grown, "user", &["x", "y", "z"].into_iter().collect(), 7).unwrap();
         let [table, sum] = &grown.tensors[..] else { panic!("two tensors") };
         assert_eq!((table.shape.dims(), sum.shape.dims()), (&[6, 2][..], &[6][..]));
         // Partition 0: a b x y, partition 1: c z.
-        let names = table.labels.as_ref().unwrap().read().unwrap();
+        let names = table.row_names.as_ref().unwrap().read().unwrap();
         assert_eq!(names.iter().collect::<Vec<_>>(), ["a", "b", "x", "y", "c", "z"]);
         let values = floats(table);
         assert_eq!(&values[..4], [10.0, 11.0, 12.0, 13.0]);
@@ -279,10 +279,10 @@ mod tests {
         assert_eq!(grown.metadata.get("partitions"), Some(&Value::Map(vec![(Name::from("user"), counts)])));
 
         let mut again = checkpoint();
-        grow(&mut again, "user", &["x", "y", "z"].into_iter().collect(), 7).unwrap();
+        add_entities(&mut again, "user", &["x", "y", "z"].into_iter().collect(), 7).unwrap();
         assert_eq!(floats(&again.tensors[0]), values);
         let mut other = checkpoint();
-        grow(&mut other, "user", &["x", "y", "z"].into_iter().collect(), 8).unwrap();
+        add_entities(&mut other, "user", &["x", "y", "z"].into_iter().collect(), 8).unwrap();
         assert_ne!(floats(&other.tensors[0]), values);
     }
 
@@ -293,13 +293,13 @@ mod tests {
         let mut item = grown.tensors[0].clone();
         item.path = TensorPath::from_dotted("embeddings.item");
         grown.tensors.push(item);
-        grow(&mut grown, "user", &new, 0).unwrap();
-        grow(&mut grown, "item", &new, 0).unwrap();
+        add_entities(&mut grown, "user", &new, 0).unwrap();
+        add_entities(&mut grown, "item", &new, 0).unwrap();
         // `user`: a b x y c z; `item`, of one partition: a b c x y z.
         let (user, item) = (floats(&grown.tensors[0]), floats(&grown.tensors[2]));
         assert!(user[4..8].iter().zip(&item[6..10]).all(|(a, b)| a != b), "{user:?} {item:?}");
 
-        grow(&mut grown, "item", &["u", "v", "w"].into_iter().collect(), 0).unwrap();
+        add_entities(&mut grown, "item", &["u", "v", "w"].into_iter().collect(), 0).unwrap();
         let twice = floats(&grown.tensors[2]);
         assert_eq!(twice[..12], item);
         assert!(twice[6..12].iter().zip(&twice[12..]).all(|(a, b)| a != b), "{twice:?}");
@@ -310,12 +310,15 @@ mod tests {
         let code = |change: &dyn Fn(&mut Checkpoint), entity: &str, names: &[&str]| {
             let mut checkpoint = checkpoint();
             change(&mut checkpoint);
-            grow(&mut checkpoint, entity, &names.iter().copied().collect(), 0).unwrap_err().code().as_str()
+            add_entities(&mut checkpoint, entity, &names.iter().copied().collect(), 0)
+                .unwrap_err()
+                .code()
+                .as_str()
         };
         assert_eq!(code(&|_| {}, "item", &["x"]), "no-such-type");
         assert_eq!(code(&|_| {}, "user", &["x", "b"]), "name-exists");
         assert_eq!(code(&|_| {}, "user", &["x", "x"]), "name-exists");
-        assert_eq!(code(&|c| c.tensors[0].labels = None, "user", &["x"]), "names-unknown");
+        assert_eq!(code(&|c| c.tensors[0].row_names = None, "user", &["x"]), "names-unknown");
         assert_eq!(code(&|c| c.tensors[0].stored = DType::F64, "user", &["x"]), "grow-dtype");
         let as_f32 = |c: &mut Checkpoint| {
             c.tensors[0].stored = DType::F64;

@@ -3,7 +3,7 @@
 use super::FEW;
 use super::numpy::object_bytes;
 use super::seen::Seen;
-use crate::graph::{Graph, Made, Object, ObjectId, Place, Text};
+use crate::graph::{Graph, Location, Object, ObjectId, Reduced, Text};
 use weighbridge_core::Budget;
 
 /// Bytes that Python takes for an item: of a set or a dict, of one that keeps its order in a list beside it, of a list.
@@ -29,7 +29,7 @@ impl<'a> Copied<'a> {
     }
 
     /// Counts a call; false where it is too much.
-    pub(crate) fn take(&mut self, graph: &Graph, made: &Made) -> bool {
+    pub(crate) fn take(&mut self, graph: &Graph, made: &Reduced) -> bool {
         let seen = Seen::at(graph, u64::MAX);
         let name = graph.global(made.callable).unwrap_or_default();
         let args = graph.tuple(made.args).unwrap_or_default();
@@ -54,8 +54,8 @@ impl<'a> Copied<'a> {
             return once;
         }
         let each = match (graph.object(id), name) {
-            (Object::Made(_), "_rebuild_device_tensor_from_numpy") => LARGEST_ELEMENT,
-            (Object::Made(_), _) => 1,
+            (Object::Reduced(_), "_rebuild_device_tensor_from_numpy") => LARGEST_ELEMENT,
+            (Object::Reduced(_), _) => 1,
             (Object::Text(_) | Object::ByteString(_), _) if module.starts_with("pathlib") => LISTED,
             (Object::Text(_) | Object::ByteString(_) | Object::Bytes(_) | Object::ByteArray(_), _) => 1,
             (_, "OrderedDict") => ORDERED,
@@ -78,7 +78,7 @@ impl<'a> Copied<'a> {
 fn looked_at(graph: Seen<'_>, id: ObjectId) -> u64 {
     match graph.object(id) {
         // Bytes that are spelled as text, the fields of a type.
-        Object::Made(made) => {
+        Object::Reduced(made) => {
             let args = graph.tuple(made.args).unwrap_or_default().iter().take(FEW);
             let states = made.states.iter().take(1).flat_map(|&state| graph.tuple(state).unwrap_or_default());
             args.chain(states.take(FEW)).map(|&id| written(graph, id)).fold(0, u64::saturating_add)
@@ -94,7 +94,7 @@ fn looked_at(graph: Seen<'_>, id: ObjectId) -> u64 {
 /// Bytes, or places of a container.
 fn written(graph: Seen<'_>, id: ObjectId) -> u64 {
     let text = |text: &Text| match text.place {
-        Place::Source(span) => span.len,
+        Location::Source(span) => span.len,
         _ => text.short.as_ref().map_or(0, |short| short.len() as u64),
     };
     match graph.object(id) {

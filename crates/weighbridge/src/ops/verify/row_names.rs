@@ -1,6 +1,6 @@
 //! The names of rows: whether they can be read, and are as many as the rows.
 
-use crate::checkpoint::{Labels, LabelsRef, TensorEntry, check_count};
+use crate::checkpoint::{RowNames, RowNamesRef, TensorEntry, check_count};
 use crate::error::Result;
 use crate::finding::Finding;
 use crate::ops::parallel;
@@ -16,7 +16,7 @@ const FREE: u64 = 16 << 20;
 /// The names of one table.
 struct Job<'a> {
     table: &'a TensorEntry,
-    labels: &'a LabelsRef,
+    row_names: &'a RowNamesRef,
 }
 
 /// Reads the names of the rows of `tables`, each list once: those that are few, those of tables of which
@@ -24,21 +24,21 @@ struct Job<'a> {
 ///
 /// # Errors
 /// [`crate::Kind::Io`] where they cannot be read.
-pub(super) fn labels(
+pub(super) fn row_names(
     tables: &[&TensorEntry],
     all: bool,
     is_read: impl Fn(&TensorEntry) -> bool,
     threads: usize,
 ) -> Result<Option<Vec<Finding>>> {
     let mut seen = HashSet::new();
-    let named = tables.iter().filter_map(|&table| Some(Job { table, labels: table.labels.as_ref()? }));
-    let named: Vec<Job> = named.filter(|job| seen.insert(Arc::as_ptr(job.labels).cast::<()>())).collect();
+    let named = tables.iter().filter_map(|&table| Some(Job { table, row_names: table.row_names.as_ref()? }));
+    let named: Vec<Job> = named.filter(|job| seen.insert(Arc::as_ptr(job.row_names).cast::<()>())).collect();
     if named.is_empty() {
         return Ok(None);
     }
     let (mut free, count) = (FREE, named.len());
     let wanted = named.into_iter().filter(|job| {
-        let bytes = bytes(&**job.labels);
+        let bytes = bytes(&**job.row_names);
         let fits = bytes <= free;
         free -= if fits { bytes } else { 0 };
         all || fits || is_read(job.table)
@@ -69,7 +69,7 @@ pub(super) fn labels(
 }
 
 /// How many bytes of files they stand in, at most.
-fn bytes(labels: &dyn Labels) -> u64 {
+fn bytes(labels: &dyn RowNames) -> u64 {
     let kept = labels.tensors();
     if kept.is_empty() {
         labels.sources().iter().map(|source| source.len()).fold(0, u64::saturating_add)
@@ -80,11 +80,11 @@ fn bytes(labels: &dyn Labels) -> u64 {
 
 fn whole(job: &Job) -> Result<()> {
     let mut names = 0;
-    job.labels.each(&mut |part| {
+    job.row_names.each(&mut |part| {
         names += part.len() as u64;
         Ok(())
     })?;
-    check_count(&**job.labels, names, job.table.shape.dims().first().copied().unwrap_or(1))
+    check_count(&**job.row_names, names, job.table.shape.dims().first().copied().unwrap_or(1))
 }
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
     #![allow(clippy::disallowed_methods)]
 
     use super::super::{VerifyOptions, verify, verify_checkpoint};
-    use crate::checkpoint::{Checkpoint, LabelList, Labels, MemoryLabels};
+    use crate::checkpoint::{Checkpoint, MemoryRowNames, RowNameList, RowNames};
     use crate::error::{Error, Result};
     use crate::finding::Verdict;
     use crate::source::{MemorySource, SourceRef};
@@ -103,11 +103,11 @@ mod tests {
     #[derive(Debug)]
     struct Bad(usize);
 
-    impl Labels for Bad {
+    impl RowNames for Bad {
         fn label(&self) -> &'static str {
             "names"
         }
-        fn read(&self) -> Result<Arc<LabelList>> {
+        fn read(&self) -> Result<Arc<RowNameList>> {
             Err(Error::corrupt("bad-names", "they are no names"))
         }
         fn sources(&self) -> Vec<SourceRef> {
@@ -117,10 +117,10 @@ mod tests {
 
     #[test]
     fn names_that_are_few_are_read_and_all_with_the_values() {
-        let told = |labels: Arc<dyn Labels>, values: bool| {
+        let told = |labels: Arc<dyn RowNames>, values: bool| {
             let source: SourceRef = Arc::new(MemorySource::new("m", vec![1; 8]));
             let mut table = crate::check::testing::tensor("t", DType::U8, &[4, 2], &source, 0);
-            table.labels = Some(labels);
+            table.row_names = Some(labels);
             let mut checkpoint = Checkpoint::new("none", "none", "m");
             // The same list twice is told of once.
             checkpoint.tensors = vec![table.clone(), table];
@@ -131,7 +131,7 @@ mod tests {
             let found = report.findings.iter().map(|f| f.code.as_str());
             found.filter(|code| code.contains("names")).map(str::to_owned).collect::<Vec<_>>()
         };
-        let names = |names: &[&str]| MemoryLabels::shared("n", names.iter().copied().collect());
+        let names = |names: &[&str]| MemoryRowNames::shared("n", names.iter().copied().collect());
         let none = [""; 0];
         assert_eq!(told(names(&["a", "b", "c", "d"]), false), none);
         assert_eq!(told(names(&["a", "b", "c"]), false), ["names-differ"]);
@@ -144,7 +144,8 @@ mod tests {
     fn damaged_names_are_not_sound_in_any_form() {
         let dir = tempfile::tempdir().unwrap();
         let golden = weighbridge_testkit::testdata("tables/export_std.tsv");
-        let first = crate::formats::open(&golden).unwrap().tensors[0].labels.clone().unwrap().read().unwrap();
+        let first =
+            crate::formats::open(&golden).unwrap().tensors[0].row_names.clone().unwrap().read().unwrap();
         let name = first.get(0).unwrap().as_bytes();
         for target in ["a.safetensors", "a.npz", "a.pt", "a.h5", "a.arrow", "a.tsv", "a.vec"] {
             let path = dir.path().join(target);

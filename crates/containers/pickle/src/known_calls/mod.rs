@@ -17,7 +17,7 @@ pub(super) use lod::Evaluated;
 pub(super) use numpy::element_size;
 pub(super) use torch::Storages;
 
-use super::graph::{Graph, How, Made, Object, ObjectId};
+use super::graph::{Graph, Object, ObjectId, ReduceKind, Reduced};
 use super::numpy::bytes_of;
 use seen::Seen;
 
@@ -25,7 +25,7 @@ use seen::Seen;
 const FEW: usize = 16;
 
 /// True where an allowed function or class is called, and what comes of it is used, as honest writers do.
-pub(super) fn usual(graph: &Graph, made: &Made, module: &str, name: &str) -> bool {
+pub(super) fn is_known_call(graph: &Graph, made: &Reduced, module: &str, name: &str) -> bool {
     // Arguments that are computed may be anything.
     let Some(args) = graph.tuple(made.args) else { return false };
     let named = made
@@ -35,7 +35,7 @@ pub(super) fn usual(graph: &Graph, made: &Made, module: &str, name: &str) -> boo
     if let Some(known) = super::libraries::known(module, name) {
         return !named
             && made.items.is_empty()
-            && libraries::usual(Seen::at(graph, made.offset), made, known, args);
+            && libraries::is_known_call(Seen::at(graph, made.offset), made, known, args);
     }
     let grows = matches!((module, name), ("collections", "deque") | ("builtins" | "__builtin__", "list"));
     let maps = matches!(
@@ -68,7 +68,7 @@ pub(super) fn usual(graph: &Graph, made: &Made, module: &str, name: &str) -> boo
 }
 
 /// True where something that is harmless in one pattern only is called in this.
-pub(super) fn in_pattern(graph: &Graph, made: &Made, module: &str, name: &str) -> bool {
+pub(super) fn in_pattern(graph: &Graph, made: &Reduced, module: &str, name: &str) -> bool {
     let seen = Seen::at(graph, made.offset);
     let alone = made.kwargs.is_none() && made.items.is_empty() && made.pairs.is_empty();
     alone
@@ -86,7 +86,7 @@ pub(super) fn is_zone(graph: &Graph, id: ObjectId) -> bool {
 }
 
 /// True where the thing of that name is given such arguments.
-fn given(graph: Seen<'_>, how: How, module: &str, name: &str, args: &[ObjectId]) -> bool {
+fn given(graph: Seen<'_>, how: ReduceKind, module: &str, name: &str, args: &[ObjectId]) -> bool {
     match module {
         "numpy.core._internal"
         | "numpy.core.multiarray"
@@ -100,7 +100,7 @@ fn given(graph: Seen<'_>, how: How, module: &str, name: &str, args: &[ObjectId])
         }
         // Python 2 makes a string of the text, in whatever codec it is told.
         "_codecs" => {
-            how == How::Reduce
+            how == ReduceKind::Reduce
                 && matches!(*args, [text, codec] if is_text(graph, text) && is_latin1(graph, codec))
         }
         "collections" => collected(graph, name, args),
@@ -213,7 +213,7 @@ fn reconstructed(graph: Seen<'_>, args: &[ObjectId]) -> bool {
         _ => false,
     };
     // Of a class that is not allowed the import was found already.
-    fits && (known || !matches!(super::allowed(module, name), super::Judgement::Allowed(_)))
+    fits && (known || !matches!(super::allowed(module, name), super::ImportVerdict::Allowed(_)))
 }
 
 /// True for a state that sets attributes, none of them of Python's own machinery. Those that come later count too: the dict of
@@ -247,7 +247,7 @@ fn is_text(graph: Seen<'_>, id: ObjectId) -> bool {
 fn is_bytes(graph: Seen<'_>, id: ObjectId) -> bool {
     match graph.object(id) {
         Object::Bytes(_) | Object::ByteArray(_) => true,
-        Object::Made(_) => {
+        Object::Reduced(_) => {
             called(graph, id) == Some(("_codecs", "encode"))
                 || matches!(bytes_of(graph.graph, id, None), Ok(Some(_)))
         }

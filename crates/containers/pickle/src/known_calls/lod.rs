@@ -2,7 +2,7 @@
 
 use super::called;
 use super::seen::Seen;
-use crate::graph::{Graph, Made, Object, ObjectId};
+use crate::graph::{Graph, Object, ObjectId, Reduced};
 use crate::numpy::lod_tensor;
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ impl Evaluated {
     pub(crate) fn of(graph: &Graph, root: ObjectId) -> Self {
         let mut times = HashMap::new();
         for (id, object) in graph.iter() {
-            if let Object::Made(made) = object
+            if let Object::Reduced(made) = object
                 && lod_tensor(graph, id).is_some()
                 && let Some(&[_, names]) = graph.tuple(made.args)
             {
@@ -37,7 +37,7 @@ impl Evaluated {
     }
 
     /// True where the call is given an array, in a dict that nothing else is given.
-    pub(crate) fn is_alone(&self, graph: &Graph, made: &Made) -> bool {
+    pub(crate) fn is_alone(&self, graph: &Graph, made: &Reduced) -> bool {
         let Some(&[_, names]) = graph.tuple(made.args) else { return false };
         let Some(&[(_, array)]) = graph.pairs(names) else { return false };
         let rebuilt = called(Seen::at(graph, made.offset), array).is_some_and(|(module, name)| {
@@ -55,7 +55,7 @@ fn parts(object: &Object, each: &mut dyn FnMut(ObjectId)) {
         Object::Dict(pairs) => pairs.iter().flat_map(|&(key, value)| [key, value]).for_each(each),
         Object::Global { module, name } => [*module, *name].into_iter().for_each(each),
         Object::PersistentId(id) => each(*id),
-        Object::Made(made) => {
+        Object::Reduced(made) => {
             let pairs = made.pairs.iter().flat_map(|&(key, value)| [key, value]);
             let items = made.items.iter().chain(&made.states).copied();
             [made.callable, made.args]

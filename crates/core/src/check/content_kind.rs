@@ -62,7 +62,7 @@ pub(super) fn first_not_zero(source: &dyn Source, from: u64, to: u64) -> Result<
 ///
 /// # Errors
 /// [`crate::Kind::Io`] where they cannot be read.
-pub(super) fn looks_like(source: &dyn Source, offset: u64, len: u64) -> Result<&'static str> {
+pub(super) fn content_kind(source: &dyn Source, offset: u64, len: u64) -> Result<&'static str> {
     let end = offset.saturating_add(len);
     let start = first_not_zero(source, offset, end)?;
     if start == end {
@@ -118,7 +118,7 @@ mod tests {
     use crate::source::MemorySource;
 
     fn look(bytes: &[u8]) -> &'static str {
-        looks_like(&MemorySource::new("m", bytes.to_vec()), 0, bytes.len() as u64).unwrap()
+        content_kind(&MemorySource::new("m", bytes.to_vec()), 0, bytes.len() as u64).unwrap()
     }
 
     #[test]

@@ -13,10 +13,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Shared names of rows. Cheap to clone.
-pub type LabelsRef = Arc<dyn Labels>;
+pub type RowNamesRef = Arc<dyn RowNames>;
 
 /// The names of the rows of a table, in their order, wherever they are kept.
-pub trait Labels: Debug + Send + Sync {
+pub trait RowNames: Debug + Send + Sync {
     /// What people call the place that they come from.
     fn label(&self) -> &str;
 
@@ -25,14 +25,14 @@ pub trait Labels: Debug + Send + Sync {
     /// # Errors
     /// [`crate::Kind::Io`]; [`crate::Kind::Corrupt`] where it is no list of names;
     /// [`crate::Kind::Mismatch`] where the names are not as many as the rows.
-    fn read(&self) -> Result<Arc<LabelList>>;
+    fn read(&self) -> Result<Arc<RowNameList>>;
 
     /// Goes through all names in their order, a part of them at a time, and keeps none: for those who look at each
     /// once, as the names of a large table take much memory.
     ///
     /// # Errors
     /// As [`read`](Self::read), and what `take` says.
-    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
+    fn each(&self, take: &mut dyn FnMut(&RowNameList) -> Result<()>) -> Result<()> {
         take(&*self.read()?)
     }
 
@@ -58,12 +58,12 @@ const LEAST: usize = 1024;
 
 /// Names in memory: one text and where each name ends in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LabelList {
+pub struct RowNameList {
     text: String,
     ends: Vec<usize>,
 }
 
-impl LabelList {
+impl RowNameList {
     /// No names.
     pub fn new() -> Self {
         Self::default()
@@ -172,7 +172,7 @@ impl LabelList {
     }
 }
 
-impl<'a> FromIterator<&'a str> for LabelList {
+impl<'a> FromIterator<&'a str> for RowNameList {
     fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
         let mut list = Self::new();
         names.into_iter().for_each(|name| list.push(name));
@@ -182,23 +182,23 @@ impl<'a> FromIterator<&'a str> for LabelList {
 
 /// Names that are in memory anyway.
 #[derive(Debug)]
-pub struct MemoryLabels {
+pub struct MemoryRowNames {
     label: String,
-    list: Arc<LabelList>,
+    list: Arc<RowNameList>,
 }
 
-impl MemoryLabels {
+impl MemoryRowNames {
     /// These names, from a place that people call `label`.
-    pub fn shared(label: impl Into<String>, list: LabelList) -> LabelsRef {
+    pub fn shared(label: impl Into<String>, list: RowNameList) -> RowNamesRef {
         Arc::new(Self { label: label.into(), list: Arc::new(list) })
     }
 }
 
-impl Labels for MemoryLabels {
+impl RowNames for MemoryRowNames {
     fn label(&self) -> &str {
         &self.label
     }
-    fn read(&self) -> Result<Arc<LabelList>> {
+    fn read(&self) -> Result<Arc<RowNameList>> {
         Ok(self.list.clone())
     }
     fn sources(&self) -> Vec<SourceRef> {
@@ -209,16 +209,16 @@ impl Labels for MemoryLabels {
 /// Bytes of names, with where each ends, that are together in memory where none is kept.
 const PART: usize = 1 << 20;
 
-/// Gives names to `take` in parts of some 1 MiB, as [`Labels::each`] does. `append` reads them all into a list, which it shows after
+/// Gives names to `take` in parts of some 1 MiB, as [`RowNames::each`] does. `append` reads them all into a list, which it shows after
 /// each name.
 ///
 /// # Errors
 /// What both say.
 pub fn each_part(
-    take: &mut dyn FnMut(&LabelList) -> Result<()>,
-    append: impl FnOnce(&mut LabelList, &mut dyn FnMut(&mut LabelList) -> Result<()>) -> Result<()>,
+    take: &mut dyn FnMut(&RowNameList) -> Result<()>,
+    append: impl FnOnce(&mut RowNameList, &mut dyn FnMut(&mut RowNameList) -> Result<()>) -> Result<()>,
 ) -> Result<()> {
-    let mut list = LabelList::new();
+    let mut list = RowNameList::new();
     append(&mut list, &mut |list| {
         if list.text().len() + size_of_val(list.ends()) >= PART {
             take(list)?;
@@ -233,7 +233,7 @@ pub fn each_part(
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`], code `names-differ`.
-pub fn check_count(labels: &dyn Labels, names: u64, rows: u64) -> Result<()> {
+pub fn check_count(labels: &dyn RowNames, names: u64, rows: u64) -> Result<()> {
     if names == rows {
         return Ok(());
     }
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn names_are_found_by_row_and_rows_by_name() {
-        let list: LabelList = ["a", "", "süß", "a"].into_iter().collect();
+        let list: RowNameList = ["a", "", "süß", "a"].into_iter().collect();
         assert_eq!(list.len(), 4);
         assert_eq!(list.iter().collect::<Vec<_>>(), ["a", "", "süß", "a"]);
         assert_eq!((list.get(2), list.get(4)), (Some("süß"), None));
@@ -260,8 +260,8 @@ mod tests {
     #[test]
     fn a_list_of_names_is_held_against_the_file() {
         let limits = Limits { header_bytes: 400, ..Limits::default() };
-        assert_eq!((LabelList::most(1, &limits), LabelList::most(1000, &limits)), (100, 8000));
-        let mut list = LabelList::new();
+        assert_eq!((RowNameList::most(1, &limits), RowNameList::most(1000, &limits)), (100, 8000));
+        let mut list = RowNameList::new();
         (0..10).for_each(|_| list.push_within("ab", 100).unwrap());
         let error = list.push_within("", 100).unwrap_err();
         assert_eq!((error.kind(), list.len()), (crate::Kind::Limit, 10));

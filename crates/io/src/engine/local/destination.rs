@@ -11,7 +11,7 @@ use weighbridge_core::phrase::Opt;
 
 /// The place of a target. A symbolic link is refused: other names may lead to the same file.
 #[derive(Debug, Clone)]
-pub(super) struct Spot {
+pub(super) struct Destination {
     /// The target itself.
     pub target: PathBuf,
     /// The folder around it.
@@ -32,7 +32,7 @@ enum Found {
     Other,
 }
 
-impl Spot {
+impl Destination {
     pub(super) fn find(target: &Path) -> Result<Self> {
         let label = target.display().to_string();
         Self::resolve(target).map_err(|e| e.in_file(label))

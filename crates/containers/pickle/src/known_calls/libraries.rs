@@ -1,11 +1,11 @@
 //! The forms of what common libraries call.
 
-use super::super::allowed::{Judgement, allowed};
+use super::super::allowed::{ImportVerdict, allowed};
 use super::super::libraries::{Call, Known, known};
 use super::numpy::{element_size, is_array_class, masked_state};
 use super::seen::Seen;
 use super::{attributes, called, count, ints, is_atom, is_bytes, is_container, is_number, is_text};
-use crate::graph::{How, Made, Object, ObjectId};
+use crate::graph::{Object, ObjectId, ReduceKind, Reduced};
 
 /// The largest number that memory may be taken for.
 const MOST_NUMBER: i64 = 1 << 32;
@@ -13,7 +13,7 @@ const MOST_NUMBER: i64 = 1 << 32;
 const MOST_ELEMENTS: u64 = 1 << 10;
 
 /// True where what is listed is called, and given states, as its own library does.
-pub(super) fn usual(graph: Seen<'_>, made: &Made, known: Known, args: &[ObjectId]) -> bool {
+pub(super) fn is_known_call(graph: Seen<'_>, made: &Reduced, known: Known, args: &[ObjectId]) -> bool {
     let seen = Seen::at(graph.graph, made.built);
     let state =
         |states: &str| made.states.iter().all(|&state| states.chars().any(|kind| stated(seen, kind, state)));
@@ -27,8 +27,8 @@ pub(super) fn usual(graph: Seen<'_>, made: &Made, known: Known, args: &[ObjectId
             made.pairs.is_empty()
                 && match call.states {
                     // joblib reads the array behind each state that it is given.
-                    "j" => made.how == How::NewObj && made.states.len() == 1,
-                    _ => matches!(made.how, How::Reduce | How::NewObj),
+                    "j" => made.how == ReduceKind::NewObj && made.states.len() == 1,
+                    _ => matches!(made.how, ReduceKind::Reduce | ReduceKind::NewObj),
                 }
                 && given(graph, call, package, args)
                 && state(call.states)
@@ -293,7 +293,10 @@ fn is_plain(graph: Seen<'_>, package: &str, id: ObjectId) -> bool {
 
 /// True where the import is a finding by itself.
 fn was_found(module: &str, name: &str) -> bool {
-    matches!(allowed(module, name), Judgement::Unknown | Judgement::Dangerous(_) | Judgement::Defined(_))
+    matches!(
+        allowed(module, name),
+        ImportVerdict::Unknown | ImportVerdict::Dangerous(_) | ImportVerdict::Defined(_)
+    )
 }
 
 /// True for a `bytearray` that protocols before 5 spell as a call.
@@ -324,7 +327,7 @@ fn is_zone(name: &str) -> bool {
 
 /// True for `getattr(zoneinfo.ZoneInfo, "_unpickle")`, which Python writes for time zones, and for methods that scipy keeps of
 /// `interp1d` and of distributions.
-pub(super) fn is_known_method(graph: Seen<'_>, made: &Made) -> bool {
+pub(super) fn is_known_method(graph: Seen<'_>, made: &Reduced) -> bool {
     let Some(&[of, name]) = graph.tuple(made.args) else { return false };
     let Some(name) = graph.text(name) else { return false };
     let distribution = || {
@@ -333,7 +336,7 @@ pub(super) fn is_known_method(graph: Seen<'_>, made: &Made) -> bool {
             made_by(Seen::at(graph.graph, u64::MAX), of).and_then(|(module, name)| known(module, name));
         matches!(made, Some(Known::Distribution))
     };
-    made.how == How::Reduce
+    made.how == ReduceKind::Reduce
         && made.states.is_empty()
         && match graph.global(of) {
             Some(("zoneinfo", "ZoneInfo")) => name == "_unpickle",
@@ -353,13 +356,13 @@ pub(super) fn is_zone_call(graph: Seen<'_>, id: ObjectId) -> bool {
             == Some(("zoneinfo", "ZoneInfo"));
     let args = graph.tuple(made.args).unwrap_or_default();
     of_zones
-        && made.how == How::Reduce
+        && made.how == ReduceKind::Reduce
         && made.states.is_empty()
         && matches!(*args, [zone, cached] if graph.text(zone).is_some_and(is_zone) && is_number(graph, cached))
 }
 
 /// True for a `functools.partial` of a function that is listed: it is called where the object is used.
-pub(super) fn is_partial(graph: Seen<'_>, made: &Made) -> bool {
+pub(super) fn is_partial(graph: Seen<'_>, made: &Reduced) -> bool {
     let listed = |id: ObjectId| {
         graph.global(id).is_some_and(|(module, name)| {
             matches!(known(module, name), Some(Known::Value | Known::Object)) || was_found(module, name)
@@ -377,19 +380,19 @@ pub(super) fn is_partial(graph: Seen<'_>, made: &Made) -> bool {
         }
         _ => false,
     };
-    made.how == How::Reduce
+    made.how == ReduceKind::Reduce
         && listed(function)
         && made.states.len() <= 1
         && made.states.iter().all(|&id| state(id))
 }
 
 /// True for `type(None)`, as Python writes the types of its constants.
-pub(super) fn is_type_of_constant(graph: Seen<'_>, made: &Made) -> bool {
+pub(super) fn is_type_of_constant(graph: Seen<'_>, made: &Reduced) -> bool {
     let constant = |id: ObjectId| {
         id == ObjectId::NONE
             || matches!(graph.global(id), Some(("builtins" | "__builtin__", "Ellipsis" | "NotImplemented")))
     };
-    made.how == How::Reduce
+    made.how == ReduceKind::Reduce
         && made.states.is_empty()
         && matches!(graph.tuple(made.args), Some(&[id]) if constant(id))
 }

@@ -10,13 +10,13 @@ const MOST_LEVELS: usize = 16;
 
 /// The tensors that have bytes in one file.
 #[derive(Debug)]
-pub struct Held<'a> {
+pub struct FileExtents<'a> {
     /// The file, or what else the bytes stand in.
     pub source: SourceRef,
-    pub(super) places: Vec<Place<'a>>,
+    pub(super) places: Vec<FileExtent<'a>>,
 }
 
-impl Held<'_> {
+impl FileExtents<'_> {
     /// True where some tensor has bytes in it.
     pub fn has_tensors(&self) -> bool {
         !self.places.is_empty()
@@ -32,7 +32,7 @@ impl Held<'_> {
 
 /// The bytes of a piece in the outermost source that holds them.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct FileExtent<'a> {
     pub(super) start: u64,
     pub(super) end: u64,
     /// True where only the range as a whole is known.
@@ -65,15 +65,15 @@ fn key_of(source: &SourceRef) -> Key {
 #[derive(Debug, Default)]
 struct Files<'a> {
     numbers: HashMap<Key, usize>,
-    list: Vec<Held<'a>>,
+    list: Vec<FileExtents<'a>>,
 }
 
 impl<'a> Files<'a> {
-    fn of(&mut self, source: &SourceRef) -> Option<&mut Held<'a>> {
+    fn of(&mut self, source: &SourceRef) -> Option<&mut FileExtents<'a>> {
         let next = self.list.len();
         let number = *self.numbers.entry(key_of(source)).or_insert(next);
         if number == next {
-            self.list.push(Held { source: source.clone(), places: Vec::new() });
+            self.list.push(FileExtents { source: source.clone(), places: Vec::new() });
         }
         self.list.get_mut(number)
     }
@@ -82,7 +82,7 @@ impl<'a> Files<'a> {
         let Some(held) = self.of(source) else { return };
         let end = range.0.saturating_add(range.1).min(source.len());
         let Owner { names, entry } = owner;
-        held.places.push(Place { start: range.0.min(end), end, encoded, names, entry });
+        held.places.push(FileExtent { start: range.0.min(end), end, encoded, names, entry });
     }
 
     /// Takes in the range of a source, or those that it is made of.
@@ -105,13 +105,13 @@ impl<'a> Files<'a> {
 
 /// Where the bytes of all tensors, and of the names of their rows, are, by file, in the order of first appearance; then
 /// `others`, as far as none of them stands among these.
-pub fn held<'a>(tensors: &'a [TensorEntry], others: &[SourceRef]) -> Vec<Held<'a>> {
+pub fn held<'a>(tensors: &'a [TensorEntry], others: &[SourceRef]) -> Vec<FileExtents<'a>> {
     let mut files = Files::default();
-    let names = || tensors.iter().filter_map(|t| t.labels.as_ref()).flat_map(|labels| labels.tensors());
+    let names = || tensors.iter().filter_map(|t| t.row_names.as_ref()).flat_map(|labels| labels.tensors());
     let owners = tensors.iter().map(|entry| Owner { names: false, entry });
     for owner in owners.chain(names().map(|entry| Owner { names: true, entry })) {
-        for piece in &owner.entry.pieces {
-            files.follow(&piece.source, (piece.offset, piece.len), false, owner);
+        for extent in &owner.entry.extents {
+            files.follow(&extent.source, (extent.offset, extent.len), false, owner);
         }
     }
     for source in others {
@@ -120,7 +120,7 @@ pub fn held<'a>(tensors: &'a [TensorEntry], others: &[SourceRef]) -> Vec<Held<'a
     sorted(files)
 }
 
-fn sorted(mut files: Files<'_>) -> Vec<Held<'_>> {
+fn sorted(mut files: Files<'_>) -> Vec<FileExtents<'_>> {
     for held in &mut files.list {
         // Stable: of equal ranges the first tensor stays first.
         held.places.sort_by_key(|p| (p.start, p.end));
@@ -131,19 +131,19 @@ fn sorted(mut files: Files<'_>) -> Vec<Held<'_>> {
 impl TensorEntry {
     /// Source, offset and length of each piece: equal for two names of the same bytes.
     pub fn shared_places(&self) -> Vec<(usize, u64, u64)> {
-        let one = |piece: &crate::checkpoint::Piece| {
-            (Arc::as_ptr(&piece.source).cast::<()>().addr(), piece.offset, piece.len)
+        let one = |extent: &crate::checkpoint::Extent| {
+            (Arc::as_ptr(&extent.source).cast::<()>().addr(), extent.offset, extent.len)
         };
-        self.pieces.iter().map(one).collect()
+        self.extents.iter().map(one).collect()
     }
 }
 
 /// As [`held`], but behind no encoding: there only the range as a whole is known.
-pub(super) fn plain(tensors: &[TensorEntry]) -> Vec<Held<'_>> {
+pub(super) fn plain(tensors: &[TensorEntry]) -> Vec<FileExtents<'_>> {
     let mut files = Files::default();
     for entry in tensors {
-        for piece in &entry.pieces {
-            let (mut source, mut start) = (&piece.source, piece.offset);
+        for extent in &entry.extents {
+            let (mut source, mut start) = (&extent.source, extent.offset);
             for _ in 0..MOST_LEVELS {
                 match source.within() {
                     Some(within) if !within.encoded => {
@@ -154,7 +154,7 @@ pub(super) fn plain(tensors: &[TensorEntry]) -> Vec<Held<'_>> {
             }
             // What stands nowhere is shared with nothing.
             if source.made_of().is_none_or(|parts| !parts.is_empty()) {
-                files.add(source, (start, piece.len), false, Owner { names: false, entry });
+                files.add(source, (start, extent.len), false, Owner { names: false, entry });
             }
         }
     }

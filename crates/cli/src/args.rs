@@ -242,14 +242,14 @@ pub(crate) struct Ls {
     /// Draw the names as a tree
     #[arg(long)]
     pub tree: bool,
-    /// Say where the bytes are: file, offset and length of each piece
-    #[arg(long, conflicts_with = "tree")]
+    /// Show the byte ranges of each tensor: file, offset and length
+    #[arg(long, visible_alias = "pieces", conflicts_with = "tree")]
     pub extents: bool,
     /// Sort by name, size (largest first) or dtype
     #[arg(long, value_name = "KEY")]
     pub sort: Option<Sort>,
     /// One line for each prefix of N name parts: tensors, elements and bytes
-    #[arg(long, value_name = "N", conflicts_with_all = ["tree", "pieces", "hash"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["tree", "extents", "hash"])]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub group: Option<u16>,
     /// Add the SHA-256 of each tensor's elements; equal tensors have equal hashes in every format

@@ -19,25 +19,34 @@ use std::sync::Arc;
 pub(crate) use verify::Verify;
 use weighbridge::engine::Progress;
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Args as ClapArgs, Command, Parser, Subcommand, ValueEnum};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use weighbridge::ops::values::{cast_target as dtype, positive as keep, rounding, setting, size};
 use weighbridge::tensor::Rounding;
 
 const EXAMPLES: &str = "\
 Examples:
-  weighbridge demo                                    see it work on a trained model
-  weighbridge ls net.model                            list the tensors
-  weighbridge show net.model 'fc1.w[0:3,:]'           print a slice as numpy would
-  weighbridge convert net.model net.safetensors       convert; the extension names the format
+  weighbridge demo                                 try it on small models that ship with the command
+  weighbridge ls model.pt                          list the tensors
+  weighbridge show model.pt 'fc1.weight[0:3,:]'    print a slice
+  weighbridge diff old.pt new.safetensors          compare two checkpoints
+  weighbridge scan download.pt                     check for code before loading it elsewhere
+  weighbridge convert model.pt model.safetensors   convert; the extension selects the format
 
-Exit codes: 0 done, 1 a difference or finding, 2 usage, unreadable input or failure,
-3 could not tell, 130 interrupted. A closed pipe is no error.";
+Exit codes: 0 done, 1 difference, finding or lost tensor, 2 usage error or failure,
+3 could not tell, 130 interrupted.";
 
-/// Opens, checks and converts the model files of machine-learning frameworks, without those
-/// frameworks.
+/// The last line of `-h`.
+const MORE: &str = "Use --help for details and examples.";
+
+/// Inspect, check, compare and convert model files without their frameworks
+///
+/// Reads PyTorch, safetensors, numpy, HDF5, Keras, Parquet, Arrow, word2vec, primitiv, PaddlePaddle and
+/// PyTorch-BigGraph files. Nothing in a file is executed.
 #[derive(Debug, Parser)]
-// Under whatever name it is called: help and usage say what the examples do.
+// Help and usage show this name, whatever the program file is called.
 #[command(name = "weighbridge", bin_name = "weighbridge", version, after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -46,25 +55,27 @@ pub(crate) struct Args {
     pub verb: Verb,
 }
 
-/// What every verb understands.
+/// Options of every verb.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Common {
-    /// Print one JSON document instead of text
-    #[arg(long, global = true)]
+    /// Print one JSON document
+    #[arg(long, global = true, help_heading = "Global")]
     pub json: bool,
-    /// Colour the output
+    /// When to use colour: auto, always or never
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    #[arg(hide_default_value = true, help_heading = "Global")]
     pub color: Color,
-    /// Show no progress
-    #[arg(short, long, global = true)]
+    /// Hide the progress bar
+    #[arg(short, long, global = true, help_heading = "Global")]
     pub quiet: bool,
-    /// End with an error after this time; what is being written is taken back
+    /// Abort after SECONDS and remove partial output
     #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Global")]
     pub timeout: Option<u32>,
 }
 
 impl Common {
-    /// The watch of all work: progress on the terminal, and Ctrl-C.
+    /// The progress bar of one piece of work, which Ctrl-C cancels.
     pub(crate) fn progress(&self) -> Arc<dyn Progress> {
         Arc::new(ProgressBar::new(self))
     }
@@ -81,118 +92,146 @@ pub(crate) enum Color {
     Never,
 }
 
+/// Accepts any text; shells complete it to the ids of formats.
+#[derive(Debug, Clone)]
+pub(crate) struct FormatName;
+
+impl TypedValueParser for FormatName {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(weighbridge::formats::ALL.iter().map(|format| PossibleValue::new(format.info().id))))
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// What a file is, what is in it, how big it is, and what is odd about it
-    #[command(after_help = "Examples:\n  weighbridge info net.model\n  \
-                            weighbridge info *.safetensors                several: each by itself\n  \
-                            weighbridge info cut.safetensors --salvage    what is intact of a damaged file")]
+    /// Show format, size, parameter count and metadata
+    #[command(visible_alias = "inspect", after_help = MORE)]
+    #[command(after_long_help = "Examples:\n  weighbridge info model.pt\n  \
+                            weighbridge info *.safetensors                 several files, one report each\n  \
+                            weighbridge info cut.safetensors --salvage     the intact part of a damaged file")]
     Info(Info),
-    /// One line for each tensor
-    #[command(after_help = "Examples:\n  weighbridge ls net.model\n  weighbridge ls net.model --tree\n  \
-                            weighbridge ls net.model --sort size\n  \
-                            weighbridge ls net.model --group 2        totals of encoder.layer0, encoder.layer1, ...\n  \
-                            weighbridge ls net.model --select 'encoder.*' --drop '*.bias'\n  \
-                            weighbridge ls net.safetensors --hash --json | jq '.tensors[].sha256'")]
+    /// List the tensors: name, dtype, shape, bytes
+    #[command(after_help = MORE)]
+    #[command(after_long_help = "Examples:\n  weighbridge ls model.pt\n  weighbridge ls model.pt --tree\n  \
+                            weighbridge ls model.pt --sort size\n  \
+                            weighbridge ls model.pt --group 2             totals of encoder.layer0, encoder.layer1, ...\n  \
+                            weighbridge ls model.pt --select 'encoder.*' --drop '*.bias'\n  \
+                            weighbridge ls model.safetensors --hash --json | jq '.tensors[].sha256'")]
     Ls(Ls),
-    /// The values of a tensor or of a slice of it, as numpy prints them
-    #[command(after_help = "Examples:\n  weighbridge show net.model fc1.w\n  \
-                            weighbridge show net.model 'fc1.w[0:3,:]'\n  \
-                            weighbridge show net.model 'fc1.w/Adam.m1[-1]'\n  \
-                            weighbridge show net.model '[\"a.b\",\"w\"][0]'    a path whose parts hold dots")]
+    /// Print the values of a tensor or a slice
+    #[command(visible_aliases = ["cat", "head"], after_help = MORE)]
+    #[command(after_long_help = "Examples:\n  weighbridge show model.pt fc1.weight\n  \
+                            weighbridge show model.pt 'fc1.weight[0:3,:]'\n  \
+                            weighbridge show net.model 'fc1.w/Adam.m1[-1]'       optimizer state of a primitiv model\n  \
+                            weighbridge show ckpt/ \"embeddings.user['alice']\"  a row by its name\n  \
+                            weighbridge show model.npz '[\"a.b\",\"w\"][0]'        a path whose parts contain dots")]
     Show(Show),
-    /// Minimum, maximum, mean, deviation, zeros, NaN, Inf and a histogram
+    /// Show minimum, maximum, mean, zeros, NaN and a histogram
     #[command(
         override_usage = "weighbridge stats [OPTIONS] <PATH>... [NAME]",
-        after_help = "Examples:\n  weighbridge stats net.model            all tensors, a line each\n  \
-                            weighbridge stats net.model fc1.w      one, with its histogram\n  \
-                            weighbridge stats net.model 'fc*'      those of that pattern"
+        after_help = MORE,
+        after_long_help = "Examples:\n  weighbridge stats model.pt                 all tensors, one line each\n  \
+                            weighbridge stats model.pt fc1.weight      one tensor with its histogram\n  \
+                            weighbridge stats model.pt 'fc*'           tensors that match a pattern"
     )]
     Stats(Stats),
-    /// Write a file in another form, all or nothing
-    #[command(after_help = "Examples:\n  weighbridge convert net.model net.safetensors\n  \
-                            weighbridge convert net.model net.npz --no-state\n  \
-                            weighbridge convert hf.safetensors net.model --cast f32\n  \
-                            cat net.pt | weighbridge convert - - --to safetensors > net.safetensors\n  \
-                            weighbridge convert bert/ bert-safe/ --copy-others        for AutoModel.from_pretrained\n  \
-                            weighbridge convert net.model enc.model --select 'encoder.*' --rename encoder=\n  \
-                            weighbridge convert net.model net.safetensors --plan      show what would be written\n  \
-                            weighbridge convert cut.npz rest.npz --salvage            what is intact of a damaged file\n\n\
-                            Paddle:\n  \
-                            weighbridge convert model/ net.safetensors                 parameters with names, for PyTorch and others\n  \
-                            weighbridge convert net.safetensors out/ --to paddle --kind inference --program model/model.pdmodel\n  \
-                            weighbridge convert model/ one/ --to paddle --kind separate          .pdiparams to a file each\n  \
-                            weighbridge convert one/ old/ --to paddle --kind inference --set era=1   to __model__, __params__\n  \
-                            weighbridge convert best.pdparams net.pdiparams --program net.pdmodel    .pdparams to .pdiparams\n\n\
-                            PyTorch-BigGraph:\n  \
-                            weighbridge convert model/ user.parquet --select embeddings.user --no-state    a table, with names\n  \
-                            weighbridge convert model/ more/ --to biggraph --set partitions=8              repartitioned\n  \
-                            weighbridge convert user.parquet init/ --to biggraph --kind init --entities entities/    rows by name\n  \
-                            weighbridge convert model/ grown/ --to biggraph --grow user=new.txt --set entities=yes")]
-    Convert(Box<Convert>),
-    /// Is a file whole and consistent, and what is each of its bytes for?
-    #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \
-                            weighbridge verify *.safetensors --json        several: each by itself, and the worst of them\n  \
-                            weighbridge verify net.model --values          also look for NaN and its like\n  \
-                            weighbridge verify net.pt --deny-nonfinite     for CI: fails where a value is NaN or infinite\n  \
-                            weighbridge verify net.pdiparams --program net.pdmodel\n  \
-                            weighbridge verify net.model --manifest net.model.manifest.json  as it was sealed?\n  \
-                            weighbridge verify net.npz --manifest net.model.manifest.json --tensors-only    the same numbers?\n  \
-                            weighbridge verify net.pt --account            what each range of bytes is for; what is hidden\n\n\
-                            Exit codes: 0 sound, 1 unsound, 2 cannot be read at all, 3 could not tell.")]
-    Verify(Verify),
-    /// List the hashes of files and tensors in a manifest, which signing tools can sign
+    /// Compare two checkpoints of any formats
     #[command(
-        after_help = "Examples:\n  weighbridge seal net.safetensors               writes net.safetensors.manifest.json\n  \
-                            weighbridge seal model/                        every file of a folder: model.manifest.json\n  \
-                            weighbridge seal net.pt -o - | jq .subject\n  \
-                            weighbridge verify net.pt --manifest net.pt.manifest.json\n\n\
-                            A manifest is no signature: whoever can change the model can change it, too. Sign it."
-    )]
-    Seal(Box<Seal>),
-    /// What is different between two files or folders of any formats, and by how much
-    #[command(
-        after_help = "Examples:\n  weighbridge diff net.model net.safetensors           did the conversion keep everything?\n  \
-                            weighbridge diff a.pt b.pt --atol 1e-6 --rtol 1e-5   is it near enough?\n  \
+        visible_alias = "compare",
+        after_help = MORE,
+        after_long_help = "Examples:\n  weighbridge diff model.pt model.safetensors          did the conversion keep everything?\n  \
+                            weighbridge diff a.pt b.pt --atol 1e-6 --rtol 1e-5   equal within a tolerance?\n  \
                             weighbridge diff a.pdparams b.pt --rename enc=encoder\n  \
                             weighbridge diff pd.safetensors pt.safetensors --rules paddle-to-torch.toml\n  \
                             weighbridge diff full.pt half.pt --ignore-dtype --rtol 1e-3\n  \
-                            weighbridge diff model/ model/ --at 4 --right-at 6   two versions of a checkpoint\n  \
+                            weighbridge diff model/ model/ --at 4 --right-at 6   two versions of a BigGraph checkpoint\n  \
                             weighbridge diff old.pt new.pt --markdown            for a pull request\n\n\
-                            Exit codes: 0 nothing is different, or near enough; 1 something is; 2 cannot be opened; 3 could not tell: a tensor cannot be read, or a part was left out."
+                            Exit codes: 0 equal or within the tolerance, 1 different, 2 a side cannot be opened,\n\
+                            3 could not tell: a tensor cannot be read or was skipped."
     )]
     Diff(Box<Diff>),
-    /// Names, types, shapes and metadata by rules, into a new file or in place
-    #[command(after_help = edit::EDIT_EXAMPLES)]
-    Edit(Box<Edit>),
-    /// One model over many files of safetensors, with their list
-    #[command(after_help = edit::SHARD_EXAMPLES)]
-    Shard(Box<Shard>),
-    /// Several files, or the shards of a model, as one
-    #[command(after_help = edit::MERGE_EXAMPLES)]
-    Merge(Box<Merge>),
-    /// Could opening it elsewhere run code, or give away source code? Nothing is executed
+    /// Check integrity: structure, checksums, trailing data
+    #[command(visible_alias = "check", after_help = MORE)]
+    #[command(after_long_help = "Examples:\n  weighbridge verify model.npz\n  \
+                            weighbridge verify *.safetensors --json          several files, one report each\n  \
+                            weighbridge verify model.pt --values             also check for NaN, infinities and empty rows\n  \
+                            weighbridge verify model.pt --deny-nonfinite     for CI: exit code 1 if a value is NaN or infinite\n  \
+                            weighbridge verify net.pdiparams --program net.pdmodel\n  \
+                            weighbridge verify model.pt --manifest model.pt.manifest.json   unchanged since it was sealed?\n  \
+                            weighbridge verify net.npz --manifest net.model.manifest.json --tensors-only   the same tensors?\n  \
+                            weighbridge verify model.pt --account            what every byte range is used for\n\n\
+                            Exit codes: 0 sound, 1 unsound, 2 unreadable, 3 could not tell.")]
+    Verify(Verify),
+    /// Check whether loading a file elsewhere would run code
     #[command(
-        after_help = "Examples:\n  weighbridge scan checkpoint.pdparams        every import of the pickle\n  \
+        after_help = MORE,
+        after_long_help = "Nothing in the file is executed. Leaked source code and suspicious paths are reported too.\n\nExamples:\n  weighbridge scan checkpoint.pt              every import of the pickle\n  \
                             weighbridge scan model/                     every file of a folder\n  \
-                            weighbridge scan a.pt b.pt models/          several: each by itself, and the worst of them\n  \
-                            weighbridge scan model/ --sarif > scan.sarif    for tools that gather findings\n  \
-                            weighbridge scan --list-rules               every code, and what it means\n\n\
-                            Exit codes: 0 clean, 1 something was found, 2 cannot be read at all, 3 a part could not be looked at."
+                            weighbridge scan a.pt b.pt models/          several paths, one report each\n  \
+                            weighbridge scan model/ --sarif > scan.sarif    for code scanning tools\n  \
+                            weighbridge scan --list-rules               every rule with its meaning\n\n\
+                            Exit codes: 0 clean, 1 something was found, 2 unreadable, 3 a part could not be checked.",
+        mut_arg("names", |arg| arg.hide(true)),
+        mut_arg("salvage", |arg| arg.hide(true)),
+        mut_arg("at", |arg| arg.hide(true)),
+        mut_arg("entities", |arg| arg.hide(true)),
+        mut_arg("config", |arg| arg.hide(true)),
+        mut_arg("program", |arg| arg.hide(true))
     )]
     Scan(Scan),
-    /// The versions in a folder of PyTorch-BigGraph checkpoints: what is there, whole, and current
+    /// Convert to another format, all or nothing
+    #[command(after_help = MORE)]
+    #[command(after_long_help = "Examples:\n  weighbridge convert model.pt model.safetensors\n  \
+                            weighbridge convert hf.safetensors model.npz --cast f32\n  \
+                            weighbridge convert bert/ bert-safe/ --copy-others         for AutoModel.from_pretrained\n  \
+                            weighbridge convert model.pt enc.safetensors --select 'encoder.*' --rename encoder=\n  \
+                            weighbridge convert model.pt model.safetensors --plan      show the files that would be written\n  \
+                            weighbridge convert cut.npz rest.npz --salvage             the intact tensors of a damaged file\n  \
+                            cat model.pt | weighbridge convert - - --to safetensors > model.safetensors\n\n\
+                            primitiv:\n  \
+                            weighbridge convert net.model net.safetensors              and back: the same file, byte for byte\n  \
+                            weighbridge convert net.model net.npz --no-state           without the optimizer state\n\n\
+                            PaddlePaddle:\n  \
+                            weighbridge convert model/ net.safetensors                 parameters with their names\n  \
+                            weighbridge convert net.safetensors out/ --to paddle --kind inference --program model/model.pdmodel\n  \
+                            weighbridge convert model/ one/ --to paddle --kind separate            .pdiparams to one file per tensor\n  \
+                            weighbridge convert one/ old/ --to paddle --kind inference --set era=1   to __model__ and __params__\n  \
+                            weighbridge convert best.pdparams net.pdiparams --program net.pdmodel    .pdparams to .pdiparams\n\n\
+                            PyTorch-BigGraph:\n  \
+                            weighbridge convert model/ user.parquet --select embeddings.user --no-state    a table with row names\n  \
+                            weighbridge convert model/ more/ --to biggraph --set partitions=8              repartition\n  \
+                            weighbridge convert user.parquet init/ --to biggraph --kind init --entities entities/    rows by name\n  \
+                            weighbridge convert model/ grown/ --to biggraph --grow user=new.txt --set entities=yes")]
+    Convert(Box<Convert>),
+    /// Rename, select, cast and transpose tensors; edit metadata
+    #[command(after_help = MORE, after_long_help = edit::EDIT_EXAMPLES)]
+    Edit(Box<Edit>),
+    /// Split a model into safetensors shards with an index
+    #[command(after_help = MORE, after_long_help = edit::SHARD_EXAMPLES)]
+    Shard(Box<Shard>),
+    /// Merge shards or several files into one
+    #[command(after_help = MORE, after_long_help = edit::MERGE_EXAMPLES)]
+    Merge(Box<Merge>),
+    /// Write a manifest with the hashes of all files and tensors
     #[command(
-        after_help = "Examples:\n  weighbridge checkpoint model/                        versions, snapshots, orphans\n  \
-                            weighbridge checkpoint model/ --recover              the version file was lost or emptied\n  \
-                            weighbridge checkpoint model/ --rollback 4           version 4 counts again\n  \
-                            weighbridge checkpoint model/ --prune --keep 2       only the newest two, and what snapshots need\n  \
-                            weighbridge checkpoint model/ --sweep all            remove what crashed runs left\n\n\
-                            Exit codes: 0 the current version and all snapshots are whole, 1 they are not, 3 there is no version."
+        after_help = MORE,
+        after_long_help = "Examples:\n  weighbridge seal model.safetensors             writes model.safetensors.manifest.json\n  \
+                            weighbridge seal model/                        all files of a folder: model.manifest.json\n  \
+                            weighbridge seal model.pt -o - | jq .subject\n  \
+                            weighbridge verify model.pt --manifest model.pt.manifest.json\n\n\
+                            A manifest is not a signature: sign it with a signing tool, since anyone who can change\n\
+                            the model can change the manifest."
     )]
-    Checkpoint(Store),
-    /// The program that a model brings along: shown, stripped, its variables renamed
-    #[command(after_help = "Examples:\n  weighbridge program inference.pdmodel\n  \
+    Seal(Box<Seal>),
+    /// Show, strip or rename the program (graph) of a Paddle model
+    #[command(after_help = MORE)]
+    #[command(after_long_help = "Examples:\n  weighbridge program inference.pdmodel\n  \
                             weighbridge program inference.pdmodel --list | less\n  \
                             weighbridge program inference.pdmodel --dot | dot -Tsvg > net.svg\n  \
                             weighbridge program inference.pdmodel --json | jq '.program.blocks[0].operators[].type'\n  \
@@ -201,33 +240,59 @@ pub(crate) enum Verb {
                             weighbridge program model/ --rename linear_0.w_0=head.w --output renamed/\n  \
                             weighbridge program inference.pdmodel --text > net.txt; weighbridge convert net.txt net.pdmodel")]
     Program(Program),
-    /// Run a Paddle program that saves and loads, below one folder
+    /// Run a Paddle program that only saves and loads tensors
     #[command(
-        after_help = "Examples:\n  weighbridge run save.pdmodel --plan              which files it would read and write\n  \
+        after_help = MORE,
+        after_long_help = "Reads and writes below one folder. The operators feed, fetch, save, load, save_combine, load_combine,\n\
+                            fill_constant, assign, cast and scale are supported. A program with any other operator is refused\n\
+                            before it starts.\n\n\
+                            Examples:\n  weighbridge run save.pdmodel --plan              files it would read and write\n  \
                             weighbridge run save.pdmodel --folder model/\n  \
                             weighbridge run load.pdmodel --fetch weights.npz\n  \
-                            weighbridge run scale.pdmodel --feed x=input.npy --feed y=net.npz:fc1.w\n\n\
-                            Only feed, fetch, save, load, save_combine, load_combine, fill_constant, assign, cast\n\
-                            and scale are known; a program with any other operator is refused as a whole."
+                            weighbridge run scale.pdmodel --feed x=input.npy --feed y=net.npz:fc1.w",
+        mut_arg("at", |arg| arg.hide(true)),
+        mut_arg("entities", |arg| arg.hide(true)),
+        mut_arg("config", |arg| arg.hide(true)),
+        mut_arg("names", |arg| arg.hide(true)),
+        mut_arg("follow_virtual", |arg| arg.hide(true)),
+        mut_arg("program", |arg| arg.hide(true))
     )]
     Run(Box<Run>),
-    /// Do the main job on a small model that primitiv trained
+    /// List, recover and prune the versions of a BigGraph checkpoint folder
     #[command(
-        after_help = "Examples:\n  weighbridge demo                  into the folder weighbridge-demo\n  \
-                            weighbridge demo /tmp/try         into another one"
+        after_help = MORE,
+        after_long_help = "Examples:\n  weighbridge checkpoint model/                        versions, snapshots, orphaned files\n  \
+                            weighbridge checkpoint model/ --recover              after the version file was lost or emptied\n  \
+                            weighbridge checkpoint model/ --rollback 4           make version 4 the current one\n  \
+                            weighbridge checkpoint model/ --prune --keep 2       keep the newest two and what snapshots need\n  \
+                            weighbridge checkpoint model/ --sweep all            remove the files of crashed runs\n\n\
+                            Exit codes: 0 the current version and all snapshots are complete, 1 one is not, 3 there is no version.",
+        mut_arg("from", |arg| arg.hide(true)),
+        mut_arg("lenient", |arg| arg.hide(true)),
+        mut_arg("salvage", |arg| arg.hide(true)),
+        mut_arg("at", |arg| arg.hide(true)),
+        mut_arg("names", |arg| arg.hide(true)),
+        mut_arg("follow_virtual", |arg| arg.hide(true)),
+        mut_arg("program", |arg| arg.hide(true))
+    )]
+    Checkpoint(Store),
+    /// Try the main verbs on small models that ship with the command
+    #[command(
+        after_help = "Examples:\n  weighbridge demo                  writes into the folder weighbridge-demo\n  \
+                            weighbridge demo /tmp/try         writes into another folder"
     )]
     Demo(Demo),
     /// Print shell completions
     #[command(after_help = "Example:\n  weighbridge completions bash > /etc/bash_completion.d/weighbridge")]
     Completions(Completions),
-    /// Print the manual page of the command or of one of its verbs
+    /// Print the manual page of the command or of a verb
     #[command(after_help = "Examples:\n  weighbridge man | man -l -\n  weighbridge man convert | man -l -")]
     Man(Man),
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Info {
-    /// The files or folders; - is standard input
+    /// Files or folders; - is standard input
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     #[command(flatten)]
@@ -236,36 +301,38 @@ pub(crate) struct Info {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Ls {
-    /// The files or folders; - is standard input
+    /// Files or folders; - is standard input
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// Draw the names as a tree
     #[arg(long)]
     pub tree: bool,
-    /// Show the byte ranges of each tensor: file, offset and length
+    /// Show the byte ranges of each tensor: file, offset, length
     #[arg(long, visible_alias = "pieces", conflicts_with = "tree")]
     pub extents: bool,
     /// Sort by name, size (largest first) or dtype
     #[arg(long, value_name = "KEY")]
     pub sort: Option<Sort>,
-    /// One line for each prefix of N name parts: tensors, elements and bytes
+    /// Sum up tensors that share the first N parts of their names
     #[arg(long, value_name = "N", conflicts_with_all = ["tree", "extents", "hash"])]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub group: Option<u16>,
-    /// Add the SHA-256 of each tensor's elements; equal tensors have equal hashes in every format
+    /// Show the SHA-256 of each tensor's elements
+    ///
+    /// Equal tensors have equal hashes in every format and storage order.
     #[arg(long)]
     pub hash: bool,
-    /// List only tensors whose name matches this pattern; may be repeated
+    /// List only tensors that match PATTERN (* and ?); may be repeated
     #[arg(long, visible_alias = "keep", value_name = "PATTERN")]
     pub select: Vec<String>,
-    /// Leave out tensors whose name matches this pattern; may be repeated
+    /// Skip tensors that match PATTERN; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub drop: Vec<String>,
     #[command(flatten)]
     pub input: Input,
 }
 
-/// The order of a list.
+/// Sort order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sort {
     /// By name
@@ -278,12 +345,14 @@ pub(crate) enum Sort {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Show {
-    /// The file; - is standard input
+    /// File or folder; - is standard input
     pub path: PathBuf,
-    /// The tensor, as `ls` names it, with an optional slice in brackets; may be left out for the only tensor
+    /// Tensor name, as listed by `ls`, and an optional slice in brackets
+    ///
+    /// Not needed when the file has one tensor.
     #[arg(value_name = "NAME[SLICE]")]
     pub name: Option<String>,
-    /// Print all values, where the middle of large tensors would be left out
+    /// Print all values instead of summarizing large tensors
     #[arg(long)]
     pub full: bool,
     #[command(flatten)]
@@ -292,11 +361,12 @@ pub(crate) struct Show {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Stats {
-    /// The files or folders, - is standard input; then the tensor, as `ls` names it, or a pattern for several (* any
-    /// characters): all if it is left out. The last of several arguments is a name where no such file exists
+    /// Files or folders, then optionally a tensor name or pattern; - is standard input
+    ///
+    /// The last argument is a tensor name or pattern when no file of that name exists.
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Bins of the histogram
+    /// Number of histogram bins
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub bins: u16,
     #[command(flatten)]
@@ -305,34 +375,36 @@ pub(crate) struct Stats {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Store {
-    /// The folder: `checkpoint_path` of the configuration
+    /// Checkpoint folder: `checkpoint_path` of the configuration
     pub path: PathBuf,
-    /// Where the version file is missing, empty or no number: let the highest complete version count
+    /// Make the highest complete version current after the version file was lost or emptied
     #[arg(long)]
     pub recover: bool,
-    /// With --recover, where no version is complete: begin anew at version 0
+    /// With --recover, when no version is complete: start again at version 0
     #[arg(long, requires = "recover")]
     pub start_over: bool,
-    /// Let this version count, which must be complete
+    /// Make this complete version the current one
     #[arg(long, value_name = "VERSION")]
     pub rollback: Option<u64>,
-    /// With --rollback: remove the files of the versions after it
+    /// With --rollback: remove the files of newer versions
     #[arg(long, requires = "rollback")]
     pub delete_newer: bool,
-    /// Make the snapshot epoch_N of the current version
+    /// Take a snapshot `epoch_N` of the current version
     #[arg(long, value_name = "N")]
     pub preserve: Option<u64>,
-    /// With --preserve: copies of the files, not links to them
+    /// With --preserve: copy the files instead of linking them
     #[arg(long, requires = "preserve")]
     pub copies: bool,
-    /// Remove old versions, but for the newest --keep ones and what snapshots need
+    /// Remove old versions; the newest --keep versions and the files of snapshots stay
     #[arg(long, requires = "keep")]
     pub prune: bool,
-    /// How many versions --prune keeps
+    /// Number of versions that --prune keeps
     #[arg(long, value_name = "N", requires = "prune", value_parser = keep)]
     pub keep: Option<usize>,
-    /// Remove what crashed runs left: newer or older than the current version, temporary, or all of
-    /// these except complete older versions, which are removed only where older is named
+    /// Remove files of crashed runs: newer, older, temporary or all
+    ///
+    /// `newer` and `older` are relative to the current version. `all` keeps complete older versions;
+    /// `older` removes them too.
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     #[arg(value_parser = ["newer", "older", "temporary", "all"])]
     pub sweep: Vec<String>,
@@ -342,45 +414,45 @@ pub(crate) struct Store {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Program {
-    /// The program, or a model that has one
+    /// Program file, or a model folder that contains one
     pub path: PathBuf,
-    /// All blocks, variables and operators as text
+    /// List all blocks, variables and operators
     #[arg(long, group = "form")]
     pub list: bool,
-    /// A graph for Graphviz
+    /// Print a graph for Graphviz
     #[arg(long, group = "form")]
     pub dot: bool,
-    /// The text form of protobuf, which can be converted back to a program
+    /// Print the text form of protobuf, which `convert` reads back
     #[arg(long, group = "form")]
     pub text: bool,
-    /// Take parts out and write the model anew, with the parameters that are left
+    /// Remove parts of the program and write the model again
     #[arg(long, value_name = "WHAT", value_delimiter = ',', requires = "output", help_heading = "Changes")]
     pub strip: Vec<StripPart>,
-    /// With --strip training or all: cut the program down to these outputs
+    /// With --strip training or all: keep only the operators these outputs need
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "strip", help_heading = "Changes")]
     pub outputs: Vec<String>,
-    /// Rename a variable in the program and its parameters; may be repeated
+    /// Rename a variable in the program and the parameters; may be repeated
     #[arg(long, value_name = "OLD=NEW", requires = "output", value_parser = setting, help_heading = "Changes")]
     pub rename: Vec<(String, String)>,
-    /// The folder, or the program file where there are no parameters, to write
-    #[arg(short, long, value_name = "PATH", help_heading = "Changes")]
+    /// Folder to write, or program file when there are no parameters
+    #[arg(short, long, value_name = "PATH", help_heading = "Output")]
     pub output: Option<PathBuf>,
     /// Replace the output if it exists
-    #[arg(short, long, help_heading = "Changes")]
+    #[arg(short, long, help_heading = "Output")]
     pub force: bool,
-    /// Choose how it is written, such as prefix=inference; see `convert`
-    #[arg(long, value_name = "NAME=VALUE", value_parser = setting, help_heading = "Changes")]
+    /// Format setting, such as prefix=inference; see `convert`
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting, help_heading = "Output")]
     pub set: Vec<(String, String)>,
     #[command(flatten)]
     pub input: Input,
 }
 
-/// What to take out of a program.
+/// Parts of a program that can be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StripPart {
-    /// Source paths and lines of code
+    /// Paths and lines of source code
     Source,
-    /// Operators that only training needs; the others are switched to inference
+    /// Operators that only training needs; the rest is switched to inference
     Training,
     /// Gradient variables
     Gradients,
@@ -388,35 +460,35 @@ pub(crate) enum StripPart {
     State,
     /// Variables that no operator uses
     Unused,
-    /// All of these
+    /// All parts above
     All,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Run {
-    /// The program, or the folder in which it stands
+    /// Program file or its folder
     #[arg(value_name = "PROGRAM")]
     pub path: PathBuf,
-    /// The folder below which it reads and writes; the program's own if left out
+    /// Folder to read and write in [default: the folder of the program]
     #[arg(long, value_name = "DIR")]
     pub folder: Option<PathBuf>,
-    /// Give a variable the tensor of a file, or that of this name in a file; may be repeated
+    /// Feed a variable with a tensor from a file; may be repeated
     #[arg(long, value_name = "NAME=FILE[:TENSOR]", value_parser = fed)]
     pub feed: Vec<(String, String)>,
-    /// Write what the program fetches to this file; the extension names the format
+    /// Write the fetched tensors to FILE; the extension selects the format
     #[arg(long, value_name = "FILE")]
     pub fetch: Option<PathBuf>,
-    /// Print what it would do, and do nothing
+    /// Print the steps without running them
     #[arg(long, visible_alias = "dry-run")]
     pub plan: bool,
-    /// Replace no file, whatever the program says
+    /// Never replace a file
     #[arg(long)]
     pub no_replace: bool,
-    /// Round to f16 and bf16 as that version of Paddle does: nearest, paddle-2.6 or paddle-3.3
+    /// Rounding to f16 and bf16: nearest, paddle-2.6 or paddle-3.3
     #[arg(long, value_name = "HOW", default_value = "paddle-2.6", value_parser = rounding)]
     pub rounding: Rounding,
-    /// Memory for the tensors that it computes, all together
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
+    /// Memory for computed tensors
+    #[arg(long, help_heading = "Limits", value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     pub memory: u64,
     #[command(flatten)]
     pub input: Input,
@@ -424,28 +496,28 @@ pub(crate) struct Run {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Demo {
-    /// The folder to write mlp.model, mlp.optimizer, mlp.safetensors and mlp.npz into
+    /// Folder to write the models into
     #[arg(default_value = "weighbridge-demo")]
     pub folder: PathBuf,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell
     pub shell: clap_complete::Shell,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Man {
-    /// The verb; the command itself if left out
+    /// Verb [default: the whole command]
     pub verb: Option<String>,
 }
 
-/// A variable and the file that gives its value.
+/// Parses a variable and the file that feeds it.
 fn fed(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
     pair.map(|(name, file)| (name.to_owned(), file.to_owned()))
-        .ok_or_else(|| "a feed is written NAME=FILE or NAME=FILE:TENSOR".to_owned())
+        .ok_or_else(|| "expected NAME=FILE or NAME=FILE:TENSOR".to_owned())
 }
 
 #[cfg(test)]

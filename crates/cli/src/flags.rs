@@ -1,8 +1,8 @@
-//! The words of the command for what can be chosen: `--force`.
+//! Wording of options, verbs and limits for the command: `--force`.
 
 use weighbridge::phrase::{Call, Choice, Opt, Term};
 
-/// The words for a term: flags, calls of the command, names of limits.
+/// Returns the wording of a term: a flag, a call of the command or the name of a limit.
 pub(crate) fn flags(term: &Term) -> String {
     match term {
         Term::Choice(choice) => flag(choice),
@@ -17,7 +17,7 @@ pub(crate) fn flags(term: &Term) -> String {
 }
 
 fn flag(choice: &Choice) -> String {
-    // Its value may be left out, and is bound to it for that.
+    // The value of --in-place is optional, so it needs the equals sign.
     let gap = if choice.option == Opt::InPlace { "=" } else { " " };
     let key = choice.key.map_or_else(String::new, |key| format!("{key}="));
     match &choice.value {
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_flags() {
+    fn words_terms_as_flags() {
         for (phrase, text) in [
             (phrase!["use ", Opt::Force, " to replace it"], "use --force to replace it"),
             (Opt::Cast.with("f32").into(), "--cast f32"),
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_and_job_is_known() {
+    fn every_option_and_job_has_a_flag_or_verb() {
         let command = Args::command();
         let verbs: Vec<_> = command.get_subcommands().collect();
         for job in Job::ALL {

@@ -1,6 +1,6 @@
-//! The command `weighbridge`: arguments in, the library's reports out.
+//! The command `weighbridge`: parses arguments, calls the library and prints its reports.
 //!
-//! [`command`] is the whole of it, as a program runs it.
+//! [`command`] is the entry point.
 
 mod args;
 mod flags;
@@ -10,6 +10,7 @@ mod progress;
 mod salvage;
 mod several;
 mod streams;
+mod suggest;
 mod table;
 mod timeout;
 mod verbs;
@@ -27,16 +28,16 @@ use weighbridge::phrase::Worded;
 use weighbridge::source::BlockCache;
 use weighbridge::{Error, Kind};
 
-/// How the command ended. See `weighbridge --help`.
+/// Outcome of the command, from which the exit code follows. See `weighbridge --help`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All went well.
+    /// Success.
     Done,
-    /// Something was found to be wrong.
+    /// A difference, a finding or a lost tensor.
     Finding,
-    /// Nothing wrong was found, but not everything could be looked at.
+    /// No problem was found, but a part could not be checked.
     CouldNotTell,
-    /// Nothing wrong was found, but one of several paths could not be read at all; which was told.
+    /// No problem was found, but one of several paths could not be read and was reported.
     Failed,
 }
 
@@ -61,11 +62,11 @@ impl From<Worst> for Outcome {
     }
 }
 
-/// What a verb may end with.
+/// Failure of a verb.
 pub(crate) enum Failure {
-    /// The library says why.
+    /// An error of the library.
     Error(Error),
-    /// Standard output is gone or full.
+    /// Standard output is closed or full.
     Output(std::io::Error),
 }
 
@@ -81,8 +82,9 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// A model of thousands of separate files keeps a handle of each, and shells allow 1024 or fewer by
-/// default. Where more cannot be had, the first file that is too many says so.
+/// Raises the limit of open files to the maximum that the system allows.
+///
+/// A model of thousands of files keeps a handle of each, and shells allow 1024 or fewer by default.
 #[cfg(unix)]
 fn allow_many_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -93,8 +95,7 @@ fn allow_many_files() {
 #[cfg(not(unix))]
 fn allow_many_files() {}
 
-/// Where a file would be longer than the system allows, writing it fails: an error that says so. Unheard, the signal for
-/// it would end the process.
+/// Ignores the signal for files above the size limit of the system, so that writing returns an error instead.
 #[cfg(unix)]
 fn outlive_limits_of_files() {
     use signal_hook::consts::SIGXFSZ;
@@ -104,8 +105,7 @@ fn outlive_limits_of_files() {
 #[cfg(not(unix))]
 fn outlive_limits_of_files() {}
 
-/// Runs the command with these arguments, of which the first is its own name, on the process's standard streams. Returns
-/// the exit code.
+/// Runs the command and returns the exit code. The first argument is the name of the program.
 pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     allow_many_files();
     outlive_limits_of_files();
@@ -124,21 +124,21 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     });
     match result {
         Ok(outcome) => code(outcome),
-        // Whoever read our output has seen enough; what is known by then still counts.
+        // A closed pipe is not an error: the outcome so far counts.
         Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => code(output.outcome),
         Err(Failure::Output(e)) => {
             eprintln!("error: cannot write the output: {e}");
             2
         }
         Err(Failure::Error(error)) => {
-            let error = timeout::explain(error, &args.common).worded(&flags);
+            let error = suggest::with_similar_files(timeout::explain(error, &args.common)).worded(&flags);
             output.error(&error);
             if error.kind() == Kind::Cancelled { 130 } else { 2 }
         }
     }
 }
 
-/// The cache of unpacked blocks that all files of this process share: one bound, however many files are open.
+/// Returns the block cache that all files of this process share.
 pub fn block_cache() -> BlockCache {
     static CACHE: LazyLock<BlockCache> = LazyLock::new(BlockCache::new);
     CACHE.clone()
@@ -184,8 +184,7 @@ fn run(args: &mut Args, output: &mut Output) -> Result<Outcome, Failure> {
     }
 }
 
-/// Help and version go to standard output and end well; a slip in the arguments ends with 2, and
-/// is JSON where `--json` stands among them.
+/// Prints help, version or an argument error; returns the exit code. With `--json`, errors are JSON.
 fn usage(error: &clap::Error, arguments: &[OsString]) -> u8 {
     if !error.use_stderr() {
         let _ = error.print();
@@ -194,20 +193,20 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> u8 {
     if arguments.iter().any(|a| a == "--json") {
         Output::new(true, args::Color::Never).error(&bad_arguments(error));
     } else {
-        // Its code stands where it stands in every error.
+        // Shows the code as in every other error.
         let text = error.render().ansi().to_string().replacen("error:", "error[bad-arguments]:", 1);
         anstream::eprint!("{text}");
     }
     2
 }
 
-/// A slip in the arguments, as the library tells errors.
+/// Converts an argument error of the parser to an error of the library.
 fn bad_arguments(error: &clap::Error) -> Error {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
     let mut message = lines.next().unwrap_or("bad arguments").trim_start_matches("error: ").to_owned();
     let mut lines = lines.peekable();
-    // What is missing stands on the lines below.
+    // Names of missing arguments are on the following lines.
     while message.ends_with([':', ',']) {
         let Some(line) = lines.next_if(|line| !line.starts_with("Usage:")) else { break };
         message = format!("{message} {line}");

@@ -1,4 +1,4 @@
-//! Standard output and standard error: text in colour where the terminal has it, or JSON.
+//! Standard output and standard error: text, in colour on terminals, or JSON.
 
 use crate::Outcome;
 use crate::args::Color;
@@ -13,37 +13,36 @@ use weighbridge::finding::{Finding, Severity, Verdict};
 use weighbridge::text::{escape, first_and_more, is_escaped};
 use weighbridge::{Error, NoteCode};
 
-/// Headings of tables and sections.
+/// Style of headings.
 pub(crate) const HEADING: Style = Style::new().effects(Effects::BOLD);
-/// What is less important.
+/// Style of secondary text.
 pub(crate) const DIM: Style = Style::new().effects(Effects::DIMMED);
-/// Rows of one kind that text has, where nobody asked for all of them: a file may have millions of what is to be told.
-/// `ls`, `stats`, `diff --all` and `verify --account` were asked for all.
-pub(crate) const MOST_ROWS: usize = 1000;
-/// Kinds of losses that are told apart in text.
-const MOST_GROUPS: usize = 20;
-/// Subjects of one kind of loss that are named in text.
+/// Maximum rows of one kind in text, since a file may cause millions of them. `ls`, `stats`, `diff --all` and
+/// `verify --account` print all.
+pub(crate) const MAX_ROWS: usize = 1000;
+/// Maximum groups of losses in text.
+const MAX_GROUPS: usize = 20;
+/// Maximum subjects of one group of losses in text.
 const SHOWN_SUBJECTS: usize = 3;
-/// Places of one finding that are named in text, besides the first.
+/// Maximum further places of one finding in text.
 const PLACES: usize = 2;
 const BAD: Style = AnsiColor::Red.on_default().effects(Effects::BOLD);
 const GOOD: Style = AnsiColor::Green.on_default().effects(Effects::BOLD);
 pub(crate) const ODD: Style = AnsiColor::Yellow.on_default().effects(Effects::BOLD);
 
-/// True from when a document is printed.
+/// True once a JSON document is begun.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// True where a document was begun: nothing may follow it.
+/// Returns true once a JSON document is begun: nothing may follow it.
 pub(crate) fn document_has_begun() -> bool {
     BEGUN.load(Ordering::SeqCst)
 }
 
-/// Where results go.
+/// Output of the command.
 pub(crate) struct Output {
-    /// True where one JSON document is asked for.
+    /// True with `--json`.
     pub json: bool,
-    /// How the command ends if nobody reads its output to the end: a verb that has come to a verdict
-    /// says so before it prints.
+    /// Outcome if the output pipe is closed early: a verb sets it before it prints.
     pub outcome: Outcome,
     choice: ColorChoice,
     out: BufWriter<Box<dyn Write>>,
@@ -60,39 +59,39 @@ impl Output {
         Self { json, outcome: Outcome::Done, choice, out: BufWriter::with_capacity(64 << 10, stdout) }
     }
 
-    /// Prints to standard error from now on: standard output is for a model.
+    /// Redirects the output to standard error, since standard output is for a model.
     pub(crate) fn use_stderr(&mut self) {
         let stderr = Box::new(AutoStream::new(io::stderr(), self.choice));
         self.out = BufWriter::with_capacity(64 << 10, stderr);
     }
 
-    /// Prints nowhere.
-    pub(crate) fn nowhere() -> Self {
+    /// Returns an output that discards everything.
+    pub(crate) fn discard() -> Self {
         let out = BufWriter::new(Box::new(io::sink()) as Box<dyn Write>);
         Self { json: false, outcome: Outcome::Done, choice: ColorChoice::Never, out }
     }
 
-    /// Prints the one JSON document.
+    /// Prints the JSON document.
     pub(crate) fn document(&mut self, json: &impl Serialize) -> io::Result<()> {
         BEGUN.store(true, Ordering::SeqCst);
         json.serialize(&mut serde_json::Serializer::with_formatter(&mut self.out, Escaped::default()))?;
         writeln!(self.out)
     }
 
-    /// Prints the first [`MOST_ROWS`] of `rows` by `each`, and how many more there are.
+    /// Prints the first [`MAX_ROWS`] of `rows` by `each`, and the number of the rest.
     pub(crate) fn first_rows<T>(
         &mut self,
         rows: impl IntoIterator<Item = T>,
         mut each: impl FnMut(&mut Self, T) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut rows = rows.into_iter();
-        for row in rows.by_ref().take(MOST_ROWS) {
+        for row in rows.by_ref().take(MAX_ROWS) {
             each(self, row)?;
         }
         self.more_rows(rows.count(), "")
     }
 
-    /// Says that `count` more rows are there, if so; `what` they are, where that is not seen.
+    /// Prints the number of omitted rows, if there are any, and `what` they are.
     pub(crate) fn more_rows(&mut self, count: usize, what: &str) -> io::Result<()> {
         if count == 0 {
             return Ok(());
@@ -101,21 +100,20 @@ impl Output {
         writeln!(self.out, "{DIM}... and {count} more{gap}{what}: see --json{DIM:#}")
     }
 
-    /// Prints what is odd about a file.
+    /// Prints the notes about a file.
     pub(crate) fn notes(&mut self, notes: &[Note]) -> io::Result<()> {
         self.first_rows(notes, |output, note| {
             writeln!(output, "{ODD}note{ODD:#} {}: {}", note.code, escape(&note.text))
         })
     }
 
-    /// Prints what a reader should know before the result is used. What goes without saying, or is
-    /// told as a loss, is left out.
+    /// Prints notes that matter before the result is used. Notes that losses repeat are omitted.
     pub(crate) fn warn_of(&mut self, notes: &[Note]) -> io::Result<()> {
-        let told = notes.iter().filter(|note| !note.omission && note.code != NoteCode::NamesJoined);
-        self.first_rows(told, |output, note| output.warning("note", &format!("{}: {}", note.code, note.text)))
+        let shown = notes.iter().filter(|note| !note.omission && note.code != NoteCode::NamesJoined);
+        self.first_rows(shown, |output, note| output.warning("note", &format!("{}: {}", note.code, note.text)))
     }
 
-    /// Prints notes and losses of a plan before it runs, at once; nothing where one JSON document is asked for.
+    /// Prints notes and losses of a plan before it runs; nothing with `--json`.
     pub(crate) fn warn_before(&mut self, notes: &[Note], losses: &[Loss]) -> io::Result<()> {
         if self.json {
             return Ok(());
@@ -125,13 +123,13 @@ impl Output {
         self.flush()
     }
 
-    /// Prints the tensors that are not in the target, by name.
+    /// Prints the names of tensors that are not in the target.
     fn lost_tensors(&mut self, losses: &[&Loss]) -> io::Result<()> {
         if losses.is_empty() {
             return Ok(());
         }
         let mut text = String::new();
-        let mut named = losses.iter().take(MOST_ROWS).peekable();
+        let mut named = losses.iter().take(MAX_ROWS).peekable();
         while let Some(loss) = named.next() {
             text.push_str(&format!("`{}`", loss.subject));
             match named.peek() {
@@ -140,20 +138,20 @@ impl Output {
                 None => text.push_str(&format!(" ({})", loss.detail)),
             }
         }
-        if losses.len() > MOST_ROWS {
-            let more = human_count((losses.len() - MOST_ROWS) as u64);
+        if losses.len() > MAX_ROWS {
+            let more = human_count((losses.len() - MAX_ROWS) as u64);
             text.push_str(&format!(", and {more} more; --json lists them all"));
         }
         self.warning("loss", &format!("{} skipped: {text}", human_counted(losses.len(), "tensor")))
     }
 
-    /// Prints losses: tensors by name, then those of one kind together. JSON lists each.
+    /// Prints losses: dropped tensors by name, then the others in groups. JSON lists each.
     pub(crate) fn losses(&mut self, losses: &[Loss]) -> io::Result<()> {
         let (tensors, losses): (Vec<&Loss>, Vec<&Loss>) = losses.iter().partition(|loss| loss.is_tensor());
         self.lost_tensors(&tensors)?;
         let mut groups: Vec<(&Loss, Vec<&str>)> = Vec::new();
         for &loss in &losses {
-            let full = groups.len() >= MOST_GROUPS;
+            let full = groups.len() >= MAX_GROUPS;
             match groups.iter_mut().find(|(first, _)| first.code == loss.code && first.detail == loss.detail)
             {
                 Some((_, subjects)) => subjects.push(&loss.subject),
@@ -173,12 +171,12 @@ impl Output {
         Ok(())
     }
 
-    /// Prints what a check brought to light: what, then the place and what to try, further in.
+    /// Prints a finding, then its place and hint, indented.
     pub(crate) fn finding(&mut self, finding: &Finding) -> io::Result<()> {
         self.finding_again(finding, &[])
     }
 
-    /// Prints a finding that stands at `others`, too: the first of these places, and how many there are.
+    /// Prints a finding that repeats at the places of `others`.
     pub(crate) fn finding_again(&mut self, finding: &Finding, others: &[&Finding]) -> io::Result<()> {
         let style = match finding.severity {
             Severity::Error => BAD,
@@ -213,7 +211,7 @@ impl Output {
         Ok(())
     }
 
-    /// Prints something to watch out for.
+    /// Prints a warning.
     pub(crate) fn warning(&mut self, what: &str, text: &str) -> io::Result<()> {
         writeln!(self.out, "{ODD}{what}{ODD:#} {}", escape(text))
     }
@@ -226,17 +224,17 @@ impl Output {
             return;
         }
         let _ = self.flush();
-        self.tell(error);
+        self.print_error(error);
     }
 
-    /// Prints an error to standard error, whatever becomes of standard output.
-    pub(crate) fn tell(&self, error: &Error) {
+    /// Prints an error to standard error.
+    pub(crate) fn print_error(&self, error: &Error) {
         let mut stderr = AutoStream::new(io::stderr(), self.choice);
         let _ = writeln!(stderr, "{BAD}error[{}]{BAD:#}: {error}", error.code());
     }
 }
 
-/// The word for a verdict, in its colour.
+/// Returns the coloured word for a verdict.
 pub(crate) fn verdict(verdict: Verdict) -> String {
     let (style, word) = match verdict {
         Verdict::Sound => (GOOD, "sound"),
@@ -246,17 +244,17 @@ pub(crate) fn verdict(verdict: Verdict) -> String {
     format!("{style}{word}{style:#}")
 }
 
-/// The word for the verdict of a scan, in its colour.
+/// Returns the coloured word for the verdict of a scan.
 pub(crate) fn scan_verdict(verdict: Verdict) -> String {
     let (style, word) = match verdict {
         Verdict::Sound => (GOOD, "clean"),
         Verdict::CouldNotTell => (ODD, "could not tell"),
-        Verdict::Unsound => (BAD, "found"),
+        Verdict::Unsound => (BAD, "DANGEROUS"),
     };
     format!("{style}{word}{style:#}")
 }
 
-/// Indented JSON whose texts have escapes for what could move the cursor, hide, or reorder what a terminal shows.
+/// Indented JSON that escapes characters which move the cursor, hide or reorder text on a terminal.
 #[derive(Default)]
 struct Escaped<'a>(PrettyFormatter<'a>);
 
@@ -303,7 +301,7 @@ impl Write for Output {
     }
 }
 
-/// Bytes for people: `1.5 MiB`.
+/// Formats a number of bytes: `1.5 MiB`.
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn human_bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
@@ -318,7 +316,7 @@ pub(crate) fn human_bytes(bytes: u64) -> String {
     if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
 }
 
-/// A number with its thousands apart: `1,234,567`.
+/// Formats a number with thousands separators: `1,234,567`.
 pub(crate) fn human_count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -331,7 +329,7 @@ pub(crate) fn human_count(n: u64) -> String {
     text
 }
 
-/// A number and what it counts: `1 tensor`, `1,234 tensors`.
+/// Formats a number and its noun: `1 tensor`, `1,234 tensors`.
 pub(crate) fn human_counted(n: impl TryInto<u64>, one: &str) -> String {
     let n = n.try_into().unwrap_or(u64::MAX);
     format!("{} {one}{}", human_count(n), if n == 1 { "" } else { "s" })
@@ -342,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_escapes_what_moves_or_hides_text() {
+    fn json_escapes_control_and_bidi_characters() {
         let json = serde_json::json!({ "a\u{202e}b": "\u{7f}\u{9b}31m \u{e0041}\n", "plain": ["größe", 1] });
         let mut text = Vec::new();
         let to = &mut serde_json::Serializer::with_formatter(&mut text, Escaped::default());
@@ -354,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_for_people() {
+    fn formats_numbers() {
         assert_eq!(human_bytes(1023), "1023 B");
         assert_eq!(human_bytes(1536), "1.5 KiB");
         assert_eq!(human_bytes(u64::MAX), "16384.0 PiB");

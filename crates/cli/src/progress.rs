@@ -1,4 +1,4 @@
-//! A progress bar on standard error for work that takes longer than a second, and Ctrl-C.
+//! Progress bar on standard error for work that takes longer than a second, and cancellation by Ctrl-C.
 
 use crate::args::Common;
 use crate::streams;
@@ -9,20 +9,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weighbridge::engine::Progress;
 
-/// When the first Ctrl-C or request to terminate came. A later one ends the process at once.
+/// Time of the first Ctrl-C or request to terminate. A later one ends the process at once.
 static STOP: OnceLock<Instant> = OnceLock::new();
 
-/// True from when work is done that can be asked to stop.
+/// True while cancellable work runs.
 static WORKING: AtomicBool = AtomicBool::new(false);
 
-/// Requests so close to the first are the same one: some programs send it to a process and to its
-/// group.
+/// Requests this close to the first are the same one: some programs signal a process and its group.
 const SAME_REQUEST: Duration = Duration::from_millis(500);
 
-/// How long work may take before a bar is shown.
+/// Time before a bar is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Shows progress and hears Ctrl-C.
+/// Progress bar and cancellation of one piece of work.
 #[derive(Debug)]
 pub(crate) struct ProgressBar {
     bar: indicatif::ProgressBar,
@@ -31,10 +30,9 @@ pub(crate) struct ProgressBar {
     begun: Instant,
 }
 
-/// Handles Ctrl-C from now on: work is asked to stop. A process without work ends where it has a temporary file of a stream,
-/// which is removed.
+/// Installs the handler of Ctrl-C, which cancels the work. A process without work removes its temporary files and ends.
 pub(crate) fn handle_interruption() {
-    // A second handler in one process is refused; the first one does the same.
+    // A second handler is refused; the first one stays.
     let _ = ctrlc::set_handler(|| {
         let again = STOP.get_or_init(Instant::now).elapsed() > SAME_REQUEST;
         let idle = !WORKING.load(Ordering::SeqCst) && streams::has_spools();
@@ -45,14 +43,14 @@ pub(crate) fn handle_interruption() {
     });
 }
 
-/// Asks the work to stop, as Ctrl-C does. False where there is none that hears it.
+/// Cancels the work, as Ctrl-C does. Returns false if no work runs.
 pub(crate) fn ask_to_stop() -> bool {
     STOP.get_or_init(Instant::now);
     WORKING.load(Ordering::SeqCst)
 }
 
 impl ProgressBar {
-    /// A watcher for one piece of work. From now on, Ctrl-C asks the work to stop.
+    /// Creates the bar of one piece of work, which Ctrl-C cancels.
     pub(crate) fn new(common: &Common) -> Self {
         handle_interruption();
         WORKING.store(true, Ordering::SeqCst);

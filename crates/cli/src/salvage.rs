@@ -1,4 +1,4 @@
-//! Damaged files: opened with an error that says what can be done, and the word that goes with what was salvaged.
+//! Opening files, with a hint at `--salvage` for damaged ones.
 
 use crate::args::Input;
 use crate::flags::flags;
@@ -11,7 +11,7 @@ use weighbridge::formats::registry;
 use weighbridge::phrase::Worded;
 use weighbridge::{Checkpoint, NoteCode, Result};
 
-/// Opens what a verb reads; an error about a damaged file says what `--salvage` would give.
+/// Opens the input of a verb. For a damaged file, the hint states how many tensors `--salvage` extracts.
 pub(crate) fn open(path: &Path, input: &Input) -> Result<Checkpoint> {
     let options = input.options()?;
     let mut opened = weighbridge::formats::open_with(path, &options)
@@ -22,7 +22,7 @@ pub(crate) fn open(path: &Path, input: &Input) -> Result<Checkpoint> {
     Ok(opened)
 }
 
-/// Says that a file is damaged, where it is.
+/// Prints the note about damage, if there is one.
 pub(crate) fn say(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
     let damaged: Vec<Note> = checkpoint
         .notes

@@ -1,4 +1,4 @@
-//! Several paths: each is looked at by itself, and the worst of what comes of them is how the command ends.
+//! Verbs with several paths: one report each. The worst outcome decides the exit code.
 
 use crate::flags::flags;
 use crate::output::{HEADING, Output};
@@ -13,26 +13,27 @@ use weighbridge::ops::several::{Counts, of_all, unread};
 use weighbridge::phrase::Worded;
 use weighbridge::text::escape;
 
-/// What a verb found out about one path.
+/// Report of a verb on one path.
 pub(crate) trait Report: Worded {
-    /// What it comes to.
+    /// Returns the verdict.
     fn verdict(&self) -> Verdict;
-    /// The document of this path.
+    /// Returns the JSON document.
     fn json(&self) -> impl Serialize;
-    /// The report for people.
+    /// Prints the report as text.
     fn text(&self, output: &mut Output) -> io::Result<()>;
-    /// True where the first line of the text names the path.
+    /// Returns true if the first line of the text contains the path.
     fn begins_with_path(&self) -> bool;
-    /// The word for a verdict of this verb, in its colour.
+    /// Returns the coloured word for a verdict of this verb.
     fn word(verdict: Verdict) -> String;
 }
 
-/// Looks at each path and tells what it found: of one path its document or text alone, of several a list of
-/// documents, or each text below its path and a line that counts. Of several, one that cannot be read is told and
-/// does not stop the others.
+/// Runs `look` on each path and prints the reports.
+///
+/// One path gives one document or text. Several paths give a list of documents, or texts under headings and a line of
+/// totals. With several paths, an unreadable one is reported and does not stop the others.
 ///
 /// # Errors
-/// Of one path, what `look` says; of several, only that somebody asked to stop.
+/// For one path, the error of `look`; for several, only [`weighbridge::Kind::Cancelled`].
 pub(crate) fn run<R: Report>(
     paths: &[PathBuf],
     output: &mut Output,
@@ -70,8 +71,8 @@ pub(crate) fn run<R: Report>(
             }
             Err(error) => {
                 heading(path, output)?;
-                writeln!(output, "not read: {}\n", error.code())?;
-                output.error(&error.in_file(shown(path)));
+                writeln!(output, "unreadable: {}\n", error.code())?;
+                output.error(&crate::suggest::with_similar_files(error.in_file(shown(path))));
             }
         }
     }
@@ -87,13 +88,13 @@ fn heading(path: &Path, output: &mut Output) -> io::Result<()> {
     writeln!(output, "{HEADING}{}{HEADING:#}", escape(&shown(path)))
 }
 
-/// `3: 1 sound, 1 unsound, 1 not read`.
+/// Formats totals: `3: 1 sound, 1 unsound, 1 unreadable`.
 fn text(counts: &Counts, word: impl Fn(Verdict) -> String) -> String {
     let each = [
         (counts.sound, word(Verdict::Sound)),
         (counts.unsound, word(Verdict::Unsound)),
         (counts.could_not_tell, word(Verdict::CouldNotTell)),
-        (counts.failed, "not read".to_owned()),
+        (counts.failed, "unreadable".to_owned()),
     ];
     let each = each.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
     format!("{}: {}", counts.all(), each.collect::<Vec<_>>().join(", "))
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_counts() {
+    fn the_worst_outcome_counts() {
         let of = |verdicts: &[Option<Verdict>], paths: usize| {
             let mut counts = Counts::default();
             let error = Error::usage("x", "y");
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!(of(&[sound, sound], 2), (Outcome::Done, "2: 2 sound".to_owned()));
         assert_eq!(of(&[sound], 2).0, Outcome::CouldNotTell);
         assert_eq!(of(&[sound, open], 2).0, Outcome::CouldNotTell);
-        assert_eq!(of(&[open, None], 2), (Outcome::Failed, "2: 1 could-not-tell, 1 not read".to_owned()));
+        assert_eq!(of(&[open, None], 2), (Outcome::Failed, "2: 1 could-not-tell, 1 unreadable".to_owned()));
         assert_eq!(of(&[None, unsound, sound], 3).0, Outcome::Finding);
         assert!(Counts::default().add(&Err(&Error::cancelled())).is_err());
     }

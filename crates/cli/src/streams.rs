@@ -1,8 +1,8 @@
-//! Standard input and output as model files: `-` in place of a path.
+//! Standard input and output as model files: `-` instead of a path.
 //!
-//! Formats need places to read and write at, and streams have none: what comes in is spooled to a temporary file, and what
-//! goes out is made in one, as a whole or not at all. Memory does not grow with either.
-#![allow(clippy::disallowed_types, reason = "the temporary files of streams are no part of any format")]
+//! Formats read and write at offsets, which streams do not support. Input is spooled to a temporary file, and output is
+//! written to a temporary file first. Memory does not grow with either.
+#![allow(clippy::disallowed_types, reason = "temporary files of streams do not belong to a format")]
 
 use crate::args::{Args, Convert, Verb};
 use crate::output::Output;
@@ -17,48 +17,47 @@ use weighbridge::text::path_text;
 
 /// The path that names a standard stream.
 const STREAM: &str = "-";
-/// The beginning of the name of a temporary folder.
+/// Prefix of the names of temporary folders.
 const FOLDER: &str = "weighbridge-stream-";
-/// The name of the file in it.
+/// Name of the file in a temporary folder.
 const FILE: &str = "stream";
-/// The temporary folders of this process.
+/// Temporary folders of this process.
 static SPOOLS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Puts the path of a temporary file with what standard input holds in place of `-`. The file is removed with the folder
-/// that is returned.
+/// Spools standard input to a temporary file and replaces `-` by its path. Dropping the returned folder removes the file.
 ///
 /// # Errors
-/// [`weighbridge::Kind::Usage`], `standard-input`, for a verb that does not read it, and where it is named twice;
+/// [`weighbridge::Kind::Usage`], `standard-input`, for a verb that does not read it, and for a second `-`;
 /// [`weighbridge::Kind::Io`].
 pub(crate) fn spool_input(args: &mut Args) -> Result<Option<TempDir>, Error> {
     let (read, unread) = inputs(&mut args.verb);
     if unread.into_iter().any(|path| path == Path::new(STREAM)) {
-        return Err(Error::usage("standard-input", "this verb does not read standard input")
-            .hint("give the path of a file"));
+        return Err(Error::usage("standard-input", "this verb cannot read standard input")
+            .hint("pass the path of a file"));
     }
     let mut named = read.into_iter().filter(|path| path.as_os_str() == STREAM);
     let Some(path) = named.next() else { return check_target(&args.verb).map(|()| None) };
     if named.next().is_some() {
-        return Err(Error::usage("standard-input", "standard input can be read once, and is named twice"));
+        return Err(Error::usage("standard-input", "standard input is given more than once"));
     }
     let stdin = io::stdin();
     if stdin.is_terminal() {
         return Err(Error::usage("standard-input", "standard input is a terminal")
-            .hint("send a file to it: weighbridge info - < net.pt"));
+            .hint("redirect a file to it: weighbridge info - < model.pt"));
     }
     let folder = folder()?;
     let spool = folder.path().join(FILE);
     let copy = || io::copy(&mut stdin.lock(), &mut File::create(&spool)?);
     copy().map_err(|cause| {
-        Error::io("cannot spool standard input", cause)
+        Error::io("cannot write standard input to a temporary file", cause)
             .in_file(spool.display())
-            .hint("the spool takes as much of the disk as the input is long; TMPDIR names another folder")
+            .hint("the temporary file is as large as the input; TMPDIR selects another folder for it")
     })?;
     *path = spool;
     Ok(Some(folder))
 }
 
-/// Fails where a verb that writes files would write one with the name of the stream.
+/// Refuses `-` as the target of a verb other than `convert`.
 fn check_target(verb: &Verb) -> Result<(), Error> {
     let target = match verb {
         Verb::Edit(a) => a.target.as_deref(),
@@ -69,14 +68,14 @@ fn check_target(verb: &Verb) -> Result<(), Error> {
     };
     match target {
         Some(target) if target.as_os_str() == STREAM => {
-            Err(Error::usage("standard-output", "this verb does not write to standard output")
-                .hint("give a path, or convert the result to standard output"))
+            Err(Error::usage("standard-output", "this verb cannot write to standard output")
+                .hint("pass a path, or use `convert` to write to standard output"))
         }
         _ => Ok(()),
     }
 }
 
-/// The paths of a verb that may be standard input, and those that may not.
+/// Returns the paths of a verb that may be standard input, and the paths that may not.
 fn inputs(verb: &mut Verb) -> (Vec<&mut PathBuf>, Vec<&Path>) {
     match verb {
         Verb::Info(a) => (a.paths.iter_mut().collect(), Vec::new()),
@@ -98,28 +97,27 @@ fn inputs(verb: &mut Verb) -> (Vec<&mut PathBuf>, Vec<&Path>) {
     }
 }
 
-/// True where `path` is that of a temporary file of a stream.
+/// Returns true if `path` is a temporary file of a stream.
 pub(crate) fn is_spool(path: &Path) -> bool {
     let folder = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
     path.file_name().is_some_and(|name| name == FILE) && folder.is_some_and(|name| name.starts_with(FOLDER))
 }
 
-/// The text of a path, and `-` for a stream.
+/// Returns the text of a path, `-` for a stream.
 pub(crate) fn shown(path: &Path) -> String {
     if is_spool(path) { STREAM.to_owned() } else { path_text(path) }
 }
 
-/// The label of what was read from `path`: `-` for a stream.
+/// Returns the label of a source at `path`, `-` for a stream.
 pub(crate) fn shown_of(path: &Path, label: String) -> String {
     if is_spool(path) { STREAM.to_owned() } else { label }
 }
 
-/// Converts to standard output, where that is the target: in a temporary file first. The report goes to standard error.
-/// `None` for any other target.
+/// Converts to standard output through a temporary file, with the report on standard error. Returns `None` for any other
+/// target.
 ///
 /// # Errors
-/// [`weighbridge::Kind::Usage`], `standard-output`, where it is a terminal, not this process's own, or not one file is
-/// written; what converting says.
+/// [`weighbridge::Kind::Usage`], `standard-output`, for a terminal and for formats of several files; errors of the conversion.
 pub(crate) fn convert(
     args: &mut Args,
     output: &mut Output,
@@ -133,13 +131,13 @@ pub(crate) fn convert(
         Some(Err(Error::usage("standard-output", text).hint(hint.to_owned()).into()))
     };
     if convert.writing.to.is_none() {
-        return refuse("standard output has no extension that names a format", "name it with --to");
+        return refuse("the format of standard output is missing", "select it with --to FORMAT");
     }
     if convert.copy_others {
-        return refuse("--copy-others writes a folder, which is no stream", "give the name of a folder");
+        return refuse("--copy-others needs a folder as the target", "pass the path of a folder");
     }
     if !convert.writing.plan && io::stdout().is_terminal() {
-        return refuse("standard output is a terminal", "send it to a file or a pipe");
+        return refuse("standard output is a terminal", "redirect it to a file or a pipe");
     }
     let folder = match folder() {
         Ok(folder) => folder,
@@ -155,7 +153,7 @@ pub(crate) fn convert(
     Some(written(&file, output, |output| run(convert, args, output)))
 }
 
-/// Runs what writes `file`, and sends the file to standard output.
+/// Runs a conversion that writes `file`, and copies the file to standard output.
 fn written(
     file: &Path,
     output: &mut Output,
@@ -164,23 +162,23 @@ fn written(
     output.use_stderr();
     let outcome = run(output)?;
     if file.is_dir() {
-        return Err(Error::usage("standard-output", "this format writes several files, which are no stream")
-            .hint("give the name of a folder, or a format of one file")
+        return Err(Error::usage("standard-output", "the format has several files, and standard output takes one")
+            .hint("pass the path of a folder, or select a format of one file")
             .into());
     }
-    let open = File::open(file).map_err(|cause| Error::io("cannot read what was written", cause))?;
+    let open = File::open(file).map_err(|cause| Error::io("cannot read the temporary file", cause))?;
     let mut stdout = io::stdout().lock();
     io::copy(&mut io::BufReader::new(open), &mut stdout)?;
     stdout.flush()?;
     Ok(outcome)
 }
 
-/// A temporary folder. An interruption and the end of the time remove it, too.
+/// Creates a temporary folder, which cancellation and timeout remove too.
 fn folder() -> Result<TempDir, Error> {
     progress::handle_interruption();
     let mut spools = spools();
     let folder = tempfile::Builder::new().prefix(FOLDER).tempdir().map_err(|cause| {
-        Error::io("cannot make a temporary folder", cause).hint("TMPDIR names the folder for it")
+        Error::io("cannot create a temporary folder", cause).hint("TMPDIR selects the folder for it")
     })?;
     spools.push(folder.path().to_owned());
     Ok(folder)
@@ -190,16 +188,16 @@ fn spools() -> MutexGuard<'static, Vec<PathBuf>> {
     SPOOLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// True where a temporary folder was made.
+/// Returns true if there are temporary folders.
 pub(crate) fn has_spools() -> bool {
     !spools().is_empty()
 }
 
-/// Removes all temporary folders, before the process ends.
-#[allow(clippy::disallowed_methods, reason = "the temporary files of streams are no part of any format")]
+/// Removes all temporary folders before the process ends.
+#[allow(clippy::disallowed_methods, reason = "temporary files of streams do not belong to a format")]
 pub(crate) fn remove_spools() {
     for folder in spools().drain(..) {
-        // What is removed already needs no more.
+        // The folder may be gone already.
         let _ = std::fs::remove_dir_all(folder);
     }
 }

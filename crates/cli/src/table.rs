@@ -1,6 +1,7 @@
-//! Aligned columns. Own, because a listing may have 100,000 rows and must stay quick, and because
-//! names never wrap: they are there to be copied. What is printed grows with what there is to say, whatever names a file
-//! has: one long name makes no wide column, and is written in full once.
+//! Aligned columns.
+//!
+//! Written here because a listing may have 100,000 rows and must stay quick, and because names never wrap: users copy them.
+//! One long name does not widen its column, and a repeated long name is shortened.
 
 use crate::output::HEADING;
 use std::borrow::Cow;
@@ -9,10 +10,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
-/// The widest column. A cell that is wider does not count: it runs over, and moves the rest of its row.
-const WIDEST: usize = 100;
+/// Maximum column width. A wider cell does not count: it moves the rest of its row.
+const MAX_WIDTH: usize = 100;
 
-/// How a column is aligned.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -22,28 +23,28 @@ pub(crate) enum Align {
 /// A heading and rows of cells.
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
-    /// The cells of row after row, one behind the other, and where each ends.
+    /// Text of all cells, row by row, and the end of each.
     text: String,
     ends: Vec<usize>,
-    /// Marks of the long cells that are there.
-    told: HashSet<u64>,
+    /// Hashes of the long cells so far.
+    seen: HashSet<u64>,
     marks: RandomState,
 }
 
-/// The text of a cell, escaped where it comes from a file.
+/// Text of a cell, escaped if it comes from a file.
 pub(crate) type Cell = Cow<'static, str>;
 
 impl Table {
     pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
-        let (told, marks) = (HashSet::new(), RandomState::new());
-        Self { columns: columns.to_vec(), text: String::new(), ends: Vec::new(), told, marks }
+        let (seen, marks) = (HashSet::new(), RandomState::new());
+        Self { columns: columns.to_vec(), text: String::new(), ends: Vec::new(), seen, marks }
     }
 
-    /// Adds cells; a row is as many as there are columns. Of a long one that is there already, its beginning.
+    /// Adds cells; each row has as many as there are columns. A long cell that repeats is shortened.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<Cell>>) {
         for cell in cells {
             let cell = cell.into();
-            let again = width(&cell) > WIDEST && !self.told.insert(self.marks.hash_one(&cell));
+            let again = width(&cell) > MAX_WIDTH && !self.seen.insert(self.marks.hash_one(&cell));
             self.text.push_str(&if again { short(&cell) } else { cell });
             self.ends.push(self.text.len());
         }
@@ -54,7 +55,7 @@ impl Table {
         for row in self.rows() {
             for (widest, cell) in widths.iter_mut().zip(row) {
                 *widest =
-                    Some(width(cell)).filter(|&width| width <= WIDEST).map_or(*widest, |w| w.max(*widest));
+                    Some(width(cell)).filter(|&width| width <= MAX_WIDTH).map_or(*widest, |w| w.max(*widest));
             }
         }
         let mut line = String::new();
@@ -68,7 +69,7 @@ impl Table {
         Ok(())
     }
 
-    /// The rows, each as its cells.
+    /// Returns the rows as cells.
     fn rows(&self) -> impl Iterator<Item = impl Iterator<Item = &str>> {
         let mut start = 0;
         self.ends.chunks(self.columns.len()).map(move |ends| {
@@ -79,10 +80,10 @@ impl Table {
         })
     }
 
-    /// Puts the aligned cells into `line`.
+    /// Writes the aligned cells into `line`.
     fn line<'a>(&self, cells: impl Iterator<Item = &'a str>, widths: &[usize], line: &mut String) {
         line.clear();
-        // Blanks are written when something follows them, so that none stand at the end.
+        // Blanks are written only before a cell, so that lines have no trailing blanks.
         let mut blanks = 0;
         for (place, (cell, (_, align))) in cells.zip(&self.columns).enumerate() {
             let gap = widths.get(place).copied().unwrap_or_default().saturating_sub(width(cell));
@@ -99,21 +100,21 @@ impl Table {
     }
 }
 
-/// A cell; of a long one as much as a column takes, and a mark that it goes on.
+/// Returns the cell, shortened with `...` to the maximum width.
 pub(crate) fn short(cell: &str) -> Cell {
     const MARK: &str = "...";
-    if width(cell) <= WIDEST {
+    if width(cell) <= MAX_WIDTH {
         return cell.to_owned().into();
     }
     let mut columns = MARK.len();
     let fits = |c: &char| {
         columns += width(c.encode_utf8(&mut [0; 4]));
-        columns <= WIDEST
+        columns <= MAX_WIDTH
     };
     cell.chars().take_while(fits).chain(MARK.chars()).collect::<String>().into()
 }
 
-/// Columns that `text` takes on a terminal.
+/// Returns the width of `text` on a terminal, in columns.
 fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.width() }
 }
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up() {
+    fn aligns_columns() {
         let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);
         table.row(["重み", "1"]);
         table.row(["a", "100"]);
@@ -145,19 +146,19 @@ mod tests {
     }
 
     #[test]
-    fn a_long_cell_widens_no_column_and_is_written_once() {
+    fn long_cells_do_not_widen_columns_and_repeats_are_shortened() {
         let long = "x".repeat(5000);
         let text = printed(&[["a", "1", ""], [&long, "2", ""]]);
         assert!(text.contains("\na     1\n"), "{text}");
         let text = printed(&[["a", "1", ""], [&long, "2", "odd"], ["b", "3", ""], [&long, "4", ""]]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[2], format!("{long}  2  odd"));
-        assert_eq!(lines[4], format!("{}...  4", "x".repeat(WIDEST - 3)));
+        assert_eq!(lines[4], format!("{}...  4", "x".repeat(MAX_WIDTH - 3)));
         assert!(text.len() < 6000, "{}", text.len());
     }
 
     #[test]
-    fn nothing_is_filled_up_behind_the_last_cell() {
+    fn lines_have_no_trailing_blanks() {
         let long = "x".repeat(5000);
         let text = printed(&[["a", "1", &long], ["b", "", ""]]);
         assert!(text.ends_with("x\nb\n"), "{text}");

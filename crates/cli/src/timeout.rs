@@ -1,7 +1,6 @@
-//! `--timeout`: an end to what takes too long.
+//! `--timeout`: aborts work that takes too long.
 //!
-//! What can stop by itself is asked to, as by Ctrl-C, and takes back what it has written. What does not, because nothing is
-//! written yet or somebody else holds it up, ends with the process.
+//! Work that can be cancelled is cancelled, as by Ctrl-C, and removes its partial output. Otherwise the process ends.
 
 use crate::output::{Output, document_has_begun};
 use crate::{args::Common, progress, streams};
@@ -12,14 +11,14 @@ use std::thread::{sleep, spawn};
 use std::time::Duration;
 use weighbridge::{Error, Kind};
 
-/// True when the time is over.
+/// True after the timeout.
 static OVER: AtomicBool = AtomicBool::new(false);
-/// How long work that was asked to stop may take to clean up.
+/// Time that cancelled work may take to clean up.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long the error may take to be printed: whoever shall read it may be what holds us up.
+/// Time that printing the error may take: the reader of a pipe may be the cause of the delay.
 const PRINTING: Duration = Duration::from_secs(1);
 
-/// Ends the process, with the code of an error, where it still runs after the time that the arguments grant.
+/// Starts the timer, which ends the process with exit code 2.
 pub(crate) fn start(common: &Common) {
     let Some(seconds) = common.timeout else { return };
     let (json, color) = (common.json, common.color);
@@ -32,10 +31,10 @@ pub(crate) fn start(common: &Common) {
         let (done, printed) = mpsc::channel();
         spawn(move || {
             let mut output = Output::new(json, color);
-            // A document that was begun stays without its end.
+            // A partly printed document stays incomplete.
             match json && !document_has_begun() {
                 true => output.error(&error(seconds)),
-                false => output.tell(&error(seconds)),
+                false => output.print_error(&error(seconds)),
             }
             let _ = done.send(());
         });
@@ -45,7 +44,7 @@ pub(crate) fn start(common: &Common) {
     });
 }
 
-/// What the command ends with: the time instead of an interruption that it made.
+/// Replaces the cancellation that the timer caused by the timeout error.
 pub(crate) fn explain(found: Error, common: &Common) -> Error {
     match common.timeout {
         Some(seconds) if found.kind() == Kind::Cancelled && OVER.load(Ordering::SeqCst) => error(seconds),
@@ -54,10 +53,10 @@ pub(crate) fn explain(found: Error, common: &Common) -> Error {
 }
 
 fn error(seconds: u32) -> Error {
-    Error::limit("took-too-long", "the work was not done in the time that it may take")
+    Error::limit("took-too-long", "the work took longer than the timeout")
         .expected(format_args!(
             "at most {} (--timeout)",
             weighbridge::text::counted(seconds, "second", "seconds")
         ))
-        .hint("give it more time, or look at less of it")
+        .hint("raise --timeout, or select fewer files or tensors")
 }

@@ -1,4 +1,4 @@
-//! How to read what is named.
+//! Arguments that tell how to read the input.
 
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
@@ -7,53 +7,61 @@ use weighbridge::formats::{Names, biggraph, hdf5, paddle};
 use weighbridge::source::{FileSource, LocalFolder};
 use weighbridge::{OpenOptions, Result};
 
+use super::FormatName;
+
 /// How to read the input.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Input {
-    /// The format of the input, where its content does not tell
-    #[arg(long, value_name = "FORMAT")]
+    /// Format of the input, when its content is ambiguous
+    #[arg(long, value_name = "FORMAT", value_parser = FormatName, hide_possible_values = true)]
+    #[arg(help_heading = "Input")]
     pub from: Option<String>,
-    /// Read what can be read unambiguously from a file that breaks a rule, and note it
-    #[arg(long)]
+    /// Read files that break a rule of their format, where the meaning is unambiguous
+    ///
+    /// Each broken rule is reported as a note.
+    #[arg(long, help_heading = "Input")]
     pub lenient: bool,
-    /// Of a damaged file give the tensors that are intact, and say which are lost
-    #[arg(long)]
+    /// Read the intact tensors of a damaged file and name the others
+    #[arg(long, help_heading = "Input")]
     pub salvage: bool,
-    /// Read virtual datasets of HDF5 from the files in the same folder that they are made of
-    #[arg(long)]
+    /// Follow the virtual datasets of HDF5 into other files of the same folder
+    #[arg(long, help_heading = "Input", hide_short_help = true)]
     pub follow_virtual: bool,
-    /// The program that a Paddle parameter file belongs to, where it does not stand beside it
-    #[arg(long, value_name = "FILE")]
+    /// Program of a Paddle parameter file, when it is in another folder
+    #[arg(long, value_name = "FILE", help_heading = "Input", hide_short_help = true)]
     pub program: Option<PathBuf>,
-    /// The names that tensors go by, where several are known
-    #[arg(long, value_name = "WHICH", default_value = "as-stored")]
+    /// Which names to use where a tensor has several (Paddle): as-stored, structured or variable
+    #[arg(long, value_name = "WHICH", default_value = "as-stored", hide_default_value = true)]
+    #[arg(help_heading = "Input", hide_short_help = true)]
     pub names: NameStyle,
-    /// The folder of entity counts and names that a PyTorch-BigGraph checkpoint or edge list belongs
-    /// to, where the configuration does not lead there
-    #[arg(long, value_name = "FOLDER")]
+    /// Folder with entity counts and names of a BigGraph checkpoint or edge list
+    ///
+    /// Needed when the configuration does not point to it.
+    #[arg(long, value_name = "FOLDER", help_heading = "Input", hide_short_help = true)]
     pub entities: Option<PathBuf>,
-    /// The configuration (config.json) of a PyTorch-BigGraph edge list or table
-    #[arg(long, value_name = "FILE")]
+    /// Configuration (config.json) of a BigGraph edge list or table
+    #[arg(long, value_name = "FILE", help_heading = "Input", hide_short_help = true)]
     pub config: Option<PathBuf>,
-    /// The version of a checkpoint folder that holds several; the current one if left out
-    #[arg(long, value_name = "VERSION")]
+    /// Version to read from a BigGraph checkpoint folder [default: the current one]
+    #[arg(long, value_name = "VERSION", help_heading = "Input", hide_short_help = true)]
     pub at: Option<u64>,
-    /// Raise or lower a limit on what the file may ask for, such as header_bytes=500000000
-    #[arg(long, value_name = "NAME=NUMBER")]
+    /// Change a limit on untrusted input, such as header_bytes=500000000
+    ///
+    /// May be repeated. The limits are listed in the book under "Limits".
+    #[arg(long, value_name = "NAME=NUMBER", help_heading = "Input")]
     pub limit: Vec<String>,
 }
 
 /// Which of its names a tensor goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NameStyle {
-    /// Those that the file itself uses
+    /// Names in the file
     AsStored,
-    /// Those of the source code's structure: conv1.weight
+    /// Names in the source code: conv1.weight
     Structured,
-    /// Those of the program's variables: `conv2d_0.w_0`
+    /// Names of program variables: `conv2d_0.w_0`
     Variable,
 }
-
 impl Input {
     pub(crate) fn options(&self) -> Result<OpenOptions> {
         let mut options = OpenOptions::default();
@@ -81,9 +89,8 @@ impl Input {
         for limit in &self.limit {
             let pair = limit.split_once('=').and_then(|(name, value)| Some((name, value.parse().ok()?)));
             let Some((name, value)) = pair else {
-                return Err(
-                    weighbridge::Error::usage("bad-limit", "a limit is written NAME=NUMBER").found(limit)
-                );
+                return Err(weighbridge::Error::usage("bad-limit", "a limit is not of the form NAME=NUMBER")
+                    .found(limit));
             };
             options.limits.set(name, value)?;
         }

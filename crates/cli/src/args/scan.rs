@@ -1,4 +1,4 @@
-//! The arguments of `scan`.
+//! Arguments of `scan`.
 
 use super::Input;
 use clap::Args as ClapArgs;
@@ -8,17 +8,19 @@ use weighbridge::ops::values::category;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Scan {
-    /// The files or folders; each is looked at by itself
+    /// Files or folders; - is standard input
     #[arg(required_unless_present = "list_rules", value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Print the findings as a log of SARIF 2.1.0
-    #[arg(long, conflicts_with = "json")]
+    /// Print a SARIF 2.1.0 log
+    #[arg(long, help_heading = "Output", conflicts_with = "json")]
     pub sarif: bool,
-    /// Exit with 1 for warnings of this category, too: code, files, privacy, deception, resources, unread; may be repeated
-    #[arg(long, value_name = "CATEGORY", value_parser = category)]
+    /// Exit with 1 for warnings of this category too; may be repeated
+    ///
+    /// CATEGORY is code, files, privacy, deception, resources or unread.
+    #[arg(long, help_heading = "Checks", value_name = "CATEGORY", value_parser = category)]
     pub deny: Vec<Category>,
-    /// Print every rule: code, category, weight, what it means, and the crafted file that proves it
-    #[arg(long, conflicts_with_all = ["paths", "sarif"])]
+    /// List all rules: code, category, severity, meaning and test file
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["paths", "sarif"])]
     pub list_rules: bool,
     #[command(flatten)]
     pub input: Input,

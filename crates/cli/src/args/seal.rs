@@ -1,4 +1,4 @@
-//! The arguments of `seal`.
+//! Arguments of `seal`.
 
 use super::Input;
 use clap::Args as ClapArgs;
@@ -8,25 +8,25 @@ use weighbridge::ops::values::algorithms;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Seal {
-    /// The file or folder
+    /// File or folder
     pub path: PathBuf,
-    /// The manifest to write, - for standard output; PATH.manifest.json if left out
-    #[arg(short, long, value_name = "FILE")]
+    /// Manifest to write; - is standard output [default: PATH.manifest.json]
+    #[arg(short, long, help_heading = "Output", value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The hashes to make: sha256, blake3 or both; blake3 alone is much the faster one
-    #[arg(long, value_name = "NAMES", default_value = "sha256,blake3", value_parser = algorithms)]
+    /// Hash algorithms: sha256, blake3 or both (blake3 alone is fastest)
+    #[arg(long, help_heading = "Output", value_name = "NAMES", default_value = "sha256,blake3", value_parser = algorithms)]
     pub algorithms: Algorithms,
-    /// Seal the files as they are, without looking for tensors in them
-    #[arg(long)]
+    /// Hash the files only, not the tensors
+    #[arg(long, help_heading = "Output")]
     pub files_only: bool,
-    /// Take the bytes behind symbolic links to files, which are refused otherwise
-    #[arg(long)]
+    /// Hash the files behind symbolic links instead of refusing them
+    #[arg(long, help_heading = "Input")]
     pub allow_symlinks: bool,
     /// Replace the manifest if it exists
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "Output")]
     pub force: bool,
-    /// Threads; 0 is one for each processor
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Number of threads; 0 uses all processors
+    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 0)]
     pub threads: usize,
     #[command(flatten)]
     pub input: Input,

@@ -1,4 +1,4 @@
-//! The arguments of `verify`.
+//! Arguments of `verify`.
 
 use super::Input;
 use clap::Args as ClapArgs;
@@ -6,26 +6,26 @@ use std::path::PathBuf;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Verify {
-    /// The files, or the folders of models that are kept in one; each is looked at by itself
+    /// Files or model folders; - is standard input
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Read all values and look for NaN, infinities, empty rows and what else is odd; and all names of rows
-    #[arg(long)]
+    /// Also check values: NaN, infinities, empty rows, duplicates, row names
+    #[arg(long, help_heading = "Checks")]
     pub values: bool,
-    /// As --values, and hold NaN and infinities for errors: the verdict is then unsound, the exit code 1
-    #[arg(long)]
+    /// --values, with NaN and infinities as errors (exit code 1)
+    #[arg(long, help_heading = "Checks")]
     pub deny_nonfinite: bool,
-    /// Say what each range of bytes of each file is for
-    #[arg(long)]
+    /// Show the use of every byte range of each file
+    #[arg(long, help_heading = "Checks")]
     pub account: bool,
-    /// Hold it against what `seal` wrote: every file by its hashes. Takes one PATH
-    #[arg(long, value_name = "FILE")]
+    /// Compare all files with the hashes of a manifest (one PATH only)
+    #[arg(long, help_heading = "Checks", value_name = "FILE")]
     pub manifest: Option<PathBuf>,
-    /// Hold the tensors alone against the manifest, as of a model that was converted; not files, program, metadata
-    #[arg(long, requires = "manifest")]
+    /// Compare only the tensors with the manifest, for a converted model
+    #[arg(long, help_heading = "Checks", requires = "manifest")]
     pub tensors_only: bool,
-    /// Threads; 0 is one for each processor
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Number of threads; 0 uses all processors
+    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 0)]
     pub threads: usize,
     #[command(flatten)]
     pub input: Input,

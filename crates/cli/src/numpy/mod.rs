@@ -1,8 +1,7 @@
-//! Arrays as text, to the byte as numpy 2 prints them with its default options.
+//! Arrays as text, byte for byte as numpy 2 prints them with its default options.
 //!
-//! Learnt from its behaviour: one format for all elements shown, lines of 75 columns, and from
-//! 1001 elements on only the first and last three of each dimension, which then alone decide the
-//! format.
+//! Rules found by observation: one format for all shown elements, lines of 75 columns, and for more than 1000 elements
+//! only the first and last three of each dimension, which alone determine the format.
 
 mod digits;
 mod float;
@@ -10,28 +9,28 @@ mod float;
 use float::{FloatFormat, Kind, alone};
 use weighbridge::tensor::{DType, Element};
 
-/// Arrays of more elements are summarised.
+/// Maximum elements of an array that is not summarized.
 pub(crate) const THRESHOLD: u64 = 1000;
-/// Elements that are kept at each end of a dimension of a summarised array.
+/// Elements at each end of a dimension of a summarized array.
 pub(crate) const EDGE: u64 = 3;
-/// Columns of a line.
+/// Maximum columns of a line.
 const LINE: usize = 75;
 
-/// The elements that are shown, row-major, and the shape they belong to.
+/// Shown elements of an array, row-major.
 pub(crate) struct Grid<'a> {
     pub(crate) dtype: DType,
-    /// The extents of the array itself.
+    /// Dimensions of the array.
     pub(crate) shape: &'a [u64],
-    /// The extents of what is there: at most twice [`EDGE`] where `summarised`.
+    /// Dimensions of the shown elements: at most twice [`EDGE`] if `summarised`.
     pub(crate) shown: &'a [usize],
-    /// True where dimensions that are longer are cut to their ends.
+    /// True if longer dimensions are cut to their ends.
     pub(crate) summarised: bool,
-    /// The elements shown, little-endian.
+    /// Shown elements, little-endian.
     pub(crate) bytes: &'a [u8],
 }
 
 impl Grid<'_> {
-    /// The text. `None` where the bytes are fewer than the shape says, or the type is packed.
+    /// Returns the text; `None` if there are fewer bytes than the shape needs, or the dtype is packed.
     pub(crate) fn text(&self) -> Option<String> {
         if self.shape.contains(&0) {
             return Some("[]".into());

@@ -1,9 +1,8 @@
-//! `checkpoint`: a folder of versions of a PyTorch-BigGraph checkpoint: what is there, what counts,
-//! and keeping it in order.
+//! `checkpoint`: versions in a PyTorch-BigGraph checkpoint folder: list, recover, roll back, prune.
 
 use crate::args::{Common, Store};
 use crate::flags::flags;
-use crate::output::{DIM, MOST_ROWS, Output, human_bytes};
+use crate::output::{DIM, MAX_ROWS, Output, human_bytes};
 use crate::table::{Align, Cell, Table};
 use crate::{Failure, Outcome};
 use std::collections::BTreeMap;
@@ -13,8 +12,8 @@ use weighbridge::phrase::{Phrase, Worded};
 use weighbridge::store::{StoreState, StoredFile, VersionState};
 use weighbridge::text::{counted, escape, first_and_more};
 
-/// Files that a report names.
-const NAMED: usize = 8;
+/// Maximum file names in a report.
+const MAX_NAMES: usize = 8;
 
 pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let options = VersionsOptions {
@@ -35,11 +34,11 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
         return Ok(output.outcome);
     }
     for step in &report.done {
-        writeln!(output, "{}", told(step))?;
+        writeln!(output, "{}", describe(step))?;
     }
     show(&report.state, &report.damaged, output)?;
     if report.is_nothing() {
-        output.warning("nothing", "no version of a checkpoint is in this folder")?;
+        output.warning("empty", "the folder contains no version of a checkpoint")?;
     }
     if let Err(error) = report.state.current() {
         let hint = error.hint_phrase().map(|hint| format!("; {}", hint.clone().worded(&flags)));
@@ -48,22 +47,22 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
     Ok(output.outcome)
 }
 
-/// A step that was done.
-fn told(step: &Step) -> String {
+/// Describes a completed step.
+fn describe(step: &Step) -> String {
     let numbers = |all: &[u64]| all.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     match step {
-        Step::Recover(report) if report.changed => format!("the version file says {} now", report.version),
-        Step::Recover(report) => format!("nothing to recover: version {} counts", report.version),
+        Step::Recover(report) if report.changed => format!("version {} is current now", report.version),
+        Step::Recover(report) => format!("nothing to recover: version {} is current", report.version),
         Step::Rollback(report) => {
-            let mut text = format!("version {} counts now", report.to);
+            let mut text = format!("version {} is current now", report.to);
             if !report.left.is_empty() {
                 let left = numbers(&report.left);
-                text.push_str(&format!("; the files of {left} are left, --sweep newer removes them"));
+                text.push_str(&format!("; the files of newer versions remain ({left}); --sweep newer removes them"));
             }
             text + &removed(&report.deleted)
         }
         Step::Preserve(report) => {
-            let made = if report.made { "made" } else { "was there" };
+            let made = if report.made { "created" } else { "exists already" };
             format!("snapshot epoch_{} of version {} {made}", report.epoch, report.version)
         }
         Step::Prune(report) => {
@@ -71,7 +70,7 @@ fn told(step: &Step) -> String {
         }
         Step::Sweep(report) => {
             let left = counted(report.left.len(), "orphan is", "orphans are");
-            format!("swept; {left} left{}", removed(&report.removed))
+            format!("swept; {left} remaining{}", removed(&report.removed))
         }
     }
 }
@@ -81,7 +80,7 @@ fn removed(files: &[StoredFile]) -> String {
         return String::new();
     }
     let bytes = files.iter().map(|file| file.len).sum();
-    let names = first_and_more(files.iter().map(|file| escape(&file.name)), NAMED);
+    let names = first_and_more(files.iter().map(|file| escape(&file.name)), MAX_NAMES);
     format!("; removed {} ({names})", human_bytes(bytes))
 }
 
@@ -94,7 +93,7 @@ fn show(state: &StoreState, damaged: &BTreeMap<u64, Phrase>, output: &mut Output
         ("state", Align::Left),
         ("snapshots", Align::Left),
     ]);
-    let earlier = state.versions.len().saturating_sub(MOST_ROWS);
+    let earlier = state.versions.len().saturating_sub(MAX_ROWS);
     for version in state.versions.values().skip(earlier) {
         let cells: [Cell; 5] = [
             version.version.to_string().into(),
@@ -108,38 +107,38 @@ fn show(state: &StoreState, damaged: &BTreeMap<u64, Phrase>, output: &mut Output
     table.print(output)?;
     output.more_rows(earlier, "versions before these")?;
     if current == Some(0) && state.highest_complete().is_some_and(|highest| highest > 0) {
-        let text = "the version file says 0, and there are complete versions: BigGraph would start over; \
-                    --rollback N lets one count";
+        let text = "the version file contains 0 although there are complete versions; BigGraph would start over; \
+                    use --rollback N to make one current";
         output.warning("current", text)?;
     }
     for snapshot in state.snapshots.values().filter(|s| !s.is_complete()) {
         let mut parts: Vec<_> = snapshot.broken.iter().chain(&snapshot.missing).collect();
         parts.sort_unstable();
         parts.dedup();
-        let parts = first_and_more(parts.into_iter().map(|name| escape(name)), NAMED);
-        let text = format!("epoch_{} is not whole: {parts}", snapshot.epoch);
+        let parts = first_and_more(parts.into_iter().map(|name| escape(name)), MAX_NAMES);
+        let text = format!("epoch_{} is incomplete: {parts}", snapshot.epoch);
         output.warning("snapshot", &text)?;
     }
-    for orphan in state.orphans.iter().take(NAMED) {
+    for orphan in state.orphans.iter().take(MAX_NAMES) {
         let (name, size) = (escape(&orphan.name), human_bytes(orphan.len));
         writeln!(output, "{DIM}orphan: {name} ({size}): {}{DIM:#}", orphan.kind.as_str())?;
     }
-    output.more_rows(state.orphans.len().saturating_sub(NAMED), "orphans")?;
+    output.more_rows(state.orphans.len().saturating_sub(MAX_NAMES), "orphans")?;
     if let Some(trouble) = &state.config_trouble {
         output.warning("config.json", trouble)?;
     }
     Ok(())
 }
 
-/// `current`, and what is missing of a version.
+/// Returns the state of a version: current, complete, damaged or incomplete with missing files.
 fn condition(version: &VersionState, current: Option<u64>, damaged: &BTreeMap<u64, Phrase>) -> String {
-    let counts = if current == Some(version.version) { "current, " } else { "" };
+    let prefix = if current == Some(version.version) { "current, " } else { "" };
     if let Some(why) = damaged.get(&version.version) {
-        return format!("{counts}damaged: {}", escape(why));
+        return format!("{prefix}damaged: {}", escape(why));
     }
     if version.is_complete() {
-        return format!("{counts}complete");
+        return format!("{prefix}complete");
     }
     let missing = first_and_more(version.missing.iter().map(|name| escape(name)), 3);
-    format!("{counts}incomplete: no {missing}")
+    format!("{prefix}incomplete: missing {missing}")
 }

@@ -1,4 +1,4 @@
-//! `convert`: a file in another form, all or nothing.
+//! `convert`: conversion to another format, all or nothing.
 
 use crate::args::{Common, Convert, Versions};
 use crate::flags::flags;
@@ -21,7 +21,7 @@ use weighbridge::plan::WritePlan;
 use weighbridge::tensor::CastReport;
 use weighbridge::text::escape;
 
-/// Tensors that lost values in a cast and are named in text.
+/// Maximum tensors with lost values in text.
 const SHOWN_CASTS: usize = 10;
 
 pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -113,7 +113,7 @@ fn text(
     writeln!(output, "{} in {seconds:.2} s", wrote(target, plan, report.bytes))
 }
 
-/// What casts did: the sum, and the tensors that lost a value altogether.
+/// Prints the effect of casts: totals, and the tensors with values that overflowed or became zero.
 pub(super) fn casts(casts: &BTreeMap<String, CastReport>, output: &mut Output) -> std::io::Result<()> {
     let mut all = CastReport::default();
     casts.values().for_each(|cast| all.add(cast));
@@ -123,10 +123,10 @@ pub(super) fn casts(casts: &BTreeMap<String, CastReport>, output: &mut Output) -
     };
     if all.changed > 0 {
         let (changed, elements) = (human_count(all.changed), human_count(all.elements));
-        // What became infinite has no distance.
-        let of = if all.overflowed > 0 { "of those that stay finite " } else { "" };
+        // Infinite values have no error.
+        let of = if all.overflowed > 0 { " of finite values" } else { "" };
         let error = format!(
-            "{of}the largest difference is {:e}, as a share {:e}",
+            "largest error{of}: {:e} absolute, {:e} relative",
             all.worst_error, all.worst_relative
         );
         output
@@ -145,7 +145,7 @@ pub(super) fn casts(casts: &BTreeMap<String, CastReport>, output: &mut Output) -
     Ok(())
 }
 
-/// What was written: a file by its name, a folder with a slash and the number of its files.
+/// Describes the output: a file by its name, a folder with a slash and the number of its files.
 fn wrote(target: &str, plan: &WritePlan, bytes: u64) -> String {
     let (target, size) = (escape(target), human_bytes(bytes));
     let what = format!("{} {}", plan.format, plan.kind);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_shown_as_one() {
+    fn folders_have_a_slash_and_a_file_count() {
         let shown = |target: &str, names: &[&str]| wrote(target, &plan(names), 10 << 20);
         assert_eq!(shown("a.npz", &[""]), "wrote a.npz (paddle inference, 10.0 MiB)");
         assert_eq!(shown("out", &["a", "b"]), "wrote out/ (paddle inference, 2 files, 10.0 MiB)");

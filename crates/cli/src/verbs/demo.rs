@@ -72,7 +72,7 @@ fn document(
     output: &mut Output,
 ) -> Result<Outcome, Failure> {
     for (_, words) in steps.iter().filter(|(_, words)| words[0] == "convert") {
-        let mut quiet = Output::nowhere();
+        let mut quiet = Output::discard();
         run_words(words, &mut quiet)?;
     }
     let texts = |words: &[&OsStr]| words.iter().map(|word| text(word)).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
-//! `diff`: what is different, and by how much?
+//! `diff`: differences between two checkpoints.
 
 use crate::args::{Common, Diff};
 use crate::flags::flags;
-use crate::output::{HEADING, MOST_ROWS, Output, human_count, human_counted};
+use crate::output::{HEADING, MAX_ROWS, Output, human_count, human_counted};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use std::io::{self, Write};
@@ -53,7 +53,7 @@ fn tolerance(args: &Diff) -> Result<Option<Tolerance>, Error> {
     let given = [("--atol", args.atol), ("--rtol", args.rtol)];
     if let Some((name, Some(bad))) = given.iter().find(|(_, x)| x.is_some_and(|x| x.is_nan() || x < 0.0)) {
         return Err(
-            Error::usage("bad-tolerance", format!("{name} is a number that is not below 0")).found(bad)
+            Error::usage("bad-tolerance", format!("{name} must be 0 or more")).found(bad)
         );
     }
     let one = |x: Option<f64>| x.unwrap_or(0.0);
@@ -62,7 +62,7 @@ fn tolerance(args: &Diff) -> Result<Option<Tolerance>, Error> {
 }
 
 fn text(report: &DiffReport, args: &Diff, output: &mut Output) -> io::Result<()> {
-    // Of a folder, the model in it.
+    // For a folder, shows the model file inside.
     for (side, given, [opened, ..]) in
         [("left", &args.left, &report.left), ("right", &args.right, &report.right)]
     {
@@ -84,13 +84,13 @@ fn text(report: &DiffReport, args: &Diff, output: &mut Output) -> io::Result<()>
     if report.program.count() > 0 {
         heading("program", output)?;
         let changes = &report.program.changes;
-        for change in changes.iter().take(MOST_ROWS) {
+        for change in changes.iter().take(MAX_ROWS) {
             let block = if change.block == 0 { String::new() } else { format!("block {}: ", change.block) };
             let part = change.part.as_ref().map_or_else(String::new, |part| format!(", {}", escape(part)));
             let sides = sides(change.left.as_deref(), change.right.as_deref());
             writeln!(output, "  {block}{}{part}: {sides}", escape(&change.subject))?;
         }
-        output.more_rows(report.program.count().saturating_sub(MOST_ROWS), "")?;
+        output.more_rows(report.program.count().saturating_sub(MAX_ROWS), "")?;
     }
     output.first_rows(&report.notes, |output, note| output.warning("note", note))?;
     summary(report, output)
@@ -102,9 +102,9 @@ fn pairs(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> 
         return Ok(());
     }
     let mut table = Table::new(&[
-        ("what", Align::Left),
+        ("status", Align::Left),
         ("name", Align::Left),
-        ("apart", Align::Right),
+        ("differ", Align::Right),
         ("max abs", Align::Right),
         ("max rel", Align::Right),
         ("mean abs", Align::Right),
@@ -112,7 +112,7 @@ fn pairs(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> 
         ("ULP", Align::Right),
         ("", Align::Left),
     ]);
-    let most = if all { shown.len() } else { MOST_ROWS };
+    let most = if all { shown.len() } else { MAX_ROWS };
     for pair in shown.iter().take(most) {
         let name = match pair.left == pair.right {
             true => escape(&pair.left),
@@ -128,7 +128,7 @@ fn pairs(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> 
                 row.push(values.cosine.map_or_else(|| "-".to_owned(), |x| format!("{x:.6}")));
                 row.push(values.max_ulp.map_or_else(|| "-".to_owned(), human_count));
                 if let Some(at) = &values.at {
-                    rest.push(format!("most at {at:?}"));
+                    rest.push(format!("largest at {at:?}"));
                 }
                 rest.extend(values.oddities());
             }
@@ -160,7 +160,7 @@ fn change_text(change: &Change) -> String {
 }
 
 fn sides(left: Option<&str>, right: Option<&str>) -> String {
-    let side = |text: Option<&str>| text.map_or_else(|| "nothing".to_owned(), escape);
+    let side = |text: Option<&str>| text.map_or_else(|| "(none)".to_owned(), escape);
     format!("{} -> {}", side(left), side(right))
 }
 
@@ -173,18 +173,18 @@ fn short(x: f64) -> String {
 }
 
 fn summary(report: &DiffReport, output: &mut Output) -> io::Result<()> {
-    let mut parts = vec![format!("{} the same", human_count(report.count(Status::Same) as u64))];
-    let left_out = if report.left_out == 1 { "part that was left out" } else { "parts that were left out" };
+    let mut parts = vec![format!("{} equal", human_count(report.count(Status::Same) as u64))];
+    let skipped = if report.left_out == 1 { "part skipped" } else { "parts skipped" };
     let counts = [
-        (report.count(Status::Unread), "that cannot be read"),
-        (report.count(Status::Values), "with other values"),
-        (report.count(Status::Shape), "of another shape"),
-        (report.count(Status::Form), "of another form"),
+        (report.count(Status::Unread), "unreadable"),
+        (report.count(Status::Values), "with different values"),
+        (report.count(Status::Shape), "with different shapes"),
+        (report.count(Status::Form), "stored differently"),
         (report.count(Status::Renamed), "renamed"),
-        (report.count(Status::Close), "near enough"),
+        (report.count(Status::Close), "within the tolerance"),
         (report.left_alone.len(), "only on the left"),
         (report.right_alone.len(), "only on the right"),
-        (report.left_out, left_out),
+        (report.left_out, skipped),
     ];
     parts.extend(
         counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", human_count(*n as u64))),

@@ -1,8 +1,8 @@
-//! `edit`: names, types, shapes and metadata by rules, into a new file or in place.
+//! `edit`: changes of names, dtypes, shapes and metadata by rules, in a new file or in place.
 
 use crate::args::{Common, Edit, InPlaceMode};
 use crate::flags::flags;
-use crate::output::{HEADING, MOST_ROWS, Output, human_bytes, human_count};
+use crate::output::{HEADING, MAX_ROWS, Output, human_bytes, human_count, human_counted};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     if args.undo || args.forget_undo {
-        return take_back(args, output);
+        return undo(args, output);
     }
     let writing = &args.writing;
     let options = EditOptions {
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<O
     Ok(output.outcome)
 }
 
-/// Prints what a reader should know before anything is written.
+/// Prints notes, changes and losses before anything is written.
 fn before(report: &EditReport, output: &mut Output) -> io::Result<()> {
     if output.json {
         return Ok(());
@@ -74,7 +74,7 @@ fn before(report: &EditReport, output: &mut Output) -> io::Result<()> {
     output.flush()
 }
 
-/// The rules of the arguments.
+/// Returns the rules of the arguments.
 fn rules(args: &Edit) -> Result<Vec<Rule>, Error> {
     let rules = RuleOptions {
         files: args.rules.clone(),
@@ -96,14 +96,14 @@ fn rules(args: &Edit) -> Result<Vec<Rule>, Error> {
     rules.rules()
 }
 
-fn take_back(args: &Edit, output: &mut Output) -> Result<Outcome, Failure> {
+fn undo(args: &Edit, output: &mut Output) -> Result<Outcome, Failure> {
     let path = escape(&path_text(&args.source));
     let (done, bytes, text) = if args.undo {
         let bytes = Patch::undo(&LocalPatchDisk, &args.source)?;
-        ("undo", bytes, format!("{path} is as it was: {} put back", human_bytes(bytes)))
+        ("undo", bytes, format!("restored {} of {path}", human_bytes(bytes)))
     } else {
         Patch::forget(&LocalPatchDisk, &args.source)?;
-        ("forget-undo", 0, format!("the last edit of {path} stays"))
+        ("forget-undo", 0, format!("removed the undo record of {path}"))
     };
     if output.json {
         output.document(&undone_document(&args.source, done, bytes))?;
@@ -138,22 +138,20 @@ fn show(
             writeln!(output, "replaced {target} ({form}, {size}) in {seconds:.2} s")
         }
         (EditMode::Header, _) if patch.is_none_or(Patch::is_empty) => {
-            writeln!(output, "{target}: nothing to write")
+            writeln!(output, "{target}: no changes to write")
         }
-        (EditMode::Header, true) => writeln!(output, "would write {size} into {target}; the tensors stay"),
+        (EditMode::Header, true) => writeln!(output, "would write {size} into {target}; tensor data stays"),
         (EditMode::Header, false) => {
             let record = Patch::record_path(std::path::Path::new(&report.target)).display().to_string();
-            writeln!(output, "wrote {size} into {target}; the old bytes are in {}", escape(&record))
+            writeln!(output, "wrote {size} into {target}; undo record: {}", escape(&record))
         }
     }
 }
 
-/// Before and after, of what changes.
+/// Prints the changes: before and after.
 fn changes(report: &EditReport, output: &mut Output) -> io::Result<()> {
     if !report.changes.is_empty() {
-        let all = human_count(report.tensors as u64);
-        let count = human_count(report.changes.len() as u64);
-        writeln!(output, "{HEADING}tensors{HEADING:#}  {count} change; there are {all} then")?;
+        writeln!(output, "{HEADING}{}{HEADING:#}", counts(report))?;
     }
     output.first_rows(&report.changes, |output, change| writeln!(output, "  {}", change_text(change)))?;
     if !report.metadata.is_empty() {
@@ -163,33 +161,55 @@ fn changes(report: &EditReport, output: &mut Output) -> io::Result<()> {
         let side = |value: &Option<serde_json::Value>| match value {
             Some(serde_json::Value::String(text)) => escape(text),
             Some(value) => escape(&value.to_string()),
-            None => "nothing".to_owned(),
+            None => "(none)".to_owned(),
         };
         writeln!(output, "  {}: {} -> {}", escape(key), side(before), side(after))
     })
 }
 
-/// What casts would do to each tensor.
+/// Prints the effect of casts on each tensor.
 fn casts(report: &EditReport, output: &mut Output) -> io::Result<()> {
     if report.casts.is_empty() {
         return Ok(());
     }
-    let titles = ["values", "changed", "to infinity", "to zero", "worst", "as a share"];
+    let titles = ["values", "changed", "to infinity", "to zero", "max abs error", "max rel error"];
     let columns = std::iter::once(("cast", Align::Left)).chain(titles.map(|title| (title, Align::Right)));
     let mut table = Table::new(&columns.collect::<Vec<_>>());
-    for (name, cast) in report.casts.iter().take(MOST_ROWS) {
+    for (name, cast) in report.casts.iter().take(MAX_ROWS) {
         let counts = [cast.elements, cast.changed, cast.overflowed, cast.underflowed].map(human_count);
         let worst = [cast.worst_error, cast.worst_relative].map(|x| format!("{x:.3e}"));
         table.row(std::iter::once(name.clone()).chain(counts).chain(worst).collect::<Vec<_>>());
     }
     table.print(output)?;
-    output.more_rows(report.casts.len().saturating_sub(MOST_ROWS), "")
+    output.more_rows(report.casts.len().saturating_sub(MAX_ROWS), "")
+}
+
+/// Formats the counts of changes: `2 of 4 tensors renamed, 1 dropped`.
+fn counts(report: &EditReport) -> String {
+    let count = |is: &dyn Fn(&TensorChange) -> bool| report.changes.iter().filter(|change| is(change)).count();
+    let after = |is: &'static dyn Fn(&TensorSummary, &TensorSummary) -> bool| {
+        count(&|change| change.after.as_ref().is_some_and(|after| is(&change.before, after)))
+    };
+    let dropped = count(&|change| change.after.is_none());
+    let all = human_counted(report.tensors + dropped, "tensor");
+    let counts = [
+        (after(&|a, b| a.name != b.name), "renamed"),
+        (dropped, "dropped"),
+        (count(&|change| change.transposed), "transposed"),
+        (after(&|a, b| a.dtype != b.dtype), "cast"),
+        (after(&|a, b| a.alias_of.is_none() && b.alias_of.is_some()), "tied"),
+        (after(&|a, b| a.alias_of.is_some() && b.alias_of.is_none()), "untied"),
+    ];
+    let mut parts = counts.iter().filter(|(n, _)| *n > 0);
+    let Some((n, what)) = parts.next() else { return format!("{} of {all} changed", report.changes.len()) };
+    let first = format!("{} of {all} {what}", human_count(*n as u64));
+    parts.fold(first, |text, (n, what)| format!("{text}, {} {what}", human_count(*n as u64)))
 }
 
 fn change_text(change: &TensorChange) -> String {
     let before = &change.before;
     let name = escape(&before.name);
-    let Some(after) = &change.after else { return format!("{name} -> left out") };
+    let Some(after) = &change.after else { return format!("{name}  dropped") };
     let mut text = name;
     if after.name != before.name {
         text.push_str(&format!(" -> {}", escape(&after.name)));
@@ -200,12 +220,12 @@ fn change_text(change: &TensorChange) -> String {
     if change.transposed {
         text.push_str(&format!("  {:?} -> {:?}, transposed", before.shape, after.shape));
     }
-    let alias = |told: &TensorSummary| told.alias_of.as_deref().map(escape);
+    let alias = |tensor: &TensorSummary| tensor.alias_of.as_deref().map(escape);
     match (alias(before), alias(after)) {
-        (None, Some(of)) => text.push_str(&format!("  shares bytes with {of} now")),
-        (Some(of), None) => text.push_str(&format!("  no longer shares bytes with {of}")),
+        (None, Some(of)) => text.push_str(&format!("  now shares storage with {of}")),
+        (Some(of), None) => text.push_str(&format!("  no longer shares storage with {of}")),
         (Some(before), Some(of)) if of != before => {
-            text.push_str(&format!("  shares bytes with {of} now, not {before}"));
+            text.push_str(&format!("  now shares storage with {of} instead of {before}"));
         }
         _ => {}
     }

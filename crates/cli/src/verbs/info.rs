@@ -1,4 +1,4 @@
-//! `info`: what a file is, in a few lines.
+//! `info`: format, size, parameter count and metadata of a file.
 
 use crate::args::{Common, Info};
 use crate::output::{DIM, HEADING, ODD, Output, human_bytes, human_count, human_counted};
@@ -13,16 +13,16 @@ use weighbridge::ops::info::{self, Tally};
 use weighbridge::phrase::{Face, Worded};
 use weighbridge::text::{escape, first_and_more};
 
-/// Metadata values are cut to this many characters; JSON has them whole.
+/// Maximum characters of a metadata value in text; JSON has all.
 const SHOWN_TEXT: usize = 200;
 
-/// Tied tensors that are named; JSON has them all.
+/// Maximum tied tensors in text; JSON has all.
 const SHOWN_TIES: usize = 3;
 
-/// Pairs of a map that are shown; JSON has them all.
+/// Maximum pairs of a map in text; JSON has all.
 const SHOWN_PAIRS: usize = 20;
 
-/// Levels of maps that are shown a line a pair; deeper ones are cut as any value is.
+/// Maximum nesting of maps with one line per pair; deeper maps are shown as one value.
 const SHOWN_LEVELS: usize = 8;
 
 pub(crate) fn run(args: &Info, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -73,8 +73,9 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
     line("file", escape(&checkpoint.label))?;
     let title = weighbridge::formats::registry().by_id(checkpoint.format).map_or("", |f| f.info().title);
     let format = match checkpoint.kind {
-        "pickle" => "pickle - of Python; nothing says which framework wrote it".to_owned(),
-        kind => format!("{} {kind} - {title}", checkpoint.format),
+        "pickle" => "Python pickle (the framework that wrote it is unknown)".to_owned(),
+        kind if kind == checkpoint.format => format!("{kind} ({title})"),
+        kind => format!("{} {kind} ({title})", checkpoint.format),
     };
     line("format", format)?;
     if let Some(origin) = &info.origin {
@@ -98,7 +99,7 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
             without.push(human_counted(info.tied.len() as u64, "tied tensor"));
         }
         let without =
-            if without.is_empty() { String::new() } else { format!(", without {}", without.join(" and ")) };
+            if without.is_empty() { String::new() } else { format!(", excluding {}", without.join(" and ")) };
         line("parameters", format!("{} elements{without}", human_count(info.parameters)))?;
         if !info.tied.is_empty() {
             let pairs = info.tied.iter().map(|(name, of)| format!("{} = {}", escape(name), escape(of)));
@@ -126,7 +127,7 @@ fn count(tally: &Tally) -> String {
 }
 
 fn metadata(key: &str, value: &Value, depth: usize, output: &mut Output) -> io::Result<()> {
-    // Without the quotes nothing would stand there.
+    // Quotes make a blank key visible.
     let shown = if key.trim().is_empty() { format!("\"{}\"", escape(key)) } else { escape(key) };
     let label = format!("{}{shown}", "  ".repeat(depth));
     if let Value::Map(pairs) = value
@@ -142,13 +143,13 @@ fn metadata(key: &str, value: &Value, depth: usize, output: &mut Output) -> io::
         }
         return Ok(());
     }
-    // No more of it is made than is shown.
+    // Only the shown beginning is formatted.
     let mut shown = Shown::default();
     match value {
         Value::Text(text) => shown.write_all(text.as_bytes())?,
         other => serde_json::to_writer(&mut shown, other)?,
     }
-    // The last character may be cut.
+    // The last character may be incomplete.
     let first = shown.first.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     let text = if matches!(value, Value::Text(_)) { escape(first) } else { first.to_owned() };
     let cut: String = text.chars().take(SHOWN_TEXT).collect();
@@ -160,7 +161,7 @@ fn metadata(key: &str, value: &Value, depth: usize, output: &mut Output) -> io::
     writeln!(output, "{HEADING}{label:<12}{HEADING:#} {cut}{more}")
 }
 
-/// The first bytes of what is written, and how many there are: characters have four at most.
+/// Writer that keeps the first bytes and counts all. A character has at most four bytes.
 #[derive(Default)]
 struct Shown {
     first: Vec<u8>,
@@ -169,8 +170,8 @@ struct Shown {
 
 impl Write for Shown {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = (4 * SHOWN_TEXT).saturating_sub(self.first.len());
-        self.first.extend(bytes.iter().take(room));
+        let free = (4 * SHOWN_TEXT).saturating_sub(self.first.len());
+        self.first.extend(bytes.iter().take(free));
         self.len += bytes.len();
         Ok(bytes.len())
     }

@@ -1,4 +1,4 @@
-//! `ls`: one line a tensor, or a tree.
+//! `ls`: one line per tensor, or a tree.
 
 use crate::args::{Common, Ls, Sort};
 use crate::output::{DIM, Output, human_bytes, human_count};
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome,
     })
 }
 
-/// The tensors to list.
+/// List of tensors.
 struct Listed {
     listing: Listing,
     tree: bool,
@@ -54,12 +54,12 @@ impl Report for Listed {
     }
 
     fn text(&self, output: &mut Output) -> io::Result<()> {
-        let Listing { checkpoint, hashes, groups, extents: has_pieces, .. } = &self.listing;
+        let Listing { checkpoint, hashes, groups, extents: show_extents, .. } = &self.listing;
         if let Some(groups) = groups {
             totals(groups, output)?;
         } else if self.tree {
             tree(checkpoint, hashes, output)?;
-        } else if *has_pieces {
+        } else if *show_extents {
             extents(checkpoint, output)?;
         } else {
             table(checkpoint, hashes, output)?;
@@ -127,7 +127,7 @@ fn table(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io:
     table.print(output)
 }
 
-/// One line a piece: which rows it fills, and where its bytes are.
+/// Prints one line per extent: the elements it fills and its byte range.
 fn extents(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
     let columns = [
         ("name", Align::Left),
@@ -138,14 +138,14 @@ fn extents(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
     ];
     let mut table = Table::new(&columns);
     for tensor in &checkpoint.tensors {
-        // Of thousands of pieces, the first has the whole of a long name.
+        // Only the first of thousands of extents repeats a long name in full.
         let mut name: Cell = tensor.name().into();
         for extent in &tensor.extents {
             let again = short(&name);
             let region = extent.region(&tensor.shape);
             let ranges = region.start.iter().zip(&region.shape);
             let ranges: Vec<_> =
-                ranges.map(|(start, extent)| format!("{start}:{}", start + extent)).collect();
+                ranges.map(|(start, len)| format!("{start}:{}", start + len)).collect();
             let cells: [Cell; 5] = [
                 std::mem::replace(&mut name, again),
                 format!("[{}]", ranges.join(", ")).into(),
@@ -159,10 +159,10 @@ fn extents(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
     table.print(output)
 }
 
-/// An attribute that is longer than this is cut; JSON has it whole.
-const SHOWN: usize = 40;
+/// Maximum characters of an attribute in text; JSON has all.
+const MAX_ATTRIBUTE: usize = 40;
 
-/// The shape, and what the format knows besides.
+/// Returns the shape and the attributes of the format.
 fn shape(tensor: &TensorEntry) -> String {
     let mut text = tensor.shape.to_string();
     let others = |key: &str| {
@@ -170,8 +170,8 @@ fn shape(tensor: &TensorEntry) -> String {
     };
     for (key, value) in tensor.attributes.iter().filter(|(key, _)| others(key)) {
         let mut value = value.to_json().to_string();
-        if value.chars().count() > SHOWN {
-            value = value.chars().take(SHOWN).chain("...".chars()).collect();
+        if value.chars().count() > MAX_ATTRIBUTE {
+            value = value.chars().take(MAX_ATTRIBUTE).chain("...".chars()).collect();
         }
         text.push_str(&format!(" {}={}", escape(key), escape(&value)));
     }
@@ -182,7 +182,7 @@ fn shape(tensor: &TensorEntry) -> String {
     text
 }
 
-/// The other name of a tensor that goes by two.
+/// Returns the second name of a tensor that has two.
 fn other_name(tensor: &TensorEntry) -> Option<String> {
     let name = |key: &str| tensor.text_attribute(key).map(escape);
     name(Attributes::STRUCTURED_NAME).or_else(|| name(Attributes::VARIABLE_NAME))
@@ -193,18 +193,18 @@ fn role(tensor: &TensorEntry) -> Cell {
     if tensor.guessed { format!("{role} (guessed)").into() } else { role.into() }
 }
 
-/// The deepest branch that is drawn: what is deeper stands in one line, with dots. Else names of thousands of parts
-/// would be drawn as millions of blanks.
-const DEEPEST: usize = 20;
+/// Maximum depth of the tree. Deeper names share one line, with dots, so that names of thousands of parts do not become
+/// millions of blanks.
+const MAX_DEPTH: usize = 20;
 
-/// Draws paths as a tree. State hangs below its parameter. Tensors stay in the order of the file;
-/// a branch is drawn anew where the order leaves it and comes back.
+/// Prints paths as a tree, with optimizer state below its parameter. Tensors keep the order of the file, so a branch may
+/// repeat.
 fn tree(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::Result<()> {
     let mut open: Vec<String> = Vec::new();
     for (i, tensor) in checkpoint.tensors.iter().enumerate() {
         let mut parts: Vec<String> = tensor.path.parts().iter().map(|p| p.to_string()).collect();
-        if parts.len() > DEEPEST {
-            let rest = parts.split_off(DEEPEST).join(".");
+        if parts.len() > MAX_DEPTH {
+            let rest = parts.split_off(MAX_DEPTH).join(".");
             parts.push(rest);
         }
         if let Some(slot) = tensor.role.slot() {
@@ -218,9 +218,9 @@ fn tree(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::
             open.push(part.clone());
         }
         let hash = hashes.get(i).map(|h| format!("  {h}")).unwrap_or_default();
-        let facts = format!("{} {} {}{hash}", tensor.dtype(), shape(tensor), human_bytes(tensor.bytes()));
-        writeln!(output, "{}{leaf}  {DIM}{facts}{DIM:#}", "  ".repeat(open.len()))?;
-        // State of this tensor stands below it without drawing its name again.
+        let details = format!("{} {} {}{hash}", tensor.dtype(), shape(tensor), human_bytes(tensor.bytes()));
+        writeln!(output, "{}{leaf}  {DIM}{details}{DIM:#}", "  ".repeat(open.len()))?;
+        // State of this tensor follows without repeating its name.
         if tensor.role.slot().is_none() {
             open.push(leaf);
         }

@@ -1,4 +1,4 @@
-//! `merge`: several checkpoints, or the shards of one, as one.
+//! `merge`: several files, or the shards of a model, into one.
 
 use crate::args::{Common, Merge, Prefer};
 use crate::flags::flags;

@@ -1,4 +1,4 @@
-//! `program`: the program that a model brings along: shown, stripped, renamed.
+//! `program`: the program (graph) of a Paddle model: show, strip, rename.
 
 use crate::args::{Common, Program, StripPart};
 use crate::flags::flags;
@@ -32,13 +32,13 @@ pub(crate) fn run(args: &Program, common: &Common, output: &mut Output) -> Resul
     Ok(Outcome::Done)
 }
 
-/// How the program is to be shown, where more than its summary is asked for.
+/// Returns the form to print; `None` for the summary.
 fn form(args: &Program) -> Option<Form> {
     let forms = [(args.list, Form::List), (args.dot, Form::Dot), (args.text, Form::Text)];
     forms.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, form)| form)
 }
 
-/// Changes the program and writes it with its parameters.
+/// Changes the program and writes it with the parameters.
 fn rewrite(
     checkpoint: &mut Checkpoint,
     target: &Path,
@@ -56,7 +56,7 @@ fn rewrite(
         run: RunOptions { progress: common.progress(), ..RunOptions::default() },
     };
     let written = program::rewrite(checkpoint, &args.path, target, &options)?.worded(&flags);
-    let takes_out = !options.strip.is_nothing();
+    let strips = !options.strip.is_nothing();
     drop(options);
     if output.json {
         output.document(&written.to_json())?;
@@ -70,10 +70,10 @@ fn rewrite(
     checkpoint.word(&flags);
     output.warn_of(&checkpoint.notes)?;
     output.losses(&written.plan.losses)?;
-    if takes_out {
+    if strips {
         writeln!(
             output,
-            "took out {} ({}), {}, {}, {}",
+            "removed {} ({}), {}, {}, {}",
             human_counted(program.attributes, "attribute"),
             human_bytes(program.attribute_bytes),
             human_counted(program.operators, "operator"),

@@ -1,4 +1,4 @@
-//! `run`: a Paddle program that saves and loads.
+//! `run`: runs a Paddle program that saves and loads tensors.
 
 use crate::args::{Common, Run};
 use crate::output::{DIM, Output, human_bytes};
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Run, common: &Common, output: &mut Output) -> Result<Ou
         return planned(args, &executor, &topology, output);
     }
     if let Some(target) = &args.fetch {
-        // Known before anything runs.
+        // Checked before anything runs.
         LocalSink::check(target, executor.replace)?;
         registry().by_extension(target)?;
         inputs(args, &open, &executor, &topology)?.check_apart(target)?;
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Run, common: &Common, output: &mut Output) -> Result<Ou
             written = line(step, done, output);
         }
     });
-    // Steps that were done are told of, also where a later one fails.
+    // Completed steps are printed even if a later one fails.
     written?;
     let fetched = fetched?;
     if let Some(target) = &args.fetch {
@@ -73,8 +73,7 @@ pub(crate) fn run(args: &Run, common: &Common, output: &mut Output) -> Result<Ou
     Ok(Outcome::Done)
 }
 
-/// The program, and the folder in which it stands. Of a file, the program alone is read: what stands
-/// beside it is the program's own affair.
+/// Reads the program, and returns it with its folder. For a program file, other files of the folder are not read.
 fn program(path: &Path, open: &OpenOptions) -> Result<(Topology, PathBuf)> {
     if PathKind::of(path)? == PathKind::Folder {
         let checkpoint = weighbridge::formats::open_with(path, open)?;
@@ -87,7 +86,7 @@ fn program(path: &Path, open: &OpenOptions) -> Result<(Topology, PathBuf)> {
     Ok((topology, folder.unwrap_or(Path::new(".")).to_owned()))
 }
 
-/// The files that are read: the program, what it loads, and what is fed.
+/// Returns the files to read: the program, the files it loads, and the fed files.
 fn inputs(args: &Run, open: &OpenOptions, executor: &Executor, topology: &Topology) -> Result<Inputs> {
     let mut inputs = match (&args.fetch, PathKind::of(&args.path)?) {
         (Some(target), PathKind::Folder) => {
@@ -127,7 +126,7 @@ fn planned(
     Ok(Outcome::Done)
 }
 
-/// The tensor that `FILE`, or `FILE:NAME`, means.
+/// Returns the tensor of `FILE` or `FILE:NAME`.
 fn given(from: &str, open: &OpenOptions) -> Result<TensorEntry> {
     let (file, name) = match from.rsplit_once(':') {
         Some((file, name)) if PathKind::of(Path::new(from)).is_err() => (file, Some(name)),
@@ -137,18 +136,18 @@ fn given(from: &str, open: &OpenOptions) -> Result<TensorEntry> {
     match (name, checkpoint.tensors.as_slice()) {
         (Some(name), _) => checkpoint.tensor(name).cloned(),
         (None, [one]) => Ok(one.clone()),
-        (None, all) => Err(Error::usage("which-tensor", "the file does not hold just one tensor")
+        (None, all) => Err(Error::usage("which-tensor", "the file has more than one tensor")
             .in_file(file)
             .found(format_args!("{} tensors", all.len()))
-            .hint("name the one to feed: --feed NAME=FILE:TENSOR")),
+            .hint("select one: --feed NAME=FILE:TENSOR")),
     }
 }
 
-/// Writes what was fetched.
+/// Writes the fetched tensors.
 fn store(fetched: &[(String, TensorEntry)], target: &Path, executor: &Executor) -> Result<()> {
     let (format, kind) = registry().by_extension(target)?;
     let mut checkpoint = Checkpoint::new("paddle", "combined", path_text(target));
-    // A variable's name is written as it is, so its parts need not be kept apart.
+    // Names of variables are written unchanged, so splitting at dots loses nothing.
     let plain = |(name, entry): &(String, TensorEntry)| TensorEntry {
         path: TensorPath::from_dotted(name),
         ..entry.clone()

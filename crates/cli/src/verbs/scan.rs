@@ -1,8 +1,8 @@
-//! `scan`: could opening this elsewhere run code or give away source code?
+//! `scan`: code that loading a file elsewhere would run, leaked source code, suspicious content.
 
 use crate::args::{Common, Scan};
 use crate::flags::flags;
-use crate::output::{DIM, HEADING, MOST_ROWS, Output, human_counted, scan_verdict};
+use crate::output::{DIM, HEADING, MAX_ROWS, Output, human_counted, scan_verdict};
 use crate::several::{self, Report};
 use crate::streams::shown_of;
 use crate::{Failure, Outcome};
@@ -16,8 +16,11 @@ use weighbridge::finding::{Finding, Severity, Verdict};
 use weighbridge::ops::scan::{Rule, ScanReport, ScannedFile, sarif_of_all, scan};
 use weighbridge::ops::several::Counts;
 use weighbridge::phrase::Worded;
-use weighbridge::pickle::GlobalFinding;
-use weighbridge::text::{escape, path_text};
+use weighbridge::pickle::{GlobalFinding, ImportVerdict};
+use weighbridge::text::{escape, first_and_more, path_text};
+
+/// Maximum dangerous calls in the headline of a file.
+const MAX_CALLS: usize = 3;
 
 pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     if args.list_rules {
@@ -31,7 +34,7 @@ pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcom
     several::run(&args.paths, output, |path| look(args, path, &options))
 }
 
-/// Looks through a path, and weighs what is denied as an error.
+/// Scans a path; warnings of denied categories become errors.
 fn look(args: &Scan, path: &Path, options: &OpenOptions) -> weighbridge::Result<ScanReport> {
     let mut report = scan(path, options)?;
     report.deny(&args.deny);
@@ -44,7 +47,7 @@ fn look(args: &Scan, path: &Path, options: &OpenOptions) -> weighbridge::Result<
     Ok(report.worded(&flags))
 }
 
-/// All paths in one log with one run.
+/// Prints one SARIF log with one run for all paths.
 fn sarif(args: &Scan, options: &OpenOptions, output: &mut Output) -> Result<Outcome, Failure> {
     if let [path] = args.paths.as_slice() {
         let report = look(args, path, options)?;
@@ -93,7 +96,7 @@ impl Report for ScanReport {
     }
 }
 
-/// Every rule, one a line.
+/// Prints every rule on one line, and its test file.
 fn rules(output: &mut Output) -> io::Result<()> {
     if output.json {
         return output.document(&json!({ "rules": Rule::ALL.iter().map(Rule::to_json).collect::<Vec<_>>() }));
@@ -101,14 +104,14 @@ fn rules(output: &mut Output) -> io::Result<()> {
     for rule in Rule::ALL {
         let (severity, category) = (rule.severity.as_str(), rule.category().as_str());
         writeln!(output, "{HEADING}{:<22}{HEADING:#} {severity:<9} {category:<9} {}", rule.code, rule.what)?;
-        writeln!(output, "{DIM}{:42} proof: {}{DIM:#}", "", rule.proof)?;
+        writeln!(output, "{DIM}{:42} test file: {}{DIM:#}", "", rule.proof)?;
     }
     Ok(())
 }
 
 fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
     let many = report.files.len() > 1;
-    // Of each verdict the first ones, so that what was found is not hidden behind what is clean.
+    // The first files of each verdict, so that clean files do not hide dangerous ones.
     let mut shown: Vec<(Verdict, usize)> = Vec::new();
     for file in &report.files {
         let verdict = file.verdict();
@@ -118,13 +121,12 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
         });
         if let Some((_, count)) = shown.get_mut(place) {
             *count += 1;
-            if *count > MOST_ROWS {
+            if *count > MAX_ROWS {
                 continue;
             }
         }
-        let format = file.format.unwrap_or("not known");
-        writeln!(output, "{HEADING}{}{HEADING:#}  {format}  {}", escape(&file.label), scan_verdict(verdict))?;
-        // Of many files, those that are clean take a line each, and their warnings.
+        headline(file, output)?;
+        // Clean files among many take one line each, and their warnings.
         if many && verdict == Verdict::Sound {
             if file.scan.findings.iter().any(|finding| finding.severity == Severity::Warning) {
                 findings(file, output)?;
@@ -133,8 +135,8 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
         }
         imports(file, output)?;
         output.first_rows(&file.scan.calls, |output, call| {
-            // The module and the name, as imports are told.
-            let what = call.callable.as_deref().unwrap_or("something computed").replacen(' ', ".", 1);
+            // Module and name, as in imports.
+            let what = call.callable.as_deref().unwrap_or("a computed callable").replacen(' ', ".", 1);
             let times = if call.count > 1 { format!(" ({} times)", call.count) } else { String::new() };
             writeln!(output, "  calls {} {}{times}", call.how, escape(&what))
         })?;
@@ -142,13 +144,13 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
     }
     for (verdict, count) in shown {
         let what = format!("files: {}", scan_verdict(verdict));
-        output.more_rows(count.saturating_sub(MOST_ROWS), &what)?;
+        output.more_rows(count.saturating_sub(MAX_ROWS), &what)?;
     }
     if many {
         let count = |verdict| report.files.iter().filter(|file| file.verdict() == verdict).count();
         let counts = [
             (count(Verdict::Sound), "clean"),
-            (count(Verdict::Unsound), "found"),
+            (count(Verdict::Unsound), "dangerous"),
             (count(Verdict::CouldNotTell), "could not tell"),
         ];
         let counts = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
@@ -161,13 +163,35 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
         )?;
         let found = report.files.iter().filter(|file| file.verdict() == Verdict::Unsound);
         output.first_rows(found, |output, file| {
-            writeln!(output, "{HEADING}found    {HEADING:#} {}", escape(&file.label))
+            writeln!(output, "{HEADING}dangerous{HEADING:#} {}", escape(&file.label))
         })?;
     }
     Ok(())
 }
 
-/// What is the same at several places, once.
+/// Prints the verdict on a file: `evil.pt: DANGEROUS, loading it calls posix.system`.
+fn headline(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
+    let (label, verdict) = (escape(&file.label), file.verdict());
+    let mut calls: Vec<String> = file
+        .scan
+        .imports
+        .iter()
+        .filter(|import| matches!(import.judgement, ImportVerdict::Dangerous(_)))
+        .map(|import| format!("{}.{}", escape(&import.module), escape(&import.name)))
+        .collect();
+    calls.sort_unstable();
+    calls.dedup();
+    let why = match (verdict, file.format) {
+        (Verdict::Unsound, _) if !calls.is_empty() => {
+            format!(", loading it calls {}", first_and_more(calls, MAX_CALLS))
+        }
+        (_, Some(format)) => format!(" ({format})"),
+        (_, None) => " (unknown format)".to_owned(),
+    };
+    writeln!(output, "{HEADING}{label}:{HEADING:#} {}{why}", scan_verdict(verdict))
+}
+
+/// Prints findings; one that repeats at several places is printed once.
 fn findings(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
     let mut places = HashMap::new();
@@ -185,7 +209,7 @@ fn findings(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
     })
 }
 
-/// Each import once, with how often it stands in the file.
+/// Prints each import once, with the number of its uses.
 fn imports(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
     let mut seen: Vec<(&GlobalFinding, usize)> = Vec::new();
     let mut places = HashMap::new();

@@ -1,4 +1,4 @@
-//! `seal`: the hashes of files and tensors, as a list that can be signed.
+//! `seal`: a manifest with the hashes of files and tensors.
 
 use crate::args::{Common, Seal};
 use crate::flags::flags;
@@ -15,8 +15,8 @@ use weighbridge::text::{escape, path_text};
 pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let printed = args.output.as_deref() == Some(Path::new("-"));
     if printed && common.json {
-        return Err(Error::usage("two-outputs", "-o - and --json do not go together")
-            .hint("give the manifest a file: -o FILE")
+        return Err(Error::usage("two-outputs", "-o - and --json both write to standard output")
+            .hint("write the manifest to a file: -o FILE")
             .into());
     }
     let target = match &args.output {
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
     options.allow_symlinks = args.allow_symlinks;
     options.threads = args.threads;
     if !printed {
-        // Known before anything is read.
+        // Checked before anything is read.
         LocalSink::check(&target, args.force)?;
         options.target = Some(target.clone());
     }
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
         return Ok(Outcome::Done);
     }
     sealed.save(&target, args.force)?;
-    // A manifest of what is left of a damaged file is not one of the whole.
+    // The manifest of a damaged file does not cover all of it.
     if sealed.is_of_damaged() {
         output.outcome = Outcome::Finding;
     }
@@ -70,7 +70,7 @@ fn text(args: &Seal, target: &Path, sealed: &Sealed, output: &mut Output) -> std
     writeln!(output, "{line}, {}", args.algorithms.names().join(" and "))?;
     if !report.left_out.is_empty() {
         let names: Vec<String> = report.left_out.iter().map(|name| escape(name)).collect();
-        writeln!(output, "left out: {}", names.join(", "))?;
+        writeln!(output, "not sealed: {}", names.join(", "))?;
     }
     writeln!(output, "wrote {} (not signed)", escape(&path_text(target)))
 }

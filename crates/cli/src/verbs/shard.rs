@@ -1,8 +1,8 @@
-//! `shard`: one model over many files of safetensors.
+//! `shard`: a model split into safetensors shards with an index.
 
 use crate::args::{Common, Shard};
 use crate::flags::flags;
-use crate::output::{MOST_ROWS, Output, human_bytes, human_count, human_counted};
+use crate::output::{MAX_ROWS, Output, human_bytes, human_count, human_counted};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use std::io::Write;
@@ -15,8 +15,8 @@ use weighbridge::text::{escape, path_text};
 pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let writing = &args.writing;
     if writing.to.as_deref().is_some_and(|to| to != "safetensors") || writing.kind.is_some() {
-        return Err(Error::usage("bad-arguments", "shards are files of safetensors")
-            .hint("leave --to and --kind out; convert writes other formats")
+        return Err(Error::usage("bad-arguments", "shards are safetensors files")
+            .hint("omit --to and --kind; `convert` writes other formats")
             .into());
     }
     let options = ConvertOptions {
@@ -47,8 +47,8 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
         ("bytes", Align::Right),
         ("", Align::Left),
     ]);
-    for shard in prepared.shards.iter().take(MOST_ROWS) {
-        let odd = if shard.oversized { "larger than a shard: on its own" } else { "" };
+    for shard in prepared.shards.iter().take(MAX_ROWS) {
+        let odd = if shard.oversized { "one tensor larger than the shard size" } else { "" };
         table.row([
             escape(&shard.name),
             human_count(shard.tensors as u64),
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
         ]);
     }
     table.print(output)?;
-    output.more_rows(prepared.shards.len().saturating_sub(MOST_ROWS), "")?;
+    output.more_rows(prepared.shards.len().saturating_sub(MAX_ROWS), "")?;
     let word = if writing.plan { "would write" } else { "wrote" };
     let files = human_counted(prepared.plan.files.len(), "file");
     writeln!(output, "{word} {}/ ({files}, {})", escape(target.trim_end_matches('/')), human_bytes(bytes))?;

@@ -1,7 +1,6 @@
-//! `show`: values, to the byte as numpy 2 prints them.
+//! `show`: values, formatted byte for byte as numpy 2 does.
 //!
-//! A large array is summarised as numpy does it, and then only the elements that are shown are read: a tensor of many
-//! gigabytes is shown at once.
+//! Large arrays are summarized as in numpy, and only the shown elements are read.
 
 use crate::args::{Common, Show};
 use crate::numpy::{EDGE, Grid, THRESHOLD};
@@ -13,9 +12,9 @@ use weighbridge::ops::slice::{Picked, Slice, Taken, only, read_at, resolve};
 use weighbridge::tensor::{DType, Order, Shape};
 use weighbridge::{Error, Result, TensorEntry};
 
-/// The most elements that are printed.
+/// Maximum number of printed elements.
 const MAX_ELEMENTS: u64 = 10_000_000;
-/// The most dimensions of what is shown, as in numpy.
+/// Maximum number of dimensions, as in numpy.
 const MAX_DIMENSIONS: usize = 64;
 
 pub(crate) fn run(args: &Show, _: &Common, output: &mut Output) -> std::result::Result<Outcome, Failure> {
@@ -31,7 +30,7 @@ pub(crate) fn run(args: &Show, _: &Common, output: &mut Output) -> std::result::
     let named = |error: Error| error.in_file(&checkpoint.label);
     let shown = show(entry, &slice, args.full).map_err(named)?;
     writeln!(output, "{}", shown.text)?;
-    let middle = if shown.summarised { ", --full shows all" } else { "" };
+    let middle = if shown.summarised { "; use --full to print all values" } else { "" };
     writeln!(output, "{DIM}{} {}{middle}{DIM:#}", shown.dtype, shown.shape)?;
     crate::salvage::say(&checkpoint, output)?;
     Ok(Outcome::Done)
@@ -40,19 +39,19 @@ pub(crate) fn run(args: &Show, _: &Common, output: &mut Output) -> std::result::
 /// A slice of a tensor as text.
 #[derive(Debug)]
 struct Shown {
-    /// The lines that `print` of numpy would write, without the newline at the end.
+    /// Text of numpy's `print`, without the final newline.
     text: String,
     dtype: DType,
     shape: Shape,
-    /// True where only the ends of the dimensions are shown.
+    /// True if only the ends of the dimensions are shown.
     summarised: bool,
 }
 
-/// The values of `slice` of `entry` as text. With `full`, nothing is left out.
+/// Formats the values of `slice` of `entry`; all of them with `full`.
 ///
 /// # Errors
-/// As [`Slice::select`]; `Unsupported` for packed types and more than [`MAX_DIMENSIONS`]; `Limit` where more than
-/// [`MAX_ELEMENTS`] would be written; and what the sources say.
+/// Errors of [`Slice::select`] and of the source; `Unsupported` for packed dtypes and more than [`MAX_DIMENSIONS`]
+/// dimensions; `Limit` for more than [`MAX_ELEMENTS`] elements.
 fn show(entry: &TensorEntry, slice: &Slice, full: bool) -> Result<Shown> {
     let named = |e: Error| e.on_tensor(entry.name());
     let dtype = entry.dtype();
@@ -68,10 +67,10 @@ fn show(entry: &TensorEntry, slice: &Slice, full: bool) -> Result<Shown> {
 }
 
 fn packed(dtype: DType) -> Error {
-    Error::unsupported("packed-values", format!("elements of type {dtype} share bytes and cannot be shown"))
+    Error::unsupported("packed-values", format!("values of packed dtype {dtype} cannot be printed"))
 }
 
-/// Which elements of a selection are shown.
+/// Shown elements of a selection.
 struct View<'a> {
     selection: &'a Taken,
     shape: Shape,
@@ -82,37 +81,37 @@ impl<'a> View<'a> {
     fn new(selection: &'a Taken, full: bool) -> Result<Self> {
         let shape = selection.shape();
         if shape.rank() > MAX_DIMENSIONS {
-            return Err(Error::unsupported("too-many-dimensions", "there are too many dimensions to show")
+            return Err(Error::unsupported("too-many-dimensions", "the tensor has too many dimensions to print")
                 .expected(format_args!("at most {MAX_DIMENSIONS}"))
                 .found(shape.rank()));
         }
         let summarised = !full && shape.elements().is_none_or(|n| n > THRESHOLD);
         let view = Self { selection, shape, summarised };
-        let count = view.extents().try_fold(1u64, |n, d| n.checked_mul(d));
+        let count = view.shown_dims().try_fold(1u64, |n, d| n.checked_mul(d));
         if view.is_empty() || count.is_some_and(|count| count <= MAX_ELEMENTS) {
             return Ok(view);
         }
-        Err(Error::limit("too-many-values", "these are too many values to give as text")
+        Err(Error::limit("too-many-values", "the selection has too many values to print")
             .expected(format_args!("at most {MAX_ELEMENTS}"))
             .found(count.map_or("more than 2^64".into(), |n| n.to_string()))
-            .hint("take a slice, such as NAME[0:10]"))
+            .hint("select a slice, such as NAME[0:10]"))
     }
 
     fn is_empty(&self) -> bool {
         self.shape.dims().contains(&0)
     }
 
-    /// How many indices are shown of a dimension of this extent.
-    fn shown(&self, extent: u64) -> u64 {
-        if self.summarised { extent.min(2 * EDGE) } else { extent }
+    /// Returns the number of shown indices of a dimension of `len` indices.
+    fn shown(&self, len: u64) -> u64 {
+        if self.summarised { len.min(2 * EDGE) } else { len }
     }
 
-    /// The extents of what is shown, with dropped dimensions as 1.
-    fn extents(&self) -> impl Iterator<Item = u64> {
+    /// Returns the number of shown indices of each dimension, 1 for dropped ones.
+    fn shown_dims(&self) -> impl Iterator<Item = u64> {
         self.selection.axes.iter().map(|a| self.shown(a.count))
     }
 
-    /// The indices shown, for each dimension of the tensor. There are elements.
+    /// Returns the shown indices of each dimension. The selection is not empty.
     fn axes(&self) -> Vec<Vec<u64>> {
         let indices = |axis: &Picked| {
             let shown = self.shown(axis.count);
@@ -129,7 +128,7 @@ impl<'a> View<'a> {
         let shown = if self.is_empty() {
             Vec::new()
         } else {
-            // At most MAX_ELEMENTS of them together.
+            // At most MAX_ELEMENTS in total.
             self.shape.dims().iter().map(|&d| usize::try_from(self.shown(d)).unwrap_or(usize::MAX)).collect()
         };
         let grid =

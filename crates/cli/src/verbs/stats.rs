@@ -1,4 +1,4 @@
-//! `stats`: what the values are like.
+//! `stats`: minimum, maximum, mean, zeros, NaN and a histogram.
 
 use crate::args::{Common, Stats};
 use crate::output::{DIM, HEADING, Output, human_count};
@@ -31,14 +31,14 @@ pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outco
         let checkpoint = crate::salvage::open(path, &args.input)?;
         let places = places(&checkpoint, name.as_deref())?;
         let mut options = StatsOptions::default();
-        // The histogram takes a second pass; a table has no room for it.
+        // The histogram needs a second pass, and a table does not show it.
         let drawn = (name.is_some() && places.len() == 1) || json;
         options.bins = if drawn { args.bins.into() } else { 0 };
         if drawn {
             let measured = measure(checkpoint, name.as_deref(), &options)?;
             return Ok(Shown { measured, table: None });
         }
-        // A row of text is shorter than the values: of a million tensors that counts.
+        // Rows of text take less memory than the statistics of a million tensors.
         let mut table = columns();
         for place in places {
             let tensor = &checkpoint.tensors[place];
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outco
     })
 }
 
-/// True where the last of several arguments is the name of a tensor: no file is called so, or the first file has it.
+/// Returns true if the last argument is a tensor name: no file has this name, or the first file has such a tensor.
 fn is_name(last: &Path, first: &Path, args: &Stats) -> bool {
     let has = |checkpoint: Checkpoint| last.to_str().is_some_and(|name| checkpoint.tensor(name).is_ok());
     PathKind::of(last).is_err() || crate::salvage::open(first, &args.input).is_ok_and(has)
@@ -56,9 +56,9 @@ fn is_name(last: &Path, first: &Path, args: &Stats) -> bool {
 
 /// Statistics of the values of tensors.
 struct Shown {
-    /// The values; none where there is a table.
+    /// Statistics; empty with a table.
     measured: Measured,
-    /// One row for each tensor: the text of several.
+    /// Table with one row per tensor.
     table: Option<Table>,
 }
 
@@ -164,7 +164,7 @@ fn number(value: Option<Number>) -> String {
     }
 }
 
-/// Six digits, with an exponent where that is shorter.
+/// Formats six digits, with an exponent if that is shorter.
 fn float(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),

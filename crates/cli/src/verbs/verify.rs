@@ -1,4 +1,4 @@
-//! `verify`: is a file whole and consistent?
+//! `verify`: integrity of a file or folder.
 
 use crate::args::{Common, Verify};
 use crate::output::{DIM, HEADING, Output, human_bytes, human_count, human_counted, verdict};
@@ -27,10 +27,10 @@ pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result
     if args.manifest.is_some() && args.paths.len() > 1 {
         return Err(Error::usage(
             "several-paths",
-            "a manifest is of one file or folder, and several are named",
+            "a manifest describes one file or folder, but several paths are given",
         )
         .found(args.paths.len())
-        .hint("verify each with its own manifest, or the folder in which they stand with one")
+        .hint("verify each path with its own manifest, or seal and verify their folder")
         .into());
     }
     several::run(&args.paths, output, |path| {
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result
     })
 }
 
-/// What is known of one path, and how much of it is asked for.
+/// Report on one path.
 struct Verified {
     report: VerifyReport,
     sealed: Option<Checked>,
@@ -96,13 +96,13 @@ fn text(
     line("path", escape(&report.label))?;
     let mut parts = [report.format, report.kind].into_iter().flatten().collect::<Vec<_>>();
     parts.dedup();
-    line("format", if parts.is_empty() { "not known".to_owned() } else { parts.join(" ") })?;
+    line("format", if parts.is_empty() { "unknown".to_owned() } else { parts.join(" ") })?;
     line("checked", report.checked.join(", "))?;
-    // A line a file, unless there are many and nobody asked.
+    // One line per file, for at most this number of files without --account.
     const MANY: usize = 8;
     let shown = if account { report.files.len() } else { MANY };
     for file in report.files.iter().take(shown) {
-        // Where there is one file, its name stands above already.
+        // The name of a single file is printed above already.
         let name = if report.files.len() > 1 { format!("{}: ", escape(&file.file)) } else { String::new() };
         line("bytes", format!("{name}{}", sums(file)))?;
     }
@@ -118,13 +118,13 @@ fn text(
     }
     let about = match report.other_models() {
         0 => "",
-        1 => ", of this model; another model file stands in the folder",
-        _ => ", of this model; other model files stand in the folder",
+        1 => " (this model only; the folder contains another model file)",
+        _ => " (this model only; the folder contains other model files)",
     };
     line("verdict", format!("{}{about}", verdict(report.verdict)))
 }
 
-/// `2 files of the folder are not part of the model: README.md 1.2 KiB, a.pt 4.4 KiB`.
+/// Formats `2 files of the folder are not part of the model: README.md 1.2 KiB, a.pt 4.4 KiB`.
 fn others(files: &[OtherFile]) -> String {
     const MOST: usize = 8;
     let one = |file: &OtherFile| format!("{} {}", escape(&file.path), human_bytes(file.bytes));
@@ -134,22 +134,22 @@ fn others(files: &[OtherFile]) -> String {
     format!("{what} not part of the model: {shown}{all}")
 }
 
-/// `files: 3 as sealed, 1 changed; tensors: 12 as sealed`.
+/// Formats `files: 3 unchanged, 1 changed; tensors: 12 unchanged`.
 fn counts(checked: &Checked) -> String {
     let side = |what: &str, counts: &[(usize, &str)]| {
-        let told = counts.iter().enumerate().filter(|(place, (n, _))| *place == 0 || *n > 0);
-        let told: Vec<String> =
-            told.map(|(_, (n, word))| format!("{} {word}", human_count(*n as u64))).collect();
-        format!("{what}: {}", told.join(", "))
+        let shown = counts.iter().enumerate().filter(|(place, (n, _))| *place == 0 || *n > 0);
+        let shown: Vec<String> =
+            shown.map(|(_, (n, word))| format!("{} {word}", human_count(*n as u64))).collect();
+        format!("{what}: {}", shown.join(", "))
     };
     let files = checked.files.map(|c| {
         let counts =
-            [(c.equal, "as sealed"), (c.changed, "changed"), (c.missing, "missing"), (c.extra, "extra")];
+            [(c.equal, "unchanged"), (c.changed, "changed"), (c.missing, "missing"), (c.extra, "extra")];
         side("files", &counts)
     });
     let tensors = checked.tensors.map(|c| {
         let counts = [
-            (c.equal, "as sealed"),
+            (c.equal, "unchanged"),
             (c.changed, "changed"),
             (c.renamed, "renamed"),
             (c.missing, "missing"),
@@ -162,7 +162,7 @@ fn counts(checked: &Checked) -> String {
     if parts.is_empty() { "nothing was compared".to_owned() } else { parts.join("; ") }
 }
 
-/// `1.2 KiB: tensors 1.0 KiB, header 200 B`.
+/// Formats `1.2 KiB: tensors 1.0 KiB, header 200 B`.
 fn sums(file: &Account) -> String {
     let mut text = human_bytes(file.bytes);
     let mut before = ":";

@@ -64,7 +64,7 @@ fn a_plan_shows_before_and_after_and_writes_nothing() {
     let target = folder.path("b.npz");
     let words = ["edit", &source, &target, "--rename", "w1=x", "--drop", "b*", "--cast", "x=f16", "--plan"];
     let text = ok(&words);
-    assert!(text.contains("w1 -> x  f32 -> f16") && text.contains("b1 -> left out"), "{text}");
+    assert!(text.contains("w1 -> x  f32 -> f16") && text.contains("b1  dropped"), "{text}");
     assert!(text.contains("would write"), "{text}");
     let plan = json(&words);
     assert_eq!((&plan["done"], &plan["how"]), (&json!(false), &json!("new-file")));

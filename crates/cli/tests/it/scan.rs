@@ -276,7 +276,7 @@ fn info_warns_of_pickles_that_run_code() {
             "Loading this file in Python would {verb} `posix.system`. Run `weighbridge scan` before you use it."
         );
         assert!(text.lines().next().unwrap().ends_with(&line), "{text}");
-        assert!(text.contains("pickle - of Python"), "{text}");
+        assert!(text.contains("Python pickle ("), "{text}");
         assert_eq!((code(&["verify", path]), code(&["scan", path])), (verdict, 1));
         assert_eq!(json(&["info", path])["format"], "pickle");
     }

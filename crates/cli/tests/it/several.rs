@@ -57,7 +57,7 @@ fn text_names_each_path_and_counts() {
         assert!(places.is_sorted(), "{shown}");
         let last = shown.lines().last().unwrap();
         assert!(last.contains("4: 1 ") && words.iter().all(|word| last.contains(word)), "{last}");
-        assert!(last.ends_with("1 not read"), "{last}");
+        assert!(last.ends_with("1 unreadable"), "{last}");
         let complaint = complaint(&output);
         assert!(
             complaint.contains("error[not-found]:") && complaint.contains(nothing.as_str()),

@@ -41,7 +41,7 @@ fn shards_and_back() {
     let shards = folder.path("shards");
     let text = ok(&["shard", &source, &shards, "--max-shard-size", "32B", "--plan"]);
     assert!(
-        text.contains("larger than a shard") && text.contains("would write") && folder.count() == 1,
+        text.contains("larger than the shard size") && text.contains("would write") && folder.count() == 1,
         "{text}"
     );
     ok(&["shard", &source, &shards, "--max-shard-size", "32B"]);

@@ -13,6 +13,7 @@ from torch import nn
 
 DATA = Path(__file__).resolve().parent.parent / "testdata"
 OUT = DATA / "samples"
+DEMO = DATA.parent / "crates/cli/data"
 
 
 def digits():
@@ -86,8 +87,11 @@ def hugging_face(folder):
 
 
 def main():
-    shutil.rmtree(OUT, ignore_errors=True)
-    OUT.mkdir()
+    for path in OUT.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "README.md":
+            path.unlink()
     net = digits()
     net.train()
     optimizer = train(net, 20, 1e-3)
@@ -104,9 +108,8 @@ def main():
     whole = (OUT / "lm.safetensors").read_bytes()
     (OUT / "cut.safetensors").write_bytes(whole[: len(whole) * 2 // 3])
     hugging_face(OUT / "bert")
-    for name in ("mlp.model", "mlp.optimizer"):
-        source = "trained_mlp_a" + name[3:]
-        shutil.copy(DATA.parent / "crates/cli/data" / source, OUT / name)
+    for kind in ("model", "optimizer"):
+        shutil.copy(DATA / "primitiv/good/trained" / f"trained_mlp_a.{kind}", OUT / f"mlp.{kind}")
     (OUT / "paddle").mkdir()
     for name in ("model.pdmodel", "model.pdiparams"):
         shutil.copy(DATA / "paddle/good/p262/cnn_static_infer" / name, OUT / "paddle" / name)
@@ -114,6 +117,9 @@ def main():
     # Its configuration looks for the names of entities in ../weighted/entities.
     shutil.copytree(DATA / "biggraph/set1/weighted", OUT / "graph/weighted")
     (OUT / "lm.safetensors").chmod(0o644)
+    # The command contains those that `demo` shows.
+    for path in sorted(DEMO.rglob("*.*")):
+        shutil.copy(OUT / path.relative_to(DEMO), path)
 
 
 if __name__ == "__main__":

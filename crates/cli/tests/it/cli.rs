@@ -13,19 +13,23 @@ fn the_demo_does_the_main_job() {
     // Twice: a second run replaces what the first one wrote.
     for _ in 0..2 {
         let shown = ok(&["demo", path(&folder)]);
-        assert!(shown.contains("fc1.w") && shown.contains("Adam.m1") && shown.contains("The files are in"));
+        assert!(
+            shown.contains("conv1.weight") && shown.contains("Adam.m1") && shown.contains("The files are in")
+        );
     }
-    for name in ["mlp.model", "mlp.optimizer", "mlp.safetensors", "mlp.npz"] {
+    for name in
+        ["model.pt", "model.safetensors", "mlp.model", "paddle/model.pdmodel", "graph/model/config.json"]
+    {
         assert!(folder.join(name).is_file(), "{name}");
     }
     let document = json(&["demo", path(&folder), "--json"]);
-    assert_eq!(document["files"].as_array().unwrap().len(), 4);
+    assert_eq!(document["files"].as_array().unwrap().len(), 11);
 }
 
 #[test]
 fn the_demo_replaces_only_its_own_files() {
     let dir = tempfile::tempdir().unwrap();
-    for (name, others) in [("mlp.model", false), ("mlp.npz", false), ("mlp.optimizer", true)] {
+    for (name, others) in [("mlp.model", false), ("model.safetensors", false), ("model.pt", true)] {
         let folder = dir.path().join(name);
         if others {
             ok(&["demo", path(&folder)]);
@@ -446,11 +450,16 @@ fn files_without_a_program_say_so() {
     assert_eq!(weighbridge(&["program", path(&model), "--list", "--dot"]).status.code(), Some(2));
 }
 
-/// The package of the command has copies of its own: its folder is all that there is of the repository then.
+/// The package of the command contains copies, since it is published without the rest of the repository.
 #[test]
-fn the_files_of_the_demo_are_golden_ones() {
-    for name in ["trained_mlp_a.model", "trained_mlp_a.optimizer"] {
-        let own = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)).unwrap();
-        assert_eq!(own, weighbridge_testkit::golden(Path::new("primitiv/good/trained").join(name)));
+fn the_files_of_the_demo_are_the_samples() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("demo");
+    let files = json(&["demo", path(&folder), "--json"])["files"].clone();
+    for file in files.as_array().unwrap().iter().map(|file| file.as_str().unwrap()) {
+        let name = Path::new(file).strip_prefix(&folder).unwrap();
+        if name != Path::new("model.safetensors") {
+            assert_eq!(fs::read(file).unwrap(), fs::read(testdata("samples").join(name)).unwrap(), "{file}");
+        }
     }
 }

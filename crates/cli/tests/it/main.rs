@@ -17,6 +17,7 @@ mod looking;
 mod loss;
 #[cfg(target_os = "linux")]
 mod memory;
+mod pages;
 mod run;
 mod salvage;
 mod scan;

@@ -267,8 +267,8 @@ fn a_version_file_that_says_nothing_is_never_version_0() {
         }
         let error = weighbridge::formats::open(&folder).unwrap_err();
         assert_eq!(error.code().as_str(), code, "{text:?}");
-        assert_eq!(error.expected_text(), Some("one of the versions 3 (in part), 2 (complete)"));
-        assert_eq!(error.hint_text(), Some("open version 2, the newest that is complete"));
+        assert_eq!(error.expected_text(), Some("one of the versions 3 (incomplete), 2 (complete)"));
+        assert_eq!(error.hint_text(), Some("open version 2, the newest complete one"));
         let found = open_with(&folder, &lenient());
         assert_eq!((metadata(&found, "version"), codes(&found)[0]), (json!(2), code));
         let report = check(&folder);
@@ -279,8 +279,8 @@ fn a_version_file_that_says_nothing_is_never_version_0() {
     // A file without a byte, as a crash leaves it, completes no version.
     fs::write(folder.join("embeddings_all_1.v2.h5"), "").unwrap();
     let error = weighbridge::formats::open(&folder).unwrap_err();
-    assert_eq!(error.expected_text(), Some("one of the versions 3 (in part), 2 (in part)"));
-    assert_eq!(error.hint_text(), Some("no version is complete"));
+    assert_eq!(error.expected_text(), Some("one of the versions 3 (incomplete), 2 (incomplete)"));
+    assert_eq!(error.hint_text(), Some("restore missing files: no version is complete"));
 }
 
 #[test]

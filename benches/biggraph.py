@@ -1,11 +1,11 @@
-"""Weighbridge beside h5py, a plain file and PyTorch-BigGraph's exporter, in one run, in turn: medians and ratios.
+"""Weighbridge compared with h5py, a plain file and PyTorch-BigGraph's exporter, in one run, in turn: medians and ratios.
 
 usage: biggraph.py PYTHON
 
 Build first: cargo build --profile dist && cargo build --profile dist -p weighbridge-benches --examples. PYTHON needs h5py, numpy,
 torch 2.2 and torchbiggraph (see judges/biggraph.txt). A table of 2,000,000 x 100 float32 (800 MB) with 8 MB of optimizer
 state, a checkpoint of 1,000 partitions, 16 buckets with 10,000,000 edges; everything in the page cache. Jobs are timed
-within each process; exports as whole processes, upstream's once.
+inside each process; exports are timed as whole processes, that of PyTorch-BigGraph once.
 """
 
 import statistics
@@ -105,7 +105,7 @@ def inner(*words):
 
 
 def compare(what, ours, peers):
-    """Each side in turn, RUNS times."""
+    """Times each side in turn, RUNS times, and prints medians and ratios."""
     times = {name: [] for name in ["ours", *peers]}
     for _ in range(RUNS):
         times["ours"].append(ours())
@@ -160,7 +160,7 @@ def main():
         for floats, own in medians.items():
             size = (folder / f"{floats}.tsv").stat().st_size
             print(f"export 1M x 100 to TSV, {floats}: ours {own:.2f} s, {size / 1e6:.0f} MB; upstream {upstream:.1f} s, {upstream / own:.0f} times as long")
-        print("floats=upstream gives the exporter's bytes:", same)
+        print("floats=upstream equals the exporter's output:", same)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Weighbridge beside PaddlePaddle and safetensors, in one run, in turn: medians and ratios.
+"""Weighbridge compared with PaddlePaddle and safetensors, in one run, in turn: medians and ratios.
 
 usage: paddle.py PADDLE_2.6_PYTHON PADDLE_3.3_PYTHON [FOLDER-WITH-A-REAL-MODEL]
 
 Build first: cargo build --profile dist && cargo build --profile dist -p weighbridge-benches --examples. Both Pythons need numpy and safetensors.
 Makes a combined file of 1 GiB (64 tensors of 16 MiB) and one of 20,000 tensors of 16 floats, everything in the page cache;
-nobody syncs. Loading and saving are timed within each process; listing is timed as a whole process.
+no program syncs. Loading and saving are timed inside each process; listing is timed as a whole process.
 """
 
 import statistics
@@ -105,7 +105,7 @@ def whole(*words):
 
 
 def compare(what, ours, peers):
-    """Each side in turn, RUNS times."""
+    """Times each side in turn, RUNS times, and prints medians and ratios."""
     times = {name: [] for name in ["ours", *peers]}
     for _ in range(RUNS):
         times["ours"].append(ours())

@@ -1,9 +1,9 @@
-"""The Python package beside the packages that own the formats: `python benches/python.py [FOLDER]`.
+"""The Python package compared with the packages of the formats: `python benches/python.py [FOLDER]`.
 
-Run it in an environment where `weighbridge` is installed (`pip install .` builds what is shipped) and as many of paddle, safetensors and h5py as there are:
-rows of others are left out. Each pair is timed in one process, in turn, everything in the page cache; the medians are printed, and the
-median of the pairs' ratios. "Touch" reads one number of every page of every tensor. FOLDER is where the files are made (default: the
-temporary folder); they take 3 GB.
+Needs `weighbridge` (`pip install .` builds the shipped package), and paddle, safetensors and h5py; rows of missing packages are
+skipped. Each pair is timed in one process, in turn, everything in the page cache; prints the medians, and the median of the
+ratios. "Touch" reads one number of every page of every tensor. The files, 3 GB, are made in FOLDER (default: the temporary
+folder).
 """
 
 import gc
@@ -19,7 +19,7 @@ import numpy
 
 import weighbridge
 
-# Beside this file stands another one that is called like a package.
+# Another file in this folder has the name of a package.
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != HERE]
 
@@ -29,12 +29,12 @@ ROWS, WIDTH = 2_000_000, 100  # 800 MB of f32
 
 
 def touch(arrays):
-    """The sum of one number of every page."""
+    """Returns the sum of one number of every page."""
     return float(sum(array.reshape(-1, order="A")[::1024].sum() for array in arrays))
 
 
 def pair(job, ours, other, goal=""):
-    """Times two functions in turn, and prints a row."""
+    """Times two functions in turn and prints a row."""
     times = ([], [])
     for run in range(RUNS + 1):
         for side, work in zip(times, (ours, other)):
@@ -51,7 +51,7 @@ def pair(job, ours, other, goal=""):
 
 
 def seconds(command):
-    """The median time of a process."""
+    """Returns the median time of a process."""
     times = []
     for _ in range(RUNS):
         begun = time.perf_counter()
@@ -66,7 +66,7 @@ def state():
 
 
 def ours(path):
-    """All tensors of a file, looked at."""
+    """Touches all tensors of a file."""
     with weighbridge.open(path) as checkpoint:
         return touch(tensor.numpy() for tensor in checkpoint.values())
 
@@ -84,7 +84,7 @@ def safetensors_rows(folder):
 
     pair("open and touch 1 GiB of safetensors / `safetensors.numpy.load_file`", lambda: ours(path), lambda: touch(load_file(path).values()))
     pair("open and touch 1 GiB of safetensors / `safe_open`", lambda: ours(path), by_handle)
-    pair("load 1 GiB as arrays of one's own / `safetensors.numpy.load_file`", lambda: weighbridge.load(path, copy=True), lambda: load_file(path))
+    pair("load 1 GiB as writable arrays / `safetensors.numpy.load_file`", lambda: weighbridge.load(path, copy=True), lambda: load_file(path))
     os.remove(path)
 
 
@@ -129,7 +129,7 @@ def h5py_rows(folder):
 
 
 def threads(folder):
-    """Copies by two threads and by one: the lock of the interpreter is free meanwhile."""
+    """Copies with two threads and with one: the GIL is released during copies."""
     path = os.path.join(folder, "model.npz")
     weighbridge.save(path, state(), force=True)
     tensors = list(weighbridge.open(path).values())
@@ -143,12 +143,12 @@ def threads(folder):
         [worker.start() for worker in workers]
         [worker.join() for worker in workers]
 
-    pair("1 GiB turned to column-major order, two threads / one thread", both, lambda: read(tensors), "below 1")
+    pair("1 GiB transposed to column-major order, two threads / one thread", both, lambda: read(tensors), "below 1")
     os.remove(path)
 
 
 def leak(folder, rounds=100_000):
-    """Opens and drops a checkpoint and views of it, many times; prints the memory at the beginning and at the end."""
+    """Opens and drops a checkpoint and views of it, many times; prints the growth of memory."""
     path = os.path.join(folder, "small.safetensors")
     weighbridge.save(path, {"a": numpy.zeros((64, 64), numpy.float32), "b": numpy.ones(7)}, force=True)
 
@@ -167,7 +167,7 @@ def leak(folder, rounds=100_000):
             before = resident()
     grown = resident() - before
     took = (time.perf_counter() - begun) / rounds
-    print(f"\n{rounds:,} checkpoints opened, looked into and dropped: {took * 1e6:.0f} us each, memory grew by {grown >> 10} KiB after the first tenth")
+    print(f"\n{rounds:,} checkpoints opened, read and dropped: {took * 1e6:.0f} us each, memory grew by {grown >> 10} KiB after the first tenth")
     assert grown < 8 << 20, grown
 
 
@@ -176,12 +176,12 @@ def main():
     try:
         bare = seconds([sys.executable, "-c", "pass"])
         print(f"import weighbridge: {(seconds([sys.executable, '-c', 'import weighbridge']) - bare) * 1e3:.0f} ms (goal: 50)\n")
-        print("| job / beside | ours, s | other, s | ratio | goal |\n| --- | --- | --- | --- | --- |")
+        print("| job / compared with | ours, s | other, s | ratio | goal |\n| --- | --- | --- | --- | --- |")
         for rows in (safetensors_rows, h5py_rows, paddle_rows, threads):
             try:
                 rows(folder)
             except ImportError as error:
-                print(f"(left out: {error})")
+                print(f"(skipped: {error})")
         leak(folder)
     finally:
         for name in os.listdir(folder):

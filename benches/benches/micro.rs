@@ -1,4 +1,4 @@
-//! Small pieces in memory: transposes, casts, parsing. `cargo bench --profile dist -p weighbridge-benches --bench micro`.
+//! In-memory microbenchmarks: transposes, casts, parsing. `cargo bench --profile dist -p weighbridge-benches --bench micro`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
 
 use divan::counter::BytesCount;
@@ -10,7 +10,7 @@ fn main() {
     divan::main();
 }
 
-/// The bound for everything below: a plain copy of the same bytes.
+/// Baseline for the others: a plain copy of the same bytes.
 #[divan::bench]
 fn copy_64_mib(bencher: Bencher<'_, '_>) {
     let src = vec![1u8; 64 << 20];

@@ -1,7 +1,7 @@
-//! Whole jobs beside the raw speed of the machine and a peer, as ratios of medians in one run.
+//! Whole jobs compared with raw machine speed and with another library, as ratios of medians in one run.
 //!
-//! `cargo build --profile dist && cargo bench --profile dist -p weighbridge-benches --bench ratios`; the size of the model in MiB is taken from the environment
-//! variable `WEIGHBRIDGE_BENCH_MIB` (default 1024), its place from `TMPDIR`.
+//! `cargo build --profile dist && cargo bench --profile dist -p weighbridge-benches --bench ratios`; the environment
+//! variable `WEIGHBRIDGE_BENCH_MIB` sets the size of the model in MiB (default 1024), `TMPDIR` its folder.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, missing_docs)]
 
 use std::fs;
@@ -18,25 +18,25 @@ fn main() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name);
     let model = file("bench.model");
-    // 64 MiB a tensor.
+    // 64 MiB per tensor.
     write_primitiv_model(&model, (mib / 64).max(1), 4096, 4096).unwrap();
     let rows = file("bench.safetensors");
     to(&model, &rows, false);
 
     println!("model of {mib} MiB, medians of {RUNS} pairs, everything in the page cache\n");
-    println!("{:<58} {:>8} {:>8} {:>6}  {:>6}", "job / beside", "ours s", "other s", "ratio", "goal");
+    println!("{:<58} {:>8} {:>8} {:>6}  {:>6}", "job / compared with", "ours s", "other s", "ratio", "goal");
     for sync in [false, true] {
-        let beside = if sync { "cp and fsync" } else { "cp" };
+        let baseline = if sync { "cp and fsync" } else { "cp" };
         let copy = || cp(&rows, &file("copy"), sync);
         let pair = Pair::time(RUNS, || to(&rows, &file("out.safetensors"), sync), copy);
-        row(&format!("safetensors to safetensors / {beside}"), &pair, "1.15");
+        row(&format!("safetensors to safetensors / {baseline}"), &pair, "1.15");
         let copy = || cp(&model, &file("copy"), sync);
         let pair = Pair::time(RUNS, || to(&model, &file("out.model"), sync), copy);
-        row(&format!("primitiv to primitiv / {beside}"), &pair, "1.15");
+        row(&format!("primitiv to primitiv / {baseline}"), &pair, "1.15");
         let pair = Pair::time(RUNS, || to(&model, &file("out.npz"), sync), copy);
-        row(&format!("primitiv to npz, order kept, with checksums / {beside}"), &pair, "");
+        row(&format!("primitiv to npz, order kept, with checksums / {baseline}"), &pair, "");
         let pair = Pair::time(RUNS, || to(&model, &file("out.safetensors"), sync), copy);
-        row(&format!("primitiv to safetensors, transposed / {beside}"), &pair, "2");
+        row(&format!("primitiv to safetensors, transposed / {baseline}"), &pair, "2");
     }
     let pair = Pair::time(
         RUNS,
@@ -56,7 +56,7 @@ fn main() {
     write_primitiv_model(&many, 100_000, 4, 4).unwrap();
     let open = median_of(|| assert_eq!(weighbridge::formats::open(&many).unwrap().tensors.len(), 100_000));
     println!("\nopen a model of 100,000 tensors: {open:.3} s");
-    // Cargo puts the command into the folder above the benchmark, if it was built with the same profile.
+    // The command is in the parent folder of the benchmark, if built with the same profile.
     let command = std::env::current_exe().unwrap().with_file_name("../weighbridge");
     if command.exists() {
         let ls = || assert!(Command::new(&command).arg("ls").arg(&many).output().unwrap().status.success());
@@ -64,7 +64,7 @@ fn main() {
     }
 }
 
-/// A column-major table with few rows and very many columns: the hardest shape to transpose.
+/// Writes a column-major table with few rows and very many columns: the slowest shape to transpose.
 fn to_wide(path: &Path, mib: u32) {
     let model = path.with_extension("model");
     write_primitiv_model(&model, 1, 512, mib.min(1023) * 512).unwrap();
@@ -72,14 +72,14 @@ fn to_wide(path: &Path, mib: u32) {
     fs::remove_file(&model).unwrap();
 }
 
-/// Like `cp` below, onto a new file: some file systems sync a file that is renamed over another.
+/// Converts to a new file, as `cp` below does: some file systems sync on a rename over an existing file.
 fn to(source: &Path, target: &Path, sync: bool) {
     let _ = fs::remove_file(target);
     let run = RunOptions { sync, ..RunOptions::default() };
     convert(source, target, &ConvertOptions { force: true, run, ..ConvertOptions::default() }).unwrap();
 }
 
-/// The median of some runs, in seconds.
+/// Returns the median time of several runs, in seconds.
 fn median_of(work: impl Fn()) -> f64 {
     let clock = |_| {
         let begun = std::time::Instant::now();

@@ -1,8 +1,8 @@
-//! `seal`, `verify`, `diff` and `stats` of a large file beside the tools that hash and compare files, and beside the speed at
-//! which this machine's memory is read. Whole processes, in turn, everything in the page cache.
+//! `seal`, `verify`, `diff` and `stats` of a large file, compared with tools that hash and compare files, and with the read
+//! speed of memory. Whole processes, in turn, everything in the page cache.
 //!
-//! `cargo build --profile dist && cargo bench --profile dist -p weighbridge-benches --bench trust`; the size in MiB is taken from the environment
-//! variable `WEIGHBRIDGE_BENCH_MIB` (default 4096), the place of the files from `TMPDIR`. `b3sum` is looked for on the `PATH`.
+//! `cargo build --profile dist && cargo bench --profile dist -p weighbridge-benches --bench trust`; the environment
+//! variable `WEIGHBRIDGE_BENCH_MIB` sets the size in MiB (default 4096), `TMPDIR` the folder. `b3sum` must be on the `PATH`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, missing_docs)]
 
 use std::fs;
@@ -30,7 +30,7 @@ fn main() {
     run("weighbridge", &["seal", &a, "-o", &seal]);
 
     println!("file of {mib} MiB, medians of {RUNS} pairs, everything in the page cache\n");
-    println!("{:<64} {:>8} {:>8} {:>6}  {:>6}", "job / beside", "ours s", "other s", "ratio", "goal");
+    println!("{:<64} {:>8} {:>8} {:>6}  {:>6}", "job / compared with", "ours s", "other s", "ratio", "goal");
     let row = |name: &str, ours: &[&str], other: &[&str], goal: &str| {
         let Some((program, arguments)) = other.split_first() else { return };
         if !exists(program) {
@@ -62,7 +62,7 @@ fn main() {
     let map = MapSource::open(&a).unwrap();
     let memory = || assert_ne!(sum(map.bytes()), 1);
     let pair = Pair::time(RUNS, || run("weighbridge", &["stats", &a]), memory);
-    report("stats of every tensor / memory read by as many threads", &pair, "2");
+    report("stats of every tensor / memory read with as many threads", &pair, "2");
 }
 
 /// Changes one value in each tensor, so that no two are equal.
@@ -80,7 +80,7 @@ fn touch_every_tensor(path: &Path) {
     }
 }
 
-/// The sum of all words: what reading memory costs, by one thread a processor.
+/// Sums all words with one thread per processor: the cost of reading memory.
 fn sum(bytes: &[u8]) -> u64 {
     let threads = weighbridge::engine::default_threads();
     let words = |bytes: &[u8]| {
@@ -97,14 +97,14 @@ fn exists(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Runs a program; our command is the one that was built with the same profile.
+/// Runs a program; `weighbridge` is the command built with the same profile.
 fn run(program: &str, arguments: &[&str]) {
     let program = match program {
         "weighbridge" => std::env::current_exe().unwrap().with_file_name("../weighbridge"),
         other => PathBuf::from(other),
     };
     let status = Command::new(&program).args(arguments).stdout(Stdio::null()).status().unwrap();
-    // 1: different, which is as it should be.
+    // Exit code 1 means different, which is expected.
     assert!(status.code().is_some_and(|code| code < 2), "{} {arguments:?}: {status}", program.display());
 }
 

@@ -1,7 +1,7 @@
-//! One job on BigGraph's files, timed from within, for `benches/biggraph.py`:
+//! One job on BigGraph files, timed inside the process, for `benches/biggraph.py`:
 //!
-//! `load PATH` reads every tensor of a file or folder into memory; `save FILE OUT` reads a partition
-//! first and times writing it with its state, synced; `open FOLDER` opens it.
+//! `load PATH` reads every tensor of a file or folder into memory; `save FILE OUT` reads a partition and times the synced
+//! writing of it with its state; `open FOLDER` opens a folder.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn main() {
         let source: SourceRef = Arc::new(MemorySource::new("memory", bytes));
         let mut extent = entry.extents[0].clone();
         (extent.source, extent.offset, extent.len) = (source.clone(), 0, source.len());
-        // A checksum in the file that it came from has nothing to say here.
+        // The checksum of the source file does not apply to the copy.
         extent.check = None;
         entry.extents = [extent].into();
     }

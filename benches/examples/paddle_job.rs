@@ -1,4 +1,4 @@
-//! One job on a Paddle file, timed from within, for `benches/paddle.py`:
+//! One job on a Paddle file, timed inside the process, for `benches/paddle.py`:
 //!
 //! `load FILE` reads every tensor into memory; `save FILE OUT` reads them first and times the writing.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]

@@ -1,4 +1,4 @@
-//! What the benchmarks share: files to work on, and timing in pairs.
+//! Shared helpers of the benchmarks: input files, and timing in pairs.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "benchmarks make their own files")]
 
 use std::fs::File;
@@ -6,10 +6,10 @@ use std::io::{BufWriter, Result, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Writes a primitiv Model of `count` parameters of shape [rows, columns], filled with noise.
+/// Writes a primitiv model of `count` parameters of shape [rows, columns], filled with noise.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn write_primitiv_model(path: &Path, count: u32, rows: u32, columns: u32) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     let word = |n: u32| [&[0xce], n.to_be_bytes().as_slice()].concat();
@@ -51,17 +51,17 @@ fn noise(bytes: &mut [u8]) {
     }
 }
 
-/// Times of two pieces of work, run in turn.
+/// Times of two jobs, run in turn.
 #[derive(Debug, Clone)]
 pub struct Pair {
-    /// Times of the first.
+    /// Times of the first job.
     pub ours: Vec<Duration>,
-    /// Times of the second.
+    /// Times of the second job.
     pub theirs: Vec<Duration>,
 }
 
 impl Pair {
-    /// Runs `ours` and `theirs` in turn, once to warm up and `runs` times counted.
+    /// Runs `ours` and `theirs` in turn: one warm-up run and `runs` timed runs.
     pub fn time(runs: usize, mut ours: impl FnMut(), mut theirs: impl FnMut()) -> Self {
         let clock = |work: &mut dyn FnMut()| {
             let begun = Instant::now();
@@ -79,20 +79,20 @@ impl Pair {
         pair
     }
 
-    /// The median over the pairs of first divided by second.
+    /// Returns the median of the ratios first / second.
     pub fn ratio(&self) -> f64 {
         let ratios = self.ours.iter().zip(&self.theirs).map(|(a, b)| a.as_secs_f64() / b.as_secs_f64());
         median(ratios.collect())
     }
 
-    /// The medians of both, in seconds.
+    /// Returns the medians of both jobs, in seconds.
     pub fn medians(&self) -> (f64, f64) {
         let seconds = |times: &[Duration]| median(times.iter().map(Duration::as_secs_f64).collect());
         (seconds(&self.ours), seconds(&self.theirs))
     }
 }
 
-/// The middle of some numbers; NaN of none.
+/// Returns the median; NaN for an empty list.
 pub fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)

@@ -1,8 +1,8 @@
-"""Finds the entities whose embeddings are nearest to that of one entity, by cosine, in numpy.
+"""Finds the nearest neighbours of an entity by cosine similarity of embeddings, in numpy.
 
     python examples/python/biggraph_neighbours.py CHECKPOINT TYPE NAME [COUNT]
 
-CHECKPOINT is a folder of PyTorch-BigGraph; TYPE the type of the entities; NAME one of them.
+CHECKPOINT is a PyTorch-BigGraph checkpoint folder; TYPE an entity type; NAME the name of an entity.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy
 from weighbridge import biggraph
 
 BLOCK = 1 << 16
-"""Rows that are compared at once, so that a table may be larger than memory."""
+"""Rows per block, so that a table may be larger than memory."""
 
 
 def nearest(table: biggraph.Table, name: str, count: int = 10) -> List[Tuple[str, float]]:
-    """The names of the nearest entities, the nearest first, each with its cosine."""
+    """Returns the nearest entities with their cosine similarity, nearest first."""
     own = table.row_of(name)
     wanted = unit(table[own])
     scores = numpy.concatenate(
@@ -32,7 +32,7 @@ def nearest(table: biggraph.Table, name: str, count: int = 10) -> List[Tuple[str
 
 
 def unit(rows: numpy.ndarray) -> numpy.ndarray:
-    """Rows of length 1; those without a direction stay 0."""
+    """Scales rows to length 1; zero rows stay zero."""
     length = numpy.linalg.norm(rows, axis=-1, keepdims=True)
     return rows / numpy.where(length == 0, 1, length)
 

@@ -1,10 +1,10 @@
-"""Moves the parameters of a PaddlePaddle model into a module of PyTorch, and saves its state.
+"""Converts the parameters of a PaddlePaddle model to a PyTorch state dict.
 
     python examples/python/paddle_to_torch.py STATE TARGET [EMBEDDING ...]
 
-STATE is what `paddle.save(layer.state_dict(), ...)` wrote, for a layer of convolutions, batch normalisations
-and linear layers; TARGET the file that `torch.load` will read. Embeddings are named: their tables look like
-the weights of linear layers.
+STATE is a file written by `paddle.save(layer.state_dict(), ...)`, for a model of convolutions, batch normalisations and
+linear layers; TARGET the file for `torch.load`. Embedding layers must be listed: their tables look like the weights of
+linear layers.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from weighbridge import paddle
 
 
 def to_torch(state: Dict[str, Any], embeddings: Sequence[str] = ()) -> Dict[str, torch.Tensor]:
-    """The state dict as torch names and lays it out.
+    """Converts a Paddle state dict to the names and layout of torch.
 
-    Two things differ: the weight of a linear layer is (in, out) in Paddle and (out, in) in torch, that of the
-    layers `embeddings` is not; and the running mean and variance of a normalisation have other names.
+    The weight of a linear layer is (in, out) in Paddle and (out, in) in torch; tables of the layers `embeddings` have the same
+    layout in both. The running mean and variance of a normalisation have different names.
     """
     moved = {}
     for name, array in state.items():
         if not isinstance(array, numpy.ndarray):
-            continue  # such as the schedule of the learning rate
+            continue  # such as the learning rate schedule
         layer, _, kind = name.rpartition(".")
         if kind == "weight" and array.ndim == 2 and layer not in embeddings:
             array = array.T

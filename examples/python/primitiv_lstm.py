@@ -1,9 +1,9 @@
-"""Runs a character LSTM that was trained with primitiv, in numpy.
+"""Runs a character LSTM trained with primitiv, in numpy.
 
     python examples/python/primitiv_lstm.py MODEL INPUT [INPUT ...]
 
-MODEL is a model file with the parameters `emb`, `lstm.w`, `lstm.b`, `wy` and `by`; the inputs are numbers of
-characters. Prints the number of the character that is likeliest to follow each.
+MODEL is a model file with the parameters `emb`, `lstm.w`, `lstm.b`, `wy` and `by`; the inputs are character
+numbers. Prints the number of the most likely next character after each.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def sigmoid(x: numpy.ndarray) -> numpy.ndarray:
 
 
 def run(model: primitiv.Model, characters: Sequence[int]) -> List[numpy.ndarray]:
-    """The scores of the next character after each one."""
-    # Element (i, j) here is element (i, j) in primitiv: nothing is transposed.
+    """Returns the scores of the next character after each input."""
+    # Element (i, j) is element (i, j) in primitiv: no transposition needed.
     embedding = model["emb"].value
     w, b = model["lstm.w"].value, model["lstm.b"].value
     wy, by = model["wy"].value, model["by"].value

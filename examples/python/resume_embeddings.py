@@ -1,11 +1,9 @@
-"""Trains a table of embeddings, saves a version after each epoch, and goes on from the last one when it is
-run again.
+"""Trains an embedding table, saves a version after each epoch, and resumes from the last one when run again.
 
     python examples/python/resume_embeddings.py FOLDER [EPOCHS]
 
-Entities are points on a ring, and neighbours are pulled together by row-wise Adagrad: with torch where it is
-installed, else with numpy. FOLDER is a folder of checkpoints as PyTorch-BigGraph has them: it can go on from
-there, too.
+Entities are points on a ring; row-wise Adagrad pulls neighbours together, with torch if it is installed, else with numpy.
+FOLDER is a PyTorch-BigGraph checkpoint folder: PyTorch-BigGraph can resume from it, too.
 """
 
 from __future__ import annotations
@@ -38,14 +36,14 @@ CONFIG = {
 
 
 def gradient_numpy(rows: numpy.ndarray) -> Tuple[numpy.ndarray, float]:
-    """The gradient of the mean of squared distances of neighbours, and that mean."""
+    """Returns the gradient of the mean squared distance of neighbours, and that mean."""
     ahead = numpy.roll(rows, -1, 0) - rows
     behind = numpy.roll(rows, 1, 0) - rows
     return -2 * (ahead + behind) / len(rows), float((ahead**2).sum(1).mean())
 
 
 def gradient_torch(rows: numpy.ndarray) -> Tuple[numpy.ndarray, float]:
-    """The same, by torch."""
+    """Returns the same, computed with torch."""
     leaf = torch.from_numpy(rows.copy()).requires_grad_()
     loss = ((leaf.roll(-1, 0) - leaf) ** 2).sum(1).mean()
     loss.backward()
@@ -53,10 +51,10 @@ def gradient_torch(rows: numpy.ndarray) -> Tuple[numpy.ndarray, float]:
 
 
 def train(folder: str, epochs: int) -> List[float]:
-    """Trains up to `epochs` epochs, and returns the losses of those that were left to do."""
+    """Trains up to `epochs` epochs; returns the losses of the epochs run now."""
     gradient = gradient_numpy if torch is None else gradient_torch
     losses = []
-    # The lock is held until the end: nobody else trains in the same folder.
+    # The lock is held to the end, so no other process trains in this folder.
     with CheckpointStore(folder, keep=2) as store:
         latest = store.latest()
         if latest is None:
@@ -72,7 +70,7 @@ def train(folder: str, epochs: int) -> List[float]:
             store.save(
                 {"point": rows},
                 state={"point": sums},
-                # The names do not change: once is enough.
+                # The names do not change, so they are written once.
                 names={"point": NAMES} if latest is None and epoch == 0 else None,
                 config=CONFIG,
                 iteration={"num_epochs": epochs, "epoch_idx": epoch},

@@ -1,4 +1,4 @@
-//! The target that `WEIGHBRIDGE_FUZZ_TARGET` names, fed by libFuzzer.
+//! libFuzzer driver for the target in `WEIGHBRIDGE_FUZZ_TARGET`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use weighbridge_fuzz::{Target, quiet_panics, target};
 
 static TARGET: LazyLock<&Target> = LazyLock::new(|| {
-    // libFuzzer takes every panic for a crash, also those that the library catches.
+    // libFuzzer reports every panic as a crash, even one that the library catches.
     quiet_panics();
     let name = std::env::var("WEIGHBRIDGE_FUZZ_TARGET").unwrap_or_default();
-    target(&name).unwrap_or_else(|| panic!("WEIGHBRIDGE_FUZZ_TARGET names no target: {name:?}"))
+    target(&name).unwrap_or_else(|| panic!("WEIGHBRIDGE_FUZZ_TARGET is not a target: {name:?}"))
 });
 
 fuzz_target!(|bytes: &[u8]| {

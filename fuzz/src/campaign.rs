@@ -1,4 +1,4 @@
-//! Many cases of one target after the other: workers, a watch that ends a case that hangs, and what came of it.
+//! Campaigns: many cases of one target, run by workers, with a watchdog for hangs and counts of outcomes.
 
 use crate::counting;
 use crate::mutate::mutate;
@@ -14,25 +14,25 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a case may hold at its peak, above what was held before it.
-const PEAK: i64 = 64 << 20;
-/// A case that takes this long hangs.
-const STUCK: Duration = Duration::from_secs(60);
-/// After so many failures a campaign ends.
-const ENOUGH: usize = 20;
+/// Largest growth of memory during a case, in bytes.
+const MAX_PEAK: i64 = 64 << 20;
+/// Time after which a case counts as a hang.
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
+/// Number of failures that ends a campaign.
+const MAX_FAILURES: usize = 20;
 
-/// The input of a case, and how it came about.
+/// Input of a case, with its origin.
 #[derive(Debug)]
 pub struct Case<'a> {
-    /// The file that was damaged.
+    /// Path of the mutated seed.
     pub seed: &'a Path,
-    /// The input.
+    /// Input bytes.
     pub bytes: Vec<u8>,
-    /// How it was damaged.
+    /// Mutations applied.
     pub steps: Vec<&'static str>,
 }
 
-/// How many inputs ended in which way.
+/// Number of inputs by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcomes {
     /// See [`Outcome::Opened`].
@@ -43,7 +43,7 @@ pub struct Outcomes {
     pub refused: u64,
 }
 
-/// The case of that number; it depends on the seeds and the number alone.
+/// Returns case `number`. It depends only on the seeds and the number.
 pub fn case<'a>(target: &Target, seeds: &'a [Seed], number: u64) -> Case<'a> {
     let mut random = Random::new(number);
     let seed = &seeds[random.below(seeds.len())];
@@ -51,8 +51,8 @@ pub fn case<'a>(target: &Target, seeds: &'a [Seed], number: u64) -> Case<'a> {
     let mut bytes = seed.bytes.clone();
     let count = random.pick(&[1, 1, 1, 1, 2, 2, 3, 5]);
     let mut steps: Vec<_> = (0..count).map(|_| mutate(&mut bytes, &other.bytes, &mut random)).collect();
-    // A safetensors file that grew or shrank ends at the length of its header, most likely. Correct
-    // that in half of the cases, so that the parser sees the rest.
+    // After a change of size, the header length of a safetensors file is wrong and the parser stops there. Correct it in
+    // half of the cases, so that the rest is parsed.
     let grown = (bytes.len() as u64).wrapping_sub(seed.bytes.len() as u64);
     if grown != 0
         && target.name == "safetensors"
@@ -68,14 +68,14 @@ pub fn case<'a>(target: &Target, seeds: &'a [Seed], number: u64) -> Case<'a> {
 /// Feeds `bytes` to a target.
 ///
 /// # Errors
-/// What went wrong: it panicked, or took too much memory.
+/// A text if the target panicked or used too much memory.
 pub fn run_case(target: &Target, bytes: &[u8]) -> Result<Outcome, String> {
-    // Panics that the library catches are its answers, and many.
+    // The library catches many panics and returns them as errors: not printed.
     weighbridge::quiet_panics();
     let (result, peak) = counting::peak_of(|| catch_unwind(AssertUnwindSafe(|| target.feed(bytes))));
     match result {
-        Err(panic) => Err(format!("it panics: {}", text_of(&*panic))),
-        Ok(_) if peak >= PEAK => Err(format!("it takes {peak} bytes of memory")),
+        Err(panic) => Err(format!("panic: {}", text_of(&*panic))),
+        Ok(_) if peak >= MAX_PEAK => Err(format!("peak memory of {peak} bytes")),
         Ok(outcome) => Ok(outcome),
     }
 }
@@ -85,11 +85,11 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?")
 }
 
-/// Runs the cases `first .. first + inputs` of a target with a thread a processor. `WEIGHBRIDGE_FUZZ_LOG` names a
-/// file into which each worker writes the number of its case, for where the process is aborted.
+/// Runs the cases `first .. first + inputs` of a target, with one thread per processor. If `WEIGHBRIDGE_FUZZ_LOG` is set,
+/// each worker writes the number of its current case to a file of this name, to find the case after an abort.
 ///
 /// # Errors
-/// The cases that failed, and why.
+/// The failed cases with their reasons.
 pub fn run(target: &Target, first: u64, inputs: u64) -> Result<Outcomes, Vec<String>> {
     let seeds = target.seeds();
     assert!(!seeds.is_empty(), "{} has no seeds", target.name);
@@ -106,7 +106,7 @@ pub fn run(target: &Target, first: u64, inputs: u64) -> Result<Outcomes, Vec<Str
         });
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= first + inputs || failures.lock().unwrap().len() >= ENOUGH {
+            if number >= first + inputs || failures.lock().unwrap().len() >= MAX_FAILURES {
                 break;
             }
             current.store(number, Ordering::Relaxed);
@@ -128,7 +128,7 @@ pub fn run(target: &Target, first: u64, inputs: u64) -> Result<Outcomes, Vec<Str
         current.store(u64::MAX, Ordering::Relaxed);
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| progress(target, &current, &done));
+        scope.spawn(|| watch_for_hangs(target, &current, &done));
         let work = &work;
         let workers = current.iter().enumerate();
         let workers: Vec<_> =
@@ -147,8 +147,8 @@ pub fn run(target: &Target, first: u64, inputs: u64) -> Result<Outcomes, Vec<Str
     Ok(Outcomes { opened, leniently, refused })
 }
 
-/// Watches the workers. It ends the process when one hangs: a thread cannot be stopped.
-fn progress(target: &Target, cases: &[AtomicU64], done: &AtomicBool) {
+/// Watches the workers. Aborts the process if one hangs: a thread cannot be stopped.
+fn watch_for_hangs(target: &Target, cases: &[AtomicU64], done: &AtomicBool) {
     let mut seen: Vec<(u64, Instant)> = cases.iter().map(|_| (u64::MAX, Instant::now())).collect();
     while !done.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(50));
@@ -156,8 +156,8 @@ fn progress(target: &Target, cases: &[AtomicU64], done: &AtomicBool) {
             let case = case.load(Ordering::Relaxed);
             if case != *last {
                 (*last, *since) = (case, Instant::now());
-            } else if case != u64::MAX && since.elapsed() > STUCK {
-                // Not by eprintln!, which the test harness would keep to itself.
+            } else if case != u64::MAX && since.elapsed() > HANG_TIMEOUT {
+                // Not by eprintln!, which the test harness captures.
                 let text = format!("\nhangs: {} --case {case}\n", target.name);
                 let _ = std::io::stderr().write_all(text.as_bytes());
                 std::process::abort();

@@ -1,7 +1,8 @@
-//! Counts the bytes that each thread holds, and on request those of all threads together. The library
-//! opens and plans in the thread of its caller, so such a case is seen by the counters of its own
-//! thread; conversions and statistics have workers.
-// Rust knows no safe way to stand in for the allocator; nothing else in here is unsafe.
+//! A counting allocator: bytes held by each thread, and on request by all threads together.
+//!
+//! The library opens and plans on the thread of its caller, so the counters of this thread cover such a case. Conversions and
+//! statistics have workers.
+// A global allocator needs unsafe code; nothing else here does.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -18,7 +19,7 @@ thread_local! {
     static PEAK: Cell<i64> = const { Cell::new(0) };
 }
 
-/// True while [`peak_of_all`] runs: only then is it worth the traffic between processors.
+/// True while [`peak_of_all`] runs: shared counters are slow.
 static TOGETHER: AtomicBool = AtomicBool::new(false);
 static ALL_LIVE: AtomicI64 = AtomicI64::new(0);
 static ALL_PEAK: AtomicI64 = AtomicI64::new(0);
@@ -28,7 +29,7 @@ fn count(bytes: i64) {
         let live = ALL_LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
         ALL_PEAK.fetch_max(live, Ordering::Relaxed);
     }
-    // At the end of a thread its counters may be gone.
+    // The counters may be destroyed already at the end of a thread.
     let live = LIVE.try_with(|live| {
         live.set(live.get() + bytes);
         live.get()
@@ -42,8 +43,8 @@ fn signed(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX / 4)
 }
 
-// SAFETY: every call is passed on to the allocator of the system as it came; counting takes
-// no memory, as the counters are cells in the thread's own storage.
+// SAFETY: every call is forwarded unchanged to the system allocator; counting does not allocate, because the counters are
+// cells in thread-local storage.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(signed(layout.size()));
@@ -61,7 +62,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.dealloc(pointer, layout) }
     }
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // While bytes move, both blocks may be held.
+        // Both blocks may exist during the move.
         count(signed(size));
         count(-signed(layout.size()));
         // SAFETY: the caller's promise is passed on.
@@ -69,7 +70,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `work`; what it gives, and the bytes that it held at its peak.
+/// Runs `work`; returns its result, and the peak of the bytes it held.
 pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, i64) {
     let before = LIVE.with(Cell::get);
     PEAK.with(|peak| peak.set(before));
@@ -77,7 +78,7 @@ pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, i64) {
     (result, PEAK.with(Cell::get) - before)
 }
 
-/// As [`peak_of`], of all threads together: for one caller at a time, while nothing else runs.
+/// As [`peak_of`], for all threads together. For one caller at a time, while nothing else runs.
 pub fn peak_of_all<T>(work: impl FnOnce() -> T) -> (T, i64) {
     ALL_LIVE.store(0, Ordering::Relaxed);
     ALL_PEAK.store(0, Ordering::Relaxed);

@@ -1,24 +1,23 @@
-//! Hostile input for every room that reads bytes: none may bring the library to panic, to hang, to
-//! take memory, or to say something that is not so.
+//! Fuzzing of all code that reads untrusted bytes: no input may cause a panic, a hang, excessive memory use, or a wrong result.
 //!
-//! A [`Target`] takes any bytes. There is one for each format, one for telling formats apart, one for
-//! pickles, and one for plans, which makes up an index, writes it in every format and reads it again.
+//! A [`Target`] accepts any bytes. There is one for each format, one for detection, one for pickles, and one for plans, which
+//! generates an index, writes it in every format and reads it back.
 //!
 //! Two drivers feed the targets:
 //!
-//! - the campaign here, which damages the small files below `testdata` by a generator that depends
-//!   on the number of the case alone, with the stable compiler:
+//! - the campaign in this crate mutates the small files in `testdata`; each case depends only on its number. It runs with the
+//!   stable compiler:
 //!   ```text
 //!   cargo test -p weighbridge-fuzz                                    200,000 inputs
-//!   WEIGHBRIDGE_FUZZ_INPUTS=2000000 cargo test -p weighbridge-fuzz    as CI does
-//!   cargo run --release -p weighbridge-fuzz -- --inputs 100000000     as long as you like, every target
+//!   WEIGHBRIDGE_FUZZ_INPUTS=2000000 cargo test -p weighbridge-fuzz    as in CI
+//!   cargo run --release -p weighbridge-fuzz -- --inputs 100000000     all targets
 //!   cargo run --release -p weighbridge-fuzz -- npz --inputs 5000000   one target
-//!   cargo run --release -p weighbridge-fuzz -- npz --case 123         one case again, with its bytes
+//!   cargo run --release -p weighbridge-fuzz -- npz --case 123         repeat one case and print its bytes
 //!   cargo run --release -p weighbridge-fuzz -- npz --file crash.npz   any file
 //!   ```
-//! - libFuzzer, which is led by the branches that an input reaches: `fuzz/guided/run npz -max_total_time=600`.
+//! - libFuzzer, guided by branch coverage: `fuzz/guided/run npz -max_total_time=600`.
 //!
-//! What is found leaves a file in `testdata/FORMAT/bad`, named after what was wrong, so that it stays mended.
+//! Each bug found adds a regression file to `testdata/FORMAT/bad`, named after the fault.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
 mod campaign;

@@ -1,4 +1,4 @@
-//! The campaign as a command; see the library's front page.
+//! Command-line driver of the campaign; see the crate documentation.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::process::ExitCode;
@@ -7,8 +7,8 @@ use weighbridge_fuzz::{TARGETS, Target, case, run, run_case, target};
 const USAGE: &str = "weighbridge-fuzz [TARGET]... [--inputs N] [--first N] | TARGET --case N | TARGET --file PATH | TARGET --seeds FOLDER | --list";
 
 fn main() -> ExitCode {
-    match wanted(std::env::args().skip(1)) {
-        Ok(job) => go(&job),
+    match parse(std::env::args().skip(1)) {
+        Ok(job) => execute(&job),
         Err(what) => {
             eprintln!("{what}\n{USAGE}");
             ExitCode::from(2)
@@ -27,11 +27,11 @@ struct Job {
     list: bool,
 }
 
-fn wanted(mut words: impl Iterator<Item = String>) -> Result<Job, String> {
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Job, String> {
     let mut job = Job { inputs: 1_000_000, ..Job::default() };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
-        let number = |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
+        let number = |text: String| text.parse::<u64>().map_err(|_| format!("not a number: {text}"));
         match word.as_str() {
             "--inputs" => job.inputs = number(value()?)?,
             "--first" => job.first = number(value()?)?,
@@ -39,19 +39,19 @@ fn wanted(mut words: impl Iterator<Item = String>) -> Result<Job, String> {
             "--file" => job.file = Some(value()?),
             "--seeds" => job.seeds = Some(value()?),
             "--list" => job.list = true,
-            name => job.targets.push(target(name).ok_or_else(|| format!("there is no target {name}"))?),
+            name => job.targets.push(target(name).ok_or_else(|| format!("unknown target: {name}"))?),
         }
     }
     if job.targets.is_empty() {
         job.targets = TARGETS.iter().collect();
     }
     if (job.case.is_some() || job.file.is_some() || job.seeds.is_some()) && job.targets.len() != 1 {
-        return Err("one case or file needs one target".to_owned());
+        return Err("--case, --file and --seeds need exactly one target".to_owned());
     }
     Ok(job)
 }
 
-fn go(job: &Job) -> ExitCode {
+fn execute(job: &Job) -> ExitCode {
     if job.list {
         TARGETS.iter().for_each(|target| println!("{}", target.name));
         return ExitCode::SUCCESS;
@@ -61,10 +61,10 @@ fn go(job: &Job) -> ExitCode {
         let seeds = target.seeds();
         let case = case(target, &seeds, number);
         println!("{} {:?}\n{}", case.seed.display(), case.steps, case.bytes.escape_ascii());
-        return one(target, &case.bytes);
+        return run_one(target, &case.bytes);
     }
     if let Some(path) = &job.file {
-        return one(target, &std::fs::read(path).unwrap());
+        return run_one(target, &std::fs::read(path).unwrap());
     }
     if let Some(folder) = &job.seeds {
         for (number, seed) in target.seeds().iter().enumerate() {
@@ -88,7 +88,7 @@ fn go(job: &Job) -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn one(target: &Target, bytes: &[u8]) -> ExitCode {
+fn run_one(target: &Target, bytes: &[u8]) -> ExitCode {
     match run_case(target, bytes) {
         Ok(outcome) => {
             println!("{outcome:?}");

@@ -1,8 +1,8 @@
-//! How bytes are damaged.
+//! Mutations of bytes.
 
 use crate::random::Random;
 
-/// Signs, borders, and the tags of MessagePack, pickles and protobuf.
+/// Sign bits, boundary values, and tags of MessagePack, pickles and protobuf.
 const BYTES: [u8; 24] = [
     0, 1, 2, 0x7f, 0x80, 0x81, 0x8f, 0x90, 0x9f, 0xa0, 0xc4, 0xc6, 0xca, 0xce, 0xcf, 0xd9, 0xdb, 0xdc, 0xdd,
     0xde, 0xdf, 0xfe, 0xff, b'"',
@@ -36,14 +36,14 @@ const NUMBERS: [u64; 26] = [
     0xffff_ffff_ffff_ffff,
 ];
 
-/// Damages `bytes` once, and says how.
+/// Applies one mutation to `bytes`; returns its name.
 pub(crate) fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) -> &'static str {
     let len = bytes.len();
     if len == 0 {
         bytes.push(random.byte());
         return "grow";
     }
-    // A quarter of the places lie in the first 64 bytes, where the counts are.
+    // A quarter of the mutations are in the first 64 bytes, the usual place of counts.
     let place = if random.below(4) == 0 { random.below(len.min(64)) } else { random.below(len) };
     let short = 1 + random.below(32);
     let end = len.min(place + short);
@@ -99,10 +99,10 @@ pub(crate) fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) -> 
         10 => {
             bytes.truncate(place);
             bytes.extend_from_slice(&other[random.below(other.len() + 1)..]);
-            "go on as another file"
+            "splice another file"
         }
         _ => {
-            // In text, so that it stays text.
+            // For text formats: the result stays text.
             let digits: Vec<usize> = (0..len).filter(|&i| bytes[i].is_ascii_digit()).collect();
             let Some(&at) = digits.get(random.below(digits.len())) else { return "nothing" };
             if random.below(2) == 0 {

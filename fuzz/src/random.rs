@@ -1,12 +1,12 @@
-//! Numbers that depend on the number of a case alone.
+//! Pseudorandom numbers, seeded by the number of a case.
 
-/// xorshift64*, begun from the number of a case.
+/// xorshift64*, seeded by the number of a case.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
     pub(crate) fn new(case: u64) -> Self {
-        // One round of splitmix64, so that neighbours have nothing in common.
+        // One round of splitmix64 decorrelates neighbouring cases.
         let mut z = case.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -20,7 +20,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `end`, or 0 where that is 0.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() >> 33).unwrap() % end.max(1)
     }
@@ -29,7 +29,7 @@ impl Random {
         list[self.below(list.len())]
     }
 
-    /// The low byte of a number.
+    /// Returns a random byte.
     pub(crate) fn byte(&mut self) -> u8 {
         self.next().to_le_bytes()[3]
     }

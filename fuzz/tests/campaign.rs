@@ -1,15 +1,16 @@
-//! Inputs spread over the targets: none may bring the library to panic, to hang, or to take memory.
-//! `WEIGHBRIDGE_FUZZ_INPUTS` sets another number.
+//! A campaign over all targets: no input may cause a panic, a hang or excessive memory use.
+//! `WEIGHBRIDGE_FUZZ_INPUTS` sets the number of inputs.
 #![allow(clippy::unwrap_used)]
 
 use weighbridge_fuzz::{Outcomes, TARGETS, counting, run, run_case};
 
-/// Inputs of all targets together, where nobody says otherwise.
-const INPUTS: u64 = 200_000;
+/// Default number of inputs of all targets together.
+const DEFAULT_INPUTS: u64 = 200_000;
 
 #[test]
-fn hostile_input_does_no_harm() {
-    let inputs = std::env::var("WEIGHBRIDGE_FUZZ_INPUTS").map_or(INPUTS, |text| text.parse().unwrap());
+fn malformed_input_causes_no_failure() {
+    let inputs =
+        std::env::var("WEIGHBRIDGE_FUZZ_INPUTS").map_or(DEFAULT_INPUTS, |text| text.parse().unwrap());
     let shares: u64 = TARGETS.iter().map(|target| target.share).sum();
     let mut failures = Vec::new();
     for target in TARGETS {
@@ -20,7 +21,7 @@ fn hostile_input_does_no_harm() {
                     "{:<12} {opened:>8} opened, {leniently:>6} only leniently, {refused:>8} refused",
                     target.name
                 );
-                // Damage must reach the parsers, and some of it must leave something to examine.
+                // Mutations must reach the parsers, and some inputs must still open.
                 assert!(opened > share / 100, "{}: only {opened} of {share} were opened", target.name);
             }
             Err(more) => failures.extend(more),
@@ -29,9 +30,9 @@ fn hostile_input_does_no_harm() {
     assert!(failures.is_empty(), "cargo run --release -p weighbridge-fuzz -- ...\n{}", failures.join("\n"));
 }
 
-/// The seeds themselves do no harm and are taken for what they are, there is a target for every format, and the counters count.
+/// Seeds cause no failures, every format has a target, and the memory counters count.
 #[test]
-fn the_campaign_itself_works() {
+fn seeds_targets_and_counters_are_valid() {
     for format in weighbridge::formats::ALL {
         assert!(TARGETS.iter().any(|target| target.name == format.info().id), "{}", format.info().id);
     }

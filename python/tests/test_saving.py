@@ -268,7 +268,7 @@ def test_what_is_left_out_is_warned_of_and_what_is_changed_is_not(tmp_path: Path
         "edit": lambda **given: weighbridge.edit(source, table, prefix="x", force=True, **given),
     }
     for name, work in works.items():
-        with pytest.warns(weighbridge.LossWarning, match="b: a tensor of shape .* is no table") as warned:
+        with pytest.warns(weighbridge.LossWarning, match="b: tensor of shape .* dropped: it is not a table") as warned:
             report = work()
         assert [own.code for own in report.losses if own.left_out] == ["not-a-table"], name
         assert [own.filename for own in warned] == [__file__], name

@@ -5,16 +5,14 @@
 >>> float(checkpoint["fc1.weight"].numpy().sum())
 66.0
 
-- `open` gives a `Checkpoint`, a mapping of names to `Tensor`s, of which nothing is read before it is asked
-  for;
-- `load` reads a whole file as arrays of numpy, `save` writes arrays or tensors in any of the formats;
+- `open` returns a `Checkpoint`, a mapping of names to `Tensor`s; elements are read on demand;
+- `load` reads a whole file as numpy arrays; `save` writes arrays or tensors in any format;
 - the verbs of the command are functions: `info`, `ls`, `show`, `stats`, `convert`, `diff`, `verify`, `scan`, `seal`, `edit`,
   `shard`, `merge`, `program`, `checkpoint`;
-- `primitiv`, `biggraph` and `paddle` are faces of these three formats, as people who use their frameworks
-  know them;
-- what fails raises an `Error`, which is also the exception of Python that fits.
+- `primitiv`, `biggraph` and `paddle` are modules for these three formats, modelled on their frameworks;
+- errors are raised as subclasses of `Error`, which also derive from the matching built-in exceptions.
 
-Neither numpy nor any other package is imported before it is needed.
+numpy and other packages are imported only when needed.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Tuple, TypedDict
 
 from . import _weighbridge
-from ._weighbridge import Labels, Program, __version__
+from ._weighbridge import Program, RowNames, __version__
 from .opened import Checkpoint, Note, open  # noqa: A004
 from .errors import (
     ArgumentTypeError,
@@ -81,31 +79,35 @@ from .verbs import (
 )
 
 
+Labels = RowNames
+"""Old name of `RowNames`."""
+
+
 class Limits(TypedDict, total=False):
-    """What a file may ask for before it is refused: `open(path, limits=Limits(header_bytes=500_000_000))`."""
+    """Resource limits for reading a file: `open(path, limits=Limits(header_bytes=500_000_000))`."""
 
     header_bytes: int
-    """Largest header that is read into memory at once."""
+    """Largest header, in bytes."""
     tensors: int
     """Largest number of tensors."""
     name_bytes: int
-    """Longest name of a tensor."""
+    """Longest tensor name, in bytes."""
     dimensions: int
     """Largest number of dimensions."""
     path_parts: int
-    """Deepest path."""
+    """Largest number of parts of a tensor name."""
     pickle_objects: int
-    """Largest number of objects that a pickle may make."""
+    """Largest number of objects created by a pickle."""
     chunk_bytes: int
-    """Longest chunk of HDF5, unpacked."""
+    """Largest decompressed HDF5 chunk, in bytes."""
     expansion: int
-    """How many times as long as its bytes in the file something packed may be."""
+    """Largest ratio of decompressed size to compressed size."""
     repeated_bytes: int
-    """Bytes of all tensors that repeat a few elements without measure."""
+    """Largest total size of tensors that repeat a few stored elements, in bytes."""
 
 
 class Setting(NamedTuple):
-    """Something that can be chosen when a format is written: `save(..., settings={name: value})`."""
+    """A setting for writing a format: `save(..., settings={name: value})`."""
 
     name: str
     values: str
@@ -113,9 +115,7 @@ class Setting(NamedTuple):
 
 
 class Format(NamedTuple):
-    """A format: its id, what it is, the extensions that mean it, and what can be chosen when it is
-    written.
-    """
+    """A format: its id, title, file extensions, and settings for writing."""
 
     id: str
     title: str
@@ -124,7 +124,7 @@ class Format(NamedTuple):
 
 
 def formats() -> Dict[str, Format]:
-    """The formats, by id.
+    """Returns the supported formats, by id.
 
     >>> import weighbridge
     >>> weighbridge.formats()["npz"].extensions
@@ -137,12 +137,12 @@ def formats() -> Dict[str, Format]:
 
 
 def guard_maps(allowed: bool = True) -> bool:
-    """Says whether arrays may look into mapped files, and returns whether files are mapped.
+    """Allows or forbids arrays over mapped files; returns true if files are mapped.
 
-    On Unix a mapped file that is cut short raises the signal SIGBUS. Weighbridge handles it: the lost bytes read as zeros, and
-    `FileChangedError` is raised. The handler is installed with the first array that looks into a file, and never by the
-    import, by `open` or by a verb. `guard_maps()` installs it now. `guard_maps(False)`, called before the first array, keeps the
-    signal as it is: arrays are read then, and what allows no copy is refused. A handler that is installed stays.
+    On Unix, access to a truncated mapped file raises the signal SIGBUS. Weighbridge handles it: the lost bytes read as zeros,
+    and `FileChangedError` is raised. The handler is installed with the first array over a mapped file, never by the import,
+    by `open` or by a verb. `guard_maps()` installs it immediately. `guard_maps(False)`, called before the first array, leaves
+    the signal alone: elements are then read into memory, and requests without a copy fail. An installed handler stays.
 
     >>> import weighbridge
     >>> weighbridge.guard_maps()
@@ -151,12 +151,12 @@ def guard_maps(allowed: bool = True) -> bool:
     return _weighbridge.guard_maps(allowed)
 
 
-_FACES = ("biggraph", "paddle", "primitiv")
+_FORMAT_MODULES = ("biggraph", "paddle", "primitiv")
 
 
 def __getattr__(name: str) -> Any:
-    # Who does not ask for a face does not pay for it.
-    if name in _FACES:
+    # Imported on first use.
+    if name in _FORMAT_MODULES:
         from importlib import import_module
 
         return import_module(f"{__name__}.{name}")
@@ -164,7 +164,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> List[str]:
-    return sorted({*globals(), *_FACES})
+    return sorted({*globals(), *_FORMAT_MODULES})
 
 
 __all__: List[str] = [
@@ -196,6 +196,7 @@ __all__: List[str] = [
     "Program",
     "ProgramReport",
     "Report",
+    "RowNames",
     "SaveReport",
     "ScanReport",
     "SealReport",

@@ -1,4 +1,4 @@
-"""`python -m weighbridge` is the command."""
+"""Runs the command with `python -m weighbridge`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of `weighbridge` that is written in Rust. Use it through the package `weighbridge`."""
+"""Native part of `weighbridge`. Use it through the package `weighbridge`."""
 
 import os
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union, overload
@@ -8,7 +8,7 @@ _Part = Union[str, bytes]
 _Name = Union[str, Sequence[_Part]]
 _Progress = Callable[[int, int], Any]
 _Answer = Tuple[Dict[str, Any], int]
-"""The document of a report, and the exit code of the command."""
+"""Document of a report, and the exit code of the command."""
 
 __version__: str
 LIMITS: List[str]
@@ -39,9 +39,9 @@ class Entry:
     def guessed(self) -> bool: ...
     @property
     def attributes(self) -> Dict[str, Any]: ...
-    def pieces(self) -> List[Dict[str, Any]]: ...
+    def extents(self) -> List[Dict[str, Any]]: ...
     def to_dict(self) -> Dict[str, Any]: ...
-    def labels(self) -> Optional[Labels]: ...
+    def row_names(self) -> Optional[RowNames]: ...
     def cast(self, to: str, rounding: str = "nearest") -> Entry: ...
     def view(self, start: Sequence[int], extent: Sequence[int], order: str) -> Memory: ...
     def mapped(self, order: str) -> Optional[Memory]: ...
@@ -75,8 +75,8 @@ class Index:
     def entry(self, place: int) -> Entry: ...
     def find(self, name: str) -> int: ...
 
-class Labels(Sequence[str]):
-    """The names of the rows of a table, in their order: a sequence of `str` that finds rows by name, too."""
+class RowNames(Sequence[str]):
+    """Row names of a table, in row order: a sequence of `str` that also finds rows by name."""
 
     def __len__(self) -> int: ...
     @overload
@@ -106,7 +106,7 @@ class Memory:
     def check(self) -> None: ...
 
 class Store:
-    """A folder of versions of a checkpoint: what `CheckpointStore` is made of."""
+    """A folder of checkpoint versions: native half of `CheckpointStore`."""
 
     def __new__(
         cls,
@@ -140,7 +140,7 @@ class Store:
     def preserve(self, epoch: int, form: str = "relative") -> Dict[str, Any]: ...
 
 class NextVersion:
-    """The version that is being written. It holds the lock of the folder."""
+    """A version being written. It holds the lock of the folder."""
 
     @property
     def version(self) -> int: ...
@@ -174,7 +174,7 @@ class NextVersion:
     def abort(self) -> None: ...
 
 class Program:
-    """A program that was read, and never run: what a framework would do with the tensors."""
+    """A program of a framework, read and never run."""
 
     @property
     def form(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Looks at arguments before the Rust part does, so that what is wrong with them is said by their names."""
+"""Checks of arguments before the native part, for errors that name the argument."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ _CASTS = f"{', '.join(CASTS[:-1])} or {CASTS[-1]}"
 
 
 def whole(value: object, what: str, least: int = 0) -> None:
-    """Fails where it is no whole number of `least` or more.
+    """Raises unless the value is an integer of `least` or more.
 
     >>> whole(-1, "threads")
     Traceback (most recent call last):
-    weighbridge.errors.UsageError: threads is to be 0 or more
+    weighbridge.errors.UsageError: threads must be 0 or more
       found:    -1
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        wrong_type(what, "a whole number", value)
+        wrong_type(what, "an integer", value)
     number = value.__index__()
     if not least <= number < 1 << 64:
-        wanted = f"{least} or more" if number < least else "less than 2 to the 64th"
-        raise UsageError(f"{what} is to be {wanted}", code="bad-arguments", found=str(number))
+        wanted = f"{least} or more" if number < least else "less than 2^64"
+        raise UsageError(f"{what} must be {wanted}", code="bad-arguments", found=str(number))
 
 
 def path_text(value: object, what: str) -> str:
-    """A path as text, which leads to the file also where its name is no UTF-8.
+    """Converts a path to text; a name that is not UTF-8 round-trips, as with `os.fsdecode`.
 
     >>> path_text(b"net.npz", "path"), path_text(3, "path")
     Traceback (most recent call last):
-    weighbridge.errors.ArgumentTypeError: path is to be a path
+    weighbridge.errors.ArgumentTypeError: path must be a path
       found:    int
     """
     if not isinstance(value, (str, bytes, os.PathLike)):
         hint = None
         if isinstance(value, Mapping):
             opened = getattr(value, "path", None)
-            hint = "it is given after what is saved, or before it: see the help"
+            hint = "the arguments may be in the wrong order; see the help"
             if isinstance(opened, str):
-                hint = "give the path of the checkpoint: checkpoint.path"
+                hint = "pass the path of the checkpoint: checkpoint.path"
         elif type(value).__name__ == "Program":
-            hint = "save it, and give the path of that file; open() takes a program that was read, too"
+            hint = "save the program and pass the path of that file; open() also accepts a program object"
         wrong_type(what, "a path" if what != "name" else "a str", value, hint=hint)
     return os.fsdecode(value)
 
 
 def optional_text(value: object, what: str) -> None:
-    """Fails where it is neither `None` nor a `str`.
+    """Raises unless the value is `None` or a `str`.
 
     >>> optional_text(3, "format")
     Traceback (most recent call last):
-    weighbridge.errors.ArgumentTypeError: format is to be a str
+    weighbridge.errors.ArgumentTypeError: format must be a str
       found:    int
     """
     if value is not None and not isinstance(value, str):
@@ -63,11 +63,11 @@ def optional_text(value: object, what: str) -> None:
 
 
 def mapping(value: object, what: str) -> Dict[Any, Any]:
-    """It as a dict; fails where it is no mapping.
+    """Converts a mapping to a dict; raises for other types.
 
     >>> mapping([3], "metadata")
     Traceback (most recent call last):
-    weighbridge.errors.ArgumentTypeError: metadata is to be a mapping
+    weighbridge.errors.ArgumentTypeError: metadata must be a mapping
       found:    list
     """
     if not isinstance(value, Mapping):
@@ -76,8 +76,10 @@ def mapping(value: object, what: str) -> Dict[Any, Any]:
 
 
 def cast_name(value: object, what: str, own: str = CASTS[0]) -> str:
-    """The name here of a type that casts go to: of its name, here or in numpy, torch or the header of safetensors,
-    or of the type itself, of numpy, `ml_dtypes`, torch or Paddle. `own` is the type that the elements have already.
+    """Returns the dtype name of a cast target.
+
+    `value` is a name, as here, in numpy, torch or safetensors, or a dtype object of numpy, `ml_dtypes`, torch or Paddle.
+    `own` is the current dtype of the elements, which is also accepted.
 
     >>> import numpy
     >>> cast_name(numpy.float16, "cast"), cast_name(numpy.dtype(">f4"), "cast"), cast_name("torch.bfloat16", "cast")
@@ -92,11 +94,11 @@ def cast_name(value: object, what: str, own: str = CASTS[0]) -> str:
     text = value if isinstance(value, str) else spelling(value)
     if text is None:
         wrong_type(
-            what, "the name of a type of elements, or the type itself", value, hint=f"give its name: {_CASTS}"
+            what, "the name of a dtype, or a dtype object", value, hint=f"use a name: {_CASTS}"
         )
     name = element_type(text)
     if name is None or name not in (own, *CASTS):
-        # As the command says it.
+        # The wording of the command.
         message = f"invalid value '{text}' for {what}: casts go to {_CASTS}"
         hint = "see help(weighbridge.Tensor.cast)"
         raise UsageError(message, code="bad-arguments", expected=_CASTS, found=text, hint=hint)

@@ -1,4 +1,4 @@
-"""The command `weighbridge`, as the package installs it: the same code as the program's."""
+"""The command `weighbridge` as the package installs it. It runs the same code as the program."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ._weighbridge import command
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Runs the command on the standard streams; returns its exit code. Without `arguments` it takes those of the process.
+    """Runs the command on the standard streams; returns its exit code. `arguments` defaults to those of the process.
 
-    For answers in Python take the functions of the package: `weighbridge.info` and so on.
+    To use results in Python, call the functions of the package instead: `weighbridge.info` and so on.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    # Python's own handler waits for Python code to run; the command ends at once, or tidies up as it knows to. Where
-    # whoever started it ignores the signal, so does the command.
+    # Python's handler runs only with Python code; the default action lets the command end or clean up immediately. A signal
+    # that the parent process ignores stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     return command(given)

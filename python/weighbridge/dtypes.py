@@ -1,4 +1,4 @@
-"""Element types: their names here, in numpy, and in `ml_dtypes`.
+"""Dtypes: their names here, in numpy, `ml_dtypes` and torch.
 
 >>> from weighbridge.dtypes import from_numpy
 >>> import numpy
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     import torch
 
 DType = Union[str, type, "numpy.dtype", "torch.dtype"]
-"""A type of elements: its name here (`f16`), in numpy or torch (`float16`) or in the header of safetensors (`F16`);
-or the type itself: `numpy.float16`, `numpy.dtype("f2")`, `torch.float16`.
+"""A dtype: a name, as here (`f16`), in numpy or torch (`float16`) or in safetensors (`F16`); or a dtype object:
+`numpy.float16`, `numpy.dtype("f2")`, `torch.float16`.
 """
 
 CASTS: Tuple[str, ...] = ("f16", "bf16", "f32", "f64", "f8_e4m3", "f8_e5m2", "i8")
-"""The types that casts go to."""
+"""Dtypes supported as cast targets."""
 
 NUMPY: Dict[str, str] = {
     "bool": "bool",
@@ -41,7 +41,7 @@ NUMPY: Dict[str, str] = {
     "c64": "complex64",
     "c128": "complex128",
 }
-"""The types that numpy has by itself."""
+"""Names in numpy."""
 
 ML_DTYPES: Dict[str, str] = {
     "bf16": "bfloat16",
@@ -51,7 +51,7 @@ ML_DTYPES: Dict[str, str] = {
     "f8_e4m3fnuz": "float8_e4m3fnuz",
     "f8_e5m2fnuz": "float8_e5m2fnuz",
 }
-"""Those that the package `ml_dtypes` adds to it."""
+"""Names in the package `ml_dtypes`, which extends numpy."""
 
 TORCH: Dict[str, str] = {
     "bool": "bool",
@@ -75,7 +75,7 @@ TORCH: Dict[str, str] = {
     "f8_e4m3fnuz": "float8_e4m3fnuz",
     "f8_e5m2fnuz": "float8_e5m2fnuz",
 }
-"""Their names in torch; which of them there are depends on its version."""
+"""Names in torch; older versions lack some of them."""
 
 BUFFER: Dict[str, str] = {
     "bool": "?",
@@ -90,24 +90,24 @@ BUFFER: Dict[str, str] = {
     "f32": "f",
     "f64": "d",
 }
-"""Those that a `memoryview` of every version of Python can show as numbers."""
+"""Format characters of dtypes that `memoryview` supports in every version of Python."""
 
-_HAVE: Dict[str, str] = {"numpy": "ndarray", "torch": "Tensor", "paddle": "Tensor"}
-"""What tells a library from a folder or a script of the same name, which may stand where Python looks first."""
+_MARKERS: Dict[str, str] = {"numpy": "ndarray", "torch": "Tensor", "paddle": "Tensor"}
+"""An attribute of each library. A folder or script of the same name, earlier on the import path, lacks it."""
 
 NAMES: Dict[str, str] = {
     **{name: own for own, name in NUMPY.items()},
     **{name: own for own, name in ML_DTYPES.items()},
 }
-"""The names here, by those of numpy and `ml_dtypes`."""
+"""Names here, by the names in numpy and `ml_dtypes`."""
 
 
 def need(package: str, what: str, install: Optional[str] = None, otherwise: str = "") -> Any:
-    """The module of that name; `MissingPackageError` where it cannot be imported.
+    """Imports a package; raises `MissingPackageError` if that fails. `what` is the feature that needs it.
 
-    >>> need("no_such_one", "this")
+    >>> need("no_such_one", "this example")
     Traceback (most recent call last):
-    weighbridge.errors.MissingPackageError: the package no_such_one is needed for this, and cannot be imported
+    weighbridge.errors.MissingPackageError: the package no_such_one, required for this example, cannot be imported
       found:    No module named 'no_such_one'
       hint:     pip install no_such_one
     """
@@ -116,13 +116,13 @@ def need(package: str, what: str, install: Optional[str] = None, otherwise: str 
     cause: Optional[ImportError] = None
     try:
         module = import_module(package)
-        if package not in _HAVE or hasattr(module, _HAVE[package]):
+        if package not in _MARKERS or hasattr(module, _MARKERS[package]):
             return module
-        found = f"{_place(module)}, which is another thing of that name"
+        found = f"{_place(module)}, another module of that name"
     except ImportError as error:
         cause, found = error, str(error)
     missing = MissingPackageError(
-        f"the package {package} is needed for {what}, and cannot be imported",
+        f"the package {package}, required for {what}, cannot be imported",
         code=f"no-{package}",
         found=found,
         hint=f"pip install {install or package}{otherwise}",
@@ -132,13 +132,13 @@ def need(package: str, what: str, install: Optional[str] = None, otherwise: str 
 
 
 def imported(package: str) -> Any:
-    """The module of that name where it was imported, and is the library: a folder of that name can be imported, too.
+    """Returns the package if it is already imported and is the real library, not a folder of that name; else `None`.
 
     >>> imported("no_such_one") is None
     True
     """
     module = sys.modules.get(package)
-    return module if hasattr(module, _HAVE.get(package, "__name__")) else None
+    return module if hasattr(module, _MARKERS.get(package, "__name__")) else None
 
 
 def _place(module: Any) -> str:
@@ -147,18 +147,18 @@ def _place(module: Any) -> str:
 
 
 def need_numpy() -> None:
-    """Raises `MissingPackageError` where numpy cannot be imported."""
+    """Raises `MissingPackageError` if numpy cannot be imported."""
     need(
         "numpy",
         "arrays",
-        otherwise="; without it there are tensor.bytes(), tensor.memoryview() and all verbs",
+        otherwise="; tensor.bytes(), tensor.memoryview() and all verbs work without it",
     )
 
 
 def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
-    """The type of numpy for `dtype`.
+    """Returns the numpy dtype for `dtype`.
 
-    Raises `UnsupportedError` where numpy has none: `ml_dtypes` is not installed, or elements share bytes.
+    Raises `UnsupportedError` if numpy has none: `ml_dtypes` is not installed, or elements are smaller than a byte.
 
     >>> to_numpy("i64")
     dtype('int64')
@@ -170,13 +170,13 @@ def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
     if name is not None:
         return numpy.dtype(name)
     name = ML_DTYPES.get(dtype)
-    ways = 'ask for another type with tensor.cast("f32"), or take tensor.bytes()'
+    ways = 'convert the elements with tensor.cast("f32"), or use tensor.bytes()'
     if name is None:
         raise UnsupportedError(
-            f"numpy has no type for {dtype}, whose elements share bytes",
+            f"numpy has no dtype for {dtype}: its elements are smaller than a byte",
             code="no-numpy-dtype",
             tensor=tensor,
-            hint="take tensor.bytes()",
+            hint="use tensor.bytes()",
         )
     found: Any = None
     lacks = "is too old"
@@ -188,7 +188,7 @@ def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
         lacks = "is not installed"
     if found is None:
         raise UnsupportedError(
-            f"numpy has no type for {dtype}, and the package ml_dtypes, which has one, {lacks}",
+            f"numpy has no dtype for {dtype}; the package ml_dtypes, which adds it, {lacks}",
             code="no-numpy-dtype",
             tensor=tensor,
             hint=f"pip install -U ml_dtypes; or {ways}",
@@ -198,7 +198,7 @@ def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
 
 
 def from_numpy(dtype: numpy.dtype) -> Optional[str]:
-    """The name here of a type of numpy, whatever its byte order; `None` where there is none.
+    """Returns the dtype name for a numpy dtype of either byte order; `None` if there is none.
 
     >>> import numpy
     >>> from_numpy(numpy.dtype(">i4")), from_numpy(numpy.dtype("datetime64[s]"))
@@ -208,8 +208,7 @@ def from_numpy(dtype: numpy.dtype) -> Optional[str]:
 
 
 def spelling(dtype: object) -> Optional[str]:
-    """How a type of elements is called by the library whose it is; `None` for what is no such type. No library is
-    imported for that.
+    """Returns the name of a dtype object in its own library; `None` for other objects. Imports no library.
 
     >>> import numpy
     >>> spelling(numpy.float16), spelling(numpy.dtype("<f8")), spelling(float)
@@ -222,6 +221,6 @@ def spelling(dtype: object) -> Optional[str]:
         return text if text.startswith(f"{library}.") else None
     if library in ("numpy", "ml_dtypes", "jax"):
         name = getattr(dtype, "__name__" if is_class else "name", None)
-        # Numpy 1 sets its truth values apart from those of Python by a stroke.
+        # numpy 1 names its boolean `bool_`.
         return name.rstrip("_") if isinstance(name, str) else None
     return None

@@ -1,8 +1,8 @@
-"""Exceptions: what went wrong, where, and what to do about it.
+"""Exceptions: the fault, its location, and a hint.
 
-What fails raises an `Error`, which is also the exception of Python that fits: a file that is not there is a
-`FileNotFoundError`, an unknown name a `KeyError`, damaged content a `ValueError`. Only what Python itself
-finds wrong with a call, such as a keyword that is not, or an index out of bounds, is what it is anywhere.
+All failures raise a subclass of `Error`, which also derives from the matching built-in exception: a missing file raises a
+`FileNotFoundError`, an unknown name a `KeyError`, damaged content a `ValueError`. Mistakes in the call itself, such as an
+unknown keyword or an index out of bounds, raise plain `TypeError` and `IndexError`.
 
 >>> import weighbridge
 >>> try:
@@ -21,31 +21,31 @@ from typing import Any, Dict, Iterator, NoReturn, Optional, Tuple, Type
 
 from ._weighbridge import escape_text
 
-_PLACES = ("file", "offset", "tensor", "expected", "found", "hint")
+_FIELDS = ("file", "offset", "tensor", "expected", "found", "hint")
 
-_OF_THE_SYSTEM = ("errno", "strerror", "filename", "filename2", "msg", "name", "path")
-"""What exceptions of Python keep beside their attributes."""
+_BUILTIN_FIELDS = ("errno", "strerror", "filename", "filename2", "msg", "name", "path")
+"""Fields of built-in exceptions that are not in `__dict__`."""
 
 
 class Error(Exception):
-    """Any failure of this package.
+    """Base class of all failures of this package.
 
-    `code` is stable, for programs; it is the one of the command's JSON. `file`, `offset` and `tensor` say
-    where, `expected` and `found` what is wrong there, and `hint` what helps; each may be `None`.
+    `code` is stable, for programs, and the same as in the JSON of the command. `file`, `offset` (bytes) and `tensor` are the
+    location, `expected` and `found` the values, and `hint` is an instruction; each may be `None`.
 
-    >>> error = UsageError("no such thing", code="unknown-thing", hint="try another")
+    >>> error = UsageError("unknown format", code="unknown-format", hint="see weighbridge.formats()")
     >>> print(error)
-    no such thing
-      hint:     try another
+    unknown format
+      hint:     see weighbridge.formats()
     >>> error.to_dict()["kind"]
     'usage'
     """
 
     kind: str = "error"
-    """The situation, as in JSON."""
+    """Kind of the error, as in JSON."""
 
     _number: Optional[int] = None
-    """The number that the operating system has for it, where it is its own."""
+    """Default `errno` of the class."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Error(Exception):
 
     def __str__(self) -> str:
         lines = [visible(self.message)]
-        for name in _PLACES:
+        for name in _FIELDS:
             value = getattr(self, name)
             if value is None:
                 continue
@@ -85,30 +85,30 @@ class Error(Exception):
         return "\n".join(lines)
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        kept = {name: getattr(self, name) for name in _OF_THE_SYSTEM if getattr(self, name, None) is not None}
+        kept = {name: getattr(self, name) for name in _BUILTIN_FIELDS if getattr(self, name, None) is not None}
         kept.update(self.__dict__, args=self.args)
-        return _again, (type(self), self.to_dict()), kept
+        return _rebuilt, (type(self), self.to_dict()), kept
 
     def to_dict(self) -> Dict[str, Any]:
-        """The error as the value of `"error"` in the JSON of the command, in the words of Python."""
-        places = {name: getattr(self, name) for name in _PLACES}
+        """Returns the error as in the JSON of the command, under `"error"`, with the hint worded for Python."""
+        places = {name: getattr(self, name) for name in _FIELDS}
         return {"kind": self.kind, "code": self.code, "message": self.message, **places}
 
 
 class CorruptFileError(Error, ValueError):
-    """The bytes contradict the format or themselves."""
+    """The file violates its format, or is inconsistent."""
 
     kind = "corrupt"
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """The bytes may be fine, but nothing here handles them."""
+    """The file or request may be valid, but is not supported."""
 
     kind = "unsupported"
 
 
 class MissingPackageError(UnsupportedError, ImportError):
-    """What was asked for needs another package, which is not installed; `hint` has the command that installs it."""
+    """A required package is not installed; `hint` has the command to install it."""
 
     def __init__(self, message: str, **places: Any) -> None:
         super().__init__(message, **places)
@@ -116,76 +116,75 @@ class MissingPackageError(UnsupportedError, ImportError):
 
 
 class LimitError(Error, ValueError):
-    """The file asks for more than the limits allow: `open(..., limits={...})` raises them."""
+    """The file exceeds a resource limit; `open(..., limits={...})` raises the limit."""
 
     kind = "limit"
 
 
 class MismatchError(Error, ValueError):
-    """Two things that must fit together do not."""
+    """Two inputs do not match, such as a name and a file, or a shape and its data."""
 
     kind = "mismatch"
 
 
 class UnknownNameError(MismatchError, KeyError):
-    """There is no tensor of this name; `hint` has the nearest ones. `lost-tensor`: there was one, and it is not among
-    what was salvaged from a damaged file.
+    """No tensor has this name; `hint` has the nearest names. Code `lost-tensor`: the tensor was not salvaged from a damaged
+    file.
     """
 
 
 class UsageError(Error, ValueError):
-    """What was asked for makes no sense."""
+    """The arguments are invalid or contradict each other."""
 
     kind = "usage"
 
 
 class ArgumentTypeError(UsageError, TypeError):
-    """What was given is of a type that cannot be used here: no array, no text, no number."""
+    """An argument has an unsupported type."""
 
 
 class TargetExistsError(UsageError, FileExistsError):
-    """There is a file in the place of the target: `force=True` replaces it."""
+    """The target exists; `force=True` replaces it."""
 
     _number = errno.EEXIST
 
 
 class FileError(Error, OSError):
-    """The operating system refused, or a device failed."""
+    """An operation of the operating system failed."""
 
     kind = "io"
 
 
 class FileMissingError(FileError, FileNotFoundError):
-    """There is no such file."""
+    """The file does not exist."""
 
     _number = errno.ENOENT
 
 
 class FileDeniedError(FileError, PermissionError):
-    """The file may not be read or written."""
+    """Permission to read or write the file is denied."""
 
     _number = errno.EACCES
 
 
 class FileChangedError(FileError):
-    """A file was cut short while it was read or looked into: bytes that are lost read as zeros."""
+    """A file was truncated while it was read or mapped; lost bytes of mapped arrays read as zeros."""
 
     _number = errno.EIO
 
 
 class CancelledError(Error, KeyboardInterrupt):
-    """The work was stopped on request; nothing was changed."""
+    """The work was cancelled; no output was changed."""
 
     kind = "cancelled"
 
 
 class LossWarning(UserWarning):
-    """Something was left out of what was written, because the target cannot hold it: a tensor, rows, metadata, a
-    program.
+    """Content was omitted from the output because the target cannot represent it: a tensor, rows, metadata, a program.
 
-    `losses` has each of them. `deny_loss=True` refuses instead, before anything is written, and
-    `allow_loss=True` is content with fewer tensors; whoever knows of it
-    and goes on says so as to any warning: `warnings.simplefilter("ignore", weighbridge.LossWarning)`.
+    `losses` lists the omissions. `deny_loss=True` raises an error instead, before any output is written.
+    `allow_loss=True` accepts missing tensors without a warning. To ignore all of these warnings:
+    `warnings.simplefilter("ignore", weighbridge.LossWarning)`.
     """
 
     def __init__(self, message: str, losses: Tuple[Any, ...] = ()) -> None:
@@ -217,7 +216,7 @@ _BY_CODE: Dict[str, Type[Error]] = {
 
 
 def class_of(kind: str, code: str) -> Type[Error]:
-    """The class of errors of this kind and code.
+    """Returns the class for errors of this kind and code.
 
     >>> class_of("io", "not-found").__name__
     'FileMissingError'
@@ -229,8 +228,8 @@ def class_of(kind: str, code: str) -> Type[Error]:
 
 
 def from_json(fields: Dict[str, Any], number: Optional[int] = None) -> Error:
-    """The exception for an error as JSON has it; `number` is the one of the operating system."""
-    error = _again(class_of(fields["kind"], fields["code"]), fields)
+    """Makes the exception for an error in JSON; `number` is its `errno`."""
+    error = _rebuilt(class_of(fields["kind"], fields["code"]), fields)
     if isinstance(error, OSError) and number is not None:
         _numbered(error, number, error.file)
     return error
@@ -238,14 +237,12 @@ def from_json(fields: Dict[str, Any], number: Optional[int] = None) -> Error:
 
 @contextmanager
 def naming(*paths: Any) -> Iterator[None]:
-    """Errors of the system from within have one of these paths as `filename`, where they are about it: also where it
-    is no UTF-8.
-    """
+    """Sets `filename` of OS errors raised inside the block to the matching path, even if that is not UTF-8."""
     try:
         yield
     except Error as error:
         for path in paths:
-            # The core shows what is no UTF-8 as well as it can; Python has a text that leads to the file.
+            # `error.file` is a lossy display of a path that is not UTF-8; `os.fsdecode` is lossless.
             if isinstance(error, OSError) and isinstance(path, (str, bytes, os.PathLike)):
                 text = os.fsdecode(path)
                 if error.file == os.fsencode(text).decode("utf-8", "replace"):
@@ -262,19 +259,19 @@ def wrong_type(
     hint: Optional[str] = None,
     code: str = "wrong-type",
 ) -> NoReturn:
-    """Raises `ArgumentTypeError`: `what` is to be `wanted`, and `value` is not.
+    """Raises `ArgumentTypeError`: `what` must be `wanted`.
 
     >>> wrong_type("a name", "a str", 3)
     Traceback (most recent call last):
-    weighbridge.errors.ArgumentTypeError: a name is to be a str
+    weighbridge.errors.ArgumentTypeError: a name must be a str
       found:    int
     """
     found = type(value).__name__
-    raise ArgumentTypeError(f"{what} is to be {wanted}", code=code, tensor=tensor, found=found, hint=hint)
+    raise ArgumentTypeError(f"{what} must be {wanted}", code=code, tensor=tensor, found=found, hint=hint)
 
 
 def visible(text: str) -> str:
-    """The text with what could harm a terminal, or hide, escaped; also what no UTF-8 can hold.
+    """Escapes control and invisible characters and lone surrogates, for display in a terminal.
 
     >>> visible("a\\x1b[2J"), visible("\\udcff.npz")
     ('a\\\\u{1b}[2J', '\\\\udcff.npz')
@@ -288,6 +285,6 @@ def _numbered(error: OSError, number: Optional[int], file: Optional[str]) -> Non
     error.filename = file
 
 
-def _again(own: Type[Error], fields: Dict[str, Any]) -> Error:
+def _rebuilt(own: Type[Error], fields: Dict[str, Any]) -> Error:
     rest = dict(fields)
     return own(rest.pop("message"), **rest)

@@ -1,4 +1,4 @@
-"""Checkpoints as tables, for notebooks."""
+"""Checkpoints as HTML tables, for notebooks."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .opened import Checkpoint
 
-MOST = 200
-"""Rows that are shown."""
+MAX_ROWS = 200
+"""Largest number of rows shown."""
 
 
 def table(checkpoint: Checkpoint) -> str:
-    """The tensors of a checkpoint as a table of HTML, the first 200 of them."""
+    """Renders the first 200 tensors of a checkpoint as an HTML table."""
     from .errors import visible
 
     def cell(text: object) -> str:
-        # Names come from files: neither markup nor what hides itself goes into a page.
+        # Names come from untrusted files: markup and invisible characters are escaped.
         return f"<td>{escape(visible(str(text)))}</td>"
 
     rows = []
-    for name, tensor in islice(checkpoint.items(), MOST):
-        shape = " × ".join(str(extent) for extent in tensor.shape) or "()"
+    for name, tensor in islice(checkpoint.items(), MAX_ROWS):
+        shape = " × ".join(str(size) for size in tensor.shape) or "()"
         cells = (name, tensor.role, tensor.dtype, shape, f"{tensor.nbytes:,}")
         rows.append(f"<tr>{''.join(cell(text) for text in cells)}</tr>")
     heads = "".join(f"<th>{head}</th>" for head in ("name", "role", "dtype", "shape", "bytes"))

@@ -1,4 +1,4 @@
-"""Indices as numpy has them, turned into the box that must be read and what is left to do with it."""
+"""numpy-style indices, split into the box to read and the index into that box."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import operator
 from typing import Any, List, Sequence, Tuple
 
 Box = Tuple[List[int], List[int]]
-"""For each dimension the first index and how many."""
+"""First index and count for each dimension."""
 
 
 def plan(index: Any, shape: Sequence[int]) -> Tuple[Box, Tuple[Any, ...]]:
-    """The smallest box of a tensor of `shape` that holds what `index` asks for, and the index into that box.
+    """Returns the bounding box of `index` in a tensor of `shape`, and the index into that box.
 
     >>> plan((3, slice(None, None, -2)), (5, 4))
     (([3, 1], [1, 3]), (0, slice(None, None, -2)))
     >>> plan(slice(3, 10), (100, 4))
     (([3, 0], [7, 4]), (slice(None, None, None), slice(None, None, None)))
 
-    Raises `IndexError` for what lies outside, and for more indices than dimensions; `TypeError` for what is
-    no integer, slice, `...` or `None`.
+    Raises `IndexError` for an index out of bounds and for more indices than dimensions; `TypeError` for other types than
+    integers, slices, `...` and `None`.
     """
     items = list(index) if isinstance(index, tuple) else [index]
-    whole = _covered_by_dots(items, len(shape))
+    whole = _uncovered_dimensions(items, len(shape))
     if not any(item is Ellipsis for item in items):
         items += [slice(None)] * whole
     start: List[int] = []
@@ -34,7 +34,7 @@ def plan(index: Any, shape: Sequence[int]) -> Tuple[Box, Tuple[Any, ...]]:
         elif item is Ellipsis:
             start += [0] * whole
             extent += shape[axis : axis + whole]
-            # It stays: numpy makes arrays without dimensions of such indices, and numbers of others.
+            # Kept: with an ellipsis numpy returns 0-dimensional arrays, without it scalars.
             rest.append(Ellipsis)
         elif isinstance(item, slice):
             first, count, step = _stretch(item, shape[axis])
@@ -48,8 +48,8 @@ def plan(index: Any, shape: Sequence[int]) -> Tuple[Box, Tuple[Any, ...]]:
     return (start, extent), tuple(rest)
 
 
-def _covered_by_dots(items: List[Any], rank: int) -> int:
-    """How many dimensions no item names."""
+def _uncovered_dimensions(items: List[Any], rank: int) -> int:
+    """Returns the number of dimensions without an index."""
     if sum(1 for item in items if item is Ellipsis) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     used = sum(1 for item in items if item is not None and item is not Ellipsis)
@@ -61,7 +61,7 @@ def _covered_by_dots(items: List[Any], rank: int) -> int:
 def _stretch(item: slice, length: int) -> Tuple[int, int, int]:
     if any(isinstance(end, str) for end in (item.start, item.stop)):
         raise TypeError(
-            "rows are sliced by their numbers: tensor.labels.row_of(name) gives the one of a name"
+            "slices of rows need row numbers: use tensor.row_names.row_of(name)"
         )
     start, stop, step = item.indices(length)
     count = len(range(start, stop, step))
@@ -73,17 +73,17 @@ def _stretch(item: slice, length: int) -> Tuple[int, int, int]:
 
 
 def _place(item: Any, length: int, axis: int) -> int:
-    # A truth value is an integer for Python and a mask for numpy: neither is meant here.
+    # Booleans are integers in Python and masks in numpy: ambiguous, so refused.
     if isinstance(item, bool) or type(item).__name__ in ("bool_", "bool"):
         raise TypeError(
-            "a tensor is indexed by integers, slices, '...' and None; for masks take tensor.numpy()[...]"
+            "a tensor is indexed by integers, slices, '...' and None, not by masks; use tensor.numpy()[...]"
         )
     try:
         place = operator.index(item)
     except TypeError:
         name = type(item).__name__
         raise TypeError(
-            f"a tensor is indexed by integers, slices, '...' and None, not {name}: take tensor.numpy()[...]"
+            f"a tensor is indexed by integers, slices, '...' and None, not {name}; use tensor.numpy()[...]"
         ) from None
     if not -length <= place < length:
         raise IndexError(f"index {place} is out of bounds for axis {axis} with size {length}")

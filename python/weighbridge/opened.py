@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from .paddle.program import Program as ProgramFace
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
-"""Where a file or folder is."""
+"""Path of a file or folder."""
 
 Name = Union[str, Tuple[Part, ...]]
-"""What names a tensor: `"fc1.w"`, a path as JSON `'["fc1","w"]'`, or the parts as a tuple `("fc1", "w")`."""
+"""Name of a tensor: `"fc1.w"`, a path as JSON `'["fc1","w"]'`, or the parts as a tuple `("fc1", "w")`."""
 
 
 _OPTIONS: Dict[str, Any] = {
@@ -55,18 +55,18 @@ _OPTIONS: Dict[str, Any] = {
     "at": None,
     "limits": None,
 }
-"""What `open` takes besides a path, and what it is if left out."""
+"""Options of `open` with their defaults."""
 
 
 class Note(NamedTuple):
-    """Something worth knowing about an opened file."""
+    """A note about an opened file."""
 
     code: str
-    """Stable, for programs."""
+    """Stable code, for programs."""
     text: str
-    """For people."""
+    """Text for readers."""
     omission: bool
-    """True where a part of the file is not in the index, so that a conversion would lose it."""
+    """True if a part of the file is not in the index: a conversion would lose it."""
 
 
 class Checkpoint(Mapping):  # type: ignore[type-arg]
@@ -82,7 +82,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
     >>> bias.tolist()
     [0.5, 1.5]
 
-    Closing it, or leaving the `with`, forgets the file. Tensors and arrays that were taken before stay valid.
+    Closing it, or leaving the `with` block, releases the file. Tensors and arrays obtained before stay valid.
     """
 
     def __init__(self, index: Index, path: Optional[str] = None) -> None:
@@ -100,56 +100,56 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
 
     @property
     def path(self) -> str:
-        """The path under which it was opened."""
+        """Path passed to `open`."""
         label = self._index.label
         return label if self._path is None else self._path
 
     @property
     def format(self) -> str:
-        """The format, such as `primitiv`, `paddle`, `biggraph`, `safetensors`, `torch`."""
+        """Id of the format, such as `primitiv`, `paddle`, `biggraph`, `safetensors`, `torch`."""
         return self._index.format
 
     @property
     def kind(self) -> str:
-        """Which file of the format's family it is, such as `model`."""
+        """Kind of file within the format, such as `model`."""
         return self._index.kind
 
     @property
     def origin(self) -> Optional[Tuple[str, str]]:
-        """Format and kind that it had before it was put into this form, where that is known."""
+        """Format and kind of the original, if the file was converted and records them."""
         return self._index.origin
 
     @property
     def metadata(self) -> Dict[str, Any]:
-        """What it says besides its tensors. A new dict each time: changes of it go nowhere."""
+        """Metadata besides the tensors. A new dict on each access: changes to it have no effect."""
         return self._index.metadata
 
     @property
     def program(self) -> Optional[Program]:
-        """The program that belongs to the tensors, where there is one."""
+        """Program stored with the tensors; `None` if there is none."""
         return self._index.program
 
     @property
     def notes(self) -> List[Note]:
-        """What is odd about it, was guessed, or was left out."""
+        """Notes about irregularities, guesses and omitted parts."""
         return [Note(*note) for note in self._index.notes]
 
     @property
     def damage(self) -> Optional[Dict[str, Any]]:
-        """What was lost, where it was salvaged from a damaged file (`salvage=True`)."""
+        """Damage report of a salvaged file (`salvage=True`); `None` if nothing was lost."""
         return self._index.damage
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all tensors together."""
+        """Size of all tensors together, in bytes."""
         return self._index.nbytes
 
     def to_dict(self) -> Dict[str, Any]:
-        """What the command's `ls --json` says."""
+        """Document of `ls --json`, as a dict."""
         return self._index.to_dict()
 
     def tree(self) -> Tree:
-        """The tensors as a tree of the parts of their names; printed, it is drawn.
+        """Returns the tensors as a tree by the parts of their names. Its `str` is a drawing.
 
         >>> import weighbridge
         >>> print(weighbridge.open("net.safetensors").tree())
@@ -161,10 +161,9 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         return build(self.values())
 
     def tensor(self, name: Name, slot: Optional[Part] = None) -> Tensor:
-        """The tensor of that name or path; with `slot`, the state of that name that an optimizer keeps for
-        it.
+        """Returns the tensor with this name or path; with `slot`, the optimizer state of that slot for it.
 
-        Raises `UnknownNameError`, a `KeyError`, where there is none, with the nearest names as `hint`.
+        Raises `UnknownNameError`, a `KeyError`, if there is none; `hint` has the nearest names.
         """
         return Tensor(self._index.entry(self._place(name, slot)))
 
@@ -187,11 +186,11 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         return len(self._index)
 
     def __bool__(self) -> bool:
-        # One that is open is true, also where it holds no tensor.
+        # Always true, even without tensors.
         return True
 
     def __eq__(self, other: object) -> bool:
-        # Not as a mapping: tensors are not compared element by element in passing.
+        # By identity, not as a mapping: a comparison of mappings would read all elements.
         return self is other
 
     __hash__ = object.__hash__
@@ -216,13 +215,13 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
             for part in path:
                 if not isinstance(part, (str, bytes)):
                     wrong_type(
-                        "a part of a name", "a str, or bytes where it is no UTF-8", part, code="bad-name"
+                        "a part of a name", "a str, or bytes if it is not UTF-8", part, code="bad-name"
                     )
         else:
             wrong_type("a name", "a str, or a tuple of its parts", name, code="bad-name")
         paths = self._paths
         if paths is None:
-            # Filled before others see it: they may be asking, too.
+            # Complete before it is published: other threads may use it.
             paths = {}
             for place, pair in enumerate(self._index.paths()):
                 paths.setdefault(pair, place)
@@ -232,7 +231,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
             shown = ".".join(part if isinstance(part, str) else repr(part) for part in path)
             hint = self._near(shown if slot is None else f"{shown}/{slot!s}")
             raise UnknownNameError(
-                "there is no tensor of this path",
+                "no tensor has this path",
                 code="no-such-tensor",
                 file=self._index.label,
                 tensor=shown if slot is None else f"{shown}/{slot!s}",
@@ -247,13 +246,13 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
             if error.code == "lost-tensor":
                 raise
             return error.hint
-        return f"there is {name}, whose parts are others"
+        return f"{name} exists, but its path has other parts"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an opened checkpoint cannot be pickled: open its path again in each process")
+        raise TypeError("an opened checkpoint cannot be pickled: open its path in each process")
 
     def close(self) -> None:
-        """Forgets the file. What was taken from it before stays valid."""
+        """Releases the file. Tensors and arrays obtained before stay valid."""
         self._opened = None
         self._keys = None
         self._places = {}
@@ -293,19 +292,21 @@ def open(  # noqa: A001
     at: Optional[int] = None,
     limits: Optional[Mapping[str, int]] = None,
 ) -> Checkpoint:
-    """Opens a model file or folder. Headers are read, never elements; the content tells the format.
+    """Opens a model file or folder. Reads headers only, no elements.
 
-    - `format`: the id of the format, where the content does not tell;
-    - `lenient`: read what can be read without a guess though the file breaks a rule, and note it;
-    - `salvage`: of a damaged file give the tensors that are intact, and say in `damage` which are lost;
-    - `follow_virtual`: read virtual datasets of HDF5 from the files in the same folder that they are made of;
-    - `program`: the program that Paddle's parameters belong to, where it does not stand beside them: its
-      path, or one that was read (`weighbridge.paddle.load_program`);
-    - `names`: `as-stored`, `structured` or `variable`: which names tensors go by, where several are known;
-    - `entities`, `config`: the folder of entities and the configuration of PyTorch-BigGraph, where they are
-      not found;
-    - `at`: the version of a folder that holds several;
-    - `limits`: what the file may ask for, by name: `weighbridge.Limits(header_bytes=500_000_000)`, or a dict.
+    - `format`: id of the format; detected from the content by default;
+    - `lenient`: accept rule violations that need no guess, and report them in `notes`;
+    - `salvage`: open a damaged file with its intact tensors; `damage` lists the lost ones;
+    - `follow_virtual`: read HDF5 virtual datasets from their source files in the same folder;
+    - `program`: program of Paddle parameters stored without one: its path, or a program that was read
+      (`weighbridge.paddle.load_program`);
+    - `names`: naming of tensors that have several names: `as-stored`, `structured` or `variable`;
+    - `entities`, `config`: folder of entities and configuration file of PyTorch-BigGraph, if they are not found
+      automatically;
+    - `at`: version to open, of a folder with several versions;
+    - `limits`: resource limits by name: `weighbridge.Limits(header_bytes=500_000_000)`, or a dict.
+
+    Raises a subclass of `Error`: `FileMissingError`, `CorruptFileError`, `UnsupportedError`, `LimitError` and others.
 
     >>> import weighbridge
     >>> checkpoint = weighbridge.open("net.safetensors")
@@ -328,7 +329,7 @@ def open(  # noqa: A001
 
 
 def open_for(path: Path, **options: Any) -> Checkpoint:
-    """What `open` gives, for functions of single formats: hints say which options `open` has besides."""
+    """As `open`, for format-specific functions: hints refer to `open` for options that these lack."""
     return _opened(path_text(path, "path"), opening(**options), False)
 
 
@@ -338,25 +339,25 @@ def _opened(path: str, options: Dict[str, Any], by_open: bool) -> Checkpoint:
             return Checkpoint(open_index(path, options, by_open), path)
         except (CorruptFileError, UnsupportedError) as error:
             if options["format"] is not None:
-                _what_it_is(error, path, options)
+                _hint_at_format(error, path, options)
             raise
 
 
-def _what_it_is(error: Error, path: str, options: Dict[str, Any]) -> None:
-    """Says in the error of a file that was to be of one format that it is of another, where it is."""
+def _hint_at_format(error: Error, path: str, options: Dict[str, Any]) -> None:
+    """Adds a hint to the error if the file has another format than the requested one."""
     try:
         found = open_index(path, {**options, "format": None})
     except Error:
         return
     if found.format != options["format"]:
-        what = f"this is a file of {found.format}, {found.kind}"
-        error.hint = f"{what}: weighbridge.open(path) tells the format by the content"
+        what = f"the file has the format {found.format} ({found.kind})"
+        error.hint = f"{what}; weighbridge.open(path) detects it"
 
 
 def opening(**options: Any) -> Dict[str, Any]:
-    """The options of `open`, all of them, as the Rust part takes them; for the other modules of this package.
+    """Completes and checks the options of `open` for the native part.
 
-    Raises `TypeError` for what is no option.
+    Raises `TypeError` for an unknown option.
 
     >>> opening(lenient=True)["lenient"], opening()["names"]
     (True, 'as-stored')
@@ -381,7 +382,7 @@ def opening(**options: Any) -> Dict[str, Any]:
 
 
 def known_options(options: Mapping[str, Any], asked: str, *own: str) -> None:
-    """Raises `TypeError` for what is no option of `open`, nor one of the function `asked` itself.
+    """Raises `TypeError` for an option that `open` does not have. `own` are the options of the function `asked` itself.
 
     >>> known_options({"cast": "f16"}, "buckets")
     Traceback (most recent call last):
@@ -394,30 +395,30 @@ def known_options(options: Mapping[str, Any], asked: str, *own: str) -> None:
 
 
 def _program(value: Any) -> Union[Program, str]:
-    """A program that was read, as the Rust part has it, or the path of one."""
+    """Returns the native program, or the path of one."""
     read = getattr(value, "_program", value)
     return read if isinstance(read, Program) else path_text(value, "program")
 
 
 def _utf8(name: str) -> str:
-    """The name, where a file can have it: no text of UTF-8 holds halves of characters."""
+    """Returns the name if UTF-8 can encode it; raises for lone surrogates, which no file can contain."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
         raise UnknownNameError(
-            "there is no tensor of this name, which is no UTF-8",
+            "no tensor has this name; it cannot be encoded as UTF-8",
             code="no-such-tensor",
             tensor=name,
-            hint="a part that is no UTF-8 is given as bytes, in a tuple of the parts",
+            hint="pass the name as a tuple of its parts, with bytes for a part that is not UTF-8",
         ) from None
     return name
 
 
 def entry_of(tensor: Tensor) -> Entry:
-    """What the Rust part knows of a tensor; for the other modules of this package."""
+    """Returns the native half of a tensor; for the other modules of this package."""
     return tensor._entry
 
 
 def index_of(checkpoint: Checkpoint) -> Index:
-    """What the Rust part knows of a checkpoint; for the other modules of this package."""
+    """Returns the native half of a checkpoint; for the other modules of this package."""
     return checkpoint._index

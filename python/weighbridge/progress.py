@@ -1,4 +1,4 @@
-"""Progress of long work: what `progress=` takes."""
+"""Progress of long work: values of `progress=`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from typing import Any, Callable, Iterator, Optional, Union
 from .errors import wrong_type
 
 Progress = Union[None, bool, Callable[[int, int], Any]]
-"""Nothing, `True` for a bar, or a function that is called with the bytes that are done and those that there
-are.
-"""
+"""`None`, `True` for a progress bar, or a function called with the bytes done and the total bytes."""
 
 
 @contextmanager
 def callback(progress: Progress) -> Iterator[Optional[Callable[[int, int], Any]]]:
-    """The function to call for `progress`. `True` is a bar of `tqdm`, where that is installed, and else
-    nothing.
+    """Yields the function to call for `progress`. `True` is a `tqdm` bar, or nothing if `tqdm` is not installed.
 
     >>> with callback(print) as tell:
     ...     tell(1, 2)

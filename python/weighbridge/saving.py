@@ -1,4 +1,4 @@
-"""Writing tensors that are in memory, or in other files."""
+"""Writing of tensors in memory or in other files, and loading of whole files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .errors import ArgumentTypeError, Error, UnsupportedError, UsageError, nami
 from .progress import Progress, callback
 from .tensor import Part, Tensor
 from .verbs.converting import SaveReport
-from .verbs.report import told
+from .verbs.report import warned
 
 if TYPE_CHECKING:
     import numpy
@@ -31,6 +31,7 @@ def save(
     force: bool = False,
     roles: Optional[Mapping[Name, Role]] = None,
     *,
+    row_names: Optional[Mapping[Name, Sequence[str]]] = None,
     labels: Optional[Mapping[Name, Sequence[str]]] = None,
     kind: Optional[str] = None,
     settings: Optional[Mapping[str, Any]] = None,
@@ -43,26 +44,26 @@ def save(
     sync: bool = True,
     progress: Progress = None,
 ) -> SaveReport:
-    """Writes `tensors` to the file or folder `path`, all or nothing; returns what was written, and what was
-    lost, as `convert` does. Where something had to be left out, there is a `LossWarning`.
+    """Writes `tensors` to the file or folder `path`, atomically.
 
-    A name is text, of which each dot begins a new part, or a tuple of the parts. A value is a `Tensor` of an
-    opened checkpoint, whose bytes are copied from file to file, or anything with the protocol of arrays,
-    buffers or DLPack: numpy, torch, PaddlePaddle, `bytes` and so on. A whole `Checkpoint` is written with
-    all that it has.
+    Returns a report of the files and losses, as `convert` does. Omitted content raises a `LossWarning`.
 
-    - `format`: the id of the format; told from the extension if left out;
-    - `metadata`: what to say besides the tensors; most formats hold text, some hold values;
-    - `force`: replace what stands there;
-    - `roles`: what tensors are for, by name; else they are parameters, and a `Tensor` keeps its own;
-    - `labels`: the names of the rows of tables, by name;
-    - `kind`, `settings`: which file of the format's family, and what can be chosen when it is written
-      (`weighbridge.formats()` lists both); as `--kind` and `--set` of the command;
-    - `cast`, `rounding`: give all floating-point tensors this type, as `Tensor.cast` takes it;
-    - `seed`: decides values that must be drawn;
-    - `deny_loss`: refuse where the format cannot hold everything;
-    - `threads`, `memory`, `sync`: workers (0: one for each processor), bytes for buffers, wait for the disk;
-    - `progress`: `True` for a bar, or a function of the bytes done and the bytes there are.
+    A name is text whose dots separate its parts, or a tuple of the parts. A value is a `Tensor` of an opened checkpoint, whose
+    bytes are copied from file to file, or an object with the array, buffer or DLPack protocol: numpy, torch, PaddlePaddle,
+    `bytes` and so on. A whole `Checkpoint` is written with all its content.
+
+    - `format`: id of the format; chosen by the extension by default;
+    - `metadata`: metadata besides the tensors; most formats store text, some typed values;
+    - `force`: replace an existing target;
+    - `roles`: roles of tensors, by name; the default is `parameter`, or the own role of a `Tensor`;
+    - `row_names`: row names of tables, by tensor name (`labels` is the old name of this argument);
+    - `kind`, `settings`: kind of file within the format, and its settings (`weighbridge.formats()` lists the settings);
+      as `--kind` and `--set` of the command;
+    - `cast`, `rounding`: cast all floating-point tensors, as `Tensor.cast` does;
+    - `seed`: seed for random values;
+    - `deny_loss`: raise an error if the format cannot represent everything;
+    - `threads`, `memory`, `sync`: number of workers (0: one per processor), bytes for buffers, wait for the disk (fsync);
+    - `progress`: `True` for a bar, or a function of the bytes done and the total bytes.
 
     >>> import weighbridge
     >>> tensors = weighbridge.open("net.safetensors")
@@ -73,6 +74,8 @@ def save(
     array([97, 98, 99], dtype=uint8)
     """
     _check(format=format, kind=kind, rounding=rounding)
+    if row_names is None:
+        row_names = labels
     for number, what in ((seed, "seed"), (threads, "threads"), (memory, "memory")):
         whole(number, what)
     if cast is not None:
@@ -91,25 +94,25 @@ def save(
         "memory": memory,
         "sync": sync,
     }
-    said = None if metadata is None else mapping(metadata, "metadata")
+    own_metadata = None if metadata is None else mapping(metadata, "metadata")
     path = path_text(path, "path")
     with naming(path), callback(progress) as tell:
-        if isinstance(tensors, Checkpoint) and not roles and not labels:
-            written = save_tensors(path, index_of(tensors), [], said, options, tell)
+        if isinstance(tensors, Checkpoint) and not roles and not row_names:
+            written = save_tensors(path, index_of(tensors), [], own_metadata, options, tell)
         else:
             if isinstance(tensors, Checkpoint):
                 if tensors.program is not None:
                     raise UsageError(
-                        "roles or labels cannot be given to a checkpoint that has a program",
+                        "roles and row_names are not supported for a checkpoint with a program",
                         code="program-with-roles",
-                        hint="write it as it is, or its tensors as a dict",
+                        hint="save the checkpoint unchanged, or its tensors as a dict",
                     )
-                said = tensors.metadata if said is None else said
+                own_metadata = tensors.metadata if own_metadata is None else own_metadata
             if cast is not None:
                 _refuse_cast_of_cast(tensors, cast)
-            given = _Given(tensors, roles or {}, labels or {})
-            written = save_tensors(path, None, given.all(), said, options, tell)
-    return told(SaveReport(written), True)
+            given = _Given(tensors, roles or {}, row_names or {})
+            written = save_tensors(path, None, given.all(), own_metadata, options, tell)
+    return warned(SaveReport(written), True)
 
 
 @overload
@@ -144,45 +147,45 @@ def load(
     device: Any = None,
     **options: Any,
 ) -> Dict[str, Any]:
-    """All tensors of the file as arrays of numpy, by name. `options` are those of `open`.
+    """Loads all tensors of a file as numpy arrays, by name. `options` are those of `open`.
 
-    The arrays look into the mapped file where that is possible, and are read-only; with `copy=True` they are
-    copies that may be written to, and the bytes are held against the checksums that the file has for them.
+    The arrays are read-only, over the mapped file if possible. With `copy=True` they are writable copies, and the bytes are
+    verified against the checksums in the file.
 
-    Where a part of the file is no tensor here, which `open(path).notes` tells, `UnsupportedError` is raised: who loads and saves
-    would lose it. With `partial=True` the rest is given.
+    Raises `UnsupportedError` if a part of the file is not a tensor, as `open(path).notes` reports: loading and saving would
+    lose that part. `partial=True` loads the rest.
 
-    With `framework="torch"` (or `"pt"`, as safetensors says) they are tensors of torch, on the `device` that is named: `model.load_state_dict(
-    weighbridge.load(path, framework="torch"))`. These may be written to without `copy=True`, too, as
-    `Tensor.torch` says: the file stays as it is.
+    With `framework="torch"` (or `"pt"`, as in safetensors) the values are torch tensors on `device`, for
+    `model.load_state_dict(weighbridge.load(path, framework="torch"))`. These are writable even without `copy=True`, as in
+    `Tensor.torch`; the file is not changed.
 
     >>> import weighbridge
     >>> weighbridge.load("net.safetensors")["fc1.bias"]
     array([0.5, 1.5], dtype=float32)
     """
-    # Those are the words of safetensors.
+    # The names that safetensors uses.
     framework = {"np": "numpy", "pt": "torch"}.get(framework, framework)
     if framework not in ("numpy", "torch"):
         raise UsageError(
-            "there is no such framework",
+            "unknown framework",
             code="bad-arguments",
             expected="numpy or torch",
             found=str(framework),
         )
     if device is not None and framework != "torch":
         raise UsageError(
-            "arrays of numpy have no device", code="bad-arguments", hint='give framework="torch", too'
+            "numpy arrays have no device", code="bad-arguments", hint='set framework="torch" as well'
         )
     known_options(options, "load", "copy", "partial", "framework", "device")
     with open(path, **options) as checkpoint:
-        left_out = [note for note in checkpoint.notes if note.omission]
-        if left_out and not partial:
+        omitted = [note for note in checkpoint.notes if note.omission]
+        if omitted and not partial:
             raise UnsupportedError(
-                f"a part of the file is no tensor here: {left_out[0].text}",
+                f"a part of the file is not a tensor: {omitted[0].text}",
                 code="left-out",
                 file=checkpoint.path,
-                found=f"{len(left_out)} such notes",
-                hint="look at open(path).notes; partial=True loads the rest",
+                found=f"{len(omitted)} parts that are not tensors",
+                hint="see open(path).notes; partial=True loads the rest",
             )
         if copy:
             for tensor in checkpoint.values():
@@ -195,7 +198,7 @@ def load(
 
 
 def _refuse_cast_of_cast(tensors: Mapping[Name, Any], cast: str) -> None:
-    """A tensor that is to be cast already is not cast again on its way: `Tensor.cast` says why."""
+    """Raises if a tensor has a pending cast: see `Tensor.cast`."""
     for tensor in tensors.values():
         if isinstance(tensor, Tensor) and tensor.dtype in ("f16", "bf16", "f32", "f64"):
             tensor.cast(cast)
@@ -211,25 +214,25 @@ def _setting(value: Any) -> str:
 
 
 class _Given:
-    """What is to be written, as the Rust part takes it."""
+    """Tensors to write, in the form of the native part."""
 
     def __init__(
-        self, tensors: Mapping[Name, Any], roles: Mapping[Name, Role], labels: Mapping[Name, Sequence[str]]
+        self, tensors: Mapping[Name, Any], roles: Mapping[Name, Role], row_names: Mapping[Name, Sequence[str]]
     ) -> None:
         if not isinstance(tensors, Mapping):
-            wrong_type("what is saved", "a mapping of names to arrays", tensors, code="not-a-mapping")
-        for kind, named in (("role", roles), ("labels", labels)):
+            wrong_type("tensors", "a mapping of names to arrays", tensors, code="not-a-mapping")
+        for kind, named in (("a role", roles), ("row names", row_names)):
             for name in named:
                 if name not in tensors:
                     raise UsageError(
-                        f"a {kind} is given for a tensor that is not", code="no-such-name", tensor=shown(name)
+                        f"{kind} given for an unknown tensor", code="no-such-name", tensor=shown(name)
                     )
         self.tensors = tensors
         self.roles = roles
-        self.labels = labels
+        self.row_names = row_names
 
     def all(self) -> List[Tuple[Any, Optional[str], Optional[Part], Entry, Any]]:
-        """Path, role, slot, elements and names of rows of each."""
+        """Returns path, role, slot, elements and row names of each tensor."""
         return [self._one(name, value) for name, value in self.tensors.items()]
 
     def _one(self, name: Name, value: Any) -> Tuple[Any, Optional[str], Optional[Part], Entry, Any]:
@@ -239,28 +242,28 @@ class _Given:
             word, slot = value.role, value.slot
         path = _path(name, slot)
         if isinstance(value, Tensor) and name == value.name:
-            # Its parts may hold dots, which the name alone does not tell.
+            # A part may contain dots, so the name alone is ambiguous.
             path = value.path
-        labels = self.labels.get(name)
-        if labels is not None and (isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable)):
-            wrong_type("labels", "a list of names", labels, tensor=shown(name), code="bad-labels")
-        return path, word, slot, entry(path, value), labels
+        names = self.row_names.get(name)
+        if names is not None and (isinstance(names, (str, bytes)) or not isinstance(names, Iterable)):
+            wrong_type("row_names", "a list of names", names, tensor=shown(name), code="bad-labels")
+        return path, word, slot, entry(path, value), names
 
 
 def _pair(role: Any, name: Name) -> Tuple[str, Part]:
-    """The word and the slot of a role that is no word alone."""
+    """Splits a role given as a pair into its word and slot."""
     if not isinstance(role, (tuple, list)) or len(role) != 2 or not isinstance(role[1], (str, bytes)):
         wrong_type("a role", 'a str, or ("optimizer", SLOT)', role, tensor=shown(name))
     return role[0], role[1]
 
 
 def shown(name: Any) -> str:
-    """A name, whatever it is, in an error."""
+    """Returns a name in the form for errors."""
     return name if isinstance(name, str) else repr(name)
 
 
 def _path(name: Name, slot: Optional[Part]) -> Name:
-    # State is listed as `fc1.w/Adam.m1`, and stands at the path of its parameter.
+    # State is listed as `fc1.w/Adam.m1`, but has the path of its parameter.
     if isinstance(name, str) and slot is not None:
         tail = "/" + (slot if isinstance(slot, str) else slot.decode("utf-8", "backslashreplace"))
         if name.endswith(tail):
@@ -269,10 +272,9 @@ def _path(name: Name, slot: Optional[Part]) -> Name:
 
 
 def entry(path: Name, value: Any) -> Entry:
-    """The tensor that `value` is, for the Rust part. Arrays are not copied where their elements are dense.
+    """Makes a native tensor of `value`. Dense arrays are not copied.
 
-    Raises `ArgumentTypeError` for what is no array, and `UsageError` for one whose elements cannot be
-    written.
+    Raises `ArgumentTypeError` for other objects than arrays, and `UsageError` for an unsupported dtype or layout.
     """
     if isinstance(value, Tensor):
         return entry_of(value)
@@ -281,9 +283,9 @@ def entry(path: Name, value: Any) -> Entry:
     except (Error, MemoryError):
         raise
     except Exception as error:
-        # Of the library whose array it is, which does not know the name.
+        # Raised by the library of the array, without the name of the tensor.
         raise ArgumentTypeError(
-            "what was given cannot be read as an array",
+            "the value cannot be read as an array",
             code="not-an-array",
             tensor=shown(path),
             found=f"{type(value).__name__}: {type(error).__name__}: {error}",
@@ -291,7 +293,7 @@ def entry(path: Name, value: Any) -> Entry:
 
 
 def _entry(path: Name, value: Any) -> Entry:
-    # Where these are not imported, nothing of them can be given.
+    # If these are not imported, the value is not of their types.
     torch, paddle = dtypes.imported("torch"), dtypes.imported("paddle")
     if torch is not None and isinstance(value, torch.Tensor):
         return _from_torch(path, value)
@@ -307,11 +309,11 @@ def _entry(path: Name, value: Any) -> Entry:
         view = memoryview(value)
     except TypeError:
         raise ArgumentTypeError(
-            "this is no array: it has neither the protocol of arrays nor of buffers nor of DLPack",
+            "not an array: the value has no array, buffer or DLPack protocol",
             code="not-an-array",
             tensor=shown(path),
             found=type(value).__name__,
-            hint="give numpy.asarray(value)"
+            hint="pass numpy.asarray(value)"
             if isinstance(value, (bool, int, float, complex, list, tuple))
             else None,
         ) from None
@@ -325,16 +327,16 @@ def _from_numpy(path: Name, value: Any) -> Entry:
     is_masked: Any = numpy.ma.is_masked
     if isinstance(value, numpy.ma.MaskedArray) and is_masked(value):
         raise UsageError(
-            "elements of the array are masked, and no file says so",
+            "masked arrays are not supported",
             code="masked",
             tensor=shown(path),
-            hint="give array.filled(value)",
+            hint="pass array.filled(value)",
         )
     array = numpy.asarray(value)
     dtype = dtypes.from_numpy(array.dtype)
     if dtype is None:
         raise UsageError(
-            "there is no such type of elements here",
+            "unsupported dtype",
             code="unknown-dtype",
             tensor=shown(path),
             found=str(array.dtype),
@@ -351,25 +353,25 @@ def _from_torch(path: Name, value: Any) -> Entry:
     value = value.detach()
     if str(value.layout) != "torch.strided":
         raise UsageError(
-            "only dense tensors of torch can be written",
+            "only dense torch tensors are supported",
             code="not-dense",
             tensor=shown(path),
             found=str(value.layout),
         )
-    # Conjugation and negation that are only noted are carried out, and elements put one after another.
+    # Resolves lazy conjugation and negation, and makes the elements contiguous.
     value = value.cpu().resolve_conj().resolve_neg().contiguous()
     names = {name: own for own, name in dtypes.TORCH.items()}
     dtype = names.get(str(value.dtype).partition(".")[2])
     if dtype is None:
         raise UsageError(
-            "there is no such type of elements here",
+            "unsupported dtype",
             code="unknown-dtype",
             tensor=shown(path),
             found=str(value.dtype),
         )
     if value.numel() == 0:
         return entry_of_bytes(path, dtype, list(value.shape), b"")
-    # As bytes: older versions give few types of elements away.
+    # As bytes: older versions export few dtypes.
     import torch
 
     array = value.reshape(-1).view(torch.uint8).numpy()
@@ -377,7 +379,7 @@ def _from_torch(path: Name, value: Any) -> Entry:
 
 
 def _from_paddle(path: Name, value: Any) -> Entry:
-    # A place of its own for bf16: as an array of numpy it is uint16.
+    # Separate for bf16: Paddle represents it in numpy as uint16.
     array = value.detach().cpu().numpy()
     if str(value.dtype).rpartition(".")[2].lower() in ("bfloat16", "bf16") and array.dtype.name == "uint16":
         import numpy
@@ -390,7 +392,7 @@ def _capsule(value: Any) -> Any:
     try:
         return value.__dlpack__(max_version=(1, 0))
     except TypeError:
-        # From before there were versions.
+        # Objects with the unversioned protocol.
         return value.__dlpack__()
 
 
@@ -401,7 +403,7 @@ def _from_buffer(path: Name, view: memoryview) -> Entry:
     dtype = names.get(letter)
     if dtype is None:
         raise UsageError(
-            "there is no such type of elements here",
+            "unsupported dtype",
             code="unknown-dtype",
             tensor=shown(path),
             found=view.format,

@@ -1,4 +1,4 @@
-"""One tensor of a checkpoint."""
+"""Tensors of checkpoints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NoReturn, Optional, Tuple, Union
 
 from . import dtypes, indexing
-from ._weighbridge import Entry, Labels, Memory
+from ._weighbridge import Entry, Memory, RowNames
 from .checks import cast_name
 from .errors import MismatchError, UnknownNameError, UnsupportedError
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     import paddle as _paddle
     import torch as _torch
 
-# A sequence of `str` for whoever asks: the Rust part cannot say so itself.
-Sequence.register(Labels)
+# So that `isinstance(names, Sequence)` holds: a native class cannot register itself.
+Sequence.register(RowNames)
 
 Part = Union[str, bytes]
-"""A part of a path: `bytes` where the file has something that is no UTF-8."""
+"""Part of a path: `bytes` if it is not UTF-8 in the file."""
 
 _CPU = (1, 0)
-"""How DLPack calls the memory of the processor."""
+"""DLPack device of host memory."""
 
 _WRITABLE, _STRIDES = 0x1, 0x18
-"""What may be asked of a buffer: `PyBUF_WRITABLE`, `PyBUF_STRIDES`."""
+"""Buffer request flags: `PyBUF_WRITABLE`, `PyBUF_STRIDES`."""
 
 
-_OF_ARRAYS = frozenset(
+_ARRAY_ATTRIBUTES = frozenset(
     "T all any argmax argmin astype clip copy cumsum dot fill flat flatten flags item itemsize max mean min "
     "nonzero prod ravel reshape round sort squeeze std strides sum swapaxes take tolist trace transpose var "
     "view".split()
 )
-"""What arrays of numpy have, and people ask tensors for."""
+"""Attributes of numpy arrays that users look for on tensors."""
 
 
 class Tensor:
-    """A named tensor: what it is, and where its elements are. Nothing is read before it is asked for.
+    """A named tensor of an opened file. Elements are read on demand.
 
     >>> import weighbridge
     >>> tensor = weighbridge.open("net.safetensors")["fc1.weight"]
@@ -49,49 +49,48 @@ class Tensor:
     >>> tensor[1:3, ::2].tolist()
     [[3.0, 5.0], [6.0, 8.0]]
 
-    `numpy()` and slices give arrays that look into the mapped file where type and order allow: read-only,
-    without a copy, and valid also when the checkpoint is closed. A file that another program cuts short
-    meanwhile reads as zeros there, and `FileChangedError` is raised in the main thread.
+    `numpy()` and slices return read-only arrays over the mapped file if dtype and order allow. These are not copies, and stay
+    valid after the checkpoint is closed. If another program truncates the file, the lost bytes read as zeros and
+    `FileChangedError` is raised in the main thread.
     """
 
-    __slots__ = ("_entry", "_labels")
+    __slots__ = ("_entry", "_row_names")
 
     def __init__(self, entry: Entry) -> None:
         self._entry = entry
-        self._labels: Optional[Labels] = None
+        self._row_names: Optional[RowNames] = None
 
     @property
     def name(self) -> str:
-        """The name as people see it: the parts of the path joined by dots, and `/slot` for state of an
-        optimizer.
-        """
+        """Display name: the parts of the path joined by dots, with `/slot` for optimizer state."""
         return self._entry.name
 
     @property
     def path(self) -> Tuple[Part, ...]:
-        """The parts of the name. A part may hold a dot; one that is no UTF-8 is `bytes`."""
+        """Parts of the name. A part may contain a dot; a part that is not UTF-8 is `bytes`."""
         return self._entry.path
 
     @property
     def slot(self) -> Optional[Part]:
-        """For state of an optimizer the optimizer's name for it, such as `Adam.m1`; its path is that of the
-        parameter. `None` for other tensors, and for state that has a path of its own, as in PyTorch's checkpoints.
+        """Slot name of optimizer state, such as `Adam.m1`; its path is that of the parameter.
+
+        `None` for other tensors, and for state with its own path, as in PyTorch checkpoints.
         """
         return self._entry.slot
 
     @property
     def role(self) -> str:
-        """`parameter`, `buffer`, `embedding`, `optimizer`, `edges`, `names` or `other`."""
+        """Role: `parameter`, `buffer`, `embedding`, `optimizer`, `edges`, `names` or `other`."""
         return self._entry.role
 
     @property
     def dtype(self) -> str:
-        """The type of the elements: `f32`, `bf16`, `i64`, ..., after a `cast`."""
+        """Dtype of the elements after any `cast`: `f32`, `bf16`, `i64`, ..."""
         return self._entry.dtype
 
     @property
     def numpy_dtype(self) -> _numpy.dtype:
-        """The type of the elements in numpy; `UnsupportedError` where it has none.
+        """Dtype in numpy; raises `UnsupportedError` if numpy has none.
 
         >>> import weighbridge
         >>> weighbridge.open("net.safetensors")["fc1.weight"].numpy_dtype
@@ -101,68 +100,76 @@ class Tensor:
 
     @property
     def shape(self) -> Tuple[int, ...]:
-        """The extents."""
+        """Size of each dimension."""
         return self._entry.shape
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Number of dimensions."""
         return len(self._entry.shape)
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """Number of elements."""
         return self._entry.size
 
     @property
     def order(self) -> str:
-        """The order of the bytes in the file: `"C"`, row by row, or `"F"`, column by column."""
+        """Storage order in the file: `"C"` (row-major) or `"F"` (column-major)."""
         return self._entry.order
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all elements."""
+        """Size of all elements in bytes."""
         return self._entry.nbytes
 
     @property
     def guessed(self) -> bool:
-        """True where name, type or layout is a guess."""
+        """True if name, dtype or layout is a guess."""
         return self._entry.guessed
 
     @property
     def attributes(self) -> Dict[str, Any]:
-        """What only the format knows of it, such as `lod`, `batch` or `requires_grad`."""
+        """Format-specific attributes, such as `lod`, `batch` or `requires_grad`."""
         return self._entry.attributes
 
     @property
-    def labels(self) -> Optional[Labels]:
-        """The names of the rows, where it is a table that has them: a sequence of `str`. They are read at
-        the first use.
+    def row_names(self) -> Optional[RowNames]:
+        """Row names of a table, as a sequence of `str`; `None` for a tensor without row names. Read at the first use."""
+        if self._row_names is None:
+            self._row_names = self._entry.row_names()
+        return self._row_names
+
+    @property
+    def labels(self) -> Optional[RowNames]:
+        """Old name of `row_names`."""
+        return self.row_names
+
+    @property
+    def extents(self) -> List[Dict[str, Any]]:
+        """Byte ranges of the elements.
+
+        Each has `file`, `offset`, `bytes`, and the box of the tensor that it fills (`start`, `extent`).
         """
-        if self._labels is None:
-            self._labels = self._entry.labels()
-        return self._labels
+        return self._entry.extents()
 
     @property
     def pieces(self) -> List[Dict[str, Any]]:
-        """Where the bytes are: for each piece `file`, `offset`, `bytes`, and the box that it fills (`start`,
-        `extent`).
-        """
-        return self._entry.pieces()
+        """Old name of `extents`."""
+        return self.extents
 
     def to_dict(self) -> Dict[str, Any]:
-        """What the command's `ls --json` says of it."""
+        """Entry of the tensor in `ls --json`, as a dict."""
         return self._entry.to_dict()
 
     def cast(self, dtype: dtypes.DType, rounding: str = "nearest") -> Tensor:
-        """The same tensor with elements of another floating-point type. Nothing is read before it is asked
-        for.
+        """Returns the tensor cast to another dtype. Elements are converted when they are read.
 
-        The type is named as here (`"f16"`), as in numpy or torch (`"float16"`, `"torch.float16"`) or as in the header
-        of safetensors (`"F16"`), or given itself: `numpy.float16`, `numpy.dtype("f2")`, `torch.float16`.
+        `dtype` is a name, as here (`"f16"`), in numpy or torch (`"float16"`, `"torch.float16"`) or in safetensors
+        (`"F16"`); or a dtype object: `numpy.float16`, `numpy.dtype("f2")`, `torch.float16`.
 
-        `rounding` may be `paddle-2.6` or `paddle-3.3`, to get the bits that those versions give. A tensor that is to be cast
-        already cannot be cast again: its elements would have to be rounded twice.
+        `rounding` may be `paddle-2.6` or `paddle-3.3`, for the same bits as these versions. A tensor with a pending cast
+        cannot be cast again, because its elements would be rounded twice.
 
         >>> import weighbridge
         >>> weighbridge.open("net.safetensors")["fc1.weight"].cast("f16").numpy().dtype
@@ -171,11 +178,10 @@ class Tensor:
         return Tensor(self._entry.cast(cast_name(dtype, "dtype", self.dtype), rounding))
 
     def numpy(self) -> _numpy.ndarray:
-        """All elements as a read-only array, without a copy where type and order allow.
+        """Returns all elements as a read-only array, without a copy if dtype and order allow.
 
-        A column-major tensor becomes an array in Fortran's order. Types that numpy lacks, such as `bf16`,
-        need the package `ml_dtypes`; without it `UnsupportedError` is raised, and
-        `tensor.cast("f32").numpy()` is the way out.
+        A column-major tensor becomes an array in Fortran order. Dtypes that numpy lacks, such as `bf16`, need the package
+        `ml_dtypes`. Without it `UnsupportedError` is raised; use `tensor.cast("f32").numpy()` instead.
 
         >>> import weighbridge
         >>> array = weighbridge.open("net.safetensors")["fc1.weight"].numpy()
@@ -185,17 +191,17 @@ class Tensor:
         return self._box([0] * self.ndim, list(self.shape))
 
     def _box(self, start: List[int], extent: List[int]) -> _numpy.ndarray:
-        # First the type: where numpy has none, nothing is read.
+        # The dtype first: if numpy has none, nothing is read.
         return _typed(self.numpy_dtype, self._memory(start, extent, self.order))
 
     def _memory(self, start: List[int], extent: List[int], order: str) -> Memory:
         return self._entry.view(start, extent, order)
 
     def __getitem__(self, index: Any) -> Any:
-        """The elements that `index` means, as numpy has it: integers, slices with steps, `...` and `None`.
+        """Returns the elements at `index`, as numpy does: integers, slices with steps, `...` and `None`.
 
-        Only the box around them is read. The result is a read-only array, or a number of numpy. Where the
-        rows have names (`labels`), the first index may be the name of one, or the index a list of names.
+        Only the bounding box of the elements is read. The result is a read-only array, or a numpy scalar. If the tensor has
+        `row_names`, the first index may be a row name, or the index a list of row names.
 
         >>> import weighbridge
         >>> tensor = weighbridge.open("net.safetensors")["fc1.weight"]
@@ -212,20 +218,19 @@ class Tensor:
         return self._box(start, extent)[rest]
 
     def _row_of(self, name: str) -> int:
-        if self.labels is None:
+        if self.row_names is None:
             raise TypeError(
-                f"the rows of {self.name} have no names: "
-                "a tensor is indexed by integers, slices, '...' and None"
+                f"{self.name} has no row names: index it by integers, slices, '...' and None"
             )
         try:
-            return self.labels.row_of(name)
+            return self.row_names.row_of(name)
         except (KeyError, UnicodeEncodeError):
             raise UnknownNameError(
                 "no row of the tensor has this name",
                 code="no-such-row",
                 tensor=self.name,
                 found=name,
-                hint="tensor.labels has their names",
+                hint="tensor.row_names lists the names",
             ) from None
         except MismatchError as error:
             error.tensor = self.name
@@ -234,12 +239,12 @@ class Tensor:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            way = f": take tensor.numpy().{name}" if name in _OF_ARRAYS else ""
-            raise AttributeError(f"a tensor of a file has no attribute {name!r}{way}")
+            way = f"; use tensor.numpy().{name}" if name in _ARRAY_ATTRIBUTES else ""
+            raise AttributeError(f"Tensor has no attribute {name!r}{way}")
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len() of a tensor without dimensions")
+            raise TypeError("len() of a tensor with 0 dimensions")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
@@ -247,20 +252,20 @@ class Tensor:
             yield self[row]
 
     def __bool__(self) -> bool:
-        # Of an array it would depend on its elements; a tensor that is there is true, also an empty one.
+        # A tensor is always true, even if it is empty: unlike an array, it does not read its elements for this.
         return True
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> _numpy.ndarray:
-        """What `numpy.asarray(tensor)` asks for. With `copy=True` the array may be written to.
+        """Implements `numpy.asarray(tensor)`. With `copy=True` the array is writable.
 
-        With `copy=False` it is a `ValueError` when elements must be read, turned or cast.
+        With `copy=False` raises `ValueError` if the elements are compressed, byte-swapped, transposed or cast.
         """
         import numpy
 
         own = self.numpy_dtype
         wanted = own if dtype is None else numpy.dtype(dtype)
         if copy is False and self.nbytes and (wanted != own or self._entry.mapped(self.order) is None):
-            raise ValueError(f"{self.name}: the elements cannot be had without a copy")
+            raise ValueError(f"{self.name}: an array without a copy is not possible")
         memory = self._memory([0] * self.ndim, list(self.shape), self.order)
         array = _typed(own, memory)
         if wanted != own:
@@ -268,7 +273,7 @@ class Tensor:
         return array.copy(order="K") if copy else array
 
     def bytes(self, order: str = "C") -> builtins.bytes:
-        """All elements as little-endian bytes, in row-major (`"C"`) or column-major (`"F"`) order.
+        """Returns all elements as little-endian bytes, in row-major (`"C"`) or column-major (`"F"`) order.
 
         >>> import weighbridge
         >>> len(weighbridge.open("net.safetensors")["fc1.weight"].bytes())
@@ -280,12 +285,12 @@ class Tensor:
         return self.bytes()
 
     def memoryview(self) -> builtins.memoryview:
-        """A read-only view of the elements in row-major order, without numpy, and without a copy where they
-        stand so.
+        """Returns a read-only view of the elements in row-major order, without numpy.
 
-        It has the shape and the numbers of the tensor where a `memoryview` can show them; else (types such
-        as `f16`, and empty tensors) it shows bytes. From Python 3.12 on, `memoryview(tensor)` does the same
-        where nothing need be read, turned or cast, and refuses the rest.
+        The view is not a copy if the file stores the elements in this layout. It has the shape and dtype of the tensor if
+        `memoryview` supports the dtype; else (dtypes such as `f16`, and empty tensors) it is a view of bytes. From Python
+        3.12 on, `memoryview(tensor)` does the same for tensors that need no read, transposition or cast, and raises
+        `BufferError` for others.
 
         >>> import weighbridge
         >>> view = weighbridge.open("net.safetensors")["fc1.weight"].memoryview()
@@ -296,7 +301,7 @@ class Tensor:
 
         memory = self._memory([0] * self.ndim, list(self.shape), "C")
         raw = (ctypes.c_ubyte * memory.nbytes).from_address(memory.address)
-        # The view keeps the array of ctypes, and that keeps the memory.
+        # The view keeps the ctypes array alive, and the array keeps the memory alive.
         raw.owner = memory  # type: ignore[attr-defined]
         view = memoryview(raw).toreadonly().cast("B")
         letter = dtypes.BUFFER.get(self.dtype)
@@ -307,23 +312,22 @@ class Tensor:
 
     def __buffer__(self, flags: int) -> builtins.memoryview:
         if flags & _WRITABLE:
-            raise BufferError(f"{self.name}: the elements may not be written to")
+            raise BufferError(f"{self.name}: the elements are read-only")
         if flags & _STRIDES != _STRIDES:
-            # Who asks for bytes one after another, as a hash or a file, takes them of any type, and also
-            # where they must be read.
+            # A request for contiguous bytes, as by a hash or a file: any dtype will do, and a read is acceptable.
             return self.memoryview()
         if self.dtype not in dtypes.BUFFER or self.nbytes == 0:
             raise BufferError(
-                f"{self.name}: a buffer cannot show elements of type {self.dtype}: take memoryview()"
+                f"{self.name}: the buffer protocol has no dtype {self.dtype}; use tensor.memoryview()"
             )
-        # Who asks for their places, as numpy and `memoryview`, means to look at the elements where they are;
-        # numpy copies by another way where it may.
+        # A request with strides, as by numpy and `memoryview`, means access without a copy; numpy has another way to
+        # get a copy.
         if self._entry.mapped(self.order) is None:
-            raise BufferError(f"{self.name}: the elements must be read, turned or cast: take memoryview()")
+            raise BufferError(f"{self.name}: a buffer without a copy is not possible; use tensor.memoryview()")
         if self.order == "C" or self._entry.mapped("C") is not None:
             return self.memoryview()
         if "numpy" not in sys.modules:
-            raise BufferError(f"{self.name}: the elements stand column by column: take memoryview()")
+            raise BufferError(f"{self.name}: the elements are column-major; use tensor.memoryview()")
         return self.numpy().data
 
     def __dlpack__(
@@ -334,17 +338,15 @@ class Tensor:
         dl_device: Optional[Tuple[int, int]] = None,
         copy: Optional[bool] = None,
     ) -> Any:
-        """What `from_dlpack(tensor)` of other libraries asks for. The memory may be written to; the file
-        stays as it is.
+        """Implements `from_dlpack(tensor)` of other libraries. The memory is writable; the file is not changed.
 
-        The elements are copied, or, with `copy=False`, looked at in the file, where each page is copied when
-        it is written to; where they do not stand there so (packed, cast, big-endian), that is a
-        `BufferError`.
+        The elements are copied. With `copy=False` they are copy-on-write pages of the mapped file; raises `BufferError` if
+        this is not possible (compressed, cast or big-endian elements).
         """
         if dl_device is not None and tuple(dl_device) != _CPU:
-            raise BufferError("the elements are in the memory of the processor, and nowhere else")
+            raise BufferError("the elements are in CPU memory only")
         if stream is not None:
-            raise BufferError("there are no streams on the processor")
+            raise BufferError("CPU memory has no streams")
         versioned = max_version is not None and tuple(max_version) >= (1, 0)
         return self._entry.dlpack(self.order, copy=copy is not False, versioned=versioned)
 
@@ -352,21 +354,20 @@ class Tensor:
         return _CPU
 
     def torch(self, copy: bool = True, device: Union[_torch.device, str, int, None] = None) -> _torch.Tensor:
-        """The elements as a tensor of torch, which must be installed; every type that torch has.
+        """Returns the elements as a torch tensor. Needs torch; supports every dtype of torch.
 
-        With `copy=False` they are looked at in the file, where each page is copied when it is written to;
-        what stands at an odd place, packed or in the wrong byte order is read. With another `device` than the
-        processor they go there from the file, without a copy in between; there it is a copy in any case, and
-        with `copy=False` a column-major tensor may stay one.
+        With `copy=False` the tensor uses copy-on-write pages of the mapped file; unaligned, compressed or byte-swapped
+        elements are read instead. With a `device` other than the CPU, the elements are moved there directly from the file,
+        always as a copy; with `copy=False` a column-major tensor may stay column-major.
         """
-        torch: Any = dtypes.need("torch", "a tensor of torch")
+        torch: Any = dtypes.need("torch", "a torch tensor")
         dtype = getattr(torch, dtypes.TORCH.get(self.dtype, ""), None)
         if dtype is None:
             raise UnsupportedError(
-                f"torch {torch.__version__} has no type for {self.dtype}",
+                f"torch {torch.__version__} has no dtype for {self.dtype}",
                 code="no-torch-dtype",
                 tensor=self.name,
-                hint='ask for another type with tensor.cast("f32")'
+                hint='convert the elements with tensor.cast("f32")'
                 if self.dtype in dtypes.ML_DTYPES
                 else None,
             )
@@ -376,7 +377,7 @@ class Tensor:
         return self._of_torch(torch, dtype, copy)
 
     def _of_torch(self, torch: Any, dtype: Any, copy: bool) -> _torch.Tensor:
-        """The elements as a tensor of torch in the memory of the processor."""
+        """Returns the elements as a torch tensor in CPU memory."""
         if self.nbytes == 0:
             return torch.empty(self.shape, dtype=dtype, device="cpu")
         order = "C" if copy else self.order
@@ -385,29 +386,29 @@ class Tensor:
         except BufferError:
             order = "C"
             capsule = self._entry.dlpack(order, copy=True, versioned=False, flat=True)
-        # As bytes first: older versions take few types of elements.
+        # As bytes first: older versions import few dtypes.
         flat = torch.utils.dlpack.from_dlpack(capsule).view(dtype)
         if order == "C":
             return flat.reshape(self.shape)
         return flat.reshape(self.shape[::-1]).permute(*reversed(range(self.ndim)))
 
     def paddle(self) -> _paddle.Tensor:
-        """The elements as a tensor of PaddlePaddle, which must be installed."""
-        paddle: Any = dtypes.need("paddle", "a tensor of PaddlePaddle", "paddlepaddle")
+        """Returns the elements as a PaddlePaddle tensor. Needs PaddlePaddle."""
+        paddle: Any = dtypes.need("paddle", "a PaddlePaddle tensor", "paddlepaddle")
         if self.dtype == "bf16":
-            # Paddle's arrays of numpy hold bf16 as uint16.
+            # Paddle represents bf16 in numpy as uint16.
             return paddle.to_tensor(
                 _array(self._memory([0] * self.ndim, list(self.shape), self.order)).copy()
             )
         return paddle.to_tensor(self.numpy().copy())
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a tensor of a file cannot be pickled: pickle its array, or open the path again")
+        raise TypeError("a Tensor cannot be pickled: pickle its array, or open the file again")
 
     def check(self) -> None:
-        """Holds the bytes against the checksums that the file has for them; raises `CorruptFileError`.
+        """Verifies the bytes against the checksums in the file; raises `CorruptFileError` on a mismatch.
 
-        Formats without checksums, such as safetensors, cannot tell that an element was changed.
+        Formats without checksums, such as safetensors, do not detect changed elements.
         """
         self._entry.check()
 
@@ -418,14 +419,14 @@ class Tensor:
 
 
 def _array(memory: Memory) -> _numpy.ndarray:
-    """An array that looks into the memory, and keeps it."""
+    """Returns an array over the memory; the array keeps the memory alive."""
     import numpy
 
     return numpy.asarray(memory)
 
 
 def _typed(dtype: _numpy.dtype, memory: Memory) -> _numpy.ndarray:
-    """The same with elements of this type, of the same width."""
+    """Returns an array over the memory with another dtype of the same width."""
     array = _array(memory)
     if array.dtype == dtype:
         return array

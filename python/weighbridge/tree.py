@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint as a tree of the parts of their names."""
+"""Tensors of a checkpoint as a tree by the parts of their names."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class Tree(Dict[str, Any]):
-    """Parts of names to trees or tensors. Printed, it is drawn.
+    """A dict of name parts to trees or tensors. Its `str` is a drawing.
 
-    A tensor whose name is also the beginning of others stands in their tree under `""`.
+    A tensor whose name is also a prefix of others is in their tree, under the key `""`.
     """
 
     def __str__(self) -> str:
@@ -24,9 +24,7 @@ class Tree(Dict[str, Any]):
 
 
 def build(tensors: Iterable[Tensor]) -> Tree:
-    """The tree of these tensors, in their order. State of optimizers stands beside its parameter, as
-    `w/Adam.m1`.
-    """
+    """Builds the tree of these tensors, in order. Optimizer state is a sibling of its parameter, as `w/Adam.m1`."""
     root = Tree()
     for tensor in tensors:
         parts = [_text(part) for part in tensor.path] or [""]
@@ -52,7 +50,7 @@ def _text(part: Any) -> str:
 
 
 def _lines(tree: Tree) -> Iterator[str]:
-    # A stack instead of recursion: a hostile file may nest deeper than Python does.
+    # A stack instead of recursion: an untrusted file may nest deeper than the recursion limit.
     stack: List[Tuple[str, List[Tuple[str, Any]]]] = [("", list(reversed(list(tree.items()))))]
     while stack:
         indent, pairs = stack[-1]

@@ -1,4 +1,4 @@
-"""How the faces of single formats hand tensors to the Rust part."""
+"""Writing for the modules of single formats."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .opened import Path
 from .progress import Progress, callback
 from .tensor import Part
 from .verbs.converting import SaveReport
-from .verbs.report import told
+from .verbs.report import warned
 
 Given = Tuple[Tuple[Part, ...], Optional[str], Optional[Part], Entry, Optional[Sequence[str]]]
-"""Path, role, slot of an optimizer, elements, and names of rows of a tensor to write."""
+"""A tensor to write: path, role, optimizer slot, elements, and row names."""
 
 
 def write(
@@ -30,8 +30,9 @@ def write(
     sync: bool = True,
     progress: Progress = None,
 ) -> SaveReport:
-    """Writes tensors as one file or folder of that format and kind, all or nothing; returns what
-    `weighbridge.save` does. For a function that people call.
+    """Writes tensors as a file or folder of this format and kind, atomically; returns the report of `weighbridge.save`.
+
+    A `LossWarning` points at the caller of the function that calls this one.
     """
     options = {
         "format": format,
@@ -49,4 +50,4 @@ def write(
     path = path_text(path, "path")
     with naming(path), callback(progress) as tell:
         written = save_tensors(path, None, tensors, dict(metadata or {}), options, tell)
-    return told(SaveReport(written), False, depth=1)
+    return warned(SaveReport(written), False, depth=1)

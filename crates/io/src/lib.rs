@@ -1,6 +1,6 @@
-//! Files and folders of this machine for Weighbridge: positional reads, guarded maps, and the engine that carries
-//! out a [`WritePlan`](weighbridge_core::plan::WritePlan) in parallel, in bounded memory, and makes the result
-//! visible all at once.
+//! Local file access for Weighbridge: positional reads, guarded memory maps, and the engine that runs a
+//! [`WritePlan`](weighbridge_core::plan::WritePlan) in parallel, in bounded memory, and publishes the result
+//! atomically.
 //!
 //! # An example
 //!
@@ -15,7 +15,7 @@
 //! let mut file = FileBuilder::new("");
 //! file.literal(b"hello");
 //! let plan = WritePlan { format: "text", kind: "file", files: vec![file.finish()], losses: vec![] };
-//! // All of it becomes visible at once, or nothing.
+//! // The output becomes visible as a whole, or not at all.
 //! let sink = LocalSink::for_plan(&plan, &path, false)?;
 //! run(&plan, &sink, &RunOptions::default())?;
 //! assert_eq!(read_vec(&FileSource::open(&path)?, 0, 5)?, b"hello");
@@ -25,11 +25,11 @@
 //!
 //! # State of the process
 //!
-//! This crate changes nothing of the process by itself. A program may ask for two things, once: [`guard_maps`] installs a
-//! signal handler, with which files are mapped instead of read; [`quiet_panics`] sets a panic hook that is silent about panics
-//! which become errors.
+//! This crate does not change process state by itself. A program may call two functions once: [`guard_maps`] installs a
+//! signal handler, which allows mapping files instead of reading them; [`quiet_panics`] sets a panic hook that prints
+//! nothing for panics that become errors.
 //!
-//! See also: `weighbridge-core` holds the plan; `weighbridge` has whole jobs such as `convert`.
+//! See also: `weighbridge-core` defines sources and plans; `weighbridge` has whole jobs such as `convert`.
 
 pub mod engine;
 mod panics;

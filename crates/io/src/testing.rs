@@ -1,14 +1,14 @@
-//! Running a plan in memory, for tests of layouters.
+//! Runs plans in memory, for tests of planners.
 #![allow(clippy::unwrap_used)]
 use crate::source::{Source, check_range, to_usize};
 use weighbridge_core::error::Result;
 use weighbridge_core::plan::{Content, PlannedFile, WritePlan};
 
-/// The bytes of every file of `plan`, in order. Checks that segments follow each other without
-/// gaps and fill the length that was planned.
+/// Returns the bytes of every file of `plan`, in order. Checks that segments are contiguous and fill the
+/// planned length.
 ///
 /// # Panics
-/// Where they do not.
+/// Panics where a check fails.
 pub fn materialise(plan: &WritePlan) -> Vec<Vec<u8>> {
     plan.files.iter().map(file).collect()
 }
@@ -21,7 +21,7 @@ fn file(file: &PlannedFile) -> Vec<u8> {
     let mut late = Vec::new();
     let index = |n: u64| usize::try_from(n).unwrap();
     for segment in &file.segments {
-        assert_eq!(segment.offset, bytes.len() as u64, "a gap or an overlap in the plan");
+        assert_eq!(segment.offset, bytes.len() as u64, "the plan has a gap or an overlap");
         match &segment.content {
             Content::Literal(literal) => bytes.extend_from_slice(literal),
             Content::Padding(byte) => bytes.resize(bytes.len() + index(segment.len), *byte),
@@ -41,10 +41,14 @@ fn file(file: &PlannedFile) -> Vec<u8> {
                 bytes.extend([0; 4]);
             }
         }
-        assert_eq!(bytes.len() as u64, segment.offset + segment.len, "a segment of another length");
+        assert_eq!(
+            bytes.len() as u64,
+            segment.offset + segment.len,
+            "the content of a segment does not have the planned length"
+        );
     }
     assert_eq!(bytes.len() as u64, file.len);
-    // A CRC may stand before what it covers, as in a zip's local header.
+    // A CRC may precede its range, as in the local header of zip.
     for (at, range) in late {
         let crc = crc32fast::hash(&bytes[range]);
         bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
@@ -52,12 +56,12 @@ fn file(file: &PlannedFile) -> Vec<u8> {
     bytes
 }
 
-/// A planned file as a source, without making it: literals as they are, zeros elsewhere.
+/// A planned file as a source, without writing it: literals, and zeros elsewhere.
 #[derive(Debug)]
 pub struct PlanSource(PlannedFile);
 
 impl PlanSource {
-    /// The source of `file`.
+    /// Creates the source of `file`.
     pub fn new(file: PlannedFile) -> Self {
         Self(file)
     }

@@ -1,8 +1,8 @@
-//! Folders of checkpoints in PyTorch-BigGraph's form, as `weighbridge.biggraph` uses them.
+//! Native part of `weighbridge.biggraph`: folders of versioned PyTorch-BigGraph checkpoints.
 
 use crate::errors::{OrRaise, raise};
 use crate::index::Index;
-use crate::save::{Given, assembled, no_row_twice};
+use crate::save::{Given, assembled, check_unique_row_names};
 use crate::values;
 use crate::wording::{losses_json, words};
 use crate::work::{Interrupted, Watcher, wait};
@@ -25,22 +25,22 @@ use weighbridge::store::{
 };
 use weighbridge::{Error, Result, ops};
 
-/// The name of the file of the configuration.
+/// File name of the configuration.
 const CONFIG: &str = "config.json";
-/// The name of the file of training statistics.
+/// File name of the training statistics.
 const STATS: &str = "training_stats.json";
 
-/// Tells the watch of the work that is under way how far the store is: a store has one watch for all its work.
+/// Forwards the progress of a store to the watcher of its current job: a store has one `Progress` for all jobs.
 #[derive(Debug, Default)]
 struct Relay(Mutex<Option<Arc<Watcher>>>);
 
 impl Relay {
-    fn now(&self) -> Option<Arc<Watcher>> {
+    fn current(&self) -> Option<Arc<Watcher>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Does `work`, of so many bytes, while `watcher` is told of it.
-    fn told<T>(&self, watcher: &Arc<Watcher>, bytes: u64, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Runs `work`, of `bytes` bytes, with its progress forwarded to `watcher`.
+    fn forward<T>(&self, watcher: &Arc<Watcher>, bytes: u64, work: impl FnOnce() -> Result<T>) -> Result<T> {
         watcher.begin(bytes);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher.clone());
         let result = work();
@@ -50,18 +50,18 @@ impl Relay {
 }
 
 impl Progress for Relay {
-    // Each file begins anew: the bytes of all are told once.
+    // `begin` is ignored: it is called for each file, and `forward` has announced the total.
     fn advance(&self, bytes: u64) {
-        if let Some(watcher) = self.now() {
+        if let Some(watcher) = self.current() {
             watcher.advance(bytes);
         }
     }
     fn stopped(&self) -> bool {
-        self.now().is_some_and(|watcher| watcher.stopped())
+        self.current().is_some_and(|watcher| watcher.stopped())
     }
 }
 
-/// A folder of versions of a checkpoint: what `CheckpointStore` is made of.
+/// A folder of checkpoint versions: native half of the Python class `CheckpointStore`.
 #[pyclass(frozen, module = "weighbridge._weighbridge")]
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -71,7 +71,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Does what looks at the folder or changes it, without the interpreter's lock.
+    /// Runs `work` on the folder, without the GIL.
     fn with<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -102,18 +102,18 @@ impl Store {
         Ok(Self { store, run, relay })
     }
 
-    /// What stands in the folder: the version that counts, all versions, snapshots, and what nobody needs.
+    /// Content of the folder: current version, all versions, snapshots, and leftover files.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let state = self.with(py, |store| Ok(store.state()?.to_json()))?;
         values::json(py, &state)
     }
 
-    /// The version that counts; 0 where there is none yet.
+    /// Current version; 0 if there is none yet.
     fn current(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, CheckpointStore::current)
     }
 
-    /// The content of a file of the folder; `None` where there is none.
+    /// Content of a file of the folder; `None` if it does not exist.
     fn content(&self, py: Python<'_>, name: String) -> PyResult<Option<Vec<u8>>> {
         self.with(py, move |store| {
             let Some(source) = store.source(&name)? else { return Ok(None) };
@@ -127,16 +127,16 @@ impl Store {
         })
     }
 
-    /// A complete version as one checkpoint.
+    /// Opens a complete version as one checkpoint.
     fn open(&self, py: Python<'_>, version: u64) -> PyResult<Index> {
         let mut options = OpenOptions::default();
         options.limits.blocks = weighbridge_cli::block_cache();
         self.with(py, move |store| store.checkpoint(version, &options)).map(Index::new)
     }
 
-    /// Writes one file of a version under its own name, all or nothing, without the lock of the folder: the partition `part` of
-    /// a table, or the parameters where that is `None`. `state` is the optimizer's, as `torch.save` wrote it. Several processes
-    /// may write files of one version.
+    /// Writes one file of a version under its final name, atomically, without the lock of the folder: partition `part` of a
+    /// table, or the parameters if `part` is `None`. `state` is the optimizer state, as `torch.save` writes it. Several
+    /// processes may write files of one version.
     #[pyo3(signature = (version, part, tensors, attributes, state=None))]
     fn write_file<'py>(
         &self,
@@ -159,18 +159,18 @@ impl Store {
         })
     }
 
-    /// The same store, which holds the lock of the folder until `release`.
+    /// Locks the folder until `release`; returns the store that holds the lock.
     fn hold(&self, py: Python<'_>) -> PyResult<Self> {
         let store = self.with(py, CheckpointStore::hold)?;
         Ok(Self { store, run: self.run.clone(), relay: self.relay.clone() })
     }
 
-    /// Frees the lock, at once or when the version that is being written ends.
+    /// Releases the lock, at once or when the version being written ends.
     fn release(&self) {
         self.store.release();
     }
 
-    /// Begins the version after the current one. The folder is locked until that is committed or given up.
+    /// Begins the next version. The folder stays locked until the version is committed or aborted.
     fn begin(&self, py: Python<'_>) -> PyResult<NextVersion> {
         let staging = self.with(py, CheckpointStore::begin)?;
         Ok(NextVersion {
@@ -182,13 +182,13 @@ impl Store {
         })
     }
 
-    /// Deletes versions except the `keep` newest complete ones and those of snapshots.
+    /// Deletes all versions except the `keep` newest complete ones and those of snapshots.
     fn prune<'py>(&self, py: Python<'py>, keep: usize) -> PyResult<Bound<'py, PyAny>> {
         let report = self.with(py, move |store| Ok(store.prune(keep)?.to_json()))?;
         values::json(py, &report)
     }
 
-    /// Makes version `to` count.
+    /// Makes version `to` current.
     #[pyo3(signature = (to, delete_newer=false))]
     fn rollback<'py>(&self, py: Python<'py>, to: u64, delete_newer: bool) -> PyResult<Bound<'py, PyAny>> {
         let options = RollbackOptions { delete_newer };
@@ -196,7 +196,7 @@ impl Store {
         values::json(py, &report)
     }
 
-    /// Where the version file does not say which version counts, makes the highest complete one count.
+    /// Makes the highest complete version current, if the version file is missing or invalid.
     #[pyo3(signature = (verify=true, start_over=false))]
     fn recover<'py>(&self, py: Python<'py>, verify: bool, start_over: bool) -> PyResult<Bound<'py, PyAny>> {
         let options = RecoverOptions { verify: verify.then(OpenOptions::default), start_over };
@@ -204,7 +204,7 @@ impl Store {
         values::json(py, &report)
     }
 
-    /// Removes what writers that died left, and files of versions that do not count where that is asked for.
+    /// Removes leftovers of crashed writers and, if requested, files of versions other than the current one.
     #[pyo3(signature = (newer=false, older=false, remnants=false, temporary=false))]
     fn sweep<'py>(
         &self,
@@ -219,7 +219,7 @@ impl Store {
         values::json(py, &report)
     }
 
-    /// Makes the current version the snapshot `epoch_N`, which keeps its files from being deleted.
+    /// Saves the current version as the snapshot `epoch_N`, which protects its files from deletion.
     #[pyo3(signature = (epoch, form="relative"))]
     fn preserve<'py>(&self, py: Python<'py>, epoch: u64, form: &str) -> PyResult<Bound<'py, PyAny>> {
         let form = form_of(form).or_raise(py)?;
@@ -228,7 +228,7 @@ impl Store {
     }
 }
 
-/// The version that is being written. It holds the lock of the folder.
+/// A version being written. It holds the lock of the folder.
 #[pyclass(frozen, module = "weighbridge._weighbridge")]
 #[derive(Debug)]
 pub(crate) struct NextVersion {
@@ -236,7 +236,7 @@ pub(crate) struct NextVersion {
     store: CheckpointStore,
     run: RunOptions,
     relay: Arc<Relay>,
-    /// Nothing once it is committed or given up.
+    /// `None` once committed or aborted.
     staging: Arc<Mutex<Option<Staging>>>,
 }
 
@@ -245,21 +245,21 @@ fn locked(staging: &Mutex<Option<Staging>>) -> MutexGuard<'_, Option<Staging>> {
 }
 
 fn ended() -> Error {
-    Error::usage("version-ended", "this version was committed or given up").hint("begin another one")
+    Error::usage("version-ended", "version already committed or aborted").hint("begin a new version")
 }
 
 #[pymethods]
 impl NextVersion {
-    /// Its number.
+    /// Number of the version.
     #[getter]
     fn version(&self) -> u64 {
         self.version
     }
 
-    /// True until it is committed or given up.
+    /// True until the version is committed or aborted.
     #[getter]
     fn is_open(&self) -> bool {
-        // Who writes to it has it for long, and may need the interpreter's lock, which is held here.
+        // A writer holds this mutex for long and may wait for the GIL, which is held here.
         match self.staging.try_lock() {
             Ok(staging) => staging.is_some(),
             Err(TryLockError::WouldBlock) => true,
@@ -267,11 +267,11 @@ impl NextVersion {
         }
     }
 
-    /// Writes the files of these tensors, or of all of `base`, under hidden names; returns what is lost. `partitions` has
-    /// the rows of each partition of tables of `tensors`, where it is not the configuration that decides. Without `model` the file
-    /// of the parameters is not written.
+    /// Stages the files of these tensors, or of all of `base`; returns a report with the losses. `partitions` has the row count
+    /// of each partition, for tables that the configuration does not partition. Without `model` the file of the parameters is
+    /// not written.
     #[pyo3(signature = (base, tensors, metadata, settings, partitions, model=true, progress=None))]
-    #[expect(clippy::too_many_arguments, reason = "what Python's keywords are")]
+    #[expect(clippy::too_many_arguments, reason = "one per Python keyword")]
     fn put<'py>(
         &self,
         py: Python<'py>,
@@ -292,22 +292,22 @@ impl NextVersion {
         let (staging, store) = (self.staging.clone(), self.store.clone());
         let (run, relay) = (self.run.clone(), self.relay.clone());
         let version = self.version;
-        let report = wait(py, progress, Interrupted::Stops, move |watch| {
+        let report = wait(py, progress, Interrupted::Stops, move |watcher| {
             let staging = locked(&staging);
             let staging = staging.as_ref().ok_or_else(ended)?;
             if is_made {
-                no_row_twice(&checkpoint)?;
+                check_unique_row_names(&checkpoint)?;
             }
             if is_made && !checkpoint.tensors.iter().any(|t| t.role == Role::Embedding) {
                 return put_parameters(staging, &checkpoint, model);
             }
-            let plan = laid_out(&checkpoint, settings, version)?;
-            relay.told(watch, plan.bytes(), || put(staging, plan, &store, model, &run))
+            let plan = plan_version(&checkpoint, settings, version)?;
+            relay.forward(watcher, plan.bytes(), || put(staging, plan, &store, model, &run))
         })?;
         values::json(py, &report)
     }
 
-    /// Writes the file of one partition of a table under a hidden name; returns the losses.
+    /// Stages the file of one partition of a table; returns the losses.
     #[pyo3(signature = (part, tensors, metadata, progress=None))]
     fn put_partition<'py>(
         &self,
@@ -320,17 +320,17 @@ impl NextVersion {
         let label = self.store.folder().display().to_string();
         let checkpoint = assembled(py, None, &tensors, metadata, label)?;
         let (staging, relay, version) = (self.staging.clone(), self.relay.clone(), self.version);
-        let report = wait(py, progress, Interrupted::Stops, move |watch| {
+        let report = wait(py, progress, Interrupted::Stops, move |watcher| {
             let staging = locked(&staging);
             let staging = staging.as_ref().ok_or_else(ended)?;
             let (file, losses) = version_file(&checkpoint, version, Some(part), None)?;
-            relay.told(watch, file.len, || staging.put(file))?;
+            relay.forward(watcher, file.len, || staging.put(file))?;
             Ok(losses_json(&losses))
         })?;
         values::json(py, &report)
     }
 
-    /// Appends lines to the training statistics of the folder, at once.
+    /// Appends lines to the training statistics of the folder, immediately.
     fn append_stats<'py>(&self, py: Python<'py>, lines: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
         let staging = self.staging.clone();
         let report = wait(py, None, Interrupted::Stops, move |_| {
@@ -341,7 +341,7 @@ impl NextVersion {
         values::json(py, &report)
     }
 
-    /// Makes it the version that counts, and frees the lock.
+    /// Makes this version current and releases the lock.
     #[pyo3(signature = (carry="no", keep_previous=false, preserve=None, form="relative"))]
     fn commit<'py>(
         &self,
@@ -356,8 +356,8 @@ impl NextVersion {
             "copy" => Carry::Copy,
             "link" => Carry::Link,
             other => {
-                let error = Error::usage("bad-carry", "files are carried over by copy, by link, or not (no)");
-                return Err(raise(py, error.found(other)));
+                let error = Error::usage("bad-carry", "unknown way to carry files over");
+                return Err(raise(py, error.expected("no, copy or link").found(other)));
             }
         };
         let previous = if keep_previous { Previous::Keep } else { Previous::Delete };
@@ -372,7 +372,7 @@ impl NextVersion {
         values::json(py, &report)
     }
 
-    /// Gives it up: nothing of it stays, and the lock is free.
+    /// Discards the staged files and releases the lock.
     fn abort(&self, py: Python<'_>) {
         py.detach(|| drop(locked(&self.staging).take()));
     }
@@ -383,28 +383,31 @@ fn form_of(word: &str) -> Result<LinkForm> {
         "relative" => Ok(LinkForm::Relative),
         "absolute" => Ok(LinkForm::Absolute),
         "copies" => Ok(LinkForm::Copies),
-        other => {
-            Err(Error::usage("bad-form", "a snapshot is made of relative or absolute links, or of copies")
-                .found(other))
-        }
+        other => Err(Error::usage("bad-form", "unknown form of snapshot")
+            .expected("relative, absolute or copies")
+            .found(other)),
     }
 }
 
-/// The rows of partitions as the format's metadata have them.
+/// Row counts of partitions, in the form of the format's metadata.
 fn counts(partitions: BTreeMap<String, Vec<u64>>) -> Value {
     let list = |rows: Vec<u64>| Value::List(rows.into_iter().map(Value::U64).collect());
     Value::Map(partitions.into_iter().map(|(name, rows)| (Name::from(name.as_str()), list(rows))).collect())
 }
 
-/// The files of a checkpoint of that version.
-fn laid_out(checkpoint: &Checkpoint, mut settings: Vec<(String, String)>, version: u64) -> Result<WritePlan> {
+/// Plans the files of a checkpoint as version `version`.
+fn plan_version(
+    checkpoint: &Checkpoint,
+    mut settings: Vec<(String, String)>,
+    version: u64,
+) -> Result<WritePlan> {
     settings.push(("version".to_owned(), version.to_string()));
     let options = PlanOptions { settings, ..PlanOptions::of_kind("checkpoint") };
     options.check(BigGraph.info())?;
     BigGraph.plan(checkpoint, &options)
 }
 
-/// Stages the files of the version; those that belong to the folder are written at once, as BigGraph does.
+/// Stages the files of a version; writes files of the folder immediately, as BigGraph does.
 fn put(
     staging: &Staging,
     plan: WritePlan,
@@ -416,13 +419,13 @@ fn put(
     for file in plan.files {
         let name = file.name.clone();
         match FileName::parse(&name) {
-            // The store writes it, last of all.
+            // The store writes the version file last.
             Some(FileName::Version) => continue,
             Some(FileName::Model { .. }) if !model => continue,
             Some(parsed) if parsed.version().is_some() => {
                 staging.put(file)?;
             }
-            // Those of the folder are of its own runs.
+            // Existing statistics belong to earlier runs in this folder.
             _ if name == STATS && store.source(STATS)?.is_some() => continue,
             _ if name == CONFIG => staging.write_config(&content(&file)?)?,
             _ => save_file(store, file, run)?,
@@ -436,7 +439,7 @@ fn put(
     }))
 }
 
-/// Stages the parameters of a version whose tables are written one partition at a time, and writes the configuration.
+/// Stages the parameters of a version whose partitions are written one by one; writes the configuration.
 fn put_parameters(staging: &Staging, checkpoint: &Checkpoint, model: bool) -> Result<Json> {
     let mut names = Vec::new();
     let mut losses = Vec::new();
@@ -457,7 +460,7 @@ fn put_parameters(staging: &Staging, checkpoint: &Checkpoint, model: bool) -> Re
     }))
 }
 
-/// Writes a file of the folder under its own name, all or nothing.
+/// Writes a file of the folder under its final name, atomically.
 fn save_file(store: &CheckpointStore, file: PlannedFile, run: &RunOptions) -> Result<()> {
     let target = store.folder().join(&file.name);
     let own = PlannedFile { name: String::new(), ..file };
@@ -465,7 +468,7 @@ fn save_file(store: &CheckpointStore, file: PlannedFile, run: &RunOptions) -> Re
     ops::save(&plan, target, true, run).map(|_| ())
 }
 
-/// The bytes of a small file that is planned.
+/// Bytes of a small planned file.
 fn content(file: &PlannedFile) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for segment in &file.segments {
@@ -474,9 +477,8 @@ fn content(file: &PlannedFile) -> Result<Vec<u8>> {
             Content::Tensor { entry, order } => bytes.extend(entry.read_tensor(*order)?),
             Content::Copy { source, offset, .. } => bytes.extend(read_vec(&**source, *offset, segment.len)?),
             _ => {
-                return Err(
-                    Error::unsupported("not-plain", "the file is not plain bytes").in_file(&file.name)
-                );
+                return Err(Error::unsupported("not-plain", "file content is encoded, not plain bytes")
+                    .in_file(&file.name));
             }
         }
     }

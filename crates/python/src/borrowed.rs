@@ -1,6 +1,6 @@
-//! Arrays of Python as sources of bytes, for as long as they are written out: nothing is copied first.
+//! Python arrays as sources of bytes for writing, without a copy.
 
-use crate::dlpack::{CPU, Given, dtype_from, take};
+use crate::dlpack::{CPU, Consumed, dtype_from, take};
 use crate::entry::{Entry, dtype_of, order_of};
 use crate::errors::OrRaise;
 use crate::values;
@@ -11,42 +11,42 @@ use weighbridge::source::{MemorySource, Source, SourceRef, check_range};
 use weighbridge::tensor::{DType, Encoding, Order, Shape};
 use weighbridge::{Error, Result, TensorEntry};
 
-/// Bytes that belong to an object of Python, or to another library that gave them away.
+/// Bytes owned by a Python object, or exported by another library.
 #[derive(Debug)]
 struct Borrowed {
     label: String,
     address: usize,
     len: usize,
-    /// Kept alive as long as this is.
+    /// Keeps the bytes alive.
     _owner: Owner,
 }
 
-/// Who frees the bytes.
+/// Owner of the bytes.
 #[derive(Debug)]
 enum Owner {
-    /// An array that stays alive while it is referred to.
+    /// Reference to a Python array.
     Object(#[allow(dead_code)] Py<PyAny>),
-    /// What another library gave away.
+    /// Memory exported by another library.
     Taken(#[allow(dead_code)] Taken),
 }
 
-/// A structure of DLPack that was taken over, and is given back to its deleter once.
+/// A consumed DLPack structure, passed to its deleter on drop. The flag is true for the versioned structure.
 #[derive(Debug)]
 struct Taken(usize, bool);
 
 impl Taken {
-    fn new(given: &Given) -> Self {
-        match given {
-            Given::Legacy(pointer) => Self(*pointer as usize, false),
-            Given::Versioned(pointer) => Self(*pointer as usize, true),
+    fn new(consumed: &Consumed) -> Self {
+        match consumed {
+            Consumed::Legacy(pointer) => Self(*pointer as usize, false),
+            Consumed::Versioned(pointer) => Self(*pointer as usize, true),
         }
     }
 
-    /// Type, extents, strides, address: everything that the structure says; `None` where it is not in this machine's
-    /// memory, or of a later version.
-    fn described(&self) -> Option<Told> {
-        // SAFETY: the pointer came from a capsule of that name, which means that it points to such a structure,
-        // valid until the deleter is called; that happens when this is dropped.
+    /// Dtype, shape, strides and address of the structure; `None` for device memory, an unsupported dtype or a later
+    /// version.
+    fn described(&self) -> Option<ArrayInfo> {
+        // SAFETY: the pointer came from a capsule of that name, so it points to such a structure, valid until the call of
+        // the deleter in `drop`.
         #[allow(unsafe_code)]
         let array = unsafe {
             if self.1 {
@@ -64,7 +64,7 @@ impl Taken {
             if pointer.is_null() || ndim == 0 {
                 return None;
             }
-            // SAFETY: such a list has as many numbers as the array has dimensions.
+            // SAFETY: shape and strides have `ndim` elements.
             #[allow(unsafe_code)]
             let numbers = unsafe { std::slice::from_raw_parts(pointer, ndim) };
             numbers.iter().map(|n| u64::try_from(*n).ok()).collect()
@@ -73,23 +73,23 @@ impl Taken {
         let strides = if array.strides.is_null() || ndim == 0 { None } else { Some(list(array.strides)?) };
         let address =
             (array.data as *const c_void as usize).checked_add(usize::try_from(array.byte_offset).ok()?)?;
-        Some(Told { dtype: dtype_from(array.dtype)?, shape: Shape::new(shape), strides, address })
+        Some(ArrayInfo { dtype: dtype_from(array.dtype)?, shape: Shape::new(shape), strides, address })
     }
 }
 
-/// What a structure of DLPack says.
-struct Told {
+/// Description of the array in a DLPack structure.
+struct ArrayInfo {
     dtype: DType,
     shape: Shape,
     strides: Option<Vec<u64>>,
     address: usize,
 }
 
-impl Told {
-    /// The order in which the elements stand densely, if they do.
+impl ArrayInfo {
+    /// Storage order; `None` if the elements are not dense.
     fn order(&self) -> Option<Order> {
         let Some(strides) = &self.strides else { return Some(Order::Row) };
-        // The stride of a dimension with one place or none does not count.
+        // The stride of a dimension of size 0 or 1 is irrelevant.
         let dense = |order: &Order| {
             let own = self.shape.strides(*order);
             let pairs = strides.iter().zip(&own).zip(self.shape.dims());
@@ -101,8 +101,8 @@ impl Told {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // SAFETY: the structure is valid until its deleter is called, which happens here and nowhere else. Deleters may be
-        // called from any thread: those that need Python's lock take it.
+        // SAFETY: the structure is valid until the call of its deleter, which happens only here. Deleters may be called from
+        // any thread: those that need the GIL acquire it.
         #[allow(unsafe_code)]
         unsafe {
             if self.1 {
@@ -127,11 +127,12 @@ impl Source for Borrowed {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         check_range(self, offset, buffer.len() as u64)?;
-        let start = usize::try_from(offset).map_err(|_| Error::usage("outside", "no such place"))?;
+        let start = usize::try_from(offset)
+            .map_err(|_| Error::usage("outside", "offset beyond the address space"))?;
         let from = (self.address + start) as *const u8;
-        // SAFETY: the range lies within the bytes that the owner gave, and the owner is kept alive. No reference is made to
-        // them: another thread of Python may write into its array meanwhile, and then gets what it asked for, a
-        // mixture, as from any function of numpy that gives the lock away.
+        // SAFETY: the range is within the bytes of the owner, and the owner is kept alive. No reference to the bytes is made:
+        // another Python thread may write into the array meanwhile. The result is then a mixture of old and new bytes, as
+        // with any numpy function that releases the GIL.
         #[allow(unsafe_code)]
         unsafe {
             std::ptr::copy(from, buffer.as_mut_ptr(), buffer.len());
@@ -144,7 +145,7 @@ impl Source for Borrowed {
     }
 }
 
-/// The tensor that `source` holds from its first byte on.
+/// Makes the tensor stored at the start of `source`.
 fn entry(
     path: &Bound<'_, PyAny>,
     dtype: DType,
@@ -157,8 +158,8 @@ fn entry(
     Ok(Entry::alone(tensor.or_raise(path.py())?))
 }
 
-/// The tensor of a numpy array, whose elements must be dense in `order` and little-endian. It is not copied. With `shape` the
-/// array holds the bytes of elements of these extents.
+/// Makes a tensor of a numpy array, without a copy. The elements must be dense in `order` and little-endian. With `shape` the
+/// array holds the bytes of a tensor of this shape.
 #[pyfunction]
 #[pyo3(signature = (path, dtype, order, array, shape=None))]
 pub(crate) fn entry_of_array(
@@ -182,7 +183,7 @@ pub(crate) fn entry_of_array(
     entry(path, dtype, Shape::new(shape), std::sync::Arc::new(source), order)
 }
 
-/// The tensor of these bytes, row by row and little-endian.
+/// Makes a tensor of bytes: row-major, little-endian.
 #[pyfunction]
 pub(crate) fn entry_of_bytes(
     path: &Bound<'_, PyAny>,
@@ -195,32 +196,30 @@ pub(crate) fn entry_of_bytes(
     entry(path, dtype, Shape::new(shape), std::sync::Arc::new(source), Order::Row)
 }
 
-/// The tensor that a capsule of DLPack holds. It is not copied.
+/// Makes a tensor of a DLPack capsule, without a copy.
 #[pyfunction]
 pub(crate) fn entry_of_dlpack(path: &Bound<'_, PyAny>, capsule: &Bound<'_, PyAny>) -> PyResult<Entry> {
     let py = path.py();
-    let given = take(capsule)
-        .ok_or_else(|| Error::usage("not-a-capsule", "this is no capsule of DLPack, or it was taken already"))
+    let consumed = take(capsule)
+        .ok_or_else(|| Error::usage("not-a-capsule", "not a DLPack capsule, or already consumed"))
         .or_raise(py)?;
-    let taken = Taken::new(&given);
-    let told = taken.described().ok_or_else(|| {
-        Error::unsupported(
-            "dlpack-array",
-            "the array is of a type that is unknown, or not in the memory of the processor",
-        )
-        .hint("bring it to the CPU first")
+    let taken = Taken::new(&consumed);
+    let info = taken.described().ok_or_else(|| {
+        Error::unsupported("dlpack-array", "the array has an unsupported dtype, or is not in CPU memory")
+            .hint("move it to the CPU first")
     });
-    let told = told.or_raise(py)?;
-    let order = told
+    let info = info.or_raise(py)?;
+    let order = info
         .order()
         .ok_or_else(|| {
-            Error::unsupported("not-dense", "the elements of the array do not stand one after another")
-                .hint("make it contiguous first")
+            Error::unsupported("not-dense", "the elements of the array are not contiguous")
+                .hint("make the array contiguous first")
         })
         .or_raise(py)?;
-    let len = told.shape.bytes(told.dtype).and_then(|len| usize::try_from(len).ok());
-    let len = len.ok_or_else(|| Error::usage("too-large", "no array is so large")).or_raise(py)?;
+    let len = info.shape.bytes(info.dtype).and_then(|len| usize::try_from(len).ok());
+    let len =
+        len.ok_or_else(|| Error::usage("too-large", "array size exceeds the address space")).or_raise(py)?;
     let source =
-        Borrowed { label: "array".to_owned(), address: told.address, len, _owner: Owner::Taken(taken) };
-    entry(path, told.dtype, told.shape, std::sync::Arc::new(source), order)
+        Borrowed { label: "array".to_owned(), address: info.address, len, _owner: Owner::Taken(taken) };
+    entry(path, info.dtype, info.shape, std::sync::Arc::new(source), order)
 }

@@ -1,9 +1,9 @@
-//! DLPack: memory that is handed to another library, and back, without a copy.
+//! DLPack: zero-copy exchange of memory with other libraries.
 //!
-//! A capsule of Python holds a pointer to a structure that C describes (dmlc/dlpack, `dlpack.h`): the old form under the
-//! name `dltensor`, the one with a version under `dltensor_versioned`. Who takes the memory renames the capsule
-//! and calls the deleter when done; a capsule that nobody took frees it itself. All memory that is given away here is
-//! private to the one who takes it and may be written to, since few takers ask.
+//! A Python capsule holds a pointer to a C structure (dmlc/dlpack, `dlpack.h`): the legacy one under the name `dltensor`,
+//! the versioned one under `dltensor_versioned`. The consumer of the memory renames the capsule and calls the deleter when
+//! done; an unconsumed capsule frees the memory itself. All memory exported here is private to its consumer and writable,
+//! since few consumers check for read-only memory.
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -13,13 +13,13 @@ use weighbridge::TensorEntry;
 use weighbridge::engine::Private;
 use weighbridge::tensor::{DType, Order};
 
-/// The memory of the processor, as `kDLCPU`.
+/// Device type of host memory: `kDLCPU`.
 pub(crate) const CPU: i32 = 1;
-/// The name of a capsule of the old form that nobody took.
+/// Name of an unconsumed legacy capsule.
 const LEGACY: &CStr = c"dltensor";
-/// The name of one of the form with a version that nobody took.
+/// Name of an unconsumed versioned capsule.
 const VERSIONED: &CStr = c"dltensor_versioned";
-/// The flag of memory that was copied for the one who takes it.
+/// Flag of memory that was copied for its consumer: `DLPACK_FLAG_BITMASK_IS_COPIED`.
 const IS_COPIED: u64 = 2;
 
 #[repr(C)]
@@ -71,12 +71,12 @@ pub(crate) struct Versioned {
     pub(crate) array: Array,
 }
 
-/// Memory to give away.
+/// Memory to export.
 #[derive(Debug)]
 pub(crate) enum Owned {
-    /// Bytes that were read.
+    /// Bytes read from a file.
     Copied(Vec<u8>),
-    /// Pages of a file, each copied when it is written to.
+    /// Copy-on-write pages of a file.
     Private(Private),
 }
 
@@ -89,25 +89,25 @@ impl Owned {
     }
 }
 
-/// What a taker is told of the memory.
+/// Description of exported memory.
 #[derive(Debug)]
 pub(crate) struct Described {
     dtype: ElementType,
-    /// Bytes to whose multiple the address must be.
+    /// Required alignment of the address, in bytes.
     alignment: usize,
     shape: Vec<i64>,
     strides: Vec<i64>,
 }
 
-/// What the structure points to, freed with it.
-struct Kept {
+/// Data behind the pointers of an exported structure, freed with it.
+struct ExportContext {
     shape: Vec<i64>,
     strides: Vec<i64>,
-    /// Dropped with the rest: the structure points into it.
+    /// Held because the structure points into it.
     _memory: Owned,
 }
 
-/// The code of each type; `None` for those whose elements share bytes.
+/// DLPack type code; `None` for dtypes with less than one byte per element.
 fn code_of(dtype: DType) -> Option<u8> {
     Some(match dtype {
         DType::I8 | DType::I16 | DType::I32 | DType::I64 => 0,
@@ -125,22 +125,22 @@ fn code_of(dtype: DType) -> Option<u8> {
     })
 }
 
-/// The type that `code` and `bits` mean; the inverse of what is given away.
+/// Dtype for a DLPack element type; the inverse of `code_of`.
 pub(crate) fn dtype_from(found: ElementType) -> Option<DType> {
     let same = |dtype: &DType| code_of(*dtype) == Some(found.code) && dtype.bits() == u32::from(found.bits);
     DType::ALL.into_iter().find(same).filter(|_| found.lanes == 1)
 }
 
-/// Describes all of a tensor, dense in `order`; with `flat` as bytes.
+/// Describes a whole tensor, dense in `order`; with `flat` as bytes.
 ///
 /// # Errors
-/// `BufferError` where DLPack has no such type or no such extents.
+/// `BufferError` if DLPack cannot represent the dtype or the shape.
 pub(crate) fn describe(tensor: &TensorEntry, order: Order, flat: bool) -> PyResult<Described> {
     let dtype = tensor.dtype();
     let signed = |numbers: &[u64]| -> PyResult<Vec<i64>> {
         let number = |n: &u64| i64::try_from(*n);
         let numbers: Result<_, _> = numbers.iter().map(number).collect();
-        numbers.map_err(|_| PyBufferError::new_err("DLPack has no such large extents"))
+        numbers.map_err(|_| PyBufferError::new_err("dimension exceeds the 63 bits of DLPack"))
     };
     if flat {
         let dtype = ElementType { code: 1, bits: 8, lanes: 1 };
@@ -148,10 +148,7 @@ pub(crate) fn describe(tensor: &TensorEntry, order: Order, flat: bool) -> PyResu
         return Ok(Described { dtype, alignment, shape: signed(&[tensor.bytes()])?, strides: vec![1] });
     }
     let (Some(code), Ok(bits)) = (code_of(dtype), u8::try_from(dtype.bits())) else {
-        let text = format!(
-            "{}: elements of type {dtype} share bytes, which no taker of DLPack knows",
-            tensor.name()
-        );
+        let text = format!("{}: DLPack has no dtype for sub-byte elements of type {dtype}", tensor.name());
         return Err(PyBufferError::new_err(text));
     };
     Ok(Described {
@@ -162,45 +159,46 @@ pub(crate) fn describe(tensor: &TensorEntry, order: Order, flat: bool) -> PyResu
     })
 }
 
-/// The error where elements were asked for as they stand in the file, and do not stand there so.
+/// Error for a request without a copy, for a tensor that the file stores in another layout.
 pub(crate) fn needs_a_copy(tensor: &TensorEntry) -> PyErr {
     PyBufferError::new_err(format!(
-        "{}: the elements are packed, turned or of another type in the file, so that they cannot be given away without a copy",
+        "{}: cannot be exported without a copy: the elements are compressed, transposed or cast",
         tensor.name()
     ))
 }
 
-/// A capsule that gives `memory` away.
+/// Creates a capsule that exports `memory`.
 ///
 /// # Errors
-/// `BufferError` where elements do not stand at a multiple of their size.
+/// `BufferError` if the elements are not aligned to their size.
 pub(crate) fn capsule<'py>(
     py: Python<'py>,
     mut memory: Owned,
     described: Described,
     versioned: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    // The heap does not move when the vector or the map is moved into its box.
+    // The buffer does not move when the vector or the map moves into the box.
     let data = memory.bytes_mut().as_mut_ptr();
     if !memory.bytes_mut().is_empty() && data.align_offset(described.alignment) != 0 {
         return Err(PyBufferError::new_err(
-            "the elements stand in the file at an odd place, so that they cannot be given away without a copy",
+            "cannot be exported without a copy: the elements are not aligned in the file",
         ));
     }
     let ndim = i32::try_from(described.shape.len())
-        .map_err(|_| PyBufferError::new_err("DLPack has no so many dimensions"))?;
+        .map_err(|_| PyBufferError::new_err("too many dimensions for DLPack"))?;
     let flags = if matches!(memory, Owned::Copied(_)) { IS_COPIED } else { 0 };
-    let mut kept = Box::new(Kept { shape: described.shape, strides: described.strides, _memory: memory });
+    let mut context =
+        Box::new(ExportContext { shape: described.shape, strides: described.strides, _memory: memory });
     let array = Array {
         data: data.cast(),
         device: Device { kind: CPU, number: 0 },
         ndim,
         dtype: described.dtype,
-        shape: kept.shape.as_mut_ptr(),
-        strides: kept.strides.as_mut_ptr(),
+        shape: context.shape.as_mut_ptr(),
+        strides: context.strides.as_mut_ptr(),
         byte_offset: 0,
     };
-    let context = Box::into_raw(kept).cast();
+    let context = Box::into_raw(context).cast();
     if versioned {
         let deleter = Some(free_versioned as unsafe extern "C" fn(*mut Versioned));
         let given = Box::new(Versioned { major: 1, minor: 0, context, deleter, flags, array });
@@ -212,30 +210,29 @@ pub(crate) fn capsule<'py>(
     }
 }
 
-/// A capsule around `pointer`.
+/// Wraps `pointer` in a capsule.
 fn wrap<'py>(
     py: Python<'py>,
     pointer: *mut c_void,
     name: &'static CStr,
     destructor: ffi::PyCapsule_Destructor,
 ) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: the pointer is not null and valid until its deleter runs; the name lives as long as the process; the
-    // interpreter's lock is held. Where no capsule can be made, which is for want of memory only, what the pointer
-    // names is not freed, and nobody else has it.
+    // SAFETY: the pointer is not null and valid until its deleter runs; the name is static; the GIL is held. If no capsule
+    // can be made (out of memory), the data behind the pointer leaks.
     #[allow(unsafe_code)]
     unsafe {
         Bound::from_owned_ptr_or_err(py, ffi::PyCapsule_New(pointer, name.as_ptr(), Some(destructor)))
     }
 }
 
-// SAFETY: called once, by whoever took the memory, or by the capsule that nobody took; the pointer is one that
-// `capsule` made, from two boxes. Neither holds anything of Python, so that any thread may call it.
+// SAFETY: called once, by the consumer or by the unconsumed capsule; the pointer comes from `capsule`, made of two
+// boxes. Neither holds Python objects, so any thread may call it.
 #[allow(unsafe_code)]
 unsafe extern "C" fn free_legacy(given: *mut Legacy) {
     if !given.is_null() {
         unsafe {
             let given = Box::from_raw(given);
-            drop(Box::from_raw(given.context.cast::<Kept>()));
+            drop(Box::from_raw(given.context.cast::<ExportContext>()));
         }
     }
 }
@@ -246,13 +243,13 @@ unsafe extern "C" fn free_versioned(given: *mut Versioned) {
     if !given.is_null() {
         unsafe {
             let given = Box::from_raw(given);
-            drop(Box::from_raw(given.context.cast::<Kept>()));
+            drop(Box::from_raw(given.context.cast::<ExportContext>()));
         }
     }
 }
 
-// SAFETY: the interpreter calls it with a capsule that `wrap` made, and holds its lock. One that was taken has
-// another name, and its pointer is the taker's.
+// SAFETY: the interpreter calls it with a capsule made by `wrap`, with the GIL held. A consumed capsule has another
+// name, and its pointer belongs to the consumer.
 #[allow(unsafe_code)]
 unsafe extern "C" fn free_capsule_legacy(capsule: *mut ffi::PyObject) {
     unsafe {
@@ -272,20 +269,20 @@ unsafe extern "C" fn free_capsule_versioned(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// The pointer of a capsule that is taken over from another library, which is named anew so that it does not free it.
-pub(crate) enum Given {
-    /// The old form.
+/// Pointer from a consumed capsule of another library.
+pub(crate) enum Consumed {
+    /// The legacy structure.
     Legacy(*mut Legacy),
-    /// The form with a version.
+    /// The versioned structure.
     Versioned(*mut Versioned),
 }
 
-/// Takes over what `capsule` holds; `None` where it is no capsule of DLPack that nobody took.
-pub(crate) fn take(capsule: &Bound<'_, PyAny>) -> Option<Given> {
+/// Consumes `capsule`; `None` if it is not an unconsumed DLPack capsule.
+pub(crate) fn take(capsule: &Bound<'_, PyAny>) -> Option<Consumed> {
     let taken = [(LEGACY, c"used_dltensor"), (VERSIONED, c"used_dltensor_versioned")];
     for (name, used) in taken {
-        // SAFETY: the object is alive and the lock is held. A capsule of this name holds a pointer to this structure: that
-        // is the protocol. It is named anew, with a name that lives as long as the process, before anybody else sees it.
+        // SAFETY: the object is alive and the GIL is held. By the protocol, a capsule of this name holds a pointer to this
+        // structure. The new name is static, and is set before other code can consume the capsule.
         #[allow(unsafe_code)]
         let pointer = unsafe {
             if ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) != 1 {
@@ -296,9 +293,9 @@ pub(crate) fn take(capsule: &Bound<'_, PyAny>) -> Option<Given> {
             pointer
         };
         return Some(if name == LEGACY {
-            Given::Legacy(pointer.cast())
+            Consumed::Legacy(pointer.cast())
         } else {
-            Given::Versioned(pointer.cast())
+            Consumed::Versioned(pointer.cast())
         });
     }
     None

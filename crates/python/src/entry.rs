@@ -1,4 +1,4 @@
-//! One tensor of an opened checkpoint, or one in memory that is to be written.
+//! A tensor of an opened checkpoint, or one in memory to be written.
 
 use crate::errors::OrRaise;
 use crate::memory::Memory;
@@ -12,33 +12,33 @@ use weighbridge::engine::{Maps, Private, View};
 use weighbridge::tensor::{Cast, DType, Order, Region, Rounding};
 use weighbridge::{Error, Result, TensorEntry};
 
-/// Bytes that are read at once by the caller's own thread; more are read by another one, so that Ctrl-C is heard.
-const SHORT: u64 = 4 << 20;
+/// Largest read, in bytes, on the caller's thread; larger ones run on another thread, so that Ctrl-C works.
+const MAX_INLINE_READ: u64 = 4 << 20;
 
-/// A tensor by itself: what `Tensor` is made of.
+/// Native half of the Python class `Tensor`.
 #[pyclass(frozen, module = "weighbridge._weighbridge")]
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    /// Where its bytes are.
+    /// Index entry of the tensor.
     pub(crate) tensor: Arc<TensorEntry>,
-    /// The files of its checkpoint that are mapped.
+    /// Mapped files of its checkpoint.
     pub(crate) maps: Arc<Maps>,
 }
 
 impl Entry {
-    /// One that stands alone.
+    /// Wraps a tensor that is not part of an opened checkpoint.
     pub(crate) fn alone(tensor: TensorEntry) -> Self {
         Self { tensor: Arc::new(tensor), maps: Arc::default() }
     }
 
-    /// Does what reads `bytes` bytes, without the interpreter's lock.
+    /// Runs `work`, which reads `bytes` bytes, without the GIL.
     fn read<T: Send + 'static>(
         &self,
         py: Python<'_>,
         bytes: u64,
         work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
     ) -> PyResult<T> {
-        if bytes <= SHORT {
+        if bytes <= MAX_INLINE_READ {
             return py.detach(|| work(self)).or_raise(py);
         }
         let own = self.clone();
@@ -46,70 +46,70 @@ impl Entry {
     }
 }
 
-/// The order of that letter.
+/// Parses an order: `C` or `F`.
 pub(crate) fn order_of(letter: &str) -> Result<Order> {
     match letter {
         "C" => Ok(Order::Row),
         "F" => Ok(Order::Column),
-        other => Err(Error::usage("bad-order", "an order is \"C\" or \"F\"").found(other)),
+        other => Err(Error::usage("bad-order", "unknown order").expected("\"C\" or \"F\"").found(other)),
     }
 }
 
-/// The type of that name.
+/// Parses the name of a dtype.
 pub(crate) fn dtype_of(name: &str) -> Result<DType> {
     DType::from_spelling(name).ok_or_else(|| {
         let names: Vec<_> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
-        Error::usage("unknown-dtype", "there is no such element type")
+        Error::usage("unknown-dtype", "unknown dtype")
             .found(name)
-            .hint(format_args!("the types are {}", names.join(", ")))
+            .hint(format_args!("the dtypes are {}", names.join(", ")))
     })
 }
 
 #[pymethods]
 impl Entry {
-    /// The name as people see it: the parts of the path joined by dots, and `/slot` for optimizer state.
+    /// Display name: the parts of the path joined by dots, with `/slot` for optimizer state.
     #[getter]
     fn name(&self) -> String {
         self.tensor.text()
     }
 
-    /// The parts of the name.
+    /// Parts of the name.
     #[getter]
     fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         values::path(py, &self.tensor.path)
     }
 
-    /// The optimizer's name for it, where it is state of an optimizer.
+    /// Slot name of optimizer state; `None` for other tensors.
     #[getter]
     fn slot<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.tensor.role.slot().map(|slot| values::part(py, slot))
     }
 
-    /// What it is for, as a word.
+    /// Role, as in `ls --json`.
     #[getter]
     fn role(&self) -> &'static str {
         self.tensor.role.as_str()
     }
 
-    /// The type of its elements, after a cast that is planned.
+    /// Dtype after a pending cast.
     #[getter]
     fn dtype(&self) -> &'static str {
         self.tensor.dtype().name()
     }
 
-    /// The type of the elements in the file.
+    /// Dtype in the file.
     #[getter]
     fn stored_dtype(&self) -> &'static str {
         self.tensor.stored.name()
     }
 
-    /// The extents.
+    /// Shape.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.tensor.shape.dims())
     }
 
-    /// `C` or `F`: the order of the bytes.
+    /// Storage order: `C` or `F`.
     #[getter]
     fn order(&self) -> &'static str {
         match self.tensor.order() {
@@ -118,48 +118,48 @@ impl Entry {
         }
     }
 
-    /// The bytes of all elements.
+    /// Size in bytes of all elements.
     #[getter]
     fn nbytes(&self) -> u64 {
         self.tensor.bytes()
     }
 
-    /// The number of elements.
+    /// Number of elements.
     #[getter]
     fn size(&self) -> u64 {
         self.tensor.elements()
     }
 
-    /// True where name, type or layout is a guess.
+    /// True if name, dtype or layout is a guess.
     #[getter]
     fn guessed(&self) -> bool {
         self.tensor.guessed
     }
 
-    /// What only the format knows of it.
+    /// Format-specific attributes.
     #[getter]
     fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         values::dict(py, self.tensor.attributes.iter().map(|(key, value)| (key.as_str(), value)))
     }
 
-    /// Where the bytes are: for each piece the file, the offset, the bytes and the box that it fills.
+    /// Byte ranges: for each extent the file, offset, length in bytes and the box of the tensor that it fills.
     fn extents<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         values::json(py, &self.tensor.extents_to_json())
     }
 
-    /// What the command's `ls --json` says of it.
+    /// Entry of the tensor in `ls --json`.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         values::json(py, &self.tensor.to_json())
     }
 
-    /// The names of the rows, which are read now; `None` where they have none.
-    fn labels(&self, py: Python<'_>) -> PyResult<Option<RowNames>> {
-        let Some(labels) = self.tensor.row_names.clone() else { return Ok(None) };
-        let list = wait(py, None, Interrupted::IsLeft, move |_| labels.read())?;
+    /// Reads the row names; `None` if the tensor has none.
+    fn row_names(&self, py: Python<'_>) -> PyResult<Option<RowNames>> {
+        let Some(row_names) = self.tensor.row_names.clone() else { return Ok(None) };
+        let list = wait(py, None, Interrupted::IsLeft, move |_| row_names.read())?;
         Ok(Some(RowNames::new(list)))
     }
 
-    /// The same tensor, to be given the type `to` whenever it is read or written.
+    /// The same tensor, cast to `to` when read or written.
     #[pyo3(signature = (to, rounding="nearest"))]
     fn cast(&self, py: Python<'_>, to: &str, rounding: &str) -> PyResult<Self> {
         let to = dtype_of(to).or_raise(py)?;
@@ -168,18 +168,17 @@ impl Entry {
             return Ok(self.clone());
         }
         if tensor.cast.is_some() {
-            // Rounding twice is another thing than rounding once.
-            let text = format!("the tensor is to be cast to {} already", tensor.dtype());
+            // Two roundings can differ from one.
+            let text = format!("the tensor already has a pending cast to {}", tensor.dtype());
             let error = Error::unsupported("cast-of-cast", text).on_tensor(tensor.name());
-            return Err(error.hint("cast the tensor as it stands in the file, or the array that was read"))
-                .or_raise(py);
+            return Err(error.hint("cast the original tensor, or the array after reading")).or_raise(py);
         }
         if to == tensor.stored {
             tensor.cast = None;
             return Ok(Self { tensor: Arc::new(tensor), ..self.clone() });
         }
         let rounding = Rounding::from_name(rounding)
-            .ok_or_else(|| Error::usage("unknown-rounding", "there is no such rounding").found(rounding))
+            .ok_or_else(|| Error::usage("unknown-rounding", "unknown rounding").found(rounding))
             .or_raise(py)?;
         if !tensor.stored.cast_is_supported(to) {
             let text = format!("cannot cast {} to {to}", tensor.stored);
@@ -191,8 +190,7 @@ impl Entry {
         Ok(Self { tensor: Arc::new(tensor), ..self.clone() })
     }
 
-    /// The box from `start` on, `extent` long along each dimension, dense in `order`, without a copy where it stands
-    /// so in the file.
+    /// The box at `start` of shape `extent`, dense in `order`; not copied if the file stores it in this layout.
     fn view(&self, py: Python<'_>, start: Vec<u64>, extent: Vec<u64>, order: &str) -> PyResult<Memory> {
         lost::guard();
         let order = order_of(order).or_raise(py)?;
@@ -204,7 +202,7 @@ impl Entry {
         Ok(Memory::new(view, dtype, shape, order))
     }
 
-    /// All elements, dense in `order`, where they stand so in the file; `None` where they would have to be read.
+    /// All elements, dense in `order`, as mapped memory; `None` if the file stores them in another layout.
     fn mapped(&self, py: Python<'_>, order: &str) -> PyResult<Option<Memory>> {
         lost::guard();
         let order = order_of(order).or_raise(py)?;
@@ -213,7 +211,7 @@ impl Entry {
         Ok(view.map(|view| Memory::new(view, self.tensor.dtype(), self.tensor.shape.clone(), order)))
     }
 
-    /// All bytes, in `order`.
+    /// Bytes of all elements, in `order`.
     fn bytes<'py>(&self, py: Python<'py>, order: &str) -> PyResult<Bound<'py, PyBytes>> {
         let order = order_of(order).or_raise(py)?;
         let whole = Region::whole(&self.tensor.shape);
@@ -223,8 +221,9 @@ impl Entry {
         PyBytes::new_with(py, view.bytes().len(), copied)
     }
 
-    /// A capsule of DLPack over memory of its own that may be written to: a copy, or with `copy` false the file's own
-    /// pages, each copied when it is written to, and `BufferError` where the elements do not stand there so. With `flat` it holds the bytes; else the elements, in `order`.
+    /// DLPack capsule over private writable memory. With `copy` it is a copy; else it is copy-on-write pages of the file,
+    /// and `BufferError` if the file stores the elements in another layout. With `flat` it holds the bytes, else the
+    /// elements in `order`.
     #[pyo3(signature = (order, *, copy, versioned, flat=false))]
     fn dlpack<'py>(
         &self,
@@ -249,7 +248,7 @@ impl Entry {
         dlpack::capsule(py, memory, described, versioned)
     }
 
-    /// Holds the bytes against the checksums that the file has for them, and reads them all where they are packed.
+    /// Verifies the bytes against the checksums in the file; decodes compressed data completely.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         let own = self.tensor.clone();
         wait(py, None, Interrupted::IsLeft, move |_| {
@@ -269,7 +268,7 @@ impl Entry {
     }
 }
 
-/// Copies a view, and says where bytes of it were lost meanwhile.
+/// Copies a view; an error if the file shrank meanwhile.
 fn copy_out(view: &View, out: &mut [u8]) -> Result<()> {
     out.copy_from_slice(view.bytes());
     view.check()

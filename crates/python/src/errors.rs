@@ -1,4 +1,4 @@
-//! Errors of the library as exceptions of Python.
+//! Errors of the library as Python exceptions.
 
 use crate::wording::words;
 use crate::{lost, values};
@@ -7,18 +7,17 @@ use pyo3::sync::PyOnceLock;
 use weighbridge::phrase::Worded;
 use weighbridge::{Error, ErrorCode, Result};
 
-/// The exception that says what `error` says, in the words for the functions of single formats.
+/// Converts `error` to an exception, worded for the format-specific functions.
 pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
     raise_to(py, error, None)
 }
 
-/// The exception that says what `error` says to whoever called the function `asked`. Its class is chosen in Python, in
-/// `weighbridge.errors`.
+/// Converts `error` to an exception, worded for the caller of the function `asked`. `weighbridge.errors` chooses its class.
 pub(crate) fn raise_to(py: Python<'_>, error: Error, asked: Option<&'static str>) -> PyErr {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let error = error.worded(&words(asked));
     if error.code() == ErrorCode::FileShrank {
-        lost::is_told();
+        lost::set_reported();
     }
     let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
     let number = cause.and_then(std::io::Error::raw_os_error);
@@ -32,9 +31,9 @@ pub(crate) fn raise_to(py: Python<'_>, error: Error, asked: Option<&'static str>
     }
 }
 
-/// Results of the library as those of Python.
+/// Conversion of library results to `PyResult`.
 pub(crate) trait OrRaise<T> {
-    /// The value, or the exception that the error becomes.
+    /// Returns the value, or the error as an exception.
     fn or_raise(self, py: Python<'_>) -> PyResult<T>;
 }
 

@@ -1,12 +1,11 @@
-//! How a thread computes with floating-point numbers.
+//! Floating-point mode of a thread.
 
-/// Has this thread keep subnormal numbers and round to the nearest, as everything here expects. Other libraries may have had the
-/// thread that asks for work flush them to zero (`torch.set_flush_denormal`), and threads take that over from the one that
-/// starts them.
-pub(crate) fn as_expected() {
+/// Sets the default mode for this thread: subnormal numbers kept, rounding to nearest. The calling thread may flush
+/// subnormals to zero (`torch.set_flush_denormal`), and new threads inherit the mode of the thread that starts them.
+pub(crate) fn set_default_mode() {
     #[cfg(target_arch = "x86_64")]
     {
-        // All exceptions masked, nothing flushed, to the nearest: as a process begins.
+        // State at process start: all exceptions masked, no flush to zero, round to nearest.
         static DEFAULT: u32 = 0x1F80;
         // SAFETY: the state that Rust expects of a thread is put back, from a word that is valid for the read.
         #[allow(unsafe_code)]
@@ -16,7 +15,7 @@ pub(crate) fn as_expected() {
     }
     #[cfg(target_arch = "aarch64")]
     {
-        // Nothing trapped, nothing flushed, to the nearest, NaN as they are: as a process begins.
+        // State at process start: no traps, no flush to zero, round to nearest, NaN payloads kept.
         const DEFAULT: u64 = 0;
         // SAFETY: the state that Rust expects of a thread is put back; no memory is touched.
         #[allow(unsafe_code)]

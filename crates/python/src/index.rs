@@ -19,18 +19,18 @@ use weighbridge::phrase::Worded;
 use weighbridge::source::{FileSource, LocalFolder, MemorySource};
 use weighbridge::{Error, Result};
 
-/// An opened file or folder: what `Checkpoint` is made of.
+/// An opened file or folder: native half of the Python class `Checkpoint`.
 #[pyclass(frozen, module = "weighbridge._weighbridge")]
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// The index itself.
+    /// Index of the checkpoint.
     pub(crate) checkpoint: Arc<Checkpoint>,
-    /// Its files, mapped as views are asked for.
+    /// Its files, mapped on demand.
     pub(crate) maps: Arc<Maps>,
 }
 
 impl Index {
-    /// One for a checkpoint that was opened or made.
+    /// Wraps a checkpoint.
     pub(crate) fn new(checkpoint: Checkpoint) -> Self {
         Self { checkpoint: Arc::new(checkpoint), maps: Arc::default() }
     }
@@ -41,16 +41,16 @@ impl Index {
     }
 }
 
-/// The program of parameters that stand alone.
+/// Program for parameters stored without one.
 #[derive(Debug, FromPyObject)]
-pub(crate) enum Beside {
-    /// One that was read already.
+pub(crate) enum GivenProgram {
+    /// Already read.
     Read(Py<Program>),
-    /// One in a file.
+    /// To be read from a file.
     File(PathBuf),
 }
 
-/// How to open, as the command's options say it.
+/// Options of opening, named as those of the command.
 #[derive(Debug, Default, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Opening {
@@ -62,7 +62,7 @@ pub(crate) struct Opening {
     #[pyo3(default)]
     pub(crate) follow_virtual: bool,
     #[pyo3(default)]
-    pub(crate) program: Option<Beside>,
+    pub(crate) program: Option<GivenProgram>,
     #[pyo3(default)]
     pub(crate) names: Option<String>,
     #[pyo3(default)]
@@ -76,10 +76,10 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// The options of the library. The files that they name are opened.
+    /// Converts to options of the library; opens the files they name.
     ///
     /// # Errors
-    /// What opening says; [`weighbridge::Kind::Usage`] for words that mean nothing.
+    /// Errors of opening these files; [`weighbridge::Kind::Usage`] for an unknown name or limit.
     pub(crate) fn options(self) -> Result<OpenOptions> {
         let mut options = OpenOptions {
             format: self.format,
@@ -89,12 +89,12 @@ impl Opening {
         };
         options.limits.blocks = weighbridge_cli::block_cache();
         match self.program {
-            Some(Beside::Read(program)) => {
+            Some(GivenProgram::Read(program)) => {
                 let bytes = program.get().topology().bytes.to_vec();
-                let source = MemorySource::new("(the program that was given)", bytes);
+                let source = MemorySource::new("(given program)", bytes);
                 options.set_own(paddle::ReadOptions { program: Some(Arc::new(source)), program_info: None });
             }
-            Some(Beside::File(path)) => options.set_own(paddle::ReadOptions::of_program(&path)?),
+            Some(GivenProgram::File(path)) => options.set_own(paddle::ReadOptions::of_program(&path)?),
             None => {}
         }
         options.set_own(hdf5::ReadOptions { follow_virtual: self.follow_virtual });
@@ -111,8 +111,8 @@ impl Opening {
             Some("structured") => Names::Structured,
             Some("variable") => Names::Variable,
             Some(other) => {
-                let error = Error::usage("unknown-names", "names are as-stored, structured or variable");
-                return Err(error.found(other));
+                let error = Error::usage("unknown-names", "unknown kind of names");
+                return Err(error.expected("as-stored, structured or variable").found(other));
             }
         };
         for (field, value) in self.limits.iter().flatten() {
@@ -122,8 +122,8 @@ impl Opening {
     }
 }
 
-/// Opens the file or folder at `path`; `options` are those of `weighbridge.open`, by name. Errors speak to whoever called
-/// `open`, or else a function of a single format.
+/// Opens the file or folder at `path`; `options` are those of `weighbridge.open`, by name. With `by_open` hints name keywords
+/// of `open`, else of format-specific functions.
 #[pyfunction]
 #[pyo3(signature = (path, options, by_open=false))]
 pub(crate) fn open_index(py: Python<'_>, path: PathBuf, options: Opening, by_open: bool) -> PyResult<Index> {
@@ -137,37 +137,37 @@ pub(crate) fn open_index(py: Python<'_>, path: PathBuf, options: Opening, by_ope
 
 #[pymethods]
 impl Index {
-    /// The path, or what else people call it.
+    /// Path, or another display name.
     #[getter]
     fn label(&self) -> &str {
         &self.checkpoint.label
     }
 
-    /// The id of the format.
+    /// Id of the format.
     #[getter]
     fn format(&self) -> &'static str {
         self.checkpoint.shown_format()
     }
 
-    /// Which file of the format's family it is.
+    /// Kind of file within the format.
     #[getter]
     fn kind(&self) -> &'static str {
         self.checkpoint.kind
     }
 
-    /// Format and kind that it had before it was put into this form.
+    /// Format and kind of the original, for a checkpoint converted through a bridge format.
     #[getter]
     fn origin(&self) -> Option<(&str, &str)> {
         self.checkpoint.carried_origin().map(|origin| (origin.format.as_str(), origin.kind.as_str()))
     }
 
-    /// What it says besides its tensors.
+    /// Metadata besides the tensors.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         values::dict(py, self.checkpoint.metadata.iter())
     }
 
-    /// What is odd about it: for each note its code, its text, and whether a part of the file was left out.
+    /// Notes: for each its code, its text, and whether a part of the file is omitted.
     #[getter]
     fn notes(&self) -> Vec<(&'static str, String, bool)> {
         let face = words(Some("open"));
@@ -175,26 +175,26 @@ impl Index {
         notes.map(|(note, text)| (note.code.as_str(), text.to_string(), note.omission)).collect()
     }
 
-    /// What was lost, where it was salvaged from a damaged file.
+    /// Damage report, if the checkpoint was salvaged; else `None`.
     #[getter]
     fn damage<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let damage = self.checkpoint.damage.as_ref();
         damage.map(|damage| values::json(py, &damage.to_json(self.checkpoint.tensors.len()))).transpose()
     }
 
-    /// The program that belongs to it.
+    /// Program stored with the parameters.
     #[getter]
     fn program(&self) -> Option<Program> {
         self.checkpoint.topology.clone().map(Program::new)
     }
 
-    /// The bytes of all tensors together.
+    /// Size in bytes of all tensors together.
     #[getter]
     fn nbytes(&self) -> u64 {
         self.checkpoint.tensor_bytes()
     }
 
-    /// What the command's `ls --json` says.
+    /// Document of `ls --json`.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let mut document = self.checkpoint.to_json();
         let face = words(Some("open"));
@@ -207,7 +207,7 @@ impl Index {
         self.checkpoint.tensors.len()
     }
 
-    /// The name of each tensor; where two would have the same one, their paths as JSON.
+    /// Name of each tensor; the path as JSON for names that repeat.
     fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let names: Vec<String> = self.checkpoint.tensors.iter().map(|tensor| tensor.text()).collect();
         let mut counts = HashMap::<&str, u64>::with_capacity(names.len());
@@ -224,7 +224,7 @@ impl Index {
         PyList::new(py, self.checkpoint.tensors.iter().zip(&names).map(key).collect::<Vec<_>>())
     }
 
-    /// The path and the slot of each tensor.
+    /// Path and slot of each tensor.
     fn paths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for tensor in &self.checkpoint.tensors {
@@ -236,16 +236,16 @@ impl Index {
         Ok(list)
     }
 
-    /// The tensor at that place.
+    /// Tensor number `place`.
     fn entry(&self, place: usize) -> PyResult<Entry> {
-        self.entry_at(place).ok_or_else(|| PyIndexError::new_err("there is no such tensor"))
+        self.entry_at(place).ok_or_else(|| PyIndexError::new_err("tensor number out of range"))
     }
 
-    /// The place of the tensor that a person means by `name`; raises what says that there is none, or several.
+    /// Number of the tensor that `name` names; raises if there is none, or several.
     fn find(&self, py: Python<'_>, name: &str) -> PyResult<usize> {
         let found = self.checkpoint.tensor(name).or_raise(py)?;
         let same = |other: &weighbridge::TensorEntry| std::ptr::eq(found, other);
         let place = self.checkpoint.tensors.iter().position(same);
-        place.ok_or_else(|| raise(py, Error::usage("no-such-tensor", "there is no tensor of this name")))
+        place.ok_or_else(|| raise(py, Error::usage("no-such-tensor", "no tensor has this name")))
     }
 }

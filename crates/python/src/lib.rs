@@ -1,17 +1,17 @@
-//! What the Python package `weighbridge` is made of: thin classes over the library, made whole in `python/weighbridge`.
+//! Native half of the Python package `weighbridge`: thin classes over the library, completed in `python/weighbridge`.
 //!
-//! | module | what it is |
+//! | module | content |
 //! | --- | --- |
-//! | `index`, `entry`, `labels`, `program` | an opened checkpoint, a tensor of it, the names of its rows, its program |
-//! | `memory`, `dlpack`, `borrowed` | elements handed to other libraries, and taken from them, without a copy |
-//! | `save` | writing what was made or opened in Python |
-//! | `verbs` | the verbs, whose keywords are the options of jobs, and the command itself |
-//! | `wording` | hints in the words of Python |
-//! | `biggraph`, `paddle`, `primitiv` | what only one format has |
-//! | `errors`, `lost` | exceptions; files that are cut short while arrays look into them |
-//! | `values`, `work` | values of Python; long work, Ctrl-C, progress |
+//! | `index`, `entry`, `row_names`, `program` | an opened checkpoint, a tensor, its row names, its program |
+//! | `memory`, `dlpack`, `borrowed` | zero-copy exchange of elements with other libraries |
+//! | `save` | writing checkpoints made or opened in Python |
+//! | `verbs` | the verbs, with the options of jobs as keywords, and the command itself |
+//! | `wording` | hints worded for Python |
+//! | `biggraph`, `paddle`, `primitiv` | format-specific functions |
+//! | `errors`, `lost` | exceptions; truncation of mapped files in use |
+//! | `values`, `work` | conversion of Python values; long work, Ctrl-C, progress |
 //!
-//! All input and output, and all computing, is done without the interpreter's lock.
+//! All input, output and computation runs without the GIL.
 
 mod biggraph;
 mod borrowed;
@@ -32,8 +32,8 @@ mod verbs;
 mod wording;
 mod work;
 
-/// The part of `weighbridge` that is written in Rust. Use it through the package `weighbridge`.
-// Nobody has tried it without the interpreter's lock: an interpreter that can do without takes it when this is imported.
+/// Native part of `weighbridge`. Use it through the package `weighbridge`.
+// Untested without the GIL: a free-threaded interpreter enables it when this module is imported.
 #[pyo3::pymodule(gil_used = true)]
 mod _weighbridge {
     use pyo3::prelude::*;
@@ -74,42 +74,42 @@ mod _weighbridge {
     #[pymodule_export]
     use crate::verbs::writing::{convert, edit, merge, shard};
 
-    /// The text with what could harm a terminal, or hide, escaped.
+    /// Escapes control and invisible characters for display in a terminal.
     #[pyfunction]
     fn escape_text(text: &str) -> String {
         weighbridge::text::escape(text)
     }
 
-    /// The name of the type of elements that is spelled so by whichever library; `None` where there is none.
+    /// Dtype name for another library's spelling; `None` if it is unknown.
     #[pyfunction]
     fn element_type(spelling: &str) -> Option<&'static str> {
         weighbridge::tensor::DType::from_spelling(spelling).map(|dtype| dtype.name())
     }
 
-    /// The keywords that hints name, by function.
+    /// Keywords that hints can name, by function.
     #[pyfunction]
     fn hinted_keywords() -> Vec<(&'static str, Vec<String>)> {
         crate::wording::keywords()
     }
 
-    /// The name of a setting, the values it takes, and what it does.
+    /// Name, accepted values and description of a setting.
     type Setting = (&'static str, &'static str, &'static str);
 
-    /// What is known of each format: id, title, extensions, settings.
+    /// Id, title, extensions and settings of each format.
     #[pyfunction]
     fn formats() -> Vec<(&'static str, &'static str, Vec<&'static str>, Vec<Setting>)> {
-        let known = weighbridge::formats::ALL.iter().map(|format| format.info());
-        let told = known.map(|facts| {
-            let extensions = facts.extensions.iter().map(|(extension, _)| *extension).collect();
-            let settings = facts.settings.iter().map(|one| (one.name, one.values, one.what)).collect();
-            (facts.id, facts.title, extensions, settings)
+        let infos = weighbridge::formats::ALL.iter().map(|format| format.info());
+        let rows = infos.map(|info| {
+            let extensions = info.extensions.iter().map(|(extension, _)| *extension).collect();
+            let settings = info.settings.iter().map(|one| (one.name, one.values, one.what)).collect();
+            (info.id, info.title, extensions, settings)
         });
-        told.collect()
+        rows.collect()
     }
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // Of this module alone: other modules have hooks of their own.
+        // Affects panics of this module only: other extension modules keep their hooks.
         weighbridge::quiet_panics();
         crate::lost::register();
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;

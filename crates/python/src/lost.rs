@@ -1,8 +1,8 @@
-//! What Python is told when a file is cut short while views into it are alive.
+//! Report to Python of a file truncated while mapped views of it are alive.
 //!
-//! The library puts zeros where the bytes were and lives on. Whoever computes with such a view from Python asks
-//! nobody, so the handler leaves a call with the interpreter, which raises `FileChangedError` in the main thread
-//! as soon as that runs Python code again.
+//! The library maps zeros in place of the lost bytes and continues. Python code that computes with such a view does not
+//! check for this, so the SIGBUS handler schedules a pending call: the interpreter raises `FileChangedError` in the main
+//! thread the next time that thread runs Python code.
 
 use crate::errors::raise;
 use pyo3::ffi;
@@ -11,27 +11,27 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weighbridge::{Error, Kind};
 
-/// True from the moment when a page was lost until somebody was told.
-static UNTOLD: AtomicBool = AtomicBool::new(false);
+/// True from the loss of a page until it is reported.
+static UNREPORTED: AtomicBool = AtomicBool::new(false);
 
-/// True where the program forbade maps.
+/// True if the program forbade maps.
 static FORBIDDEN: AtomicBool = AtomicBool::new(false);
 
-/// Says who is to be told of lost pages, whoever installs the handler: the command, too, may run in this process. Nothing of
-/// the process is changed.
+/// Registers the callback for lost pages, for any installer of the handler: the command may also run in this process. Installs
+/// no handler itself.
 pub(crate) fn register() {
-    weighbridge::source::notify_of_lost_pages(leave_word);
+    weighbridge::source::notify_of_lost_pages(schedule_report);
 }
 
-/// Makes maps safe before an array looks into a file: nothing is installed before the first one, and nothing where the program
-/// forbade it. Without the guard the elements are read.
+/// Installs the SIGBUS guard before the first array over a mapped file, unless the program forbade it. Without the guard,
+/// elements are read instead of mapped.
 pub(crate) fn guard() {
     if !FORBIDDEN.load(Ordering::Relaxed) && !weighbridge::source::maps_are_guarded() {
         weighbridge::guard_maps();
     }
 }
 
-/// Says whether arrays may look into mapped files, which takes a handler of SIGBUS. Returns whether files are mapped.
+/// Allows or forbids arrays over mapped files, which need a SIGBUS handler. Returns true if files are mapped.
 #[pyfunction]
 #[pyo3(signature = (allowed=true))]
 pub(crate) fn guard_maps(allowed: bool) -> bool {
@@ -40,42 +40,41 @@ pub(crate) fn guard_maps(allowed: bool) -> bool {
     weighbridge::source::maps_are_guarded()
 }
 
-/// An error was raised that says so: no other one is needed.
-pub(crate) fn is_told() {
-    UNTOLD.store(false, Ordering::SeqCst);
+/// Marks lost pages as reported, after another error reported them.
+pub(crate) fn set_reported() {
+    UNREPORTED.store(false, Ordering::SeqCst);
 }
 
-/// Called within the handler of a signal: it may do little.
-extern "C" fn leave_word() {
-    if UNTOLD.swap(true, Ordering::SeqCst) {
+/// Schedules the report. Runs within a signal handler, so it must be async-signal-safe.
+extern "C" fn schedule_report() {
+    if UNREPORTED.swap(true, Ordering::SeqCst) {
         return;
     }
-    // SAFETY: neither call needs the interpreter's lock. The second one takes a lock of its own, for a few
-    // instructions that touch no mapped file; the signal is raised by the touch of one, so that this thread
-    // cannot be holding that lock. The function that is left there lives as long as the process: modules of
-    // Python are never unloaded.
+    // SAFETY: neither call needs the GIL. The second call takes its own lock, for a few instructions that touch no
+    // mapped file; access to a mapped file raised the signal, so this thread cannot hold that lock. The scheduled
+    // function stays valid: Python never unloads extension modules.
     #[allow(unsafe_code)]
-    let left = unsafe {
-        ffi::Py_IsInitialized() != 0 && ffi::Py_AddPendingCall(Some(tell), std::ptr::null_mut()) == 0
+    let is_scheduled = unsafe {
+        ffi::Py_IsInitialized() != 0 && ffi::Py_AddPendingCall(Some(report), std::ptr::null_mut()) == 0
     };
-    if !left {
-        // Too many others wait there: the next page that is lost tries again.
-        UNTOLD.store(false, Ordering::SeqCst);
+    if !is_scheduled {
+        // The queue of pending calls is full: the next lost page tries again.
+        UNREPORTED.store(false, Ordering::SeqCst);
     }
 }
 
 /// Called by the interpreter, in its main thread.
-extern "C" fn tell(_: *mut c_void) -> c_int {
-    if !UNTOLD.swap(false, Ordering::SeqCst) {
+extern "C" fn report(_: *mut c_void) -> c_int {
+    if !UNREPORTED.swap(false, Ordering::SeqCst) {
         return 0;
     }
     Python::attach(|py| {
         let error = Error::new(
             Kind::Io,
             "file-shrank",
-            "a file became shorter, or could not be read, while arrays looked into it: the bytes that are lost read as zeros",
+            "a mapped file became shorter or unreadable; the lost bytes read as zeros",
         );
-        raise(py, error.hint("what was computed from these arrays is not to be believed")).restore(py);
+        raise(py, error.hint("discard results computed from arrays of this file")).restore(py);
     });
     -1
 }

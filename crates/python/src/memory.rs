@@ -1,4 +1,4 @@
-//! Elements in memory as numpy and `ctypes` find them: an address, a shape, and who keeps them alive.
+//! Elements in memory for numpy and `ctypes`: address, shape, and ownership.
 
 use crate::errors::OrRaise;
 use pyo3::prelude::*;
@@ -6,10 +6,10 @@ use pyo3::types::{PyDict, PyTuple};
 use weighbridge::engine::View;
 use weighbridge::tensor::{DType, Order, Shape};
 
-/// Elements of a tensor in memory, mapped or read, to be looked at only.
+/// Read-only elements of a tensor in memory, mapped or read.
 ///
-/// numpy makes an array of it without a copy, which keeps this object and so the map alive:
-/// `numpy.asarray(memory)`. Types that numpy does not know come as unsigned integers of their width.
+/// `numpy.asarray(memory)` makes an array without a copy; the array keeps this object, and so the map, alive. Dtypes
+/// that numpy lacks appear as unsigned integers of their width.
 #[pyclass(frozen, module = "weighbridge._weighbridge")]
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -21,7 +21,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// The elements of `view`, which are dense in `order`; those that share bytes as the bytes they are.
+    /// Wraps the elements of `view`, dense in `order`; sub-byte elements as raw bytes.
     pub(crate) fn new(view: View, dtype: DType, shape: Shape, order: Order) -> Self {
         match dtype.size() {
             Some(size) => Self { view, typestr: typestr(dtype), size, shape, order },
@@ -33,7 +33,7 @@ impl Memory {
     }
 }
 
-/// How the array protocol calls the type, or the unsigned integers of the same width.
+/// Type string of the array protocol; that of unsigned integers of the same width for dtypes that numpy lacks.
 pub(crate) fn typestr(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "|b1",
@@ -55,7 +55,7 @@ pub(crate) fn typestr(dtype: DType) -> &'static str {
 
 #[pymethods]
 impl Memory {
-    /// What numpy asks for: type, shape, strides, address. The memory is read-only.
+    /// Array interface of numpy: type, shape, strides, address. The memory is read-only.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
@@ -70,31 +70,31 @@ impl Memory {
         Ok(dict)
     }
 
-    /// The address of the first byte.
+    /// Address of the first byte.
     #[getter]
     fn address(&self) -> usize {
         self.view.bytes().as_ptr() as usize
     }
 
-    /// The number of bytes.
+    /// Number of bytes.
     #[getter]
     fn nbytes(&self) -> usize {
         self.view.bytes().len()
     }
 
-    /// The shape of the array.
+    /// Shape of the array.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.shape.dims())
     }
 
-    /// True where nothing was copied: the bytes are those of the mapped file.
+    /// True if the bytes are those of the mapped file, not a copy.
     #[getter]
     fn is_mapped(&self) -> bool {
         self.view.is_mapped()
     }
 
-    /// Raises `FileChangedError` where bytes were lost because the file was cut short.
+    /// Raises `FileChangedError` if the file was truncated and bytes were lost.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         self.view.check().or_raise(py)
     }

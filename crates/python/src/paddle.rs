@@ -1,5 +1,4 @@
-//! What `weighbridge.paddle` needs besides opening and saving: programs by themselves, and what stands around the tensors
-//! of a pickle.
+//! Native part of `weighbridge.paddle`: programs without parameters, and the object structure of Paddle pickles.
 
 use crate::entry::Entry;
 use crate::errors::OrRaise;
@@ -18,14 +17,13 @@ use weighbridge::plan::{FileBuilder, WritePlan};
 use weighbridge::source::{FileSource, FolderRef, LocalFolder, SourceRef};
 use weighbridge::{Limits, TensorEntry, ops};
 
-/// What stood around the tensors when `paddle.save` was called, with a marker in the place of each tensor; `None` where
-/// the file is no pickle of Paddle.
+/// Structure of the object passed to `paddle.save`, with a marker for each tensor; `None` if the file is not a Paddle pickle.
 #[pyfunction]
 pub(crate) fn state_structure<'py>(py: Python<'py>, index: &Index) -> PyResult<Option<Bound<'py, PyAny>>> {
     paddle::state_structure(&index.checkpoint).map(|structure| values::value(py, &structure)).transpose()
 }
 
-/// The same tensor, which is the variable of that name for Paddle.
+/// The same tensor, with `name` as its Paddle variable name.
 #[pyfunction]
 pub(crate) fn named_variable(entry: PyRef<'_, Entry>, name: String) -> Entry {
     let mut tensor = TensorEntry::clone(&entry.tensor);
@@ -33,7 +31,7 @@ pub(crate) fn named_variable(entry: PyRef<'_, Entry>, name: String) -> Entry {
     Entry::alone(tensor)
 }
 
-/// The program in a file, whichever form it has, or of the model in a folder.
+/// Reads a program from a file of any form, or from the folder of a model.
 #[pyfunction]
 pub(crate) fn read_program(py: Python<'_>, path: PathBuf) -> PyResult<Program> {
     let topology = wait(py, None, Interrupted::IsLeft, move |_| {
@@ -50,10 +48,10 @@ pub(crate) fn read_program(py: Python<'_>, path: PathBuf) -> PyResult<Program> {
     Ok(Program::new(Arc::new(topology)))
 }
 
-/// The program without what is named: `source`, `training`, `gradients`, `state`, `unused`; and what was taken out.
-/// `outputs` are the variables that become its outputs.
+/// Strips the named parts from the program: `source`, `training`, `gradients`, `state`, `unused`; returns it with a report
+/// of the removed parts. `outputs` are the variables that become its outputs.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "what Python's keywords are")]
+#[expect(clippy::too_many_arguments, reason = "one per Python keyword")]
 pub(crate) fn strip_program<'py>(
     py: Python<'py>,
     program: PyRef<'py, Program>,
@@ -82,17 +80,17 @@ pub(crate) fn strip_program<'py>(
     Ok((Program::new(Arc::new(stripped)), values::json(py, &report)?))
 }
 
-/// The program in the text form of protobuf.
+/// The program in protobuf text format.
 #[pyfunction]
 pub(crate) fn program_prototxt(py: Python<'_>, program: PyRef<'_, Program>) -> PyResult<String> {
     let topology = program.topology().clone();
     py.detach(move || paddle::Program::of(&topology)?.to_text()).or_raise(py)
 }
 
-/// The operator, the attribute, the bytes of text in it, and a line of that.
+/// Operator, attribute, length of its text in bytes, and a sample line.
 type Leak = (String, String, u64, Option<String>);
 
-/// Settings of the program that hold paths or lines of its author's source code.
+/// Attributes of the program with paths or lines of its author's source code.
 #[pyfunction]
 pub(crate) fn program_leaks(py: Python<'_>, program: PyRef<'_, Program>) -> PyResult<Vec<Leak>> {
     let topology = program.topology().clone();
@@ -100,7 +98,7 @@ pub(crate) fn program_leaks(py: Python<'_>, program: PyRef<'_, Program>) -> PyRe
     Ok(leaks.into_iter().map(|leak| (leak.operator, leak.attribute, leak.bytes, leak.sample)).collect())
 }
 
-/// Writes the program to a file of its own, all or nothing.
+/// Writes the program to a file, atomically; returns its size in bytes.
 #[pyfunction]
 #[pyo3(signature = (program, path, force=false))]
 pub(crate) fn write_program(
@@ -110,12 +108,12 @@ pub(crate) fn write_program(
     force: bool,
 ) -> PyResult<u64> {
     let topology = program.topology().clone();
-    wait(py, None, Interrupted::Stops, move |watch| {
+    wait(py, None, Interrupted::Stops, move |watcher| {
         let mut file = FileBuilder::new("");
         file.literal(&topology.bytes);
         let files = vec![file.finish()];
         let plan = WritePlan { format: "paddle", kind: "program", files, losses: Vec::new() };
-        let run = RunOptions { progress: watch.clone(), ..RunOptions::default() };
+        let run = RunOptions { progress: watcher.clone(), ..RunOptions::default() };
         Ok(ops::save(&plan, &path, force, &run)?.bytes)
     })
 }

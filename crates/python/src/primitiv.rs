@@ -1,4 +1,4 @@
-//! What `weighbridge.primitiv` needs besides opening and saving: settings of optimizers, and batches.
+//! Native part of `weighbridge.primitiv`: settings of optimizers, and batches.
 
 use crate::entry::Entry;
 use crate::errors::raise;
@@ -14,7 +14,7 @@ use weighbridge::formats::primitiv::{Optimizer, OptimizerClass};
 use weighbridge::source::FileSource;
 use weighbridge::{Error, TensorEntry, ops};
 
-/// Settings of an optimizer: the name of its class where that can be told, whole numbers, and floats.
+/// Settings of an optimizer: class name if recognized, integers, and floats.
 type Settings<'py> =
     (Option<Bound<'py, PyAny>>, Vec<(Bound<'py, PyAny>, u32)>, Vec<(Bound<'py, PyAny>, f32)>);
 
@@ -25,7 +25,7 @@ fn settings<'py>(py: Python<'py>, optimizer: &Optimizer) -> Settings<'py> {
     (class, uints, floats)
 }
 
-/// The settings in an optimizer file of primitiv.
+/// Reads the settings in a primitiv optimizer file.
 #[pyfunction]
 #[pyo3(signature = (path, lenient=false))]
 pub(crate) fn read_optimizer(py: Python<'_>, path: PathBuf, lenient: bool) -> PyResult<Settings<'_>> {
@@ -36,7 +36,7 @@ pub(crate) fn read_optimizer(py: Python<'_>, path: PathBuf, lenient: bool) -> Py
     Ok(settings(py, &optimizer))
 }
 
-/// Writes an optimizer file of primitiv, all or nothing.
+/// Writes a primitiv optimizer file, atomically.
 #[pyfunction]
 #[pyo3(signature = (path, uints, floats, force=false))]
 pub(crate) fn write_optimizer(
@@ -50,26 +50,25 @@ pub(crate) fn write_optimizer(
     let uints = uints.iter().map(|(key, value)| Ok((named(key)?, *value))).collect::<PyResult<Vec<_>>>()?;
     let floats = floats.iter().map(|(key, value)| Ok((named(key)?, *value))).collect::<PyResult<Vec<_>>>()?;
     let optimizer = Optimizer::from_settings(uints, floats);
-    wait(py, None, Interrupted::Stops, move |watch| {
-        let run = RunOptions { progress: watch.clone(), ..RunOptions::default() };
+    wait(py, None, Interrupted::Stops, move |watcher| {
+        let run = RunOptions { progress: watcher.clone(), ..RunOptions::default() };
         ops::save(&optimizer.plan()?, &path, force, &run).map(|_| ())
     })
 }
 
-/// The settings that a new optimizer of the class of that name has, and the names of the stats that it keeps for each
-/// parameter.
+/// Default settings of the optimizer class `name`, and the names of its statistics per parameter.
 #[pyfunction]
 pub(crate) fn optimizer_defaults<'py>(py: Python<'py>, name: &str) -> (Settings<'py>, Vec<&'static str>) {
     let class = OptimizerClass::from_name(name);
     (settings(py, &Optimizer::new(&class)), class.stats().to_vec())
 }
 
-/// The same tensor, whose last dimension is a batch of primitiv's.
+/// The same tensor, with its last dimension marked as a primitiv batch.
 #[pyfunction]
 pub(crate) fn batched(py: Python<'_>, entry: PyRef<'_, Entry>, batch: u64) -> PyResult<Entry> {
     let mut tensor = TensorEntry::clone(&entry.tensor);
     if tensor.shape.dims().last() != Some(&batch) {
-        let error = Error::mismatch("batch", "the batch is not the last dimension").on_tensor(tensor.name());
+        let error = Error::mismatch("batch", "the last dimension is not the batch").on_tensor(tensor.name());
         return Err(raise(py, error.expected(&tensor.shape).found(format_args!("batch {batch}"))));
     }
     tensor.attributes.insert("batch".to_owned(), Value::U64(batch));

@@ -1,4 +1,4 @@
-//! The names of the rows of a table.
+//! Row names of a table.
 
 use crate::errors::OrRaise;
 use pyo3::exceptions::{PyIndexError, PyKeyError, PyTypeError, PyValueError};
@@ -10,14 +10,14 @@ use weighbridge::checkpoint::RowNameList;
 use weighbridge::text::escape;
 use weighbridge::{Error, Result};
 
-/// Where a name stands: its first row, and the next one where there is one.
+/// Rows with one name: the first, and the next one if the name repeats.
 #[derive(Debug, Clone, Copy)]
 struct RowPosition {
     first: usize,
     next: Option<usize>,
 }
 
-/// The names of the rows of a table, in their order: a sequence of `str` that finds rows by name, too.
+/// Row names of a table, in row order: a sequence of `str` that also finds rows by name.
 #[pyclass(frozen, sequence, module = "weighbridge._weighbridge")]
 #[derive(Debug)]
 pub(crate) struct RowNames {
@@ -26,49 +26,47 @@ pub(crate) struct RowNames {
 }
 
 impl RowNames {
-    /// Names that were read.
+    /// Wraps a list of names.
     pub(crate) fn new(list: Arc<RowNameList>) -> Self {
         Self { list, index: OnceLock::new() }
     }
 
-    /// The names themselves.
+    /// The list of names.
     pub(crate) fn list(&self) -> &RowNameList {
         &self.list
     }
 
-    fn place(&self, name: &str) -> Option<RowPosition> {
+    fn position(&self, name: &str) -> Option<RowPosition> {
         let index = self.index.get_or_init(|| {
-            let mut places = HashMap::<Box<str>, RowPosition>::with_capacity(self.list.len());
+            let mut positions = HashMap::<Box<str>, RowPosition>::with_capacity(self.list.len());
             for (row, own) in self.list.iter().enumerate() {
-                match places.get_mut(own) {
-                    Some(place) => place.next = place.next.or(Some(row)),
+                match positions.get_mut(own) {
+                    Some(position) => position.next = position.next.or(Some(row)),
                     None => {
-                        places.insert(Box::from(own), RowPosition { first: row, next: None });
+                        positions.insert(Box::from(own), RowPosition { first: row, next: None });
                     }
                 }
             }
-            places
+            positions
         });
         index.get(name).copied()
     }
 
-    /// The one row of that name. Where there are several, nobody knows which one is meant.
+    /// The only row with this name; an error if several rows have it.
     fn only_row(&self, name: &str) -> Result<Option<usize>> {
-        match self.place(name) {
+        match self.position(name) {
             Some(RowPosition { first, next: Some(next) }) => {
-                Err(Error::mismatch("name-twice", "several rows have one name: which one is meant?")
-                    .expected("one row of this name")
+                Err(Error::mismatch("name-twice", "ambiguous row name: several rows have it")
+                    .expected("one row with this name")
                     .found(format_args!("{}: rows {first} and {next}", escape(name)))
-                    .hint(
-                        "take a row by its number: labels.index(name, START) finds them one after the other",
-                    ))
+                    .hint("use a row number: row_names.index(name, START) finds the rows one by one"))
             }
-            place => Ok(place.map(|place| place.first)),
+            position => Ok(position.map(|position| position.first)),
         }
     }
 }
 
-/// What picks names.
+/// Subscript of [`RowNames`].
 #[derive(FromPyObject)]
 enum Rows<'py> {
     One(isize),
@@ -82,7 +80,7 @@ impl RowNames {
         self.list.len()
     }
 
-    /// The name of a row, or of the rows of a slice, as a list.
+    /// Name of a row, or the list of names of a slice of rows.
     fn __getitem__<'py>(&self, py: Python<'py>, rows: Rows<'py>) -> PyResult<Bound<'py, PyAny>> {
         match rows {
             Rows::One(row) => {
@@ -91,7 +89,7 @@ impl RowNames {
                     false => Some(row.unsigned_abs()),
                 };
                 let name = place.and_then(|place| self.list.get(place)).ok_or_else(|| {
-                    PyIndexError::new_err(format!("there is no row {row} among {}", self.list.len()))
+                    PyIndexError::new_err(format!("row {row} is out of range for {} rows", self.list.len()))
                 })?;
                 Ok(PyString::new(py, name).into_any())
             }
@@ -105,13 +103,13 @@ impl RowNames {
                 Ok(PyList::new(py, names.collect::<Vec<_>>())?.into_any())
             }
             Rows::Other(other) => Err(PyTypeError::new_err(format!(
-                "names of rows are had by a number or a slice, not {}: row_of(name) gives the row of a name",
+                "row names are indexed by int or slice, not {}: use row_of(name) to find a row",
                 other.get_type().name()?
             ))),
         }
     }
 
-    /// The first row of that name; raises `ValueError` where there is none, as of any sequence.
+    /// First row with this name, from `start` up to `stop`; raises `ValueError` if there is none, as `list.index` does.
     #[pyo3(signature = (name, start=0, stop=None))]
     fn index(&self, name: &str, start: isize, stop: Option<isize>) -> PyResult<usize> {
         let within = |row: isize| match row < 0 {
@@ -119,44 +117,44 @@ impl RowNames {
             false => row.unsigned_abs().min(self.list.len()),
         };
         let (start, stop) = (within(start), stop.map_or(self.list.len(), within));
-        // The first of all is known without a search.
-        match self.place(name) {
+        // The index holds the first row: no search needed.
+        match self.position(name) {
             Some(RowPosition { first, next: Some(next) }) if first < start => {
                 (next.max(start)..stop).find(|&row| self.list.get(row) == Some(name))
             }
             Some(RowPosition { first, .. }) if (start..stop).contains(&first) => Some(first),
             _ => None,
         }
-        .ok_or_else(|| PyValueError::new_err(format!("no row has the name {name:?}")))
+        .ok_or_else(|| PyValueError::new_err(format!("no row is named {name:?}")))
     }
 
-    /// How many rows have that name.
+    /// Number of rows with this name.
     fn count(&self, name: &Bound<'_, PyAny>) -> usize {
         let Ok(name) = name.extract::<String>() else { return 0 };
         self.list.iter().filter(|own| *own == name).count()
     }
 
-    /// The names from the last one to the first.
+    /// Iterator over the names, last row first.
     fn __reversed__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
         let names: Vec<&str> = (0..self.list.len()).rev().filter_map(|row| self.list.get(row)).collect();
         PyList::new(py, names)?.try_iter()
     }
 
     fn __contains__(&self, name: &Bound<'_, PyAny>) -> bool {
-        name.extract::<String>().is_ok_and(|name| self.place(&name).is_some())
+        name.extract::<String>().is_ok_and(|name| self.position(&name).is_some())
     }
 
-    /// The row of that name; raises `KeyError` where there is none, and `MismatchError` where there are several.
+    /// Row with this name; raises `KeyError` if there is none and `MismatchError` if there are several.
     fn row_of(&self, py: Python<'_>, name: &str) -> PyResult<usize> {
         self.only_row(name).or_raise(py)?.ok_or_else(|| PyKeyError::new_err(name.to_owned()))
     }
 
-    /// The rows of these names, `None` for those that no row has; raises `MismatchError` where several rows have one.
+    /// Row of each name, `None` for a name without a row; raises `MismatchError` if several rows have one of the names.
     fn rows_of(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Vec<Option<usize>>> {
         names.iter().map(|name| self.only_row(name)).collect::<Result<_>>().or_raise(py)
     }
 
-    /// The names from row `start` up to row `end`.
+    /// Names of the rows from `start` up to, not including, `end`.
     #[pyo3(signature = (start=0, end=None))]
     fn part(&self, start: usize, end: Option<usize>) -> Vec<&str> {
         let end = end.unwrap_or(usize::MAX).min(self.list.len());
@@ -164,6 +162,6 @@ impl RowNames {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Labels: {} names>", self.list.len())
+        format!("<RowNames: {} names>", self.list.len())
     }
 }

@@ -1,4 +1,4 @@
-//! Writing what was made or opened in Python.
+//! Writing of checkpoints made or opened in Python.
 
 use crate::entry::{Entry, dtype_of};
 use crate::errors::{OrRaise, raise};
@@ -19,7 +19,7 @@ use weighbridge::phrase::Worded;
 use weighbridge::tensor::Rounding;
 use weighbridge::{Error, Result, TensorEntry};
 
-/// How to write, as the command's options say it.
+/// Options of writing, named as those of the command.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Writing {
@@ -37,11 +37,10 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// The options of the library, without a watch.
+    /// Converts to options of the library, without progress.
     fn options(self) -> Result<ConvertOptions> {
-        let rounding = Rounding::from_name(&self.rounding).ok_or_else(|| {
-            Error::usage("unknown-rounding", "there is no such rounding").found(&self.rounding)
-        })?;
+        let rounding = Rounding::from_name(&self.rounding)
+            .ok_or_else(|| Error::usage("unknown-rounding", "unknown rounding").found(&self.rounding))?;
         let cast = self.cast.as_deref().map(dtype_of).transpose()?;
         let run =
             RunOptions { threads: self.threads, memory: self.memory, sync: self.sync, ..Default::default() };
@@ -59,7 +58,7 @@ impl Writing {
     }
 }
 
-/// One tensor to write: its path, its role and slot, its elements, and the names of its rows.
+/// A tensor to write: path, role, slot, elements, and row names.
 pub(crate) type Given<'py> = (
     Bound<'py, PyAny>,
     Option<String>,
@@ -68,7 +67,7 @@ pub(crate) type Given<'py> = (
     Option<Bound<'py, PyAny>>,
 );
 
-/// Writes `tensors`, or else all of `base`, to `target`, all or nothing; returns what was written and lost.
+/// Writes `tensors`, or all of `base`, to `target`, atomically; returns a report with the losses.
 #[pyfunction]
 #[pyo3(signature = (target, base, tensors, metadata, options, progress=None))]
 pub(crate) fn save_tensors<'py>(
@@ -83,16 +82,16 @@ pub(crate) fn save_tensors<'py>(
     let is_made = base.is_none();
     let checkpoint = assembled(py, base, &tensors, metadata, target.display().to_string())?;
     let mut options = options.options().or_raise(py)?;
-    let written = wait_for(py, Some("save"), progress, Interrupted::Stops, move |watch| {
-        options.run.progress = watch.clone();
+    let written = wait_for(py, Some("save"), progress, Interrupted::Stops, move |watcher| {
+        options.run.progress = watcher.clone();
         let notes = checkpoint.notes.clone();
         LocalSink::check(&target, options.force)?;
-        // Tensors that were put together by hand are what their caller wants to keep.
+        // The check for unread companions of the source applies to opened checkpoints only.
         let inputs = if is_made { Inputs::default() } else { Inputs::of(&checkpoint, &target) };
         let source = PathBuf::from(&checkpoint.label);
         let (format, kind) = target_form(&target, &options)?;
         if is_made && format.info().id == "biggraph" {
-            no_row_twice(&checkpoint)?;
+            check_unique_row_names(&checkpoint)?;
         }
         let plan = plan_checkpoint(checkpoint, format, kind, &options)?;
         inputs.check(&source, &target, &plan)?;
@@ -104,7 +103,7 @@ pub(crate) fn save_tensors<'py>(
     values::json(py, &written)
 }
 
-/// All of `base`, or else a checkpoint of `tensors`, with `metadata` besides what it says already.
+/// Makes a checkpoint of `base` or of `tensors`, with `metadata` added.
 pub(crate) fn assembled(
     py: Python<'_>,
     base: Option<PyRef<'_, Index>>,
@@ -115,10 +114,10 @@ pub(crate) fn assembled(
     let mut checkpoint = match base {
         Some(base) => Checkpoint::clone(&base.checkpoint),
         None => {
-            // As one of a bridge that says nothing but names and elements.
+            // A bridge format: names and elements only.
             let mut made = Checkpoint::new("safetensors", "single", label);
             made.tensors = tensors.iter().map(|given| named(py, given)).collect::<PyResult<_>>()?;
-            no_two_alike(&made).or_raise(py)?;
+            check_unique_tensors(&made).or_raise(py)?;
             made
         }
     };
@@ -129,71 +128,70 @@ pub(crate) fn assembled(
     Ok(checkpoint)
 }
 
-/// The tensor under the name, and with the role, that it is to have.
-fn named(py: Python<'_>, (path, role, slot, entry, labels): &Given<'_>) -> PyResult<TensorEntry> {
+/// Makes the tensor with its new name, role and row names.
+fn named(py: Python<'_>, (path, role, slot, entry, row_names): &Given<'_>) -> PyResult<TensorEntry> {
     let mut tensor = TensorEntry::clone(&entry.tensor);
     tensor.path = values::to_path(path)?;
     let slot = slot.as_ref().map(values::name).transpose()?;
     if let (Some("optimizer"), None, Role::OptimizerPart { .. }) = (role.as_deref(), &slot, &tensor.role) {
-        // A tensor's own: what its parameter is called here is not known.
+        // Optimizer state without a slot: the name of its parameter here is unknown.
         tensor.role = Role::OptimizerPart { of: None };
     } else if let Some(word) = role {
         tensor.role = Role::from_parts(word, slot).ok_or_else(|| {
-            let error =
-                Error::usage("unknown-role", "there is no such role, or an optimizer's tensor has no slot");
+            let error = Error::usage("unknown-role", "unknown role, or optimizer state without a slot");
             let hint =
                 "the roles are parameter, buffer, embedding, edges, names, other, and (\"optimizer\", SLOT)";
             raise(py, error.on_tensor(&tensor.path).found(word).hint(hint))
         })?;
     }
-    if let Some(labels) = labels {
-        let list = match labels.cast::<RowNames>() {
-            Ok(labels) => labels.get().list().clone(),
+    if let Some(row_names) = row_names {
+        let list = match row_names.cast::<RowNames>() {
+            Ok(row_names) => row_names.get().list().clone(),
             Err(_) => {
                 let mut list = RowNameList::new();
-                for name in labels.try_iter()? {
-                    list.push(&values::text(&name?, "the name of a row")?);
+                for name in row_names.try_iter()? {
+                    list.push(&values::text(&name?, "a row name")?);
                 }
                 list
             }
         };
         let rows = tensor.shape.dims().first().copied().unwrap_or(0);
-        let labels = MemoryRowNames::shared("names", list);
-        let count = labels.read().map(|list| list.len() as u64).or_raise(py)?;
-        weighbridge::checkpoint::check_count(&*labels, count, rows)
+        let row_names = MemoryRowNames::shared("names", list);
+        let count = row_names.read().map(|list| list.len() as u64).or_raise(py)?;
+        weighbridge::checkpoint::check_count(&*row_names, count, rows)
             .map_err(|error| error.on_tensor(tensor.name()))
             .or_raise(py)?;
-        tensor.row_names = Some(labels);
+        tensor.row_names = Some(row_names);
     }
     Ok(tensor)
 }
 
-/// Fails where two tensors have the same path and slot.
-fn no_two_alike(checkpoint: &Checkpoint) -> Result<()> {
+/// Fails if two tensors have the same path and slot.
+fn check_unique_tensors(checkpoint: &Checkpoint) -> Result<()> {
     let mut seen = HashSet::with_capacity(checkpoint.tensors.len());
     match checkpoint.tensors.iter().find(|tensor| !seen.insert((&tensor.path, tensor.role.slot()))) {
-        Some(twice) => {
-            Err(Error::usage("name-collision", "two tensors have this name").on_tensor(twice.name()))
+        Some(duplicate) => {
+            Err(Error::usage("name-collision", "duplicate tensor name").on_tensor(duplicate.name()))
         }
         None => Ok(()),
     }
 }
 
-/// Fails where two rows of a table have one name: in BigGraph an entity has one row. What a file has is written as it is by
-/// conversions; a table that is made here is asked for.
-pub(crate) fn no_row_twice(checkpoint: &Checkpoint) -> Result<()> {
+/// Fails if a table has duplicate row names: in BigGraph an entity has one row. Applies to tables made in Python only:
+/// conversions keep the names of the file.
+pub(crate) fn check_unique_row_names(checkpoint: &Checkpoint) -> Result<()> {
     for tensor in &checkpoint.tensors {
-        let Some(labels) = &tensor.row_names else { continue };
-        let list = labels.read()?;
+        let Some(row_names) = &tensor.row_names else { continue };
+        let list = row_names.read()?;
         if list.index().len() == list.len() {
             continue;
         }
         let mut seen = HashSet::new();
-        let twice = list.iter().find(|name| !seen.insert(*name)).unwrap_or_default();
-        return Err(Error::mismatch("name-twice", "two rows have one name: which one is meant?")
+        let duplicate = list.iter().find(|name| !seen.insert(*name)).unwrap_or_default();
+        return Err(Error::mismatch("name-twice", "duplicate row name")
             .on_tensor(tensor.name())
-            .found(weighbridge::text::escape(twice))
-            .hint("give each entity one row"));
+            .found(weighbridge::text::escape(duplicate))
+            .hint("keep one row for each entity"));
     }
     Ok(())
 }

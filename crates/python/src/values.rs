@@ -1,4 +1,4 @@
-//! Values of the library as values of Python.
+//! Conversion between values of the library and of Python.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
@@ -8,7 +8,7 @@ use weighbridge::checkpoint::{Metadata, Name, TensorPath, Value};
 
 use crate::errors::raise;
 
-/// JSON as Python's `json.loads` would give it.
+/// Converts JSON to the Python objects that `json.loads` returns.
 pub(crate) fn json<'py>(py: Python<'py>, value: &Json) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Json::Null => py.None().into_bound(py),
@@ -36,7 +36,7 @@ pub(crate) fn json<'py>(py: Python<'py>, value: &Json) -> PyResult<Bound<'py, Py
     })
 }
 
-/// A typed value: numbers, text, bytes, lists and dicts. Of names that repeat the last one counts.
+/// Converts a typed value: numbers, text, bytes, lists and dicts. The last of duplicate keys wins.
 pub(crate) fn value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Bool(truth) => truth.into_pyobject(py)?.to_owned().into_any(),
@@ -61,12 +61,12 @@ pub(crate) fn value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, 
             }
             dict.into_any()
         }
-        // `Null`, and what may come: nothing that Python knows.
+        // `Null`, and kinds of values added later.
         _ => py.None().into_bound(py),
     })
 }
 
-/// Pairs of text and typed values, in order.
+/// Converts pairs of text and typed values to a dict, in order.
 pub(crate) fn dict<'a, 'py>(
     py: Python<'py>,
     pairs: impl Iterator<Item = (&'a str, &'a Value)>,
@@ -78,9 +78,9 @@ pub(crate) fn dict<'a, 'py>(
     Ok(dict)
 }
 
-/// A typed value from one of Python: the inverse of [`value`].
+/// Converts a Python object to a typed value: the inverse of [`value`].
 pub(crate) fn to_value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
-    // A depth that Rust's stack holds; Python's own limit is about as low.
+    // Safe for Rust's stack; Python's own recursion limit is of the same order.
     to_value_within(object, 200)
 }
 
@@ -90,7 +90,7 @@ fn to_value_within(object: &Bound<'_, PyAny>, depth: u32) -> PyResult<Value> {
         Err(raise(object.py(), Error::usage(code, text).found(kind)))
     };
     let Some(depth) = depth.checked_sub(1) else {
-        return refused("metadata-depth", "the metadata are nested too deep");
+        return refused("metadata-depth", "metadata are nested too deeply");
     };
     if object.is_none() {
         return Ok(Value::Null);
@@ -102,14 +102,14 @@ fn to_value_within(object: &Bound<'_, PyAny>, depth: u32) -> PyResult<Value> {
         return match (object.extract::<i64>(), object.extract::<u64>()) {
             (Ok(n), _) => Ok(Value::I64(n)),
             (Err(_), Ok(n)) => Ok(Value::U64(n)),
-            _ => refused("metadata-value", "a number of metadata has more than 64 bits"),
+            _ => refused("metadata-value", "metadata integer exceeds 64 bits"),
         };
     }
     if let Ok(number) = object.cast::<PyFloat>() {
         return Ok(Value::F64(number.extract::<f64>()?.to_bits()));
     }
     if object.is_instance_of::<PyString>() {
-        return Ok(Value::Text(text(object, "a text of metadata")?));
+        return Ok(Value::Text(text(object, "metadata text")?));
     }
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return Ok(Value::Bytes(bytes.as_bytes().to_vec()));
@@ -122,15 +122,18 @@ fn to_value_within(object: &Bound<'_, PyAny>, depth: u32) -> PyResult<Value> {
         let pairs = dict.iter().map(|(key, one)| Ok((name(&key)?, to_value_within(&one, depth)?)));
         return Ok(Value::Map(pairs.collect::<PyResult<_>>()?));
     }
-    refused("metadata-value", "metadata are None, bool, int, float, str, bytes, lists and dicts of them")
+    refused(
+        "metadata-value",
+        "unsupported type of metadata value; use None, bool, int, float, str, bytes, or lists and dicts of these",
+    )
 }
 
-/// Metadata from a dict of text and values.
+/// Converts a dict to metadata.
 pub(crate) fn metadata(dict: &Bound<'_, PyDict>) -> PyResult<Metadata> {
-    dict.iter().map(|(key, one)| Ok((text(&key, "a key of metadata")?, to_value(&one)?))).collect()
+    dict.iter().map(|(key, one)| Ok((text(&key, "a metadata key")?, to_value(&one)?))).collect()
 }
 
-/// One part of a path: text, or bytes where it is no UTF-8.
+/// Part of a path: `str`, or `bytes` if it is not UTF-8.
 pub(crate) fn part<'py>(py: Python<'py>, name: &Name) -> Bound<'py, PyAny> {
     match name.as_str() {
         Some(text) => PyString::new(py, text).into_any(),
@@ -138,31 +141,31 @@ pub(crate) fn part<'py>(py: Python<'py>, name: &Name) -> Bound<'py, PyAny> {
     }
 }
 
-/// The parts of a path as a tuple.
+/// Parts of a path as a tuple.
 pub(crate) fn path<'py>(py: Python<'py>, path: &TensorPath) -> PyResult<Bound<'py, PyTuple>> {
     PyTuple::new(py, path.parts().iter().map(|name| part(py, name)))
 }
 
-/// Text that UTF-8 can hold; `what` says what it is for.
+/// Extracts a `str` that UTF-8 can encode; `what` names it in errors.
 pub(crate) fn text(object: &Bound<'_, PyAny>, what: &str) -> PyResult<String> {
     if !object.is_instance_of::<PyString>() {
-        return Err(wrong_type(object, &format!("{what} is to be a str")));
+        return Err(wrong_type(object, &format!("{what} must be a str")));
     }
     object.extract::<String>().map_err(|_| {
-        let error = Error::usage("not-utf8", format!("{what} cannot be written as UTF-8"));
+        let error = Error::usage("not-utf8", format!("{what} cannot be encoded as UTF-8"));
         let found = object.repr().map_or_else(|_| "?".to_owned(), |repr| repr.to_string());
-        let hint = "a part of a name that is no UTF-8 is given as bytes, in a tuple of the parts";
+        let hint = "pass the name as a tuple of its parts, with bytes for a part that is not UTF-8";
         raise(object.py(), error.found(found).hint(hint))
     })
 }
 
-/// The error of an object of a type that cannot be used.
+/// Error for an object of an unsupported type.
 fn wrong_type(object: &Bound<'_, PyAny>, text: &str) -> PyErr {
     let kind = object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
     raise(object.py(), Error::usage("wrong-type", text).found(kind))
 }
 
-/// A name from text or bytes.
+/// Converts `str` or `bytes` to a name.
 pub(crate) fn name(object: &Bound<'_, PyAny>) -> PyResult<Name> {
     match object.cast::<PyBytes>() {
         Ok(bytes) => Ok(Name::new(bytes.as_bytes())),
@@ -170,13 +173,13 @@ pub(crate) fn name(object: &Bound<'_, PyAny>) -> PyResult<Name> {
     }
 }
 
-/// A path from a tuple or list of parts, or from text as people write it.
+/// Converts a tuple or list of parts, or a dotted name, to a path.
 pub(crate) fn to_path(object: &Bound<'_, PyAny>) -> PyResult<TensorPath> {
     if object.is_instance_of::<PyString>() {
         return Ok(TensorPath::parse(&text(object, "a name")?));
     }
     if !(object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>()) {
-        return Err(wrong_type(object, "a name is to be a str, or a tuple of its parts"));
+        return Err(wrong_type(object, "a name must be a str, or a tuple of its parts"));
     }
     let parts = object.try_iter()?.map(|one| name(&one?)).collect::<PyResult<Vec<_>>>()?;
     Ok(TensorPath::new(parts))

@@ -1,16 +1,16 @@
-//! The words of Python for what can be chosen: `force=True`.
+//! Options worded as Python keywords: `force=True`.
 
 use serde_json::Value as Json;
 use weighbridge::checkpoint::Loss;
 use weighbridge::phrase::{Call, Choice, Opt, Term, Worded};
 
-/// A function of the package, and the options that it takes as keywords.
+/// A function of the package and the options it accepts as keywords.
 struct Function {
     name: &'static str,
     takes: &'static [&'static [Opt]],
 }
 
-/// Options of whatever reads.
+/// Options of functions that read a model.
 const READING: &[Opt] = &[
     Opt::From,
     Opt::Lenient,
@@ -21,10 +21,10 @@ const READING: &[Opt] = &[
     Opt::Entities,
     Opt::Config,
 ];
-/// Options of whatever writes a model.
+/// Options of functions that write a model.
 const WRITING: &[Opt] = &[Opt::To, Opt::Kind, Opt::Set, Opt::DenyLoss, Opt::Force, Opt::Memory];
 
-/// The functions, in the order in which one is named for an option that the function at hand lacks.
+/// Functions in order of preference, for hints about an option that the called function lacks.
 const FUNCTIONS: &[Function] = &[
     Function { name: "open", takes: &[READING] },
     Function { name: "save", takes: &[WRITING, &[Opt::Cast]] },
@@ -86,10 +86,10 @@ const FUNCTIONS: &[Function] = &[
     Function { name: "info", takes: &[READING] },
 ];
 
-/// Options that the functions of single formats take, too.
+/// Options that the format-specific functions accept, too.
 const EVERYWHERE: [Opt; 2] = [Opt::Force, Opt::Lenient];
 
-/// Options that are on or off.
+/// Boolean options.
 const SWITCHES: [Opt; 18] = [
     Opt::AllowSymlinks,
     Opt::CopyOthers,
@@ -121,7 +121,7 @@ impl Function {
     }
 }
 
-/// Each function with the keywords that hints name, for a test that holds them against the signatures.
+/// Keywords that hints can name, by function: a test compares them with the signatures.
 pub(crate) fn keywords() -> Vec<(&'static str, Vec<String>)> {
     let of = |function: &'static Function| {
         let options = Opt::ALL.iter().filter(|option| function.takes(**option));
@@ -134,7 +134,7 @@ pub(crate) fn keywords() -> Vec<(&'static str, Vec<String>)> {
     FUNCTIONS.iter().map(of).collect()
 }
 
-/// The words for whoever called the function `asked` of the package; `None` for functions of single formats.
+/// Wording for the caller of the function `asked`; `None` for format-specific functions.
 pub(crate) fn words(asked: Option<&'static str>) -> impl Fn(&Term) -> String {
     move |term| match term {
         Term::Choice(choice) => chosen(choice, asked),
@@ -152,17 +152,17 @@ pub(crate) fn words(asked: Option<&'static str>) -> impl Fn(&Term) -> String {
     }
 }
 
-/// Losses in the words for functions of single formats.
+/// Losses as JSON, worded for format-specific functions.
 pub(crate) fn losses_json(losses: &[Loss]) -> Json {
     losses.iter().map(|loss| loss.clone().worded(&words(None)).to_json()).collect()
 }
 
-/// The keyword for limits.
+/// Keyword for limits.
 fn limits(function: &str) -> &'static str {
     if function == "open" { "limits" } else { "limit" }
 }
 
-/// The keyword of a function for an option that it takes.
+/// Keyword of a function for an option.
 fn keyword(option: Opt, function: &str) -> String {
     match (function, option) {
         ("open", Opt::From) | ("save", Opt::To) => "format".to_owned(),
@@ -172,7 +172,7 @@ fn keyword(option: Opt, function: &str) -> String {
     }
 }
 
-/// The keyword for a choice, within a call where the function at hand does not take it.
+/// Keyword for a choice; a whole call if the called function does not accept it.
 fn chosen(choice: &Choice, asked: Option<&'static str>) -> String {
     let own = asked.and_then(Function::named).filter(|function| function.takes(choice.option));
     let other = || FUNCTIONS.iter().find(|function| function.takes(choice.option));

@@ -1,5 +1,4 @@
-//! Long work: done in a thread of its own, without the interpreter's lock, while the caller's thread listens for
-//! Ctrl-C and tells how far it is.
+//! Long work: runs on its own thread, without the GIL, while the caller's thread handles Ctrl-C and reports progress.
 
 use crate::errors::raise_to;
 use pyo3::exceptions::PyRuntimeError;
@@ -11,10 +10,10 @@ use std::time::Duration;
 use weighbridge::Result;
 use weighbridge::engine::Progress;
 
-/// How long the caller's thread waits before it looks for signals again.
-const STEP: Duration = Duration::from_millis(50);
+/// Interval between checks for signals on the caller's thread.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Hears of progress from the threads that work, and tells them to stop.
+/// Shared state of a running job: progress, and the request to stop.
 #[derive(Debug, Default)]
 pub(crate) struct Watcher {
     total: AtomicU64,
@@ -34,20 +33,19 @@ impl Progress for Watcher {
     }
 }
 
-/// What happens to work that is interrupted.
+/// Behaviour of interrupted work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interrupted {
-    /// It asks [`Progress::stopped`], and is waited for while it tidies up. A second Ctrl-C does not wait.
+    /// The work checks [`Progress::stopped`], and the caller waits for its cleanup. A second Ctrl-C does not wait.
     Stops,
-    /// It changes nothing that others see, and may not ask whether it is to stop: it is left to end by itself.
+    /// The work has no visible effects and may not check [`Progress::stopped`]: it continues unattended to its end.
     IsLeft,
 }
 
-/// Does `work` and returns what it gives. `progress`, if there is one, is called with the bytes that are done and
-/// those that there are.
+/// Runs `work` and returns its result. Calls `progress` with the bytes done and the total bytes.
 ///
 /// # Errors
-/// What the work says; what a handler of a signal raises, such as `KeyboardInterrupt`; what `progress` raises.
+/// Errors of the work; exceptions of signal handlers, such as `KeyboardInterrupt`; exceptions of `progress`.
 pub(crate) fn wait<T: Send + 'static>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
@@ -57,7 +55,7 @@ pub(crate) fn wait<T: Send + 'static>(
     wait_for(py, None, progress, interrupted, work)
 }
 
-/// As [`wait`]; errors speak to whoever called the function `asked` of the package.
+/// As [`wait`], with errors worded for the caller of the function `asked`.
 ///
 /// # Errors
 /// As [`wait`].
@@ -72,11 +70,11 @@ pub(crate) fn wait_for<T: Send + 'static>(
     let (sender, mut receiver) = channel();
     let own = watcher.clone();
     let thread = std::thread::Builder::new().name("weighbridge".to_owned()).spawn(move || {
-        crate::floats::as_expected();
-        // Nobody may listen any more.
+        crate::floats::set_default_mode();
+        // The receiver may be gone.
         let _ = sender.send(work(&own));
     })?;
-    let mut told = None;
+    let mut reported = None;
     let mut raised: Option<PyErr> = None;
     let result = loop {
         match step(py, &mut receiver) {
@@ -84,15 +82,17 @@ pub(crate) fn wait_for<T: Send + 'static>(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 let _ = py.detach(|| thread.join());
-                return Err(PyRuntimeError::new_err("the work ended without a result: this is a bug"));
+                return Err(PyRuntimeError::new_err(
+                    "the worker thread ended without a result; this is a bug in weighbridge",
+                ));
             }
         }
-        let heard = py.check_signals().and_then(|()| match (&raised, progress) {
-            (None, Some(progress)) => tell(progress, &watcher, &mut told),
+        let checked = py.check_signals().and_then(|()| match (&raised, progress) {
+            (None, Some(progress)) => report(progress, &watcher, &mut reported),
             _ => Ok(()),
         });
-        if let Err(error) = heard {
-            // What is left behind ends sooner where it asks.
+        if let Err(error) = checked {
+            // Unattended work ends sooner if it checks for this.
             watcher.stopped.store(true, Ordering::Relaxed);
             if raised.is_some() || interrupted == Interrupted::IsLeft {
                 return Err(error);
@@ -105,26 +105,26 @@ pub(crate) fn wait_for<T: Send + 'static>(
     }
     let value = result.map_err(|error| raise_to(py, error, asked))?;
     if let Some(progress) = progress {
-        tell(progress, &watcher, &mut told)?;
+        report(progress, &watcher, &mut reported)?;
     }
     Ok(value)
 }
 
-/// Waits for the result for a moment, without the lock.
+/// Waits up to [`POLL_INTERVAL`] for the result, without the GIL.
 fn step<T: Send>(
     py: Python<'_>,
     receiver: &mut Receiver<Result<T>>,
 ) -> std::result::Result<Result<T>, RecvTimeoutError> {
-    // The receiver itself goes along: it may be moved to another thread, not shared.
-    py.detach(move || receiver.recv_timeout(STEP))
+    // Moves the receiver: it is `Send` but not `Sync`.
+    py.detach(move || receiver.recv_timeout(POLL_INTERVAL))
 }
 
-/// Calls `progress` where there is something new to tell.
-fn tell(progress: &Bound<'_, PyAny>, watcher: &Watcher, told: &mut Option<(u64, u64)>) -> PyResult<()> {
+/// Calls `progress` if its arguments changed.
+fn report(progress: &Bound<'_, PyAny>, watcher: &Watcher, reported: &mut Option<(u64, u64)>) -> PyResult<()> {
     let total = watcher.total.load(Ordering::Relaxed);
     let now = (watcher.done.load(Ordering::Relaxed).min(total), total);
-    if *told != Some(now) && total > 0 {
-        *told = Some(now);
+    if *reported != Some(now) && total > 0 {
+        *reported = Some(now);
         progress.call1(now)?;
     }
     Ok(())

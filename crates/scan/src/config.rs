@@ -1,4 +1,4 @@
-//! JSON beside and within models: what it makes a framework import, call or open.
+//! JSON beside and within models: imports, calls and files that it makes a framework use.
 
 mod keras;
 mod yaml;
@@ -14,97 +14,97 @@ use weighbridge_core::text::escape;
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
 use weighbridge_pickle::{ImportVerdict, allowed};
 
-/// The keys by which Hydra and LightningCLI name what they import and call.
+/// Keys of Hydra and LightningCLI for a class or function to import and call.
 const TARGETS: [&str; 2] = ["_target_", "class_path"];
-/// Findings of one rule in one text; more are counted.
-const SHOWN: usize = 10;
-/// The longest text that is shown, in characters.
-const LONGEST: usize = 120;
+/// Findings of one rule listed for one text; the rest is counted.
+const MAX_LISTED: usize = 10;
+/// Longest displayed text, in characters.
+const MAX_TEXT_CHARS: usize = 120;
 
-/// Bytes of all templates of one text that are looked through.
-const MOST_TEMPLATES: usize = 1 << 20;
-/// Estimated memory of a parsed value with its key.
-const VALUE: u64 = 64;
+/// Scanned bytes of all templates of one text.
+const MAX_TEMPLATE_BYTES: usize = 1 << 20;
+/// Estimated memory of a parsed value with its key, in bytes.
+const VALUE_BYTES: u64 = 64;
 
-/// Judges a configuration in JSON, also one document a line. False where `text` is no JSON object or list;
-/// nothing is added then.
+/// Scans a JSON configuration, also with one document per line. Returns false, and adds nothing, where `text` is
+/// not a JSON object or list.
 pub fn config(text: &str, limits: &Limits, scan: &mut Scan) -> bool {
     let mut held = HeldMemory::of(&limits.budget_for(text.len() as u64));
     let values = text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() as u64;
-    if held.take(values.saturating_mul(VALUE)).is_err() {
-        scan.push("left-out", "too-many-values: JSON of that many values is not looked through");
+    if held.take(values.saturating_mul(VALUE_BYTES)).is_err() {
+        scan.push("left-out", "too-many-values: the JSON has too many values and was not scanned");
         return true;
     }
-    // The parser refuses what is nested deeper than 128.
-    let mut looked = Looked::default();
-    let whole = looked.text(text);
-    // One document a line, as logs have them.
+    // The parser refuses values nested deeper than 128.
+    let mut document = Document::default();
+    let whole = document.text(text);
+    // One document per line, as in logs.
     let lines = || text.lines().filter(|line| !line.trim().is_empty());
-    let known = whole || (lines().next().is_some() && lines().all(|line| looked.text(line)));
+    let known = whole || (lines().next().is_some() && lines().all(|line| document.text(line)));
     if known {
-        looked.tell(scan);
+        document.report(scan);
     }
     known
 }
 
-/// Judges a file that is a template of chats.
+/// Scans a file that is a chat template.
 pub fn template(text: &str, scan: &mut Scan) {
-    let mut looked = Looked::default();
-    looked.template(|| "the file".to_owned(), text);
-    looked.tell(scan);
+    let mut document = Document::default();
+    document.template(|| "the file".to_owned(), text);
+    document.report(scan);
 }
 
-/// Judges a text of YAML, without parsing it: its tags, and the targets that it names.
+/// Scans YAML without parsing it: its tags, and the callables that it names.
 pub fn yaml(text: &str, scan: &mut Scan) {
-    let mut looked = Looked::default();
-    looked.yaml(text);
-    looked.tell(scan);
+    let mut document = Document::default();
+    document.yaml(text);
+    document.report(scan);
 }
 
-/// Judges the configuration of a Keras model. Text that is no JSON could not be understood.
+/// Scans the configuration of a Keras model. Text that is not JSON is reported as `keras-unread`.
 pub fn keras(text: &str, limits: &Limits, scan: &mut Scan) {
     if !config(text, limits, scan) {
-        scan.push("keras-unread", "the configuration of the model is no JSON");
+        scan.push("keras-unread", "the configuration of the model is not JSON");
     }
 }
 
-/// What was met of one rule: what is shown, and how much there is.
+/// Findings of one rule: the listed texts and the total count.
 #[derive(Default)]
-struct Met {
-    shown: Vec<String>,
+struct Matches {
+    listed: Vec<String>,
     count: usize,
 }
 
-impl Met {
-    /// One more. Its text is made only where it is shown: it may be long, and there may be many.
+impl Matches {
+    /// Adds a finding. Its text is built only where it is listed: it may be long, and there may be many.
     fn push(&mut self, text: impl FnOnce() -> String) {
-        if self.count < SHOWN {
-            self.shown.push(text());
+        if self.count < MAX_LISTED {
+            self.listed.push(text());
         }
         self.count += 1;
     }
 }
 
-/// What was met in one text.
+/// Findings of one text.
 #[derive(Default)]
-struct Looked {
-    lambda: Met,
-    foreign: Met,
-    loads: Met,
+struct Document {
+    lambda: Matches,
+    foreign: Matches,
+    loads: Matches,
     bytes: Vec<Vec<u8>>,
-    remote: Met,
-    targets: Met,
-    out: Met,
-    absolute: Met,
-    unread: Met,
-    /// Bytes of templates that were looked through.
+    remote: Matches,
+    targets: Matches,
+    out: Matches,
+    absolute: Matches,
+    unread: Matches,
+    /// Bytes of the templates so far.
     templates: usize,
-    /// Names that templates know, of texts of which a piece may be the name of anything.
+    /// Template variables that the files of the model set to text whose slices may be any name.
     tokens: HashSet<String>,
 }
 
-impl Looked {
-    /// Looks at one document; false where it is none.
+impl Document {
+    /// Scans one document; returns false where it is not JSON.
     fn text(&mut self, text: &str) -> bool {
         match Json::parse(text) {
             Some(json @ (Json::Object(_) | Json::Array(_))) => {
@@ -115,9 +115,9 @@ impl Looked {
         }
     }
 
-    /// `template` is true below a key of a chat template.
+    /// Scans a value; `template` is true below the key of a chat template.
     fn walk<'a>(&mut self, json: &'a Json<'_>, keys: &mut Vec<&'a str>, template: bool) {
-        let told = |keys: &[&str], text: &str| format!("{}: {}", short(&keys.join(".")), short(text));
+        let shown = |keys: &[&str], text: &str| format!("{}: {}", short(&keys.join(".")), short(text));
         match json {
             Json::Object(map) => {
                 self.object(map);
@@ -129,30 +129,31 @@ impl Looked {
             }
             Json::Array(list) => list.iter().for_each(|value| self.walk(value, keys, template)),
             Json::Text(text) if template && self.template(|| keys.join("."), text) => {}
-            Json::Text(text) if is_absolute(text) => self.absolute.push(|| told(keys, text)),
+            Json::Text(text) if is_absolute(text) => self.absolute.push(|| shown(keys, text)),
             _ => {}
         }
     }
 
-    /// Judges a template; true where something is to be told of it.
+    /// Judges a template; returns true where it is reported.
     fn template(&mut self, name: impl Fn() -> String, text: &str) -> bool {
         self.templates = self.templates.saturating_add(text.len());
-        let judged = if self.templates > MOST_TEMPLATES {
-            Judged::Unread("there are more templates than are looked through".to_owned())
+        let judged = if self.templates > MAX_TEMPLATE_BYTES {
+            Judged::Unread("not scanned, as the templates together exceed 1 MiB".to_owned())
         } else {
             judge(text, &self.tokens)
         };
         match judged {
             Judged::Clean => return false,
-            Judged::Reaches(what) => {
-                self.remote.push(|| format!("{}: {}: {}", short(&name()), short(&what), short(text)));
+            Judged::Reaches(reason) => {
+                self.remote.push(|| format!("{}: {}: {}", short(&name()), short(&reason), short(text)));
             }
             Judged::Unread(why) => self.unread.push(|| format!("{}: {why}: {}", short(&name()), short(text))),
         }
         true
     }
 
-    /// Tokens of a name of the model's own, which templates know by that name; those that end with `token` are told apart there.
+    /// Collects the tokens with names of the model's own, which are template variables. Names that end with `token` are
+    /// recognized in the template itself.
     fn tokens(&mut self, map: &Map<'_>) {
         let lists = ["extra_special_tokens", "model_specific_special_tokens"].map(|key| (key, map.get(key)));
         let named = lists.iter().filter_map(|(key, list)| match list {
@@ -168,7 +169,7 @@ impl Looked {
             if text.starts_with('_') || format_leads_on(text) {
                 self.remote.push(|| format!("{key}: {} is {}", short(name), short(text)));
             }
-            // `&` begins an entity, of which `striptags` makes any letter.
+            // `&` begins an HTML entity, which `striptags` turns into any letter.
             if text.contains(['_', '&']) {
                 self.tokens.insert(name.to_string());
             }
@@ -187,7 +188,7 @@ impl Looked {
                 self.target(key, target.as_str().unwrap_or_default(), &target.to_string());
             }
         }
-        // PyTorch-BigGraph makes names of files from those of its entity types.
+        // PyTorch-BigGraph builds file names from the names of entity types.
         if let (Some(Json::Object(types)), true) = (map.get("entities"), map.get("relations").is_some()) {
             let names = types.pairs().map(|(name, _)| name);
             let out = names.filter(|name| leads_out(name) || name.contains(['/', '\\']));
@@ -198,13 +199,13 @@ impl Looked {
             out.for_each(|name| self.out.push(|| format!("the shard {}", short(name))));
         }
         for (key, value) in map.pairs() {
-            // A name with a slash is one of a repository of compiled and Python code, which is fetched and run.
+            // A name with a slash is a repository of compiled and Python code, which is downloaded and run.
             let attention =
                 key.ends_with("attn_implementation") || key.ends_with("attn_implementation_internal");
             if attention && texts(value).any(|text| text.contains('/')) {
                 self.remote.push(|| format!("{key}: {}", short(&value.to_string())));
             }
-            // Read as the words of a tokenizer.
+            // Read as the vocabulary of a tokenizer.
             if let (true, Some(name)) = (key.ends_with("_file"), value.as_str())
                 && leads_out(name)
                 && !is_absolute(name)
@@ -215,7 +216,7 @@ impl Looked {
         self.keras(map);
     }
 
-    /// Judges the name under `key` of something that is imported and called.
+    /// Judges the name under `key` of a function or class that is imported and called.
     fn target(&mut self, key: &str, name: &str, shown: &str) {
         let (module, function) = name.rsplit_once('.').unwrap_or(("builtins", name));
         let text = || format!("{key}: {}", short(shown));
@@ -227,49 +228,53 @@ impl Looked {
         }
     }
 
-    fn tell(self, scan: &mut Scan) {
+    fn report(self, scan: &mut Scan) {
         for bytes in self.bytes {
             let source: SourceRef = Arc::new(MemorySource::new("bytes in a configuration", bytes));
             if may_be_pickle(&source).is_ok_and(|may| may) || !source.is_empty() && is_known(&source) {
                 scan.look_into("(bytes in the configuration)", source, AssumedType::Bytes);
             }
         }
-        let lists: [(&'static str, &str, Met); 8] = [
-            ("keras-lambda", "the model holds Python code", self.lambda),
-            ("keras-foreign-module", "the model names what is not of Keras", self.foreign),
-            ("keras-loads", "the model loads code or a file", self.loads),
-            ("names-callable", "the configuration names what is to be imported and called", self.targets),
-            ("remote-code", "the configuration names code that comes along, or reaches for it", self.remote),
-            ("name-leads-out", "a name of a file leads out of the folder", self.out),
+        let lists: [(&'static str, &str, Matches); 8] = [
+            ("keras-lambda", "the model contains Python code", self.lambda),
+            ("keras-foreign-module", "loading the model would use code outside Keras", self.foreign),
+            ("keras-loads", "loading the model would load code or a file", self.loads),
+            (
+                "names-callable",
+                "loading the configuration would import and call an unknown name",
+                self.targets,
+            ),
+            ("remote-code", "the configuration would run code", self.remote),
+            ("name-leads-out", "a file name points outside the folder", self.out),
             ("absolute-path", "an absolute path", self.absolute),
-            ("left-out", "template: a chat template could not be judged", self.unread),
+            ("left-out", "template: a chat template could not be checked", self.unread),
         ];
-        for (code, what, list) in lists {
-            for text in &list.shown {
-                scan.findings.push(found(code, format!("{what}: {text}")));
+        for (code, message, list) in lists {
+            for text in &list.listed {
+                scan.findings.push(found(code, format!("{message}: {text}")));
             }
-            if list.count > SHOWN {
+            if list.count > MAX_LISTED {
                 scan.findings.push(found(
                     code,
-                    format!("{} in all; {} are not listed", list.count, list.count - SHOWN),
+                    format!("{} in total; {} are not listed", list.count, list.count - MAX_LISTED),
                 ));
             }
         }
     }
 }
 
-/// The texts of a value, and of the values of an object.
+/// Strings of a value, and of the direct values of an object.
 fn texts<'a>(value: &'a Json<'_>) -> impl Iterator<Item = &'a str> {
     let inner = if let Json::Object(map) = value { Some(map.pairs()) } else { None };
     value.as_str().into_iter().chain(inner.into_iter().flatten().filter_map(|(_, value)| value.as_str()))
 }
 
-/// True for bytes that begin as something that is known.
+/// True for bytes of a known file type.
 fn is_known(source: &SourceRef) -> bool {
     read_vec(&**source, 0, source.len().min(512)).is_ok_and(|head| Beginning::of(&head).is_some())
 }
 
-/// True for an absolute path of a file system that people have: below some folder, or on a drive.
+/// True for an absolute path of a common file system: two parts or more below the root, or on a drive.
 fn is_absolute(text: &str) -> bool {
     let bytes = text.as_bytes();
     let drive = bytes.get(1) == Some(&b':') && bytes.get(2).is_some_and(|b| matches!(b, b'\\' | b'/'));
@@ -281,7 +286,7 @@ fn is_absolute(text: &str) -> bool {
 }
 
 fn short(text: &str) -> String {
-    let cut: String = text.chars().take(LONGEST).collect();
+    let cut: String = text.chars().take(MAX_TEXT_CHARS).collect();
     let more = if cut.len() < text.len() { "…" } else { "" };
     format!("{}{more}", escape(&cut))
 }
@@ -297,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keras_would_import_or_run() {
+    fn keras_imports_and_code_are_reported() {
         let layer = |module: &str, class: &str| {
             format!(r#"{{"module": {module}, "class_name": "{class}", "config": {{"name": "x"}}}}"#)
         };
@@ -341,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_code_beside_the_model() {
+    fn outside_paths_and_remote_code_are_reported() {
         assert_eq!(codes(r#"{"auto_map": {"AutoModel": "modeling.Evil"}}"#), ["remote-code"]);
         for key in ["_attn_implementation", "attn_implementation", "_attn_implementation_internal"] {
             assert_eq!(
@@ -371,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_loads_and_what_only_computes() {
+    fn keras_layers_that_load_are_reported() {
         let layer = |class: &str, config: &str| {
             format!(r#"{{"module": "keras.layers", "class_name": "{class}", "config": {config}}}"#)
         };
@@ -402,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_and_templates() {
+    fn targets_and_templates_are_judged() {
         assert_eq!(codes(r#"{"auto_map": ["tok.Evil", null]}"#), ["remote-code"]);
         assert_eq!(codes(r#"{"_target_": "os.system"}"#), ["remote-code"]);
         assert_eq!(codes(r#"{"_target_": "eval"}"#), ["remote-code"]);
@@ -422,7 +427,7 @@ mod tests {
             ["remote-code"]
         );
         assert_eq!(codes(r#"{"extra_special_tokens": {"image_token": "__image__"}}"#), [""; 0]);
-        let told = |token: &str, template: &str| {
+        let codes_of = |token: &str, template: &str| {
             codes(&format!(
                 r#"{{"chat_template": "{template}", "extra_special_tokens": {{"foo": "{token}"}}}}"#
             ))
@@ -434,17 +439,21 @@ mod tests {
             ("&#95;&#95;class&#95;&#95;", "{{ ''[foo|striptags] }}"),
             ("x__class__", "{% macro f() %}{% set foo = 1 %}{% endmacro %}{{ ''[foo[1:]] }}"),
         ] {
-            assert_eq!(told(token, template), ["left-out"], "{token} {template}");
+            assert_eq!(codes_of(token, template), ["left-out"], "{token} {template}");
         }
-        assert_eq!(told("{0.__class__}", "{{ foo.format(x) }}"), ["remote-code", "left-out"]);
+        assert_eq!(codes_of("{0.__class__}", "{{ foo.format(x) }}"), ["remote-code", "left-out"]);
         for token in ["<|begin_of_text|>", "<unk_1>", "[extra_id_0]", "\u{2581}", "<start_of_turn>"] {
-            assert_eq!(told(token, "{{ foo ~ messages[0].role }}{{ tools[i][foo2] }}"), [""; 0], "{token}");
+            assert_eq!(
+                codes_of(token, "{{ foo ~ messages[0].role }}{{ tools[i][foo2] }}"),
+                [""; 0],
+                "{token}"
+            );
         }
     }
 
     #[test]
-    fn crowded_json_is_told_and_not_looked_through() {
-        // More values than there is text for them, and words with their numbers, as many.
+    fn json_with_too_many_values_is_reported_as_unscanned() {
+        // Too many values for the length of the text; then a vocabulary of words with their numbers.
         let mut crowded = Scan::default();
         let zeros = format!("[{}0]", "0,".repeat(1_000_000));
         assert!(
@@ -459,9 +468,9 @@ mod tests {
         );
     }
 
-    /// The merges of a tokenizer are pairs of words; it comes without blanks, too.
+    /// The merges of a tokenizer are pairs of words; some files have no blanks.
     #[test]
-    fn a_large_vocabulary_is_looked_through() {
+    fn large_vocabularies_are_scanned() {
         let words: Vec<_> = (0..128_000).map(|n| format!("\"word{n}\":{n}")).collect();
         let merges: Vec<_> = (0..280_000).map(|n| format!(r#"["{:x}","b{}"]"#, n % 4096, n % 100)).collect();
         let text =
@@ -470,8 +479,8 @@ mod tests {
     }
 
     #[test]
-    fn many_are_counted() {
+    fn findings_beyond_the_list_are_counted() {
         let many: Vec<String> = (0..100).map(|_| r#"{"class_name": "Lambda"}"#.to_owned()).collect();
-        assert_eq!(codes(&format!("[{}]", many.join(","))).len(), SHOWN + 1);
+        assert_eq!(codes(&format!("[{}]", many.join(","))).len(), MAX_LISTED + 1);
     }
 }

@@ -1,7 +1,7 @@
-//! HDF5: what leads to other files, what holds code, and bytes that may be anything.
+//! HDF5: links and storage in other files, Keras code, and opaque bytes.
 
 use super::{AssumedType, Scan, begins_as_zip, config, embedded, found, keras, may_be_pickle, may_import};
-use crate::pickles::FEWEST;
+use crate::pickles::MIN_INSTRUCTIONS;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::Value;
 use weighbridge_core::error::{Error, Result};
@@ -13,12 +13,12 @@ use weighbridge_hdf5::{self as hdf5, Attributes, Dataset, ElementReader, Kind, R
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
 use weighbridge_pickle::{Options, inspect};
 
-/// Attributes that hold the configuration of a Keras model.
+/// Attributes with the configuration of a Keras model.
 const KERAS: &[&str] = &["model_config", "training_config", "layer_config"];
-/// Problems of the listing that are findings of their own.
-const OWN: &[&str] = &["hdf5-external-link", "hdf5-external-storage", "hdf5-virtual", "hdf5-user-link"];
+/// Codes of the HDF5 reader that have rules of their own.
+const OWN_RULES: &[&str] = &["hdf5-external-link", "hdf5-external-storage", "hdf5-virtual", "hdf5-user-link"];
 
-/// Looks through an HDF5 file. `files` are the paths of datasets that a program loads as files.
+/// Scans an HDF5 file. `files` are the paths of datasets that a program loads as files.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Io`] where it cannot be read. Damage is a finding.
@@ -28,32 +28,32 @@ pub fn hdf5(source: &SourceRef, files: &[&[&str]], limits: &Limits, scan: &mut S
         Err(error) => return scan.push_error(error),
     };
     for problem in contents.problems {
-        tell(problem.error, &problem.path, scan)?;
+        report(problem.error, &problem.path, scan)?;
     }
     for link in &contents.links {
-        let text = format!("{} leads to {}", shown(&link.path), escape(&link.target));
+        let text = format!("`{}` points to `{}`", shown(&link.path), escape(&link.target));
         scan.push("hdf5-soft-link", text);
     }
     let budget = limits.budget_of(source);
     let before = budget.work_left();
     let reader = ElementReader::new(before);
-    let mut look = Look { label: source.label(), limits, reader, scan };
-    look.attributes(&[], &contents.attributes);
+    let mut values = Values { label: source.label(), limits, reader, scan };
+    values.attributes(&[], &contents.attributes);
     for item in contents.items {
-        look.attributes(&item.path, &item.attributes);
+        values.attributes(&item.path, &item.attributes);
         let Some(dataset) = item.dataset else { continue };
         let is_file = files.iter().any(|path| item.path.iter().map(String::as_str).eq(path.iter().copied()));
-        if let Err(error) = look.dataset(&item.path, &dataset, is_file) {
-            tell(error, &item.path, look.scan)?;
+        if let Err(error) = values.dataset(&item.path, &dataset, is_file) {
+            report(error, &item.path, values.scan)?;
         }
     }
-    budget.spend_work(before.saturating_sub(look.reader.left()));
+    budget.spend_work(before.saturating_sub(values.reader.left()));
     Ok(())
 }
 
-/// A part that cannot be read: some are findings of their own, since the library reads on elsewhere.
-fn tell(error: Error, path: &[String], scan: &mut Scan) -> Result<()> {
-    let Some(&code) = OWN.iter().find(|code| **code == error.code()) else {
+/// Reports a part that cannot be read. Some errors have rules of their own, since HDF5 itself opens other files for them.
+fn report(error: Error, path: &[String], scan: &mut Scan) -> Result<()> {
+    let Some(&code) = OWN_RULES.iter().find(|code| **code == error.code()) else {
         return match error.kind() {
             weighbridge_core::Kind::Unsupported => {
                 let words = error.found_text().map(|found| format!(" ({found})")).unwrap_or_default();
@@ -69,16 +69,16 @@ fn tell(error: Error, path: &[String], scan: &mut Scan) -> Result<()> {
     Ok(())
 }
 
-/// A look at the values of a file.
-struct Look<'a> {
-    /// What the file is called.
+/// Scanner of the values of a file.
+struct Values<'a> {
+    /// Display name of the file.
     label: &'a str,
     limits: &'a Limits,
     reader: ElementReader,
     scan: &'a mut Scan,
 }
 
-impl Look<'_> {
+impl Values<'_> {
     fn dataset(&mut self, path: &[String], dataset: &Dataset, is_file: bool) -> Result<()> {
         let plugins: Vec<String> = dataset
             .filters()
@@ -86,7 +86,10 @@ impl Look<'_> {
             .map(|(id, name)| format!("{id} {}", escape(name.unwrap_or_default())))
             .collect();
         if !plugins.is_empty() {
-            let text = format!("packed with filter {}, for which a plugin is loaded", plugins.join(", "));
+            let text = format!(
+                "compressed with filter {}, for which HDF5 loads a plugin; the elements were not scanned",
+                plugins.join(", ")
+            );
             self.scan.list(found("hdf5-plugin-filter", text).on_tensor(shown(path)));
             return Ok(());
         }
@@ -96,11 +99,8 @@ impl Look<'_> {
             Kind::Opaque { .. } => AssumedType::Bytes,
             Kind::Numbers(dtype, _) => return self.numbers(path, dataset, *dtype),
             Kind::Other(words) => {
-                let text = format!(
-                    "hdf5-type: {}: elements of a kind that is not read ({})",
-                    shown(path),
-                    escape(words)
-                );
+                let text =
+                    format!("hdf5-type: {}: unsupported element type ({})", shown(path), escape(words));
                 self.scan.push("left-out", text);
                 return Ok(());
             }
@@ -113,8 +113,8 @@ impl Look<'_> {
     }
 
     fn numbers(&mut self, path: &[String], dataset: &Dataset, dtype: DType) -> Result<()> {
-        let bytes = match self.begun(dataset) {
-            // Nobody keeps objects as floats, and zeros are packed so well that to look at all of them would not end.
+        let bytes = match self.opened(dataset) {
+            // Objects are not stored as floats, and zeros compress so well that scanning all of them would not end.
             Err(error) if dtype.is_float() && error.kind() == weighbridge_core::Kind::Limit => return Ok(()),
             bytes => bytes?,
         };
@@ -125,8 +125,8 @@ impl Look<'_> {
         self.values(path, &bytes).map(|_| ())
     }
 
-    /// The bytes of a dataset; what is unpacked to see the first of them is taken from the bound.
-    fn begun(&mut self, dataset: &Dataset) -> Result<SourceRef> {
+    /// Bytes of a dataset; the bytes unpacked to read the first of them are charged to the reader's budget.
+    fn opened(&mut self, dataset: &Dataset) -> Result<SourceRef> {
         let bytes = dataset.bytes()?;
         if !bytes.is_empty() {
             self.reader.take(dataset.unpacked_at_once())?;
@@ -134,7 +134,7 @@ impl Look<'_> {
         Ok(bytes)
     }
 
-    /// Looks at the bytes of all values of a dataset, and says whether they are something else as well.
+    /// Scans the bytes of all values of a dataset. Returns true where they are also a zip archive or a pickle.
     fn values(&mut self, path: &[String], bytes: &SourceRef) -> Result<bool> {
         if !may_be_pickle(bytes)? {
             return Ok(false);
@@ -146,8 +146,8 @@ impl Look<'_> {
         Ok(self.imports(path, bytes))
     }
 
-    /// Takes in what a pickle that imports does, and says whether the bytes are one. By chance a few values are a pickle
-    /// that does nothing.
+    /// Scans the bytes as a pickle, and returns true where they are a pickle with an import. A few values can be a pickle
+    /// without an effect by chance.
     fn imports(&mut self, path: &[String], bytes: &SourceRef) -> bool {
         let own = pickled(bytes, self.limits).filter(|own| !own.imports.is_empty());
         let is_pickle = own.is_some();
@@ -155,7 +155,8 @@ impl Look<'_> {
         is_pickle
     }
 
-    /// Libraries keep objects as text, too: each text may be one, and all of them together, as arrays of letters are.
+    /// Scans strings: libraries store objects as text, one in each string or one in all strings together, as an array of
+    /// letters.
     fn texts(&mut self, path: &[String], dataset: &Dataset) -> Result<()> {
         let place = shown(path);
         let bytes = dataset.bytes()?;
@@ -186,7 +187,7 @@ impl Look<'_> {
         if joined.texts < 2 {
             return Ok(());
         }
-        // As they lie there, and without what fills their places.
+        // As stored, with the fill bytes, and without them.
         let is_filled = joined.bytes.len() as u64 == bytes.len();
         if dataset.has_fixed_texts() && !is_filled && self.values(path, &bytes)? {
             return Ok(());
@@ -197,7 +198,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Looks at the texts of a dataset as one.
+    /// Scans the joined strings of a dataset.
     fn joined(&mut self, path: &[String], joined: Joined) {
         let len = joined.bytes.len();
         let bytes: SourceRef = Arc::new(MemorySource::new(self.label, joined.bytes));
@@ -206,9 +207,9 @@ impl Look<'_> {
         }
         let report = inspect(&bytes, 0, &Options::with_limits(self.limits.clone()));
         let goes_on = report.error.is_some_and(|error| error.code() == ErrorCode::Truncated);
-        if goes_on && report.instructions >= FEWEST {
+        if goes_on && report.instructions >= MIN_INSTRUCTIONS {
             let text = format!(
-                "long-texts: {}: the texts together may be a pickle, of which {len} bytes were looked at",
+                "long-texts: {}: the joined strings may be a pickle; only the first {len} bytes were scanned",
                 shown(path)
             );
             self.scan.push("left-out", text);
@@ -223,7 +224,7 @@ impl Look<'_> {
                 match value {
                     Value::Text(text) => keras(text, self.limits, &mut own),
                     Value::Bytes(bytes) => keras(&String::from_utf8_lossy(bytes), self.limits, &mut own),
-                    _ => own.push("keras-unread", "the configuration of the model is no text"),
+                    _ => own.push("keras-unread", "the configuration of the model is not a string"),
                 }
                 self.scan.absorb(own, Some(&place));
                 continue;
@@ -232,12 +233,12 @@ impl Look<'_> {
         }
     }
 
-    /// Libraries keep objects in attributes, too: as text of an old protocol, or as opaque bytes.
+    /// Scans an attribute: libraries store pickles in attributes, as text of an old protocol or as opaque bytes.
     fn attribute(&mut self, place: &str, value: &Value) {
         let (bytes, is_opaque) = match value {
             Value::Text(text) => {
                 let mut own = Scan::default();
-                let json = behind_blanks(text);
+                let json = without_leading_blanks(text);
                 if json.starts_with(['{', '[']) && config(json, self.limits, &mut own) {
                     return self.scan.absorb(own, Some(place));
                 }
@@ -256,12 +257,12 @@ impl Look<'_> {
         let is_empty = bytes.is_empty();
         if !self.pickle(place, bytes) && is_opaque && !is_empty {
             let mut own = Scan::default();
-            own.push("opaque-bytes", "an attribute of bytes without a type");
+            own.push("opaque-bytes", "the attribute has opaque (untyped) bytes");
             self.scan.absorb(own, Some(place));
         }
     }
 
-    /// Takes in what `bytes` do where they are a pickle, and says whether they are.
+    /// Scans `bytes` as a pickle, and returns true where they are one.
     fn pickle(&mut self, place: &str, bytes: Vec<u8>) -> bool {
         let own = pickled(&(Arc::new(MemorySource::new(self.label, bytes)) as SourceRef), self.limits);
         let is_pickle = own.is_some();
@@ -270,31 +271,32 @@ impl Look<'_> {
     }
 }
 
-/// What bytes do that are a pickle; `None` where they are none.
+/// Scan of bytes that are a pickle; `None` where they are not.
 fn pickled(bytes: &SourceRef, limits: &Limits) -> Option<Scan> {
     let mut own = Scan::default();
-    // What could not be followed is told, too.
+    // A pickle that could not be scanned to its end is reported, too.
     (embedded(bytes, limits, &mut own) || !own.findings.is_empty()).then_some(own)
 }
 
-/// Without blanks in front, which readers of JSON pass over, and without the mark of UTF-8, which some take for none.
-fn behind_blanks(text: &str) -> &str {
+/// The text without leading blanks and byte order mark, which JSON readers skip.
+fn without_leading_blanks(text: &str) -> &str {
     text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\u{feff}')
 }
 
-/// Without what fills the place, whatever it is.
+/// The string without its fill bytes: NULs or blanks.
 fn trim(text: &[u8]) -> &[u8] {
     &text[..text.iter().rposition(|&b| b != 0 && b != b' ').map_or(0, |at| at + 1)]
 }
 
-/// The texts of a dataset, one behind the other.
+/// The concatenated strings of a dataset.
 struct Joined {
     bytes: Vec<u8>,
-    /// Their memory, and how many there may be: half of what was left is for what is found in them.
+    /// Memory of the bytes.
     held: HeldMemory,
+    /// Most bytes: the rest of the memory is for scanning them.
     most: u64,
     texts: u64,
-    /// True where there are more.
+    /// True where bytes were cut off.
     is_cut: bool,
 }
 
@@ -304,25 +306,25 @@ impl Joined {
         Self { bytes: Vec::new(), held: HeldMemory::of(budget), most, texts: 0, is_cut: false }
     }
 
-    /// The bytes that there is memory for. Vectors double when they grow.
-    fn room(&self) -> u64 {
+    /// Bytes that fit in the remaining memory. Vectors double when they grow.
+    fn available(&self) -> u64 {
         let left = self.held.budget().memory_left() / 4;
         if self.is_cut { 0 } else { left.min(self.most.saturating_sub(self.bytes.len() as u64)) }
     }
 
     fn add(&mut self, text: &[u8]) {
-        let room = usize::try_from(self.room()).unwrap_or(usize::MAX);
-        let part = &text[..text.len().min(room)];
+        let available = usize::try_from(self.available()).unwrap_or(usize::MAX);
+        let part = &text[..text.len().min(available)];
         if self.held.take(2 * part.len() as u64).is_ok() {
             self.bytes.extend(part);
         }
-        self.is_cut |= text.len() > room;
+        self.is_cut |= text.len() > available;
         self.texts += 1;
     }
 
-    /// Adds a long text, as far as there is room.
+    /// Adds a long string, as far as memory allows.
     fn add_long(&mut self, place: &SourceRef) -> Result<()> {
-        let text = read_vec(&**place, 0, place.len().min(self.room()))?;
+        let text = read_vec(&**place, 0, place.len().min(self.available()))?;
         let is_cut = place.len() > text.len() as u64;
         self.add(&text[..text.iter().rposition(|&b| b != 0).map_or(0, |at| at + 1)]);
         self.is_cut |= is_cut;
@@ -330,7 +332,7 @@ impl Joined {
     }
 }
 
-/// What the bytes of a list may be: an array of bytes is a list of numbers, or of very short texts.
+/// Candidate byte strings of a list: an array of bytes is a list of numbers or of very short strings.
 fn joined(list: &[Value]) -> Vec<Vec<u8>> {
     let mut leaves = Vec::new();
     let mut open: Vec<_> = list.iter().rev().collect();
@@ -360,7 +362,7 @@ fn joined(list: &[Value]) -> Vec<Vec<u8>> {
         })
         .collect();
     let Some(numbers) = numbers else { return Vec::new() };
-    // The width that they had in the file is not known any more: those that none of them is too long for.
+    // Their width in the file is no longer known: try every width that all of them fit.
     let fits = |width: &usize| {
         numbers.iter().all(|n| n[*width..].iter().all(|&b| b == 0) || n[*width..].iter().all(|&b| b == 0xff))
     };
@@ -368,7 +370,7 @@ fn joined(list: &[Value]) -> Vec<Vec<u8>> {
     [1, 2, 4, 8].into_iter().filter(fits).map(of).collect()
 }
 
-/// A path as people see it.
+/// Display form of a path.
 fn shown(path: &[String]) -> String {
     escape(&format!("/{}", path.join("/")))
 }
@@ -390,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_put_together_up_to_a_bound() {
+    fn joined_strings_are_bounded() {
         let budget = Budget::new(0, &Limits::default());
         let mut joined = Joined::of(&budget);
         joined.add(b"cos\n");
@@ -413,15 +415,15 @@ mod tests {
     }
 
     #[test]
-    fn json_stands_behind_blanks() {
+    fn leading_blanks_before_json_are_skipped() {
         for text in ["{}", " {}", "\u{feff}\n\t{}", "\r\n {}"] {
-            assert_eq!(behind_blanks(text), "{}");
+            assert_eq!(without_leading_blanks(text), "{}");
         }
-        assert_eq!(behind_blanks("\u{a0}{}"), "\u{a0}{}");
+        assert_eq!(without_leading_blanks("\u{a0}{}"), "\u{a0}{}");
     }
 
     #[test]
-    fn an_array_of_bytes_is_joined() {
+    fn arrays_of_bytes_are_joined() {
         let of = |numbers: &[i64]| {
             numbers
                 .iter()

@@ -1,6 +1,6 @@
-//! JSON as a scan looks through it: a tree that takes little more than its text.
+//! A compact JSON tree for scanning: little larger than its text.
 //!
-//! The tree of `serde_json` takes 400 bytes for a pair of words. A scan meets lists of 300,000 of them, which are honest.
+//! The tree of `serde_json` takes 400 bytes for a pair of words, and well-formed tokenizers have 300,000 of them.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
@@ -8,7 +8,7 @@ use serde_json::Number;
 use std::borrow::Cow;
 use std::fmt;
 
-/// A value. Texts without escapes stay where they are.
+/// A JSON value. Strings without escapes are borrowed.
 #[derive(Debug)]
 pub(super) enum Json<'a> {
     Null,
@@ -19,17 +19,17 @@ pub(super) enum Json<'a> {
     Object(Map<'a>),
 }
 
-/// Keys and values in the order of the text; a key may come again.
+/// Keys and values in the order of the text; duplicate keys are kept.
 #[derive(Debug)]
 pub(super) struct Map<'a>(Box<[(Cow<'a, str>, Json<'a>)]>);
 
 impl<'a> Json<'a> {
-    /// The value of a whole text; `None` where it is no JSON, or deeper than 128.
+    /// Parses a whole text; `None` where it is not JSON, or nested deeper than 128.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// The text that it is.
+    /// The string, if the value is one.
     pub(super) fn as_str(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -37,7 +37,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// What an object has under that key.
+    /// Value of a key, if this is an object.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Object(map) => map.get(key),
@@ -47,7 +47,7 @@ impl<'a> Json<'a> {
 }
 
 impl<'a> Map<'a> {
-    /// What it has under that key: the last one, as Python has it.
+    /// Value of a key; the last one of duplicates, as in Python.
     pub(super) fn get(&self, key: &str) -> Option<&Json<'a>> {
         self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
     }
@@ -58,7 +58,7 @@ impl<'a> Map<'a> {
     }
 }
 
-/// As compact JSON.
+/// Compact JSON.
 impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
@@ -84,14 +84,14 @@ impl<'de> Deserialize<'de> for Json<'de> {
     }
 }
 
-/// Makes the tree.
+/// Builds the tree.
 struct Tree;
 
 impl<'de> Visitor<'de> for Tree {
     type Value = Json<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value of JSON")
+        f.write_str("a JSON value")
     }
     fn visit_unit<E>(self) -> Result<Json<'de>, E> {
         Ok(Json::Null)
@@ -125,7 +125,7 @@ impl<'de> Visitor<'de> for Tree {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
         let mut pairs = Vec::new();
-        // A key is a text, which is borrowed as those of values are.
+        // Read as a value, so that a key without escapes is borrowed.
         while let Some((key, value)) = map.next_entry::<Json<'de>, Json<'de>>()? {
             if let Json::Text(key) = key {
                 pairs.push((key, value));
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_those_of_the_text() {
+    fn values_match_the_text() {
         let text = r#"{"a":[null,true,-1,18446744073709551615,1.5,"x\n",{}],"\u0062":"y","a":7}"#;
         let json = Json::parse(text).unwrap();
         assert_eq!(
@@ -148,7 +148,7 @@ mod tests {
             r#"{"a":[null,true,-1,18446744073709551615,1.5,"x\n",{}],"b":"y","a":7}"#
         );
         assert_eq!(json.get("b").and_then(Json::as_str), Some("y"));
-        // Of a key that comes twice the last one counts; a value takes no more than a text.
+        // The last duplicate key counts; a value is no larger than a string.
         assert!(matches!(json.get("a"), Some(Json::Number(_))));
         assert_eq!(size_of::<Json<'_>>(), size_of::<String>());
         assert!(Json::parse("{").is_none() && Json::parse("1 2").is_none());

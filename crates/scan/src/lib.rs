@@ -1,22 +1,22 @@
-//! What the scanners of all formats share: rules, judged pickles, archives, names, beginnings.
+//! Shared parts of all format scanners: rules, pickles, archives, member names, magic bytes.
 //!
-//! A format's scanner looks at what is its own and hands on what is inside: members of archives, opaque
-//! bytes, pickles in attributes. Whoever calls it looks through those as files in their own right, to a
-//! bounded depth. So a pickle in an archive in a dataset is judged like one that stands alone.
+//! The scanner of a format checks its own structure and returns nested content: members of archives, opaque
+//! bytes, pickles in attributes. The caller scans these as files of their own, to a bounded depth. So a pickle
+//! in an archive in a dataset is judged like a separate file.
 //!
-//! | what | where |
+//! | content | item |
 //! | --- | --- |
-//! | [`Scan`], [`Inner`] | what one look brought, and what is to be looked at next |
-//! | [`Rule::ALL`], [`found`] | the closed list of codes, and what each weighs |
-//! | [`pickles()`] | every pickle of a source, one behind the other |
-//! | [`archive`], [`tar()`] | members, and what is wrong with the archive around them |
-//! | [`leads_out`] | names |
-//! | [`Beginning`] | what a file is by its first bytes |
-//! | [`hdf5()`] | HDF5: links, storage elsewhere, code of Keras, opaque bytes |
-//! | [`config()`], [`template()`] | JSON: configurations of Keras and others; templates of chats |
-//! | [`yaml()`] | YAML: tags and targets that name what is to be called |
+//! | [`Scan`], [`Inner`] | findings of one file, and nested content to scan next |
+//! | [`Rule::ALL`], [`found`] | the closed list of rules with their severities |
+//! | [`pickles()`] | consecutive pickles of a source |
+//! | [`archive`], [`tar()`] | archive members and faults of the archive structure |
+//! | [`leads_out`] | names that point outside a folder |
+//! | [`Beginning`] | detection by magic bytes |
+//! | [`hdf5()`] | HDF5: links, external storage, Keras code, opaque bytes |
+//! | [`config()`], [`template()`] | JSON: configurations of Keras and others; chat templates |
+//! | [`yaml()`] | YAML: tags and targets that name a callable |
 //!
-//! The rule of all: what was not looked at is said, and is never clean.
+//! Content that was not scanned is always reported and never counts as clean.
 //!
 //! # An example
 //!
@@ -37,7 +37,7 @@
 //! # }
 //! ```
 //!
-//! See also: `weighbridge` looks through whole files and folders, archives in archives included.
+//! See also: `weighbridge` scans whole files and folders, including nested archives.
 
 mod beginning;
 mod config;
@@ -74,55 +74,55 @@ use weighbridge_core::finding::Finding;
 use weighbridge_io::source::SourceRef;
 use weighbridge_pickle::{Call, GlobalFinding};
 
-/// Names of tensors that are shown; more are counted.
-const SHOWN: usize = 5;
+/// Number of tensor names listed; the rest is counted.
+const MAX_LISTED: usize = 5;
 
-/// What looking for code in a file brought to light.
+/// Result of scanning one file for code.
 #[derive(Debug, Clone, Default)]
 pub struct Scan {
-    /// What was found. An error is something that would run or give away code, or deceive.
+    /// Findings. An error would run code, disclose code or deceive a reader.
     pub findings: Vec<Finding>,
     /// Every import of every pickle in the file.
     pub imports: Vec<GlobalFinding>,
-    /// What its pickles would call, each once, with its number.
+    /// Distinct calls of its pickles, each with its count.
     pub calls: Vec<Call>,
-    /// What is inside and must be looked through as well.
+    /// Nested content that must be scanned as well.
     pub inner: Vec<Inner>,
-    /// What is listed of all parts, and how much is not.
+    /// Bounds of the lists of all parts, and the number of dropped items.
     pub(crate) tally: Tally,
 }
 
-/// Something within a file.
+/// Nested content of a file.
 #[derive(Debug, Clone)]
 pub struct Inner {
-    /// What people call it: the name of a member, the path of a dataset.
+    /// Display name: the name of a member or the path of a dataset.
     pub name: String,
     /// Its bytes.
     pub source: SourceRef,
-    /// What it is taken for.
+    /// Assumed type of the content.
     pub assumed_type: AssumedType,
 }
 
-/// What something within a file is taken for by the program that loads the file.
+/// Type that the loading program assumes for nested content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AssumedType {
     /// A file in its own right.
     File,
-    /// A pickle, whatever it looks like.
+    /// A pickle, whatever its first bytes are.
     Pickle,
-    /// Bytes that mean something to their writer only.
+    /// Opaque bytes, which only their writer can interpret.
     Bytes,
-    /// Numbers; a whole pickle among them is looked at all the same.
+    /// Numbers; a complete pickle in them is still scanned.
     Numbers,
 }
 
 impl Scan {
-    /// A look that brought these findings.
+    /// A scan with these findings.
     pub fn of_findings(findings: Vec<Finding>) -> Self {
         Self { findings, ..Self::default() }
     }
 
-    /// What was left out when a file was opened was not looked at; names of tensors that are paths are told.
+    /// Reports the parts that the reader skipped, and tensor names that are paths.
     pub fn of_notes(checkpoint: &Checkpoint) -> Self {
         let omitted = checkpoint.notes.iter().filter(|note| note.is_unread());
         let findings = omitted.map(|note| found("left-out", phrase![note.code, ": ", &note.text])).collect();
@@ -131,25 +131,26 @@ impl Scan {
         scan
     }
 
-    /// Tells names of tensors that would lead out of a folder.
+    /// Reports tensor names that point outside a folder when used as file names.
     pub fn judge_names(&mut self, checkpoint: &Checkpoint) {
         let mut odd = checkpoint.tensors.iter().filter(|tensor| {
-            // A dot may be one between parts, or of the name of a folder.
+            // A dot may separate parts of the path or belong to a folder name.
             let parts: Vec<_> = tensor.path.parts().iter().map(ToString::to_string).collect();
             parts.iter().any(|part| path_like(part))
                 || ["/", "."].iter().any(|dot| path_like(&parts.join(dot)))
         });
-        for tensor in odd.by_ref().take(SHOWN) {
-            let text = "the name would lead out of the folder, were the tensor written to a file of its own";
+        for tensor in odd.by_ref().take(MAX_LISTED) {
+            let text = "exporting the tensor to a file of this name would write outside the folder";
             self.findings.push(found("path-like-name", text).on_tensor(tensor.name()));
         }
         let more = odd.count();
         if more > 0 {
-            self.findings.push(found("path-like-name", format!("and {more} more names")));
+            self.findings
+                .push(found("path-like-name", format!("{more} more tensor names point outside the folder")));
         }
     }
 
-    /// A file that cannot be opened could not be looked through.
+    /// A scan of a file that cannot be opened.
     ///
     /// # Errors
     /// The error itself, where it is not about the file.
@@ -159,13 +160,13 @@ impl Scan {
         Ok(scan)
     }
 
-    /// Adds that a part cannot be read.
+    /// Reports a part that cannot be read.
     ///
     /// # Errors
     /// The error itself, where it is not about the file.
     pub fn push_error(&mut self, error: Error) -> Result<()> {
         let Some(mut finding) = Finding::from_error(&error) else { return Err(error) };
-        // A path that the format's own reader refuses because it leads out is a finding by itself.
+        // A path that the format reader refuses because it points outside has its own rule.
         let code = if finding.code == FindingCode::UnsafeName { "name-leads-out" } else { "unreadable" };
         let plain = found(code, "");
         finding.text = phrase![finding.code, ": ", finding.text];
@@ -184,12 +185,12 @@ impl Scan {
         self.list(found(code, text).at(offset));
     }
 
-    /// Adds something that must be looked through as well.
+    /// Adds nested content that must be scanned as well.
     pub fn look_into(&mut self, name: impl Into<String>, source: SourceRef, assumed_type: AssumedType) {
         self.inner.push(Inner { name: name.into(), source, assumed_type });
     }
 
-    /// Takes in what was found in a part of the file; `member` names the part.
+    /// Merges the scan of a part of the file; `member` names the part.
     pub fn absorb(&mut self, part: Self, member: Option<&str>) {
         let place = |inner: Option<String>| match (member, inner) {
             (Some(outer), Some(inner)) => Some(format!("{outer}!{inner}")),

@@ -1,17 +1,17 @@
-//! What is listed of a scan: what is found of one pickle is bounded, and a file may hold very many.
+//! Bounds of the lists of a scan: the findings of one pickle are bounded, but a file may hold very many pickles.
 
 use super::{Scan, found};
 use std::collections::HashMap;
 use weighbridge_core::finding::{Finding, Severity};
 use weighbridge_pickle::{Call, GlobalFinding, ListBound};
 
-/// What is listed already, and what is only counted.
+/// Bounds of the lists, and the number of items that are counted but not listed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
-    /// The place of each call in the list.
+    /// Index of each call in the list.
     calls: HashMap<(&'static str, Option<String>), usize>,
     called: ListBound,
-    /// Findings, by their weight: remarks must not crowd out what weighs more.
+    /// Bound of the findings of each severity: notes must not crowd out errors.
     findings: HashMap<Severity, ListBound>,
     imports: ListBound,
     dropped: u64,
@@ -24,7 +24,7 @@ impl Tally {
         self.worst_dropped = self.worst_dropped.max(Some(severity));
     }
 
-    /// Adds what was not listed of a part.
+    /// Adds the dropped items of a part.
     pub(super) fn absorb(&mut self, part: &Self) {
         self.dropped += part.dropped;
         self.worst_dropped = self.worst_dropped.max(part.worst_dropped);
@@ -32,7 +32,7 @@ impl Tally {
 }
 
 impl Scan {
-    /// Adds a finding of a part, or counts it where very many are listed.
+    /// Adds a finding of a part, or counts it once the list is full.
     pub fn list(&mut self, finding: Finding) {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let hint = finding.hint.as_ref().map_or(0, |hint| hint.len());
@@ -46,7 +46,7 @@ impl Scan {
         }
     }
 
-    /// Adds an import, or counts it where very many are listed: what is wrong with it is a finding.
+    /// Adds an import, or counts it once the list is full. A dangerous import is a finding besides.
     pub fn list_import(&mut self, import: GlobalFinding) {
         let member = import.member.as_ref().map_or(0, String::len);
         if self.tally.imports.is_full() {
@@ -57,7 +57,7 @@ impl Scan {
         }
     }
 
-    /// Adds a call, or its number to one that is the same.
+    /// Adds a call, or adds its count to an equal one.
     pub fn count_call(&mut self, call: Call) {
         let what = (call.how, call.callable.clone());
         if let Some(known) = self.tally.calls.get(&what).and_then(|&place| self.calls.get_mut(place)) {
@@ -71,11 +71,11 @@ impl Scan {
         }
     }
 
-    /// Tells how much was not listed.
+    /// Reports the number of items that are not listed.
     pub fn finish(&mut self) {
         let Tally { dropped, worst_dropped, .. } = std::mem::take(&mut self.tally);
         if dropped > 0 {
-            let text = format!("{dropped} more findings, imports or calls of many parts are not listed");
+            let text = format!("{dropped} more findings, imports or calls are not listed");
             let mut finding = found("more-findings", text);
             finding.severity = worst_dropped.unwrap_or(Severity::Note);
             self.findings.push(finding);

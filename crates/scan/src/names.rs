@@ -1,13 +1,13 @@
-//! Names that lead elsewhere, or that people see otherwise than machines.
+//! Names that point outside a folder, or are displayed differently from their bytes.
 
 use super::{Scan, found};
 use weighbridge_core::text::escape;
 
-/// The longest name that is shown, in characters.
-const SHOWN: usize = 200;
+/// Longest displayed name, in characters.
+const MAX_NAME_CHARS: usize = 200;
 
-/// True for a path that a program which joins it to a folder would take out of that folder: absolute on any
-/// system, with a drive letter, or with more `..` than folders before them. A backslash counts as a slash.
+/// True for a path that escapes the folder it is joined to: absolute on any system, with a drive letter, or
+/// with more `..` than folders before them. A backslash counts as a slash.
 pub fn leads_out(path: &str) -> bool {
     let drive = has_drive(path) && path[2..].starts_with(['/', '\\']);
     if drive || path.starts_with(['/', '\\']) || path.starts_with("~/") {
@@ -27,26 +27,26 @@ pub fn leads_out(path: &str) -> bool {
     false
 }
 
-/// True for a letter and a colon, which is a drive on Windows.
+/// True for a drive letter of Windows: a letter and a colon.
 fn has_drive(path: &str) -> bool {
     path.as_bytes().get(1) == Some(&b':') && path.as_bytes()[0].is_ascii_alphabetic()
 }
 
-/// True for the name of a tensor that would lead out of a folder as the name of a file. A name that only
-/// begins with a slash does so in frameworks of graphs, and counts only with more behind it.
+/// True for a tensor name that escapes a folder when used as a file name. A leading slash alone does not count:
+/// graph frameworks write such names.
 pub(super) fn path_like(name: &str) -> bool {
     name.split(['/', '\\']).any(|part| part == "..") && leads_out(name)
 }
 
-/// Judges the name of a member of an archive; `at` is where it stands.
+/// Judges the name of an archive member; `at` is its offset.
 pub(crate) fn judge_member(name: &str, at: u64, scan: &mut Scan) {
-    let shown: String = escape(name).chars().take(SHOWN).collect();
+    let shown: String = escape(name).chars().take(MAX_NAME_CHARS).collect();
     if leads_out(name) || has_drive(name) || name.contains('\\') || name.split('/').any(|part| part == "..") {
-        let text = format!("{shown} would lead out of the folder, or does on some systems");
+        let text = format!("unpacking `{shown}` would write outside the folder on some or all systems");
         scan.list(found("unsafe-member-name", text).at(at));
     }
     if escape(name) != name {
-        let text = format!("{shown} has characters that people do not see, or that turn text around");
+        let text = format!("the member name `{shown}` contains invisible or text-direction characters");
         scan.list(found("odd-member-name", text).at(at));
     }
 }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_lead_out() {
+    fn paths_outside_the_folder_are_detected() {
         for bad in ["/x", "\\x", "..", "../x", "a/../../x", "c:\\x", "C:/x", "a\\..\\..\\x", "~/x"] {
             assert!(leads_out(bad), "{bad}");
         }
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_members() {
+    fn unsafe_member_names_are_reported() {
         let codes = |name| {
             let mut scan = Scan::default();
             judge_member(name, 0, &mut scan);

@@ -1,4 +1,4 @@
-//! Every pickle of a source, one behind the other, and those within their bytes.
+//! Consecutive pickles of a source, and pickles nested in their byte strings.
 
 use super::{Scan, found};
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use weighbridge_pickle::{
     self as pickle, GlobalFinding, ImportVerdict, Opcodes, Options, Report, Span, Stored,
 };
 
-/// The instruction that declares the protocol.
+/// Opcode that declares the protocol.
 const PROTO: u8 = 0x80;
-/// The fewest instructions of a pickle that does anything: protocol, a value, `STOP`.
-pub(crate) const FEWEST: u64 = 3;
-/// So many bytes are not all instructions by chance, with those that import among them.
-const NO_CHANCE: u64 = 8;
-/// So few bytes of a string that is cut do not show whether it goes on as a pickle.
-const FEW_BYTES: u64 = 1 << 10;
-const NOT_FOLLOWED: &str = "what may be a long pickle was not followed to its end";
+/// Fewest instructions of a pickle with an effect: protocol, a value, `STOP`.
+pub(crate) const MIN_INSTRUCTIONS: u64 = 3;
+/// Instruction count from which bytes with an import among them are not a pickle by chance.
+const MIN_CERTAIN_INSTRUCTIONS: u64 = 8;
+/// Fewest bytes of a truncated string that show whether it continues as a pickle.
+const MIN_NESTED_BYTES: u64 = 1 << 10;
+const NOT_FOLLOWED: &str = "a byte string that may be a long pickle was not scanned to its end";
 
-/// Judges the pickles of `source` from `offset` on: `expected` of them as the format has them, and
-/// whatever follows.
+/// Scans the pickles of `source` from `offset` on: `expected` of them, as the format defines, and everything
+/// after them.
 ///
-/// Returns the offset behind the pickles that were expected; `None` where one of them breaks. What
-/// follows is told: another pickle is judged too, anything else is `trailing-bytes`. Where
-/// `raw_follows`, the format has bytes of its own there, which are left to the caller.
+/// Returns the offset after the expected pickles; `None` where one of them breaks. Another pickle after them is
+/// scanned and reported, other bytes are reported as `trailing-bytes`. With `raw_follows`, the format has bytes
+/// of its own there, which are left to the caller.
 pub fn pickles(
     source: &SourceRef,
     offset: u64,
@@ -43,8 +43,8 @@ pub fn pickles(
     end
 }
 
-/// As [`pickles`]. Of a packed source what is within the pickles is left for `later`: nothing is read twice, as all would be
-/// unpacked from the start for it.
+/// As [`pickles`]. Nested pickles of a compressed source are collected in `later`: reading back would decompress it from
+/// the start again.
 fn in_a_row(
     source: &SourceRef,
     offset: u64,
@@ -68,13 +68,13 @@ fn in_a_row(
         if number >= expected {
             let rest = source.len().saturating_sub(at);
             if !is_pickle(declares, &report) {
-                let text = format!("{rest} bytes follow behind the pickle and were not looked at");
+                let text = format!("{rest} bytes after the pickle were not scanned");
                 scan.push_at("trailing-bytes", at, text);
                 return Some(at);
             }
-            scan.push_at("another-pickle", at, "another pickle follows behind the first");
+            scan.push_at("another-pickle", at, "another pickle follows the first");
         }
-        let (end, blobs) = tell(source, report, scan);
+        let (end, blobs) = add_report(source, report, scan);
         if source.is_sequential() {
             later.extend(blobs);
         } else {
@@ -88,16 +88,16 @@ fn in_a_row(
     Some(at)
 }
 
-/// Options for pickles in `source` and those within them: they share the budget of the file.
+/// Options for the pickles in `source` and nested ones: they share the budget of the file.
 fn options(source: &SourceRef, limits: &Limits) -> Options {
-    // A pickle within a packed one is read into memory, where its own length says nothing.
+    // A pickle nested in a compressed one is read into memory, where its own length does not define the budget.
     Options::with_limits(limits.with_budget_of(source))
 }
 
-/// Judges `source` where it is a whole pickle and nothing else, and says so; false where it is none.
+/// Scans `source` if all of it is a pickle, and reports that; returns false where it is not a pickle.
 ///
-/// For bytes that are taken for something else, such as numbers. A text of digits can be a pickle of an
-/// old protocol too, but one that imports nothing does nothing.
+/// For bytes with another assumed type, such as numbers. A text of digits can be a pickle of an old protocol
+/// too, but without an import it has no effect.
 pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
     let options = options(source, limits);
     if !may_be_pickle(source).is_ok_and(|may| may) {
@@ -105,7 +105,7 @@ pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
     }
     let report = pickle::inspect(source, 0, &options);
     match Likeness::of(&report, declares(source, 0), source.len()) {
-        Likeness::Pickle => scan.push_at("nested-pickle", 0, "these bytes are a pickle"),
+        Likeness::Pickle => scan.push_at("nested-pickle", 0, "the bytes are a pickle"),
         Likeness::TooLong => {
             scan.push_at("nested-too-deep", 0, NOT_FOLLOWED);
             return false;
@@ -119,14 +119,14 @@ pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
     true
 }
 
-/// Judges what `source`, a file of another format, does to a program that unpickles it from its first byte,
-/// where that reaches an import; false where it does not. Names without a letter, digit, dot or underscore at
-/// every place are no import: Python finds nothing under them.
+/// Scans `source`, a file of another format, as a program would unpickle it from its first byte. Returns true where
+/// that reaches an import. A name with any character but letters, digits, dots and underscores does not count:
+/// Python finds nothing under it.
 ///
-/// Pickles in front that do nothing are passed over: a loader of several reads on behind them.
+/// Leading pickles without an effect are skipped: a loader of several pickles continues after them.
 ///
 /// # Errors
-/// What the source says.
+/// As the source.
 pub fn pickle_too(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<bool> {
     let options = options(source, limits);
     let mut at = 0;
@@ -137,10 +137,10 @@ pub fn pickle_too(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Resul
         }
         let report = pickle::inspect(source, at, &options);
         if let Some(error) = report.error.as_ref().filter(|error| error.kind() == Kind::Limit) {
-            let text = format!("{}: taken for a pickle, {}", error.code(), error.message());
+            let text = format!("{}: read as a pickle: {}", error.code(), error.message());
             scan.push_at("unreadable", at, text);
         }
-        // Behind a break, letters that look like an import are many in any file.
+        // After a break, letters that look like an import occur in any file.
         let broken = breaks_at(&report);
         let known = |offset| scan.imports.iter().any(|i| i.member.is_none() && i.offset == offset);
         let reached = |found: &&GlobalFinding| found.offset < broken && found.can_be_found();
@@ -150,7 +150,7 @@ pub fn pickle_too(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Resul
                 return Ok(false);
             }
             let name = escape(&format!("{}.{}", reached.module, reached.name));
-            let text = format!("the file is a pickle as well: unpickled, it imports {name}");
+            let text = format!("the file is also a pickle: unpickling it would import `{name}`");
             scan.push_at("two-formats", at, text);
             judge(source, report, 1, &options, scan);
             return Ok(true);
@@ -162,11 +162,11 @@ pub fn pickle_too(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Resul
     }
 }
 
-/// True where bytes begin as a pickle may: with its protocol, or with any instruction that takes nothing from
-/// the stack.
+/// True where the bytes can begin a pickle: with the protocol opcode, or with any instruction that takes nothing
+/// from the stack.
 ///
 /// # Errors
-/// What the source says.
+/// As the source.
 pub fn may_be_pickle(source: &SourceRef) -> Result<bool> {
     let mut head = [0; 2];
     if source.len() < head.len() as u64 {
@@ -176,8 +176,8 @@ pub fn may_be_pickle(source: &SourceRef) -> Result<bool> {
     Ok(pickle::begins(head))
 }
 
-/// True for a value, of many, that may be a pickle that does something: it begins as one, and has what imports need,
-/// which words do not: a module and a name in lines, or an instruction beyond ASCII.
+/// True for a value that may be a pickle with an import: it begins like a pickle and contains a module and a name in
+/// lines, or an opcode beyond ASCII. A cheap filter for many values.
 pub fn may_import(bytes: &[u8]) -> bool {
     let Some(&[first, second]) = bytes.first_chunk() else { return false };
     pickle::begins([first, second])
@@ -187,7 +187,7 @@ pub fn may_import(bytes: &[u8]) -> bool {
             || imports_in_lines(bytes))
 }
 
-/// True where a line ends with the instruction to import and a module, and the next one is a name.
+/// True where a line ends with an import opcode and a module, and the next line is a name.
 fn imports_in_lines(bytes: &[u8]) -> bool {
     let is_part = |byte: &u8| matches!(byte, b'_' | b'.' | 0x80..) || byte.is_ascii_alphanumeric();
     let mut starts = false;
@@ -204,30 +204,30 @@ fn imports_in_lines(bytes: &[u8]) -> bool {
     false
 }
 
-/// True where a pickle that begins there would declare its protocol.
+/// True where a pickle at this offset would declare its protocol.
 fn declares(source: &SourceRef, at: u64) -> bool {
     let mut first = [0];
     source.read_at(at, &mut first).is_ok() && first == [PROTO]
 }
 
-/// How much like a pickle bytes are that are taken for something else, such as numbers or text.
+/// Likeness to a pickle of bytes with another assumed type, such as numbers or text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Likeness {
-    /// It is one: it runs something, or is one to its end and imports, or declares its protocol and goes on like one.
+    /// A pickle: it makes a call, or is complete and imports, or declares its protocol and continues like a pickle.
     Pickle,
-    /// It reaches imports, but was not followed to its end.
+    /// Reaches imports, but was not scanned to its end.
     TooLong,
-    /// Numbers may begin like a pickle; they do not go on like one.
+    /// Not a pickle: numbers may begin like one, but do not continue like one.
     None,
 }
 
 impl Likeness {
-    /// Of `len` bytes of which `report` is known.
+    /// Likeness of `len` bytes with this report.
     fn of(report: &Report, declares: bool, len: u64) -> Self {
         let whole = report.error.is_none();
         let imports = report.imports();
         let is_pickle = if declares {
-            report.instructions >= FEWEST && (whole || imports)
+            report.instructions >= MIN_INSTRUCTIONS && (whole || imports)
         } else {
             whole && (reaches_import(report) || (imports && report.end == Some(len)))
         };
@@ -239,20 +239,20 @@ impl Likeness {
     }
 }
 
-/// True where a name that Python could find is imported, or something else in so many instructions that these are no chance.
+/// True where a name that Python could find is imported, or any name in a pickle too long to be one by chance.
 fn reaches_import(report: &Report) -> bool {
     report.globals.iter().any(GlobalFinding::can_be_found)
-        || (report.instructions >= NO_CHANCE && report.imports())
+        || (report.instructions >= MIN_CERTAIN_INSTRUCTIONS && report.imports())
 }
 
-/// True for a pickle: it begins with its protocol, is one to its end, or imports.
+/// True for a pickle: it declares its protocol, is complete, or imports.
 fn is_pickle(declares: bool, report: &Report) -> bool {
-    (declares && report.instructions >= FEWEST)
+    (declares && report.instructions >= MIN_INSTRUCTIONS)
         || !report.globals.is_empty()
         || (report.error.is_none() && report.instructions >= 2)
 }
 
-/// Takes what is known of a pickle into `scan`, and looks at those within it. Returns the offset behind it.
+/// Adds the report of a pickle to `scan` and scans nested pickles. Returns the offset after the pickle.
 fn judge(
     source: &SourceRef,
     report: Report,
@@ -260,13 +260,13 @@ fn judge(
     options: &Options,
     scan: &mut Scan,
 ) -> Option<u64> {
-    let (end, blobs) = tell(source, report, scan);
+    let (end, blobs) = add_report(source, report, scan);
     all_nested(source, blobs, depth, options, scan);
     end
 }
 
-/// Takes what is known of a pickle into `scan`. Returns the offset behind it, and where others may be within it.
-fn tell(source: &SourceRef, report: Report, scan: &mut Scan) -> (Option<u64>, Vec<Span>) {
+/// Adds the report of a pickle to `scan`. Returns the offset after it, and the strings that may be nested pickles.
+fn add_report(source: &SourceRef, report: Report, scan: &mut Scan) -> (Option<u64>, Vec<Span>) {
     let Report { findings, globals, calls, blobs, dropped, worst_dropped, end, error, .. } = report;
     for finding in findings.into_iter().filter_map(rename) {
         scan.list(finding.in_file(source.label()));
@@ -278,7 +278,8 @@ fn tell(source: &SourceRef, report: Report, scan: &mut Scan) -> (Option<u64>, Ve
         scan.count_call(call);
     }
     if let Some(error) = error {
-        let text = format!("{}: {}; Python would have run what stands before", error.code(), error.message());
+        let text =
+            format!("{}: {}; Python would run the instructions before it", error.code(), error.message());
         let mut finding = found("pickle-breaks", text);
         finding.offset = error.offset();
         scan.list(finding.in_file(source.label()));
@@ -292,18 +293,18 @@ fn tell(source: &SourceRef, report: Report, scan: &mut Scan) -> (Option<u64>, Ve
     (end, blobs)
 }
 
-/// Judges what may be pickles within a pickle, at so many levels below the first one.
+/// Scans the strings that may be nested pickles, `depth` levels below the first pickle.
 fn all_nested(source: &SourceRef, blobs: Vec<Span>, depth: usize, options: &Options, scan: &mut Scan) {
     for blob in blobs {
         if Budget::check_depth(depth).is_err() {
-            let text = "more pickles within the pickle were not looked at";
+            let text = "pickles nested deeper in the pickle were not scanned";
             return scan.push_at("nested-too-deep", blob.offset, text);
         }
         nested(source, blob, depth, options, scan);
     }
 }
 
-/// Judges a string within a pickle, where it is a pickle itself, or several one behind the other.
+/// Scans a string of a pickle that is itself one or several consecutive pickles.
 fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan: &mut Scan) {
     let Some((bytes, whole, _held)) = opened(source, blob, options) else {
         return scan.push_at("nested-too-deep", blob.offset, NOT_FOLLOWED);
@@ -314,13 +315,17 @@ fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan:
         let end = report.end;
         let is_cut = |error: &Error| {
             let ends = error.code() == ErrorCode::Truncated && !whole;
-            (ends || error.kind() == Kind::Limit) && report.instructions >= FEWEST
+            (ends || error.kind() == Kind::Limit) && report.instructions >= MIN_INSTRUCTIONS
         };
         let cut = report.error.as_ref().is_some_and(is_cut);
         match Likeness::of(&report, declares(&bytes, at), bytes.len()) {
             Likeness::Pickle => {
                 let len = end.unwrap_or(bytes.len()) - at;
-                inner.push_at("nested-pickle", at, format!("{len} bytes within the pickle are a pickle"));
+                inner.push_at(
+                    "nested-pickle",
+                    at,
+                    format!("a byte string ({len} bytes) in the pickle is itself a pickle"),
+                );
                 judge(&bytes, report, depth + 1, options, &mut inner);
             }
             Likeness::None if !cut => {}
@@ -331,7 +336,7 @@ fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan:
             None => break,
         }
     }
-    // Counted from the start of the pickle around it; of what is spelled as text, as the bytes that it stands for.
+    // Offsets count from the start of the outer pickle; in a string spelled as text, in the decoded bytes.
     let shift = |offset: u64| offset.saturating_add(blob.offset);
     for finding in &mut inner.findings {
         finding.offset = finding.offset.map(shift);
@@ -341,7 +346,7 @@ fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan:
     scan.absorb(inner, None);
 }
 
-/// The bytes of a string within a pickle, whether these are all, and their memory; `None` where they cannot be had.
+/// Bytes of a string in a pickle, whether they are complete, and their memory; `None` where they cannot be read.
 fn opened(source: &SourceRef, blob: Span, options: &Options) -> Option<(SourceRef, bool, HeldMemory)> {
     let budget = options.limits.budget_of(source);
     let mut held = HeldMemory::of(&budget);
@@ -349,10 +354,10 @@ fn opened(source: &SourceRef, blob: Span, options: &Options) -> Option<(SourceRe
         let range = RangeSource::new(source.clone(), blob.offset, blob.len).ok()?;
         return Some((Arc::new(range), true, held));
     }
-    // Read anywhere, packed bytes would be unpacked from their start each time.
-    // Half of the memory is for what is found in them, and text is held as it is spelled, too.
+    // Random reads of compressed bytes would decompress them from their start each time.
+    // Half of the memory is for the scan of these bytes, and text is also held as spelled.
     let most = blob.len.min(budget.memory_left() / 4);
-    if most < blob.len.min(FEW_BYTES) {
+    if most < blob.len.min(MIN_NESTED_BYTES) {
         return None;
     }
     held.take(2 * most).ok()?;
@@ -361,15 +366,15 @@ fn opened(source: &SourceRef, blob: Span, options: &Options) -> Option<(SourceRe
     Some((Arc::new(MemorySource::new(source.label(), bytes)), whole, held))
 }
 
-/// The place up to which Python may have come: where the pickle breaks. What goes on behind that to its end need not have
-/// stopped Python.
+/// Offset that Python may have reached: the break of the pickle. A pickle that continues to its end after the break need
+/// not have stopped Python.
 fn breaks_at(report: &Report) -> u64 {
     let at = report.error.as_ref().filter(|_| !report.goes_on).and_then(Error::offset);
     at.unwrap_or(u64::MAX)
 }
 
-/// True for a pickle that imports something dangerous, or calls what it imports, before it breaks: Python has done so by
-/// then. Words in lines may look like an import, and do not go on like one.
+/// True for a pickle that makes a dangerous import, or calls an import, before it breaks: Python has run it by then. Words
+/// in lines may look like an import, but do not continue like one.
 pub fn runs(report: &Report) -> bool {
     let broken = breaks_at(report);
     let reached = |found: &&GlobalFinding| found.offset < broken && found.can_be_found();
@@ -382,10 +387,10 @@ pub fn runs(report: &Report) -> bool {
             .any(|found| matches!(found.judgement, ImportVerdict::Dangerous(_)))
 }
 
-/// The finding under its rule's code; `None` for what is told otherwise here.
+/// The finding under the code of its rule; `None` for a finding that this module reports itself.
 fn rename(mut finding: Finding) -> Option<Finding> {
     let code = match finding.code {
-        // What follows is looked at by the caller.
+        // The caller scans the bytes after the pickle.
         FindingCode::AnotherPickle | FindingCode::TrailingBytes => return None,
         FindingCode::Pop
         | FindingCode::Dup
@@ -412,7 +417,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_that_may_import() {
+    fn values_that_may_import_are_detected() {
         for may in [
             &b"cos\ngetcwd\n)R."[..],
             b"(S'a'\nios\ngetcwd\n.",

@@ -1,26 +1,26 @@
-//! Every rule of `scan`: its code, how much it weighs, what it means, and the files that prove it.
+//! Every rule of `scan`: its code, its severity, its description, and a crafted file that triggers it.
 //!
-//! The list is closed. What the readers of formats say in codes of their own becomes `unreadable` or
-//! `left-out` here, with that code in the text.
+//! The list is closed. Codes of the format readers become `unreadable` or `left-out` here, with the
+//! reader's code in the text.
 
 use weighbridge_core::finding::{Finding, Severity};
 
-/// What a rule is about.
+/// Subject of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topic {
-    /// Pickles: programs that Python runs while it loads them.
+    /// Pickles: programs that Python runs while loading them.
     Pickle,
     /// Archives: zip and tar.
     Archive,
-    /// Names and paths that lead elsewhere.
+    /// Names and paths that point outside a folder.
     Path,
     /// HDF5 and Keras.
     Hdf5,
     /// Programs and configurations.
     Program,
-    /// What a file is, and what it says that it is.
+    /// Mismatch between a file's name, its format and its content.
     Content,
-    /// What was not looked at.
+    /// Parts that were not scanned.
     Coverage,
 }
 
@@ -39,27 +39,27 @@ impl Topic {
     }
 }
 
-/// What follows from a finding.
+/// Consequence of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Category {
     /// Code runs, or may run, when the file is loaded or used.
     Code,
-    /// Files are read or written, connections are opened.
+    /// Files are read or written, or network connections are opened.
     Files,
-    /// Source code, class names or paths of the author are given away.
+    /// Source code, class names or paths of the author are disclosed.
     Privacy,
-    /// Programs differ in what the file is or holds.
+    /// Programs disagree on the format or the content of the file.
     Deception,
-    /// Loading takes any amount of memory or time.
+    /// Loading takes an unbounded amount of memory or time.
     Resources,
-    /// A part was not looked at.
+    /// A part was not scanned.
     Unread,
-    /// Nothing.
+    /// No consequence: information only.
     Remark,
 }
 
 impl Category {
-    /// All of them.
+    /// All categories.
     pub const ALL: [Self; 7] = [
         Self::Code,
         Self::Files,
@@ -70,7 +70,7 @@ impl Category {
         Self::Remark,
     ];
 
-    /// The word in JSON, and of `--deny`.
+    /// The word in JSON and in `--deny`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Code => "code",
@@ -83,12 +83,12 @@ impl Category {
         }
     }
 
-    /// The category of that word.
+    /// Category with this word.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|category| category.as_str() == name)
     }
 
-    /// The category of the findings of that code.
+    /// Category of the findings with this code.
     pub fn of(code: &str) -> Self {
         match code {
             "source-code" | "class-names" | "absolute-path" => Self::Privacy,
@@ -135,15 +135,15 @@ impl Category {
 /// One rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// Stable, for programs: the code of its findings and its id in SARIF.
+    /// Stable identifier: the code of its findings and its id in SARIF.
     pub code: &'static str,
-    /// What it is about.
+    /// Subject of the rule.
     pub topic: Topic,
-    /// How much a finding weighs.
+    /// Severity of its findings.
     pub severity: Severity,
-    /// What it means, in one or two sentences.
+    /// Description in one or two sentences.
     pub what: &'static str,
-    /// The crafted file in `testdata/scan/bad` that gives it.
+    /// Crafted file in `testdata/scan/bad` that triggers the rule.
     pub proof: &'static str,
 }
 
@@ -151,19 +151,19 @@ impl Rule {
     /// All rules, topic by topic.
     pub const ALL: &'static [Rule] = RULES;
 
-    /// What follows from a finding.
+    /// Consequence of its findings.
     pub fn category(&self) -> Category {
         Category::of(self.code)
     }
 
-    /// The rule of that code.
+    /// Rule with this code.
     pub fn of(code: &str) -> Option<&'static Rule> {
         RULES.iter().find(|rule| rule.code == code)
     }
 }
 
-/// A finding of the rule `code`, as heavy as the rule says. A code without a rule is unchecked: so a slip
-/// in this library never makes a file clean.
+/// A finding of the rule `code`, with the severity of the rule. A code without a rule is unchecked, so that a
+/// mistake in this library never makes a file clean.
 pub fn found(code: &'static str, text: impl Into<weighbridge_core::phrase::Phrase>) -> Finding {
     let severity = Rule::of(code).map_or(Severity::Unchecked, |rule| rule.severity);
     Finding::new(severity, code, text)
@@ -189,165 +189,165 @@ const fn note(code: &'static str, topic: Topic, proof: &'static str, what: &'sta
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
     error("dangerous-import", Topic::Pickle, "import_os.pkl",
-        "A pickle imports something that runs commands, makes code, opens connections or reaches anything."),
+        "Loading the pickle in Python would import a name that can run commands, build code, open connections or reach any object."),
     unchecked("unknown-import", Topic::Pickle, "import_unknown.pkl",
-        "A pickle imports something that is not on the allow list, and of which no effect is known. The text has its name."),
+        "The pickle imports a name that is not on the allow list and whose effect is unknown. The text names it."),
     error("computed-call", Topic::Pickle, "call_computed.pkl",
-        "A pickle calls something that was computed while loading, so nobody can say what."),
+        "The pickle calls an object that is computed during loading, so the target of the call is unknown."),
     error("unusual-call", Topic::Pickle, "call_unusual.pkl",
-        "A pickle calls something harmless as its own library does not: eval with other text, a codec that runs code, a size that fills the memory."),
+        "The pickle calls an allowed function in a way its own library never does: eval with other text, a codec that runs code, a size that exhausts memory."),
     error("memo-far", Topic::Pickle, "memo_far.pkl",
-        "A pickle uses its memo at a place beyond all that it could hold. Python makes the memo as long as that: ten bytes take gigabytes."),
+        "The pickle writes to a memo index far beyond its own length. Python allocates the memo up to that index: ten bytes cost gigabytes of memory."),
     error("large-keys", Topic::Pickle, "large_keys.pkl",
-        "Keys of a pickle's dicts and sets are tuples that hold each other, or are used, many times over: to hash them takes any time."),
+        "Dict keys or set items of the pickle are tuples nested or reused many times. Hashing them takes unbounded time."),
     error("parts-multiply", Topic::Pickle, "parts_multiply.pdparams",
-        "A parameter that Paddle puts together from parts has one of them twice, or parts that share their bytes: a megabyte becomes gigabytes."),
+        "A parameter that Paddle joins from slices repeats a slice, or its slices share bytes: a megabyte expands to gigabytes."),
     unchecked("unfollowed-import", Topic::Pickle, "import_behind_break.pkl",
-        "Behind a place where the pickle breaks something is imported whose name could not be followed."),
+        "After a broken instruction the pickle imports a name that could not be determined."),
     unchecked("extension", Topic::Pickle, "extension.pkl",
-        "A pickle uses the extension registry of Python, which may name any class or function."),
+        "The pickle uses Python's extension registry, which can refer to any class or function."),
     unchecked("pickle-breaks", Topic::Pickle, "breaks.pkl",
-        "A pickle cannot be read to its end. Python runs what stands before the break; the rest is not known."),
+        "The pickle cannot be read to its end. Python runs the instructions before the break; the rest is unknown."),
     unchecked("frames-disagree", Topic::Pickle, "frames.pkl",
-        "The frames of a pickle do not end where they should: the two machines of Python read it differently."),
+        "Frames of the pickle do not end at instruction boundaries: the C and the Python unpickler read it differently."),
     unchecked("trailing-bytes", Topic::Pickle, "trailing.pkl",
-        "Bytes that are no pickle follow behind the end; nobody knows what they are for."),
+        "Bytes that are not a pickle follow the end. They were not scanned."),
     warning("another-pickle", Topic::Pickle, "two.pkl",
-        "Another pickle follows behind the first. The framework may stop before it, others do not; it was judged as well."),
+        "Another pickle follows the first. Some loaders stop before it, others run it; it was scanned as well."),
     warning("nested-pickle", Topic::Pickle, "nested.pkl",
-        "Bytes within a pickle are a whole pickle themselves. It runs where somebody loads it; it was judged as well."),
+        "A byte string inside the pickle is a pickle itself. It runs if a program loads it; it was scanned as well."),
     note("lod-eval", Topic::Pickle, "lod.pdparams",
-        "builtins.eval stands exactly as Paddle writes a tensor with LoD, eval(\"data\", {\"data\": array}), which only gives the array back."),
+        "builtins.eval is called exactly as Paddle writes a tensor with LoD: eval(\"data\", {\"data\": array}), which only returns the array."),
     note("persistent-id", Topic::Pickle, "persistent.pkl",
-        "A pickle refers to something beside it, as PyTorch does for its storages."),
+        "The pickle refers to objects stored outside it, as PyTorch does for its storages."),
     note("out-of-band", Topic::Pickle, "next_buffer.pkl",
-        "A pickle takes buffers that must be handed over beside it."),
+        "The pickle expects buffers that the loader must supply separately."),
     note("odd-pickle", Topic::Pickle, "odd.pkl",
-        "A pickle has instructions that no pickler of today writes; by themselves they do nothing."),
+        "The pickle has instructions that current picklers do not write. They have no effect by themselves."),
     note("more-findings", Topic::Pickle, "many.pkl",
-        "There are more findings of a kind than are listed; what was left out weighs what its worst finding does."),
+        "More findings exist than are listed. This entry has the severity of the worst one that is not listed."),
 
     error("zip-duplicate-name", Topic::Archive, "duplicate.zip",
-        "Two members have one name: programs differ in which one they take."),
+        "Two members have the same name: programs differ in which one they extract."),
     error("zip-similar-names", Topic::Archive, "similar.zip",
-        "Names of members differ only by case, by slashes or by dots and spaces at the end: on some systems they are one file."),
+        "Member names differ only by case, slashes, or trailing dots and spaces: on some systems they are one file."),
     error("zip-headers-differ", Topic::Archive, "headers_differ.zip",
-        "The directory and a member's own header say different things: programs differ in which one they believe."),
+        "The directory and a local header disagree: programs differ in which one they use."),
     error("zip-end-records", Topic::Archive, "two_ends.zip",
-        "The end records contradict each other or the directory: a wrong count, a second end record, a zip64 record that says otherwise."),
+        "The end records contradict each other or the directory: a wrong count, a second end record, a different zip64 record."),
     error("zip-prepended", Topic::Archive, "prepended.zip",
-        "Bytes stand before the archive: to another program the file is something else."),
+        "Bytes precede the archive: another program may read the file as a different format."),
     error("zip-appended", Topic::Archive, "appended.zip",
-        "Bytes stand behind the end of the archive."),
+        "Bytes follow the end of the archive."),
     error("zip-overlap", Topic::Archive, "overlap.zip",
-        "Members share bytes, as only bombs and tricks do."),
+        "Members overlap, as in zip bombs. Archivers never write this."),
     error("zip-hidden-member", Topic::Archive, "hidden.zip",
-        "There is a member that the directory does not name: programs that read on from the start see it."),
+        "A member is missing from the directory: programs that read the archive from its start still extract it."),
     error("zip-bomb", Topic::Archive, "bomb.zip",
-        "Members claim to unpack to far more than such an archive can honestly hold. They were not unpacked."),
+        "Members claim to unpack to far more bytes than the archive can contain. They were not unpacked."),
     error("zip-crc", Topic::Archive, "crc.zip",
-        "The data of a member has another checksum than the archive says: some programs refuse it, others load it."),
+        "The CRC-32 of a member's data differs from the recorded one: some programs refuse it, others load it."),
     unchecked("zip-encrypted", Topic::Archive, "encrypted.zip",
-        "A member is encrypted and was not looked at."),
+        "A member is encrypted and was not scanned."),
     unchecked("zip-damaged", Topic::Archive, "damaged.zip",
-        "The directory of the archive cannot be used. What local headers lead to was looked at, which need not be all."),
+        "The directory of the archive is unusable. Members found through local headers were scanned; others may exist."),
     unchecked("zip-gap", Topic::Archive, "gap.zip",
-        "Bytes between members belong to none of them."),
+        "Bytes between members belong to no member."),
     error("unsafe-member-name", Topic::Archive, "member_names.zip",
-        "The name of a member leads out of the folder it would be unpacked in: absolute, with .., with a drive letter, with backslashes."),
+        "A member name escapes the folder it is unpacked into: an absolute path, `..`, a drive letter or backslashes."),
     error("odd-member-name", Topic::Archive, "odd_names.zip",
-        "The name of a member has control characters, NUL, or marks that turn the direction of text: people do not see what it is."),
+        "A member name has control characters, NUL or text-direction marks: it is displayed differently from the real name."),
     error("member-link", Topic::Archive, "link.zip",
-        "A member is a link or a device: what is unpacked after it may land elsewhere."),
+        "A member is a link or a device: files unpacked after it may be written outside the folder."),
     error("tar-layout", Topic::Archive, "directory_with_data.tar",
-        "Programs differ in where the next member of a tar archive begins: a directory or link with a length, a record that sets another length."),
+        "Programs differ in where the next tar member begins: a directory or link has a length, or a record sets another length."),
 
     error("name-leads-out", Topic::Path, "traversal.index.json",
-        "A name by which the framework opens or writes a file leads out of the folder of the model."),
+        "A file name that the framework opens or writes points outside the folder of the model."),
     warning("path-like-name", Topic::Path, "tensor_names.safetensors",
-        "The name of a tensor would lead out of the folder, were it written to a file of its own."),
+        "A tensor name points outside the folder if the tensor is exported to a file of that name."),
     warning("link-leads-out", Topic::Path, "folder:link_out",
-        "A file of the folder is a link to a file outside of it. What it leads to was looked at."),
+        "A file of the folder is a link to a file outside it. The target was scanned."),
     note("absolute-path", Topic::Path, "absolute/config.json",
-        "A configuration names absolute paths of its author's machine."),
+        "A configuration contains absolute paths of its author's machine."),
 
     error("hdf5-external-link", Topic::Hdf5, "external_link.h5",
-        "A link leads to another file, which HDF5 opens by itself."),
+        "A link points to another file, which HDF5 opens automatically."),
     error("hdf5-external-storage", Topic::Hdf5, "external_storage.h5",
-        "The elements of a dataset are read from other files, any that the reader may open."),
+        "The elements of a dataset are read from other files: any file the reader has access to."),
     error("hdf5-virtual", Topic::Hdf5, "virtual.h5",
-        "A virtual dataset is made of datasets in other files."),
+        "A virtual dataset takes its elements from datasets in other files."),
     error("hdf5-user-link", Topic::Hdf5, "user_link.h5",
-        "A link of a kind that its maker defined: code that is registered for it runs."),
+        "A link has a user-defined type: HDF5 runs the code registered for that type."),
     unchecked("hdf5-plugin-filter", Topic::Hdf5, "plugin_filter.h5",
-        "A dataset is packed with a filter for which HDF5 loads a plugin library. Its elements were not looked at."),
+        "A dataset is compressed with a filter for which HDF5 loads a plugin library. Its elements were not scanned."),
     note("hdf5-soft-link", Topic::Hdf5, "soft_link.h5",
-        "A name leads to another path of the same file."),
+        "A soft link points to another path of the same file."),
     error("keras-lambda", Topic::Hdf5, "keras_lambda.h5",
-        "A Keras model holds Python code that runs when the model is loaded or called: a Lambda layer."),
+        "The Keras model contains Python code (a Lambda layer) that runs when the model is loaded or called."),
     error("keras-foreign-module", Topic::Hdf5, "keras_module.h5",
-        "A Keras model names a class or function of a module that is not of Keras; it is imported when the model is loaded."),
+        "The Keras model names a class or function outside Keras, which is imported when the model is loaded."),
     error("keras-loads", Topic::Hdf5, "saved_model.json",
-        "A Keras model holds a layer that loads code or files: a module of torch, a saved model of TensorFlow, words from a path or an address."),
+        "A layer of the Keras model loads code or files: a torch module, a TensorFlow SavedModel, a vocabulary from a path or URL."),
     unchecked("keras-unread", Topic::Hdf5, "keras_unread.h5",
-        "The configuration of a Keras model could not be understood."),
+        "The configuration of a Keras model could not be parsed."),
 
     warning("source-code", Topic::Program, "source.pdmodel",
-        "A program holds paths or lines of its author's source code. `weighbridge program --strip source` removes them."),
+        "A program contains paths or lines of its author's source code. `weighbridge program --strip source` removes them."),
     warning("class-names", Topic::Program, "class_names.json",
-        "A program holds the names of its author's classes."),
+        "A program contains the names of its author's classes."),
     error("writes-files", Topic::Program, "save.pdmodel",
         "An operator writes a file when the program is run."),
     error("runs-python", Topic::Program, "py_func.pdmodel",
         "An operator calls a Python function when the program is run."),
     error("network", Topic::Program, "network.pdmodel",
-        "An operator talks to other machines when the program is run."),
+        "An operator opens network connections when the program is run."),
     warning("reads-files", Topic::Program, "load.pdmodel",
         "An operator reads a file when the program is run."),
     error("torchscript-code", Topic::Program, "script.pt",
-        "The archive holds TorchScript: code that runs when the model is used."),
+        "The archive contains TorchScript: code that runs when the model is used."),
     error("remote-code", Topic::Program, "remote_code/config.json",
-        "A configuration names Python code that comes along with the model or is fetched (auto_map, custom_pipelines, attn_implementation), something dangerous to call (_target_, class_path, a tag of Python in YAML), or has a template that reaches into Python."),
+        "A configuration names Python code shipped with the model or downloaded (auto_map, custom_pipelines, attn_implementation) or a dangerous callable (_target_, class_path, a Python tag in YAML), or its template accesses Python internals."),
     unchecked("names-callable", Topic::Program, "target.json",
-        "A configuration names something that is to be imported and called (_target_, class_path, a tag of Python in YAML), of which nothing is known."),
+        "A configuration names an unknown function or class to import and call (_target_, class_path, a Python tag in YAML)."),
     error("arrow-pickled-type", Topic::Program, "pickled_type.arrow",
-        "A column has a type that is described by a pickle (arrow.py_extension_type)."),
+        "A column type is stored as a pickle (arrow.py_extension_type), which some Arrow versions load."),
 
     error("two-formats", Topic::Content, "safetensors_and_zip.safetensors",
-        "The file is two formats at once: who looks at it and who loads it may see different things."),
+        "The file is valid in two formats: a scanner and a loader may see different content."),
     error("extension-differs", Topic::Content, "pickle.safetensors",
-        "The name promises a format that holds no code, and the content is one that may."),
+        "The extension names a format without code, but the content is a format that can contain code."),
     note("name-of-a-pickle", Topic::Content, "safetensors.pt",
-        "The name promises a pickle or an archive of torch, and the content is of another format: programs that go by the name unpickle it."),
+        "The extension names a pickle or torch archive, but the content has another format: programs that go by the extension unpickle it."),
     unchecked("program-file", Topic::Content, "program.bin",
-        "The file is a program, a script or a page by its content or its name, and no model."),
+        "The file is a program, a script or a web page by its content or name, not a model."),
     unchecked("unknown-content", Topic::Content, "noise.bin",
-        "The content is of no format that is known here; it may be anything."),
+        "The format of the content was not recognized."),
     unchecked("opaque-bytes", Topic::Content, "opaque.h5",
-        "Bytes without a type: their meaning is known to their writer only."),
+        "Untyped bytes: only the program that wrote them can interpret them."),
 
     unchecked("archive-not-entered", Topic::Coverage, "packed.bin.gz",
-        "The file is packed in a way that is not looked into."),
+        "The file is compressed or packed in a way that `scan` does not unpack."),
     unchecked("unreadable", Topic::Coverage, "cut.safetensors",
-        "A part cannot be read, so it could not be looked through. The text begins with the reader's own code."),
+        "A part could not be read, so it was not scanned. The text begins with the code of the reader's error."),
     unchecked("left-out", Topic::Coverage, "compound.h5",
-        "A part is read by nobody here, so it was not looked through. The text begins with the reader's own code."),
+        "A part is not supported, so it was not scanned. The text begins with the code of the reader's note."),
     unchecked("nested-too-deep", Topic::Coverage, "deep.zip",
-        "Archives within archives go deeper, or hold more, than is looked through."),
+        "Nested archives or pickles exceed the depth or size that `scan` follows."),
     unchecked("too-deep", Topic::Coverage, "folder:too_deep",
-        "A folder lies deeper than folders are looked through."),
+        "A folder is nested deeper than `scan` descends."),
     unchecked("link-to-folder", Topic::Coverage, "folder:link_to_folder",
         "A link to a folder was not followed."),
     unchecked("dead-link", Topic::Coverage, "folder:dead_link",
-        "A link leads to nothing that can be read."),
+        "The target of a link does not exist or cannot be read."),
     unchecked("not-a-file", Topic::Coverage, "folder:not_a_file",
-        "A pipe, a socket or a device was not looked at."),
+        "A pipe, socket or device was not scanned."),
     unchecked("no-files", Topic::Coverage, "folder:empty",
-        "There is no file to look through."),
+        "There is no file to scan."),
 ];
 
 impl Rule {
-    /// `code`, `topic`, `category`, `severity`, `text`, `proof`.
+    /// JSON object with `code`, `topic`, `category`, `severity`, `text` and `proof`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "code": self.code,
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_and_proofs_stand_once() {
+    fn codes_and_proofs_are_unique() {
         let mut codes: Vec<_> = RULES.iter().map(|rule| rule.code).collect();
         let mut proofs: Vec<_> = RULES.iter().map(|rule| rule.proof).collect();
         for list in [&mut codes, &mut proofs] {

@@ -1,9 +1,9 @@
-//! tar archives: their members, and what is wrong with their names.
+//! tar archives: their members, and faults of their names and layout.
 //!
 //! ```text
 //! header   name mode uid gid size mtime checksum type link-name "ustar" ... prefix    512 bytes, numbers octal
-//! data     filled up to a multiple of 512 bytes
-//! ... one of these for each member, then two blocks of zeros
+//! data     padded to a multiple of 512 bytes
+//! ... repeated for each member, then two blocks of zeros
 //! ```
 
 use super::{AssumedType, Scan, judge_member};
@@ -15,16 +15,16 @@ use weighbridge_io::source::{Cursor, RangeSource, SourceRef};
 
 const BLOCK: u64 = 512;
 const HEADER: usize = 512;
-/// Behind the end so many bytes are looked at; honest writers fill up to 10 KiB with zeros.
-const FILLING: u64 = 1 << 20;
+/// Bytes after the end that are checked; common writers pad with up to 10 KiB of zeros.
+const MAX_END_PADDING: u64 = 1 << 20;
 
-/// True where `head` begins as a tar archive does: with its mark, or with a header of which the checksum is right for
-/// Python, which asks for nothing else.
+/// True where `head` begins a tar archive: with the `ustar` signature, or with a header checksum that Python accepts, which
+/// requires no signature.
 pub fn is_tar(head: &[u8]) -> bool {
     head.get(257..262) == Some(b"ustar") || head.get(..HEADER).is_some_and(has_checksum)
 }
 
-/// Hands on every member of a tar archive, and tells links, devices and names that lead out.
+/// Adds every member of a tar archive for scanning, and reports links, devices and unsafe names.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Io`] where it cannot be read. Damage is a finding.
@@ -37,50 +37,54 @@ pub fn tar(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
 
 fn walk(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
     let mut cursor = Cursor::new(source.clone(), 0);
-    let mut said = Said::default();
+    let mut overrides = Overrides::default();
     let mut members = 0u64;
     while cursor.remaining() > 0 {
         let at = cursor.position();
-        let block: [u8; HEADER] = cursor.array("the header of a member")?;
+        let block: [u8; HEADER] = cursor.array("a tar header")?;
         if block == [0; HEADER] {
-            return behind(&mut cursor, scan);
+            return check_end(&mut cursor, scan);
         }
         members += 1;
         Limits::check("archive members", "tensors", members, limits.tensors)?;
         let header = Header::read(at, block, scan)?;
-        if header.is_about_others() {
-            said.read(&header, &mut cursor, limits, scan)?;
+        if header.is_override() {
+            overrides.read(&header, &mut cursor, limits, scan)?;
         } else {
-            member(&header, std::mem::take(&mut said), source, &mut cursor, scan)?;
+            member(&header, std::mem::take(&mut overrides), source, &mut cursor, scan)?;
         }
     }
     Ok(())
 }
 
-/// The header of a member.
+/// Header of a member.
 struct Header {
-    /// Where it stands.
+    /// Offset of the header.
     at: u64,
     block: [u8; HEADER],
-    /// The length of the data, as the header has it.
+    /// Length of the data by the header, in bytes.
     len: u64,
 }
 
 impl Header {
-    /// Holds a header against its checksum, and tells numbers that programs read differently.
+    /// Verifies the checksum of a header, and reports numbers that programs read differently.
     fn read(at: u64, block: [u8; HEADER], scan: &mut Scan) -> Result<Self> {
         if !has_checksum(&block) {
             return Err(
-                Error::corrupt("tar-checksum", "the header of a member does not match its checksum").at(at)
+                Error::corrupt("tar-checksum", "the checksum of the tar header does not match").at(at)
             );
         }
-        let says = &block[124..136];
-        if !is_plain(says) || !is_plain(&block[148..156]) {
-            layout(at, "a number in the header of a member is written as programs read it differently", scan);
+        let field = &block[124..136];
+        if !is_plain(field) || !is_plain(&block[148..156]) {
+            layout(
+                at,
+                "a number in the tar header is written in a form that programs read differently",
+                scan,
+            );
         }
-        let len = number(says)
-            .and_then(|len| u64::try_from(len).ok())
-            .ok_or_else(|| Error::corrupt("tar-length", "the length of a member is no length").at(at))?;
+        let len = number(field).and_then(|len| u64::try_from(len).ok()).ok_or_else(|| {
+            Error::corrupt("tar-length", "the member length in the tar header is not a valid number").at(at)
+        })?;
         Ok(Self { at, block, len })
     }
 
@@ -88,14 +92,13 @@ impl Header {
         self.block[156]
     }
 
-    /// True for a member that says something of the next one, or of all: a name or the target of a link, as GNU has it;
-    /// records, as POSIX has them.
-    fn is_about_others(&self) -> bool {
+    /// True for a member that describes the next one, or all: a long name or link target (GNU), or records (POSIX).
+    fn is_override(&self) -> bool {
         matches!(self.kind(), b'L' | b'K' | b'x' | b'g')
     }
 
-    /// True for what has no data for Python, whatever its length says. Before POSIX a folder was a file with a slash at the
-    /// end.
+    /// True for a member that has no data for Python, whatever its length field. Before POSIX a folder was a file whose name
+    /// ends with a slash.
     fn is_without_data(&self) -> bool {
         let is_old_folder = self.kind() == 0 && until_zero(&self.block[..100]).ends_with('/');
         is_old_folder || matches!(self.kind(), b'1'..=b'6')
@@ -103,7 +106,7 @@ impl Header {
 
     fn name(&self) -> String {
         let (name, prefix) = (until_zero(&self.block[..100]), until_zero(&self.block[345..500]));
-        // Python does not ask whether the header is one that has a prefix.
+        // Python uses the prefix without checking that this kind of header has one.
         if prefix.is_empty() || matches!(self.kind(), b'L' | b'K' | b'S') {
             name
         } else {
@@ -111,22 +114,22 @@ impl Header {
         }
     }
 
-    /// What a link leads to.
+    /// Target of a link.
     fn target(&self) -> String {
         until_zero(&self.block[157..257])
     }
 }
 
-/// What is said of the next member in members before it.
+/// Properties of the next member that earlier members override.
 #[derive(Default)]
-struct Said {
+struct Overrides {
     name: Option<String>,
     target: Option<String>,
     size: Option<u64>,
 }
 
-impl Said {
-    /// Reads the data of a member that is about others, and what fills its block.
+impl Overrides {
+    /// Reads the data of an overriding member, and the padding of its last block.
     fn read(&mut self, header: &Header, cursor: &mut Cursor, limits: &Limits, scan: &mut Scan) -> Result<()> {
         let Header { at, len, .. } = *header;
         let data = cursor.position();
@@ -137,23 +140,28 @@ impl Said {
             b'K' => self.target = Some(until_zero(&bytes)),
             kind => {
                 let records = Records::read(&bytes).ok_or_else(|| {
-                    Error::corrupt("tar-records", "the records of a member are not LENGTH KEY=VALUE").at(at)
+                    Error::corrupt("tar-records", "a pax record does not have the form LENGTH KEY=VALUE")
+                        .at(at)
                 })?;
                 self.take(records, kind == b'g', at, scan);
             }
         }
         // Python reads names and records to the end of the block.
-        let filling = cursor.bytes(filling(len).min(cursor.remaining()), "filling")?;
-        if filling.iter().any(|&byte| byte != 0) {
-            layout(data, "more stands behind the records of a member, which some programs read", scan);
+        let padding = cursor.bytes(padding(len).min(cursor.remaining()), "padding")?;
+        if padding.iter().any(|&byte| byte != 0) {
+            layout(
+                data,
+                "bytes follow the pax records of a member; some programs read them as records",
+                scan,
+            );
         }
         Ok(())
     }
 
-    /// Takes records of the next member, or of `all`.
+    /// Applies records to the next member, or to `all`.
     fn take(&mut self, records: Records, all: bool, at: u64, scan: &mut Scan) {
         if records.sparse || (all && (records.size.is_some() || records.path.is_some())) {
-            layout(at, "a record says where the data of members lie, or what they are named", scan);
+            layout(at, "a pax record sets the position, the length or the name of members", scan);
         }
         if !all {
             self.name = records.path.or(self.name.take());
@@ -163,25 +171,25 @@ impl Said {
     }
 }
 
-/// Judges a member, of which something is `said` before it, and hands it on.
+/// Judges a member with its overrides, and adds it for scanning.
 fn member(
     header: &Header,
-    said: Said,
+    overrides: Overrides,
     source: &SourceRef,
     cursor: &mut Cursor,
     scan: &mut Scan,
 ) -> Result<()> {
     let Header { at, mut len, .. } = *header;
-    let name = said.name.unwrap_or_else(|| header.name());
+    let name = overrides.name.unwrap_or_else(|| header.name());
     judge_member(&name, at, scan);
     let name = escape(&name);
-    if let Some(other) = said.size.filter(|&other| other != len) {
-        layout(at, &format!("{name} has {len} bytes by its header, {other} by a record"), scan);
-        // As POSIX has it, and Python does it.
+    if let Some(other) = overrides.size.filter(|&other| other != len) {
+        layout(at, &format!("`{name}` has {len} bytes by its header, {other} by a pax record"), scan);
+        // POSIX defines this, and Python does it.
         len = other;
     }
     if len > 0 && header.is_without_data() {
-        layout(at, &format!("{name} is no file, and has a length of {len} bytes"), scan);
+        layout(at, &format!("`{name}` is not a file, but has a length of {len} bytes"), scan);
         return Ok(());
     }
     match header.kind() {
@@ -190,44 +198,40 @@ fn member(
             scan.look_into(name, Arc::new(range), AssumedType::File);
         }
         b'1' | b'2' => {
-            let target = escape(&said.target.unwrap_or_else(|| header.target()));
-            scan.push_at("member-link", at, format!("{name} is a link to {target}"));
+            let target = escape(&overrides.target.unwrap_or_else(|| header.target()));
+            scan.push_at("member-link", at, format!("`{name}` is a link to `{target}`"));
         }
         b'3' | b'4' | b'6' => {
-            scan.push_at("member-link", at, format!("{name} is a device or a pipe"));
+            scan.push_at("member-link", at, format!("`{name}` is a device or a pipe"));
         }
         b'5' => {}
         kind => {
-            let text = format!("tar-type: {name} is of the unknown kind {kind:#04x}");
+            let text = format!("tar-type: `{name}` has the unknown member type {kind:#04x}");
             scan.push_at("unreadable", at, text);
         }
     }
     cursor.skip(len, "the data of a member")?;
-    cursor.skip(filling(len).min(cursor.remaining()), "filling")
+    cursor.skip(padding(len).min(cursor.remaining()), "padding")
 }
 
-/// Bytes behind data of that length up to the next block.
-fn filling(len: u64) -> u64 {
+/// Padding after data of this length, up to the next block.
+fn padding(len: u64) -> u64 {
     len.next_multiple_of(BLOCK) - len
 }
 
-/// What follows behind the end must be zeros.
-fn behind(cursor: &mut Cursor, scan: &mut Scan) -> Result<()> {
+/// Reports bytes after the end of the archive other than zeros.
+fn check_end(cursor: &mut Cursor, scan: &mut Scan) -> Result<()> {
     let at = cursor.position();
-    let len = cursor.remaining().min(FILLING);
+    let len = cursor.remaining().min(MAX_END_PADDING);
     let more = cursor.remaining() > len;
-    if more || cursor.bytes(len, "filling")?.iter().any(|&byte| byte != 0) {
-        scan.push_at(
-            "trailing-bytes",
-            at,
-            "bytes follow behind the end of the archive and were not looked at",
-        );
+    if more || cursor.bytes(len, "padding")?.iter().any(|&byte| byte != 0) {
+        scan.push_at("trailing-bytes", at, "bytes after the end of the archive were not scanned");
     }
     Ok(())
 }
 
-/// A number as Python's `tarfile` reads it: big-endian where the first byte is 0x80 or 0xff (less than zero), else text up to
-/// the first NUL, in octal digits as `int` takes them. `None` where that fails.
+/// Parses a number as Python's `tarfile` does: big-endian if the first byte is 0x80 or 0xff (negative), else octal text up
+/// to the first NUL, as `int` accepts it. `None` where that fails.
 fn number(field: &[u8]) -> Option<i128> {
     if let Some((&first @ (0x80 | 0xff), rest)) = field.split_first() {
         let value =
@@ -247,7 +251,7 @@ fn number(field: &[u8]) -> Option<i128> {
         _ => (1, text),
     };
     let prefixed = digits.strip_prefix("0o").or_else(|| digits.strip_prefix("0O"));
-    // Behind the prefix, and between two digits, one underscore may stand.
+    // One underscore is allowed after the prefix and between two digits.
     let digits = prefixed.map_or(digits, |rest| rest.strip_prefix('_').unwrap_or(rest));
     let odd = |part: &str| part.is_empty() || !part.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
     if digits.split('_').any(odd) {
@@ -256,8 +260,8 @@ fn number(field: &[u8]) -> Option<i128> {
     i128::from_str_radix(&digits.replace('_', ""), 8).ok().map(|value| sign * value)
 }
 
-/// True for a number as all programs read it: octal digits with blanks before and blanks or NULs behind, or nothing but
-/// these; big-endian where octal digits would not do.
+/// True for a number that all programs read alike: octal digits with blanks before and blanks or NULs after, or only these;
+/// big-endian where octal digits do not suffice.
 fn is_plain(field: &[u8]) -> bool {
     if field.first() == Some(&0x80) {
         let digits = u32::try_from(field.len()).unwrap_or(u32::MAX).saturating_sub(1);
@@ -270,15 +274,15 @@ fn is_plain(field: &[u8]) -> bool {
     field[blanks + digits..].iter().all(|byte| matches!(byte, b' ' | 0))
 }
 
-/// True where the header has the sum of its bytes, those of the sum itself taken for blanks: of unsigned bytes, or of signed
-/// ones, as some old programs wrote it.
+/// True where the checksum is the sum of the header's bytes, with the checksum field counted as blanks: of unsigned bytes, or
+/// of signed ones, as some old programs write it.
 fn has_checksum(block: &[u8]) -> bool {
-    let Some(says) = block.get(148..156).and_then(number) else { return false };
+    let Some(recorded) = block.get(148..156).and_then(number) else { return false };
     let sum = |value: fn(u8) -> i128| -> i128 {
         let others = block[..148].iter().chain(&block[156..]);
         others.map(|&byte| value(byte)).sum::<i128>() + 8 * 32
     };
-    says == sum(i128::from) || says == sum(|byte| i128::from(byte.cast_signed()))
+    recorded == sum(i128::from) || recorded == sum(|byte| i128::from(byte.cast_signed()))
 }
 
 fn until_zero(bytes: &[u8]) -> String {
@@ -286,24 +290,24 @@ fn until_zero(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..len]).into_owned()
 }
 
-/// Tells that programs differ in what the members are.
+/// Reports that programs differ in the members they read.
 fn layout(at: u64, text: &str, scan: &mut Scan) {
     scan.push_at("tar-layout", at, text);
 }
 
-/// What records `LENGTH KEY=VALUE\n` say of a member, as far as it matters what and where it is.
+/// Values of pax records (`LENGTH KEY=VALUE\n`) that affect the name, target or length of a member.
 #[derive(Default)]
 struct Records {
     path: Option<String>,
-    /// What a link leads to.
+    /// Target of a link.
     target: Option<String>,
     size: Option<u64>,
-    /// True where there is a record of a file with holes.
+    /// True where a record describes a sparse file.
     sparse: bool,
 }
 
 impl Records {
-    /// `None` where they are none.
+    /// Parses records; `None` where they are malformed.
     fn read(bytes: &[u8]) -> Option<Self> {
         let mut records = Self::default();
         let mut rest = bytes;
@@ -330,7 +334,7 @@ mod tests {
     use super::*;
     use weighbridge_io::source::MemorySource;
 
-    /// A header of that name and kind, with the right checksum.
+    /// A member with this name and kind, with a valid checksum.
     fn member(name: &str, kind: u8, data: &[u8]) -> Vec<u8> {
         let mut block = vec![0; 512];
         block[..name.len()].copy_from_slice(name.as_bytes());
@@ -357,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn members_links_and_names() {
+    fn members_links_and_unsafe_names_are_reported() {
         let long = [member("././@LongLink", b'L', b"../long\0"), member("x", b'0', b"1")].concat();
         let pax = [member("pax", b'x', b"14 path=/x/yz\n"), member("x", b'0', b"")].concat();
         let all = [member("a/b", b'0', b"abc"), member("l", b'2', b""), long, pax, vec![0; 1024]].concat();
@@ -369,7 +373,7 @@ mod tests {
         assert_eq!(codes, ["member-link", "unsafe-member-name", "unsafe-member-name"]);
     }
 
-    /// GNU and POSIX write the long target of a link before it.
+    /// GNU and POSIX write the long target of a link in a member before it.
     #[test]
     fn long_targets_of_links_are_read() {
         let gnu = [member("././@LongLink", b'K', b"../long/target\0"), member("l", b'1', b"")].concat();
@@ -380,21 +384,22 @@ mod tests {
             member("n", b'2', b""),
         ];
         let found = scan([gnu, pax, both.concat(), member("o", b'0', b"1"), vec![0; 1024]].concat());
-        let told: Vec<_> = found.findings.iter().map(|f| (f.code.as_str(), f.text.as_str())).collect();
-        let texts = ["l is a link to ../long/target", "m is a link to ../long", "from is a link to to"];
-        assert_eq!(told, texts.map(|text| ("member-link", text)));
+        let reported: Vec<_> = found.findings.iter().map(|f| (f.code.as_str(), f.text.as_str())).collect();
+        let texts =
+            ["`l` is a link to `../long/target`", "`m` is a link to `../long`", "`from` is a link to `to`"];
+        assert_eq!(reported, texts.map(|text| ("member-link", text)));
         assert_eq!(found.inner.len(), 1);
     }
 
     #[test]
-    fn a_length_that_programs_differ_on_is_told() {
+    fn ambiguous_lengths_are_reported() {
         let inner = member("hidden", b'0', b"abc");
         for kind in [b'1', b'2', b'3', b'4', b'5', b'6'] {
             let found = scan([member("d", kind, &inner), vec![0; 1024]].concat());
             assert!(found.findings.iter().any(|finding| finding.code == "tar-layout"), "{kind}");
             assert_eq!((found.inner.len(), found.inner[0].name.as_str()), (1, "hidden"));
         }
-        // By its record the first member is empty, and what seems to be its data are members.
+        // By its record the first member is empty, so that its apparent data are members.
         let pax = [member("p", b'x', b"9 size=0\n"), member("a", b'0', &inner), vec![0; 1024]].concat();
         let found = scan(pax);
         let names: Vec<_> = found.inner.iter().map(|inner| inner.name.as_str()).collect();
@@ -403,17 +408,17 @@ mod tests {
             let found = scan([member("p", b'g', records), vec![0; 1024]].concat());
             assert_eq!(found.findings[0].code.as_str(), "tar-layout");
         }
-        // The same length twice, and a remark for all, change nothing.
-        let honest = [member("p", b'g', b"13 comment=x\n"), member("p", b'x', b"9 size=3\n")].concat();
-        let found = scan([honest, member("a", b'0', b"abc"), vec![0; 1024]].concat());
+        // A record with the same length and a global comment are accepted.
+        let valid = [member("p", b'g', b"13 comment=x\n"), member("p", b'x', b"9 size=3\n")].concat();
+        let found = scan([valid, member("a", b'0', b"abc"), vec![0; 1024]].concat());
         assert!(found.findings.is_empty() && found.inner.len() == 1, "{found:?}");
         let broken = scan([member("p", b'x', b"7 size\n"), member("a", b'0', b"abc")].concat());
         assert_eq!(broken.findings[0].code.as_str(), "unreadable");
     }
 
-    /// As Python's `tarfile.nti` has them.
+    /// Python's `tarfile.nti` gives these values.
     #[test]
-    fn numbers_are_read_as_python_reads_them() {
+    fn numbers_are_parsed_like_python() {
         for (field, value, plain) in [
             (&b"00000000017\0"[..], Some(15), true),
             (b"         17 ", Some(15), true),
@@ -435,9 +440,9 @@ mod tests {
         }
     }
 
-    /// Whatever Python's `tarfile` opens is an archive, and is told where others read another one.
+    /// Every file that Python's `tarfile` opens is an archive; ambiguous ones are reported.
     #[test]
-    fn odd_headers_that_python_takes_are_archives() {
+    fn odd_headers_that_python_accepts_are_archives() {
         let whole = member("x", b'0', b"abc");
         let unsigned: u32 =
             256 + whole[..148].iter().chain(&whole[156..512]).map(|&b| u32::from(b)).sum::<u32>();
@@ -451,7 +456,7 @@ mod tests {
             let found = scan([odd, vec![0; 1024]].concat());
             assert_eq!((found.findings[0].code.as_str(), found.inner.len()), ("tar-layout", 1), "{sum:?}");
         }
-        // Signed bytes, no mark, and a name that begins with NUL.
+        // Signed bytes, no signature, and a name that begins with NUL.
         let mut old = vec![0; 512];
         (old[1], old[124]) = (0x80, b'0');
         let sum = 256 - 128 + u32::from(b'0');
@@ -459,7 +464,7 @@ mod tests {
         assert!(is_tar(&old));
         old[2] = 1;
         assert!(!is_tar(&old) && !is_tar(&[0; 512]));
-        // By Python the member is empty, and what seems to be its data are members.
+        // For Python the member is empty, so that its apparent data are members.
         let mut first = member("a", b'0', &member("hidden", b'0', b"abc"));
         first[124..136].copy_from_slice(b"\x00\x0000000002000"[..12].try_into().unwrap());
         seal(&mut first[..512]);
@@ -469,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told() {
+    fn damage_is_reported() {
         let whole = [member("a", b'0', &[1; 600]), vec![0; 1024]].concat();
         for cut in [1, 511, 512, 600, 1535] {
             let codes: Vec<_> =

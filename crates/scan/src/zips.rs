@@ -1,4 +1,4 @@
-//! zip archives: what is wrong with them, and members that may be looked at.
+//! zip archives: faults of their structure, and the members to scan.
 
 use super::{Scan, judge_member};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,21 +9,21 @@ use weighbridge_core::{Budget, ErrorCode, HeldMemory};
 use weighbridge_io::source::{Source, SourceRef, Within, check_range, read_vec, to_usize};
 use weighbridge_zip::{Found, InflateSource, Member, Method, survey};
 
-/// An archive is a bomb where all members that are no numbers unpack to this many times its length together, and to more than
-/// [`FREE`] bytes. What is unpacked of it is bounded by the budget.
-const TIMES: u64 = 200;
-const FREE: u64 = 1 << 30;
+/// An archive is a bomb where all members without numbers unpack to more than this many times its length in total, and to
+/// more than [`MIN_BOMB_BYTES`]. The bytes that are unpacked are bounded by the budget.
+const MAX_UNPACK_RATIO: u64 = 200;
+const MIN_BOMB_BYTES: u64 = 1 << 30;
 
-/// Bytes that are read at once to hold a member against its checksum. Longer numbers are unpacked as they are read: only their
-/// header is looked at.
+/// Bytes read at once to verify the CRC-32 of a member. Longer members of numbers are unpacked while they are read: only
+/// their header is scanned.
 const BLOCK: u64 = 1 << 20;
 
-/// Looks at the archive itself and tells what is odd. Every member that some reader finds is given to `route`
-/// with its bytes: a range of the archive, or what it unpacks to. What cannot be unpacked within the limits is
-/// told, and not given.
+/// Reports faults of the archive structure. Every member that some reader finds is passed to `route` with its
+/// bytes: a range of the archive, or the unpacked bytes. A member that cannot be unpacked within the limits is
+/// reported and not passed.
 ///
-/// `raw` says which members are numbers: they are not held against their checksums, and long ones are
-/// unpacked while they are read.
+/// `raw` selects members of numbers: their CRC-32 is not verified, and long ones are unpacked while they are
+/// read.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Io`] where it cannot be read.
@@ -41,11 +41,11 @@ pub fn archive(
     for odd in &survey.oddities {
         scan.list(super::found(odd.code, odd.text.clone()).at(odd.at).in_file(source.label()));
     }
-    // Numbers may all be zero, which packs to a thousandth.
+    // Numbers may all be zero, which compress to a thousandth.
     let others = survey.members.iter().map(|found| &found.member).filter(|member| !raw(&member.name));
     let sum = others.fold(0u64, |sum, member| sum.saturating_add(member.len));
-    if sum > FREE.max(source.len().saturating_mul(TIMES)) {
-        let text = format!("{} bytes claim to unpack to {sum}", source.len());
+    if sum > MIN_BOMB_BYTES.max(source.len().saturating_mul(MAX_UNPACK_RATIO)) {
+        let text = format!("the archive ({} bytes) claims to unpack to {sum} bytes", source.len());
         scan.list(super::found("zip-bomb", text).at(0).in_file(source.label()));
     }
     let budget = limits.budget_of(source);
@@ -55,12 +55,11 @@ pub fn archive(
             continue;
         }
         if !readable {
-            let told = survey
-                .oddities
-                .iter()
-                .any(|odd| odd.code == "zip-encrypted" && odd.text.starts_with(&escape(&member.name)));
-            if !told {
-                let text = format!("zip-member: {} cannot be read", escape(&member.name));
+            let is_reported = survey.oddities.iter().any(|odd| {
+                odd.code == "zip-encrypted" && odd.text.starts_with(&format!("`{}`", escape(&member.name)))
+            });
+            if !is_reported {
+                let text = format!("zip-member: `{}` cannot be read", escape(&member.name));
                 scan.push_at("unreadable", member.header_offset, text);
             }
             continue;
@@ -75,13 +74,13 @@ pub fn archive(
             continue;
         }
         match bytes(source, member, raw(&member.name), &budget) {
-            Ok(bytes) => bytes.look(|bytes| route(member, bytes, scan))?,
+            Ok(bytes) => bytes.scan(|bytes| route(member, bytes, scan))?,
             Err(error) => {
                 let other = error.code() == ErrorCode::CrcMismatch;
                 refused(error, member, scan)?;
-                // Some program loads it all the same.
+                // Some programs load it despite the wrong checksum.
                 if other && let Ok(bytes) = unchecked(source, member, &budget) {
-                    bytes.look(|bytes| route(member, bytes, scan))?;
+                    bytes.scan(|bytes| route(member, bytes, scan))?;
                 }
             }
         }
@@ -89,21 +88,20 @@ pub fn archive(
     Ok(())
 }
 
-/// The bytes of a member: those of a stored one where they are, those of a deflated one in memory. Both are
-/// held against their checksum.
+/// Bytes of a member: a range of the archive if stored, in memory if deflated. The CRC-32 of both is verified.
 fn bytes(source: &SourceRef, member: &Member, raw: bool, budget: &Budget) -> Result<Bytes> {
     let opened = member.open(source)?;
     if raw && member.len > BLOCK {
         return Ok(Bytes::Range(opened));
     }
     if member.method == Method::Stored {
-        hold(&*opened, member)?;
+        verify_crc32(&*opened, member)?;
         return Ok(Bytes::Range(opened));
     }
     Unpacked::of(|| InflateSource::new(source.clone(), member), member.len, budget)
 }
 
-/// As [`bytes`], whatever the checksum says.
+/// As [`bytes`], without verifying the CRC-32.
 fn unchecked(source: &SourceRef, member: &Member, budget: &Budget) -> Result<Bytes> {
     match member.method {
         Method::Stored => Ok(Bytes::Range(member.open(source)?)),
@@ -111,20 +109,20 @@ fn unchecked(source: &SourceRef, member: &Member, budget: &Budget) -> Result<Byt
     }
 }
 
-/// The bytes of a member.
+/// Bytes of a member.
 enum Bytes {
-    /// In the archive, or unpacked as they are read.
+    /// A range of the archive, or bytes unpacked while they are read.
     Range(SourceRef),
     Unpacked(Arc<Unpacked>, HeldMemory),
 }
 
 impl Bytes {
-    /// Looks at them. What waits to be looked into takes no memory meanwhile.
-    fn look(self, look: impl FnOnce(SourceRef) -> Result<()>) -> Result<()> {
+    /// Scans the bytes, then frees the memory of unpacked ones.
+    fn scan(self, scan: impl FnOnce(SourceRef) -> Result<()>) -> Result<()> {
         match self {
-            Self::Range(source) => look(source),
+            Self::Range(source) => scan(source),
             Self::Unpacked(unpacked, _held) => {
-                look(unpacked.clone())?;
+                scan(unpacked.clone())?;
                 *unpacked.bytes() = None;
                 Ok(())
             }
@@ -132,7 +130,7 @@ impl Bytes {
     }
 }
 
-/// A deflated member that is unpacked as a whole when it is read, and once more when it was put away.
+/// A deflated member that is unpacked as a whole on reading, and again if its memory was freed in between.
 #[derive(Debug)]
 struct Unpacked {
     packed: InflateSource,
@@ -181,8 +179,8 @@ impl Source for Unpacked {
     }
 }
 
-/// Holds a stored member against its checksum.
-fn hold(bytes: &dyn Source, member: &Member) -> Result<()> {
+/// Verifies the CRC-32 of a stored member.
+fn verify_crc32(bytes: &dyn Source, member: &Member) -> Result<()> {
     let mut sum = crc32fast::Hasher::new();
     let mut at = 0;
     let mut block = vec![0; to_usize(BLOCK.min(bytes.len()))?];
@@ -196,26 +194,26 @@ fn hold(bytes: &dyn Source, member: &Member) -> Result<()> {
     if found == member.crc32 {
         return Ok(());
     }
-    Err(Error::corrupt("crc-mismatch", "the data is not what was written: its CRC-32 differs")
+    Err(Error::corrupt("crc-mismatch", "the CRC-32 of the data does not match")
         .expected(format_args!("{:08x}", member.crc32))
         .found(format_args!("{found:08x}")))
 }
 
-/// A member whose bytes cannot be had.
+/// Reports a member whose bytes cannot be read.
 fn refused(error: Error, member: &Member, scan: &mut Scan) -> Result<()> {
     let name = escape(&member.name);
     match error.code() {
         ErrorCode::CrcMismatch => {
-            let text = format!("{name}: the data has another checksum than the archive says");
+            let text = format!("`{name}`: the CRC-32 of the data differs from the recorded one");
             scan.push_at("zip-crc", member.header_offset, text);
         }
         ErrorCode::DeflateTooLong | ErrorCode::DeflateClaim => {
-            let text = format!("{name} unpacks to another length than it claims: {}", error.message());
+            let text = format!("`{name}` unpacks to a different length than it claims: {}", error.message());
             scan.push_at("zip-bomb", member.header_offset, text);
         }
         ErrorCode::Limit => {
             let text =
-                format!("limit: {name} unpacks to {} bytes, more than the budget of a scan has", member.len);
+                format!("limit: `{name}` unpacks to {} bytes, more than the budget of the scan", member.len);
             scan.push_at("unreadable", member.header_offset, text);
         }
         _ => scan.push_error(error.within(name).at(member.header_offset))?,

@@ -1,13 +1,13 @@
-//! What the tests of all crates share.
+//! Shared helpers for the tests of all crates.
 //!
 //! | item | contents |
 //! | --- | --- |
-//! | [`testdata`] | a path below the folder of test data |
-//! | [`golden`] | the bytes of a file there |
-//! | [`memory`] | a source of bytes in memory |
-//! | [`dense`] | a tensor over a source that counts what is read |
+//! | [`testdata`] | path of a file in the test data folder |
+//! | [`golden`] | bytes of a file in that folder |
+//! | [`memory`] | in-memory source |
+//! | [`dense`] | tensor over a source that counts its reads |
 
-#![allow(clippy::disallowed_methods, clippy::panic)] // Tests read their own files, and fail by a panic.
+#![allow(clippy::disallowed_methods, clippy::panic)] // Tests read files directly, and fail by a panic.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,26 +16,26 @@ use weighbridge_core::checkpoint::{TensorEntry, TensorPath};
 use weighbridge_core::source::{CountingSource, MemorySource, SourceRef};
 use weighbridge_core::tensor::{DType, Encoding, Order, Shape, relayout};
 
-/// The variable of the environment that names the folder of test data.
+/// Environment variable for the path of the test data folder.
 const VARIABLE: &str = "WEIGHBRIDGE_TESTDATA";
 
-/// The path of `name` below the folder of test data: the folder that `WEIGHBRIDGE_TESTDATA` names, else `testdata` in the first
-/// folder above the crate that has one.
+/// Returns the path of `name` in the test data folder: `WEIGHBRIDGE_TESTDATA`, or `testdata` in the nearest parent folder of
+/// the crate that contains one.
 ///
-/// Where there is no such folder, as in a package of a single crate, the process ends well, and says that its tests are skipped.
+/// If there is no such folder, as in the package of a single crate, prints that tests are skipped and exits with code 0.
 ///
 /// # Panics
-/// Where `WEIGHBRIDGE_TESTDATA` names no folder.
+/// If `WEIGHBRIDGE_TESTDATA` is set but is not a folder.
 #[must_use]
 pub fn testdata(name: impl AsRef<Path>) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(folder).join(name)
 }
 
-/// The bytes of the file `name` below the folder of test data.
+/// Reads the file `name` in the test data folder.
 ///
 /// # Panics
-/// Where the file cannot be read.
+/// If the file cannot be read.
 #[must_use]
 #[track_caller]
 pub fn golden(name: impl AsRef<Path>) -> Vec<u8> {
@@ -46,22 +46,22 @@ pub fn golden(name: impl AsRef<Path>) -> Vec<u8> {
     }
 }
 
-/// A source of these bytes in memory.
+/// Makes an in-memory source of these bytes.
 #[must_use]
 pub fn memory(bytes: impl AsRef<[u8]>) -> SourceRef {
     Arc::new(MemorySource::new("m", bytes.as_ref().to_vec()))
 }
 
-/// A tensor of the little-endian, row-major elements `bytes`, stored in that order, and the source that counts its reads.
+/// Makes a tensor of the little-endian, row-major elements `bytes`, stored in `order`, and the source that counts its reads.
 ///
 /// # Panics
-/// Where the bytes are fewer than the tensor has.
+/// If there are fewer bytes than the tensor needs.
 #[must_use]
 pub fn dense(dtype: DType, dims: &[u64], bytes: &[u8], order: Order) -> (TensorEntry, Arc<CountingSource>) {
     let mut stored = bytes.to_vec();
     if let (Order::Column, Some(size)) = (order, dtype.size()) {
-        let extents: Vec<usize> = dims.iter().map(|&d| usize::try_from(d).unwrap_or(usize::MAX)).collect();
-        relayout(bytes, Order::Row, &mut stored, Order::Column, &extents, size);
+        let sizes: Vec<usize> = dims.iter().map(|&d| usize::try_from(d).unwrap_or(usize::MAX)).collect();
+        relayout(bytes, Order::Row, &mut stored, Order::Column, &sizes, size);
     }
     let counted = Arc::new(CountingSource::new(memory(stored)));
     let source: SourceRef = counted.clone();
@@ -75,10 +75,10 @@ pub fn dense(dtype: DType, dims: &[u64], bytes: &[u8], order: Order) -> (TensorE
 fn folder() -> PathBuf {
     if let Some(named) = std::env::var_os(VARIABLE) {
         let named = PathBuf::from(named);
-        assert!(named.is_dir(), "{VARIABLE} names no folder: {}", named.display());
+        assert!(named.is_dir(), "{VARIABLE} is not a folder: {}", named.display());
         return named;
     }
-    // Cargo names the crate; a test that is started by hand stands somewhere in the tree, or not.
+    // Cargo sets the crate folder; a test binary started by hand may run anywhere.
     let starts = [
         std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from),
         std::env::current_dir().ok(),
@@ -86,14 +86,14 @@ fn folder() -> PathBuf {
     ];
     let found = starts.iter().flatten().find_map(|start| above(start));
     found.unwrap_or_else(|| {
-        // Not by a macro: the output of a test that ends well is not shown.
-        let text = "SKIPPED: there is no folder `testdata` above this crate";
-        let _ = writeln!(std::io::stderr(), "{text}; {VARIABLE} can name one");
+        // Not by a print macro: the test harness hides the output of passing tests.
+        let text = "SKIPPED: no folder `testdata` in the parent folders of this crate";
+        let _ = writeln!(std::io::stderr(), "{text}; set {VARIABLE} to its path");
         std::process::exit(0)
     })
 }
 
-/// The folder `testdata` in the first folder above `start` that has one.
+/// Returns the folder `testdata` in `start` or its nearest parent that contains one.
 fn above(start: &Path) -> Option<PathBuf> {
     start.ancestors().map(|folder| folder.join("testdata")).find(|folder| folder.is_dir())
 }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_of_the_repository_is_found() {
+    fn finds_the_test_data_of_the_repository() {
         assert!(testdata("primitiv/good").is_dir());
         assert!(!golden("npy/good/float64.npy").is_empty());
         assert_eq!(above(Path::new("/")), None);

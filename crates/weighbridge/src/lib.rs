@@ -1,5 +1,5 @@
-//! Weighbridge opens the model files of machine-learning frameworks without those frameworks,
-//! shows what is in them, and moves them from one form to another.
+//! Weighbridge opens the model files of machine-learning frameworks without those frameworks.
+//! It lists, checks, compares, edits and converts their tensors.
 //!
 //! # The idea
 //!
@@ -13,8 +13,8 @@
 //! | run | the [`engine`] fills staged files: parallel, in bounded memory |
 //! | commit | synced, then renamed over the target: all or nothing |
 //!
-//! A format is two pure things, a reader that makes an index and a layouter that makes a plan. All
-//! else is done once, for every format.
+//! A format is two pure parts: a reader that makes an index, and a layouter that makes a plan. Everything else is written
+//! once, for all formats.
 //!
 //! # An example
 //!
@@ -28,7 +28,7 @@
 //! let model = weighbridge::open(&path)?;
 //! let weights = model.tensor("w1")?;
 //! assert_eq!(weights.shape(), [8, 2]);
-//! let values: Vec<f32> = weights.read()?;    // row by row, though the file holds them column by column
+//! let values: Vec<f32> = weights.read()?;    // row-major, although the file is column-major
 //! let rows = weights.slice((0..3, ..))?.to_bytes(Order::Row)?;
 //! assert_eq!((values.len(), rows.len()), (16, 24));
 //!
@@ -40,15 +40,15 @@
 //!
 //! # Formats
 //!
-//! | format | read | written | what it is |
+//! | format | read | written | contents |
 //! | --- | --- | --- | --- |
 //! | [`primitiv`](formats::primitiv) | yes | yes | Shape, Tensor, Parameter, Model and Optimizer files of the primitiv toolkit |
 //! | [`paddle`](formats::paddle) | yes | yes | PaddlePaddle: programs, tensor streams, pickled states, of all eras |
 //! | [`biggraph`](formats::biggraph) | yes | yes | PyTorch-BigGraph: checkpoints, edges, entities, configurations |
-//! | [`safetensors`](formats::safetensors) | yes | yes | one file, or shards with their list |
+//! | [`safetensors`](formats::safetensors) | yes | yes | one file, or shards with an index |
 //! | [`npy`](formats::npy) | yes | yes | one array, versions 1 to 3; a folder of them |
 //! | [`npz`](formats::npz) | yes | yes | arrays in a zip archive, stored or deflated |
-//! | [`torch`](formats::torch) | yes | yes | what `torch.save` writes; the form before 1.6 is read only |
+//! | [`torch`](formats::torch) | yes | yes | files of `torch.save`; the layout before PyTorch 1.6 is read only |
 //! | [`hdf5`](formats::hdf5) | yes | yes | datasets in groups |
 //! | [`parquet`](formats::parquet) | yes | yes | a table in row groups |
 //! | [`arrow`](formats::arrow) | yes | yes | a table as an Arrow file, also called Feather |
@@ -58,30 +58,34 @@
 //! # Features
 //!
 //! Each format is a feature: `primitiv`, `safetensors`, `numpy` (npy and npz), `torch`, `hdf5`, `tables` (Parquet, Arrow, text, word
-//! vectors), `paddle` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (rules of edits in files, and
+//! vectors), `paddle` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (edit rules in files, and
 //! renames by globs and regular expressions) and `wide` (loops for AVX2 and AVX-512). All are on by default. Converting, comparing,
-//! checking and printing are always there; a format that is left out is an unknown one. With `primitiv`, `safetensors` and `numpy`
-//! alone the crate pulls 43 crates, those of this workspace included, and compiles no C.
+//! checking and printing are always included. A format whose feature is off is reported as unknown. With `primitiv`,
+//! `safetensors` and `numpy` alone, the crate pulls 43 crates (this workspace included) and compiles no C.
 //!
-//! # State of the process
+//! # Process-wide state
 //!
-//! Nothing of the process is changed unless the program asks for it: [`guard_maps`] installs the signal handler with which files
-//! are mapped instead of read, [`quiet_panics`] a panic hook that is silent about panics that become errors. Unpacked blocks are
-//! cached under the [`Limits`] of the opened files.
+//! The library changes no process-wide state by itself. A program can call [`guard_maps`], which installs a SIGBUS handler and
+//! lets files be mapped instead of read, and [`quiet_panics`], a panic hook that silences the panics that become errors.
+//! Decompressed blocks are cached under the [`Limits`] of the opened files.
 //!
-//! # Where to go
+//! # Where to start
 //!
-//! [`open()`] gives a [`Model`]: tensors with typed values, and conversions. [`formats`] has the formats, and opens files as a bare
-//! [`Checkpoint`]; [`engine`] reads and writes bytes; [`ops`] does whole jobs. A program with a format of its own makes a
-//! [`Registry`](formats::Registry) that has it, too (`registry().clone().with(&Own)`): that opens files of all formats and lays
-//! them out, while the jobs of [`ops`] know the formats of this build.
+//! - [`open()`] returns a [`Model`]: tensors with typed values, and conversions.
+//! - [`ops`] has whole jobs: convert, diff, edit, verify, scan, stats, merge.
+//! - [`formats`] has the formats, and opens a file as a bare [`Checkpoint`].
+//! - [`engine`] reads tensors and writes plans.
 //!
-//! The modules of this crate that are not [`formats`] and [`ops`] are crates of their own: `weighbridge-core`, `weighbridge-io`,
-//! the containers, `weighbridge-format` (the traits of formats), `weighbridge-scan`, and one for each format. A program that
-//! needs one format alone can use that crate.
+//! A program can add its own format to a [`Registry`](formats::Registry): `registry().clone().with(&Own)`. That registry opens
+//! and lays out files of all its formats. The jobs of [`ops`] support only the formats of this build.
 //!
-//! Nothing in a file is believed: a number from a file sizes nothing before it was held against the
-//! file's length and the [`Limits`]. Bad input gives an [`Error`] with its place, never a panic.
+//! The other modules are crates of their own: `weighbridge-core`, `weighbridge-io`, the containers, `weighbridge-format` (the
+//! traits of formats), `weighbridge-scan`, and one for each format. A program that needs a single format can use that crate.
+//!
+//! # Untrusted files
+//!
+//! Nothing in a file is executed or trusted. A number from a file is checked against the length of the file and the [`Limits`]
+//! before it sizes anything. Malformed input returns an [`Error`] with its location, never a panic.
 
 pub mod containers;
 pub mod formats;

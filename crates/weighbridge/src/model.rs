@@ -1,4 +1,4 @@
-//! An opened model file, typed: tensors by name, values as Rust numbers, and conversions.
+//! Typed access to an opened model file: tensors by name, values as Rust numbers, and conversions.
 
 use crate::checkpoint::{Checkpoint, IndexTransform, Note, Role, TensorEntry};
 use crate::engine::Progress;
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// Opens the file or folder at `path`. Headers are read, never tensor data.
+/// Opens the file or folder at `path`. Reads headers, never tensor data.
 ///
 /// ```
 /// # fn main() -> weighbridge::Result<()> {
@@ -39,12 +39,24 @@ use std::sync::{Arc, OnceLock};
 /// ```
 ///
 /// # Errors
-/// [`crate::Kind::Io`] when it cannot be read, and what the reader of its format says.
+/// [`crate::Kind::Io`] where the file cannot be read, and the errors of the format's reader.
 pub fn open(path: impl AsRef<Path>) -> Result<Model> {
     open_with(path, &OpenOptions::default())
 }
 
-/// As [`open`], with options.
+/// Opens the file or folder at `path` with options, such as a format or limits.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// use weighbridge::OpenOptions;
+///
+/// let options = OpenOptions { format: Some("primitiv".to_owned()), ..OpenOptions::default() };
+/// let model = weighbridge::open_with(&path, &options)?;
+/// assert_eq!(model.format(), "primitiv");
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// As [`open`].
@@ -54,17 +66,38 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Model>
     Ok(Model { index, path: Some(path.to_owned()), options: options.clone(), places: OnceLock::new() })
 }
 
-/// An opened model file: its tensors by name, in the order of the file.
+/// Opened model file: its tensors by name, in the order of the file.
+///
+/// A model can also be made of an index in memory, by `Model::from`:
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// use std::sync::Arc;
+/// use weighbridge::checkpoint::TensorPath;
+/// use weighbridge::source::{MemorySource, SourceRef};
+/// use weighbridge::tensor::{DType, Encoding, Shape};
+/// use weighbridge::{Checkpoint, Model, TensorEntry};
+///
+/// let bytes: SourceRef = Arc::new(MemorySource::new("memory", vec![1, 2, 3, 4, 5, 6]));
+/// let mut index = Checkpoint::new("test", "test", "memory");
+/// let path = TensorPath::from_dotted("fc1.w");
+/// index.tensors.push(TensorEntry::dense(path, DType::U8, Shape::from([2, 3]), &bytes, 0, Encoding::ROW)?);
+///
+/// let model = Model::from(index);
+/// assert_eq!(model.tensor("fc1.w")?.slice((1, ..))?.read::<u8>()?, [4, 5, 6]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Model {
     index: Checkpoint,
     path: Option<PathBuf>,
     options: OpenOptions,
-    /// The place of each name that one tensor alone is displayed by.
+    /// Index of the tensor for each displayed name; `None` where several tensors have that name.
     places: OnceLock<HashMap<String, Option<usize>>>,
 }
 
-/// A model of an index that was made or changed in memory. It has no path: files beside the model are not known.
+/// Model of an index that was made or changed in memory. It has no path, so files beside the model are unknown.
 impl From<Checkpoint> for Model {
     fn from(index: Checkpoint) -> Self {
         Self { index, path: None, options: OpenOptions::default(), places: OnceLock::new() }
@@ -72,12 +105,12 @@ impl From<Checkpoint> for Model {
 }
 
 impl Model {
-    /// The tensor of that name: as it is displayed (`fc1.w`, `fc1.w/Adam.m1`), with `/` in place of the dots, or its path
-    /// as a JSON array.
+    /// Returns the tensor with this name: as displayed (`fc1.w`, `fc1.w/Adam.m1`), with `/` instead of dots, or its path as a
+    /// JSON array.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`]: `no-such-tensor`, with the nearest names as hint, `ambiguous-name`, or `lost-tensor` of a
-    /// damaged file.
+    /// [`crate::Kind::Mismatch`]: `no-such-tensor`, with the nearest names as hint; `ambiguous-name`; `lost-tensor` for a tensor
+    /// that a damaged file has lost.
     pub fn tensor(&self, name: &str) -> Result<TensorView<'_>> {
         let places = self.places.get_or_init(|| {
             let mut places = HashMap::with_capacity(self.index.tensors.len());
@@ -92,7 +125,17 @@ impl Model {
         }
     }
 
-    /// A tensor, or a part of it, as people write it: `fc1.w[0:3, :]`, `embeddings.user['alice']`.
+    /// Returns a tensor or a slice of it, by text: `fc1.w[0:3, :]`, `embeddings.user['alice']`.
+    ///
+    /// ```
+    /// # fn main() -> weighbridge::Result<()> {
+    /// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+    /// let model = weighbridge::open(&path)?;
+    /// let every_second_row = model.select("w1[::2, :]")?;
+    /// assert_eq!(every_second_row.shape(), [4, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor), and as [`TensorView::slice`].
@@ -101,42 +144,42 @@ impl Model {
         TensorView { entry }.slice(slice)
     }
 
-    /// The tensors, in the order of the file.
+    /// Iterates over the tensors, in the order of the file.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = TensorView<'_>> {
         self.index.tensors.iter().map(|entry| TensorView { entry })
     }
 
-    /// The number of tensors.
+    /// Returns the number of tensors.
     pub fn len(&self) -> usize {
         self.index.tensors.len()
     }
 
-    /// True where there is no tensor.
+    /// Returns true if there are no tensors.
     pub fn is_empty(&self) -> bool {
         self.index.tensors.is_empty()
     }
 
-    /// The id of the format, such as `safetensors`.
+    /// Returns the id of the format, such as `safetensors`.
     pub fn format(&self) -> &'static str {
         self.index.format
     }
 
-    /// What was odd about the file.
+    /// Returns the notes of the reader: oddities and assumptions about the file.
     pub fn notes(&self) -> &[Note] {
         &self.index.notes
     }
 
-    /// The index of the file, with all that is known of it.
+    /// Returns the index of the file: tensors, metadata, notes.
     pub fn index(&self) -> &Checkpoint {
         &self.index
     }
 
-    /// The index of the file, to be changed.
+    /// Returns the index of the file by value, to be changed.
     pub fn into_index(self) -> Checkpoint {
         self.index
     }
 
-    /// A conversion of this model to the file or folder `target`. [`Conversion::run`] writes it.
+    /// Starts a conversion of this model to the file or folder `target`. [`Conversion::run`] writes it.
     pub fn convert(&self, target: impl Into<PathBuf>) -> Conversion<'_> {
         let options = ConvertOptions { open: self.options.clone(), ..ConvertOptions::default() };
         Conversion { model: self, target: target.into(), options }
@@ -152,59 +195,72 @@ impl<'a> IntoIterator for &'a Model {
     }
 }
 
-/// A tensor of an opened model. Its elements are read when they are asked for.
+/// Tensor of an opened model. Elements are read on demand.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// let model = weighbridge::open(&path)?;
+/// for tensor in &model {
+///     let values: Vec<f64> = tensor.read()?; // f32 elements, widened exactly
+///     let largest = values.iter().copied().fold(f64::MIN, f64::max);
+///     println!("{} {} {:?}: at most {largest}", tensor.name(), tensor.dtype(), tensor.shape());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct TensorView<'a> {
     entry: &'a TensorEntry,
 }
 
 impl<'a> TensorView<'a> {
-    /// The name as it is displayed: the parts of its path, joined by dots. Optimizer state ends in `/slot`.
+    /// Returns the displayed name: the parts of its path, joined by dots. Optimizer state ends in `/slot`.
     pub fn name(&self) -> String {
         self.entry.text()
     }
 
-    /// The type of the elements.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.entry.dtype()
     }
 
-    /// The extents of the dimensions.
+    /// Returns the size of each dimension.
     pub fn shape(&self) -> &'a [u64] {
         self.entry.shape.dims()
     }
 
-    /// What the tensor is for.
+    /// Returns the role of the tensor: parameter, embedding, optimizer state and so on.
     pub fn role(&self) -> &'a Role {
         &self.entry.role
     }
 
-    /// All that is known of it.
+    /// Returns the entry in the index: path, extents, attributes.
     pub fn entry(&self) -> &'a TensorEntry {
         self.entry
     }
 
-    /// All elements, in row-major order.
+    /// Reads all elements, in row-major order.
     ///
-    /// They are of type `T`. `f32` and `f64` also read narrower types whose values they hold exactly: `f32` reads `f16`, `bf16`
-    /// and `i16`. For what loses digits, such as `f32` from `f64`, convert with a [cast](Conversion::cast).
+    /// The element type must be `T`. `f32` and `f64` also read narrower types whose values they represent exactly: `f32` reads
+    /// `f16`, `bf16` and `i16`. For lossy casts, such as `f32` from `f64`, convert with a [cast](Conversion::cast).
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`], `other-dtype`, where the elements are of another type; what the file says.
+    /// [`crate::Kind::Mismatch`], `other-dtype`, where the elements have another type; errors of the file.
     pub fn read<T: Scalar>(&self) -> Result<Vec<T>> {
         let entry = as_type::<T>(self.entry)?;
         Ok(T::all_from_le(&entry.read_tensor(Order::Row)?))
     }
 
-    /// The bytes of all elements: little-endian, in that order.
+    /// Reads all elements as little-endian bytes, in the given order.
     ///
     /// # Errors
-    /// What the file says.
+    /// Errors of the file.
     pub fn to_bytes(&self, order: Order) -> Result<Vec<u8>> {
         self.entry.read_tensor(order)
     }
 
-    /// A part of the tensor: `(0..3, ..)`, `5`, `(.., -1)`, with the meaning that numpy gives it. Nothing is read yet.
+    /// Selects a part of the tensor, as numpy indexes: `(0..3, ..)`, `5`, `(.., -1)`. Reads nothing yet.
     ///
     /// Indices are `i64`, in a tuple of at most six. Steps are written as text: `Slice::parse("[::2, 0]")` of
     /// [`Slice`](crate::ops::slice::Slice).
@@ -218,7 +274,21 @@ impl<'a> TensorView<'a> {
     }
 }
 
-/// A part of a tensor. Its elements are read when they are asked for.
+/// Part of a tensor. Elements are read on demand.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// use weighbridge::tensor::Order;
+///
+/// let model = weighbridge::open(&path)?;
+/// let last_column = model.tensor("w1")?.slice((.., -1))?;
+/// assert_eq!(last_column.shape(), [8]);
+/// assert_eq!(last_column.read::<f32>()?.len(), 8);
+/// assert_eq!(last_column.to_bytes(Order::Row)?.len(), 32);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct TensorSlice<'a> {
     entry: &'a TensorEntry,
@@ -227,12 +297,12 @@ pub struct TensorSlice<'a> {
 }
 
 impl TensorSlice<'_> {
-    /// The extents of the dimensions, without those that an index dropped.
+    /// Returns the size of each dimension, without the dimensions that an index removed.
     pub fn shape(&self) -> &[u64] {
         self.shape.dims()
     }
 
-    /// The elements, in row-major order.
+    /// Reads the elements, in row-major order.
     ///
     /// # Errors
     /// As [`TensorView::read`].
@@ -241,18 +311,18 @@ impl TensorSlice<'_> {
         Ok(T::all_from_le(&read_taken(&entry, &self.taken, Order::Row)?))
     }
 
-    /// The bytes of the elements: little-endian, in that order.
+    /// Reads the elements as little-endian bytes, in the given order.
     ///
     /// # Errors
-    /// What the file says.
+    /// Errors of the file.
     pub fn to_bytes(&self, order: Order) -> Result<Vec<u8>> {
         read_taken(self.entry, &self.taken, order)
     }
 }
 
-/// A Rust type that is an element type of tensors.
+/// Rust type that is the element type of tensors.
 pub trait Scalar: sealed::FromLe {
-    /// The element type.
+    /// The corresponding element type.
     const DTYPE: DType;
 }
 
@@ -292,15 +362,15 @@ impl Scalar for bool {
     const DTYPE: DType = DType::Bool;
 }
 
-/// The tensor with elements of type `T`.
+/// Returns the tensor with elements of type `T`.
 fn as_type<T: Scalar>(entry: &TensorEntry) -> Result<Cow<'_, TensorEntry>> {
     let dtype = entry.dtype();
     if dtype == T::DTYPE {
         return Ok(Cow::Borrowed(entry));
     }
-    // What is cast already has values that the file does not have.
+    // A tensor with a pending cast already has values that differ from the file.
     if entry.cast.is_some() || !dtype.cast_is_supported(T::DTYPE) || !dtype.cast_is_exact(T::DTYPE) {
-        return Err(Error::mismatch("other-dtype", "the elements are not of the type that is asked for")
+        return Err(Error::mismatch("other-dtype", "the element type is not the requested type")
             .on_tensor(entry.name())
             .expected(T::DTYPE)
             .found(dtype));
@@ -309,7 +379,25 @@ fn as_type<T: Scalar>(entry: &TensorEntry) -> Result<Cow<'_, TensorEntry>> {
     Ok(Cow::Owned(TensorEntry { cast: Some(cast), ..entry.clone() }))
 }
 
-/// A conversion that is being described. Nothing happens before [`run`](Self::run).
+/// Description of a conversion. Nothing is written before [`run`](Self::run).
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let target = folder.path().join("xor.npz");
+/// use weighbridge::tensor::DType;
+///
+/// let model = weighbridge::open(&path)?;
+/// let conversion = model.convert(&target).select("w*").rename("w1", "layer1.weight").cast(DType::F16);
+/// for loss in conversion.plan()?.losses {
+///     println!("{}: {}", loss.subject, loss.detail);
+/// }
+/// conversion.run()?;
+/// assert_eq!(weighbridge::open(&target)?.tensor("layer1.weight")?.dtype(), DType::F16);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "a conversion does nothing before `run`"]
 pub struct Conversion<'a> {
@@ -319,13 +407,13 @@ pub struct Conversion<'a> {
 }
 
 impl Conversion<'_> {
-    /// Writes this format; without it the extension of the target tells.
+    /// Writes this format. By default the extension of the target decides.
     pub fn to(mut self, format: impl Into<String>) -> Self {
         self.options.to = Some(format.into());
         self
     }
 
-    /// Writes this kind of file of the format.
+    /// Writes this kind of file within the format.
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.options.kind = Some(kind.into());
         self
@@ -337,31 +425,31 @@ impl Conversion<'_> {
         self
     }
 
-    /// Keeps the tensors whose names fit this pattern, or another one that is given.
+    /// Keeps only tensors whose names match this pattern, or another selected pattern.
     pub fn select(mut self, pattern: impl Into<String>) -> Self {
         self.options.changes.select.push(pattern.into());
         self
     }
 
-    /// Leaves out the tensors whose names fit this pattern.
+    /// Drops the tensors whose names match this pattern.
     pub fn drop(mut self, pattern: impl Into<String>) -> Self {
         self.options.changes.drop.push(pattern.into());
         self
     }
 
-    /// Leaves out optimizer state.
+    /// Drops optimizer state.
     pub fn without_state(mut self) -> Self {
         self.options.changes.no_state = true;
         self
     }
 
-    /// Renames tensors and whole modules: what is called `old` is called `new`.
+    /// Renames tensors and whole modules from `old` to `new`.
     pub fn rename(mut self, old: &str, new: &str) -> Self {
         self.options.changes.rename.push(format!("{old}={new}"));
         self
     }
 
-    /// Applies a rule of the grammar of [`edit`](mod@crate::ops::edit).
+    /// Applies a rule, in the grammar of [`edit`](mod@crate::ops::edit).
     pub fn rule(mut self, rule: Rule) -> Self {
         self.options.changes.rules.push(rule);
         self
@@ -373,37 +461,37 @@ impl Conversion<'_> {
         self
     }
 
-    /// Rounds that way in casts; to the nearest value by default.
+    /// Sets the rounding of casts; the default is to the nearest value.
     pub fn rounding(mut self, rounding: Rounding) -> Self {
         self.options.changes.rounding = rounding;
         self
     }
 
-    /// Applies a change of the index before all others.
+    /// Applies a change to the index before all others.
     pub fn transform(mut self, transform: impl IndexTransform + 'static) -> Self {
         self.options.changes.first.push(Arc::new(transform));
         self
     }
 
-    /// Refuses to write where anything would be lost: a tensor, metadata, or digits in a cast.
+    /// Fails instead of writing if anything would be lost: a tensor, metadata, or digits in a cast.
     pub fn deny_loss(mut self) -> Self {
         self.options.deny_loss = true;
         self
     }
 
-    /// Replaces the target where it exists.
+    /// Replaces the target if it exists.
     pub fn overwrite(mut self) -> Self {
         self.options.force = true;
         self
     }
 
-    /// Reports progress to `progress`, which can also stop the work.
+    /// Reports progress to `progress`, which can also cancel the work.
     pub fn progress(mut self, progress: Arc<dyn Progress>) -> Self {
         self.options.run.progress = progress;
         self
     }
 
-    /// The options that these calls set, for those that have no call of their own.
+    /// Returns the options behind these methods, for settings without a method of their own.
     pub fn options_mut(&mut self) -> &mut ConvertOptions {
         &mut self.options
     }
@@ -416,11 +504,11 @@ impl Conversion<'_> {
         self.prepare().map(|(plan, _)| plan)
     }
 
-    /// Writes the target, all or nothing. Losses are in `plan.losses` of the result; [`plan`](Self::plan) gives them before
+    /// Writes the target, all or nothing. Losses are in `plan.losses` of the result; [`plan`](Self::plan) returns them before
     /// anything is written.
     ///
     /// # Errors
-    /// As [`plan`](Self::plan), and what the engine says. The target is then as it was.
+    /// As [`plan`](Self::plan), and errors of the engine. The target is then unchanged.
     pub fn run(&self) -> Result<Written> {
         let (plan, notes) = self.prepare()?;
         let report = ops::save(&plan, &self.target, self.options.force, &self.options.run)?;
@@ -509,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversion_is_described_then_run() {
+    fn a_conversion_runs_after_its_description() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("m.npz");
         let model = model();

@@ -1,4 +1,4 @@
-//! Detection of the format: the first that recognises a file reads it; a file of no format gets an explanation.
+//! Detection: the first format that recognises a file reads it; an unrecognized file gets an explanation.
 
 use super::Outcome;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use weighbridge::formats::{self, HEAD};
 use weighbridge::source::{MemorySource, SourceRef};
 
 pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
-    let source: SourceRef = Arc::new(MemorySource::new("hostile", bytes.to_vec()));
+    let source: SourceRef = Arc::new(MemorySource::new("input", bytes.to_vec()));
     let head = &bytes[..bytes.len().min(HEAD)];
     let claims = formats::ALL.iter().filter(|format| format.recognises(head, &source));
     let claim = claims.map(|format| format.info().id).next();

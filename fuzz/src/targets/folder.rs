@@ -1,4 +1,4 @@
-//! A folder of which one file is hostile: the others are what training wrote.
+//! Folders with one malformed file among valid ones.
 
 use super::Outcome;
 use super::open::examine;
@@ -7,13 +7,13 @@ use std::sync::{Arc, OnceLock};
 use weighbridge::formats::{OpenOptions, registry};
 use weighbridge::source::{FolderRef, MemoryFolder};
 
-/// Folders that are small, one a kind.
+/// Small folders, one of each kind.
 pub(super) const FOLDERS: &[&str] = &["biggraph/set1/ckpt_dyn_affine", "biggraph/set1/init_v0_f64"];
 
-/// The files of a folder, with their names in it.
+/// Files of a folder: name and content.
 type Files = Vec<(PathBuf, Vec<u8>)>;
 
-/// The files of each folder.
+/// Returns the files of each folder.
 fn folders() -> &'static Vec<Files> {
     static ALL: OnceLock<Vec<Files>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -29,15 +29,15 @@ fn folders() -> &'static Vec<Files> {
     })
 }
 
-/// The bytes take the place of each file in turn.
+/// Replaces one file of a folder by the input; the input determines the file.
 pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
     let files = folders();
-    // The same bytes always go to the same place.
+    // Equal inputs replace the same file.
     let sum =
         bytes.iter().fold(bytes.len(), |sum, &byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
     let folder = &files[sum % files.len()];
     let place = sum / files.len() % folder.len();
-    let mut memory = MemoryFolder::new("hostile");
+    let mut memory = MemoryFolder::new("input");
     for (number, (name, good)) in folder.iter().enumerate() {
         memory = memory.with(name, if number == place { bytes.to_vec() } else { good.clone() });
     }

@@ -1,4 +1,4 @@
-//! What is fed.
+//! Fuzz targets.
 
 mod detect;
 mod folder;
@@ -8,28 +8,28 @@ mod plan;
 
 use crate::seeds::{Seed, seeds};
 
-/// What became of an input that did no harm.
+/// Outcome of an input that caused no failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was taken for what it seems to be.
+    /// Opened.
     Opened,
-    /// It was taken where rules may be broken.
+    /// Opened with `lenient` only.
     OpenedLeniently,
-    /// It was refused with an error.
+    /// Refused with an error.
     Refused,
 }
 
-/// Something that takes any bytes.
+/// A fuzz target: accepts any bytes.
 pub struct Target {
-    /// Its name: of a format, the id.
+    /// Name; the id for a format.
     pub name: &'static str,
-    /// The folders of `testdata` whose files are damaged.
+    /// Folders of `testdata` with the seeds.
     pub folders: &'static [&'static str],
-    /// Their extensions, where others stand beside them.
+    /// Extensions of the seeds; empty for all files.
     pub extensions: &'static [&'static str],
-    /// How much of a campaign it gets, beside the others.
+    /// Weight of the target in a campaign.
     pub share: u64,
-    /// Panics where something is wrong that is not a panic already.
+    /// Processes an input; panics on a wrong result.
     run: fn(&'static str, &[u8]) -> Outcome,
 }
 
@@ -40,15 +40,15 @@ impl std::fmt::Debug for Target {
 }
 
 impl Target {
-    /// Feeds it.
+    /// Processes an input.
     ///
     /// # Panics
-    /// Where something is wrong.
+    /// If the library panics or returns a wrong result.
     pub fn feed(&self, bytes: &[u8]) -> Outcome {
         (self.run)(self.name, bytes)
     }
 
-    /// The good files that are damaged.
+    /// Reads the seeds of this target.
     pub fn seeds(&self) -> Vec<Seed> {
         seeds(self.folders, self.extensions)
     }
@@ -102,7 +102,7 @@ pub static TARGETS: &[Target] = &[
     Target { name: "plan", folders: &["npy/good", "pickle/good"], extensions: &[], share: 1, run: plan::run },
 ];
 
-/// The target of that name.
+/// Returns the target with this name.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }

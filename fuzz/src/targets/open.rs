@@ -1,4 +1,4 @@
-//! A file of a format: opened in every way, and all done with it that does not take much time.
+//! Files of a format: opened in every mode, and processed with all fast operations.
 
 use super::Outcome;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use weighbridge::ops::scan::scan_source;
 use weighbridge::source::{MemorySource, SourceRef};
 use weighbridge::tensor::Order;
 
-/// Tensors up to this length are read.
-const READ: u64 = 1 << 20;
+/// Largest tensor that is read, in bytes.
+const MAX_READ: u64 = 1 << 20;
 
 pub(super) fn run(format: &'static str, bytes: &[u8]) -> Outcome {
-    let source: SourceRef = Arc::new(MemorySource::new("hostile", bytes.to_vec()));
+    let source: SourceRef = Arc::new(MemorySource::new("input", bytes.to_vec()));
     let outcome = open(format, &source);
     match scan_source(&source, &OpenOptions::default()) {
         Ok(scanned) => assert!(!scanned.label.is_empty()),
@@ -28,21 +28,25 @@ fn open(format: &'static str, source: &SourceRef) -> Outcome {
     salvage(format, source, strictly.is_ok());
     match (&strictly, &leniently) {
         (Ok(strictly), Ok(leniently)) => {
-            assert_eq!(strictly.tensors.len(), leniently.tensors.len(), "lenient reading sees the same");
+            assert_eq!(
+                strictly.tensors.len(),
+                leniently.tensors.len(),
+                "lenient reading returns the same tensors"
+            );
             examine(strictly);
             Outcome::Opened
         }
-        (Ok(_), Err(error)) => panic!("only a strict reading opens it: {error}"),
+        (Ok(_), Err(error)) => panic!("strict reading succeeds, lenient reading fails: {error}"),
         (Err(error), Ok(leniently)) => {
             assert!(!error.to_string().is_empty());
-            assert!(!leniently.notes.is_empty(), "what is forgiven is noted: {error}");
+            assert!(!leniently.notes.is_empty(), "lenient reading adds a note: {error}");
             examine(leniently);
             Outcome::OpenedLeniently
         }
         (Err(error), Err(_)) => {
             assert!(!error.to_string().is_empty());
             if error.code() == "unknown-format" {
-                // The reader must stand what it would not claim, too: a user can name it.
+                // The reader must also survive files that detection rejects: a user can name the format.
                 let forced = OpenOptions { format: Some(format.to_owned()), ..lenient };
                 if let Ok(checkpoint) = registry().open_source(source.clone(), &forced) {
                     examine(&checkpoint);
@@ -53,19 +57,22 @@ fn open(format: &'static str, source: &SourceRef) -> Outcome {
     }
 }
 
-/// Opens the bytes as far as possible. What comes of bytes that are refused is marked, and what is small
-/// of it is read: it was said to be intact.
+/// Salvages the bytes. A result from refused bytes must be marked as damaged. Reads small tensors, which are reported as
+/// intact.
 fn salvage(format: &'static str, source: &SourceRef, opens: bool) {
-    // Refused bytes may be of no format that is told: a user names it, or the extension does.
+    // Detection may fail for refused bytes: the user, or the extension, names the format.
     let named = (!opens && formats::registry().by_id(format).is_ok()).then(|| format.to_owned());
     let options = OpenOptions { salvage: true, format: named, ..OpenOptions::default() };
     let Ok(saved) = registry().open_source(source.clone(), &options) else { return };
-    assert!(opens || options.format.is_some() || saved.damage.is_some(), "what is damaged is marked");
+    assert!(
+        opens || options.format.is_some() || saved.damage.is_some(),
+        "a salvaged checkpoint is marked as damaged"
+    );
     if let Some(damage) = &saved.damage {
         assert!(!damage.losses().is_empty());
         assert!(saved.notes.iter().any(|note| note.code == "damaged" && note.omission));
     }
-    for tensor in saved.tensors.iter().filter(|t| t.bytes() <= READ / 16).take(3) {
+    for tensor in saved.tensors.iter().filter(|t| t.bytes() <= MAX_READ / 16).take(3) {
         match tensor.read_tensor(Order::Row) {
             Ok(bytes) => assert_eq!(bytes.len() as u64, tensor.bytes()),
             Err(error) => assert!(!error.to_string().is_empty()),
@@ -73,11 +80,11 @@ fn salvage(format: &'static str, source: &SourceRef, opens: bool) {
     }
 }
 
-/// Shows it, reads its smallest tensors, plans it in every format, and checks it.
+/// Lists the checkpoint, reads its smallest tensors, plans it in every format, and runs its deep check.
 pub(super) fn examine(checkpoint: &Checkpoint) {
     let json = checkpoint.to_json();
     assert_eq!(json["tensors"].as_array().unwrap().len(), checkpoint.tensors.len());
-    let mut by_size: Vec<_> = checkpoint.tensors.iter().filter(|t| t.bytes() <= READ).collect();
+    let mut by_size: Vec<_> = checkpoint.tensors.iter().filter(|t| t.bytes() <= MAX_READ).collect();
     by_size.sort_by_key(|t| t.bytes());
     for tensor in by_size.into_iter().take(3) {
         for order in [Order::Row, Order::Column] {

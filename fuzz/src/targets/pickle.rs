@@ -1,4 +1,4 @@
-//! Pickles: read, judged, listed and shown, all of which must agree.
+//! Pickles: reading, inspection, disassembly and JSON must agree.
 
 use super::Outcome;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use weighbridge::pickle::{self, JsonBounds, NdArray, Options};
 use weighbridge::source::{MemorySource, SourceRef};
 
 pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
-    let source: SourceRef = Arc::new(MemorySource::new("hostile", bytes.to_vec()));
+    let source: SourceRef = Arc::new(MemorySource::new("input", bytes.to_vec()));
     let options = Options::default();
     let report = pickle::inspect(&source, 0, &options);
     let mut lines = 0u64;
@@ -17,10 +17,10 @@ pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
         Ok(())
     });
     let read = pickle::read(&source, 0, &options);
-    assert_eq!(read.is_ok(), report.error.is_none(), "reading and judging agree: {:?}", report.error);
+    assert_eq!(read.is_ok(), report.error.is_none(), "reading and inspection agree: {:?}", report.error);
     match read {
         Ok(read) => {
-            assert!(listed.is_ok(), "what can be read can be listed: {listed:?}");
+            assert!(listed.is_ok(), "a readable pickle can be disassembled: {listed:?}");
             assert_eq!(lines, report.instructions);
             assert_eq!((read.globals.len(), Some(read.end)), (report.globals.len(), report.end));
             let json = pickle::to_json(&read.graph, read.root, &options, JsonBounds::default());
@@ -32,7 +32,7 @@ pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
         }
         Err(error) => {
             assert!(!error.to_string().is_empty());
-            assert_ne!(report.verdict, Verdict::Sound, "what was not read to its end is not sound");
+            assert_ne!(report.verdict, Verdict::Sound, "an incomplete pickle is not sound");
             Outcome::Refused
         }
     }

@@ -1,4 +1,4 @@
-//! Any index, planned in every format, written in memory, and read again: what no loss speaks of must be there.
+//! Round trips of any index through every format in memory: all content must return, except for reported losses.
 
 mod compare;
 
@@ -19,40 +19,40 @@ use weighbridge::source::{FileRange, FolderRef, MemoryFolder, MemorySource, Sour
 use weighbridge::tensor::{DType, Encoding, Endian, Order, Region, Shape};
 
 pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
-    let checkpoint = Supply { bytes, at: 0 }.checkpoint();
+    let checkpoint = Generator { bytes, at: 0 }.checkpoint();
     let mut outcome = Outcome::Refused;
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     for &format in formats::ALL {
         match plan_checkpoint(checkpoint.clone(), format, None, &ConvertOptions::default()) {
             Ok(plan) => {
-                wrong.extend(there_and_back(&checkpoint, format, &plan).err());
+                failures.extend(round_trip(&checkpoint, format, &plan).err());
                 outcome = Outcome::Opened;
             }
             Err(error) => assert!(!error.to_string().is_empty()),
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
     outcome
 }
 
-/// Writes the plan and reads what was written. An error says what is wrong with that.
-fn there_and_back(checkpoint: &Checkpoint, format: &dyn Format, plan: &WritePlan) -> Result<(), String> {
+/// Writes the plan, reads it back and compares; returns the difference as an error.
+fn round_trip(checkpoint: &Checkpoint, format: &dyn Format, plan: &WritePlan) -> Result<(), String> {
     let id = format.info().id;
     let files = MemorySink::default();
     let options = RunOptions { threads: 1, memory: MIN_MEMORY, sync: false, ..RunOptions::default() };
     if let Err(error) = weighbridge::engine::run(plan, &files, &options) {
-        // Elements that the format cannot say are seen when they are read.
+        // Elements that the format cannot represent are detected during writing.
         assert!(!error.to_string().is_empty());
         return Ok(());
     }
-    let told = OpenOptions { format: Some(id.to_owned()), ..OpenOptions::default() };
+    let options = OpenOptions { format: Some(id.to_owned()), ..OpenOptions::default() };
     let mut files: BTreeMap<String, Bytes> = std::mem::take(&mut *files.0.lock().unwrap());
     let single = plan.files.len() == 1 && plan.files[0].name.is_empty();
     let opened = if single {
-        registry().open_source(taken(files.remove("").unwrap(), "written"), &told)
+        registry().open_source(taken(files.remove("").unwrap(), "written"), &options)
     } else if plan.losses.iter().any(|loss| loss.code == "apart") {
-        // Files that only stand beside each other are opened one by one.
-        files.into_iter().map(|(name, bytes)| registry().open_source(taken(bytes, &name), &told)).try_fold(
+        // Independent files are opened one by one.
+        files.into_iter().map(|(name, bytes)| registry().open_source(taken(bytes, &name), &options)).try_fold(
             Checkpoint::default(),
             |mut all, one| {
                 let one = one?;
@@ -66,11 +66,11 @@ fn there_and_back(checkpoint: &Checkpoint, format: &dyn Format, plan: &WritePlan
         for (name, bytes) in &files {
             folder = folder.with(PathBuf::from(name), bytes.lock().unwrap().clone());
         }
-        registry().open_folder(&(Arc::new(folder) as FolderRef), &told)
+        registry().open_folder(&(Arc::new(folder) as FolderRef), &options)
     };
     match opened {
         Ok(opened) => compare(checkpoint, &opened, id, &plan.losses).map_err(|what| format!("{id}: {what}")),
-        // There is no line, and not even one file may be left.
+        // Without rows there may be no file at all.
         Err(_) if plan.losses.iter().any(|loss| loss.code == "no-rows") => Ok(()),
         Err(error) => Err(format!("{id} cannot read what it wrote: {error}\n{:?}", plan.losses)),
     }
@@ -80,13 +80,13 @@ fn taken(bytes: Bytes, name: &str) -> SourceRef {
     Arc::new(MemorySource::new(name, std::mem::take(&mut *bytes.lock().unwrap())))
 }
 
-/// An index is made of any bytes: when they are used up, zeros follow.
-struct Supply<'a> {
+/// Generates an index from any bytes, followed by zeros.
+struct Generator<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Supply<'_> {
+impl Generator<'_> {
     fn byte(&mut self) -> u8 {
         let byte = self.bytes.get(self.at).copied().unwrap_or(0);
         self.at += 1;
@@ -152,12 +152,12 @@ impl Supply<'_> {
         }
     }
 
-    /// A tensor in one or two pieces, in any order of bytes and elements.
+    /// Generates a tensor of one or two extents, in any byte order and storage order.
     fn tensor(&mut self) -> TensorEntry {
         let dtype = DType::ALL[usize::from(self.below(u8::try_from(DType::ALL.len()).unwrap()))];
         let mut dims: Vec<u64> = (0..self.below(4)).map(|_| u64::from(self.below(5))).collect();
         if dtype.size().is_none() {
-            // Of packed types there are whole bytes.
+            // Sub-byte dtypes fill whole bytes.
             dims.push(8);
         }
         let shape = Shape::new(dims);
@@ -179,7 +179,7 @@ impl Supply<'_> {
             entry.attributes.insert(self.name().to_text(), self.value(2));
         }
         if shape.rank() > 0 && entry.role.slot().is_none() && self.below(4) == 0 {
-            // No format has names for the rows of state: they are those of its table.
+            // Optimizer state has no row names in any format: the table has them.
             let names: Vec<String> = (0..rows).map(|_| self.name().to_text()).collect();
             entry.row_names =
                 Some(MemoryRowNames::shared("made up", names.iter().map(String::as_str).collect()));
@@ -202,7 +202,7 @@ impl Supply<'_> {
     }
 }
 
-/// The rows in two pieces.
+/// Splits the rows into two extents.
 fn halves(shape: &Shape, source: &SourceRef, len: u64, encoding: Encoding) -> Vec<Extent> {
     let rows = shape.dims()[0];
     let cut = rows / 2;

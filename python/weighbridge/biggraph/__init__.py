@@ -1,4 +1,4 @@
-"""Graphs, embeddings and checkpoints of PyTorch-BigGraph, without PyTorch-BigGraph.
+"""PyTorch-BigGraph edges, embeddings and checkpoints, without PyTorch-BigGraph.
 
 >>> from weighbridge import biggraph
 >>> with biggraph.open("graph") as checkpoint:
@@ -6,10 +6,9 @@
 ...     print(users["alice"].tolist(), list(users.names))
 [0.0, 1.0] ['alice', 'bob', 'carol', 'dan']
 
-- `open` gives a `Checkpoint`: its `Table`s, the parameters of its relations, the state of its optimizer, its
-  `Config`;
-- `edges` and `buckets` give edges as arrays;
-- `CheckpointStore` writes versions from a training loop, and finds the one to go on from.
+- `open` returns a `Checkpoint`: `Table`s, parameters of relations, optimizer state and `Config`;
+- `edges` and `buckets` return edges as arrays;
+- `CheckpointStore` writes versions from a training loop, and finds the version to resume from.
 """
 
 from __future__ import annotations

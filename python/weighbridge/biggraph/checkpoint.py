@@ -1,4 +1,4 @@
-"""Checkpoints of PyTorch-BigGraph."""
+"""PyTorch-BigGraph checkpoints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Checkpoint(Mapping):  # type: ignore[type-arg]
-    """An opened checkpoint: a mapping of types of entities to tables, and what the model has besides.
+    """An opened checkpoint: a mapping of entity types to tables, with the other parameters of the model.
 
     >>> from weighbridge import biggraph
     >>> checkpoint = biggraph.open("graph")
@@ -34,7 +34,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
     def __init__(self, opened: core.Checkpoint) -> None:
         if opened.format != "biggraph" or opened.kind not in ("checkpoint", "init", "embeddings", "model"):
             raise MismatchError(
-                "this is no checkpoint of PyTorch-BigGraph",
+                "not a PyTorch-BigGraph checkpoint",
                 code="wrong-kind",
                 file=opened.path,
                 found=f"{opened.format} {opened.kind}",
@@ -63,55 +63,53 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
 
     @property
     def opened(self) -> core.Checkpoint:
-        """The same as `weighbridge.open` gives it: all tensors by name."""
+        """The checkpoint as returned by `weighbridge.open`: all tensors by name."""
         return self._opened
 
     @property
     def path(self) -> str:
-        """The path under which it was opened."""
+        """Path passed to `open`."""
         return self._opened.path
 
     @property
     def version(self) -> Optional[int]:
-        """Its version; `None` where a single file does not tell."""
+        """Version; `None` for a single file without one."""
         return self._metadata.get("version")
 
     @property
     def notes(self) -> List[Note]:
-        """What is odd about it."""
+        """Notes about the checkpoint."""
         return self._opened.notes
 
     @property
     def tables(self) -> Dict[str, Table]:
-        """The tables by type of entities, as a new dict."""
+        """Tables by entity type, as a new dict."""
         return dict(self._tables)
 
     @property
     def parameters(self) -> Dict[str, Tensor]:
-        """What the model has besides its tables, by name, such as `relations.0.operator.rhs.translation`."""
+        """Parameters besides the tables, by name, such as `relations.0.operator.rhs.translation`."""
         return dict(self._parameters)
 
     @property
     def state(self) -> Dict[str, Dict[str, Tensor]]:
-        """What the optimizer keeps for the parameters: by name, then by slot (`step`, `sum`). Tables have
-        their own.
-        """
+        """Optimizer state of the parameters: by name, then by slot (`step`, `sum`). Tables have their own `state`."""
         return {name: dict(slots) for name, slots in self._state.items()}
 
     @property
     def optimizer(self) -> Dict[str, Any]:
-        """The options of the optimizers, as they stand beside their state."""
+        """Options of the optimizers, as stored with their state."""
         return dict(self._metadata.get("optimizer", {}))
 
     @property
     def config(self) -> Optional[Config]:
-        """The configuration of the run, where it is known."""
+        """Configuration of the run; `None` if unknown."""
         text = self._metadata.get("config") or self._metadata.get("attributes", {}).get("config/json")
         return None if text is None else Config.parse(text)
 
     @property
     def iteration(self) -> Dict[str, Any]:
-        """Where in the run it was written: `epoch_idx`, `edge_path_idx`, `edge_chunk_idx` and so on."""
+        """Position in the run: `epoch_idx`, `edge_path_idx`, `edge_chunk_idx` and so on."""
         attributes = self._metadata.get("attributes", {})
         return {
             key.partition("/")[2]: value for key, value in attributes.items() if key.startswith("iteration/")
@@ -119,7 +117,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
 
     @property
     def relations(self) -> List[str]:
-        """The names of the relations, by number."""
+        """Names of the relations, by number."""
         names = self._metadata.get("relation_names")
         if names is not None:
             return list(names)
@@ -127,16 +125,15 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         return [] if config is None else [relation["name"] for relation in config["relations"]]
 
     def operator(self, relation: str, side: str = "rhs") -> Dict[str, Tensor]:
-        """The parameters of the operator of a relation on one side, by name, such as `translation` or
-        `diagonal`.
+        """Returns the operator parameters of a relation on one side, by name, such as `translation` or `diagonal`.
 
-        With dynamic relations one operator holds those of all: its parameters have a row for each, and this
-        gives these.
+        With dynamic relations a single operator serves all relations: its parameters have one row per relation, and are
+        returned whole.
         """
         numbers = [number for number, name in enumerate(self.relations) if name == relation]
         if not numbers:
             raise UnknownNameError(
-                "there is no such relation",
+                "unknown relation",
                 code="no-such-relation",
                 found=relation,
                 expected=", ".join(self.relations[:20]),
@@ -149,12 +146,11 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         }
 
     def global_embedding(self, entity: str) -> Optional[Tensor]:
-        """The vector that is added to each row of a type, where there is one."""
+        """Returns the vector added to each row of an entity type; `None` if there is none."""
         return self._parameters.get(f"entities.{entity}.global_embedding")
 
     def edges(self, path: Path) -> Edges:
-        """The edges of a folder or file, all buckets in order, with numbers that are rows of the tables of
-        this checkpoint.
+        """Reads the edges of a folder or file, all buckets in order, with entity numbers as rows of the whole tables.
 
         >>> from weighbridge import biggraph
         >>> checkpoint = biggraph.open("graph")
@@ -167,13 +163,13 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         found = edge_files.buckets(path)
         config = self.config
         if config is None:
-            raise MismatchError("the configuration is not known", code="no-config", file=self.path)
+            raise MismatchError("the configuration is unknown", code="no-config", file=self.path)
         starts = self._starts(config)
-        # Dynamic relations are all between the same types.
+        # All dynamic relations connect the same entity types.
         one = bool(config.get("dynamic_relations")) or len(starts) == 1
         parts = [_whole(bucket, own, starts, one) for bucket, own in found.items()]
         if not parts:
-            raise MismatchError("there are no edges", code="no-edges", file=str(path))
+            raise MismatchError("the folder has no edges", code="no-edges", file=str(path))
         weights = [own.weight for own in parts if own.weight is not None]
         return Edges(
             lhs=numpy.concatenate([own.lhs for own in parts]),
@@ -183,16 +179,16 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         )
 
     def _starts(self, config: Config) -> List[Dict[str, Any]]:
-        """For each relation and side the first row of each partition of the type on that side."""
+        """Returns the first row of each partition, for each relation and side."""
         import numpy
 
         starts = {}
         for name, table in self._tables.items():
             counts = [count for count in table.partitions if count is not None]
             if len(counts) < len(table.partitions):
-                raise MismatchError("a table is not whole", code="partition-missing", tensor=name)
+                raise MismatchError("a partition of the table is missing", code="partition-missing", tensor=name)
             starts[name] = numpy.cumsum([0, *counts[:-1]], dtype="int64")
-        # Of a type that is featurised, or that no file has, a row is what the bucket says.
+        # Entities of featurized types, or of types without a file, keep their numbers.
         nothing = numpy.zeros(1, "int64")
         return [
             {side: starts.get(own[side], nothing) for side in ("lhs", "rhs")} for own in config["relations"]
@@ -203,7 +199,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
             return self._tables[entity]
         except KeyError:
             raise UnknownNameError(
-                "there is no table of this type",
+                "no table has this entity type",
                 code="no-such-type",
                 expected=", ".join(self._tables),
                 found=str(entity),
@@ -224,7 +220,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
     __hash__ = object.__hash__
 
     def close(self) -> None:
-        """Forgets the files. Tables and arrays that were taken before stay valid."""
+        """Releases the files. Tables and arrays obtained before stay valid."""
         self._opened.close()
 
     def __enter__(self) -> Checkpoint:
@@ -241,7 +237,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
 
 
 def _whole(bucket: edge_files.Bucket, own: Edges, starts: List[Dict[str, Any]], one: bool) -> Edges:
-    """The edges of a bucket with numbers that are rows of whole tables."""
+    """Converts the entity numbers of a bucket to rows of whole tables."""
     return own._replace(
         lhs=_rows(own.lhs, own.rel, bucket[0], [start["lhs"] for start in starts], one),
         rhs=_rows(own.rhs, own.rel, bucket[1], [start["rhs"] for start in starts], one),
@@ -251,19 +247,17 @@ def _whole(bucket: edge_files.Bucket, own: Edges, starts: List[Dict[str, Any]], 
 def _rows(
     numbers: numpy.ndarray, relations: numpy.ndarray, partition: int, starts: List[numpy.ndarray], one: bool
 ) -> numpy.ndarray:
-    """Numbers within a partition as rows of whole tables. Those below 0 stay: they stand for lists of
-    features.
-    """
+    """Converts numbers within a partition to rows of whole tables. Negative numbers, which mark lists of features, stay."""
     import numpy
 
-    # A type of one partition takes part in the buckets of all.
+    # A type with a single partition occurs in every bucket.
     first = numpy.array([start[partition] if len(start) > 1 else 0 for start in starts], "int64")
     if one:
         added = numpy.full(len(numbers), first[0] if len(first) else 0, "int64")
     else:
         if len(relations) and not 0 <= int(relations.min()) <= int(relations.max()) < len(first):
             raise MismatchError(
-                "edges have a relation that the configuration lacks",
+                "edges have a relation that is not in the configuration",
                 code="no-such-relation",
                 found=str(relations.max()),
             )
@@ -281,10 +275,10 @@ def open(  # noqa: A001
     salvage: bool = False,
     limits: Optional[Mapping[str, int]] = None,
 ) -> Checkpoint:
-    """Opens a folder of checkpoints, or a file of one. Headers are read, never rows.
+    """Opens a folder of checkpoints, or a file of a checkpoint. Reads headers only, no rows.
 
-    - `version`: which version of a folder; else the one that counts;
-    - `entities`, `config`: the folder of entities and the configuration, where they are not found beside it;
+    - `version`: version of a folder; the current one by default;
+    - `entities`, `config`: folder of entities and configuration file, if they are not found automatically;
     - `lenient`, `salvage`, `limits`: as for `weighbridge.open`.
 
     >>> from weighbridge import biggraph

@@ -1,4 +1,4 @@
-"""The configuration of a run of PyTorch-BigGraph."""
+"""Configuration of a PyTorch-BigGraph run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..errors import UsageError
 
 
 class Config(Dict[str, Any]):
-    """A configuration as a dict whose keys are attributes, too, at every level.
+    """A configuration: a dict whose keys are also attributes, at every level.
 
     >>> from weighbridge.biggraph import Config
     >>> config = Config.parse('{"entities": {"user": {"num_partitions": 2}}, "relations": [{"name": "r"}]}')
     >>> config["entities"]["user"].num_partitions, config.relations[0].name
     (2, 'r')
 
-    Changes of it go nowhere until it is given to what writes.
+    Changes have an effect only after the configuration is passed to a function that writes it.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -30,13 +30,13 @@ class Config(Dict[str, Any]):
 
     @classmethod
     def parse(cls, text: str) -> Config:
-        """The configuration that is the JSON `text`."""
+        """Parses a configuration from JSON."""
         try:
             config: Config = json.loads(text, object_hook=cls)
         except ValueError as error:
-            raise UsageError("the configuration is no JSON", code="bad-config", found=str(error)) from error
+            raise UsageError("the configuration is not valid JSON", code="bad-config", found=str(error)) from error
         return config
 
     def text(self) -> str:
-        """As JSON, the way BigGraph writes it."""
+        """Returns the configuration as JSON, formatted as by BigGraph."""
         return json.dumps(self, indent=4)

@@ -1,4 +1,4 @@
-"""Edges of PyTorch-BigGraph: columns of numbers, in buckets."""
+"""PyTorch-BigGraph edges: columns of numbers, in buckets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy
 
 Bucket = Tuple[int, int]
-"""The partitions of the left and the right side."""
+"""Partitions of the left and the right side."""
 
 _COLUMNS = ("lhs", "rhs", "rel", "weight")
 
@@ -21,30 +21,30 @@ _COLUMNS = ("lhs", "rhs", "rel", "weight")
 class Edges(NamedTuple):
     """Edges as columns.
 
-    Numbers of entities count within the partition of their bucket, unless `Checkpoint.edges` gave them.
+    Entity numbers are offsets within the partition of the bucket; those from `Checkpoint.edges` are rows of whole tables.
     """
 
     lhs: numpy.ndarray
-    """The entity on the left of each edge; -1 where it is a list of features."""
+    """Left entity of each edge; -1 for a list of features."""
     rhs: numpy.ndarray
-    """The entity on the right."""
+    """Right entity of each edge; -1 for a list of features."""
     rel: numpy.ndarray
-    """The relation."""
+    """Relation of each edge."""
     weight: Optional[numpy.ndarray] = None
-    """The weight, where edges have one."""
+    """Weight of each edge, if edges have weights."""
     bucket: Optional[Bucket] = None
-    """The partitions of both sides, where all edges are of one bucket that is known."""
+    """Partitions of both sides, if all edges belong to one known bucket."""
     more: Mapping[str, numpy.ndarray] = MappingProxyType({})
     """Other columns by name, such as `lhsd_offsets` and `lhsd_data`, lists of features."""
 
     @property
     def size(self) -> int:
-        """The number of edges. (`len` is that of the tuple.)"""
+        """Number of edges. (`len` is the length of the tuple.)"""
         return len(self.rel)
 
 
 def buckets(path: Path, **options: Any) -> Dict[Bucket, Edges]:
-    """The edges of a folder, by bucket, in order. Columns look into the files where that is possible.
+    """Reads the edges of a folder, by bucket, in order. Columns are views of mapped files if possible.
 
     >>> from weighbridge import biggraph
     >>> for bucket, edges in biggraph.buckets("edges").items():
@@ -58,8 +58,7 @@ def buckets(path: Path, **options: Any) -> Dict[Bucket, Edges]:
 
 
 def edges(path: Path, bucket: Optional[Bucket] = None, **options: Any) -> Edges:
-    """The edges of a file, or of one bucket of a folder. Without `bucket`, a folder must hold one bucket
-    only.
+    """Reads the edges of a file, or of one bucket of a folder. `bucket` is required for a folder with several buckets.
 
     >>> from weighbridge import biggraph
     >>> lhs, rhs, rel, *_ = biggraph.edges("edges", bucket=(0, 1))
@@ -73,26 +72,27 @@ def edges(path: Path, bucket: Optional[Bucket] = None, **options: Any) -> Edges:
     if bucket is not None and (bucket[0], bucket[1]) in found:
         return found[bucket[0], bucket[1]]
     raise MismatchError(
-        "there are several buckets" if bucket is None else "there is no such bucket",
+        "ambiguous bucket: the folder has several" if bucket is None else "unknown bucket",
         code="bucket",
         file=str(path),
         found=", ".join(f"({left}, {right})" for left, right in list(found)[:10]),
-        hint="name one with bucket=(LEFT, RIGHT); Checkpoint.edges joins all",
+        hint="select one with bucket=(LEFT, RIGHT), or use Checkpoint.edges to join all",
     )
 
 
 def of(opened: Checkpoint) -> Dict[Bucket, Edges]:
-    """The edges of an opened file or folder, by bucket. A file that does not say has the bucket of its name,
-    or (0, 0).
+    """Returns the edges of an opened file or folder, by bucket.
+
+    The bucket of a file without one is that of its name, or (0, 0).
     """
     columns: Dict[Bucket, Dict[str, Any]] = {}
     if opened.kind != "edges":
         raise MismatchError(
-            "these are no edges", code="wrong-kind", file=opened.path, expected="edges", found=opened.kind
+            "the file does not contain edges", code="wrong-kind", file=opened.path, expected="edges", found=opened.kind
         )
     for tensor in opened.values():
-        said = tensor.attributes.get("bucket")
-        bucket = (said[0], said[1]) if said is not None else _bucket_of(opened.path)
+        own = tensor.attributes.get("bucket")
+        bucket = (own[0], own[1]) if own is not None else _bucket_of(opened.path)
         columns.setdefault(bucket, {})[str(tensor.path[-1])] = tensor.numpy()
     return {bucket: _edges(opened, bucket, found) for bucket, found in columns.items()}
 
@@ -101,7 +101,7 @@ def _edges(opened: Checkpoint, bucket: Bucket, found: Dict[str, Any]) -> Edges:
     missing: List[str] = [name for name in ("lhs", "rhs", "rel") if name not in found]
     if missing:
         raise MismatchError(
-            "edges lack a column", code="column-missing", file=opened.path, expected=", ".join(missing)
+            "missing column of edges", code="column-missing", file=opened.path, expected=", ".join(missing)
         )
     more = {name: column for name, column in found.items() if name not in _COLUMNS}
     return Edges(found["lhs"], found["rhs"], found["rel"], found.get("weight"), bucket, more)

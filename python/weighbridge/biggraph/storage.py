@@ -1,13 +1,13 @@
-"""Checkpoint storage for PyTorch-BigGraph: a training run saves through Weighbridge.
+"""Checkpoint storage for PyTorch-BigGraph: training runs save through Weighbridge.
 
-Importing this module registers the scheme `weighbridge` with PyTorch-BigGraph, which must be installed. A run then uses it
-by the path of its checkpoints, in the configuration:
+Importing this module registers the scheme `weighbridge` with PyTorch-BigGraph, which must be installed. A run selects it by
+the checkpoint path in its configuration:
 
     checkpoint_path="weighbridge:model/"
 
-Files have the names and the content that PyTorch-BigGraph gives them, so that a run may go on with or without this
-storage. What differs is how they are written: each file is staged, synced and renamed, and a version counts only when
-all of its files are on the disk. A version file that was lost or emptied is an error, and not version 0.
+Files have the same names and content as those of PyTorch-BigGraph, so a run may resume with or without this storage. Only
+the writing differs: each file is staged, synced and renamed, and a version becomes current only when all of its files are
+on the disk. A missing or empty version file is an error, not version 0.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ..tensor import Part
 from ..writing import Given
 
 SCHEME = "weighbridge"
-"""The scheme under which the storage is registered."""
+"""URL scheme of the storage."""
 
 
 @CHECKPOINT_STORAGES.register_as(SCHEME)
 class WeighbridgeCheckpointStorage(FileCheckpointStorage):  # type: ignore[misc]
-    """PyTorch-BigGraph's storage of checkpoints in a folder, with files written by Weighbridge.
+    """Checkpoint storage of PyTorch-BigGraph in a folder, with files written by Weighbridge.
 
-    Several trainers, and the background process of one, may write partitions of the same version. The version file is
-    written by one of them, as in PyTorch-BigGraph.
+    Several trainers, and the background process of a trainer, may write partitions of the same version. One of them writes
+    the version file, as in PyTorch-BigGraph.
     """
 
     def __init__(self, url: str) -> None:
@@ -44,11 +44,11 @@ class WeighbridgeCheckpointStorage(FileCheckpointStorage):  # type: ignore[misc]
         return Store(str(self.path))
 
     def load_version(self) -> int:
-        """The version that counts; 0 where there is none yet."""
+        """Returns the current version; 0 if there is none yet."""
         return self._store().current() if self.path.is_dir() else 0
 
     def save_version(self, version: int) -> None:
-        """Makes a version count whose files are all there."""
+        """Makes a complete version current."""
         self._store().rollback(version)
 
     def save_entity_partition(
@@ -60,7 +60,7 @@ class WeighbridgeCheckpointStorage(FileCheckpointStorage):  # type: ignore[misc]
         optim_state: Optional[bytes],
         metadata: Dict[str, Any],
     ) -> None:
-        """Writes the rows of a partition and the state of their optimizer."""
+        """Writes the rows of a partition and their optimizer state."""
         path: Tuple[Part, ...] = ("embeddings", entity_name)
         rows: Given = (path, "embedding", None, entry(path, embs.detach().numpy()), None)
         self._store().write_file(version, int(partition), [rows], metadata, optim_state)
@@ -72,7 +72,7 @@ class WeighbridgeCheckpointStorage(FileCheckpointStorage):  # type: ignore[misc]
         optim_state: Optional[bytes],
         metadata: Dict[str, Any],
     ) -> None:
-        """Writes the parameters of the relations and the state of their optimizer."""
+        """Writes the parameters of the relations and their optimizer state."""
         tensors: List[Given] = []
         for name, parameter in state_dict.items():
             path: Tuple[Part, ...] = tuple(name.split("/"))
@@ -87,11 +87,11 @@ class WeighbridgeCheckpointStorage(FileCheckpointStorage):  # type: ignore[misc]
     def copy_entity_partition_to_snapshot(
         self, version: int, entity_name: str, partition: int, epoch_idx: int
     ) -> None:
-        """Links a partition from a snapshot."""
+        """Links a partition into a snapshot."""
         self._link(self.get_entity_partition_file(version, entity_name, partition), epoch_idx)
 
     def copy_model_to_snapshot(self, version: int, epoch_idx: int) -> None:
-        """Links the parameters from a snapshot."""
+        """Links the parameters into a snapshot."""
         self._link(self.get_model_file(version), epoch_idx)
 
     def copy_version_to_snapshot(self, version: int, epoch_idx: int) -> None:
@@ -99,7 +99,7 @@ class WeighbridgeCheckpointStorage(FileCheckpointStorage):  # type: ignore[misc]
         _replace(self.get_version_file(path=self.get_snapshot_path(epoch_idx)), f"{version}\n")
 
     def _link(self, source: Path, epoch: int) -> None:
-        # Relative, so that the folder can be moved. A link that a stopped run left is replaced.
+        # Relative, so that the folder can be moved. Replaces a leftover link of a stopped run.
         link = self.get_snapshot_path(epoch) / source.name
         staged = link.with_name(f".{link.name}.{os.getpid()}.part")
         staged.symlink_to(Path("..") / source.name)
@@ -107,7 +107,7 @@ class WeighbridgeCheckpointStorage(FileCheckpointStorage):  # type: ignore[misc]
 
 
 def _replace(path: Path, text: str) -> None:
-    """Writes a small file, all or nothing."""
+    """Writes a small file atomically."""
     staged = path.with_name(f".{path.name}.{os.getpid()}.part")
     with staged.open("w") as file:
         file.write(text)

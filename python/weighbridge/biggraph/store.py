@@ -1,4 +1,4 @@
-"""Writing checkpoints of PyTorch-BigGraph from a training loop, so that none is ever half written."""
+"""Atomic writing of PyTorch-BigGraph checkpoints from a training loop."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from .config import Config
 from .table import Table
 
 Tables = Union[Checkpoint, Mapping[str, Any]]
-"""A whole checkpoint, or arrays or tables by type of entities."""
+"""A whole checkpoint, or arrays or tables by entity type."""
 
 State = Mapping[str, Any]
-"""What an optimizer keeps: by type or parameter an array (the slot `sum`), or a dict of slots."""
+"""Optimizer state by entity type or parameter: an array (the slot `sum`), or a dict of slots."""
 
 
 class Version:
-    """The version that is being written. The folder is locked until it is committed or given up.
+    """A version being written. The folder is locked until the version is committed or aborted.
 
-    Leaving its `with` block commits it; an exception there gives it up, and the folder is as before.
+    Leaving its `with` block commits it; an exception there aborts it and leaves the folder unchanged.
 
     >>> from weighbridge.biggraph import CheckpointStore
     >>> store = CheckpointStore("another-run")
@@ -45,18 +45,18 @@ class Version:
         self._store = store
         self._staged = staged
         self.report: Optional[Dict[str, Any]] = None
-        """What the commit did, once it is done."""
+        """Report of the commit, once committed."""
         self.notes: List[Note] = []
-        """What `write` had to make up: a configuration, where there is none."""
+        """Notes about generated content: a configuration, if the folder has none."""
 
     @property
     def number(self) -> int:
-        """Its number."""
+        """Number of the version."""
         return self._staged.version
 
     @property
     def is_open(self) -> bool:
-        """True until it is committed or given up."""
+        """True until the version is committed or aborted."""
         return self._staged.is_open
 
     def write(
@@ -71,30 +71,27 @@ class Version:
         optimizer: Optional[Mapping[str, Any]] = None,
         progress: Progress = None,
     ) -> List[Dict[str, Any]]:
-        """Writes files of this version, which nobody sees yet; returns what is lost. It may be called for
-        some tables each.
+        """Stages files of this version, not visible before the commit; returns the losses. May be called several times,
+        for some of the tables each time.
 
-        - `tables`: rows by type of entities, or a whole opened checkpoint;
-        - `parameters`: what the model has besides, by name (`relations.0.operator.rhs.translation`); left
-          out, no such file is written, and the one of the version before must be carried over; `{}` says that
-          there are none;
-        - `state`: what the optimizer keeps, by type or by name of the parameter: an array is the slot `sum`,
-          a dict has several, such as `step` and `sum`, and `{}` none; that of a table for which none is given is
-          carried over from the version before; what BigGraph's optimizer does not keep is an error;
-        - `names`: the names of the rows by type, written as files of entities beside the versions;
-        - `config`: the configuration; else that of the folder stays, and where there is none a minimal one is
-          made, with the one relation `relation`, which `notes` tells: BigGraph needs the real one to go on
-          training;
-        - `iteration`: where in the run this is (`epoch_idx`, ...); else what the last iteration of a run
-          says;
-        - `optimizer`: the options of the optimizers, as `Checkpoint.optimizer` gives them.
+        - `tables`: rows by entity type, or a whole opened checkpoint;
+        - `parameters`: other parameters of the model, by name (`relations.0.operator.rhs.translation`). `{}` means none. If
+          omitted, their file is not written, and that of the previous version must be carried over;
+        - `state`: optimizer state, by entity type or parameter name: an array is the slot `sum`, a dict has several slots,
+          such as `step` and `sum`, and `{}` none. State of tables that is not given is carried over from the previous
+          version. Slots that BigGraph's optimizer does not have are an error;
+        - `names`: row names by entity type, written as entity files next to the versions;
+        - `config`: the configuration. By default that of the folder stays; without one, a minimal configuration with the
+          single relation `relation` is generated and reported in `notes`: BigGraph needs the real one to resume training;
+        - `iteration`: position in the run (`epoch_idx`, ...); by default that of the last iteration of a run;
+        - `optimizer`: options of the optimizers, as in `Checkpoint.optimizer`.
         """
         whole = tables if isinstance(tables, Checkpoint) else None
         if whole is not None and (parameters is not None or state is not None or names is not None):
             raise UsageError(
-                "a whole checkpoint has its own parameters, state and names",
+                "parameters, state and names are not accepted with a whole checkpoint",
                 code="whole-checkpoint",
-                hint="give its tables",
+                hint="pass its tables instead",
             )
         own = {} if whole is not None else mapping(tables, "tables")
         rows: Dict[str, Any] = {name: _array(table) for name, table in own.items()}
@@ -129,14 +126,14 @@ class Version:
         iteration: Optional[Mapping[str, Any]] = None,
         progress: Progress = None,
     ) -> List[Dict[str, Any]]:
-        """Writes one partition of the table of `entity`, so that a table may be larger than memory; returns the losses.
+        """Stages one partition of the table of `entity`, for tables larger than memory; returns the losses.
 
-        - `rows`: the rows of this partition, an array of two dimensions;
-        - `state`: the optimizer state of these rows: an array is the slot `sum`, with a number for each row; `{}` is none.
-          Left out, the state of this partition in the version before is carried over;
+        - `rows`: rows of this partition, a 2-dimensional array;
+        - `state`: optimizer state of these rows: an array is the slot `sum`, with one number per row; `{}` is none. If omitted,
+          the state of this partition in the previous version is carried over;
         - `iteration`: as for `write`.
 
-        The folder's configuration, or `expected` of the store, says how many partitions the version needs.
+        The number of partitions comes from the folder's configuration, or from `expected` of the store.
         `write({}, parameters=..., config=...)` writes the parameters and the configuration.
 
         >>> import numpy
@@ -159,7 +156,7 @@ class Version:
         return losses
 
     def _carried_part(self, entity: str, part: int, count: int) -> Dict[str, Any]:
-        """The optimizer state of a partition of the version before, which goes on with its rows."""
+        """Returns the optimizer state of a partition in the previous version, to carry over."""
         before = self._store.latest()
         if before is None or entity not in before or not before[entity].state:
             return {}
@@ -167,18 +164,18 @@ class Version:
         counts = table.partitions[: part + 1]
         if len(counts) <= part or None in counts or counts[part] != count:
             raise UsageError(
-                "the partition has not as many rows as before, and its optimizer state is not given",
+                "the number of rows changed, and no optimizer state is given for the partition",
                 code="state-of-other-rows",
                 tensor=entity,
                 expected=f"{counts[part] if len(counts) > part else 'no'} rows in partition {part}",
                 found=f"{count} rows",
-                hint="give state=..., or state={} for none",
+                hint="pass state=..., or state={} for none",
             )
         start = sum(number for number in counts[:part] if number is not None)
         return {slot: tensor[start : start + count] for slot, tensor in table.state.items()}
 
     def _carried(self, rows: Mapping[str, Any], state: State) -> Dict[str, Any]:
-        """What the optimizer kept in the version before, for tables that come without any: it goes on with its rows."""
+        """Returns the optimizer state in the previous version of tables given without state, to carry over."""
         alone = [name for name, table in rows.items() if name not in state and not isinstance(table, Table)]
         before = self._store.latest() if alone else None
         carried: Dict[str, Any] = {}
@@ -188,12 +185,12 @@ class Version:
             slots = dict(before[name].state) if name in before else {}
             if slots and len(before[name]) != len(rows[name]):
                 raise UsageError(
-                    "the table has not as many rows as before, and what the optimizer keeps for them is not given",
+                    "the number of rows changed, and no optimizer state is given for the table",
                     code="state-of-other-rows",
                     tensor=name,
                     expected=f"{len(before[name])} rows",
                     found=f"{len(rows[name])} rows",
-                    hint=f"give state={{{name!r}: ...}}, or {{{name!r}: {{}}}} for none",
+                    hint=f"pass state={{{name!r}: ...}}, or {{{name!r}: {{}}}} for none",
                 )
             if slots:
                 carried[name] = slots
@@ -221,7 +218,7 @@ class Version:
     def _partitions(
         self, rows: Dict[str, Any], config: Union[Mapping[str, Any], str, None]
     ) -> Dict[str, List[int]]:
-        """The rows of each partition, where they are to stay as they were."""
+        """Returns the row counts of partitions of tables whose partitioning stays."""
         known = {name: table.partitions for name, table in rows.items() if isinstance(table, Table)}
         if len(known) < len(rows):
             known = {**self._store.partitions(), **known}
@@ -236,27 +233,25 @@ class Version:
         return kept
 
     def append_stats(self, *entries: Union[Mapping[str, Any], str]) -> None:
-        """Appends entries to the training statistics of the folder, at once, not at the commit: as BigGraph
-        does.
-        """
+        """Appends entries to the training statistics of the folder, immediately, not at the commit, as BigGraph does."""
         self._staged.append_stats([_line(one) for one in entries])
 
     def commit(
         self, *, carry: str = "no", keep_previous: bool = False, preserve: Optional[int] = None
     ) -> Dict[str, Any]:
-        """Makes it the version that counts; returns what was done.
+        """Makes this version current; returns a report.
 
-        - `carry`: what becomes of files of the version before that were not written anew: `no`, they are
-          missing, and that is an error; `copy`; `link`, for folders to which BigGraph itself does not write;
-        - `keep_previous`: keep the version before, which else is deleted;
-        - `preserve`: make it the snapshot `epoch_N`, too.
+        - `carry`: files of the previous version that were not written again: `no` (missing files are an error), `copy`, or
+          `link`, for folders to which BigGraph itself does not write;
+        - `keep_previous`: keep the previous version instead of deleting it;
+        - `preserve`: also save this version as the snapshot `epoch_N`.
         """
         self.report = self._staged.commit(carry, keep_previous, preserve)
         self._store._committed(self.number)
         return self.report
 
     def abort(self) -> None:
-        """Gives it up: nothing of it stays."""
+        """Discards the staged files."""
         self._staged.abort()
 
     def __enter__(self) -> Version:
@@ -278,13 +273,12 @@ class Version:
 
 
 class CheckpointStore:
-    """A folder of versions of a checkpoint that cannot lose a complete one.
+    """A folder of checkpoint versions with crash-safe writing.
 
-    BigGraph goes on from what is written here, and the other way round. A version counts only when all of it
-    is on the disk, and the one before is deleted only then. Whoever writes holds a lock on the folder. Inside
-    `with` it is held from the beginning to the end, also between versions; a version that was not committed by
-    then is given up, and a process that is forked meanwhile may not write. Should somebody who does not know
-    of the lock, such as BigGraph, write a version meanwhile, that is an error.
+    BigGraph can resume from versions written here, and the other way round. A version becomes current only when all of its
+    files are on the disk; the previous one is deleted only then. A writer holds a lock on the folder. A `with` block holds the
+    lock to its end, also between versions. At its end an uncommitted version is aborted; a process forked inside may not write.
+    If a program without the lock, such as BigGraph, writes a version inside the block, the next write fails.
 
     >>> import numpy
     >>> from weighbridge.biggraph import CheckpointStore
@@ -299,11 +293,11 @@ class CheckpointStore:
     >>> latest.version, latest["user"]["b"].tolist(), latest["user"].state["sum"].numpy().tolist()
     (3, [3.0, 3.0], [3.0, 3.0, 3.0])
 
-    - `keep`: how many versions stay when one is saved, besides those of snapshots: 1, as in BigGraph;
-    - `expected`: the number of partitions of each type, where that is known better than the folder tells;
-    - `create`: make the folder where it is missing;
-    - `sync`: wait for the disk, so that versions survive a loss of power;
-    - `threads`, `memory`: workers (0: one for each processor), and bytes for buffers.
+    - `keep`: number of versions to keep after a save, besides those of snapshots; 1 by default, as in BigGraph;
+    - `expected`: number of partitions by entity type, if it differs from the configuration of the folder;
+    - `create`: create the folder if it is missing;
+    - `sync`: wait for the disk (fsync), so that versions survive a loss of power;
+    - `threads`, `memory`: number of workers (0: one per processor), and bytes for buffers.
     """
 
     def __init__(
@@ -319,7 +313,7 @@ class CheckpointStore:
     ) -> None:
         if keep < 1:
             raise UsageError(
-                "the current version always stays", code="keep-none", expected="1 or more", found=str(keep)
+                "keep must be 1 or more", code="keep-none", expected="1 or more", found=str(keep)
             )
         self._folder = path_text(folder, "folder")
         if create:
@@ -328,23 +322,23 @@ class CheckpointStore:
         self._store = Store(self._folder, None if expected is None else dict(expected), sync, threads, memory)
         self._inside = 0
         self._begun: Optional[Version] = None
-        """The version that was begun last."""
+        """Version begun last."""
         self._last: Optional[int] = None
-        """Inside `with`: the version that counts, as far as this run knows."""
+        """Inside `with`: current version, as known to this run."""
 
     @property
     def folder(self) -> str:
-        """The folder."""
+        """Path of the folder."""
         return self._folder
 
     @property
     def version(self) -> int:
-        """The version that counts; 0 where there is none yet."""
+        """Current version; 0 if there is none yet."""
         return self._store.current()
 
     @property
     def versions(self) -> List[int]:
-        """The complete versions up to the one that counts, in order."""
+        """Complete versions up to the current one, in order."""
         state = self.state()
         current = state["current"] or 0
         return [
@@ -352,33 +346,31 @@ class CheckpointStore:
         ]
 
     def state(self) -> Dict[str, Any]:
-        """What stands in the folder: versions and their files, snapshots, and what nobody needs."""
+        """Returns the content of the folder: versions and their files, snapshots, and leftover files."""
         return self._store.state()
 
     def config_text(self) -> Optional[str]:
-        """The configuration of the folder as it stands there; `None` where there is none."""
+        """Returns the text of the folder's configuration; `None` if there is none."""
         content = self._store.content("config.json")
         return None if content is None else bytes(content).decode("utf-8")
 
     def partitions(self) -> Dict[str, List[Optional[int]]]:
-        """The rows of each partition of the tables of the current version, by type; nothing where there is
-        none.
-        """
+        """Returns the row counts of the partitions in the current version, by entity type; empty without a version."""
         latest = self.latest()
         return {} if latest is None else {name: table.partitions for name, table in latest.items()}
 
     def open(self, version: Optional[int] = None) -> Checkpoint:
-        """A complete version, the current one if none is named."""
+        """Opens a complete version, by default the current one."""
         number = self.version if version is None else version
         return Checkpoint(core.Checkpoint(self._store.open(number), self._folder))
 
     def latest(self) -> Optional[Checkpoint]:
-        """The version that counts; `None` where there is none yet, and training begins."""
+        """Opens the current version; `None` if there is none yet and training starts from the beginning."""
         number = self.version
         return None if number == 0 else self.open(number)
 
     def begin(self) -> Version:
-        """Begins the version after the current one, to be written piece by piece."""
+        """Begins the next version, to be written in several steps."""
         staged = self._store.begin()
         try:
             self._expect(staged.version - 1)
@@ -403,17 +395,16 @@ class CheckpointStore:
         preserve: Optional[int] = None,
         progress: Progress = None,
     ) -> Dict[str, Any]:
-        """Writes the next version, all or nothing; returns what was done. See `Version.write` and
-        `Version.commit`.
+        """Writes the next version, atomically; returns a report. See `Version.write` and `Version.commit` for the arguments.
 
-        Tables and parameters of the version before that are not given are carried over. `stats` are entries
-        for the training statistics of the folder. `losses` of what is returned says what is lost (what is left
-        out is a `LossWarning`, too), `notes` what was made up: a folder without a configuration gets a minimal one, and BigGraph needs the real
-        one to go on training.
+        Tables and parameters of the previous version that are not given are carried over. `stats` are entries for the training
+        statistics of the folder. In the report, `losses` lists the losses (omitted content also raises a `LossWarning`), and
+        `notes` lists generated content: a folder without a configuration gets a minimal one, and BigGraph needs the real one
+        to resume training.
         """
         version = self.begin()
         try:
-            # With no version before there is nothing to carry over.
+            # Without a previous version there is nothing to carry over.
             nothing = parameters is None and version.number == 1 and not isinstance(tables, Checkpoint)
             first = {} if nothing else parameters
             losses = version.write(
@@ -437,21 +428,18 @@ class CheckpointStore:
         return {**report, "losses": losses, "notes": [note._asdict() for note in version.notes]}
 
     def rollback(self, version: int, *, delete_newer: bool = False) -> Dict[str, Any]:
-        """Makes another complete version count: an older one, or a newer one of a run that died just before
-        it counted.
-        """
+        """Makes another complete version current: an older one, or a newer one of a run that crashed before its commit."""
         try:
             return self._store.rollback(version, delete_newer)
         finally:
-            # Also where only the removal of newer ones failed; where it did not get so far, nothing changes.
+            # Also if only the deletion of newer versions failed; after an earlier failure the version is unchanged.
             if self._inside and self._counting() == version:
                 self._last = version
 
     def recover(self, *, verify: bool = True, start_over: bool = False) -> Dict[str, Any]:
-        """Where the version file does not say which version counts, makes the highest complete one count.
+        """Makes the highest complete version current, if the version file is missing or invalid.
 
-        With `verify` its files are opened first. `start_over` begins from nothing where no version is
-        complete.
+        With `verify` its files are opened first. `start_over` starts from nothing if no version is complete.
         """
         report = self._store.recover(verify, start_over)
         if self._inside:
@@ -461,62 +449,59 @@ class CheckpointStore:
     def sweep(
         self, *, newer: bool = False, older: bool = False, remnants: bool = False, temporary: bool = False
     ) -> Dict[str, Any]:
-        """Removes what writers that died left, and files of versions that do not count where that is asked
-        for.
+        """Deletes leftovers of crashed writers and, if requested, files of versions other than the current one.
 
-        These are not removed inside `with` where another run wrote a version meanwhile (`version-moved`).
+        Inside `with`, files of versions are not deleted if another run wrote a version meanwhile: error `version-moved`.
         """
         if newer or older or remnants:
             self._expect(self._counting())
         return self._store.sweep(newer, older, remnants, temporary)
 
     def prune(self, keep: int) -> Dict[str, Any]:
-        """Deletes versions except the `keep` newest complete ones, those of snapshots, and version 0.
+        """Deletes all versions except the `keep` newest complete ones, those of snapshots, and version 0.
 
-        Inside `with` it is an error (`version-moved`) where another run wrote a version meanwhile: which ones
-        are the newest is not what it was.
+        Inside `with`, raises `version-moved` if another run wrote a version meanwhile, because the newest versions changed.
         """
         self._expect(self._counting())
         return self._store.prune(keep)
 
     def preserve(self, epoch: int, *, form: str = "relative") -> Dict[str, Any]:
-        """Makes the current version the snapshot `epoch_N`: `relative` or `absolute` links, or `copies`.
+        """Saves the current version as the snapshot `epoch_N`, of `relative` or `absolute` links, or of `copies`.
 
-        Inside `with` it is an error (`version-moved`) where another run wrote a version meanwhile: it is not
-        the one that was saved here.
+        Inside `with`, raises `version-moved` if another run wrote a version meanwhile, because that version was not saved here.
         """
         self._expect(self._counting())
         return self._store.preserve(epoch, form)
 
     def _counting(self) -> Optional[int]:
-        """The version that counts; `None` where the folder does not say."""
+        """Returns the current version; `None` if the version file is missing or invalid."""
         try:
             return self._store.current()
         except Error:
             return None
 
     def _expect(self, version: Optional[int]) -> None:
-        """Fails inside `with` where another version counts than the one that this run knows of."""
+        """Raises inside `with` if the current version changed without this run."""
         if self._last is None or version is None or version == self._last:
             return
         raise MismatchError(
-            "another run has written to the folder, without the lock",
+            "another run wrote to the folder without the lock",
             code="version-moved",
             file=self._folder,
             expected=f"version {self._last}",
             found=f"version {version}",
-            hint="look at state(), and say with rollback(N) which version counts",
+            hint="check state(), then select the current version with rollback(N)",
         )
 
     def _committed(self, version: int) -> None:
-        """Notes which version counts now; for `Version`."""
+        """Records the current version; for `Version`."""
         self._last = version if self._inside else None
 
     def __enter__(self) -> CheckpointStore:
         if self._inside == 0:
             self._store = self._store.hold()
-            # What somebody without the lock writes from here on is noticed. Where the folder does not say
-            # which version counts, nothing is begun before `recover` does.
+            # Detects later writes without the lock. If the version file is invalid, `begin` fails until `recover` is
+            # called.
             self._last = self._counting()
         self._inside += 1
         return self
@@ -525,7 +510,7 @@ class CheckpointStore:
         self._inside -= 1
         if self._inside == 0:
             self._last = None
-            # One that is still open would keep the lock, and nobody would know who has it.
+            # An open version would keep the lock.
             if self._begun is not None and self._begun.is_open:
                 self._begun.abort()
             self._begun = None
@@ -534,22 +519,22 @@ class CheckpointStore:
     def __repr__(self) -> str:
         state = self.state()
         current = state["current"]
-        said = "without a version that counts" if current is None else f"version {current}"
-        return f"<CheckpointStore {visible(self._folder)}: {said}>"
+        version = "no current version" if current is None else f"version {current}"
+        return f"<CheckpointStore {visible(self._folder)}: {version}>"
 
 
 def _check_slots(losses: Sequence[Mapping[str, Any]]) -> None:
-    """Fails where state that was given would be lost."""
-    # A count of steps for a table is the optimizer's own, which makes it anew.
+    """Raises if given optimizer state would be lost."""
+    # The step count of a table is created again by the optimizer.
     lost = [loss["subject"] for loss in losses if loss["code"] == "state-slot"]
     unfit = [subject for subject in lost if not subject.endswith("/step")]
     if unfit:
         raise MismatchError(
-            "the optimizer of BigGraph keeps nothing of this name or shape",
+            "the optimizer of BigGraph has no slot of this name or shape",
             code="state-slot",
             tensor=unfit[0],
             expected="`sum` with a number for each row or, of a parameter, each value; `step`",
-            hint="what was given would be lost with this version",
+            hint="remove it from state: this version cannot store it",
         )
 
 
@@ -560,7 +545,7 @@ def _check_names(
         for name in what:
             if name not in known:
                 raise UsageError(
-                    "there is no such table or parameter among those given",
+                    "unknown table or parameter",
                     code="no-such-tensor",
                     tensor=str(name),
                 )
@@ -572,7 +557,7 @@ def _given(
     state: State,
     names: Mapping[str, Sequence[str]],
 ) -> List[Given]:
-    """Tables, parameters, and their state, as the Rust part takes them."""
+    """Converts tables, parameters and their state to the form of the native part."""
     given: List[Given] = []
     for name, rows in tables.items():
         path: Tuple[Part, ...] = ("embeddings", name)

@@ -1,10 +1,10 @@
-"""Tables of embeddings: a row for each entity."""
+"""Embedding tables: one row per entity."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from .._weighbridge import Labels
+from .._weighbridge import RowNames
 from ..dtypes import need
 from ..errors import MismatchError, UnknownNameError
 from ..tensor import Tensor
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 Rows = Union[int, slice, str, Sequence[str], Sequence[int], "ndarray"]
-"""What picks rows: a number, a slice, a name, or a list of numbers or names."""
+"""Selection of rows: a number, a slice, a name, or a list of numbers or names."""
 
 
 class Table:
-    """The embeddings of one type of entities, whatever the number of their partitions.
+    """Embeddings of one entity type, joined from all partitions.
 
     >>> from weighbridge import biggraph
     >>> table = biggraph.open("graph")["user"]
@@ -47,47 +47,49 @@ class Table:
 
     @property
     def name(self) -> str:
-        """The type of the entities."""
+        """Entity type."""
         return self._name
 
     @property
     def tensor(self) -> Tensor:
-        """The rows as a tensor."""
+        """Rows as a tensor."""
         return self._tensor
 
     @property
     def dimension(self) -> int:
-        """The number of columns."""
+        """Number of columns."""
         return self._tensor.shape[1]
 
     @property
     def dtype(self) -> str:
-        """The type of the elements: `f32`, unless it was made elsewhere."""
+        """Dtype of the elements: `f32` in files of BigGraph."""
         return self._tensor.dtype
 
     @property
     def shape(self) -> Tuple[int, ...]:
-        """Rows and columns."""
+        """Numbers of rows and columns."""
         return self._tensor.shape
 
     @property
-    def names(self) -> Optional[Labels]:
-        """The names of the rows, as `str`, read at the first use; `None` where they are not known."""
-        return self._tensor.labels
+    def names(self) -> Optional[RowNames]:
+        """Row names, as `str`, read at the first use; `None` if unknown."""
+        return self._tensor.row_names
 
     @property
     def partitions(self) -> List[Optional[int]]:
-        """The rows of each partition, in order; `None` for one that is not there."""
+        """Number of rows of each partition, in order; `None` for a missing partition."""
         return list(self._counts)
 
     @property
     def state(self) -> Dict[str, Tensor]:
-        """What the optimizer keeps for the rows, by slot: `sum` of row-wise Adagrad, a number for each."""
+        """Optimizer state of the rows, by slot: `sum` of row-wise Adagrad has one number per row."""
         return dict(self._slots)
 
     def row_of(self, name: str) -> int:
-        """The row of the entity of that name; raises `UnknownNameError`, a `KeyError`, where there is none, and
-        `MismatchError` where several rows have it: `names.index(name, start)` finds each.
+        """Returns the row of an entity.
+
+        Raises `UnknownNameError`, a `KeyError`, if no row has this name, and `MismatchError` if several have it:
+        `names.index(name, start)` finds each.
         """
         names = self._known_names()
         try:
@@ -101,9 +103,7 @@ class Table:
             raise
 
     def rows_of(self, names: Sequence[str]) -> List[Optional[int]]:
-        """The rows of these entities; `None` for those that there are not. Raises as `row_of` where several rows have
-        one name.
-        """
+        """Returns the rows of entities, `None` for unknown names. Raises `MismatchError` for a name of several rows."""
         known = self._known_names()
         try:
             return known.rows_of(list(names))
@@ -111,14 +111,14 @@ class Table:
             error.tensor = self._name
             raise
 
-    def _known_names(self) -> Labels:
+    def _known_names(self) -> RowNames:
         names = self.names
         if names is None:
             raise MismatchError(
-                "the names of the rows are not known",
+                "the row names are unknown",
                 code="no-names",
                 tensor=self._name,
-                hint="open with entities=FOLDER, the folder of entities",
+                hint="pass entities=FOLDER, the folder of entities, to open()",
             )
         return names
 
@@ -129,9 +129,7 @@ class Table:
         return name in self._known_names()
 
     def __getitem__(self, rows: Any) -> Any:
-        """The rows that are meant, as read-only arrays. Only these are read; other indices are those of
-        numpy.
-        """
+        """Returns rows as read-only arrays. Only these rows are read. Further indices are as in numpy."""
         if isinstance(rows, str):
             return self._tensor[self.row_of(rows)]
         if isinstance(rows, (list, tuple)) and rows and all(isinstance(row, str) for row in rows):
@@ -147,27 +145,26 @@ class Table:
         return True
 
     def numpy(self) -> ndarray:
-        """All rows as a read-only array, without a copy where there is one partition."""
+        """Returns all rows as a read-only array, without a copy if there is one partition."""
         return self._tensor.numpy()
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> ndarray:
         return self._tensor.__array__(dtype, copy)
 
     def torch(self, copy: bool = True, device: Union[_torch.device, str, int, None] = None) -> _torch.Tensor:
-        """All rows as a tensor of torch, which must be installed: see `Tensor.torch`."""
+        """Returns all rows as a torch tensor. Needs torch: see `Tensor.torch`."""
         return self._tensor.torch(copy, device)
 
     def to_dict(self) -> Dict[str, ndarray]:
-        """The rows by name, as views of one array."""
+        """Returns the rows by name, as views of one array."""
         return dict(zip(self._known_names(), self.numpy()))
 
     def to_arrow(self) -> _pyarrow.Table:
-        """A table of Arrow with the columns `name`, where the names are known, and `embedding`, a list of
-        fixed size.
+        """Returns an Arrow table with the columns `name`, if names are known, and `embedding`, a fixed-size list.
 
-        The package `pyarrow` must be installed.
+        Needs the package `pyarrow`.
         """
-        pyarrow: Any = need("pyarrow", "a table of Arrow")
+        pyarrow: Any = need("pyarrow", "an Arrow table")
         values = self.numpy()
         flat = pyarrow.array(values.reshape(-1))
         columns = {}

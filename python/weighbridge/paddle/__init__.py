@@ -1,4 +1,4 @@
-"""States and programs of PaddlePaddle, without PaddlePaddle.
+"""PaddlePaddle states and programs, without PaddlePaddle.
 
 >>> import numpy
 >>> from weighbridge import paddle
@@ -8,11 +8,10 @@
 >>> state["fc.weight"].shape, state["LR_Scheduler"]
 ((2, 3), {'last_epoch': 4})
 
-- `load` and `save` do what those of Paddle do, with arrays of numpy in the place of tensors; nothing in a
-  file is executed;
-- `load_params` gives the parameters of an inference model by name;
-- `load_program` gives a `Program`: blocks, operators, variables, without what the source code of its author
-  left in it if that is asked for.
+- `load` and `save` work as those of Paddle, with numpy arrays instead of tensors; nothing in a file is executed;
+- `load_params` returns the parameters of an inference model by name;
+- `load_program` returns a `Program`: blocks, operators, variables; `Program.strip` removes traces of the author's source
+  code.
 """
 
 from __future__ import annotations

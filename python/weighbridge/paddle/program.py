@@ -1,4 +1,4 @@
-"""Programs of PaddlePaddle: what a model computes, read and changed but never run."""
+"""PaddlePaddle programs: read and changed, never run."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ..opened import Path
 
 
 class Variable(NamedTuple):
-    """A variable of a block: a tensor that is stored, fed or computed."""
+    """A variable of a block: a stored, fed or computed tensor."""
 
     name: str
     kind: str
-    """`tensor`, `selected-rows`, `feed`, `fetch` and so on."""
+    """Kind: `tensor`, `selected-rows`, `feed`, `fetch` and so on."""
     dtype: Optional[str]
-    """The type of its elements, such as `f32`; `None` where there is none."""
+    """Dtype of its elements, such as `f32`; `None` if it has none."""
     shape: Optional[Tuple[int, ...]]
-    """The extents; -1 for one that is open."""
+    """Size of each dimension; -1 if variable."""
     lod_level: Optional[int]
-    """The depth of its levels of detail."""
+    """Number of LoD levels (levels of detail)."""
     persistable: bool
-    """True where it outlives a run."""
+    """True if it persists between runs."""
     parameter: bool
-    """True where it is said to be a parameter."""
+    """True if it is marked as a parameter."""
     stop_gradient: Optional[bool]
-    """True where no gradient flows to it."""
+    """True if it receives no gradient."""
 
 
 class Operator(NamedTuple):
@@ -39,20 +39,20 @@ class Operator(NamedTuple):
     outputs: Dict[str, List[str]]
     """Names of variables by slot."""
     attrs: Dict[str, Any]
-    """Attributes by name. One that is a block or variable is `{"block": NUMBER}` or `{"variable": NAME}`."""
+    """Attributes by name. Blocks and variables are `{"block": NUMBER}` and `{"variable": NAME}`."""
     blocks: List[int]
-    """The blocks that belong to it."""
+    """Numbers of its sub-blocks."""
 
 
 class Block(NamedTuple):
-    """A block: variables, and operators in the order in which they run."""
+    """A block: variables, and operators in order of execution."""
 
     parent: Optional[int]
     vars: List[Variable]
     ops: List[Operator]
 
     def var(self, name: str) -> Variable:
-        """The variable of that name; raises `KeyError`."""
+        """Returns the variable with this name; raises `KeyError` if there is none."""
         for variable in self.vars:
             if variable.name == name:
                 return variable
@@ -60,7 +60,7 @@ class Block(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """An attribute that holds paths or lines of the source code of the author."""
+    """An attribute with paths or lines of the author's source code."""
 
     operator: str
     attribute: str
@@ -69,10 +69,10 @@ class Leak(NamedTuple):
 
 
 class Program:
-    """A program, of any era: `__model__` and `.pdmodel` (protobuf), or `.json` (PIR).
+    """A program of any Paddle version: `__model__` and `.pdmodel` (protobuf), or `.json` (PIR).
 
-    Its blocks are read at the first use. A program is never changed: `strip` gives another one. That of an
-    opened model is `Program(checkpoint.program)`.
+    Its blocks are parsed at the first use. A program is immutable: `strip` returns a new one. The program of an opened model
+    is `Program(checkpoint.program)`.
     """
 
     def __init__(self, program: rust.Program, removed: Optional[Dict[str, Any]] = None) -> None:
@@ -82,44 +82,42 @@ class Program:
 
     @property
     def form(self) -> str:
-        """`program-desc` (protobuf) or `pir` (JSON)."""
+        """Form: `program-desc` (protobuf) or `pir` (JSON)."""
         return self._program.form
 
     @property
     def writer(self) -> Optional[str]:
-        """The version of Paddle that wrote it, where it says so."""
+        """Version of Paddle that wrote it, if stated."""
         return self._program.writer
 
     @property
     def feed_names(self) -> List[str]:
-        """The names of its inputs, in their order."""
+        """Names of its inputs, in order."""
         return list(self._program.feeds)
 
     @property
     def fetch_names(self) -> List[str]:
-        """The names of its outputs, in their order."""
+        """Names of its outputs, in order."""
         return list(self._program.fetches)
 
     @property
     def blocks(self) -> List[Block]:
-        """Its blocks; the first one is the global block."""
+        """Blocks; the first one is the global block."""
         if self._blocks is None:
-            self._blocks = [_block(said) for said in self._program.to_dict()["blocks"]]
+            self._blocks = [_block(fields) for fields in self._program.to_dict()["blocks"]]
         return self._blocks
 
     def global_block(self) -> Block:
-        """The block that runs."""
+        """Returns the global block, the entry point of the program."""
         return self.blocks[0]
 
     @property
     def ops(self) -> List[Operator]:
-        """The operators of all blocks."""
+        """Operators of all blocks."""
         return [operator for block in self.blocks for operator in block.ops]
 
     def parameters(self) -> List[Variable]:
-        """The variables that stand in files of parameters, in the order of a combined file: by the bytes of
-        their names.
-        """
+        """Returns the variables in parameter files, in the order of a combined file: sorted by the bytes of their names."""
         found: Dict[str, Variable] = {}
         for block in self.blocks:
             for variable in block.vars:
@@ -128,14 +126,12 @@ class Program:
         return sorted(found.values(), key=lambda variable: variable.name.encode("utf-8"))
 
     def leaks(self) -> List[Leak]:
-        """Attributes that hold paths or lines of the source code of the author."""
+        """Returns attributes with paths or lines of the author's source code."""
         return [Leak(*found) for found in rust.program_leaks(self._program)]
 
     @property
     def removed(self) -> Dict[str, Any]:
-        """What `strip` took out to make this program: numbers of `attributes`, `operators`, and names of
-        `variables`.
-        """
+        """Parts removed by `strip`: numbers of `attributes` and `operators`, and names of `variables`."""
         return dict(self._removed)
 
     def strip(
@@ -148,15 +144,13 @@ class Program:
         unused: bool = False,
         outputs: Sequence[str] = (),
     ) -> Program:
-        """The program without what is named.
+        """Returns the program without the selected parts.
 
-        - `source`: paths and lines of the source code of the author;
-        - `training`: operators that only training needs; the others are switched to inference;
-        - `gradients`, `state`: variables that hold gradients, or state of an optimizer;
-        - `unused`: variables that no operator uses.
-
-        With `training`, `outputs` are the variables that become the outputs of the program; without them it keeps
-        its own.
+        - `source`: paths and lines of the author's source code;
+        - `training`: operators for training only; the others are switched to inference mode;
+        - `gradients`, `state`: variables with gradients, or with optimizer state;
+        - `unused`: variables that no operator uses;
+        - `outputs`: with `training`, the variables that become the outputs of the program; by default its own.
         """
         program, removed = rust.strip_program(
             self._program, source, training, gradients, state, unused, list(outputs)
@@ -164,30 +158,30 @@ class Program:
         return Program(program, removed)
 
     def to_dict(self) -> Dict[str, Any]:
-        """All of it, as the command's `program --json` has it."""
+        """Returns the complete program, as in `program --json`."""
         return self._program.to_dict()
 
     def summary(self) -> Dict[str, Any]:
-        """It in short: inputs, outputs, counts, and how often each type of operator occurs."""
+        """Returns a summary: inputs, outputs, counts, and the number of operators by type."""
         return self._program.summary()
 
     def text(self) -> str:
-        """All of it as text for people."""
+        """Returns a readable listing of the complete program."""
         return self._program.text()
 
     def prototxt(self) -> str:
-        """It in the text form of protobuf; `UnsupportedError` for PIR, which is text already."""
+        """Returns the program in protobuf text format; raises `UnsupportedError` for PIR, which is JSON text already."""
         return rust.program_prototxt(self._program)
 
     def dot(self) -> str:
-        """Its operators and variables as a graph in the language of Graphviz."""
+        """Returns a graph of its operators and variables in the DOT language of Graphviz."""
         return self._program.dot()
 
     def __bytes__(self) -> bytes:
         return self._program.bytes()
 
     def save(self, path: Path, *, force: bool = False) -> None:
-        """Writes it to a file of its own, all or nothing. What was not changed is written as it was read."""
+        """Writes the program to a file, atomically. Unchanged parts keep their bytes."""
         path = path_text(path, "path")
         with naming(path):
             rust.write_program(self._program, path, force)
@@ -203,43 +197,43 @@ class Program:
 
 
 def load_program(path: Path) -> Program:
-    """The program in a file (`x.pdmodel`, `__model__`, its text form, or the `x.json` of PIR), or the one of
-    the model in a folder.
+    """Loads the program from a file (`x.pdmodel`, `__model__`, its text form, or the `x.json` of PIR), or of the model in a
+    folder.
 
-    Raises `UsageError` where several models stand in the folder, whose names it has in `found`.
+    Raises `UsageError` if the folder contains several models; `found` has their names.
     """
     path = path_text(path, "path")
     with naming(path):
         return Program(rust.read_program(path))
 
 
-def _block(said: Dict[str, Any]) -> Block:
+def _block(fields: Dict[str, Any]) -> Block:
     return Block(
-        said["parent"],
-        [_variable(own) for own in said["variables"]],
-        [_operator(own) for own in said["operators"]],
+        fields["parent"],
+        [_variable(own) for own in fields["variables"]],
+        [_operator(own) for own in fields["operators"]],
     )
 
 
-def _variable(said: Dict[str, Any]) -> Variable:
-    shape = said["shape"]
+def _variable(fields: Dict[str, Any]) -> Variable:
+    shape = fields["shape"]
     return Variable(
-        said["name"],
-        said["kind"],
-        said["dtype"],
+        fields["name"],
+        fields["kind"],
+        fields["dtype"],
         None if shape is None else tuple(shape),
-        said["lod_level"],
-        said["persistable"],
-        said["parameter"],
-        said["stop_gradient"],
+        fields["lod_level"],
+        fields["persistable"],
+        fields["parameter"],
+        fields["stop_gradient"],
     )
 
 
-def _operator(said: Dict[str, Any]) -> Operator:
+def _operator(fields: Dict[str, Any]) -> Operator:
     return Operator(
-        said["type"],
-        {slot["slot"]: list(slot["arguments"]) for slot in said["inputs"]},
-        {slot["slot"]: list(slot["arguments"]) for slot in said["outputs"]},
-        {attribute["name"]: attribute["value"] for attribute in said["attributes"]},
-        list(said["blocks"]),
+        fields["type"],
+        {slot["slot"]: list(slot["arguments"]) for slot in fields["inputs"]},
+        {slot["slot"]: list(slot["arguments"]) for slot in fields["outputs"]},
+        {attribute["name"]: attribute["value"] for attribute in fields["attributes"]},
+        list(fields["blocks"]),
     )

@@ -1,4 +1,4 @@
-"""What `paddle.save` and `paddle.load` keep: nested dicts and lists with tensors in them."""
+"""Objects of `paddle.save` and `paddle.load`: nested dicts and lists with tensors."""
 
 from __future__ import annotations
 
@@ -23,13 +23,11 @@ if TYPE_CHECKING:
 _TABLE = "StructuredToParameterName@@"
 _TENSORS = ("@tensor", "@pair", "@array", "@lod")
 _BFLOAT16 = ("uint16", "ml_dtypes", "float32")
-_DEEPEST = 200
+_MAX_DEPTH = 200
 
 
 class Inert(str):
-    """Something in a pickle that is no plain value, such as a class or a function: its name. It is never made
-    or called.
-    """
+    """Name of an object in a pickle that is not a plain value, such as a class or a function. It is never created or called."""
 
     def __repr__(self) -> str:
         return f"<Inert {str(self)!r}>"
@@ -38,19 +36,14 @@ class Inert(str):
 def load(
     path: Path, *, bfloat16: str = "uint16", copy: bool = False, keep_name_table: bool = False, **options: Any
 ) -> Any:
-    """What `paddle.load(path, return_numpy=True)` gives: the object that was saved, with arrays in the place
-    of tensors.
+    """Loads a saved object with numpy arrays instead of tensors, as `paddle.load(path, return_numpy=True)` does.
 
-    Of files that are no pickles (`.pdiparams`, folders of a model, a file of one tensor) it is a dict of
-    arrays by name.
+    For files other than pickles (`.pdiparams`, model folders, single tensors) returns a dict of arrays by name.
 
-    - `bfloat16`: bf16 as `uint16`, which is what Paddle's own arrays hold; as a type of `ml_dtypes`; or as
-      `float32`;
-    - `copy`: arrays that may be written to; else they look into the file where that is possible, and are
-      read-only;
-    - `keep_name_table`: keep the names of the tensors as variables, under the key
-      `StructuredToParameterName@@`;
-    - all others are those of `weighbridge.open`.
+    - `bfloat16`: representation of bf16: `uint16`, as in Paddle's own arrays; `ml_dtypes`; or `float32`;
+    - `copy`: return writable copies; by default arrays are read-only, over the mapped file if possible;
+    - `keep_name_table`: keep the variable names of the tensors, under the key `StructuredToParameterName@@`;
+    - `options`: those of `weighbridge.open`.
 
     >>> import numpy
     >>> from weighbridge import paddle
@@ -66,7 +59,7 @@ def load(
             _has_parameters(opened)
             return {name: _array(tensor, bfloat16, copy) for name, tensor in opened.items()}
         loaded = _Reader(opened, bfloat16, copy, keep_name_table).value(structure)
-        # A table whose keys are no text stands there as any other dict.
+        # A table with keys other than text is loaded as an ordinary dict.
         if isinstance(loaded, dict) and not keep_name_table:
             loaded.pop(_TABLE, None)
         return loaded
@@ -80,11 +73,12 @@ def load_params(
     bfloat16: str = "uint16",
     copy: bool = False,
 ) -> Dict[str, numpy.ndarray]:
-    """The parameters of an inference model by the names that its program has for them.
+    """Loads the parameters of an inference model, by their variable names in the program.
 
-    `model` is the program (`x.pdmodel`, `x.json`, `__model__`) or the folder of the model; `params` the file
-    of the parameters, where it does not stand beside the program. `names="structured"` gives the names that
-    the layer had for them, where these are known.
+    - `model`: the program (`x.pdmodel`, `x.json`, `__model__`) or the folder of the model;
+    - `params`: the parameter file, if it is not next to the program;
+    - `names`: `"structured"` returns the names in the layer, if known;
+    - `bfloat16`, `copy`: as for `load`.
     """
     _check_bfloat16(bfloat16)
     if params is None:
@@ -106,18 +100,18 @@ def save(
     force: bool = False,
     progress: Progress = None,
 ) -> None:
-    """Writes what `paddle.save(obj, path)` would, all or nothing; a state of Paddle's tensors byte by byte.
+    """Writes the same file as `paddle.save(obj, path)`, atomically; for a state of Paddle tensors it is equal byte by byte.
 
-    `obj` may be a dict of arrays by name, or anything of dicts, lists, tuples, plain values and arrays.
-    Arrays are those of numpy, torch or Paddle, or tensors of an opened checkpoint; `paddle.load` makes
-    tensors of all of them. As with `paddle.save` itself, arrays of numpy stay arrays in two cases: where
-    tensors of Paddle are given with them, and in a dict that holds nothing but dicts. One that stands at
-    several places is written several times.
+    `obj` is a dict of arrays by name, or any nesting of dicts, lists, tuples, plain values and arrays. Arrays are those of
+    numpy, torch or Paddle, or tensors of an opened checkpoint; `paddle.load` loads all of them as tensors. As with
+    `paddle.save` itself, numpy arrays stay arrays in two cases: together with Paddle tensors, and in a dict of dicts only. An
+    array referenced several times is written several times.
 
-    - `protocol`: 2, 3 or 4;
-    - `bfloat16`: arrays of `uint16` are bf16, as Paddle takes them in any case; without it they are refused;
-    - `numpy_version`: 2 for a file that only numpy 2 can read;
-    - `force`: replace what stands there.
+    - `protocol`: pickle protocol: 2, 3 or 4;
+    - `bfloat16`: store `uint16` arrays as bf16, which is how Paddle reads them; without it they are an error;
+    - `numpy_version`: 2 writes a file that only numpy 2 can read;
+    - `force`: replace an existing file;
+    - `progress`: `True` for a bar, or a function of the bytes done and the total bytes.
 
     >>> import numpy
     >>> from weighbridge import paddle
@@ -141,7 +135,7 @@ def save(
 
 
 def _has_parameters(opened: Checkpoint) -> None:
-    """Fails where a program stands alone: whoever loads its parameters would get none, and not hear of it."""
+    """Raises for a program without its parameter file: the result would be empty."""
     missing = [note.text for note in opened.notes if note.code == "parameters-missing"]
     if missing and not len(opened):
         raise MismatchError(missing[0], code="parameters-missing", file=opened.path)
@@ -150,7 +144,7 @@ def _has_parameters(opened: Checkpoint) -> None:
 def _check_bfloat16(word: str) -> None:
     if word not in _BFLOAT16:
         raise UsageError(
-            "there is no such form of bf16", code="bad-bfloat16", expected=", ".join(_BFLOAT16), found=word
+            "unknown representation of bf16", code="bad-bfloat16", expected=", ".join(_BFLOAT16), found=word
         )
 
 
@@ -167,7 +161,7 @@ def _array(tensor: Tensor, bfloat16: str, copy: bool) -> numpy.ndarray:
 
 
 class _Reader:
-    """Turns what stood around the tensors into what was saved."""
+    """Rebuilds the saved object from its structure."""
 
     def __init__(self, opened: Checkpoint, bfloat16: str, copy: bool, keep_name_table: bool) -> None:
         self.opened = opened
@@ -232,7 +226,7 @@ class _Reader:
             return self.scalar(inner, value["bytes"])
         if marker in ("@global", "@object"):
             return Inert(inner)
-        return Inert(f"something of an unknown kind: {marker}")
+        return Inert(f"unknown object: {marker}")
 
     def scalar(self, dtype: str, content: bytes) -> Any:
         import numpy
@@ -243,7 +237,7 @@ class _Reader:
 
 
 class _Writer:
-    """Takes the tensors out of an object, and notes what stands around them."""
+    """Splits an object into its tensors and its structure."""
 
     def __init__(self, bfloat16: bool) -> None:
         self.bfloat16 = bfloat16
@@ -258,15 +252,15 @@ class _Writer:
             isinstance(key, str) and (_is_tensor(value) or not _holds(value, _is_tensor))
             for key, value in obj.items()
         )
-        # From a dict with both, Paddle makes no state dict, and its `load` leaves the arrays what they are.
+        # Paddle does not save a dict with both as a state dict, and its `load` returns the arrays as arrays.
         self.mixed = _holds(obj, _is_of_paddle) and _holds(obj, _is_of_numpy)
         if _of_dicts_of_arrays(obj):
-            # To Paddle a state dict, too, of no tensor: its table is empty, and no array becomes one.
+            # For Paddle also a state dict, but without tensors: its table is empty, and arrays stay arrays.
             self.form = "@array"
             return self.value({**{key: obj[key] for key in obj if key != _TABLE}, _TABLE: {}}, ())
         if not plain or self.mixed:
             return self.value(obj, ())
-        # A state dict: arrays, and a table that says which of them are tensors.
+        # A state dict: arrays, and a table of those that are tensors.
         self.form = "@array"
         table = obj.get(_TABLE)
         self.table = table if isinstance(table, Mapping) else {}
@@ -275,7 +269,7 @@ class _Writer:
         return self.named(pairs)
 
     def variable(self, value: Any, path: Tuple[str, ...]) -> Optional[str]:
-        """What the tensor is called as a variable, where that is known."""
+        """Returns the variable name of a tensor, if known."""
         known = self.table.get(path[0]) if len(path) == 1 else None
         if known is None and _is_of_paddle(value):
             known = value.name
@@ -290,8 +284,8 @@ class _Writer:
         return {"@dict": pairs} if next(iter(pairs), "").startswith("@") else pairs
 
     def value(self, value: Any, path: Tuple[str, ...]) -> Any:
-        if len(path) > _DEEPEST:
-            raise UsageError("the object is nested too deep", code="too-deep", found=str(len(path)))
+        if len(path) > _MAX_DEPTH:
+            raise UsageError("the object is nested too deeply", code="too-deep", found=str(len(path)))
         if _is_tensor(value):
             form = "@array" if self.mixed and _is_of_numpy(value) else self.form
             return {form: self.tensor(value, path)}
@@ -309,7 +303,7 @@ class _Writer:
         if value is None or isinstance(value, (bool, int, float, str, bytes)):
             return value
         raise UsageError(
-            "only dicts, lists, tuples, plain values and arrays can be saved",
+            "unsupported type; use dicts, lists, tuples, plain values and arrays",
             code="not-plain",
             tensor=".".join(path) or None,
             found=type(value).__name__,
@@ -323,7 +317,7 @@ class _Writer:
         return {"@ordered" if ordered else "@dict": pairs}
 
     def tensor(self, value: Any, path: Tuple[str, ...]) -> str:
-        # A key may hold dots, so that different paths may look alike: names here are told apart by a number.
+        # A key may contain dots, so different paths may have the same text: a number distinguishes them.
         name: Tuple[Part, ...] = tuple(part for key in path or ("value",) for part in key.split("."))
         text = ".".join(str(part) for part in name)
         count = self.seen[text] = self.seen.get(text, 0) + 1
@@ -335,10 +329,10 @@ class _Writer:
             and not self.bfloat16
         ):
             raise MismatchError(
-                "Paddle takes uint16 for bf16",
+                "ambiguous uint16 array: Paddle reads uint16 as bf16",
                 code="uint16",
                 tensor=text,
-                hint="bfloat16=True says that it is, or cast it",
+                hint="pass bfloat16=True if the values are bf16, or cast the array",
             )
         made = entry(name, value)
         variable = self.variable(value, path)
@@ -351,7 +345,7 @@ class _Writer:
 def _is_tensor(value: Any) -> bool:
     if isinstance(value, Tensor) or _is_of(value, "torch") or _is_of_paddle(value):
         return True
-    # Numbers of numpy have the protocol of arrays, too, and stay numbers.
+    # numpy scalars also have the array protocol, but stay scalars.
     return (hasattr(value, "__array_interface__") or hasattr(value, "__array__")) and not _is_number(value)
 
 
@@ -364,20 +358,20 @@ def _is_of_paddle(value: Any) -> bool:
 
 
 def _is_of_numpy(value: Any) -> bool:
-    """True for an array of numpy, also one of a class below, such as `numpy.memmap`."""
+    """Returns true for a numpy array, including subclasses such as `numpy.memmap`."""
     numpy = sys.modules.get("numpy")
-    # Where it is not imported, nothing of it can be given.
+    # If numpy is not imported, the value is not a numpy array.
     return numpy is not None and isinstance(value, numpy.ndarray)
 
 
 def _is_number(value: Any) -> bool:
-    """True for a number of numpy itself. Those of `ml_dtypes` are arrays without dimensions."""
+    """Returns true for a numpy scalar; false for scalars of `ml_dtypes`, which are saved as 0-dimensional arrays."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.generic) and _is_of(value, "numpy")
 
 
 def _of_dicts_of_arrays(obj: Any) -> bool:
-    """True for a dict of nothing but dicts in which there are arrays of numpy, and no other tensors."""
+    """Returns true for a dict of dicts only, with numpy arrays in them and no other tensors."""
     if not isinstance(obj, Mapping) or not all(isinstance(value, Mapping) for value in obj.values()):
         return False
     others = _holds(obj, lambda value: _is_tensor(value) and not _is_of_numpy(value))
@@ -385,9 +379,9 @@ def _of_dicts_of_arrays(obj: Any) -> bool:
 
 
 def _holds(value: Any, wanted: Callable[[Any], bool], depth: int = 0) -> bool:
-    """True where something within is of that kind."""
-    if depth > _DEEPEST:
-        raise UsageError("the object is nested too deep", code="too-deep", found=str(depth))
+    """Returns true if a nested value satisfies `wanted`."""
+    if depth > _MAX_DEPTH:
+        raise UsageError("the object is nested too deeply", code="too-deep", found=str(depth))
     if isinstance(value, Mapping):
         return any(_holds(one, wanted, depth + 1) for one in value.values())
     if isinstance(value, (list, tuple)):
@@ -399,7 +393,7 @@ def _dtype(dtype: Any, path: Tuple[str, ...]) -> str:
     name = dtypes.from_numpy(dtype)
     if name is None:
         raise UsageError(
-            "there is no such type of numbers here",
+            "unsupported dtype of a scalar",
             code="unknown-dtype",
             tensor=".".join(path),
             found=str(dtype),

@@ -1,4 +1,4 @@
-"""Models, parameters, tensors and optimizers of the primitiv toolkit, without primitiv.
+"""primitiv models, parameters, tensors and optimizers, without primitiv.
 
 >>> from weighbridge import primitiv
 >>> model = primitiv.Model({"fc1": {"w": [[1, 2, 3], [4, 5, 6]], "b": [0.5, 1.5]}})
@@ -8,17 +8,16 @@
 >>> list(primitiv.load("net.model"))
 [('fc1', 'b'), ('fc1', 'w')]
 
-**Element (i, j) is element (i, j).** primitiv keeps tensors column by column: the first index runs fastest.
-An array of numpy that is taken from here has the same indices as the tensor has in primitiv, and lies in
-Fortran's order; one that is put in may lie in any order. Nothing is to be transposed on the way.
+**Element (i, j) is element (i, j).** primitiv stores tensors in column-major order: the first index runs fastest. A numpy
+array from this module has the same indices as the tensor in primitiv, and is in Fortran order; arrays passed in may have any
+order. No transposition is needed.
 
 >>> tensor = primitiv.Tensor([[1, 2, 3], [4, 5, 6]])
 >>> tensor.numpy()[0].tolist(), tensor.data.tolist()
 ([1.0, 2.0, 3.0], [1.0, 4.0, 2.0, 5.0, 3.0, 6.0])
 
-Trailing dimensions of 1 are no dimensions in primitiv: an array of shape (3, 1) becomes a tensor of shape
-(3,). A tensor may be a batch of tensors one after the other; the batch is then the last dimension of the
-array.
+primitiv drops trailing dimensions of size 1: an array of shape (3, 1) becomes a tensor of shape (3,). A tensor may be a batch
+of tensors; the batch is then the last dimension of the array.
 """
 
 from __future__ import annotations
@@ -33,15 +32,14 @@ from .parameter import Parameter
 from .tensor import Shape, Tensor
 
 Object = Union[Model, Parameter, Tensor, Shape, Optimizer]
-"""What a file of primitiv can hold."""
+"""Content of a primitiv file."""
 
 
 def load(path: Path, *, with_stats: bool = True, lenient: bool = False) -> Object:
-    """The object in a file of primitiv: a `Model`, `Parameter`, `Tensor`, `Shape` or `Optimizer`, as the file
-    says.
+    """Loads the object in a primitiv file: a `Model`, `Parameter`, `Tensor`, `Shape` or `Optimizer`.
 
-    With `with_stats=False` what an optimizer keeps for parameters is left out. `lenient` accepts what
-    primitiv itself accepts, such as bytes behind the end.
+    `with_stats=False` skips the optimizer statistics of parameters. `lenient` accepts all files that primitiv itself accepts,
+    such as those with trailing bytes.
 
     >>> from weighbridge import primitiv
     >>> primitiv.Adam(alpha=0.01).save("net.optimizer")
@@ -56,12 +54,12 @@ def load(path: Path, *, with_stats: bool = True, lenient: bool = False) -> Objec
         if opened.kind == "tensor":
             return Tensor.of(opened["value"])
         if opened.kind == "shape":
-            said = opened.metadata
-            return Shape(said["dims"], said["batch"])
+            metadata = opened.metadata
+            return Shape(metadata["dims"], metadata["batch"])
         if opened.kind == "optimizer":
             return Optimizer.open(path, lenient=lenient)
         raise MismatchError(
-            "this is no object of primitiv", code="wrong-kind", file=opened.path, found=opened.kind
+            "not a primitiv object", code="wrong-kind", file=opened.path, found=opened.kind
         )
 
 

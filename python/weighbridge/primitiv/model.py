@@ -1,4 +1,4 @@
-"""Models of primitiv: trees of named parameters."""
+"""primitiv models: trees of named parameters."""
 
 from __future__ import annotations
 
@@ -18,29 +18,28 @@ from .parameter import Parameter, gather, plain
 from .tensor import expect_kind
 
 Address = Tuple[Part, ...]
-"""The names of the submodels from the root down, then the name of the parameter."""
+"""Names of the submodels from the root, then the name of the parameter."""
 
 Names = Union[str, Part, Tuple[Part, ...]]
 
-_MOST_LOOKED_AT = 5000
-"""Addresses among which one that may be meant is looked for."""
+_MAX_SEARCHED = 5000
+"""Largest number of addresses searched for similar ones."""
 
 
 class LoadReport(NamedTuple):
-    """What loading into a model did."""
+    """Report of loading into a model."""
 
     replaced: List[Address]
-    """Parameters that were replaced."""
+    """Replaced parameters."""
     missing: List[Address]
-    """Parameters that the file has not: they keep what they had."""
+    """Parameters missing from the file; they keep their values."""
 
 
 class Model(MutableMapping):  # type: ignore[type-arg]
-    """A tree of parameters: a mapping of addresses to parameters, in the order of a file.
+    """A tree of parameters: a mapping of addresses to parameters, in file order.
 
-    `model["encoder.fc1.w"]` is a parameter, `model["encoder"]` a submodel; a tuple names the parts one by
-    one, for names that hold a dot. What is assigned may be a `Parameter`, an array, a `Model`, or a dict of
-    these.
+    `model["encoder.fc1.w"]` is a parameter, `model["encoder"]` a submodel. An address may be a tuple of its parts, for names
+    that contain a dot. Assigned values may be a `Parameter`, an array, a `Model`, or a dict of these.
 
     >>> from weighbridge import primitiv
     >>> model = primitiv.Model()
@@ -61,24 +60,21 @@ class Model(MutableMapping):  # type: ignore[type-arg]
 
     @classmethod
     def open(cls, path: Path, *, with_stats: bool = True, lenient: bool = False) -> Model:
-        """The model in a file. Its structure is that of the file; see `load` for a model that is there
-        already.
-        """
+        """Reads a model with the structure of the file. To load into an existing model, see `load`."""
         with open_for(path, format="primitiv", lenient=lenient) as opened:
             expect_kind(opened, "model")
             return cls.of(opened, with_stats=with_stats)
 
     @classmethod
     def of(cls, opened: Checkpoint, *, with_stats: bool = True) -> Model:
-        """The parameters of an opened checkpoint of any format, with the state of an optimizer as stats."""
+        """Makes a model of an opened checkpoint of any format, with optimizer state as stats."""
         model = cls()
         for address, parameter in gather(opened, with_stats):
             model[address] = parameter
         return model
 
     def add(self, name: Part, content: Any) -> None:
-        """Adds a parameter or submodel under a name that is free, as the method of that name does in
-        primitiv.
+        """Adds a parameter or submodel under an unused name, as `Model.add` of primitiv does.
 
         >>> from weighbridge import primitiv
         >>> layer = primitiv.Model()
@@ -86,41 +82,39 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         >>> layer.add("w", [3])
         Traceback (most recent call last):
         ...
-        weighbridge.errors.MismatchError: there is a parameter or submodel of this name
+        weighbridge.errors.MismatchError: duplicate name of a parameter or submodel
           tensor:   w
         """
         name = plain(name)
         if name in self._items:
             raise MismatchError(
-                "there is a parameter or submodel of this name", code="name-taken", tensor=str(name)
+                "duplicate name of a parameter or submodel", code="name-taken", tensor=str(name)
             )
         self[(name,)] = content
 
     @property
     def parameters(self) -> Dict[Part, Parameter]:
-        """The parameters of this model itself, by name, as a new dict."""
+        """Parameters directly in this model, by name, as a new dict."""
         return {name: item for name, item in self._items.items() if isinstance(item, Parameter)}
 
     @property
     def submodels(self) -> Dict[Part, Model]:
-        """The submodels of this model itself, by name, as a new dict."""
+        """Submodels directly in this model, by name, as a new dict."""
         return {name: item for name, item in self._items.items() if isinstance(item, Model)}
 
     def walk(self) -> List[Tuple[Address, Parameter]]:
-        """Addresses and parameters of the whole tree in the order of a file: by the bytes of the names, part
-        by part.
-        """
+        """Returns addresses and parameters of the whole tree in file order: sorted by the bytes of the names, part by part."""
         found: List[Tuple[Address, Parameter]] = []
         self._walk((), found, [])
         return sorted(found, key=lambda pair: [_bytes(name) for name in pair[0]])
 
     def get_all_parameters(self) -> Dict[Address, Parameter]:
-        """The same as a dict, under primitiv's own name."""
+        """Returns the same as `walk`, as a dict; the name is that in primitiv."""
         return dict(self.walk())
 
     def _walk(self, above: Address, found: List[Tuple[Address, Parameter]], on_the_way: List[int]) -> None:
         if id(self) in on_the_way:
-            raise UsageError("a model is a submodel of itself", code="model-in-itself", tensor=_text(above))
+            raise UsageError("the model contains itself", code="model-in-itself", tensor=_text(above))
         on_the_way.append(id(self))
         for name, item in self._items.items():
             if isinstance(item, Parameter):
@@ -137,7 +131,7 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         place = self._place(address)
         if place is None:
             raise UnknownNameError(
-                "the model has nothing at this address",
+                "the model has no parameter or submodel at this address",
                 code="unknown-address",
                 tensor=_text(address),
                 hint=self._near(_text(address)),
@@ -145,21 +139,21 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         return place
 
     def _near(self, text: str) -> Optional[str]:
-        """The addresses of parameters and submodels that may be meant."""
+        """Returns a hint with similar addresses."""
         known: Dict[str, None] = {}
-        for address, _ in islice(self.walk(), _MOST_LOOKED_AT):
+        for address, _ in islice(self.walk(), _MAX_SEARCHED):
             known.update(dict.fromkeys(_text(address[:count]) for count in range(1, len(address) + 1)))
         near = get_close_matches(text, known)
-        return f"there is {', '.join(near)}" if near else None
+        return f"did you mean {', '.join(near)}?" if near else None
 
     def _place(self, address: Names) -> Optional[Tuple[Model, Part]]:
-        """The model that holds what is at an address, and its name there; `None` where there is nothing."""
+        """Returns the model that contains an address, and the name in it; `None` if the address is unused."""
         if not isinstance(address, (str, bytes, tuple, list)):
             wrong_type(
                 "an address",
                 "a str such as 'fc1.w', or a tuple of its parts",
                 address,
-                hint="list(model) has the addresses in order, list(model.values()) the parameters",
+                hint="list(model) has the addresses, list(model.values()) the parameters",
             )
         if not isinstance(address, str) or address.startswith("["):
             parts = _parts(address)
@@ -167,14 +161,14 @@ class Model(MutableMapping):  # type: ignore[type-arg]
             return (
                 (holder, parts[-1]) if parts and holder is not None and parts[-1] in holder._items else None
             )
-        # A name may hold dots: the text may be cut in several ways.
+        # A name may contain dots, so the text may be split in several ways.
         ways = list(self._ways(address))
         if len(ways) > 1:
             raise MismatchError(
-                "several addresses look like this",
+                "ambiguous address: several match",
                 code="ambiguous-name",
                 tensor=address,
-                hint="give the parts as a tuple",
+                hint="pass the parts as a tuple",
             )
         return ways[0] if ways else None
 
@@ -202,19 +196,19 @@ class Model(MutableMapping):  # type: ignore[type-arg]
             place = self._made(_parts(address))
         holder, name = place
         if isinstance(holder._items.get(name), Model) and isinstance(item, Parameter):
-            raise MismatchError("there is a submodel of this name", code="name-taken", tensor=_text(address))
+            raise MismatchError("a submodel has this name", code="name-taken", tensor=_text(address))
         holder._items[name] = item
 
     def _made(self, parts: Address) -> Tuple[Model, Part]:
-        """The place of an address that is free. The submodels on the way come into being."""
+        """Creates the submodels of an unused address; returns the innermost one, and the name in it."""
         if not parts:
-            raise UsageError("an address has one part or more", code="empty-path")
+            raise UsageError("empty address", code="empty-path")
         model = self
         for count, name in enumerate(parts[:-1], 1):
             below = model._items.get(name)
             if isinstance(below, Parameter):
                 raise MismatchError(
-                    "there is a parameter on the way", code="name-taken", tensor=_text(parts[:count])
+                    "a prefix of the address is a parameter", code="name-taken", tensor=_text(parts[:count])
                 )
             model = model._items.setdefault(name, Model())  # type: ignore[assignment]
         return model, parts[-1]
@@ -230,14 +224,14 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         return (address for address, _ in self.walk())
 
     def __len__(self) -> int:
-        """The number of parameters in the whole tree."""
+        """Returns the number of parameters in the whole tree."""
         return len(self.walk())
 
     def __bool__(self) -> bool:
         return True
 
     def __eq__(self, other: object) -> bool:
-        """True where the same addresses have the same parameters, bit by bit."""
+        """Returns true if addresses and parameters are equal, bit by bit."""
         if not isinstance(other, Model):
             return NotImplemented
         return self.get_all_parameters() == other.get_all_parameters()
@@ -245,11 +239,10 @@ class Model(MutableMapping):  # type: ignore[type-arg]
     __hash__ = None  # type: ignore[assignment]
 
     def load(self, path: Path, *, with_stats: bool = True, lenient: bool = False) -> LoadReport:
-        """Replaces the parameters of this model by those of a file, all or nothing, as a program does that
-        resumes.
+        """Replaces the parameters of this model by those of a file, all or none of them, as when a program resumes.
 
-        Unlike primitiv, it refuses what it would take silently: a parameter of another shape. An address that
-        the model does not have is an error in both.
+        A parameter of another shape is an error; primitiv accepts it silently. An address that the model does not have is an
+        error in both.
 
         >>> from weighbridge import primitiv
         >>> _ = primitiv.Model({"w": [1, 2]}).save("w.model")
@@ -264,14 +257,14 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         for address, parameter in stored.items():
             if address not in own:
                 raise UnknownNameError(
-                    "the model has no parameter of this address",
+                    "the model has no parameter at this address",
                     code="unknown-address",
                     file=str(path),
                     tensor=_text(address),
                 )
             if own[address].shape != parameter.shape:
                 raise MismatchError(
-                    "the parameter has another shape in the file",
+                    "the shape of the parameter differs from the file",
                     code="shape-differs",
                     file=str(path),
                     tensor=_text(address),
@@ -286,19 +279,17 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         return LoadReport(list(stored), [address for address in own if address not in stored])
 
     def save(self, path: Path, *, with_stats: bool = True, force: bool = False) -> SaveReport:
-        """Writes a model file, all or nothing. A parameter at two addresses is written at both, as primitiv
-        does.
+        """Writes a model file, atomically. A parameter at two addresses is written twice, as in primitiv.
 
-        Submodels without parameters leave no trace. With `with_stats=False` what an optimizer keeps is left
-        out.
+        Submodels without parameters are not stored. `with_stats=False` omits the optimizer statistics.
         """
         tensors = [one for address, parameter in self.walk() for one in parameter.given(address, with_stats)]
         return write(path, tensors, "primitiv", "model", force=force)
 
     def __repr__(self) -> str:
-        all_of_it = self.walk()
-        values = sum(parameter.value.size for _, parameter in all_of_it)
-        count = "1 parameter" if len(all_of_it) == 1 else f"{len(all_of_it):,} parameters"
+        pairs = self.walk()
+        values = sum(parameter.value.size for _, parameter in pairs)
+        count = "1 parameter" if len(pairs) == 1 else f"{len(pairs):,} parameters"
         return f"<Model: {count}, {values:,} values>"
 
 

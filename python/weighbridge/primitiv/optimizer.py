@@ -1,4 +1,4 @@
-"""Optimizers of primitiv: their settings, which stand in a file of their own."""
+"""primitiv optimizers: their settings, stored in a separate file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPOCH = "Optimizer.epoch"
 
 
 class _Setting:
-    """A setting as an attribute."""
+    """Descriptor of a setting."""
 
     def __init__(self, key: str, doc: str) -> None:
         self.key = key
@@ -32,11 +32,11 @@ class _Setting:
 
 
 class Optimizer(MutableMapping):  # type: ignore[type-arg]
-    """The settings of an optimizer by key: whole numbers and floats, each in the order of the file.
+    """Settings of an optimizer by key: integers and floats, each in file order.
 
-    What it keeps for parameters stands in these, as stats. The file does not say which class of optimizer it
-    is of: that follows from the keys, and `open` gives an `Adam` where they are those of Adam. Optimizers of
-    programs of their own have any keys, and are plain `Optimizer`s.
+    Statistics per parameter are stored with the parameters, as `stats`. The file does not state the optimizer class; it
+    follows from the keys: `open` returns an `Adam` for the keys of Adam. Custom optimizers may have any keys, and are plain
+    `Optimizer`s.
 
     >>> from weighbridge import primitiv
     >>> adam = primitiv.Adam(alpha=0.01)
@@ -47,13 +47,13 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
     >>> primitiv.Optimizer.open("train.optimizer") == adam
     True
 
-    Floats are those of 32 bits: what is set is rounded to one.
+    Floats have 32 bits: assigned values are rounded.
     """
 
-    learning_rate_scaling = _Setting("Optimizer.lr_scale", "What the learning rate is multiplied by.")
-    weight_decay = _Setting("Optimizer.l2_strength", "The strength of the decay of weights (L2).")
+    learning_rate_scaling = _Setting("Optimizer.lr_scale", "Factor of the learning rate.")
+    weight_decay = _Setting("Optimizer.l2_strength", "Strength of weight decay (L2).")
     gradient_clipping = _Setting(
-        "Optimizer.clip_threshold", "The norm to which gradients are clipped; 0 for none."
+        "Optimizer.clip_threshold", "Largest norm of gradients; 0 for no clipping."
     )
 
     _NAME = ""
@@ -80,7 +80,7 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
         own = _CLASSES.get(name, Optimizer)
         if not issubclass(own, cls):
             raise MismatchError(
-                "this is the file of another optimizer",
+                "the file is of another optimizer class",
                 code="wrong-class",
                 file=path,
                 expected=cls._NAME,
@@ -92,31 +92,29 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
 
     @property
     def class_name(self) -> Optional[Part]:
-        """What its own keys begin with, such as `Adam`; `None` where they do not tell."""
+        """Class name, from the prefix of its keys, such as `Adam`; `None` if unrecognized."""
         return self._class
 
     @property
     def stats(self) -> Tuple[str, ...]:
-        """The names of the stats that it keeps for each parameter; none are known of classes that primitiv
-        lacks.
-        """
+        """Names of its statistics per parameter; empty for classes that primitiv does not have."""
         if not isinstance(self._class, str):
             return ()
         return tuple(optimizer_defaults(self._class)[1])
 
     @property
     def uints(self) -> Dict[Part, int]:
-        """The whole numbers, as a new dict."""
+        """Integer settings, as a new dict."""
         return dict(self._uints)
 
     @property
     def floats(self) -> Dict[Part, float]:
-        """The floats, as a new dict."""
+        """Float settings, as a new dict."""
         return dict(self._floats)
 
     @property
     def epoch(self) -> int:
-        """How many times the parameters were updated, modulo 2^32: steps, not passes over the data."""
+        """Number of updates of the parameters, modulo 2^32: steps, not passes over the data."""
         return self._uints[EPOCH]
 
     @epoch.setter
@@ -124,10 +122,10 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
         self.set_uint(EPOCH, epoch)
 
     def set_uint(self, key: Part, value: int) -> None:
-        """Sets a whole number, in its old place if there is one, else at the end."""
+        """Sets an integer setting. A new key is added at the end."""
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 32:
             raise UsageError(
-                "a whole number from 0 on, below 2^32, is wanted",
+                "expected an integer from 0 to 2^32 - 1",
                 code="setting-type",
                 tensor=str(key),
                 found=repr(value),
@@ -135,12 +133,12 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
         self._uints[plain(key)] = value
 
     def set_float(self, key: Part, value: float) -> None:
-        """Sets a float, in its old place if there is one, else at the end."""
+        """Sets a float setting. A new key is added at the end."""
         try:
             self._floats[plain(key)] = struct.unpack("<f", struct.pack("<f", value))[0]
         except (struct.error, OverflowError):
             raise UsageError(
-                "a float of 32 bits is wanted", code="setting-type", tensor=str(key), found=repr(value)
+                "expected a number that fits a 32-bit float", code="setting-type", tensor=str(key), found=repr(value)
             ) from None
 
     def __getitem__(self, key: Part) -> Union[int, float]:
@@ -148,7 +146,7 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
         return self._uints[key] if key in self._uints else self._floats[key]
 
     def __setitem__(self, key: Part, value: Union[int, float]) -> None:
-        """Sets what is there as what it is; of a new key, an `int` as a whole number."""
+        """Sets a value. An existing key keeps its type; the type of a new key is that of the value."""
         key = plain(key)
         if key in self._floats or (key not in self._uints and isinstance(value, float)):
             self.set_float(key, value)
@@ -170,7 +168,7 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
         return True
 
     def __eq__(self, other: object) -> bool:
-        """True where all settings are the same, bit by bit."""
+        """Returns true if all settings are equal, bit by bit."""
         return isinstance(other, Optimizer) and self._bits() == other._bits()
 
     __hash__ = None  # type: ignore[assignment]
@@ -179,8 +177,7 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
         return self._uints, {key: struct.pack("<f", value) for key, value in self._floats.items()}
 
     def add(self, trained: Union[Model, Parameter]) -> None:
-        """Gives the parameters the stats that this optimizer keeps, filled with 0, where they have none of
-        that name yet.
+        """Adds the statistics of this optimizer to the parameters, filled with 0. Existing statistics stay.
 
         >>> from weighbridge import primitiv
         >>> model = primitiv.Model({"w": [1, 2]})
@@ -195,7 +192,7 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
                     parameter.stats[name] = _zeros(parameter)
 
     def save(self, path: Path, *, force: bool = False) -> None:
-        """Writes an optimizer file, all or nothing."""
+        """Writes an optimizer file, atomically."""
         path = path_text(path, "path")
         with naming(path):
             write_optimizer(path, list(self._uints.items()), list(self._floats.items()), force)
@@ -214,7 +211,7 @@ def _zeros(parameter: Parameter) -> Any:
 
 
 def _short(value: Union[int, float]) -> str:
-    # The shortest decimal of the f32, not of the f64 that it is widened to.
+    # The shortest decimal for the f32 value, not for its f64 extension.
     for digits in range(1, 10):
         text = f"{value:.{digits}g}"
         if struct.pack("<f", float(text)) == struct.pack("<f", value):
@@ -223,11 +220,11 @@ def _short(value: Union[int, float]) -> str:
 
 
 class SGD(Optimizer):
-    """Plain stochastic gradient descent."""
+    """Stochastic gradient descent."""
 
     _NAME = "SGD"
     _OWN = ("SGD.eta",)
-    eta = _Setting("SGD.eta", "The learning rate.")
+    eta = _Setting("SGD.eta", "Learning rate.")
 
     def __init__(self, eta: Optional[float] = None) -> None:
         super().__init__()
@@ -239,8 +236,8 @@ class MomentumSGD(Optimizer):
 
     _NAME = "MomentumSGD"
     _OWN = ("MomentumSGD.eta", "MomentumSGD.momentum")
-    eta = _Setting("MomentumSGD.eta", "The learning rate.")
-    momentum = _Setting("MomentumSGD.momentum", "How much of the last step is kept.")
+    eta = _Setting("MomentumSGD.eta", "Learning rate.")
+    momentum = _Setting("MomentumSGD.momentum", "Momentum factor.")
 
     def __init__(self, eta: Optional[float] = None, momentum: Optional[float] = None) -> None:
         super().__init__()
@@ -252,8 +249,8 @@ class AdaGrad(Optimizer):
 
     _NAME = "AdaGrad"
     _OWN = ("AdaGrad.eta", "AdaGrad.eps")
-    eta = _Setting("AdaGrad.eta", "The learning rate.")
-    eps = _Setting("AdaGrad.eps", "What is added to the root.")
+    eta = _Setting("AdaGrad.eta", "Learning rate.")
+    eps = _Setting("AdaGrad.eps", "Term added to the root, for numerical stability.")
 
     def __init__(self, eta: Optional[float] = None, eps: Optional[float] = None) -> None:
         super().__init__()
@@ -265,9 +262,9 @@ class RMSProp(Optimizer):
 
     _NAME = "RMSProp"
     _OWN = ("RMSProp.eta", "RMSProp.alpha", "RMSProp.eps")
-    eta = _Setting("RMSProp.eta", "The learning rate.")
-    alpha = _Setting("RMSProp.alpha", "How much of the mean of squares is kept.")
-    eps = _Setting("RMSProp.eps", "What is added to the root.")
+    eta = _Setting("RMSProp.eta", "Learning rate.")
+    alpha = _Setting("RMSProp.alpha", "Decay rate of the mean of squares.")
+    eps = _Setting("RMSProp.eps", "Term added to the root, for numerical stability.")
 
     def __init__(
         self, eta: Optional[float] = None, alpha: Optional[float] = None, eps: Optional[float] = None
@@ -281,8 +278,8 @@ class AdaDelta(Optimizer):
 
     _NAME = "AdaDelta"
     _OWN = ("AdaDelta.rho", "AdaDelta.eps")
-    rho = _Setting("AdaDelta.rho", "How much of the means is kept.")
-    eps = _Setting("AdaDelta.eps", "What is added to the means.")
+    rho = _Setting("AdaDelta.rho", "Decay rate of the moving averages.")
+    eps = _Setting("AdaDelta.eps", "Term added to the averages, for numerical stability.")
 
     def __init__(self, rho: Optional[float] = None, eps: Optional[float] = None) -> None:
         super().__init__()
@@ -294,10 +291,10 @@ class Adam(Optimizer):
 
     _NAME = "Adam"
     _OWN = ("Adam.alpha", "Adam.beta1", "Adam.beta2", "Adam.eps")
-    alpha = _Setting("Adam.alpha", "The learning rate.")
-    beta1 = _Setting("Adam.beta1", "How much of the mean is kept.")
-    beta2 = _Setting("Adam.beta2", "How much of the mean of squares is kept.")
-    eps = _Setting("Adam.eps", "What is added to the root.")
+    alpha = _Setting("Adam.alpha", "Learning rate.")
+    beta1 = _Setting("Adam.beta1", "Decay rate of the mean.")
+    beta2 = _Setting("Adam.beta2", "Decay rate of the mean of squares.")
+    eps = _Setting("Adam.eps", "Term added to the root, for numerical stability.")
 
     def __init__(
         self,
@@ -311,7 +308,7 @@ class Adam(Optimizer):
 
 
 def _set(optimizer: Optimizer, **settings: Optional[float]) -> None:
-    # What is not given keeps primitiv's default, which the Rust part knows.
+    # Other settings keep the defaults of primitiv, from the native part.
     for name, value in settings.items():
         if value is not None:
             setattr(optimizer, name, value)

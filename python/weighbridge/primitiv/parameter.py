@@ -1,4 +1,4 @@
-"""Parameters of primitiv: a value, and what an optimizer keeps for it."""
+"""primitiv parameters: a value with its optimizer statistics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def plain(name: Union[Part, Any]) -> Part:
-    """A name: bytes that are text become text, so that each name has one form."""
+    """Normalizes a name: bytes that are UTF-8 become `str`."""
     if isinstance(name, bytes):
         try:
             return name.decode("utf-8")
@@ -24,17 +24,17 @@ def plain(name: Union[Part, Any]) -> Part:
             return name
     if isinstance(name, str):
         return name
-    raise TypeError(f"a name is str or bytes, not {type(name).__name__}")
+    raise TypeError(f"a name must be str or bytes, not {type(name).__name__}")
 
 
 class Stats(MutableMapping):  # type: ignore[type-arg]
-    """What an optimizer keeps for a parameter: arrays by name, such as `Adam.m1`, in their order."""
+    """Optimizer statistics of a parameter: arrays by name, such as `Adam.m1`, in order."""
 
     def __init__(self) -> None:
         self._tensors: Dict[Part, Tensor] = {}
 
     def tensor(self, name: Part) -> Tensor:
-        """The stat of that name with its shape and batch."""
+        """Returns a statistic with its shape and batch."""
         return self._tensors[plain(name)]
 
     def __getitem__(self, name: Part) -> numpy.ndarray:
@@ -62,7 +62,7 @@ class Stats(MutableMapping):  # type: ignore[type-arg]
 
 
 class Parameter:
-    """A value that is trained, and the stats that an optimizer keeps for it.
+    """A trained value with its optimizer statistics.
 
     >>> from weighbridge import primitiv
     >>> parameter = primitiv.Parameter([[1, 2], [3, 4]])
@@ -87,7 +87,7 @@ class Parameter:
         if isinstance(value, Tensor):
             if value.batch != 1:
                 raise MismatchError(
-                    "the value of a parameter has no batch",
+                    "the value of a parameter cannot be a batch",
                     code="batched-parameter",
                     expected="batch 1",
                     found=f"batch {value.batch}",
@@ -104,11 +104,11 @@ class Parameter:
 
     @classmethod
     def of(cls, opened: Checkpoint, *, with_stats: bool = True) -> Parameter:
-        """The one parameter of an opened checkpoint of any format, with its state as stats."""
+        """Makes a parameter of an opened checkpoint of any format that has exactly one, with its state as stats."""
         paths = {tensor.path for tensor in opened.values()}
         if len(paths) != 1:
             raise MismatchError(
-                "there is not exactly one parameter",
+                "the file does not have exactly one parameter",
                 code="one-parameter",
                 file=opened.path,
                 found=str(len(paths)),
@@ -117,9 +117,7 @@ class Parameter:
 
     @property
     def value(self) -> numpy.ndarray:
-        """The values: an array that may be changed in place. What is assigned may have another shape where there
-        are no stats, which belong to the old one.
-        """
+        """Values, as an array that may be changed in place. An assigned array may have another shape only without stats."""
         return self._value
 
     @value.setter
@@ -127,7 +125,7 @@ class Parameter:
         checked = self._checked(value)
         if len(self._stats) and checked.shape != self._value.shape:
             raise MismatchError(
-                "the stats of the parameter belong to a value of another shape",
+                "the stats of the parameter have another shape",
                 code="shape-differs",
                 expected=str(list(self._value.shape)),
                 found=str(list(checked.shape)),
@@ -137,33 +135,33 @@ class Parameter:
 
     @property
     def shape(self) -> Shape:
-        """The dimensions; the batch of a parameter is always 1."""
+        """Shape; the batch of a parameter is always 1."""
         return Shape(self._value.shape)
 
     @property
     def stats(self) -> Stats:
-        """What an optimizer keeps for it: arrays by name."""
+        """Optimizer statistics: arrays by name."""
         return self._stats
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> numpy.ndarray:
-        # For numpy: the value, of which `copy=False` and older versions of numpy want no copy.
+        # For numpy: `copy=False` forbids a copy; older versions of numpy do not pass `copy`.
         value = self._value if dtype is None else self._value.astype(dtype, copy=False)
         if copy is False and value is not self._value:
-            raise ValueError("another type needs a copy")
+            raise ValueError("a conversion to another dtype needs a copy")
         return value.copy() if copy else value
 
     def save(self, path: Path, *, with_stats: bool = True, force: bool = False) -> None:
-        """Writes a parameter file, all or nothing."""
+        """Writes a parameter file, atomically."""
         write(path, self.given(("value",), with_stats), "primitiv", "parameter", force=force)
 
     def given(self, address: Tuple[Part, ...], with_stats: bool) -> List[Given]:
-        """What the Rust part takes, under that address."""
+        """Converts to the form of the native part, under this address."""
         stats = self._stats if with_stats else ()
         own = Tensor(self._value).given(address, None)
         return [own, *(self._stats.tensor(name).given(address, name) for name in stats)]
 
     def __eq__(self, other: object) -> bool:
-        """True where shape, bits and stats are the same, whatever the order of the stats."""
+        """Returns true if shape, bits and stats are equal, in any order of the stats."""
         if not isinstance(other, Parameter):
             return NotImplemented
         return Tensor(self._value) == Tensor(other._value) and self._stats == other._stats
@@ -176,9 +174,7 @@ class Parameter:
 
 
 def gather(opened: Checkpoint, with_stats: bool) -> List[Tuple[Tuple[Part, ...], Parameter]]:
-    """The parameters of an opened checkpoint by address, each with its stats. Raises for state without a
-    parameter.
-    """
+    """Returns the parameters of an opened checkpoint by address, with their stats. Raises for state without a parameter."""
     found: Dict[Tuple[Part, ...], Parameter] = {}
     for tensor in opened.values():
         if tensor.slot is None:
@@ -188,7 +184,7 @@ def gather(opened: Checkpoint, with_stats: bool) -> List[Tuple[Tuple[Part, ...],
             continue
         if tensor.path not in found:
             raise MismatchError(
-                "there is state of an optimizer without its parameter",
+                "optimizer state without its parameter",
                 code="state-without-parameter",
                 file=opened.path,
                 tensor=tensor.name,

@@ -1,4 +1,4 @@
-"""Shapes and tensors of primitiv."""
+"""primitiv shapes and tensors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..writing import Given, write
 if TYPE_CHECKING:
     from numpy import ndarray
 
-MOST_DIMENSIONS = 8
-"""The most dimensions that primitiv has."""
+MAX_DIMENSIONS = 8
+"""Largest number of dimensions in primitiv."""
 
 
 class Shape:
-    """Dimensions without trailing 1s, and a batch.
+    """Dimensions, without trailing 1s, and a batch size.
 
     >>> from weighbridge import primitiv
     >>> shape = primitiv.Shape([3, 4, 1], batch=2)
@@ -33,15 +33,15 @@ class Shape:
     __slots__ = ("_batch", "_dims")
 
     def __init__(self, dims: Sequence[int] = (), batch: int = 1) -> None:
-        kept = [int(extent) for extent in dims]
+        kept = [int(size) for size in dims]
         while kept and kept[-1] == 1:
             kept.pop()
         batch = int(batch)
-        if len(kept) > MOST_DIMENSIONS or batch < 1 or any(extent < 1 for extent in kept):
+        if len(kept) > MAX_DIMENSIONS or batch < 1 or any(size < 1 for size in kept):
             raise MismatchError(
-                "primitiv has no such shape",
+                "primitiv does not support this shape",
                 code="bad-shape",
-                expected=f"at most {MOST_DIMENSIONS} dimensions, each of 1 or more, and a batch of 1 or more",
+                expected=f"at most {MAX_DIMENSIONS} dimensions, each of 1 or more, and a batch of 1 or more",
                 found=f"{list(dims)}, batch {batch}",
             )
         self._dims = tuple(kept)
@@ -49,44 +49,44 @@ class Shape:
 
     @property
     def dims(self) -> Tuple[int, ...]:
-        """The dimensions, the first one first, without trailing 1s; none for a scalar."""
+        """Size of each dimension, without trailing 1s; empty for a scalar."""
         return self._dims
 
     @property
     def batch(self) -> int:
-        """How many tensors of these dimensions there are."""
+        """Number of tensors in the batch."""
         return self._batch
 
     @property
     def depth(self) -> int:
-        """The number of dimensions."""
+        """Number of dimensions."""
         return len(self._dims)
 
     @property
     def volume(self) -> int:
-        """The number of values of one tensor of the batch."""
+        """Number of values of one tensor of the batch."""
         count = 1
-        for extent in self._dims:
-            count *= extent
+        for size in self._dims:
+            count *= size
         return count
 
     @property
     def size(self) -> int:
-        """The number of values of the whole batch."""
+        """Number of values of the whole batch."""
         return self.volume * self._batch
 
     @property
     def array_shape(self) -> Tuple[int, ...]:
-        """The shape that an array has: the dimensions, and the batch behind them where there is one."""
+        """Shape of the array: the dimensions, followed by the batch unless it is 1."""
         return self._dims if self._batch == 1 else (*self._dims, self._batch)
 
     def __getitem__(self, axis: int) -> int:
-        """The extent along a dimension: 1 behind the last one, as in primitiv."""
+        """Returns the size of a dimension; 1 beyond the last one, as in primitiv."""
         if axis < 0:
-            raise IndexError("dimensions are counted from 0")
+            raise IndexError("dimension numbers start at 0")
         return self._dims[axis] if axis < len(self._dims) else 1
 
-    # Else it would be iterated without end: there is an extent for every number.
+    # Not iterable: `__getitem__` never ends, so iteration would not either.
     __iter__ = None
 
     def __eq__(self, other: object) -> bool:
@@ -101,8 +101,7 @@ class Shape:
 
 
 class Tensor:
-    """Values with a shape: an array of `float32` in Fortran's order, whose last dimension is the batch where
-    there is one.
+    """Values with a shape: a `float32` array in Fortran order. The last dimension is the batch, unless that is 1.
 
     >>> from weighbridge import primitiv
     >>> tensor = primitiv.Tensor([[1, 2], [3, 4], [5, 6]], batch=2)
@@ -120,8 +119,7 @@ class Tensor:
 
     @classmethod
     def from_data(cls, data: Any, dims: Sequence[int], batch: int = 1) -> Tensor:
-        """The tensor of these values in the order of primitiv: the first index runs fastest, the batch
-        slowest.
+        """Makes a tensor of values in primitiv order: the first index runs fastest, the batch slowest.
 
         >>> from weighbridge import primitiv
         >>> primitiv.Tensor.from_data([1, 2, 3, 4, 5, 6], [2, 3]).numpy().tolist()
@@ -133,7 +131,7 @@ class Tensor:
         flat = numpy.asarray(data)
         if flat.size != shape.size:
             raise MismatchError(
-                "the values do not fill the shape",
+                "the number of values does not match the shape",
                 code="length-mismatch",
                 expected=str(shape.size),
                 found=str(flat.size),
@@ -142,40 +140,40 @@ class Tensor:
 
     @classmethod
     def of(cls, stored: Stored) -> Tensor:
-        """The tensor of an opened checkpoint, as a copy that may be changed."""
+        """Makes a tensor of one in an opened checkpoint, as a writable copy."""
         return cls(stored.__array__(copy=True), stored.attributes.get("batch", 1))
 
     @classmethod
     def open(cls, path: Path, *, lenient: bool = False) -> Tensor:
-        """Reads a tensor file. primitiv itself never writes one, though its document describes them."""
+        """Reads a tensor file. primitiv documents these files, but never writes them itself."""
         with open_for(path, format="primitiv", lenient=lenient) as opened:
             expect_kind(opened, "tensor")
             return cls.of(opened["value"])
 
     @property
     def shape(self) -> Shape:
-        """Dimensions and batch."""
+        """Shape with batch."""
         array_shape = self._array.shape
         return Shape(array_shape[:-1] if self._batch > 1 else array_shape, self._batch)
 
     @property
     def batch(self) -> int:
-        """How many tensors there are one after the other."""
+        """Number of tensors in the batch."""
         return self._batch
 
     def numpy(self) -> ndarray:
-        """The values: the array itself, which may be changed in place."""
+        """Returns the values: the array itself, which may be changed in place."""
         return self._array
 
     @property
     def data(self) -> ndarray:
-        """The values in the order of primitiv, as a flat array that shares them."""
+        """Values in primitiv order, as a flat view."""
         return self._array.reshape(-1, order="F")
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> ndarray:
         if dtype is not None and dtype != self._array.dtype:
             if copy is False:
-                raise ValueError("the values cannot be had in another type without a copy")
+                raise ValueError("a conversion to another dtype needs a copy")
             return self._array.astype(dtype)
         return self._array.copy(order="F") if copy else self._array
 
@@ -189,7 +187,7 @@ class Tensor:
         return len(self._array)
 
     def __eq__(self, other: object) -> bool:
-        """True where shape and bits are the same: a NaN equals itself, and -0 is not 0."""
+        """Returns true if shape and bits are equal: a NaN equals itself, and -0 differs from 0."""
         if not isinstance(other, Tensor):
             return NotImplemented
         return self.shape == other.shape and self._array.tobytes("F") == other._array.tobytes("F")
@@ -197,11 +195,11 @@ class Tensor:
     __hash__ = None  # type: ignore[assignment]
 
     def save(self, path: Path, *, force: bool = False) -> None:
-        """Writes a tensor file, all or nothing."""
+        """Writes a tensor file, atomically."""
         write(path, [self.given(("value",), None)], "primitiv", "tensor", force=force)
 
     def given(self, path: Tuple[Part, ...], slot: Optional[Part]) -> Given:
-        """What the Rust part takes, under that path and as that state of an optimizer."""
+        """Converts to the form of the native part, under this path and optimizer slot."""
         made = entry(path, self._array)
         if self._batch > 1:
             made = batched(made, self._batch)
@@ -212,10 +210,9 @@ class Tensor:
 
 
 def as_array(values: Any, batch: int = 1) -> ndarray:
-    """Values as primitiv holds them: `float32`, without trailing dimensions of 1, in Fortran's order, and
-    writeable.
+    """Converts values to the form of primitiv: `float32`, without trailing dimensions of 1, in Fortran order, and writable.
 
-    An array that is so already is not copied.
+    An array already in this form is not copied.
     """
     import numpy
 
@@ -224,12 +221,12 @@ def as_array(values: Any, batch: int = 1) -> ndarray:
     array = numpy.asarray(values)
     if not numpy.can_cast(array.dtype, numpy.float32, "same_kind"):
         raise UsageError(
-            "primitiv holds numbers of float32 only", code="dtype", expected="float32", found=str(array.dtype)
+            "primitiv supports float32 only", code="dtype", expected="float32", found=str(array.dtype)
         )
     dims = list(array.shape)
     if batch > 1 and (not dims or dims.pop() != batch):
         raise MismatchError(
-            "the batch is not the last dimension",
+            "the last dimension is not the batch",
             code="batch",
             expected=str(batch),
             found=str(list(array.shape)),
@@ -242,10 +239,10 @@ def as_array(values: Any, batch: int = 1) -> ndarray:
 
 
 def expect_kind(opened: Any, kind: str) -> None:
-    """Raises `MismatchError` where an opened file is of another kind."""
+    """Raises `MismatchError` if an opened file has another kind."""
     if opened.kind != kind:
         raise MismatchError(
-            f"this is no {kind} file of primitiv",
+            f"not a primitiv {kind} file",
             code="wrong-kind",
             file=opened.path,
             expected=kind,

@@ -1,13 +1,12 @@
-"""The verbs of the command, as functions: what they take is what the flags of the command are called.
+"""The verbs of the command as functions. Their keywords are the flags of the command.
 
 >>> import weighbridge
 >>> weighbridge.diff("net.safetensors", "net.safetensors")
 <DiffReport same, 3 pairs equal>
 
-A flag `--no-state` is the keyword `no_state`, and `--from` is `from_`. A flag that may be repeated takes a
-text or a list, one that is written `NAME=VALUE` a dict, too. Each verb answers with a report, whose
-attributes are what the command prints with `--json`; `to_dict()` is that document. What was found is no
-exception: an error is.
+The flag `--no-state` is the keyword `no_state`, and `--from` is `from_`. A repeatable flag takes a text or a list; a flag
+written `NAME=VALUE` also takes a dict. Each verb returns a report with the attributes that the command prints with
+`--json`; `to_dict()` returns that document. Findings are not exceptions; errors are.
 """
 
 from __future__ import annotations

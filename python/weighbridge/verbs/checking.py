@@ -1,4 +1,4 @@
-"""`verify` and `scan`: is a file whole, and is it safe? A verdict is never an exception."""
+"""`verify` and `scan`: checks of integrity and safety. Verdicts are results, not exceptions."""
 
 from __future__ import annotations
 
@@ -14,34 +14,32 @@ from .report import Finding, Report, count, findings, many, picked, table
 
 
 Soundness = Literal["sound", "unsound", "could-not-tell"]
-"""The verdicts of `verify`."""
+"""Verdicts of `verify`."""
 
 Cleanness = Literal["clean", "found", "could-not-tell"]
-"""The verdicts of `scan`."""
+"""Verdicts of `scan`."""
 
 
 class Checked(Report):
-    """What came of one path, or of several: then the worst of them."""
+    """Result of a check of one path, or the worst result of several."""
 
     _ORDER: Tuple[str, ...] = ()
     _GOOD = ""
 
     @cached_property
     def paths(self) -> Tuple[str, ...]:
-        """The paths that were looked at."""
+        """Checked paths."""
         return tuple(own["path"] for own in self._documents)
 
     def __bool__(self) -> bool:
-        # A verdict has three values, and a report that is there would always be true.
+        # A verdict has three values, and an object would always be true.
         raise TypeError(
-            f"ask for verdict, {self._GOOD} or could_not_tell: a report by itself is neither true nor false"
+            f"a report has no truth value; use report.verdict, report.{self._GOOD} or report.could_not_tell"
         )
 
     @property
     def could_not_tell(self) -> bool:
-        """True where the verdict is `could-not-tell`: something could not be looked at, and nothing worse was
-        found.
-        """
+        """True if the verdict is `could-not-tell`: a part could not be checked, and no error was found."""
         return self._worst() == "could-not-tell"
 
     def _worst(self) -> str:
@@ -50,12 +48,12 @@ class Checked(Report):
 
     @cached_property
     def findings(self) -> Tuple[Finding, ...]:
-        """What was found."""
+        """Findings."""
         return tuple(finding for own in self._documents for finding in self._findings(own))
 
     @cached_property
     def errors(self) -> Tuple[Error, ...]:
-        """Of several paths, why some could not be read at all. Of a single one, that is raised."""
+        """Errors of unreadable paths, if several were given. For a single path the error is raised."""
         return tuple(from_json(own["error"]) for own in self._documents if "error" in own)
 
     @property
@@ -78,18 +76,18 @@ class Checked(Report):
 
 
 class Range(NamedTuple):
-    """A stretch of bytes, and what it is for."""
+    """A byte range and its use."""
 
     offset: int
     bytes: int
     use: str
-    """`tensor`, `header`, `padding` or `unknown`."""
+    """Use: `tensor`, `header`, `padding` or `unknown`."""
     what: str
     tensor: Optional[str]
 
 
 class Account(NamedTuple):
-    """What the bytes of a file are for."""
+    """Use of the bytes of a file."""
 
     path: str
     bytes: int
@@ -98,79 +96,79 @@ class Account(NamedTuple):
     padding_bytes: int
     unknown_bytes: int
     ranges: Optional[Tuple[Range, ...]]
-    """With `account=True`: all of them, in order."""
+    """All byte ranges in order, with `account=True`."""
 
 
 class OtherFile(NamedTuple):
-    """A file of a folder that is not part of the model in it."""
+    """A file in the folder that is not part of the model."""
 
     path: str
     bytes: int
     model: bool
-    """True for a model file, at which nobody looked."""
+    """True for a model file; it was not checked."""
 
 
 class VerifyReport(Checked):
-    """Is it whole and consistent? `verdict` is `sound`, `unsound` or `could-not-tell`."""
+    """Report of `verify`. `verdict` is `sound`, `unsound` or `could-not-tell`."""
 
     _ORDER = ("unsound", "could-not-tell", "sound")
     _GOOD = "is_sound"
 
     @property
     def verdict(self) -> Soundness:
-        """The verdict; of several paths the worst one."""
+        """Verdict; the worst one of several paths."""
         return self._worst()  # type: ignore[return-value]
 
     @property
     def is_sound(self) -> bool:
-        """True for `sound` alone: what could not be looked at is not sound."""
+        """True only for `sound`: false for `could-not-tell`."""
         return self.verdict == "sound"
 
     @property
     def is_unsound(self) -> bool:
-        """True for `unsound` alone: what could not be looked at need not be unsound."""
+        """True only for `unsound`: false for `could-not-tell`."""
         return self.verdict == "unsound"
 
     @cached_property
     def reports(self) -> Tuple[VerifyReport, ...]:
-        """One for each path."""
+        """Reports by path."""
         return tuple(VerifyReport(own, _code(own, self._ORDER)) for own in self._documents)
 
     @property
     def format(self) -> Optional[str]:
-        """The format; `None` where it is not known, and of several paths."""
+        """Id of the format; `None` if unknown, or for several paths."""
         return self._document.get("format")
 
     @property
     def kind(self) -> Optional[str]:
-        """Which file of the format's family; `None` where it is not known, and of several paths."""
+        """Kind of file within the format; `None` if unknown, or for several paths."""
         return self._document.get("kind")
 
     @property
     def checked(self) -> Tuple[str, ...]:
-        """What was looked at, of each of the paths: `opening`, `names`, `bytes`, `checksums` and so on."""
+        """Checks made on every path: `opening`, `names`, `bytes`, `checksums` and so on."""
         words = [own.get("checked", []) for own in self._documents]
         return tuple(word for word in words[0] if all(word in other for other in words))
 
     @cached_property
     def files(self) -> Tuple[Account, ...]:
-        """What the bytes of each file are for."""
+        """Use of the bytes of each file."""
         return tuple(_account(file) for own in self._documents for file in own.get("files", ()))
 
     @cached_property
     def other_files(self) -> Tuple[OtherFile, ...]:
-        """Of a folder: what else stands in it. The verdict is not about these."""
+        """Other files in a folder. The verdict does not cover them."""
         others = (file for own in self._documents for file in own.get("other_files", ()))
         return many(OtherFile, others)
 
     @property
     def manifest(self) -> Optional[Dict[str, Any]]:
-        """With `manifest=`: how many files and tensors are as they were sealed."""
+        """Result of the comparison with a manifest (`manifest=`): numbers of equal files and tensors."""
         return self.to_dict().get("manifest")
 
     @property
     def damage(self) -> Optional[Dict[str, Any]]:
-        """What is lost, where the file is damaged."""
+        """Damage report, if the file is damaged; else `None`."""
         return self.to_dict().get("damage")
 
 
@@ -205,17 +203,16 @@ def verify(
     limit: Pairs = None,
     progress: Progress = None,
 ) -> VerifyReport:
-    """Is a file or folder whole and consistent? Of several paths, each is looked at by itself.
+    """Checks the integrity of files or folders: structure, checksums, trailing data. Several paths are checked one by one.
 
-    - `values`: read all values, too, and look for NaN, infinities, empty rows and what else is odd;
-      `deny_nonfinite` does so, and holds NaN and infinities for errors;
-    - `account`: say what each range of bytes is for;
-    - `manifest`: hold it against what `seal` wrote; `tensors_only`: only the tensors, as of a converted
-      model;
-    - `threads`: 0 is one for each processor.
+    - `values`: also read all values and report NaN, infinities, empty rows and other irregularities; `deny_nonfinite`: the
+      same, with NaN and infinities as errors;
+    - `account`: add the use of each byte range;
+    - `manifest`: compare with a manifest written by `seal`; `tensors_only`: compare tensors only, for a converted model;
+    - `threads`: number of threads; 0 is one per processor.
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> report = weighbridge.verify("net.safetensors", account=True)
@@ -228,7 +225,7 @@ def verify(
 
 
 class Import(NamedTuple):
-    """Something that a pickle asks for by name. Nothing was imported."""
+    """An import in a pickle. It was not executed."""
 
     module: str
     name: str
@@ -236,22 +233,22 @@ class Import(NamedTuple):
     offset: int
     opcode: str
     judgement: str
-    """`allowed`, `pattern`, `dangerous` or `unknown`."""
+    """Verdict on the import: `allowed`, `pattern`, `dangerous` or `unknown`."""
     text: str
 
 
 class Call(NamedTuple):
-    """Something that a pickle calls. Nothing was called."""
+    """A call in a pickle. It was not executed."""
 
     how: str
     callable: Optional[str]
-    """Module and name; `None` for what was computed."""
+    """Module and name; `None` for a computed callable."""
     count: int  # type: ignore[assignment]
     offset: int
 
 
 class ScannedFile(NamedTuple):
-    """What was found in one file."""
+    """Findings in one file."""
 
     path: str
     format: Optional[str]
@@ -262,34 +259,34 @@ class ScannedFile(NamedTuple):
 
 
 class ScanReport(Checked):
-    """Could opening it elsewhere run code? `verdict` is `clean`, `found` or `could-not-tell`."""
+    """Report of `scan`. `verdict` is `clean`, `found` or `could-not-tell`."""
 
     _ORDER = ("found", "could-not-tell", "clean")
     _GOOD = "is_clean"
 
     @property
     def verdict(self) -> Cleanness:
-        """The verdict; of several paths the worst one."""
+        """Verdict; the worst one of several paths."""
         return self._worst()  # type: ignore[return-value]
 
     @property
     def is_clean(self) -> bool:
-        """True for `clean` alone: what could not be looked at is not clean."""
+        """True only for `clean`: false for `could-not-tell`."""
         return self.verdict == "clean"
 
     @cached_property
     def reports(self) -> Tuple[ScanReport, ...]:
-        """One for each path."""
+        """Reports by path."""
         return tuple(ScanReport(own, _code(own, self._ORDER)) for own in self._documents)
 
     @cached_property
     def files(self) -> Tuple[ScannedFile, ...]:
-        """The files that were looked through."""
+        """Scanned files."""
         return tuple(_scanned(file) for own in self._documents for file in own.get("files", ()))
 
     @property
     def sarif(self) -> Optional[Dict[str, Any]]:
-        """With `sarif=True`: the findings as a log of SARIF 2.1.0."""
+        """Findings as a SARIF 2.1.0 log, with `sarif=True`."""
         return self.to_dict().get("sarif")
 
     def _findings(self, document: Dict[str, Any]) -> Iterator[Finding]:
@@ -321,13 +318,13 @@ def scan(
     at: Optional[int] = None,
     limit: Pairs = None,
 ) -> ScanReport:
-    """Could opening it elsewhere run code or give away source code? Nothing is executed.
+    """Scans files for code that loading them elsewhere would run, and for leaked source code. Executes nothing.
 
-    - `sarif`: make a log of SARIF, too, for tools that gather findings.
-    - `deny`: categories whose warnings are `found`, too: `"privacy"`, or several.
+    - `sarif`: add a SARIF log, for tools that collect findings;
+    - `deny`: categories whose warnings also count as `found`: `"privacy"`, or several.
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import os, pickle, weighbridge
     >>> with open("bad.pkl", "wb") as file:
@@ -342,7 +339,7 @@ def scan(
 
 
 class Rule(NamedTuple):
-    """What `scan` looks for."""
+    """A rule of `scan`."""
 
     code: str
     topic: str
@@ -350,11 +347,11 @@ class Rule(NamedTuple):
     severity: str
     text: str
     proof: str
-    """The crafted file that proves it."""
+    """Crafted test file that triggers the rule."""
 
 
 def scan_rules() -> Tuple[Rule, ...]:
-    """Every code of `scan`, and what it means.
+    """Returns the rules of `scan`.
 
     >>> import weighbridge
     >>> "dangerous-import" in {rule.code for rule in weighbridge.scan_rules()}

@@ -1,4 +1,4 @@
-"""`diff`: what is different between two files."""
+"""`diff`: comparison of two files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..opened import Path
 from .given import NameStyle, Pairs, Paths, Size, Some, run
-from .report import Finding, Report, count, extents, findings, many, number, picked, table
+from .report import Finding, Report, count, dimensions, findings, many, number, picked, table
 
 
 class Side(NamedTuple):
-    """One of the two that are compared."""
+    """One side of a comparison."""
 
     path: str
     format: str
@@ -19,7 +19,7 @@ class Side(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Something that is not the same on both sides; `None` where there is nothing."""
+    """A difference of metadata, dtype, shape and so on; `None` for an absent value."""
 
     what: str
     left: Optional[str]
@@ -27,7 +27,7 @@ class Change(NamedTuple):
 
 
 class ProgramChange(NamedTuple):
-    """Something in the program that is not the same; `None` where there is nothing."""
+    """A difference of the program; `None` for an absent value."""
 
     block: int
     subject: str
@@ -37,16 +37,16 @@ class ProgramChange(NamedTuple):
 
 
 class Values(NamedTuple):
-    """How far apart the values of two tensors are. Measures that were not taken are `None`."""
+    """Differences of the values of two tensors. Measures that were not computed are `None`."""
 
     elements: int
     same_bits: bool
     beyond: int
-    """Places that are further apart than what was allowed."""
+    """Number of elements beyond the tolerance."""
     finite: int
     max_abs: Optional[float]
     at: Optional[Tuple[int, ...]]
-    """The index of the place that is the furthest apart."""
+    """Index of the largest difference."""
     max_relative: Optional[float]
     mean_abs: Optional[float]
     cosine: Optional[float]
@@ -54,34 +54,34 @@ class Values(NamedTuple):
     nan_left: int
     nan_right: int
     nan_moved: int
-    """Places where only one side has NaN."""
+    """Number of elements that are NaN on one side only."""
     nan_at: Optional[Tuple[int, ...]]
-    """The index of the first of them."""
+    """Index of the first of these."""
     infinite_apart: int
-    """Places where one side is infinite, and the other is not the same."""
+    """Number of elements that are infinite on one side and different on the other."""
     infinite_at: Optional[Tuple[int, ...]]
-    """The index of the first of them."""
+    """Index of the first of these."""
 
 
 class Pair(NamedTuple):
-    """A tensor on the left and the one on the right that it is held against."""
+    """A tensor on the left and its counterpart on the right."""
 
     left: str
     right: str
     found: str
-    """How they were paired: by `name` or `content`."""
+    """Criterion of the pairing: `name` or `content`."""
     status: str
-    """`unread`, `shape`, `values`, `form`, `renamed`, `close` or `same`."""
+    """Result: `unread`, `shape`, `values`, `form`, `renamed`, `close` or `same`."""
     changes: Tuple[Change, ...]
-    """Types, shapes, roles and so on that differ."""
+    """Differences of dtype, shape, role and so on."""
     values: Optional[Values]
-    """`None` where they were not compared."""
+    """Differences of values; `None` if the values were not compared."""
     unread: Optional[Finding]
-    """Why they could not be compared, where a side is damaged or beyond a limit."""
+    """Reason if a side could not be read: damaged, or beyond a limit."""
 
 
 class Alone(NamedTuple):
-    """A tensor that is on one side only."""
+    """A tensor on one side only."""
 
     name: str
     dtype: str
@@ -89,84 +89,84 @@ class Alone(NamedTuple):
 
 
 class DiffReport(Report):
-    """What is different, and by how much."""
+    """Report of a comparison."""
 
     def __bool__(self) -> bool:
-        raise TypeError("ask for same: a report by itself is neither true nor false")
+        raise TypeError("a report has no truth value; use report.same")
 
     @property
     def same(self) -> bool:
-        """True where nothing is different, or all is near enough, and everything could be read."""
+        """True if everything was read and no difference exceeds the tolerance."""
         return self._document["same"]
 
     @property
     def could_not_tell(self) -> bool:
-        """True where no difference was found, but a tensor or a part could not be read."""
+        """True if no difference was found, but a tensor or another part could not be read."""
         return not (self.same or self._document["different"])
 
     @property
     def left_out(self) -> int:
-        """Parts of either side that were not read and could differ; each is told in `notes`."""
+        """Number of parts, on either side, that were not read and could differ; `notes` lists them."""
         return self._document["left_out"]
 
     @cached_property
     def left(self) -> Side:
-        """What it was."""
+        """Left side."""
         return picked(Side, self._document["left"])
 
     @cached_property
     def right(self) -> Side:
-        """What it is."""
+        """Right side."""
         return picked(Side, self._document["right"])
 
     @property
     def values_compared(self) -> bool:
-        """False with `names_only=True`."""
+        """True if values were compared; false with `names_only=True`."""
         return self._document["values_compared"]
 
     @property
     def equal(self) -> int:
-        """How many pairs are the same."""
+        """Number of equal pairs."""
         return self._document["equal"]
 
     @cached_property
     def pairs(self) -> Tuple[Pair, ...]:
-        """Pairs that are not the same, and with `all=True` the others, too; what weighs most first."""
+        """Pairs that differ, and with `all=True` also equal pairs; most severe first."""
         return tuple(_pair(pair) for pair in self._document["pairs"])
 
     @cached_property
     def left_alone(self) -> Tuple[Alone, ...]:
-        """Tensors that are on the left only."""
+        """Tensors on the left only."""
         return many(Alone, self._document["left_alone"])
 
     @cached_property
     def right_alone(self) -> Tuple[Alone, ...]:
-        """Tensors that are on the right only."""
+        """Tensors on the right only."""
         return many(Alone, self._document["right_alone"])
 
     @cached_property
     def metadata(self) -> Tuple[Change, ...]:
-        """Metadata that differ."""
+        """Differences of metadata."""
         return many(Change, self._document["metadata"])
 
     @cached_property
     def program(self) -> Tuple[ProgramChange, ...]:
-        """What differs in the program, 20,000 at most."""
+        """Differences of the program, at most 20,000."""
         return many(ProgramChange, self._document["program"])
 
     @property
     def program_more(self) -> int:
-        """How many more differences of the program there are than `program` lists."""
+        """Number of further differences of the program, beyond those in `program`."""
         return self._document["program_more"]
 
     @property
     def notes(self) -> Tuple[str, ...]:
-        """What was not compared, or is no difference and good to know, such as bytes shared on one side."""
+        """Notes: parts that were not compared, and properties that are not differences, such as bytes shared on one side."""
         return tuple(self._document["notes"])
 
     @property
     def markdown(self) -> Optional[str]:
-        """The report as GitHub's Markdown, with `markdown=True`."""
+        """The report as GitHub-flavored Markdown, with `markdown=True`."""
         return self._document.get("markdown")
 
     def _summary(self) -> str:
@@ -185,18 +185,18 @@ class DiffReport(Report):
     def _rows(self) -> Iterator[List[object]]:
         for pair in self.pairs:
             own = pair.values
-            told: List[object] = [None] * 4
+            measures: List[object] = [None] * 4
             if own is not None and not own.same_bits:
-                told = [f"{own.beyond:,} of {own.elements:,}", own.max_abs, own.max_relative, own.cosine]
+                measures = [f"{own.beyond:,} of {own.elements:,}", own.max_abs, own.max_relative, own.cosine]
             changes = [f"{change.what} {change.left} -> {change.right}" for change in pair.changes]
             if pair.unread is not None:
                 at = "" if pair.unread.offset is None else f" at {pair.unread.offset}"
                 changes.append(f"{pair.unread.code}: {pair.unread.text} in {pair.unread.file}{at}")
-            yield [pair.status, pair.left, pair.right, *told, "; ".join(changes)]
+            yield [pair.status, pair.left, pair.right, *measures, "; ".join(changes)]
         for alone in self.left_alone:
-            yield ["only left", alone.name, None, *[None] * 4, f"{alone.dtype} {extents(alone.shape)}"]
+            yield ["only left", alone.name, None, *[None] * 4, f"{alone.dtype} {dimensions(alone.shape)}"]
         for alone in self.right_alone:
-            yield ["only right", None, alone.name, *[None] * 4, f"{alone.dtype} {extents(alone.shape)}"]
+            yield ["only right", None, alone.name, *[None] * 4, f"{alone.dtype} {dimensions(alone.shape)}"]
 
 
 def _pair(pair: Dict[str, Any]) -> Pair:
@@ -251,25 +251,25 @@ def diff(
     right_config: Optional[Path] = None,
     right_at: Optional[int] = None,
 ) -> DiffReport:
-    """What is different between two files or folders of any formats, and by how much. A difference is no
-    exception, nor is a tensor that is damaged: it is `unread`, and the others are compared.
+    """Compares two files or folders of any formats.
 
-    - `atol`, `rtol`: how far a value may be off, as a distance and as a share of the value on the right;
-      without them every bit counts;
-    - `ignore_dtype`: a type that differs is no difference by itself;
-    - `rules`, `rename`, `rename_regex`: what to do to the left side before, as of `edit`; `lenient_rules` goes
-      on where one of them fits nothing;
-    - `select`, `drop`, `no_state`, `no_metadata`: what is compared; `metadata`: what few files can hold, too, such
-      as `stop_gradient`;
-    - `names_only`: names, types and shapes, and no values;
-    - `all`: list the pairs that are the same, too;
-    - `markdown`: make the report as Markdown, too;
-    - `memory`, `threads`: bytes for buffers; 0 threads is one for each processor;
-    - `right_from`, `right_program`, ...: how to read the right side, where that differs from how the left one
-      is read.
+    Differences do not raise. A damaged tensor does not raise either: its status is `unread`, and the others are compared.
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    - `atol`, `rtol`: largest absolute error, and largest error relative to the value on the right; without them values must
+      be equal bit by bit;
+    - `ignore_dtype`: a different dtype alone is not a difference;
+    - `rules`, `rename`, `rename_regex`: edits of the left side before the comparison, as in `edit`; `lenient_rules` accepts
+      rules that match no tensor;
+    - `select`, `drop`, `no_state`, `no_metadata`: restrict the comparison; `metadata`: also compare properties that few
+      formats store, such as `stop_gradient`;
+    - `names_only`: compare names, dtypes and shapes, not values;
+    - `all`: also list equal pairs;
+    - `markdown`: add the report as Markdown;
+    - `memory`, `threads`: bytes for buffers; number of threads, 0 is one per processor;
+    - `right_from`, `right_program`, ...: reading options of the right side, if they differ from those of the left.
+
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> _ = weighbridge.convert("net.safetensors", "half.npz", cast="f16")

@@ -1,4 +1,4 @@
-"""`convert`: a file in another form."""
+"""`convert`: conversion between formats."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from ..dtypes import DType
 from ..opened import Note, Path
 from ..progress import Progress
 from .given import NameStyle, Pairs, Paths, Rounding, Size, Some, run
-from .report import Cast, Loss, Report, WrittenFile, casts, files, lost, many, notes, told
+from .report import Cast, Loss, Report, WrittenFile, casts, files, lost, many, notes, warned
 
 
 class Conversion(Report):
-    """What was written, and what was lost."""
+    """Report of a conversion."""
 
     @property
     def path(self) -> str:
-        """The target."""
+        """Path of the target."""
         return self._document["path"]
 
     @property
     def done(self) -> bool:
-        """False where it was only planned."""
+        """False if only planned (`plan=True`)."""
         return self._document["done"]
 
     @property
     def format(self) -> str:
-        """The format that is written."""
+        """Id of the written format."""
         return self._document["format"]
 
     @property
     def kind(self) -> str:
-        """Which file of the format's family it is."""
+        """Kind of file within the format."""
         return self._document["kind"]
 
     @property
     def bytes(self) -> int:
-        """The bytes of all files together."""
+        """Size of all files together, in bytes."""
         return self._document["bytes"]
 
     @cached_property
     def files(self) -> Tuple[WrittenFile, ...]:
-        """The files, relative to the target."""
+        """Files, with names relative to the target."""
         return files(self._document)
 
     @cached_property
     def losses(self) -> Tuple[Loss, ...]:
-        """What the target cannot hold; `deny_loss=True` refuses instead. Of what is left out altogether there
-        is a `LossWarning`, too.
+        """Content that the target cannot represent; `deny_loss=True` raises an error instead. Omitted content also raises a
+        `LossWarning`.
         """
         return many(Loss, self._document["losses"])
 
     @cached_property
     def casts(self) -> Dict[str, Cast]:
-        """What casts did, by the name of the tensor."""
+        """Effects of casts, by tensor name."""
         return casts(self._document)
 
     @cached_property
     def notes(self) -> Tuple[Note, ...]:
-        """What is odd about the source."""
+        """Notes about the source."""
         return notes(self._document)
 
     def _summary(self) -> str:
@@ -70,7 +70,7 @@ class Conversion(Report):
 
 
 class SaveReport(Conversion, Mapping):  # type: ignore[type-arg]
-    """What was written, and what was lost. It is also a mapping of the fields of its document, read only.
+    """Report of a save. It is also a read-only mapping of the fields of its document.
 
     >>> import numpy, weighbridge
     >>> report = weighbridge.save("eye.npz", {"w": numpy.eye(2)})
@@ -134,31 +134,31 @@ def convert(
     limit: Pairs = None,
     progress: Progress = None,
 ) -> Conversion:
-    """Writes a file or folder in another form, all or nothing.
+    """Converts a file or folder to another format, atomically.
 
-    - `select`, `drop`: only tensors whose names match one of these patterns, or none (`*` is any characters);
-    - `no_state`: leave out the state of optimizers;
-    - `rules`: files of rules; they come before renames and casts. `lenient_rules` goes on where one of them, or
-      of `rename`, fits nothing;
-    - `rename`: leading parts of names and what takes their place, as a dict or as texts `OLD=NEW`;
-    - `cast`, `rounding`: give floating-point tensors this type, as `Tensor.cast` takes it;
-    - `grow`, `seed`, `draw`, `repeat`, `with_global`: of tables of PyTorch-BigGraph: add the entities of a
-      file to a type, what decides the rows that are drawn, draw all, as BigGraph repeats them, add global
+    - `select`, `drop`: keep or drop tensors whose names match one of these patterns (`*` matches any characters);
+    - `no_state`: drop optimizer state;
+    - `rules`: files of edit rules, applied before renames and casts. `lenient_rules` accepts rules and renames that match no
+      tensor;
+    - `rename`: prefixes of names and their replacements, as a dict or as texts `OLD=NEW`;
+    - `cast`, `rounding`: cast floating-point tensors, as `Tensor.cast` does;
+    - `grow`, `draw`, `seed`, `repeat`, `with_global`: for PyTorch-BigGraph tables: add the entities listed in a file to an
+      entity type, initialize all rows randomly, seed for random rows, repeat random rows as BigGraph does, add global
       embeddings;
-    - `reverse_dims`: keep column-major bytes as they are and reverse the dimensions;
+    - `reverse_dims`: keep column-major bytes and reverse the dimensions;
     - `set_metadata`: metadata to set, as a dict or as texts `KEY=VALUE`;
-    - `plain`: write no entries of Weighbridge's own (`weighbridge.*`);
+    - `plain`: write no `weighbridge.*` metadata;
     - `copy_others`: copy the other files of a folder, such as `config.json`, into the target folder.
 
-    How it is written: `versions="all"` takes along the other versions and the snapshots of a PyTorch-BigGraph
-    checkpoint that is written as one; `to` and `kind` say in which form, where the target's extension does not; `set` what
-    can be chosen for it, as a dict; `plan=True` writes nothing; `allow_loss=True` is content
-    with fewer tensors, `deny_loss=True` refuses where the target cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
-    `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done
-    and the bytes there are.
+    Writing options: `versions="all"` also converts the other versions and the snapshots, from one PyTorch-BigGraph
+    checkpoint folder to another; `to` and `kind` select format and kind if the target's extension does not; `set` has settings of
+    the format, as a dict; `plan=True` writes nothing; `allow_loss=True` accepts missing tensors; `deny_loss=True` raises an
+    error if the target cannot represent everything; `force=True` replaces the target; `memory` (bytes) and `threads` (0: one
+    per processor) bound the resources; `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a
+    function of the bytes done and the total bytes.
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> names = {"fc1": "head"}
@@ -173,4 +173,4 @@ def convert(
     given = dict(locals())
     if cast is not None:
         given["cast"] = cast_name(cast, "cast")
-    return told(Conversion(*run("convert", given)), True, allowed=allow_loss)
+    return warned(Conversion(*run("convert", given)), True, allowed=allow_loss)

@@ -1,4 +1,4 @@
-"""`shard` and `merge`: one model in many files, and many as one."""
+"""`shard` and `merge`: splitting and joining of model files."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from typing import Literal, NamedTuple, Optional, Tuple
 from ..opened import Note, Path
 from ..progress import Progress
 from .given import NameStyle, Pairs, Paths, Size, run
-from .report import Loss, Report, count, lost, many, notes, told
+from .report import Loss, Report, count, lost, many, notes, warned
 
 
 class Written(Report):
-    """What was written, or would be."""
+    """Report of written files."""
 
     @property
     def path(self) -> str:
-        """The target."""
+        """Path of the target."""
         return self._document["path"]
 
     @property
     def done(self) -> bool:
-        """False where it was only planned."""
+        """False if only planned (`plan=True`)."""
         return self._document["done"]
 
     @property
     def bytes(self) -> int:
-        """The bytes of all files together."""
+        """Size of all files together, in bytes."""
         return self._document["bytes"]
 
     @cached_property
     def losses(self) -> Tuple[Loss, ...]:
-        """What the target cannot hold."""
+        """Content that the target cannot represent."""
         return many(Loss, self._document["losses"])
 
     @cached_property
     def notes(self) -> Tuple[Note, ...]:
-        """What is odd about the sources."""
+        """Notes about the sources."""
         return notes(self._document)
 
 
 class Shard(NamedTuple):
-    """One file of several."""
+    """A shard."""
 
     name: str
     bytes: int
     tensors: int
     tensor_bytes: int
     oversized: bool
-    """True where one tensor is larger than a file should be, and stands alone."""
+    """True if the shard holds a single tensor larger than `max_shard_size`."""
 
 
 class ShardReport(Written):
-    """The files that a model was cut into."""
+    """Report of a split."""
 
     @cached_property
     def shards(self) -> Tuple[Shard, ...]:
-        """The files, in their order."""
+        """Shards, in order."""
         return many(Shard, self._document["shards"])
 
     def _summary(self) -> str:
@@ -91,47 +91,47 @@ def shard(
     limit: Pairs = None,
     progress: Progress = None,
 ) -> ShardReport:
-    """Cuts one model into many files of safetensors, with their list.
+    """Splits a model into safetensors shards with an index.
 
-    - `max_shard_size`: the most bytes of tensors in a file.
+    - `max_shard_size`: largest size of the tensors in a shard, in bytes or as text such as `5GB`.
 
-    How it is written: `to` and `kind` say in which form, where the target's extension does not; `set` what
-    can be chosen for it, as a dict; `plan=True` writes nothing; `allow_loss=True` is content
-    with fewer tensors, `deny_loss=True` refuses where the target cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
-    `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done
-    and the bytes there are.
+    Writing options: `to` and `kind` select format and kind if the target's extension does not; `set` has settings of
+    the format, as a dict; `plan=True` writes nothing; `allow_loss=True` accepts missing tensors; `deny_loss=True` raises an
+    error if the target cannot represent everything; `force=True` replaces the target; `memory` (bytes) and `threads` (0: one
+    per processor) bound the resources; `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a
+    function of the bytes done and the total bytes.
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> [shard.name for shard in weighbridge.shard("net.safetensors", "net", max_shard_size=50).shards]
     ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
     """
-    return told(ShardReport(*run("shard", locals())), True, allowed=allow_loss)
+    return warned(ShardReport(*run("shard", locals())), True, allowed=allow_loss)
 
 
 class MergeReport(Written):
-    """What several files became."""
+    """Report of a merge."""
 
     @property
     def format(self) -> str:
-        """The format that is written."""
+        """Id of the written format."""
         return self._document["format"]
 
     @property
     def kind(self) -> str:
-        """Which file of the format's family it is."""
+        """Kind of file within the format."""
         return self._document["kind"]
 
     @property
     def sources(self) -> Tuple[str, ...]:
-        """The files that were read."""
+        """Files that were read."""
         return tuple(self._document["sources"])
 
     @property
     def tensors(self) -> Tuple[str, ...]:
-        """The names of all tensors."""
+        """Names of all tensors."""
         return tuple(self._document["tensors"])
 
     def _summary(self) -> str:
@@ -168,23 +168,23 @@ def merge(
     limit: Pairs = None,
     progress: Progress = None,
 ) -> MergeReport:
-    """Joins several files, or the shards of a model, in one.
+    """Joins several files, or the shards of a model, into one.
 
-    - `output`: the file or folder to write;
-    - `prefer`: `first` or `last`: whose tensor counts where several have one name;
-    - `prefix_each`: put the tensors of each file below the name of the file.
+    - `output`: file or folder to write;
+    - `prefer`: for duplicate tensor names, keep the `first` or the `last` one; an error by default;
+    - `prefix_each`: prefix the tensor names of each file with the name of the file.
 
-    How it is written: `to` and `kind` say in which form, where the target's extension does not; `set` what
-    can be chosen for it, as a dict; `plan=True` writes nothing; `allow_loss=True` is content
-    with fewer tensors, `deny_loss=True` refuses where the target cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
-    `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done
-    and the bytes there are.
+    Writing options: `to` and `kind` select format and kind if the target's extension does not; `set` has settings of
+    the format, as a dict; `plan=True` writes nothing; `allow_loss=True` accepts missing tensors; `deny_loss=True` raises an
+    error if the target cannot represent everything; `force=True` replaces the target; `memory` (bytes) and `threads` (0: one
+    per processor) bound the resources; `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a
+    function of the bytes done and the total bytes.
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> weighbridge.merge(["net.safetensors", "net.safetensors"], output="both.npz", prefer="last")
     <MergeReport both.npz: npz archive, 3 tensors of 2 sources>
     """
-    return told(MergeReport(*run("merge", locals())), True, allowed=allow_loss)
+    return warned(MergeReport(*run("merge", locals())), True, allowed=allow_loss)

@@ -1,4 +1,4 @@
-"""`edit`: names, types, shapes and metadata by rules."""
+"""`edit`: changes of names, dtypes, shapes and metadata by rules."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from ..dtypes import DType
 from ..opened import Note, Path
 from ..progress import Progress
 from .given import NameStyle, Pairs, Paths, Size, Some, run
-from .report import Cast, Loss, Report, casts, count, lost, many, notes, picked, told
+from .report import Cast, Loss, Report, casts, count, lost, many, notes, picked, warned
 
 
-class Told(NamedTuple):
+class TensorSummary(NamedTuple):
     """A tensor before or after an edit."""
 
     name: str
     dtype: str
     shape: Tuple[int, ...]
     alias_of: Optional[str]
-    """The tensor that it shares its bytes with."""
+    """The tensor whose bytes it shares."""
 
 
 class TensorChange(NamedTuple):
-    """A tensor that changes."""
+    """Change of a tensor."""
 
-    before: Told
-    after: Optional[Told]
-    """`None` where it is left out."""
+    before: TensorSummary
+    after: Optional[TensorSummary]
+    """`None` if the tensor is dropped."""
     transposed: bool
 
 
 class MetadataChange(NamedTuple):
-    """Metadata that change; `None` where there is nothing."""
+    """Change of a metadata entry; `None` for an absent value."""
 
     key: str
     before: Any
@@ -42,78 +42,78 @@ class MetadataChange(NamedTuple):
 
 
 class EditReport(Report):
-    """What an edit changed, or would change."""
+    """Report of an edit."""
 
     @property
     def source(self) -> str:
-        """What was edited."""
+        """Path of the source."""
         return self._document["source" if "source" in self._document else "path"]
 
     @property
     def target(self) -> str:
-        """What was written."""
+        """Path of the target."""
         return self._document["target" if "target" in self._document else "path"]
 
     @property
     def how(self) -> str:
-        """`new-file`, `header` or `rewrite`; `undo` or `forget-undo`."""
+        """Mode of the edit: `new-file`, `header` or `rewrite`; `undo` or `forget-undo`."""
         return self._document.get("how", self._document["done"])
 
     @property
     def done(self) -> bool:
-        """False where it was only planned."""
+        """False if only planned (`plan=True`)."""
         return self._document["done"] is not False
 
     @property
     def format(self) -> Optional[str]:
-        """The format that is written; `None` of an undo."""
+        """Id of the written format; `None` for an undo."""
         return self._document.get("format")
 
     @property
     def kind(self) -> Optional[str]:
-        """Which file of the format's family it is; `None` of an undo."""
+        """Kind of file within the format; `None` for an undo."""
         return self._document.get("kind")
 
     @property
     def bytes(self) -> int:
-        """The bytes that are written; in place those that differ."""
+        """Number of bytes written; for an edit in place, of bytes that differ."""
         return self._document["bytes"]
 
     @cached_property
     def changes(self) -> Tuple[TensorChange, ...]:
-        """The tensors that change."""
+        """Changes of tensors."""
         return tuple(_change(change) for change in self._document.get("changes", ()))
 
     @cached_property
     def metadata(self) -> Tuple[MetadataChange, ...]:
-        """The metadata that change."""
+        """Changes of metadata."""
         return many(MetadataChange, self._document.get("metadata"))
 
     @cached_property
     def casts(self) -> Dict[str, Cast]:
-        """What casts do, by the name of the tensor."""
+        """Effects of casts, by tensor name."""
         return casts(self._document)
 
     @cached_property
     def losses(self) -> Tuple[Loss, ...]:
-        """What the target cannot hold."""
+        """Content that the target cannot represent."""
         return many(Loss, self._document.get("losses"))
 
     @cached_property
     def notes(self) -> Tuple[Note, ...]:
-        """What is odd about the source, and rules that fit nothing."""
+        """Notes about the source, and rules that match no tensor."""
         return notes(self._document)
 
     def _summary(self) -> str:
         planned = "" if self.done else "planned, "
-        changes = count(len(self._document.get("changes", ())), "change") + " of tensors"
+        changes = count(len(self._document.get("changes", ())), "tensor") + " changed"
         return f"{self.target}: {planned}{self.how}, {changes}, {self.bytes:,} bytes{lost(self.losses)}"
 
 
 def _change(change: Dict[str, Any]) -> TensorChange:
     after = change["after"]
-    told = None if after is None else picked(Told, after)
-    return TensorChange(picked(Told, change["before"]), told, change["transposed"])
+    summary = None if after is None else picked(TensorSummary, after)
+    return TensorChange(picked(TensorSummary, change["before"]), summary, change["transposed"])
 
 
 def edit(
@@ -161,35 +161,36 @@ def edit(
     limit: Pairs = None,
     progress: Progress = None,
 ) -> EditReport:
-    """Changes names, types, shapes and metadata by rules, in a new file `target` or in place. Rules are
-    applied in this order:
+    """Edits names, dtypes, shapes and metadata by rules, into a new file `target` or in place.
+
+    Rules are applied in this order:
 
     - `rules`: files of rules;
-    - `keep`, `drop`, `no_state`: which tensors;
-    - `strip_prefix`, `rename`, `rename_glob`, `rename_regex`, `prefix`: names, as dicts or as texts
-      `OLD=NEW`; a prefix may be written with its dot, `"model."`, or without;
-    - `transpose`: patterns of matrices, or a dict of patterns and orders of dimensions such as `(1, 0)`;
-    - `cast`: a type, as `Tensor.cast` takes it, or a dict of patterns and types;
-    - `tie`, `untie`: names that share their bytes;
-    - `set_metadata`, `remove_metadata`.
+    - `keep`, `drop`, `no_state`: selection of tensors;
+    - `strip_prefix`, `rename`, `rename_glob`, `rename_regex`, `prefix`: names, as dicts or as texts `OLD=NEW`; a prefix may
+      end with its dot, `"model."`, or not;
+    - `transpose`: patterns of matrices, or a dict of patterns and dimension orders such as `(1, 0)`;
+    - `cast`: a dtype, as for `Tensor.cast`, or a dict of patterns and dtypes;
+    - `tie`, `untie`: names of tensors that share their bytes;
+    - `set_metadata`, `remove_metadata`: metadata.
 
-    `lenient_rules` goes on where a rule fits nothing. `in_place=True` writes only what stands around the
-    tensors of `source`, `in_place="rewrite"` puts a new file in its place; `undo=True` takes the last edit of
-    the header back, and `forget_undo=True` forgets how.
+    `lenient_rules` accepts rules that match no tensor. `in_place=True` rewrites the header of `source` only;
+    `in_place="rewrite"` replaces the whole file. `undo=True` reverts the last edit of the header; `forget_undo=True` deletes
+    the undo data.
 
-    How it is written: `to` and `kind` say in which form, where the target's extension does not; `set` what
-    can be chosen for it, as a dict; `plan=True` writes nothing; `allow_loss=True` is content
-    with fewer tensors, `deny_loss=True` refuses where the target cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
-    `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done
-    and the bytes there are.
+    Writing options: `to` and `kind` select format and kind if the target's extension does not; `set` has settings of
+    the format, as a dict; `plan=True` writes nothing; `allow_loss=True` accepts missing tensors; `deny_loss=True` raises an
+    error if the target cannot represent everything; `force=True` replaces the target; `memory` (bytes) and `threads` (0: one
+    per processor) bound the resources; `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a
+    function of the bytes done and the total bytes.
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> names = {"fc1": "head"}
     >>> weighbridge.edit("net.safetensors", "new.safetensors", rename=names, drop="steps").changes[0]
-    TensorChange(before=Told(name='steps', dtype='i64', shape=(), alias_of=None), after=None,
+    TensorChange(before=TensorSummary(name='steps', dtype='i64', shape=(), alias_of=None), after=None,
     transposed=False)
     >>> weighbridge.edit("new.safetensors", in_place=True, rename={"head": "tail"}).how
     'header'
@@ -201,11 +202,11 @@ def edit(
     given = dict(locals())
     if cast is not None:
         given["cast"] = _casts(cast)
-    return told(EditReport(*run("edit", given)), True, allowed=allow_loss)
+    return warned(EditReport(*run("edit", given)), True, allowed=allow_loss)
 
 
 def _casts(given: Any) -> Any:
-    """What `cast` was given, with the names here in the place of types; patterns stay as they are."""
+    """Replaces dtype objects in `cast` by names; patterns are unchanged."""
     if isinstance(given, Mapping):
         return {pattern: cast_name(own, "cast") for pattern, own in given.items()}
     if isinstance(given, str):

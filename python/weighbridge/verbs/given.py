@@ -1,4 +1,4 @@
-"""What verbs are given, and how they are called: each is a function of the Rust part with the same keywords."""
+"""Argument types of verbs, and their call: each verb is a native function with the same keywords."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from ..opened import Path
 from ..progress import callback
 
 Paths = Union[Path, Sequence[Path]]
-"""One path, or several."""
+"""One path or several."""
 
 Some = Union[None, str, Sequence[str]]
-"""One text, or several in a list."""
+"""One text, or a list of several."""
 
 Pairs = Union[None, str, Sequence[str], Mapping[str, Any]]
-"""Names and values: a dict, or texts `NAME=VALUE`, one or a list."""
+"""Pairs of name and value: a dict, one text `NAME=VALUE`, or a list of texts."""
 
 Size = Union[int, str]
-"""Bytes: a number, or text such as `64MiB`."""
+"""Size in bytes: a number, or text such as `64MiB`."""
 
 NameStyle = Literal["as-stored", "structured", "variable"]
-"""Which names tensors go by, where several are known."""
+"""Naming of tensors that have several names."""
 
 Rounding = Literal["nearest", "paddle-2.6", "paddle-3.3"]
-"""How casts to `f16` and `bf16` round."""
+"""Rounding of casts to `f16` and `bf16`."""
 
 _SEVERAL = ("paths", "sources")
 _PATHS = ("path", "paths", "source", "sources", "target", "left", "right")
 
 
 def run(verb: str, given: Mapping[str, Any]) -> Tuple[Dict[str, Any], int]:
-    """Does the job of that name with these keywords; returns its report as a dict, and the exit code of the command."""
+    """Runs a verb with these keywords; returns its report as a dict, and the exit code of the command."""
     keywords = {name: value for name, value in given.items() if name != "progress"}
     for name in _SEVERAL:
         value = keywords.get(name)
         if isinstance(value, Iterable) and not isinstance(value, (str, bytes, os.PathLike, Mapping)):
-            # What can be gone through once is gone through twice.
+            # An iterator is read twice: here and by the native part.
             keywords[name] = list(value)
     with naming(*_paths(keywords)), callback(given.get("progress")) as tell:
         if tell is not None:

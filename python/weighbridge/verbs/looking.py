@@ -1,4 +1,4 @@
-"""`info`, `ls`, `show` and `stats`: what is in a file."""
+"""`info`, `ls`, `show` and `stats`: the content of a file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Dict, Iterator, List, Literal, NamedTuple, Optional, Tup
 from ..opened import Note, Path
 from ..tensor import Part
 from .given import NameStyle, Pairs, Some, run
-from .report import Report, count, extents, named, notes, number, parts_of, picked, table
+from .report import Report, count, dimensions, named, notes, number, parts_of, picked, table
 
 
 class Tally(NamedTuple):
-    """How much there is of something."""
+    """Totals of a group of tensors."""
 
     tensors: int
     elements: int
@@ -20,71 +20,71 @@ class Tally(NamedTuple):
 
 
 class Info(Report):
-    """What a file is."""
+    """Summary of a file."""
 
     @property
     def path(self) -> str:
-        """The path under which it was opened."""
+        """Path of the file."""
         return self._document["path"]
 
     @property
     def format(self) -> str:
-        """The format, such as `safetensors`."""
+        """Id of the format, such as `safetensors`."""
         return self._document["format"]
 
     @property
     def kind(self) -> str:
-        """Which file of the format's family it is."""
+        """Kind of file within the format."""
         return self._document["kind"]
 
     @property
     def tensors(self) -> int:
-        """How many tensors there are."""
+        """Number of tensors."""
         return self._document["tensors"]
 
     @property
     def parameters(self) -> int:
-        """How many elements are trained: without buffers, and tied tensors once."""
+        """Number of trained elements: without buffers, and with tied tensors counted once."""
         return self._document["parameters"]
 
     @cached_property
     def tied(self) -> Dict[str, str]:
-        """The tensors that share the bytes of an earlier one, with the name of the first."""
+        """Tensors that share the bytes of an earlier one, with the name of that tensor."""
         return {own["name"]: own["of"] for own in self._document["tied"]}
 
     @property
     def bytes(self) -> int:
-        """The bytes of all tensors together."""
+        """Size of all tensors together, in bytes."""
         return self._document["bytes"]
 
     @property
     def file_bytes(self) -> int:
-        """The bytes of all files together."""
+        """Size of all files together, in bytes."""
         return self._document["file_bytes"]
 
     @cached_property
     def roles(self) -> Dict[str, Tally]:
-        """How much there is of each role, such as `parameter`."""
+        """Totals by role, such as `parameter`."""
         return {name: picked(Tally, tally) for name, tally in self._document["roles"].items()}
 
     @cached_property
     def dtypes(self) -> Dict[str, Tally]:
-        """How much there is of each type of elements."""
+        """Totals by dtype."""
         return {name: picked(Tally, tally) for name, tally in self._document["dtypes"].items()}
 
     @property
     def metadata(self) -> Dict[str, Any]:
-        """What the file says besides its tensors."""
+        """Metadata besides the tensors."""
         return self.to_dict()["metadata"]
 
     @property
     def damage(self) -> Optional[Dict[str, Any]]:
-        """What was lost, where the file is damaged and was salvaged."""
+        """Damage report of a salvaged file; else `None`."""
         return self.to_dict().get("damage")
 
     @cached_property
     def notes(self) -> Tuple[Note, ...]:
-        """What is odd about it."""
+        """Notes about the file."""
         return notes(self._document)
 
     def _summary(self) -> str:
@@ -106,10 +106,10 @@ def info(
     at: Optional[int] = None,
     limit: Pairs = None,
 ) -> Info:
-    """What a file or folder is, how many tensors it has, how large, and what is odd about it.
+    """Summarizes a file or folder: format, number and size of tensors, metadata and notes.
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> weighbridge.info("net.safetensors")
@@ -119,7 +119,7 @@ def info(
 
 
 class Listed(NamedTuple):
-    """A tensor in a list."""
+    """A tensor in a listing."""
 
     name: str
     path: Tuple[Part, ...]
@@ -130,42 +130,47 @@ class Listed(NamedTuple):
     order: str
     bytes: int
     sha256: Optional[str]
-    """With `hash=True`; equal tensors have equal hashes in every format."""
-    pieces: Optional[Tuple[Dict[str, Any], ...]]
-    """With `pieces=True`: where the bytes are."""
+    """SHA-256 of the elements, with `hash=True`. Equal tensors have equal hashes in every format."""
+    extents: Optional[Tuple[Dict[str, Any], ...]]
+    """Byte ranges of the elements, with `extents=True`; the key in JSON is `pieces`."""
+
+    @property
+    def pieces(self) -> Optional[Tuple[Dict[str, Any], ...]]:
+        """Old name of `extents`."""
+        return self.extents
 
 
 class Listing(Report):
-    """The tensors of a file."""
+    """Tensors of a file."""
 
     @property
     def path(self) -> str:
-        """The path under which it was opened."""
+        """Path of the file."""
         return self._document["path"]
 
     @property
     def format(self) -> str:
-        """The format, such as `safetensors`."""
+        """Id of the format, such as `safetensors`."""
         return self._document["format"]
 
     @property
     def kind(self) -> str:
-        """Which file of the format's family it is."""
+        """Kind of file within the format."""
         return self._document["kind"]
 
     @cached_property
     def tensors(self) -> Tuple[Listed, ...]:
-        """The tensors, in the order of the file."""
+        """Tensors, in file order."""
         return tuple(_listed(tensor) for tensor in self._document["tensors"])
 
     @cached_property
     def groups(self) -> Dict[str, Tally]:
-        """With `group=N`: how much there is below each prefix of N parts."""
+        """Totals by prefix of N parts, with `group=N`."""
         return {own["name"]: picked(Tally, own) for own in self._document.get("groups", [])}
 
     @cached_property
     def notes(self) -> Tuple[Note, ...]:
-        """What is odd about the file."""
+        """Notes about the file."""
         return notes(self._document)
 
     def __len__(self) -> int:
@@ -185,14 +190,15 @@ class Listing(Report):
 
     def _repr_html_(self) -> str:
         heads = ("name", "role", "dtype", "shape", "bytes")
-        rows = ((t.name, t.role, t.dtype, extents(t.shape), t.bytes) for t in self.tensors)
+        rows = ((t.name, t.role, t.dtype, dimensions(t.shape), t.bytes) for t in self.tensors)
         return table(self._summary(), heads, rows, len(self))
 
 
 def _listed(tensor: Dict[str, Any]) -> Listed:
     slot = tensor.get("slot")
     own = parts_of((slot,))[0] if slot is not None else None
-    return picked(Listed, tensor)._replace(path=parts_of(tensor["path"]), slot=own)
+    listed = picked(Listed, {**tensor, "extents": tensor.get("pieces")})
+    return listed._replace(path=parts_of(tensor["path"]), slot=own)
 
 
 def ls(
@@ -203,6 +209,7 @@ def ls(
     sort: Optional[Literal["name", "size", "dtype"]] = None,
     group: Optional[int] = None,
     hash: bool = False,  # noqa: A002
+    extents: bool = False,
     pieces: bool = False,
     from_: Optional[str] = None,
     lenient: bool = False,
@@ -215,46 +222,48 @@ def ls(
     at: Optional[int] = None,
     limit: Pairs = None,
 ) -> Listing:
-    """The tensors of a file or folder.
+    """Lists the tensors of a file or folder.
 
-    - `select`, `drop`: only those whose names match one of these patterns, or none (`*` is any characters);
-    - `sort`: by name, by size (largest first) or by type of elements;
-    - `group`: also `groups`: totals by the first N parts of the names;
-    - `hash`: the SHA-256 of each tensor's elements;
-    - `pieces`: where the bytes are.
+    - `select`, `drop`: keep or drop tensors whose names match one of these patterns (`*` matches any characters);
+    - `sort`: sort by name, by size (largest first) or by dtype;
+    - `group`: add `groups`: totals by the first N parts of the names;
+    - `hash`: add the SHA-256 of the elements of each tensor;
+    - `extents`: add the byte ranges of each tensor (`pieces` is the old name of this argument).
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> listing = weighbridge.ls("net.safetensors", select="fc1.*", hash=True)
     >>> [(tensor.name, tensor.shape, tensor.sha256[:8]) for tensor in listing]
     [('fc1.bias', (2,), '872d303e'), ('fc1.weight', (4, 3), '29e18891')]
     """
-    return Listing(*run("ls", locals()))
+    given = dict(locals())
+    given["extents"] = given.pop("pieces") or extents
+    return Listing(*run("ls", given))
 
 
 class Shown(Report):
-    """The values of a tensor, or of a slice of it."""
+    """Values of a tensor, or of a slice of it."""
 
     @property
     def name(self) -> str:
-        """The tensor's name."""
+        """Name of the tensor."""
         return self._document["name"]
 
     @property
     def dtype(self) -> str:
-        """The type of the elements."""
+        """Dtype of the elements."""
         return self._document["dtype"]
 
     @property
     def shape(self) -> Tuple[int, ...]:
-        """The shape of the slice."""
+        """Shape of the slice."""
         return tuple(self._document["shape"])
 
     @cached_property
     def values(self) -> Any:
-        """The values, as nested lists of numbers."""
+        """Values as nested lists of numbers."""
         return _values(self._document["values"], len(self.shape), self.dtype in ("c64", "c128"))
 
     def _summary(self) -> str:
@@ -284,13 +293,12 @@ def show(
     at: Optional[int] = None,
     limit: Pairs = None,
 ) -> Shown:
-    """The values of a tensor, or of a slice that follows its name: at most a million. The only tensor of a file needs no
-    name.
+    """Returns the values of a tensor, or of a slice after its name: at most a million values.
 
-    For arrays take `weighbridge.open(path)[name][...]`.
+    `name` may be omitted for a file with a single tensor. To get arrays, use `weighbridge.open(path)[name][...]`.
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> weighbridge.show("net.safetensors", "fc1.weight[1:3, ::2]").values
@@ -300,7 +308,7 @@ def show(
 
 
 class Histogram(NamedTuple):
-    """How many values lie in each part of a range."""
+    """Counts of values in equal bins from `min` to `max`."""
 
     min: float
     max: float
@@ -308,7 +316,7 @@ class Histogram(NamedTuple):
 
 
 class TensorStats(NamedTuple):
-    """What the values of a tensor are like. Range, mean and deviation are over the finite ones."""
+    """Statistics of a tensor. Range, mean and standard deviation are over the finite values."""
 
     name: str
     path: Tuple[Part, ...]
@@ -329,16 +337,16 @@ class TensorStats(NamedTuple):
 
 
 class StatsReport(Report):
-    """What the values of tensors are like: by name, or one after another in `tensors`."""
+    """Statistics of tensors: by name, or in order in `tensors`."""
 
     @property
     def path(self) -> str:
-        """The path under which the file was opened."""
+        """Path of the file."""
         return self._document["path"]
 
     @cached_property
     def tensors(self) -> Tuple[TensorStats, ...]:
-        """The tensors, in the order of the file."""
+        """Tensors, in file order."""
         return tuple(_stats(tensor) for tensor in self._document["tensors"])
 
     def __getitem__(self, name: str) -> TensorStats:
@@ -392,13 +400,14 @@ def stats(
     at: Optional[int] = None,
     limit: Pairs = None,
 ) -> StatsReport:
-    """Minimum, maximum, mean, deviation, zeros, NaN, infinities and a histogram of the tensor `name`, of
-    those that match it as a pattern, or of all.
+    """Computes statistics of the tensor `name`, of all tensors that match it as a pattern, or of all tensors.
 
-    - `bins`: of the histogram.
+    The statistics are minimum, maximum, mean, standard deviation, counts of zeros, NaN and infinities, and a histogram.
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    - `bins`: number of bins of the histogram.
+
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> report = weighbridge.stats("net.safetensors", "fc1.*", bins=2)

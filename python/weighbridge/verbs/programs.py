@@ -1,4 +1,4 @@
-"""`program`: what a model does with its tensors, as it was written down."""
+"""`program`: the program stored with a model."""
 
 from __future__ import annotations
 
@@ -8,64 +8,63 @@ from typing import Any, Dict, Literal, Optional, Sequence, Tuple, Union
 from ..opened import Path
 from ..progress import Progress
 from .given import NameStyle, Pairs, Some, run
-from .report import Loss, Report, WrittenFile, files, many, told
+from .report import Loss, Report, WrittenFile, files, many, warned
 
 Part = Literal["source", "training", "gradients", "state", "unused", "all"]
-"""What can be taken out of a program."""
+"""Parts of a program that can be removed."""
 
 
 class ProgramReport(Report):
-    """A program that was looked at, or written anew with `output=`; what there is only of the other is `None`
-    or empty."""
+    """Report on a program that was read, or rewritten with `output=`. Attributes that do not apply are `None` or empty."""
 
     @property
     def path(self) -> str:
-        """What was read; with `output=` what was written."""
+        """Path of the model; with `output=` path of the target."""
         return self._document["path"]
 
     @property
     def format(self) -> str:
-        """The format, `paddle` as a rule."""
+        """Id of the format, usually `paddle`."""
         return self._document["format"]
 
     @property
     def kind(self) -> str:
-        """Which file of the format's family it is."""
+        """Kind of file within the format."""
         return self._document["kind"]
 
     @property
     def summary(self) -> Optional[Dict[str, Any]]:
-        """The program in short: inputs, outputs, counts, and how often each type of operator occurs."""
+        """Summary: inputs, outputs, counts, and the number of operators by type."""
         return self.to_dict().get("summary")
 
     @property
     def program(self) -> Optional[Dict[str, Any]]:
-        """All of it: blocks, variables, operators."""
+        """Complete program: blocks, variables, operators."""
         return self.to_dict().get("program")
 
     @property
     def text(self) -> Optional[str]:
-        """What `list`, `dot` or `text` asked for."""
+        """Output of `list`, `dot` or `text`."""
         return self._document.get("text")
 
     @cached_property
     def files(self) -> Tuple[WrittenFile, ...]:
-        """The files that were written, relative to the target."""
+        """Written files, with names relative to the target."""
         return files(self._document)
 
     @cached_property
     def losses(self) -> Tuple[Loss, ...]:
-        """What could not be written."""
+        """Content that the target cannot represent."""
         return many(Loss, self._document.get("losses"))
 
     @property
     def removed(self) -> Optional[Dict[str, Any]]:
-        """What `strip` took out: attributes and their bytes, operators, names of variables, tensors."""
+        """Parts removed by `strip`: attributes and their bytes, operators, names of variables, tensors."""
         return self.to_dict().get("removed")
 
     def _summary(self) -> str:
-        told = self._document.get("summary")
-        tail = f", {told['operators']:,} operators, {told['variables']:,} variables" if told else ""
+        summary = self._document.get("summary")
+        tail = f", {summary['operators']:,} operators, {summary['variables']:,} variables" if summary else ""
         return f"{self.path}: {self.format} {self.kind}{tail}"
 
 
@@ -93,19 +92,16 @@ def program(
     limit: Pairs = None,
     progress: Progress = None,
 ) -> ProgramReport:
-    """The program that a model brings along: looked at, or changed and written with its parameters. It is
-    never run.
+    """Shows the program of a model, or rewrites it together with its parameters. The program is never run.
 
-    - `list`, `dot`, `text`: one of these: all of it as text, as a graph for Graphviz, or in the text form of
-      protobuf;
-    - `strip`: what to take out; `outputs`: with `strip="training"` or `"all"`, the variables that become the
-      outputs of the program; `rename`: variables, in the program and its parameters, as a dict or as texts
-      `OLD=NEW`;
-    - `output`: the folder, or the program file where there are no parameters, to write; `force`: replace it;
-    - `set`: how it is written, such as `{"prefix": "inference"}`.
+    - `list`, `dot`, `text`: one of these: the complete program as a listing, as a Graphviz graph, or in protobuf text format;
+    - `strip`: parts to remove; `outputs`: with `strip="training"` or `"all"`, the variables that become the outputs of the
+      program; `rename`: new names of variables, in the program and its parameters, as a dict or as texts `OLD=NEW`;
+    - `output`: folder to write, or program file if there are no parameters; `force`: replace it;
+    - `set`: settings for writing, such as `{"prefix": "inference"}`.
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> weighbridge.program("net.safetensors")
@@ -113,4 +109,4 @@ def program(
     weighbridge.errors.MismatchError: there is no program in this file, nor one that belongs to it
     ...
     """
-    return told(ProgramReport(*run("program", locals())), False)
+    return warned(ProgramReport(*run("program", locals())), False)

@@ -1,4 +1,4 @@
-"""What verbs answer with: the documents of the Rust part behind typed attributes."""
+"""Reports of verbs: documents of the native part behind typed attributes."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from ..errors import LossWarning, UnknownNameError
 from ..opened import Note
 from ..tensor import Part
 
-_TOLD = 3
-"""Losses that a warning names; it has all of them."""
+_MAX_SHOWN_LOSSES = 3
+"""Largest number of losses in the text of a warning; its `losses` has all of them."""
 
-MOST = 200
-"""Rows of a table that are shown in a notebook."""
+MAX_ROWS = 200
+"""Largest number of rows of a table in a notebook."""
 
 T = TypeVar("T")
 
 
 class Report:
-    """What a verb has to say. It cannot be changed; two are equal where they say the same.
+    """Report of a verb. It is immutable; reports with equal documents are equal.
 
     >>> import weighbridge
     >>> report = weighbridge.info("net.safetensors")
@@ -46,8 +46,7 @@ class Report:
     """
 
     exit_code: int
-    """What the command would have ended with: 0 done, 1 a difference or finding, 2 not read, 3 could not
-    tell."""
+    """Exit code of the command: 0 done, 1 a difference, finding or loss, 2 unreadable input, 3 could not tell."""
 
     _document: Dict[str, Any]
 
@@ -55,7 +54,7 @@ class Report:
         self.__dict__.update(_document=document, exit_code=exit_code)
 
     def to_dict(self) -> Dict[str, Any]:
-        """The document, as the command prints it with `--json`, in the words of Python. A copy."""
+        """Returns a copy of the document that the command prints with `--json`, with hints worded for Python."""
         return copy.deepcopy(self._document)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -70,8 +69,8 @@ class Report:
             near = (
                 [] if name.startswith("_") else _near(name, [own for own in dir(type(self)) if own[0] != "_"])
             )
-            told = f"; there is {', '.join(near)}" if near else ""
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{told}")
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Report):
@@ -88,7 +87,7 @@ class Report:
 
 
 def _near(name: str, known: Sequence[str]) -> List[str]:
-    """What may be meant, the likeliest first: `sound` is near `is_sound`."""
+    """Returns similar names, the most likely first: `sound` matches `is_sound`."""
     from difflib import get_close_matches
 
     within = [own for own in known if name.lower() in own.split("_")]
@@ -104,90 +103,88 @@ N = TypeVar("N", bound=_Named)
 
 
 def named(rows: Sequence[N], name: str) -> N:
-    """The one of that name; `UnknownNameError`, a `KeyError`, where there is none, with the nearest ones as
-    hint.
-    """
+    """Returns the row with this name; raises `UnknownNameError`, a `KeyError`, with the nearest names as hint."""
     for row in rows:
         if row.name == name:
             return row
     near = _near(name, [row.name for row in rows]) if isinstance(name, str) else []
     raise UnknownNameError(
-        "there is no tensor of this name in the report",
+        "no tensor in the report has this name",
         code="no-such-tensor",
         tensor=str(name),
-        hint=f"there is {', '.join(near)}" if near else None,
+        hint=f"did you mean {', '.join(near)}?" if near else None,
     )
 
 
 class Loss(NamedTuple):
-    """Something that the target cannot hold."""
+    """Content that the target cannot represent."""
 
     code: str
-    """Stable, for programs."""
+    """Stable code, for programs."""
     subject: str
-    """The tensor, or what else is lost."""
+    """The affected tensor or other content."""
     detail: str
-    """For people."""
+    """Text for readers."""
 
     left_out: bool
-    """True where nothing of it is in the target: a tensor, rows, metadata. Else it is there, but not as it was:
-    rounded, under another name, without its role.
+    """True if the subject is missing from the target: a tensor, rows, metadata. Else it is there, but changed: rounded,
+    renamed, without its role.
     """
     tensor: bool
-    """True where it is a whole tensor of the source, which is not in the target."""
+    """True if a whole tensor of the source is missing from the target."""
 
 
 class Finding(NamedTuple):
-    """What a check brought to light."""
+    """A finding of a check."""
 
     severity: str
-    """`error`, `unchecked` (a part could not be looked at), `warning` or `note`."""
+    """Severity: `error`, `unchecked` (a part could not be checked), `warning` or `note`."""
     code: str
-    """Stable, for programs."""
+    """Stable code, for programs."""
     text: str
-    """For people."""
+    """Text for readers."""
     file: Optional[str]
-    """Where; `None` for what is of no one file."""
+    """Path of the file; `None` if the finding is not about a single file."""
     member: Optional[str]
-    """The part of the file that `offset` counts from; `None` for the file itself."""
+    """Member of the file that `offset` counts from; `None` for the file itself."""
     offset: Optional[int]
-    """The place in bytes."""
+    """Offset in bytes."""
     tensor: Optional[str]
-    """The tensor that it is about."""
+    """Name of the affected tensor."""
     hint: Optional[str]
-    """What helps, in the words of Python."""
+    """Instruction, worded for Python."""
 
 
 class WrittenFile(NamedTuple):
-    """A file of what was written, or would be."""
+    """A written or planned file."""
 
     name: str
-    """Relative to the target; empty for the target itself."""
+    """Name relative to the target; empty for the target itself."""
     bytes: int
-    """Its length."""
+    """Size in bytes."""
     estimated: bool
-    """True where the length was known only when it was written."""
+    """True if the size is an estimate until the file is written."""
 
 
 class Cast(NamedTuple):
-    """What a cast did to the elements of a tensor."""
+    """Effects of a cast on the elements of a tensor."""
 
     elements: int
-    """How many there are."""
+    """Number of elements."""
     changed: int
-    """How many have another value."""
+    """Number of elements whose value changed."""
     overflowed: int
-    """How many became infinite."""
+    """Number of elements that became infinite."""
     underflowed: int
-    """How many became zero."""
+    """Number of elements that became zero."""
     worst_error: Optional[float]
-    """The largest difference; `None` where it is not finite."""
+    """Largest absolute error; `None` if not finite."""
     worst_relative: Optional[float]
-    """The largest difference as a share of the value."""
+    """Largest relative error."""
 
 
 def picked(own: Type[T], fields: Dict[str, Any]) -> T:
-    """A named tuple of what a JSON object says of its fields; lists become tuples, what is missing `None`."""
+    """Makes a named tuple of the matching fields of a JSON object; lists become tuples, missing fields `None`."""
     return own(*(_fixed(fields.get(name)) for name in own._fields))  # type: ignore[attr-defined]
 
 
@@ -196,33 +193,33 @@ def _fixed(value: Any) -> Any:
 
 
 def many(own: Type[T], values: Optional[Iterable[Dict[str, Any]]]) -> Tuple[T, ...]:
-    """One for each object of a list."""
+    """Makes a named tuple of each object of a list."""
     return tuple(picked(own, value) for value in values or ())
 
 
 def findings(values: Optional[Iterable[Dict[str, Any]]]) -> Tuple[Finding, ...]:
-    """What a verb found."""
+    """Findings of a verb."""
     return many(Finding, values)
 
 
 def notes(document: Dict[str, Any]) -> Tuple[Note, ...]:
-    """What is odd about a source. Whether something was left out is a loss there."""
+    """Notes about a source. Omissions are not marked here: they are losses."""
     return tuple(Note(note["code"], note["text"], False) for note in document.get("notes", ()))
 
 
 def files(document: Dict[str, Any]) -> Tuple[WrittenFile, ...]:
-    """The files that a document lists."""
-    told = document.get("files", ())
-    return tuple(WrittenFile(file["name"], file["bytes"], file.get("estimated", False)) for file in told)
+    """Files listed in a document."""
+    listed = document.get("files", ())
+    return tuple(WrittenFile(file["name"], file["bytes"], file.get("estimated", False)) for file in listed)
 
 
 def casts(document: Dict[str, Any]) -> Dict[str, Cast]:
-    """What casts did, by the name of the tensor."""
+    """Effects of casts, by tensor name."""
     return {name: picked(Cast, cast) for name, cast in document.get("casts", {}).items()}
 
 
 def number(value: Union[None, int, float, str]) -> Union[None, int, float]:
-    """A number as JSON has it, where what is not finite is a word.
+    """Converts a number of JSON, where NaN and infinities are strings.
 
     >>> number("-Infinity"), number(3)
     (-inf, 3)
@@ -231,12 +228,12 @@ def number(value: Union[None, int, float, str]) -> Union[None, int, float]:
 
 
 def parts_of(parts: Sequence[Any]) -> Tuple[Part, ...]:
-    """The parts of a name; those that are not UTF-8 as bytes."""
+    """Converts parts of a name from JSON; parts that are not UTF-8 become bytes."""
     return tuple(part if isinstance(part, str) else bytes.fromhex(part["hex"]) for part in parts)
 
 
 def lost(losses: Sequence[Loss]) -> str:
-    """`, 2 losses` for the end of a summary; nothing where there are none."""
+    """Returns `, 2 losses` for the end of a summary; empty without losses."""
     return f", {count(len(losses), 'loss', 'losses')}" if losses else ""
 
 
@@ -248,9 +245,9 @@ class _Written(Protocol):
 W = TypeVar("W", bound=_Written)
 
 
-def told(report: W, refuses: bool, depth: int = 0, *, allowed: bool = False) -> W:
-    """The report, after a `LossWarning` where something was left out of what was written; see `warn`. Tensors are no
-    reason for one where that is `allowed`.
+def warned(report: W, refuses: bool, depth: int = 0, *, allowed: bool = False) -> W:
+    """Returns the report, after a `LossWarning` if content was omitted; see `warn`. With `allowed`, missing tensors cause no
+    warning.
     """
     if getattr(report, "done", True):
         warn((loss for loss in report.losses if not (allowed and loss.tensor)), refuses, depth + 1)
@@ -258,22 +255,24 @@ def told(report: W, refuses: bool, depth: int = 0, *, allowed: bool = False) -> 
 
 
 def warn(losses: Iterable[Loss], refuses: bool, depth: int = 0) -> None:
-    """A `LossWarning` where something is left out. It speaks of the line that called the function which asks for it, or
-    of one as many calls further out, and names `deny_loss` where that function `refuses` with it.
+    """Issues a `LossWarning` if content is omitted.
+
+    The warning points at the caller of the public function, `depth` calls further out. With `refuses` it mentions `deny_loss`.
     """
-    left = tuple(loss for loss in losses if loss.left_out)
-    if left:
+    omitted = tuple(loss for loss in losses if loss.left_out)
+    if omitted:
         import warnings
 
-        shown = [f"{loss.subject}: {loss.detail} ({loss.code})" for loss in left[:_TOLD]]
-        more = f"; and {len(left) - _TOLD:,} more" if len(left) > _TOLD else ""
-        way = "; deny_loss=True refuses instead" if refuses else ""
-        text = f"left out of what was written: {'; '.join(shown)}{more}{way}"
-        warnings.warn(LossWarning(escape_text(text), left), stacklevel=3 + depth)
+        shown = [f"{loss.subject}: {loss.detail} ({loss.code})" for loss in omitted[:_MAX_SHOWN_LOSSES]]
+        rest = len(omitted) - _MAX_SHOWN_LOSSES
+        more = f"; and {rest:,} more" if rest > 0 else ""
+        way = "; deny_loss=True raises an error instead" if refuses else ""
+        text = f"omitted from the output: {'; '.join(shown)}{more}{way}"
+        warnings.warn(LossWarning(escape_text(text), omitted), stacklevel=3 + depth)
 
 
 def count(number: int, one: str, more: Optional[str] = None) -> str:
-    """How many there are of something, in words.
+    """Returns a number with its noun.
 
     >>> count(1, "pair"), count(1200, "pair"), count(2, "loss", "losses")
     ('1 pair', '1,200 pairs', '2 losses')
@@ -281,24 +280,24 @@ def count(number: int, one: str, more: Optional[str] = None) -> str:
     return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
-def extents(shape: Sequence[int]) -> str:
-    """A shape for people.
+def dimensions(shape: Sequence[int]) -> str:
+    """Returns a shape for display.
 
-    >>> extents((4, 3)), extents(())
+    >>> dimensions((4, 3)), dimensions(())
     ('4 × 3', '()')
     """
-    return " × ".join(str(extent) for extent in shape) or "()"
+    return " × ".join(str(size) for size in shape) or "()"
 
 
 def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], total: int) -> str:
-    """A table of HTML of the first rows. What files say goes into it escaped."""
+    """Renders the first rows as an HTML table. All text is escaped."""
 
     def cell(mark: str, value: object) -> str:
         return f"<{mark}>{escape(escape_text(shown(value)))}</{mark}>"
 
     head = "".join(cell("th", name) for name in heads)
     body: List[str] = []
-    for row in islice(rows, MOST):
+    for row in islice(rows, MAX_ROWS):
         body.append(f"<tr>{''.join(cell('td', value) for value in row)}</tr>")
     more = f"<p>and {total - len(body):,} more</p>" if total > len(body) else ""
     return (
@@ -308,7 +307,7 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], to
 
 
 def shown(value: object) -> str:
-    """A value in a cell.
+    """Returns the text of a table cell.
 
     >>> shown(1234), shown(0.123456789), shown(None)
     ('1,234', '0.123457', '')

@@ -1,4 +1,4 @@
-"""`seal`: the hashes of files and tensors."""
+"""`seal`: manifests with the hashes of files and tensors."""
 
 from __future__ import annotations
 
@@ -12,56 +12,56 @@ from .report import Report, count, notes
 
 
 class SealReport(Report):
-    """What was sealed, and where the manifest is."""
+    """Report of a seal."""
 
     @property
     def path(self) -> str:
-        """What was sealed."""
+        """Path of the model."""
         return self._document["path"]
 
     @property
     def manifest(self) -> str:
-        """The manifest that was written."""
+        """Path of the manifest."""
         return self._document["manifest"]
 
     @property
     def algorithms(self) -> Tuple[str, ...]:
-        """The hashes that were made."""
+        """Hash algorithms."""
         return tuple(self._document["algorithms"])
 
     @property
     def sha256(self) -> str:
-        """The hash of the manifest's subject: of all files."""
+        """SHA-256 of the subject of the manifest: of all files."""
         return self._document["sha256"]
 
     @property
     def scope(self) -> Optional[str]:
-        """`file`, `files` (a file and those that it needs) or `folder`."""
+        """Scope: `file`, `files` (a file and the files it needs) or `folder`."""
         return self._document["scope"]
 
     @property
     def files(self) -> int:
-        """How many files were sealed."""
+        """Number of files."""
         return self._document["files"]
 
     @property
     def bytes(self) -> int:
-        """Their bytes."""
+        """Size of the files, in bytes."""
         return self._document["bytes"]
 
     @property
     def tensors(self) -> int:
-        """How many tensors were sealed."""
+        """Number of tensors."""
         return self._document["tensors"]
 
     @property
     def ignored(self) -> Tuple[str, ...]:
-        """What was left out."""
+        """Files that were omitted."""
         return tuple(self._document["ignored"])
 
     @cached_property
     def notes(self) -> Tuple[Note, ...]:
-        """What one should know."""
+        """Notes about the model."""
         return notes(self._document)
 
     def _summary(self) -> str:
@@ -89,17 +89,16 @@ def seal(
     limit: Pairs = None,
     progress: Progress = None,
 ) -> SealReport:
-    """Lists the hashes of files and tensors in a manifest, which signing tools can sign, and `verify` holds
-    models against.
+    """Writes a manifest with the hashes of files and tensors, for signing tools and `verify`.
 
-    - `output`: the manifest; `PATH.manifest.json` if left out;
-    - `algorithms`: `sha256`, `blake3` or both, in a list or with a comma between;
-    - `files_only`: do not look for tensors; `allow_symlinks`: take the bytes behind links;
+    - `output`: path of the manifest; `PATH.manifest.json` by default;
+    - `algorithms`: `sha256`, `blake3` or both, as a list or separated by a comma;
+    - `files_only`: hash files, not tensors; `allow_symlinks`: hash the targets of symbolic links;
     - `force`: replace the manifest;
-    - `threads`: 0 is one for each processor.
+    - `threads`: number of threads; 0 is one per processor.
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> sealed = weighbridge.seal("net.safetensors", algorithms=["blake3"])

@@ -1,4 +1,4 @@
-"""`checkpoint`: the versions in a folder of PyTorch-BigGraph checkpoints."""
+"""`checkpoint`: versions in a folder of PyTorch-BigGraph checkpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .given import NameStyle, Pairs, run
 from .report import Report, count, many
 
 Remnants = Literal["newer", "older", "temporary", "all"]
-"""What crashed runs leave."""
+"""Leftover files of crashed runs."""
 
 
 class Version(NamedTuple):
@@ -18,12 +18,12 @@ class Version(NamedTuple):
 
     version: int
     complete: bool
-    """True where no file is missing. See `StoreReport.damaged`, too."""
+    """True if no file is missing. See also `StoreReport.damaged`."""
     bytes: int
     files: Tuple[str, ...]
     missing: Tuple[str, ...]
     snapshots: Tuple[int, ...]
-    """The snapshots that need it."""
+    """Epochs of the snapshots that use this version."""
 
 
 class Snapshot(NamedTuple):
@@ -38,7 +38,7 @@ class Snapshot(NamedTuple):
 
 
 class Orphan(NamedTuple):
-    """A file that no version and no snapshot needs."""
+    """A file that belongs to no version or snapshot."""
 
     name: str
     bytes: int
@@ -46,46 +46,46 @@ class Orphan(NamedTuple):
 
 
 class StoreReport(Report):
-    """What is in the folder, after what was asked for was done."""
+    """Report on the folder, after the requested changes."""
 
     @property
     def path(self) -> str:
-        """The folder."""
+        """Path of the folder."""
         return self._document["path"]
 
     @property
     def whole(self) -> bool:
-        """True where the current version and all snapshots are whole."""
+        """True if the current version and all snapshots are complete and readable."""
         return self.exit_code == 0
 
     @property
     def current(self) -> Optional[int]:
-        """The version that counts; `None` where nothing says which."""
+        """Current version; `None` if the version file is missing or invalid."""
         return self._document["current"]
 
     @cached_property
     def versions(self) -> Tuple[Version, ...]:
-        """The versions, the oldest first."""
+        """Versions, oldest first."""
         return many(Version, self._document["versions"])
 
     @cached_property
     def snapshots(self) -> Tuple[Snapshot, ...]:
-        """The snapshots."""
+        """Snapshots."""
         return many(Snapshot, self._document["snapshots"])
 
     @cached_property
     def orphans(self) -> Tuple[Orphan, ...]:
-        """Files that nothing needs."""
+        """Files that belong to no version or snapshot."""
         return many(Orphan, self._document["orphans"])
 
     @property
     def damaged(self) -> Dict[int, str]:
-        """Versions that cannot be read though all files are there, and why."""
+        """Versions with all files that cannot be read, with the reason."""
         return {int(version): why for version, why in self._document["damaged"].items()}
 
     @property
     def done(self) -> Tuple[Dict[str, Any], ...]:
-        """What was asked for and done: each `what` and `report`."""
+        """Changes made: each has `what` and `report`."""
         return tuple(self.to_dict()["done"])
 
     def _summary(self) -> str:
@@ -116,18 +116,17 @@ def checkpoint(
     at: Optional[int] = None,
     limit: Pairs = None,
 ) -> StoreReport:
-    """The versions in a folder of PyTorch-BigGraph checkpoints: which are there, whole, and current; and
-    keeping them in order.
+    """Lists and manages the versions in a folder of PyTorch-BigGraph checkpoints.
 
-    - `recover`: where the version file is lost or no number, let the highest complete version count;
-      `start_over`: begin anew where none is complete;
-    - `rollback`: let this version count; `delete_newer`: remove the files of those after it;
-    - `preserve`: make the snapshot `epoch_N` of the current version; `copies`: of copies instead of links;
-    - `prune`: remove old versions but for the newest `keep` ones and what snapshots need;
-    - `sweep`: remove what crashed runs left.
+    - `recover`: make the highest complete version current, if the version file is missing or invalid; `start_over`: start
+      from nothing if no version is complete;
+    - `rollback`: make this version current; `delete_newer`: delete the files of newer versions;
+    - `preserve`: save the current version as the snapshot `epoch_N`; `copies`: as copies instead of links;
+    - `prune`: delete old versions, except the newest `keep` ones and those of snapshots;
+    - `sweep`: delete leftover files of crashed runs.
 
-    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
-    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
+    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> weighbridge.checkpoint("no-such-folder")

@@ -323,7 +323,7 @@ fn a_python_configuration_is_read_or_refused_by_every_verb() {
         let output = run(at, &format!("{verb} --config %config.py"));
         let text =
             String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-        assert!(!output.status.success() && text.contains("is more than literals"), "{verb}: {text}");
+        assert!(!output.status.success() && text.contains("is not a literal"), "{verb}: {text}");
     }
 }
 

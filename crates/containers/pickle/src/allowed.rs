@@ -1,22 +1,22 @@
-//! What honest writers of models import, and what is known to be dangerous.
+//! Allow list and deny list of the imports in pickles.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::libraries;
 
-/// What is thought of an import.
+/// Verdict on an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportVerdict {
-    /// Harmless, whatever its arguments are; says what it is.
+    /// Harmless with any arguments; describes the import.
     Allowed(&'static str),
-    /// Harmless in one exact pattern only, which must be looked for; says which.
+    /// Harmless in one exact pattern only, described here; the caller checks for that pattern.
     Pattern(&'static str),
-    /// Known to run code or to reach outside; says how.
+    /// Runs code, or reaches files or the network; says how.
     Dangerous(&'static str),
-    /// Nothing of Python: what holds the pickle defines it; says how.
+    /// Defined by the archive around the pickle, not by Python; says how.
     Defined(&'static str),
-    /// Not known here. Importing it may already run code.
+    /// On neither list. The import alone may already run code.
     Unknown,
 }
 
@@ -32,7 +32,7 @@ impl ImportVerdict {
         }
     }
 
-    /// What is known of it; empty for the unknown.
+    /// Description of the import; empty for [`ImportVerdict::Unknown`].
     pub fn text(self) -> &'static str {
         match self {
             Self::Allowed(text) | Self::Pattern(text) | Self::Dangerous(text) | Self::Defined(text) => text,
@@ -41,24 +41,24 @@ impl ImportVerdict {
     }
 }
 
-/// Names of one group of modules.
+/// Names that a group of modules shares.
 struct Group {
     modules: &'static [&'static str],
     names: &'static [&'static str],
     text: &'static str,
 }
 
-/// By producer: numpy, Python itself, Paddle, PyTorch.
+/// Allowed imports by producer: numpy, Python itself, Paddle, PyTorch.
 const ALLOWED: &[Group] = &[
     Group {
         modules: &["numpy.core.multiarray", "numpy._core.multiarray", "numpy.core._internal"],
         names: &["_reconstruct", "scalar"],
-        text: "an array or scalar of numpy",
+        text: "a numpy array or scalar",
     },
     Group {
         modules: &["numpy.core.numeric", "numpy._core.numeric"],
         names: &["_frombuffer"],
-        text: "an array of numpy",
+        text: "a numpy array",
     },
     Group {
         modules: &["numpy"],
@@ -80,12 +80,12 @@ const ALLOWED: &[Group] = &[
             "complex64",
             "complex128",
         ],
-        text: "a type of numpy",
+        text: "a numpy type",
     },
     Group {
         modules: &["numpy", "numpy.matrixlib.defmatrix", "numpy.rec", "numpy.core.records", "numpy.records"],
         names: &["matrix", "recarray", "record"],
-        text: "a kind of array of numpy",
+        text: "a numpy array class",
     },
     Group {
         modules: &["ml_dtypes"],
@@ -97,12 +97,12 @@ const ALLOWED: &[Group] = &[
             "float8_e4m3fnuz",
             "float8_e5m2fnuz",
         ],
-        text: "a type that is added to numpy",
+        text: "a dtype that `ml_dtypes` adds to numpy",
     },
-    Group { modules: &["_codecs"], names: &["encode"], text: "bytes, as protocol 2 spells them" },
+    Group { modules: &["_codecs"], names: &["encode"], text: "bytes in the encoding of protocol 2" },
     Group { modules: &["collections"], names: &["OrderedDict", "Counter", "defaultdict"], text: "a dict" },
     Group { modules: &["collections"], names: &["deque"], text: "a list" },
-    // Types whose making and state only keep what they are given. Such as do more are not here.
+    // Types whose constructor and state only store their arguments. Types that do more are not listed.
     Group {
         modules: &["datetime"],
         names: &["date", "datetime", "time", "timedelta", "timezone"],
@@ -111,10 +111,10 @@ const ALLOWED: &[Group] = &[
     Group {
         modules: &["pathlib", "pathlib._local"],
         names: &["PosixPath", "PurePosixPath", "PureWindowsPath", "WindowsPath"],
-        text: "a path, which is not opened",
+        text: "a path; loading does not open it",
     },
-    Group { modules: &["argparse"], names: &["Namespace"], text: "options of a command line" },
-    Group { modules: &["uuid"], names: &["UUID"], text: "a number" },
+    Group { modules: &["argparse"], names: &["Namespace"], text: "command-line options" },
+    Group { modules: &["uuid"], names: &["UUID"], text: "a UUID" },
     Group {
         modules: &["builtins", "__builtin__"],
         names: &[
@@ -139,7 +139,7 @@ const ALLOWED: &[Group] = &[
             "Ellipsis",
             "NotImplemented",
         ],
-        text: "a plain type of Python",
+        text: "a built-in Python type",
     },
     Group { modules: &["copyreg", "copy_reg"], names: &["_reconstructor"], text: "an object of a class" },
     Group {
@@ -148,7 +148,7 @@ const ALLOWED: &[Group] = &[
             "paddle.distributed.flex_checkpoint.dcp.metadata",
         ],
         names: &["Metadata", "LocalTensorMetadata", "LocalTensorIndex"],
-        text: "the directory of a distributed Paddle checkpoint",
+        text: "the metadata of a distributed Paddle checkpoint",
     },
     Group {
         modules: &["torch._utils"],
@@ -165,13 +165,13 @@ const ALLOWED: &[Group] = &[
             "_rebuild_nested_tensor",
             "_rebuild_device_tensor_from_cpu_tensor",
         ],
-        text: "a tensor of PyTorch",
+        text: "a PyTorch tensor",
     },
-    // They call what the pickle imported to make the tensor: where it is called, that is judged.
+    // They call the function that the pickle names for the tensor; that function is judged at the call.
     Group {
         modules: &["torch._tensor"],
         names: &["_rebuild_from_type", "_rebuild_from_type_v2"],
-        text: "a tensor of PyTorch",
+        text: "a PyTorch tensor",
     },
     Group {
         modules: &["torch", "torch.cuda"],
@@ -194,12 +194,12 @@ const ALLOWED: &[Group] = &[
             "QUInt4x2Storage",
             "QUInt2x4Storage",
         ],
-        text: "a storage of PyTorch",
+        text: "a PyTorch storage",
     },
     Group {
         modules: &["torch.storage"],
         names: &["UntypedStorage", "TypedStorage"],
-        text: "a storage of PyTorch",
+        text: "a PyTorch storage",
     },
     Group {
         modules: &["torch"],
@@ -249,17 +249,17 @@ const ALLOWED: &[Group] = &[
             "contiguous_format",
             "preserve_format",
         ],
-        text: "a type of PyTorch",
+        text: "a PyTorch type",
     },
     Group {
         modules: &["torch.nn.parameter"],
         names: &["Parameter", "Buffer", "UninitializedParameter"],
-        text: "a parameter of PyTorch",
+        text: "a PyTorch parameter",
     },
-    Group { modules: &["torch.serialization"], names: &["_get_layout"], text: "a layout of PyTorch" },
+    Group { modules: &["torch.serialization"], names: &["_get_layout"], text: "a PyTorch layout" },
 ];
 
-/// Packages of which every name is dangerous, by what they do; separated by spaces.
+/// Packages whose names are all dangerous, separated by spaces, with their effect.
 const DANGEROUS: &[(&str, &str)] = &[
     (
         "os posix nt subprocess commands pty popen2 platform _posixsubprocess multiprocessing concurrent asyncio signal _winapi \
@@ -275,7 +275,7 @@ const DANGEROUS: &[(&str, &str)] = &[
          ctypes _ctypes cffi _cffi_backend numba cython pyximport IPython ipykernel notebook jupyter_core nbconvert \
          logging optparse cmd rlcompleter readline getpass tkinter Tkinter pytest _pytest nose hypothesis jinja2 mako yaml \
          sqlite3 _sqlite3 sqlalchemy xml xmlrpc html cgi cgitb wsgiref gdb",
-        "runs code, or reaches anything",
+        "can run arbitrary code",
     ),
     (
         "shutil tempfile glob fileinput tarfile zipfile gzip bz2 lzma zlib dbm mmap fcntl posixpath ntpath \
@@ -285,11 +285,11 @@ const DANGEROUS: &[(&str, &str)] = &[
     (
         "socket _socket ssl urllib urllib2 urlparse requests httplib httpx aiohttp webbrowser ftplib smtplib smtpd telnetlib \
          poplib imaplib nntplib socketserver SocketServer select selectors boto3 botocore huggingface_hub",
-        "opens connections",
+        "opens network connections",
     ),
 ];
 
-/// The packages of [`DANGEROUS`], and what each does: pickles with 500,000 calls look them up as often.
+/// The packages of [`DANGEROUS`] with their effects, as a map: a pickle with 500,000 calls causes as many lookups.
 static PACKAGES: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
     let mut packages = BTreeMap::new();
     for (names, text) in DANGEROUS {
@@ -300,12 +300,12 @@ static PACKAGES: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
     packages
 });
 
-/// Modules within harmless packages of which every name is dangerous.
+/// Modules of harmless packages whose names are all dangerous.
 const DANGEROUS_MODULES: &[(&str, &str)] = &[
     ("test.support", "runs commands"),
-    ("http.client", "opens connections"),
-    ("http.server", "opens connections"),
-    ("http.cookiejar", "opens connections"),
+    ("http.client", "opens network connections"),
+    ("http.server", "opens network connections"),
+    ("http.cookiejar", "opens network connections"),
     ("numpy.f2py", "runs code"),
     ("numpy.distutils", "runs commands"),
     ("numpy.testing", "runs code"),
@@ -314,43 +314,43 @@ const DANGEROUS_MODULES: &[(&str, &str)] = &[
     ("numpy.lib._npyio_impl", "reads or writes files"),
     ("numpy.lib.format", "reads or writes files"),
     ("pandas.io", "reads or writes files"),
-    ("pandas.core.computation", "evaluates text"),
-    ("pandas.eval", "evaluates text"),
+    ("pandas.core.computation", "evaluates text as code"),
+    ("pandas.eval", "evaluates text as code"),
     ("scipy.io", "reads or writes files"),
     ("scipy.weave", "runs code"),
-    ("torch.hub", "runs code from elsewhere"),
+    ("torch.hub", "downloads and runs code"),
     ("torch.jit", "loads code"),
     ("torch.package", "loads code"),
     ("torch.ops", "calls native code"),
     ("torch._ops", "calls native code"),
     ("torch.classes", "calls native code"),
-    ("torch.fx", "makes code"),
-    ("torch._dynamo", "makes code"),
-    ("torch._inductor", "makes code"),
-    ("torch.compiler", "makes code"),
-    ("torch.distributed.rpc", "opens connections"),
+    ("torch.fx", "generates code"),
+    ("torch._dynamo", "generates code"),
+    ("torch._inductor", "generates code"),
+    ("torch.compiler", "generates code"),
+    ("torch.distributed.rpc", "opens network connections"),
     ("torch.distributed.elastic", "runs commands"),
     ("torch.multiprocessing", "runs code"),
     ("torch.utils.cpp_extension", "runs commands"),
     ("torch.utils.collect_env", "runs commands"),
     ("torch.utils.bottleneck", "runs code"),
     ("torch.utils._config_module", "loads another pickle"),
-    ("torch.utils.model_zoo", "opens connections"),
+    ("torch.utils.model_zoo", "opens network connections"),
     ("torch.utils.model_dump", "reads or writes files"),
     ("torch.testing", "runs code"),
     ("torch.onnx", "reads or writes files"),
-    ("paddle.hub", "runs code from elsewhere"),
+    ("paddle.hub", "downloads and runs code"),
     ("paddle.utils.cpp_extension", "runs commands"),
-    ("paddle.utils.download", "opens connections"),
-    ("sklearn.datasets", "reads files or opens connections"),
-    ("tensorflow.keras.utils", "reads files or opens connections"),
-    ("keras.utils", "reads files or opens connections"),
-    ("statsmodels.datasets", "opens connections"),
+    ("paddle.utils.download", "opens network connections"),
+    ("sklearn.datasets", "reads files or opens network connections"),
+    ("tensorflow.keras.utils", "reads files or opens network connections"),
+    ("keras.utils", "reads files or opens network connections"),
+    ("statsmodels.datasets", "opens network connections"),
     ("statsmodels.iolib.smpickle", "loads another pickle"),
-    ("patsy", "evaluates text"),
+    ("patsy", "evaluates text as code"),
 ];
 
-/// Names that run, load or reach something in whatever module they are, by their last part.
+/// Names that are dangerous in every module, by any part of a dotted name.
 const DANGEROUS_ANYWHERE: &[&str] = &[
     "eval",
     "exec",
@@ -421,49 +421,49 @@ const DANGEROUS_ANYWHERE: &[&str] = &[
     "myeval",
 ];
 
-/// True for `numpy.memmap`, under its names of all times: a class of arrays of which a pickle has the elements. To call it
-/// opens a file; numpy rebuilds one without doing so.
+/// Returns true for `numpy.memmap` under all its historical names. A pickle holds the elements of such an array. A call of the
+/// class opens a file; `_reconstruct` of numpy does not.
 pub(super) fn is_mapped_array(module: &str, name: &str) -> bool {
     name == "memmap" && matches!(module, "numpy" | "numpy.core.memmap" | "numpy._core.memmap")
 }
 
-/// What is known of a name that is on the list of known imports.
+/// Description of a name on the allow list.
 fn harmless(module: &str, name: &str) -> Option<&'static str> {
     let group =
         || ALLOWED.iter().find(|group| group.modules.contains(&module) && group.names.contains(&name));
     libraries::known(module, name).map(libraries::Known::text).or_else(|| group().map(|group| group.text))
 }
 
-/// What is thought of importing `name` from `module`.
+/// Verdict on importing `name` from `module`.
 ///
-/// The names of both Pythons are known. A dotted name reaches into what it imports, so it is
-/// unknown at best.
+/// The names of Python 2 and Python 3 are listed. A dotted name reaches attributes of the imported object, so its verdict is
+/// at best unknown.
 pub fn allowed(module: &str, name: &str) -> ImportVerdict {
     if matches!(module, "builtins" | "__builtin__") && name == "eval" {
         return ImportVerdict::Pattern(
-            "harmless only as Paddle writes a tensor with LoD: eval(\"data\", {\"data\": array})",
+            "harmless only as eval(\"data\", {\"data\": array}), which Paddle writes for a tensor with LoD",
         );
     }
     if is_mapped_array(module, name) {
         return ImportVerdict::Pattern(
-            "harmless only as the class of an array that numpy rebuilds; called, it opens a file",
+            "harmless only as the class of an array that numpy rebuilds; calling it opens a file",
         );
     }
     match (module, name) {
         ("builtins" | "__builtin__", "getattr") => {
             return ImportVerdict::Pattern(
-                "harmless only as Python writes time zones, and scipy an interpolation",
+                "harmless only in the form Python writes for time zones and scipy for interpolations",
             );
         }
         ("builtins" | "__builtin__", "type") => {
-            return ImportVerdict::Pattern("harmless only of a constant: type(None)");
+            return ImportVerdict::Pattern("harmless only with a constant, as in type(None)");
         }
         ("functools", "partial") => {
-            return ImportVerdict::Pattern("harmless only of a function that is listed itself");
+            return ImportVerdict::Pattern("harmless only around a function that is on the allow list");
         }
         ("torch.storage", "_load_from_bytes") => {
             return ImportVerdict::Pattern(
-                "harmless only of a storage as PyTorch saves one; the pickles in it are judged",
+                "harmless only with a storage in the form PyTorch saves; its inner pickles are scanned too",
             );
         }
         _ => {}
@@ -485,14 +485,14 @@ pub fn allowed(module: &str, name: &str) -> ImportVerdict {
     if let Some((_, text)) = DANGEROUS_MODULES.iter().find(|(outer, _)| inside(outer)) {
         return ImportVerdict::Dangerous(text);
     }
-    // A dotted name reaches into what it imports: methods of harmless classes need not be harmless.
+    // A dotted name reaches attributes of the imported object: methods of harmless classes need not be harmless.
     let reaches = name.split_once('.').is_some_and(|(first, _)| harmless(module, first).is_some());
     if reaches
         || name
             .split('.')
             .any(|part| DANGEROUS_ANYWHERE.contains(&part) || name.contains('.') && part.starts_with("__"))
     {
-        return ImportVerdict::Dangerous("runs, loads or reaches something, by its name");
+        return ImportVerdict::Dangerous("its name suggests that it runs code or loads files");
     }
     ImportVerdict::Unknown
 }

@@ -1,16 +1,16 @@
-//! Builds the graph of a pickle, with the identities that Python and numpy give their objects.
+//! Builder of pickle graphs, with the object identities of Python and numpy.
 
 use super::graph::{Blob, Graph, Location, Object, ObjectId, ReduceKind, Reduced, Text};
 use std::collections::HashMap;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{DType, Endian, Shape};
 
-/// Where numpy's functions live: their name is in the pickle.
+/// Module path of numpy's functions, as written into the pickle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NumpyModules {
-    /// `numpy.core`, of numpy 1. Numpy 2 reads it too.
+    /// `numpy.core` of numpy 1; numpy 2 reads it too.
     Core,
-    /// `_core`, of numpy 2 and the last of numpy 1. Older ones cannot read it.
+    /// `numpy._core` of numpy 2 and the last releases of numpy 1; older releases cannot read it.
     UnderscoreCore,
 }
 
@@ -23,7 +23,7 @@ impl NumpyModules {
     }
 }
 
-/// A type of elements, as numpy describes it.
+/// An element type in numpy's notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descr {
     code: &'static str,
@@ -31,7 +31,7 @@ pub struct Descr {
 }
 
 impl Descr {
-    /// The description of `dtype` in that byte order; `None` where numpy alone has no such type.
+    /// Returns the description of `dtype` in that byte order; `None` for types outside of numpy itself.
     pub fn of(dtype: DType, endian: Endian) -> Option<Self> {
         let code = match dtype {
             DType::Bool => "b1",
@@ -59,26 +59,26 @@ impl Descr {
     }
 }
 
-/// The bytes of an array or scalar.
+/// Bytes of an array or scalar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// These.
+    /// Bytes in memory.
     Bytes(Vec<u8>),
-    /// Those that the caller knows by `key`; two at least. Arrays of fewer bytes must be given as
-    /// [`Content::Bytes`]: Python has only one object for each, so what they are decides the pickle.
+    /// Bytes that the caller fills in by `key`; at least two. Shorter arrays must be [`Content::Bytes`]: Python shares one
+    /// object for each of their values, so the values decide the pickle.
     Payload {
-        /// The caller's number.
+        /// Number that the caller chose.
         key: u64,
-        /// Their number.
+        /// Length in bytes.
         len: u64,
     },
 }
 
-/// Builds a [`Graph`] to [`write`](super::write()).
+/// Builder of a [`Graph`] for [`write`](super::write()).
 ///
-/// Each call makes a new object, save where Python or numpy would not: constants, bytes of length
-/// 0 and 1, [`interned`](Self::interned) text, imports and the dtypes of numpy. Use an id twice to
-/// have one object in two places.
+/// Each call makes a new object, except where Python or numpy share one: constants, bytes of length
+/// 0 and 1, [`interned`](Self::interned) text, imports and numpy dtypes. To place one object in two
+/// positions, use its id twice.
 #[derive(Debug, Default)]
 pub struct Builder {
     graph: Graph,
@@ -89,12 +89,12 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Nothing but the constants.
+    /// Creates a builder that holds the constants only.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The graph, complete.
+    /// Returns the finished graph.
     pub fn finish(self) -> Graph {
         self.graph
     }
@@ -104,7 +104,7 @@ impl Builder {
             .ok()
             .filter(|&n| n != u32::MAX)
             .map(ObjectId)
-            .ok_or_else(|| Error::limit("pickle-objects", "there are more objects than can be numbered"))?;
+            .ok_or_else(|| Error::limit("pickle-objects", "the pickle has 2^32 objects or more"))?;
         self.graph.objects.push(object);
         Ok(id)
     }
@@ -122,40 +122,40 @@ impl Builder {
     /// An integer.
     ///
     /// # Errors
-    /// This and all that make objects: [`weighbridge_core::Kind::Limit`] when there are 2^32 of them.
+    /// [`weighbridge_core::Kind::Limit`] at 2^32 objects; the same holds for every method that makes an object.
     pub fn int(&mut self, value: i64) -> Result<ObjectId> {
         self.push(Object::Int(value))
     }
 
-    /// An integer of any length: two's complement, little-endian.
+    /// An integer of any length, in little-endian two's complement.
     ///
     /// # Errors
-    /// As [`int`](Self::int).
+    /// Same as [`int`](Self::int).
     pub fn big_int(&mut self, bytes: &[u8]) -> Result<ObjectId> {
         self.push(Object::BigInt(bytes.into()))
     }
 
-    /// A real number.
+    /// A floating-point number.
     ///
     /// # Errors
-    /// As [`int`](Self::int).
+    /// Same as [`int`](Self::int).
     pub fn float(&mut self, value: f64) -> Result<ObjectId> {
         self.push(Object::Float(value))
     }
 
-    /// Text: a new object, even where there is equal text.
+    /// Text as a new object, even if equal text exists.
     ///
     /// # Errors
-    /// As [`int`](Self::int).
+    /// Same as [`int`](Self::int).
     pub fn text(&mut self, text: &str) -> Result<ObjectId> {
         self.push(Object::Text(Box::new(Text { short: Some(text.into()), place: Location::Memory })))
     }
 
-    /// Text that is one object wherever it is asked for: what Python interns, as the names of
-    /// modules and attributes and most literals of a program.
+    /// Text that is one object for all equal text. Python interns the names of modules and attributes, and most literals of a
+    /// program.
     ///
     /// # Errors
-    /// As [`int`](Self::int).
+    /// Same as [`int`](Self::int).
     pub fn interned(&mut self, text: &str) -> Result<ObjectId> {
         if let Some(&id) = self.interned.get(text) {
             return Ok(id);
@@ -171,7 +171,7 @@ impl Builder {
     /// Bytes.
     ///
     /// # Errors
-    /// As [`int`](Self::int).
+    /// Same as [`int`](Self::int).
     pub fn bytes(&mut self, bytes: Vec<u8>) -> Result<ObjectId> {
         if let Some(&id) = self.small_bytes.get(&bytes) {
             return Ok(id);
@@ -188,7 +188,7 @@ impl Builder {
     /// A list.
     ///
     /// # Errors
-    /// As [`int`](Self::int).
+    /// Same as [`int`](Self::int).
     pub fn list(&mut self, items: Vec<ObjectId>) -> Result<ObjectId> {
         self.push(Object::List(items))
     }
@@ -196,7 +196,7 @@ impl Builder {
     /// A tuple.
     ///
     /// # Errors
-    /// As [`int`](Self::int).
+    /// Same as [`int`](Self::int).
     pub fn tuple(&mut self, items: &[ObjectId]) -> Result<ObjectId> {
         if items.is_empty() {
             return Ok(ObjectId::EMPTY_TUPLE);
@@ -204,59 +204,59 @@ impl Builder {
         self.push(Object::Tuple(items.into()))
     }
 
-    /// A dict with its pairs in order.
+    /// A dict with pairs in order.
     ///
     /// # Errors
-    /// As [`int`](Self::int).
+    /// Same as [`int`](Self::int).
     pub fn dict(&mut self, pairs: Vec<(ObjectId, ObjectId)>) -> Result<ObjectId> {
         self.push(Object::Dict(pairs))
     }
 
-    /// Something that loading imports, by the names of Python 3; one object for each.
+    /// An import by its Python 3 names; one object for equal names.
     ///
     /// # Errors
-    /// As [`int`](Self::int).
+    /// Same as [`int`](Self::int).
     pub fn global(&mut self, module: &str, name: &str) -> Result<ObjectId> {
         let key = (module.to_owned(), name.to_owned());
         if let Some(&id) = self.globals.get(&key) {
             return Ok(id);
         }
-        // Modules are interned; the name of a function or class is its own.
+        // Module names are interned; the name of a function or class is an object of its own.
         let (module, name) = (self.interned(module)?, self.text(name)?);
         let id = self.push(Object::Global { module, name })?;
         self.globals.insert(key, id);
         Ok(id)
     }
 
-    /// What loading makes by calling `callable` with the tuple `args`.
+    /// The result of calling `callable` with the tuple `args`.
     ///
     /// # Errors
-    /// As [`int`](Self::int).
+    /// Same as [`int`](Self::int).
     pub fn reduce(&mut self, callable: ObjectId, args: ObjectId) -> Result<ObjectId> {
         self.push(Object::Reduced(Box::new(Reduced::new(ReduceKind::Reduce, callable, args, 0))))
     }
 
-    /// What loading makes as an object of `class`, from the tuple `args`, without its constructor.
+    /// An object of `class`, made from the tuple `args` without its constructor.
     ///
     /// # Errors
-    /// As [`int`](Self::int).
+    /// Same as [`int`](Self::int).
     pub fn new_object(&mut self, class: ObjectId, args: ObjectId) -> Result<ObjectId> {
         self.push(Object::Reduced(Box::new(Reduced::new(ReduceKind::NewObj, class, args, 0))))
     }
 
-    /// Gives `object`, which a call makes, a state.
+    /// Adds a state to `object`, the result of a call.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`] where it is not made by a call.
+    /// [`weighbridge_core::Kind::Usage`] if `object` is not the result of a call.
     pub fn build(&mut self, object: ObjectId, state: ObjectId) -> Result<()> {
         self.made(object)?.states.push(state);
         Ok(())
     }
 
-    /// Sets `pairs` in `object`, which a call makes: the items of an ordered dict.
+    /// Sets `pairs` in `object`, the result of a call: the items of an ordered dict.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Same as [`build`](Self::build).
     pub fn set_items(&mut self, object: ObjectId, pairs: &[(ObjectId, ObjectId)]) -> Result<()> {
         self.made(object)?.pairs.extend_from_slice(pairs);
         Ok(())
@@ -265,14 +265,14 @@ impl Builder {
     fn made(&mut self, id: ObjectId) -> Result<&mut Reduced> {
         match self.graph.objects.get_mut(id.index()) {
             Some(Object::Reduced(made)) => Ok(made),
-            _ => Err(Error::usage("pickle-build", "only what is made by a call has a state")),
+            _ => Err(Error::usage("pickle-build", "only the result of a call can have a state or items")),
         }
     }
 
-    /// A reference to something beside the pickle.
+    /// A persistent id: a reference to an object outside of the pickle.
     ///
     /// # Errors
-    /// As [`int`](Self::int).
+    /// Same as [`int`](Self::int).
     pub fn persistent(&mut self, id: ObjectId) -> Result<ObjectId> {
         self.push(Object::PersistentId(id))
     }
@@ -280,7 +280,7 @@ impl Builder {
     /// A `collections.OrderedDict`.
     ///
     /// # Errors
-    /// As [`int`](Self::int).
+    /// Same as [`int`](Self::int).
     pub fn ordered_dict(&mut self, pairs: &[(ObjectId, ObjectId)]) -> Result<ObjectId> {
         let class = self.global("collections", "OrderedDict")?;
         let id = self.reduce(class, ObjectId::EMPTY_TUPLE)?;
@@ -294,14 +294,14 @@ impl Builder {
             Content::Payload { len, .. } => *len,
         };
         if needed != Some(len) {
-            return Err(Error::usage("pickle-content", "the content is not as long as the shape needs")
+            return Err(Error::usage("pickle-content", "the content length does not match the shape")
                 .expected(needed.map_or("a length below 2^64".to_owned(), |n| format!("{n} bytes")))
                 .found(format_args!("{len} bytes")));
         }
         match content {
             Content::Bytes(bytes) => self.bytes(bytes),
             Content::Payload { len: 0 | 1, .. } => {
-                Err(Error::usage("pickle-content", "arrays of less than two bytes must be given as bytes"))
+                Err(Error::usage("pickle-content", "arrays of fewer than two bytes must be `Content::Bytes`"))
             }
             Content::Payload { key, len } => {
                 let blob = Blob { short: None, place: Location::Payload { key, len } };
@@ -310,7 +310,7 @@ impl Builder {
         }
     }
 
-    /// numpy has one object for each type in the machine's own byte order, a new one for others.
+    /// A dtype object. numpy shares one object per type in native byte order, and makes a new one for other byte orders.
     fn dtype(&mut self, descr: Descr) -> Result<ObjectId> {
         if let Some(&id) = self.dtypes.get(&descr) {
             return Ok(id);
@@ -330,11 +330,11 @@ impl Builder {
         Ok(id)
     }
 
-    /// An array of numpy. `fortran_order` says that the first index runs fastest in `content`.
+    /// A numpy array. With `fortran_order` the first index varies fastest in `content`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], code `pickle-content`, where `content` is not as long as the shape
-    /// needs, or a payload has less than two bytes.
+    /// [`weighbridge_core::Kind::Usage`], code `pickle-content`, if the length of `content` does not match the shape, or a
+    /// payload has fewer than two bytes.
     pub fn ndarray(
         &mut self,
         (dtype, endian): (DType, Endian),
@@ -354,7 +354,7 @@ impl Builder {
         let mut dims = Vec::with_capacity(shape.rank());
         for &dim in shape.dims() {
             let dim = i64::try_from(dim)
-                .map_err(|_| Error::usage("pickle-content", "an extent is above 2^63").found(dim))?;
+                .map_err(|_| Error::usage("pickle-content", "a dimension exceeds 2^63 - 1").found(dim))?;
             dims.push(self.int(dim)?);
         }
         let (version, dims, dtype) = (self.int(1)?, self.tuple(&dims)?, self.dtype(descr)?);
@@ -363,10 +363,10 @@ impl Builder {
         Ok(array)
     }
 
-    /// A scalar of numpy: `numpy.float32(1.5)` is not a `float`.
+    /// A numpy scalar: `numpy.float32(1.5)` is not a `float`.
     ///
     /// # Errors
-    /// As [`NdArray::of`](Self::ndarray).
+    /// Same as [`ndarray`](Self::ndarray).
     pub fn scalar(&mut self, dtype: DType, bytes: Vec<u8>, modules: NumpyModules) -> Result<ObjectId> {
         let descr = describe(dtype, Endian::Little)?;
         let content = self.content(Content::Bytes(bytes), Shape::default().bytes(dtype))?;
@@ -379,5 +379,5 @@ impl Builder {
 
 fn describe(dtype: DType, endian: Endian) -> Result<Descr> {
     Descr::of(dtype, endian)
-        .ok_or_else(|| Error::usage("pickle-dtype", "numpy has no such type of elements").found(dtype))
+        .ok_or_else(|| Error::usage("pickle-dtype", "numpy does not support this dtype").found(dtype))
 }

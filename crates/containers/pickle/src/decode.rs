@@ -1,4 +1,4 @@
-//! The instructions of a pickle, one by one, without a machine that follows them.
+//! Decoder of pickle opcodes, one by one, without executing them.
 
 use super::graph::{Blob, Location, Span, Stored, Text};
 use super::lines::{self, Number, NumberLine};
@@ -8,84 +8,84 @@ use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{Cursor, SourceRef};
 
-/// Text up to this many bytes is read into memory; longer text stays where it is.
+/// Text up to this many bytes is read into memory; longer text stays in the source.
 const SHORT_TEXT: u64 = 256;
-/// As [`SHORT_TEXT`], of a pickle that is judged: some texts of libraries are held against what they write.
-const JUDGED_TEXT: u64 = 1024;
-/// As [`SHORT_TEXT`], for bytes: a scalar's, but not an array's.
+/// Same as [`SHORT_TEXT`] for inspection, which compares some texts with those that libraries write.
+const INSPECTED_TEXT: u64 = 1024;
+/// Same as [`SHORT_TEXT`] for bytes: holds a scalar, but not an array.
 const SHORT_BYTES: u64 = 16;
-/// Bytes of instructions that are paid for at a time. A pickle of a few bytes costs as much: it has a machine of its own.
+/// Bytes of opcodes charged at a time. A tiny pickle costs as much, since it needs a machine of its own.
 const STEP: u64 = 1 << 8;
-/// Work of a byte of instructions: following it takes longer than unpacking it.
+/// Work per byte of opcodes: executing takes longer than unpacking.
 const WORK: u64 = 4;
-/// The most bytes of a whole number.
-const LONGEST_NUMBER: u64 = 1 << 20;
+/// Maximum length of an integer in bytes.
+const MAX_NUMBER_BYTES: u64 = 1 << 20;
 
-/// One instruction.
+/// One opcode with its argument.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Op {
     /// Offset in the source.
     pub offset: u64,
-    /// The byte that stands for it.
+    /// The opcode byte.
     pub code: u8,
-    /// What follows that byte.
+    /// The argument after the opcode byte.
     pub arg: Arg,
 }
 
 impl Op {
-    /// The name that Python's `pickletools` has for it.
+    /// Name of the opcode in Python's `pickletools`.
     pub fn name(&self) -> &'static str {
         opcode_name(self.code).unwrap_or("?")
     }
 }
 
-/// The argument of an instruction.
+/// Argument of an opcode.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Arg {
-    /// None: the machine takes what it needs from its stack.
+    /// No argument: the operands are on the stack.
     None,
-    /// `True` or `False`, as protocols 0 and 1 wrote them.
+    /// `True` or `False` in the encoding of protocols 0 and 1.
     Bool(bool),
-    /// A number to push.
+    /// An integer to push.
     Int(i64),
-    /// A larger number: little-endian two's complement.
+    /// An integer beyond 64 bits, in little-endian two's complement.
     BigInt(Box<[u8]>),
-    /// A real number.
+    /// A floating-point number.
     Float(f64),
     /// Text.
     Text(Text),
-    /// A string of Python 2.
+    /// A Python 2 string.
     ByteString(Text),
     /// Bytes.
     Bytes(Blob),
-    /// A line: the module and the name of something to import.
+    /// Module and name of an import.
     Global(Box<str>, Box<str>),
-    /// A place in the memo, a protocol, the length of a frame, the code of an extension.
+    /// A memo index, a protocol, a frame length or an extension code.
     Number(u64),
 }
 
-/// Decodes the instructions from a place in a source on. Ends behind `STOP`.
+/// Iterator over the opcodes of a source from an offset to `STOP`.
 ///
-/// Bytes and long text are hopped over: only their place is given.
+/// Bytes and long text are skipped: only their location is returned.
 #[derive(Debug)]
 pub struct Opcodes {
     cursor: Cursor,
     stopped: bool,
-    /// Budget that pays for the instructions; `None` where they are not counted.
+    /// Budget charged for the opcodes; `None` if they are not counted.
     budget: Option<Budget>,
-    /// Bytes that may be read without taking more.
+    /// Bytes that are already paid for.
     paid: u64,
     start: u64,
-    hopped: u64,
-    /// Strings that may be pickles themselves. They are told as they are met: packed bytes would be unpacked from their start
-    /// to look at them afterwards.
-    within: Option<Vec<Span>>,
-    /// Text up to this many bytes is read into memory.
+    skipped: u64,
+    /// Strings that may be pickles themselves. They are collected on the way: reading compressed bytes later would unpack them
+    /// from their start again.
+    nested: Option<Vec<Span>>,
+    /// Maximum length of text that is read into memory.
     short: u64,
 }
 
 impl Opcodes {
-    /// The instructions of `source` from `offset` on.
+    /// Creates a decoder of the opcodes of `source` from `offset`.
     pub fn new(source: &SourceRef, offset: u64) -> Self {
         let cursor = Cursor::new(source.clone(), offset);
         Self {
@@ -94,74 +94,74 @@ impl Opcodes {
             budget: None,
             paid: 0,
             start: offset,
-            hopped: 0,
-            within: None,
+            skipped: 0,
+            nested: None,
             short: SHORT_TEXT,
         }
     }
 
-    /// The source that is read.
+    /// The source.
     pub(super) fn source(&self) -> &SourceRef {
         self.cursor.source()
     }
 
-    /// From here on, takes what is read as work of `budget`.
+    /// Charges all further reading as work to `budget`.
     pub(super) fn charge(&mut self, budget: &Budget) {
-        (self.start, self.hopped, self.paid) = (self.cursor.position(), 0, 0);
+        (self.start, self.skipped, self.paid) = (self.cursor.position(), 0, 0);
         self.budget = Some(budget.clone());
     }
 
-    /// From here on, takes down which strings begin as a pickle does.
-    pub(super) fn look_within(&mut self) {
-        self.within = Some(Vec::new());
-        self.short = JUDGED_TEXT;
+    /// Starts collecting the strings that begin like a pickle.
+    pub(super) fn collect_nested(&mut self) {
+        self.nested = Some(Vec::new());
+        self.short = INSPECTED_TEXT;
     }
 
-    /// Strings that begin as a pickle does, since [`look_within`](Self::look_within); ends the search.
-    pub(super) fn begun(&mut self) -> Vec<Span> {
-        self.within.take().unwrap_or_default()
+    /// Returns the strings that begin like a pickle since [`collect_nested`](Self::collect_nested), and stops collecting.
+    pub(super) fn take_nested(&mut self) -> Vec<Span> {
+        self.nested.take().unwrap_or_default()
     }
 
-    /// Bytes that were read, without those that were hopped over.
+    /// Bytes that were read, without the skipped ones.
     fn bytes_read(&self) -> u64 {
-        (self.cursor.position() - self.start).saturating_sub(self.hopped)
+        (self.cursor.position() - self.start).saturating_sub(self.skipped)
     }
 
-    /// True where a pickle that declares its protocol begins here. Nothing is gone past: what is packed goes on.
+    /// Returns true if a pickle that declares its protocol begins here. Does not advance, so sequential sources can go on.
     pub fn at_protocol(&mut self) -> bool {
         matches!(self.cursor.peek(), Ok(Some([op::PROTO, _])))
     }
 
-    /// Offset just behind the last instruction.
+    /// Offset after the last opcode.
     pub fn position(&self) -> u64 {
         self.cursor.position()
     }
 
-    /// The bytes left in the source.
+    /// Bytes left in the source.
     pub(super) fn remaining(&self) -> u64 {
         self.cursor.remaining()
     }
 
-    /// Reads the next instruction, whatever came before.
+    /// Reads the next opcode, also after `STOP`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`] for what is no instruction, `truncated` at the end of the source,
-    /// [`weighbridge_core::Kind::Limit`] for numbers and names of absurd length, and what the source says.
+    /// [`weighbridge_core::Kind::Corrupt`] for an unknown opcode, `truncated` at the end of the source,
+    /// [`weighbridge_core::Kind::Limit`] for overlong numbers and names, and errors of the source.
     pub fn next_op(&mut self) -> Result<Op> {
         let offset = self.cursor.position();
-        self.may_go_on()?;
+        self.pay()?;
         let [code] = self.cursor.array::<1>("a pickle")?;
         let arg = self.arg(code).map_err(|e| e.at(offset))?;
         self.stopped = code == op::STOP;
         Ok(Op { offset, code, arg })
     }
 
-    /// Fails where no more may be read.
-    fn may_go_on(&mut self) -> Result<()> {
+    /// Pays for the next bytes; fails once the budget is spent.
+    fn pay(&mut self) -> Result<()> {
         if let Some(budget) = self.budget.as_ref().filter(|_| self.bytes_read() >= self.paid) {
             let step = STEP.min(budget.work_left() / WORK).max(1);
             budget.take_work(step * WORK).map_err(|error| {
-                // A rest that pays for nothing is used up: a scan reports budgets of which nothing is left.
+                // Spend the remainder that pays for nothing: a scan reports budgets that are spent to zero.
                 budget.spend_work(WORK);
                 error.at(self.cursor.position())
             })?;
@@ -172,10 +172,7 @@ impl Opcodes {
 
     fn arg(&mut self, code: u8) -> Result<Arg> {
         let cursor = &mut self.cursor;
-        let what = opcode_name(code).ok_or_else(|| {
-            Error::corrupt("pickle-opcode", "this is no instruction of a pickle")
-                .found(format_args!("byte {code:#04x}"))
-        })?;
+        let what = opcode_name(code).ok_or_else(|| unknown_opcode(code))?;
         Ok(match code {
             op::PROTO | op::BINGET | op::BINPUT | op::EXT1 => Arg::Number(u64::from(self.u8(what)?)),
             op::EXT2 => Arg::Number(u64::from(u16::from_le_bytes(cursor.array(what)?))),
@@ -252,7 +249,7 @@ impl Opcodes {
         Ok(u64::from_le_bytes(self.cursor.array(what)?))
     }
 
-    /// A length that is signed, though it counts.
+    /// A length in a signed integer.
     fn i32_len(&mut self, what: &str) -> Result<u64> {
         let len = i32::from_le_bytes(self.cursor.array(what)?);
         u64::try_from(len).map_err(|_| {
@@ -261,9 +258,9 @@ impl Opcodes {
     }
 
     fn long(&mut self, len: u64, what: &str) -> Result<Arg> {
-        if len > LONGEST_NUMBER && len <= self.cursor.remaining() {
-            return Err(Error::limit("pickle-number", "the number has too many bytes")
-                .expected(format_args!("at most {LONGEST_NUMBER}"))
+        if len > MAX_NUMBER_BYTES && len <= self.cursor.remaining() {
+            return Err(Error::limit("pickle-number", "the integer has too many bytes")
+                .expected(format_args!("at most {MAX_NUMBER_BYTES}"))
                 .found(len));
         }
         Ok(number(lines::two_complement(&self.cursor.bytes(len, what)?)))
@@ -271,70 +268,70 @@ impl Opcodes {
 
     fn text(&mut self, len: u64, what: &str) -> Result<Arg> {
         let span = Span { offset: self.cursor.position(), len, stored: Stored::Utf8 };
-        self.look(span)?;
+        self.record_nested(span)?;
         let place = Location::Source(span);
         let short = if len <= self.short {
-            // Python also writes halves of surrogate pairs. Such text is kept as it is, unread.
+            // Python also writes lone surrogates. Such text stays in the source, undecoded.
             String::from_utf8(self.cursor.bytes(len, what)?).ok().map(String::into_boxed_str)
         } else {
-            self.hop(len, what)?;
+            self.skip(len, what)?;
             None
         };
         Ok(Arg::Text(Text { short, place }))
     }
 
-    /// Hops over bytes that are no instructions.
-    pub(super) fn hop_over(&mut self, len: u64, what: &str) -> Result<()> {
-        self.hop(len, what)
+    /// Skips bytes that are not opcodes.
+    pub(super) fn skip_data(&mut self, len: u64, what: &str) -> Result<()> {
+        self.skip(len, what)
     }
 
-    /// One byte that is no instruction.
-    pub(super) fn one(&mut self, what: &str) -> Result<u8> {
+    /// Reads one byte that is not an opcode.
+    pub(super) fn data_byte(&mut self, what: &str) -> Result<u8> {
         self.u8(what)
     }
 
-    /// Hops over a long string.
-    fn hop(&mut self, len: u64, what: &str) -> Result<()> {
-        // What is unpacked on the way is work, though nothing of it is looked at.
+    /// Skips a long string.
+    fn skip(&mut self, len: u64, what: &str) -> Result<()> {
+        // A sequential source unpacks the skipped bytes, which is work.
         if let Some(budget) = self.budget.as_ref().filter(|_| self.cursor.source().is_sequential()) {
             budget.take_work(len).map_err(|error| error.at(self.cursor.position()))?;
         }
         self.cursor.skip(len, what)?;
-        self.hopped += len;
+        self.skipped += len;
         Ok(())
     }
 
-    /// Takes down that the string which stands here begins as a pickle does, where it does and somebody wants to know.
-    fn look(&mut self, span: Span) -> Result<()> {
-        if self.within.is_none() || span.len > self.cursor.remaining() {
+    /// Records the string at this position if it begins like a pickle and strings are collected.
+    fn record_nested(&mut self, span: Span) -> Result<()> {
+        if self.nested.is_none() || span.len > self.cursor.remaining() {
             return Ok(());
         }
-        let most = nested::LOOKED_AT.min(usize::try_from(span.len).unwrap_or(usize::MAX));
+        let most = nested::PROBE_LEN.min(usize::try_from(span.len).unwrap_or(usize::MAX));
         let head = self.cursor.peek_up_to(most)?;
-        if nested::may_begin(head, span) { self.begins(span) } else { Ok(()) }
+        if nested::may_begin(head, span) { self.push_nested(span) } else { Ok(()) }
     }
 
-    /// As [`look`](Self::look), for a line that was read: `head` is its beginning.
-    fn look_back(&mut self, head: &[u8], span: Span) -> Result<()> {
-        if self.within.is_some() && nested::may_begin(head, span) { self.begins(span) } else { Ok(()) }
+    /// Same as [`record_nested`](Self::record_nested) for a line that was read; `head` is its beginning.
+    fn record_nested_line(&mut self, head: &[u8], span: Span) -> Result<()> {
+        if self.nested.is_some() && nested::may_begin(head, span) { self.push_nested(span) } else { Ok(()) }
     }
 
-    fn begins(&mut self, span: Span) -> Result<()> {
+    fn push_nested(&mut self, span: Span) -> Result<()> {
         if let Some(budget) = &self.budget {
             budget.take_memory(2 * size_of::<Span>() as u64)?;
         }
-        self.within.get_or_insert_default().push(span);
+        self.nested.get_or_insert_default().push(span);
         Ok(())
     }
 
     fn byte_string(&mut self, len: u64, what: &str) -> Result<Arg> {
         let span = Span { offset: self.cursor.position(), len, stored: Stored::Raw };
-        self.look(span)?;
+        self.record_nested(span)?;
         let short = if len <= SHORT_TEXT {
             let bytes = self.cursor.bytes(len, what)?;
             Some(bytes.into_iter().map(char::from).collect::<String>().into_boxed_str())
         } else {
-            self.hop(len, what)?;
+            self.skip(len, what)?;
             None
         };
         Ok(Arg::ByteString(Text { short, place: Location::Source(span) }))
@@ -342,22 +339,22 @@ impl Opcodes {
 
     fn bytes(&mut self, len: u64, what: &str) -> Result<Arg> {
         let span = Span { offset: self.cursor.position(), len, stored: Stored::Raw };
-        self.look(span)?;
+        self.record_nested(span)?;
         let short = if len <= SHORT_BYTES {
             Some(self.cursor.bytes(len, what)?.into_boxed_slice())
         } else {
-            self.hop(len, what)?;
+            self.skip(len, what)?;
             None
         };
         Ok(Arg::Bytes(Blob { short, place: Location::Source(span) }))
     }
 
-    /// Goes behind the end of a line. Gives the first bytes of it, its length and its last byte.
+    /// Reads past the end of a line. Returns its first bytes, its length and its last byte.
     fn long_line(&mut self, what: &str) -> Result<(Vec<u8>, u64, Option<u8>)> {
         let mut first = Vec::new();
         let (mut len, mut last) = (0u64, None);
         loop {
-            self.may_go_on()?;
+            self.pay()?;
             let [byte] = self.cursor.array::<1>(what)?;
             if byte == b'\n' {
                 return Ok((first, len, last));
@@ -369,21 +366,21 @@ impl Opcodes {
         }
     }
 
-    /// A string in quotes, as Python 2 shows it.
+    /// A quoted string with the escapes of Python 2.
     fn quoted(&mut self, what: &str) -> Result<Arg> {
         let offset = self.cursor.position();
         let (line, len, last) = self.long_line(what)?;
-        // The quotes are the first and the last byte of the line; the last one may not be in `line`.
+        // The quotes are the first and the last byte of the line; `line` may not hold the last one.
         let quote = line.first().copied().filter(|q| matches!(q, b'\'' | b'"'));
         let Some(quote) = quote.filter(|_| len >= 2) else {
-            return Err(Error::corrupt("pickle-string", "the string has no quotes"));
+            return Err(Error::corrupt("pickle-string", "the string is not quoted"));
         };
         if last != Some(quote) {
-            return Err(Error::corrupt("pickle-string", "the string has no quote at its end"));
+            return Err(Error::corrupt("pickle-string", "the string has no closing quote"));
         }
         let span = Span { offset: offset + 1, len: len - 2, stored: Stored::StringEscape };
         let inner = if len <= SHORT_TEXT { line.get(1..line.len() - 1) } else { None };
-        self.look_back(inner.or(line.get(1..)).unwrap_or_default(), span)?;
+        self.record_nested_line(inner.or(line.get(1..)).unwrap_or_default(), span)?;
         let short = match inner {
             Some(inner) => Some(super::payload::unescape(inner, Stored::StringEscape)?),
             None => None,
@@ -392,15 +389,15 @@ impl Opcodes {
         Ok(Arg::ByteString(Text { short, place: Location::Source(span) }))
     }
 
-    /// Text with escapes for what is not Latin-1.
+    /// Text in Latin-1 with escapes for all other characters.
     fn unicode(&mut self, what: &str) -> Result<Arg> {
         let offset = self.cursor.position();
         let (line, len, _) = self.long_line(what)?;
         let span = Span { offset, len, stored: Stored::UnicodeEscape };
-        self.look_back(&line, span)?;
+        self.record_nested_line(&line, span)?;
         let short = if len <= self.short {
             let text = super::payload::unescape(&line, Stored::UnicodeEscape);
-            // What is read for the judge alone is not held against more than the reader holds it.
+            // Text that only inspection reads must not fail where a plain read would pass.
             let text = if len <= SHORT_TEXT { Some(text?) } else { text.ok() };
             text.map(|text| text.into_iter().collect::<String>().into_boxed_str())
         } else {
@@ -413,7 +410,7 @@ impl Opcodes {
 impl Iterator for Opcodes {
     type Item = Result<Op>;
 
-    /// The next instruction; `None` behind `STOP` and behind an error.
+    /// Returns the next opcode; `None` after `STOP` or an error.
     fn next(&mut self) -> Option<Self::Item> {
         if self.stopped {
             return None;
@@ -422,6 +419,13 @@ impl Iterator for Opcodes {
         self.stopped |= op.is_err();
         Some(op)
     }
+}
+
+/// The error for a byte that is not an opcode.
+pub(super) fn unknown_opcode(code: u8) -> Error {
+    Error::corrupt("pickle-opcode", format!("not a plain pickle: byte {code:#04x} is not an opcode"))
+        .found(format_args!("byte {code:#04x}"))
+        .hint("if joblib wrote this file, load it with joblib and save the arrays as .npz")
 }
 
 fn number(number: Number) -> Arg {

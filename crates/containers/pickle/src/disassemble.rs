@@ -1,4 +1,4 @@
-//! A pickle as a list of its instructions, for people.
+//! Disassembly of a pickle: one line per opcode.
 
 use super::decode::{Arg, Op, Opcodes};
 use super::graph::{Blob, Location, Text};
@@ -7,11 +7,11 @@ use weighbridge_core::error::Result;
 use weighbridge_core::text::escape;
 use weighbridge_io::source::SourceRef;
 
-/// Characters and bytes that are shown of a string.
-const SHOWN: usize = 40;
+/// Maximum number of characters shown of a string.
+const MAX_SHOWN: usize = 40;
 
 impl fmt::Display for Op {
-    /// Offset, name, argument; safe for terminals. Long strings are shortened.
+    /// Writes offset, name and argument, escaped for terminals. Long strings are shortened.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>10}: {}", self.offset, self.name())?;
         match &self.arg {
@@ -19,7 +19,7 @@ impl fmt::Display for Op {
             Arg::Bool(value) => write!(f, " {value}"),
             Arg::Int(n) => write!(f, " {n}"),
             Arg::Number(n) => write!(f, " {n}"),
-            Arg::BigInt(bytes) => write!(f, " a number of {} bytes", bytes.len()),
+            Arg::BigInt(bytes) => write!(f, " an integer of {} bytes", bytes.len()),
             Arg::Float(x) => write!(f, " {x}"),
             Arg::Text(text) | Arg::ByteString(text) => show_text(f, text),
             Arg::Bytes(blob) => show_blob(f, blob),
@@ -31,11 +31,11 @@ impl fmt::Display for Op {
 fn show_text(f: &mut fmt::Formatter<'_>, text: &Text) -> fmt::Result {
     match (&text.short, text.place) {
         (Some(text), _) => {
-            let shown: String = text.chars().take(SHOWN).collect();
+            let shown: String = text.chars().take(MAX_SHOWN).collect();
             let more = if shown.len() < text.len() { "…" } else { "" };
             write!(f, " \"{}\"{more}", escape(&shown))
         }
-        (None, Location::Source(span)) => write!(f, " text of {} bytes at {}", span.len, span.offset),
+        (None, Location::Source(span)) => write!(f, " text of {} bytes at offset {}", span.len, span.offset),
         (None, _) => Ok(()),
     }
 }
@@ -46,15 +46,15 @@ fn show_blob(f: &mut fmt::Formatter<'_>, blob: &Blob) -> fmt::Result {
             write!(f, " ")?;
             bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
         }
-        (None, Location::Source(span)) => write!(f, " {} bytes at {}", span.len, span.offset),
+        (None, Location::Source(span)) => write!(f, " {} bytes at offset {}", span.len, span.offset),
         (None, _) => Ok(()),
     }
 }
 
-/// The pickle at `offset` of `source` as lines, one an instruction, given to `line` one by one.
+/// Disassembles the pickle at `offset` of `source`: calls `line` with each opcode and its text.
 ///
 /// # Errors
-/// As [`Opcodes::next_op`], behind the lines that could be shown; and what `line` says.
+/// Same as [`Opcodes::next_op`], after the lines before it; also errors of `line`.
 pub fn disassemble(
     source: &SourceRef,
     offset: u64,

@@ -1,11 +1,11 @@
-//! What a pickle describes: objects that point at each other.
+//! Object graph that a pickle describes.
 
 use super::objects::Objects;
 use super::write::ModuleNames;
 use std::collections::{BTreeMap, HashMap};
 
-/// One object of a [`Graph`]. Objects keep their identity: what a pickle fetches from its memo is
-/// the same object, so a graph is never larger than its pickle.
+/// Identifier of an object in a [`Graph`]. Objects keep their identity: the memo returns the same
+/// object, so a graph never has more objects than its pickle has opcodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub(super) u32);
 
@@ -19,22 +19,22 @@ impl ObjectId {
     /// Python's `()`, in every graph.
     pub const EMPTY_TUPLE: Self = Self(3);
 
-    /// Its place among the objects of its graph.
+    /// Index among the objects of the graph.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// How a run of bytes or text stands in the source.
+/// Encoding of bytes or text in the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stored {
-    /// As it is.
+    /// Unencoded bytes.
     Raw,
-    /// As UTF-8. Bytes that were pickled as text by protocol 2 are its code points U+0000 to U+00FF.
+    /// UTF-8. Protocol 2 pickles bytes as text; there the code points U+0000 to U+00FF are the bytes.
     Utf8,
-    /// With the backslashes of a Python 2 string literal (protocol 0, instruction `STRING`).
+    /// Backslash escapes of a Python 2 string literal (protocol 0, opcode `STRING`).
     StringEscape,
-    /// As Latin-1 with `\uXXXX` for the rest (protocol 0, instruction `UNICODE`).
+    /// Latin-1 with `\uXXXX` for other characters (protocol 0, opcode `UNICODE`).
     UnicodeEscape,
 }
 
@@ -45,22 +45,22 @@ pub struct Span {
     pub offset: u64,
     /// Bytes in the source, before any decoding.
     pub len: u64,
-    /// How they are stored.
+    /// Encoding.
     pub stored: Stored,
 }
 
-/// Where the content of a string is.
+/// Location of the content of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Location {
-    /// In memory only: beside this place.
+    /// In memory only, next to this value.
     Memory,
     /// In the source that was read.
     Source(Span),
-    /// With the caller, who knows it by `key` and will fill in `len` bytes when writing.
+    /// With the caller, who fills in `len` bytes under `key` when writing.
     Payload {
-        /// The caller's number.
+        /// Number that the caller chose.
         key: u64,
-        /// Bytes, before any encoding.
+        /// Length in bytes, before any encoding.
         len: u64,
     },
 }
@@ -68,23 +68,23 @@ pub enum Location {
 /// Text. Short text is in memory, longer text stays in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// The text, where it is short and well-formed.
+    /// The text, if short and well-formed.
     pub short: Option<Box<str>>,
-    /// Where it is.
+    /// Location of the text.
     pub place: Location,
 }
 
-/// Bytes. A few are in memory, more stay in the source.
+/// Bytes. Short ones are in memory, longer ones stay in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
-    /// The bytes, where they are few.
+    /// The bytes, if short.
     pub short: Option<Box<[u8]>>,
-    /// Where they are.
+    /// Location of the bytes.
     pub place: Location,
 }
 
 impl Blob {
-    /// The number of bytes; `None` where they are stored escaped, and so not counted yet.
+    /// Number of bytes; `None` for escaped bytes, whose number is not known before decoding.
     pub fn len(&self) -> Option<u64> {
         match (&self.short, self.place) {
             (Some(bytes), _) => Some(bytes.len() as u64),
@@ -94,13 +94,13 @@ impl Blob {
         }
     }
 
-    /// True where there are certainly no bytes.
+    /// Returns true if the number of bytes is known to be zero.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
 }
 
-/// What an object is.
+/// An object of a pickle.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Object {
@@ -108,15 +108,15 @@ pub enum Object {
     None,
     /// `True` or `False`.
     Bool(bool),
-    /// An integer that fits.
+    /// An integer of up to 64 bits.
     Int(i64),
-    /// A larger integer: two's complement, little-endian, as short as can be.
+    /// A larger integer in little-endian two's complement, as short as possible.
     BigInt(Box<[u8]>),
-    /// A real number.
+    /// A floating-point number.
     Float(f64),
-    /// A `str` of Python 3, a `unicode` of Python 2.
+    /// A Python 3 `str` or Python 2 `unicode`.
     Text(Box<Text>),
-    /// A `str` of Python 2: bytes, used as text. Its short form shows them as Latin-1.
+    /// A Python 2 `str`: bytes used as text. Its short form is their Latin-1 text.
     ByteString(Box<Text>),
     /// `bytes`.
     Bytes(Box<Blob>),
@@ -126,33 +126,33 @@ pub enum Object {
     List(Vec<ObjectId>),
     /// A tuple.
     Tuple(Box<[ObjectId]>),
-    /// A dict: its pairs as they were written. Where a key comes twice, the last one counts.
+    /// A dict with its pairs as written. Of duplicate keys the last one counts.
     Dict(Vec<(ObjectId, ObjectId)>),
-    /// A set, in the order written.
+    /// A set, in written order.
     Set(Vec<ObjectId>),
-    /// A frozen set, in the order written.
+    /// A frozen set, in written order.
     FrozenSet(Box<[ObjectId]>),
-    /// Something that would be imported. Both parts are text objects.
+    /// An import, which is not done here. Both parts are text objects.
     Global {
         /// The module.
         module: ObjectId,
-        /// The name in the module, perhaps with dots.
+        /// The name in the module; may have dots.
         name: ObjectId,
     },
-    /// Something that would be made by a call. Here it is not called.
+    /// The result of a call, which is not made here.
     Reduced(Box<Reduced>),
-    /// A reference to something outside of the pickle, as PyTorch has for its storages.
+    /// A reference to an object outside of the pickle, such as a PyTorch storage.
     PersistentId(ObjectId),
-    /// An entry of Python's registry of extensions: could be any class or function.
+    /// An entry of Python's extension registry: any class or function.
     Extension(i64),
-    /// A buffer that was handed over beside the pickle.
+    /// An out-of-band buffer, passed separately from the pickle.
     Buffer,
 }
 
-/// How an object would be made.
+/// Kind of call that makes an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReduceKind {
-    /// `callable(*args)`: instruction `REDUCE`.
+    /// `callable(*args)`: opcode `REDUCE`.
     Reduce,
     /// `class.__new__(class, *args)`: `NEWOBJ`.
     NewObj,
@@ -162,26 +162,26 @@ pub enum ReduceKind {
     Instance,
 }
 
-/// A call that was described, and what would be done to its result.
+/// A call that the pickle describes, and the changes to its result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reduced {
     /// The kind of call.
     pub how: ReduceKind,
-    /// What would be called, or the class.
+    /// The function or class to call.
     pub callable: ObjectId,
-    /// The positional arguments: a tuple in every honest pickle.
+    /// The positional arguments: a tuple in every well-formed pickle.
     pub args: ObjectId,
-    /// The named arguments of [`ReduceKind::NewObjEx`].
+    /// The keyword arguments of [`ReduceKind::NewObjEx`].
     pub kwargs: Option<ObjectId>,
-    /// What would be appended to the result.
+    /// Items appended to the result.
     pub items: Vec<ObjectId>,
-    /// What would be set in the result, `result[key] = value`.
+    /// Pairs set in the result: `result[key] = value`.
     pub pairs: Vec<(ObjectId, ObjectId)>,
-    /// The states that the result would be given (`BUILD`); honest pickles give one at most.
+    /// States set on the result (`BUILD`); picklers write at most one.
     pub states: Vec<ObjectId>,
-    /// Offset of the instruction in the source.
+    /// Offset of the opcode in the source.
     pub offset: u64,
-    /// Offset of the instruction that gives the last state; 0 where there is none.
+    /// Offset of the last `BUILD`; 0 without one.
     pub built: u64,
 }
 
@@ -200,7 +200,7 @@ impl Reduced {
         }
     }
 
-    /// The state, where exactly one was given.
+    /// The state, if there is exactly one.
     pub fn state(&self) -> Option<ObjectId> {
         match self.states.as_slice() {
             [state] => Some(*state),
@@ -209,14 +209,14 @@ impl Reduced {
     }
 }
 
-/// Objects by their ids. Flat: nothing in it is recursive, though what it describes may be.
+/// Objects by their ids. The storage is flat, though the objects may form cycles.
 #[derive(Debug, Clone)]
 pub struct Graph {
     pub(super) objects: Objects,
     pub(super) names: ModuleNames,
-    /// The texts of one Latin-1 character of which Python has only one each.
+    /// Texts of one Latin-1 character; Python has one shared object for each.
     pub(super) chars: BTreeMap<u8, ObjectId>,
-    /// Of objects that changed when something else may have had them: the offset of the last change.
+    /// Offset of the last change, for objects that changed while another object may have referred to them.
     pub(super) changes: HashMap<ObjectId, u64>,
 }
 
@@ -227,7 +227,7 @@ impl Default for Graph {
 }
 
 impl Graph {
-    /// A graph with the constants only.
+    /// Creates a graph that holds the constants only.
     pub(super) fn new(names: ModuleNames) -> Self {
         let objects = [Object::None, Object::Bool(true), Object::Bool(false), Object::Tuple(Box::default())];
         Self {
@@ -238,33 +238,32 @@ impl Graph {
         }
     }
 
-    /// The number of objects.
+    /// Number of objects.
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Never: the constants are always there.
+    /// Always false: a graph holds the constants.
     pub fn is_empty(&self) -> bool {
         self.objects.len() == 0
     }
 
-    /// The object of that id. An id of another graph gives another object, or `None`'s.
+    /// Returns the object with that id. An id of another graph yields an unrelated object, or `None`.
     pub fn object(&self, id: ObjectId) -> &Object {
         self.objects.get(id.index()).unwrap_or(&Object::None)
     }
 
-    /// All objects with their ids, in the order in which they were made; also those that nothing
-    /// points at any more.
+    /// Iterates over all objects with their ids in order of creation, including unreferenced ones.
     pub fn iter(&self) -> impl Iterator<Item = (ObjectId, &Object)> {
         (0u32..).map(ObjectId).zip(self.objects.iter())
     }
 
-    /// Offset of the last instruction that changed the object when something else may have had it.
+    /// Offset of the last opcode that changed the object while another object may have referred to it.
     pub(super) fn changed(&self, id: ObjectId) -> Option<u64> {
         if self.changes.is_empty() { None } else { self.changes.get(&id).copied() }
     }
 
-    /// The text of a `str` of either Python, where it is short.
+    /// Returns the text of a Python 2 or 3 `str`, if short.
     pub fn text(&self, id: ObjectId) -> Option<&str> {
         match self.object(id) {
             Object::Text(text) | Object::ByteString(text) => text.short.as_deref(),
@@ -272,7 +271,7 @@ impl Graph {
         }
     }
 
-    /// The integer that the object is. A bool is none.
+    /// Returns the value of an integer; `None` for a bool.
     pub fn int(&self, id: ObjectId) -> Option<i64> {
         match self.object(id) {
             Object::Int(n) => Some(*n),
@@ -280,7 +279,7 @@ impl Graph {
         }
     }
 
-    /// The truth of a bool, or of an integer as old numpy has it.
+    /// Returns the value of a bool, or of an integer as old numpy writes flags.
     pub fn truth(&self, id: ObjectId) -> Option<bool> {
         match self.object(id) {
             Object::Bool(b) => Some(*b),
@@ -289,7 +288,7 @@ impl Graph {
         }
     }
 
-    /// The items of a tuple.
+    /// Returns the items of a tuple.
     pub fn tuple(&self, id: ObjectId) -> Option<&[ObjectId]> {
         match self.object(id) {
             Object::Tuple(items) => Some(items),
@@ -297,7 +296,7 @@ impl Graph {
         }
     }
 
-    /// The items of a list or tuple.
+    /// Returns the items of a list or tuple.
     pub fn sequence(&self, id: ObjectId) -> Option<&[ObjectId]> {
         match self.object(id) {
             Object::Tuple(items) => Some(items),
@@ -306,7 +305,7 @@ impl Graph {
         }
     }
 
-    /// The pairs of a dict, or of what would be made a dict: a `collections.OrderedDict`.
+    /// Returns the pairs of a dict or `collections.OrderedDict`.
     pub fn pairs(&self, id: ObjectId) -> Option<&[(ObjectId, ObjectId)]> {
         match self.object(id) {
             Object::Dict(pairs) => Some(pairs),
@@ -320,7 +319,7 @@ impl Graph {
         }
     }
 
-    /// Module and name of something that would be imported, where both are short text.
+    /// Returns module and name of an import, if both are short text.
     pub fn global(&self, id: ObjectId) -> Option<(&str, &str)> {
         match self.object(id) {
             Object::Global { module, name } => Some((self.text(*module)?, self.text(*name)?)),
@@ -328,7 +327,7 @@ impl Graph {
         }
     }
 
-    /// What a class is that PyTorch's old form refers to as something beside the pickle; else the object itself.
+    /// Returns the class behind a persistent id of PyTorch's legacy form; otherwise the id itself.
     pub(super) fn class_of(&self, id: ObjectId) -> ObjectId {
         let Object::PersistentId(key) = self.object(id) else { return id };
         match self.tuple(*key) {
@@ -339,7 +338,7 @@ impl Graph {
         }
     }
 
-    /// The description of something that would be made by a call.
+    /// Returns the call that makes the object.
     pub fn made(&self, id: ObjectId) -> Option<&Reduced> {
         match self.object(id) {
             Object::Reduced(made) => Some(made),
@@ -347,7 +346,7 @@ impl Graph {
         }
     }
 
-    /// Callable (module, name) and arguments of a plain call of something imported.
+    /// Returns callable (module, name) and arguments of a `REDUCE` call of an import.
     pub fn call(&self, id: ObjectId) -> Option<((&str, &str), &[ObjectId])> {
         let made = self.made(id)?;
         if made.how != ReduceKind::Reduce {

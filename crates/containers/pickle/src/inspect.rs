@@ -1,9 +1,9 @@
-//! Would loading this pickle run anything? As far as can be told.
+//! Inspection of a pickle: would loading it run code?
 
 use super::allowed::{ImportVerdict, allowed};
 use super::decode::{Arg, Opcodes};
 use super::graph::{Graph, Location, Object, ObjectId, ReduceKind, Reduced, Span};
-use super::known_calls::{Copied, Evaluated, Storages, in_pattern, is_known_call, is_zone};
+use super::known_calls::{CopyBudget, EvalArguments, Storages, in_pattern, is_known_call, is_zone};
 use super::machine::Machine;
 use super::nested::string_bytes;
 use super::numpy::{bytes_of, is_lod_tensor, rebuilt_mapped};
@@ -18,22 +18,21 @@ use weighbridge_core::text::{counted, escape};
 use weighbridge_core::{Budget, FindingCode};
 use weighbridge_io::source::SourceRef;
 
-/// Limit on listed findings of one severity, imports or calls; more are only counted.
-const LISTED: usize = 1_000;
-/// Bytes of their texts and names.
-const LISTED_TEXT: usize = 2 << 20;
-/// Stands for a name that is too long to be read.
-const NOT_KNOWN: &str = "(not known)";
-/// Names up to this many bytes are compared as text. Those of instructions with lines may be longer; equal ones of these
-/// are the same object.
+/// Maximum number of listed findings of one severity, imports or calls; more are only counted.
+const MAX_LISTED: usize = 1_000;
+/// Maximum number of bytes in the texts and names of a list.
+const MAX_LISTED_TEXT: usize = 2 << 20;
+/// Placeholder for a name that is too long to read.
+const UNKNOWN_NAME: &str = "(unknown)";
+/// Names up to this many bytes are compared as text. Line opcodes allow longer names; equal long names are the same object.
 const SHORT_NAME: usize = 256;
 
-/// The class by which joblib describes an array whose bytes follow.
+/// Class of joblib's array descriptions; the bytes of the array follow the description.
 pub(super) const ARRAY_OF_JOBLIB: (&str, &str) = ("joblib.numpy_pickle", "NumpyArrayWrapper");
-/// The first pickle of what PyTorch saved before its archives.
-const SAVED: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
+/// First pickle of a file in PyTorch's legacy form.
+const LEGACY_MAGIC: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
 
-/// Items and bytes of a list.
+/// Bound on the items and bytes of a list.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ListBound {
     items: usize,
@@ -41,23 +40,23 @@ pub struct ListBound {
 }
 
 impl ListBound {
-    /// True where nothing more goes into the list.
+    /// Returns true if the list is full.
     pub fn is_full(&self) -> bool {
-        self.items >= LISTED || self.bytes >= LISTED_TEXT
+        self.items >= MAX_LISTED || self.bytes >= MAX_LISTED_TEXT
     }
 
-    /// Counts something more, with so many bytes of text.
+    /// Counts one more item with `bytes` bytes of text.
     pub fn add(&mut self, bytes: usize) {
         self.items += 1;
         self.bytes = self.bytes.saturating_add(bytes);
     }
 }
 
-/// Findings, of which there are not too many.
+/// Findings, limited in number per severity.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     kept: Vec<Finding>,
-    /// By their weight: remarks must not crowd out what weighs more.
+    /// A bound per severity: notes must not displace errors.
     bounds: HashMap<Severity, ListBound>,
     worst: Option<Severity>,
     dropped: u64,
@@ -65,7 +64,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Adds a finding. Its text is made only where it is kept: instructions of a byte make one each.
+    /// Adds a finding. The text is built only if the finding is kept: a pickle of one-byte opcodes causes one per byte.
     pub(super) fn add(
         &mut self,
         severity: Severity,
@@ -86,78 +85,77 @@ impl Notes {
     }
 }
 
-/// One import, and what is thought of it.
+/// One import with its verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobalFinding {
-    /// The module as the pickle has it, not escaped.
+    /// The module as written in the pickle, not escaped.
     pub module: String,
     /// The name in the module, not escaped.
     pub name: String,
-    /// Offset of the instruction in the source.
+    /// Offset of the opcode in the source.
     pub offset: u64,
-    /// The instruction.
+    /// The opcode.
     pub opcode: &'static str,
-    /// What is thought of it.
+    /// Verdict on the import.
     pub judgement: ImportVerdict,
-    /// The part of a file that the pickle is, where whoever looked names it; the offset counts from its
-    /// start.
+    /// Name of the pickle within its file, if the caller sets one; the offset then counts from the start of that member.
     pub member: Option<String>,
 }
 
 impl GlobalFinding {
-    /// True where Python could find a module and something in it by these names.
+    /// Returns true if the names are valid in Python, so that an import could succeed.
     pub fn can_be_found(&self) -> bool {
         let part = |part: &str| !part.is_empty() && part.chars().all(|c| c == '_' || c.is_alphanumeric());
-        [&self.module, &self.name].into_iter().all(|name| name == NOT_KNOWN || name.split('.').all(part))
+        [&self.module, &self.name].into_iter().all(|name| name == UNKNOWN_NAME || name.split('.').all(part))
     }
 }
 
-/// Calls of one kind of one thing.
+/// Calls of one callable by one opcode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// The instruction: `REDUCE`, `NEWOBJ`, `NEWOBJ_EX`, `INST` (also for `OBJ`), or `BUILD`, which hands
-    /// a state to an object of that class.
+    /// The opcode: `REDUCE`, `NEWOBJ`, `NEWOBJ_EX`, `INST` (also for `OBJ`), or `BUILD`, which sets the state of an object of
+    /// that class.
     pub how: &'static str,
-    /// What would be called, as `module name`; `None` for what was computed.
+    /// The callable as `module name`; `None` for a computed callable.
     pub callable: Option<String>,
-    /// How often.
+    /// Number of calls.
     pub count: u64,
-    /// Offset of the first such instruction in the source; of a `BUILD`, of what made the object.
+    /// Offset of the first such opcode in the source; for `BUILD`, of the opcode that made the object.
     pub offset: u64,
 }
 
-/// What is known of a pickle, read to its end or not.
+/// Result of inspecting a pickle, read to its end or not.
 #[derive(Debug)]
 pub struct Report {
-    /// What came of it all. Never sound unless it was read to its end.
+    /// Overall verdict. Never sound unless the pickle was read to its end.
     pub verdict: Verdict,
-    /// The protocol that it declares, if it does.
+    /// The declared protocol, if any.
     pub protocol: Option<u8>,
-    /// Instructions seen.
+    /// Number of opcodes read.
     pub instructions: u64,
-    /// Every import, in order of the file.
+    /// Imports in file order.
     pub globals: Vec<GlobalFinding>,
-    /// What is odd.
+    /// Findings.
     pub findings: Vec<Finding>,
-    /// What would be called, each once, in order of the file; the first of very many.
+    /// Distinct calls in file order, up to a limit.
     pub calls: Vec<Call>,
-    /// Where strings within the pickle begin as a pickle does, and how they are spelled.
+    /// Strings inside the pickle that begin like a pickle.
     pub blobs: Vec<Span>,
-    /// Findings and imports that were left out because there are too many.
+    /// Number of findings and imports beyond the limit.
     pub dropped: u64,
-    /// The weight of the heaviest finding that was left out.
+    /// Highest severity among the findings beyond the limit.
     pub worst_dropped: Option<Severity>,
-    /// Offset behind the pickle, where it has an end.
+    /// Offset after the pickle, if its end was reached.
     pub end: Option<u64>,
-    /// Why it could not be read to its end.
+    /// Error that stopped reading before the end.
     pub error: Option<Error>,
-    /// True where instructions go on from the place of that error to a `STOP`: what stopped here need not stop Python.
+    /// True if opcodes continue after that error up to a `STOP`: Python may not stop at the same place.
     pub goes_on: bool,
 }
 
 impl Report {
-    /// True where something is imported, as far as it was read, or may be: names that Python could find, an entry of the
-    /// extension registry, names that could not be followed.
+    /// Returns true if the pickle imports something or may do so: valid names, an entry of the extension registry, or names
+    /// that could not be resolved.
     pub fn imports(&self) -> bool {
         self.globals.iter().any(GlobalFinding::can_be_found)
             || self.worst_dropped > Some(Severity::Note)
@@ -168,18 +166,18 @@ impl Report {
     }
 }
 
-/// Judges the pickle at `offset` of `source`. Goes as far as it can in a damaged one.
+/// Inspects the pickle at `offset` of `source`, a damaged one as far as possible.
 ///
-/// It fails closed: what was not read to the end is never called sound.
+/// Fails closed: a pickle that was not read to its end is never reported as sound.
 pub fn inspect(source: &SourceRef, offset: u64, options: &Options) -> Report {
     inspect_next(&mut Opcodes::new(source, offset), options)
 }
 
-/// As [`inspect`], for the pickle that begins where `opcodes` stand; those stand behind it then, if it has an end. Of pickles
-/// one behind the other nothing is read twice.
+/// Same as [`inspect`] for the pickle at the position of `opcodes`, which then are after it, if it has an end. Consecutive
+/// pickles are read once.
 ///
-/// Of a pickle with the description of an array of joblib, both readings are judged: that of Python, which goes on with the
-/// bytes of the array as instructions, and that of joblib, which takes them for the array.
+/// With a joblib array description, both readings are inspected: Python executes the bytes of the array as opcodes, joblib
+/// reads them as the array.
 pub fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
     let offset = Opcodes::position(opcodes);
     let plain = inspect_as(opcodes, options);
@@ -200,14 +198,14 @@ pub fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
             let broken = error.offset().unwrap_or(u64::MAX);
             let mut report = plain;
             if report.error.is_none() {
-                let text = format!("{}: as joblib reads it: {}", error.code(), error.message());
+                let text = format!("reading it as joblib does fails: {}: {}", error.code(), error.message());
                 report.findings.push(Finding::new(Severity::Unchecked, "pickle-breaks", text).at(broken));
                 report.verdict = report.verdict.max(Verdict::CouldNotTell);
             }
             (report, arrays, broken)
         }
     };
-    // What only one of them would come to is hidden from the other.
+    // Each reading can reach opcodes that are hidden from the other.
     let known: HashSet<u64> = report.globals.iter().map(|found| found.offset).collect();
     report.globals.extend(
         other.globals.into_iter().filter(|found| found.offset < broken && !known.contains(&found.offset)),
@@ -235,39 +233,36 @@ pub fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
 
 fn inspect_as(opcodes: &mut Opcodes, options: &Options) -> Report {
     let (source, offset) = (&opcodes.source().clone(), Opcodes::position(opcodes));
-    opcodes.look_within();
+    opcodes.collect_nested();
     let mut machine = Machine::new(source, offset, options);
     let error = machine.run(opcodes).err().map(|e| e.in_file(source.label()));
-    let blobs = opcodes.begun();
+    let blobs = opcodes.take_nested();
     let mut notes = std::mem::take(&mut machine.notes);
     let mut instructions = machine.counts.iter().sum();
     let mut globals = Globals::default();
     for found in &machine.globals {
-        let part = |id| machine.graph.text(id).unwrap_or(NOT_KNOWN);
+        let part = |id| machine.graph.text(id).unwrap_or(UNKNOWN_NAME);
         if let Object::Global { module, name } = machine.graph.object(found.object) {
             globals.push(&mut notes, part(*module), part(*name), found.offset, found.opcode);
         }
     }
-    // What loading takes is measured as what reading takes here.
+    // The cost of loading in Python is measured by the same budget as reading here.
     let python = || Budget::new(source.len(), &Limits::default());
     let (calls, too_much) = judge_calls(&machine, source, &python(), &mut notes);
     judge_patterns(&machine.graph, machine.root, offset, &mut notes);
-    // What is too much to look at was found already.
+    // An excessive graph is reported already.
     if !too_much && keys::are_too_large(&machine.graph, &python) {
-        let text = || {
-            "keys are tuples that hold each other or are used many times over: hashing them takes any time"
-                .to_owned()
-        };
+        let text = || "dict keys are nested or repeated tuples: hashing them takes unbounded time".to_owned();
         notes.add(Severity::Error, "large-keys", offset, text);
     }
     if parts::multiply(&machine.graph, source.len(), options) {
         let text =
-            || "parts that Paddle puts together multiply: loading takes any amount of memory".to_owned();
+            || "the parts of split parameters overlap: loading in Paddle takes unbounded memory".to_owned();
         notes.add(Severity::Error, "parts-multiply", offset, text);
     }
     let protocol = machine.declared();
     if protocol.is_none() {
-        let text = || "no protocol is declared: it is of protocol 0 or 1".to_owned();
+        let text = || "no declared protocol: the pickle is protocol 0 or 1".to_owned();
         notes.add(Severity::Note, "no-protocol", offset, text);
     }
     let mut end = Some(Opcodes::position(opcodes));
@@ -279,7 +274,7 @@ fn inspect_as(opcodes: &mut Opcodes, options: &Options) -> Report {
         goes_on = stops;
     } else if opcodes.remaining() > 0 {
         let code = if opcodes.at_protocol() { "another-pickle" } else { "trailing-bytes" };
-        let text = || format!("{} bytes follow behind the pickle", opcodes.remaining());
+        let text = || format!("{} bytes follow the pickle", opcodes.remaining());
         notes.add(Severity::Note, code, Opcodes::position(opcodes), text);
     }
     let verdict = match notes.worst {
@@ -323,14 +318,14 @@ impl Globals {
             ImportVerdict::Unknown => {
                 let text = || {
                     format!(
-                        "`{}` is not on the allow list (expected when a whole module was saved): look at its code before \
-                         you load the file",
+                        "`{}` is not on the allow list (expected when a whole module was saved): review its code before \
+                        you load the file",
                         shown()
                     )
                 };
                 notes.add(Severity::Unchecked, "unknown-import", offset, text);
             }
-            // Whether the pattern holds is seen where it is called.
+            // The pattern is checked at the call.
             ImportVerdict::Pattern(_) | ImportVerdict::Allowed(_) | ImportVerdict::Defined(_) => {}
         }
         if !self.bound.is_full() {
@@ -343,7 +338,7 @@ impl Globals {
     }
 }
 
-/// Looks at everything that would be called, whether its result is used or not. Gives the calls, and true where they copy too much.
+/// Checks every call, also those whose result is unused. Returns the calls, and true if they copy too much.
 fn judge_calls(
     machine: &Machine<'_>,
     source: &SourceRef,
@@ -351,10 +346,10 @@ fn judge_calls(
     notes: &mut Notes,
 ) -> (Vec<Call>, bool) {
     let (graph, start) = (&machine.graph, machine.start);
-    let evaluated = Evaluated::of(graph, machine.root);
+    let eval_arguments = EvalArguments::of(graph, machine.root);
     let (mut persistent, mut buffers, mut evals) = (0u64, 0u64, 0u64);
     let mut calls = Calls::default();
-    let mut copied = Some(Copied::new(python));
+    let mut copied = Some(CopyBudget::new(python));
     let mut storages = Storages::default();
     for (id, object) in graph.iter() {
         match object {
@@ -362,16 +357,14 @@ fn judge_calls(
                 calls.add(graph, made);
                 if copied.as_mut().is_some_and(|copied| !copied.take(graph, made)) {
                     copied = None;
-                    let text = || {
-                        "calls copy the same bytes again and again, or make far more of them: loading takes any amount of memory"
-                            .to_owned()
-                    };
+                    let text =
+                        || "calls copy or multiply the same bytes: loading takes unbounded memory".to_owned();
                     notes.add(Severity::Error, "unusual-call", made.offset, text);
                 }
                 let harmless = match graph.global(graph.class_of(made.callable)) {
                     None if is_zone(graph, id) => true,
                     None => {
-                        let text = || "calls something that was computed, not imported".to_owned();
+                        let text = || "calls a computed object instead of an import".to_owned();
                         notes.add(Severity::Error, "computed-call", made.offset, text);
                         continue;
                     }
@@ -381,15 +374,15 @@ fn judge_calls(
                                 || is_saved_storage(graph, made, name, source)
                         }
                         ImportVerdict::Pattern(_) => {
-                            let known = is_lod_tensor(graph, id) && evaluated.is_alone(graph, made);
+                            let known = is_lod_tensor(graph, id) && eval_arguments.is_alone(graph, made);
                             evals += u64::from(known);
                             known
                         }
-                        // What is too much to look at was found already.
+                        // An excessive pickle is reported already.
                         ImportVerdict::Allowed(_) => {
                             copied.is_none() || is_known_call(graph, made, module, name)
                         }
-                        // Its import was found already.
+                        // The import is reported already.
                         ImportVerdict::Dangerous(_) | ImportVerdict::Defined(_) | ImportVerdict::Unknown => {
                             continue;
                         }
@@ -397,22 +390,22 @@ fn judge_calls(
                 };
                 if !harmless {
                     let name = graph.global(graph.class_of(made.callable)).map_or("", |(_, name)| name);
-                    let text = || format!("calls {} as its own library does not", escape(name));
+                    let text = || format!("calls `{}` in a form that its library never writes", escape(name));
                     notes.add(Severity::Error, "unusual-call", made.offset, text);
                 }
             }
             Object::PersistentId(id) => {
                 persistent += 1;
                 if !storages.agree(graph, *id) {
-                    let text = || "refers to a storage in two ways that do not agree".to_owned();
+                    let text = || "two references to one storage disagree on its type or length".to_owned();
                     notes.add(Severity::Error, "unusual-call", start, text);
                 }
-                // PyTorch looks up the source of what is named here.
+                // PyTorch looks up the source code of this class.
                 if let Some(&[kind, class, ..]) = graph.tuple(*id)
                     && graph.text(kind) == Some("module")
                     && graph.global(class).is_none()
                 {
-                    let text = || "refers to a module of a class that was computed, not imported".to_owned();
+                    let text = || "refers to a module whose class is computed instead of imported".to_owned();
                     notes.add(Severity::Error, "computed-call", start, text);
                 }
             }
@@ -422,24 +415,25 @@ fn judge_calls(
     }
     if evals > 0 {
         let evals = counted(evals, "time", "times");
-        let text = format!("calls eval {evals}, exactly as Paddle writes a tensor with LoD: harmless");
+        let text =
+            format!("calls eval {evals} in the harmless form that Paddle writes for a tensor with LoD");
         notes.add(Severity::Note, "lod-eval", start, || text);
     }
     if buffers > 0 {
         let buffers = counted(buffers, "buffer", "buffers");
-        let text = format!("takes {buffers} that must be handed over beside the pickle");
+        let text = format!("needs {buffers} passed separately from the pickle");
         notes.add(Severity::Note, "out-of-band", start, || text);
     }
     if persistent > 0 {
         let persistent = counted(persistent, "time", "times");
-        let text = format!("refers {persistent} to something beside the pickle");
+        let text = format!("refers {persistent} to an object outside of the pickle");
         notes.add(Severity::Note, "persistent-id", start, || text);
     }
     (calls.list, copied.is_none())
 }
 
-/// True where PyTorch loads a storage from bytes that begin as it saves one: five pickles, which are judged like all that are
-/// within a pickle. Other bytes could be an archive, whose pickles are not.
+/// Returns true if PyTorch loads a storage from bytes that begin like its legacy form: five pickles, inspected like all nested
+/// pickles. Other bytes could be an archive, whose pickles are not inspected.
 fn is_saved_storage(graph: &Graph, made: &Reduced, name: &str, source: &SourceRef) -> bool {
     let Some(&[bytes]) = graph.tuple(made.args) else { return false };
     let blob = bytes_of(graph, bytes, None).ok().flatten();
@@ -448,14 +442,15 @@ fn is_saved_storage(graph: &Graph, made: &Reduced, name: &str, source: &SourceRe
         && made.how == ReduceKind::Reduce
         && made.states.is_empty()
         && !source.is_sequential()
-        && string_bytes(source, span, 2 * SAVED.len() as u64).is_ok_and(|(head, _)| head.starts_with(SAVED))
+        && string_bytes(source, span, 2 * LEGACY_MAGIC.len() as u64)
+            .is_ok_and(|(head, _)| head.starts_with(LEGACY_MAGIC))
 }
 
-/// What would be called: equal names are one, whichever import they come from.
+/// A callable; equal names from different imports are equal.
 #[derive(PartialEq, Eq, Hash)]
 enum Callable<'a> {
     Short(&'a str, &'a str),
-    /// The texts of long names, which are not looked through for each call.
+    /// Text objects of long names, which are not compared byte by byte for each call.
     Long(ObjectId, ObjectId),
     Computed,
 }
@@ -472,7 +467,7 @@ impl<'a> Callable<'a> {
     }
 }
 
-/// What would be called, and how often; the first of them alone.
+/// Distinct calls with their counts, up to a limit.
 #[derive(Default)]
 struct Calls<'a> {
     list: Vec<Call>,
@@ -508,8 +503,8 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// An import that is harmless in one call only must not be handed on to anything else, nor what such a call is given: to
-/// who opens the file (`root`, what the pickle comes to) and who looks up what is beside it as little as to another call.
+/// Reports imports that are harmless in one call only but used elsewhere: returned to the loader (`root`), in a persistent id,
+/// or passed to another call. The same holds for the arguments of such a call.
 fn judge_patterns(graph: &Graph, root: ObjectId, start: u64, notes: &mut Notes) {
     let rebuilt: HashSet<ObjectId> = graph.iter().filter_map(|(id, _)| rebuilt_mapped(graph, id)).collect();
     let pattern = |id: ObjectId| {
@@ -535,16 +530,16 @@ fn judge_patterns(graph: &Graph, root: ObjectId, start: u64, notes: &mut Notes) 
         };
     }
     if handed_on {
-        let text = || "something that is harmless in one call only is used in another way".to_owned();
+        let text = || "an import that is harmless in one call only is used elsewhere".to_owned();
         notes.add(Severity::Error, "unusual-call", start, text);
     }
 }
 
-/// Behind a place where the machine failed: imports that can be seen without it. Returns the
-/// number of instructions, and whether the last of them is a `STOP`.
+/// Collects the imports after the place where the machine failed. Returns the number of opcodes, and true if the last one is
+/// `STOP`.
 fn rest(opcodes: &mut Opcodes, globals: &mut Globals, notes: &mut Notes) -> (u64, bool) {
     let mut count = 0;
-    // The last two texts: what an import takes where nothing stands between.
+    // The last two texts: the operands of an import that follows them directly.
     let mut texts: [Option<Box<str>>; 2] = [None, None];
     while let Ok(op) = opcodes.next_op() {
         count += 1;
@@ -558,9 +553,9 @@ fn rest(opcodes: &mut Opcodes, globals: &mut Globals, notes: &mut Notes) -> (u64
                 globals.push(notes, &module, &name, op.offset, opcode);
             }
             (op::STACK_GLOBAL, _) => {
-                let text = || "imports something whose name could not be followed".to_owned();
+                let text = || "imports an object whose name could not be resolved".to_owned();
                 notes.add(Severity::Unchecked, "unfollowed-import", op.offset, text);
-                // Most likely those two; where they make no sense, others.
+                // Most likely the last two texts; reported only if these are dangerous.
                 if let [Some(module), Some(name)] = &texts
                     && matches!(allowed(module, name), ImportVerdict::Dangerous(_))
                 {
@@ -568,8 +563,7 @@ fn rest(opcodes: &mut Opcodes, globals: &mut Globals, notes: &mut Notes) -> (u64
                 }
             }
             (op::EXT1 | op::EXT2 | op::EXT4, _) => {
-                let text =
-                    || "an entry of the extension registry: it could be any class or function".to_owned();
+                let text = || "an entry of the extension registry can be any class or function".to_owned();
                 notes.add(Severity::Unchecked, "extension", op.offset, text);
             }
             (op::STOP, _) => return (count, true),

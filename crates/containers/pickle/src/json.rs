@@ -1,4 +1,4 @@
-//! The values of a pickle as JSON, for people to look at. Bounded, so cycles do no harm.
+//! Values of a pickle as JSON, for display. Bounds on depth and size make cycles harmless.
 
 use super::graph::{Blob, Graph, Object, ObjectId};
 use super::numpy::{NdArray, bytes_of, lod_tensor, scalar};
@@ -7,12 +7,12 @@ use serde_json::{Map, Value as Json, json};
 use weighbridge_core::Budget;
 use weighbridge_core::text::json_number;
 
-/// How much is shown.
+/// Bounds on the JSON output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JsonBounds {
-    /// Levels; 100 at most, whatever is asked for.
+    /// Maximum nesting depth, capped at 100.
     pub depth: usize,
-    /// Values of all levels together.
+    /// Maximum number of values at all levels together.
     pub values: usize,
 }
 
@@ -22,9 +22,9 @@ impl Default for JsonBounds {
     }
 }
 
-/// The object as JSON: plain values as they are; an array as `{"array": "f32", "shape": [2, 3]}`;
-/// what would be made by a call as `{"call": "module name", "args": […]}`; what is too deep or too
-/// much as `"…"`. A dict whose keys are not all different texts is `{"pairs": [[key, value], …]}`.
+/// Converts the object to JSON. An array becomes `{"array": "f32", "shape": [2, 3]}`, the result of a
+/// call `{"call": "module name", "args": […]}`, a value beyond the bounds `"…"`. A dict whose keys are
+/// not distinct texts becomes `{"pairs": [[key, value], …]}`.
 pub fn to_json(graph: &Graph, id: ObjectId, options: &Options, bounds: JsonBounds) -> Json {
     let mut view = View { graph, options, left: bounds.values };
     view.value(id, bounds.depth.min(Budget::DEPTH))
@@ -108,7 +108,7 @@ impl View<'_> {
     fn name(&self, id: ObjectId) -> String {
         self.graph
             .global(id)
-            .map_or_else(|| "(not known)".to_owned(), |(module, name)| format!("{module} {name}"))
+            .map_or_else(|| "(unknown)".to_owned(), |(module, name)| format!("{module} {name}"))
     }
 
     fn made(&mut self, id: ObjectId, depth: usize) -> Json {

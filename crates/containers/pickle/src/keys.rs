@@ -1,28 +1,28 @@
-//! What hashing the keys of a pickle takes.
+//! Cost of hashing the keys of a pickle in Python.
 //!
-//! A tuple is hashed with all that is in it, each time that it is met: one that holds the one before twice, and that again, takes
-//! twice as long at each step. A chain of them without an end takes all of the stack.
+//! Hashing a tuple hashes all of its content, every time. If each tuple holds the previous one twice, the time doubles at each
+//! step. A long chain of nested tuples exhausts the stack.
 //!
-//! What is looked at here is bounded in the same way: one list may be given to very many calls, one tuple be the key of very many
-//! dicts. Python goes through it each time, too.
+//! The check itself has the same bound: many calls may get one list, and one tuple may be the key of many dicts. Python also
+//! walks it each time.
 
 use super::graph::{Graph, Object, ObjectId, Reduced};
 use weighbridge_core::Budget;
 
-/// Work for an object that is hashed, or looked at to find such: a reference to it is followed.
+/// Work per object that is hashed or visited.
 const OBJECT: u64 = 8;
-/// Objects of one key; as many may be within each other. Python calls itself for each.
-const LARGEST: u16 = 20_000;
-/// Items of a list that stands for a pair.
+/// Maximum number of objects in one key, also of nested ones: Python recurses for each.
+const MAX_KEY_OBJECTS: u16 = 20_000;
+/// Items of a list that represents a pair.
 const PAIR: usize = 2;
 
-/// True where hashing the keys of dicts and the items of sets takes far longer than reading the pickle, or goes down too far.
-/// `new` gives what Python may take.
+/// Returns true if hashing the keys of dicts and the items of sets takes far longer than reading the pickle, or recurses too
+/// deeply. `new` creates the budget of Python.
 pub(super) fn are_too_large(graph: &Graph, new: &dyn Fn() -> Budget) -> bool {
     weigh(graph, new).is_none()
 }
 
-/// `None` where that is too much.
+/// Returns `None` if hashing exceeds the budget.
 fn weigh(graph: &Graph, new: &dyn Fn() -> Budget) -> Option<()> {
     let (hashed, mut nested) = (new(), false);
     each_of_all(graph, &new(), &mut |key| {
@@ -37,16 +37,16 @@ fn weigh(graph: &Graph, new: &dyn Fn() -> Budget) -> Option<()> {
     each_of_all(graph, &new(), &mut |key| {
         let size = sizes.get(key);
         take(&hashed, usize::from(size))?;
-        (size <= LARGEST).then_some(())
+        (size <= MAX_KEY_OBJECTS).then_some(())
     })
 }
 
-/// Takes the work for so many objects; `None` where there is none.
+/// Takes the work for `count` objects; `None` if the budget is spent.
 fn take(budget: &Budget, count: usize) -> Option<()> {
     budget.take_work(OBJECT.saturating_mul(count as u64)).ok()
 }
 
-/// True for what is hashed with what is in it, where that is not plain.
+/// Returns true for a key whose hash includes nested tuples or calls.
 fn holds(graph: &Graph, key: ObjectId) -> bool {
     let is_nested = |&id: &ObjectId| matches!(graph.object(id), Object::Tuple(_) | Object::Reduced(_));
     match graph.object(key) {
@@ -56,15 +56,15 @@ fn holds(graph: &Graph, key: ObjectId) -> bool {
     }
 }
 
-/// Is given an object; `None` ends it.
+/// Callback for an object; `None` ends the iteration.
 type Each<'e> = &'e mut dyn FnMut(ObjectId) -> Option<()>;
 
-/// Gives `each` what is hashed to put all objects together.
+/// Calls `each` with every key that building all objects hashes.
 fn each_of_all(graph: &Graph, budget: &Budget, each: Each<'_>) -> Option<()> {
     graph.iter().try_for_each(|(_, object)| each_key(graph, object, budget, each))
 }
 
-/// Gives `each` what is hashed to put the object together.
+/// Calls `each` with every key that building the object hashes.
 fn each_key(graph: &Graph, object: &Object, budget: &Budget, each: Each<'_>) -> Option<()> {
     match object {
         Object::Dict(pairs) => pairs.iter().try_for_each(|&(key, _)| each(key)),
@@ -78,14 +78,14 @@ fn each_key(graph: &Graph, object: &Object, budget: &Budget, each: Each<'_>) -> 
     }
 }
 
-/// True for what hashes the items that it is given, once.
+/// Returns true for a type that hashes its items once.
 fn hashes(graph: &Graph, made: &Reduced) -> bool {
     let name = graph.global(made.callable).map_or("", |(_, name)| name);
     matches!(name, "set" | "frozenset" | "dict" | "Counter" | "OrderedDict" | "defaultdict")
 }
 
-/// Gives `each` the items that a call is given: of lists and tuples, and of the pairs in these. They count each time: other calls
-/// may be given the same ones.
+/// Calls `each` with the items of the list and tuple arguments of a call, and of pairs in them. They count for each call, since
+/// calls can share arguments.
 fn each_given(graph: &Graph, made: &Reduced, budget: &Budget, each: Each<'_>) -> Option<()> {
     let args = graph.tuple(made.args).unwrap_or_default();
     take(budget, args.len())?;
@@ -102,11 +102,11 @@ fn each_given(graph: &Graph, made: &Reduced, budget: &Budget, each: Each<'_>) ->
     Some(())
 }
 
-/// How many objects are hashed with each object; no more than can be counted.
+/// Number of objects that hashing each object visits, saturating.
 struct Sizes(Vec<u16>);
 
 impl Sizes {
-    /// In the order in which they were made: what is in a tuple was there before it. `None` where the budget is spent.
+    /// Computes the sizes in order of creation: the items of a tuple precede it. `None` if the budget is spent.
     fn of(graph: &Graph, budget: &Budget) -> Option<Self> {
         let mut sizes = Self(vec![1; graph.len()]);
         for (id, object) in graph.iter() {
@@ -117,7 +117,7 @@ impl Sizes {
             };
             match object {
                 Object::Tuple(items) => items.iter().copied().try_for_each(add)?,
-                // What is a tuple then, or has one.
+                // The result may be a tuple, or hold one.
                 Object::Reduced(made) if !hashes(graph, made) => {
                     add(made.args)?;
                     each_given(graph, made, budget, &mut add)?;

@@ -1,43 +1,43 @@
-//! Pickles: read without running them, judged, shown, and written as Python writes them.
+//! Python pickles: reading without execution, inspection, disassembly, and writing byte for byte as CPython does.
 //!
-//! A pickle is a program for a small stack machine. Python's machine imports and calls whatever
-//! the program names; this one cannot. It notes what *would* be imported or called and goes on, so
-//! unknown classes become inert data:
+//! A pickle is a program for a small stack machine. Python's machine imports and calls any name in
+//! the program; this one cannot. It records the imports and calls and continues, so unknown classes
+//! become inert data:
 //!
 //! ```text
 //! 80 04 95 .. 7d 94 28 8c 06 "weight" 94 ... 42 60 03 00 00 <864 bytes> 94 ... 62 75 2e
-//! PROTO FRAME {} memo ( text         memo     bytes: only their place is kept  BUILD SETITEMS STOP
+//! PROTO FRAME {} memo ( text         memo     bytes: only their offset is kept BUILD SETITEMS STOP
 //! ```
 //!
-//! | what | where |
+//! | item | purpose |
 //! | --- | --- |
-//! | [`read`] | a [`Pickle`], within the bounds of [`Options`]: the [`Graph`] of objects, what would be imported ([`GlobalUse`]), where it ends |
-//! | [`NdArray::of`], [`scalar`], [`bytes_of`] | recognise numpy's arrays and where their bytes are |
-//! | [`PayloadSource`] | those bytes as a source, where they are stored as text |
-//! | [`allowed`], [`inspect`] | is anything in it that honest writers do not write? |
-//! | [`Opcodes`], [`disassemble`] | the instructions one by one |
-//! | [`opcode_name`] | what an instruction is called |
-//! | [`to_json`] | a look at the values, bounded in depth and size |
-//! | [`Cost`] | what the values and tensors that are made of a pickle take of the budget |
-//! | [`Builder`], [`write()`] | the bytes that CPython's pickler would write, as a plan |
+//! | [`read`] | read a [`Pickle`] within [`Options`]: the [`Graph`] of objects, the imports ([`GlobalUse`]), the end offset |
+//! | [`NdArray::of`], [`scalar`], [`bytes_of`] | recognize numpy arrays and locate their bytes |
+//! | [`PayloadSource`] | bytes that are stored as text, as a source |
+//! | [`allowed`], [`inspect`] | verdict: would loading the pickle run code? |
+//! | [`Opcodes`], [`disassemble`] | opcodes one by one |
+//! | [`opcode_name`] | name of an opcode |
+//! | [`to_json`] | values as JSON, bounded in depth and size |
+//! | [`Cost`] | budget estimates for values and tensors made from a pickle |
+//! | [`Builder`], [`write()`] | write plan of the bytes that CPython's pickler produces |
 //!
-//! And behind these, for the library alone:
+//! Private modules:
 //!
-//! | where | what |
+//! | module | content |
 //! | --- | --- |
-//! | `machine`, `objects` | the stack machine, and its objects by number |
-//! | `decode`, `lines` | the instructions, and the arguments that are lines of text |
-//! | `libraries` | classes and functions of common libraries, and the form of each |
-//! | `usual` | calls of allowed things as honest writers make them, and no others |
-//! | `keys` | what hashing the keys of dicts and the items of sets takes |
-//! | `parts` | parameters that Paddle puts together from parts, and whether these multiply |
-//! | `nested` | strings within a pickle that may be pickles themselves |
-//! | `reach` | from which objects tensors can be reached |
+//! | `machine`, `objects` | stack machine, and its objects by number |
+//! | `decode`, `lines` | opcodes, and their text-line arguments |
+//! | `libraries` | classes and functions of common libraries, with the call form of each |
+//! | `known_calls` | allowed calls in the exact form that picklers write |
+//! | `keys` | cost of hashing the keys of dicts and the items of sets |
+//! | `parts` | parameters that Paddle joins from parts, and overlaps between parts |
+//! | `nested` | strings inside a pickle that may be pickles themselves |
+//! | `reach` | objects from which tensors can be reached |
 //!
-//! Bytes and long text are never read while the graph is: a file of a gigabyte is hopped through.
-//! Nothing is recursive that a file can make deep, and memory grows at most with what was read.
+//! Reading a graph never reads bytes or long text: a file of a gigabyte is skipped through. No
+//! recursion depth depends on the file, and memory grows at most with the bytes read.
 //!
-//! # An example
+//! # Example
 //!
 //! ```
 //! # fn main() -> weighbridge_core::Result<()> {
@@ -45,7 +45,7 @@
 //! use weighbridge_core::source::{MemorySource, SourceRef};
 //! use weighbridge_pickle::{Options, inspect, read};
 //!
-//! // What `pickle.loads` would run: posix.system("true").
+//! // `pickle.loads` would run posix.system("true").
 //! let bytes = b"cposix\nsystem\n(S'true'\ntR.".to_vec();
 //! let source: SourceRef = Arc::new(MemorySource::new("evil.pkl", bytes));
 //! let pickle = read(&source, 0, &Options::default())?;
@@ -56,7 +56,7 @@
 //! # }
 //! ```
 //!
-//! See also: `weighbridge-torch-archive` and `weighbridge-paddle` find tensors in pickles; `weighbridge-scan` judges whole files.
+//! See also: `weighbridge-torch-archive` and `weighbridge-paddle` find tensors in pickles; `weighbridge-scan` scans whole files for code.
 
 mod allowed;
 mod build;

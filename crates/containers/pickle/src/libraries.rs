@@ -1,21 +1,21 @@
-//! Classes and functions of common libraries: what unpickling does with each.
+//! Classes and functions of common libraries, with the effect of unpickling each.
 //!
-//! The lists in `libraries.txt` have what needs no arguments. [`CALLS`] has the constructors that are given some, each with the
-//! arguments and states that its own library writes.
+//! `libraries.txt` lists the imports without arguments. [`CALLS`] lists the constructors with arguments, each with the arguments
+//! and states that its own library writes.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// What unpickling does with a class or function of a library.
+/// Effect of unpickling a class or function of a library.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Known {
-    /// It is named, and not called.
+    /// Named, not called.
     Value,
-    /// A class: an object is made without arguments, and given a dict of attributes.
+    /// A class whose objects are made without arguments and get a dict of attributes.
     Object,
-    /// As [`Known::Object`], and the class is a dict.
+    /// Same as [`Known::Object`]; the class is a dict.
     Mapping,
-    /// As [`Known::Object`], a distribution of scipy: its state has the text of functions that are made anew.
+    /// Same as [`Known::Object`], for a scipy distribution: its state holds the source text of generated functions.
     Distribution,
     /// A constructor with arguments.
     Call(&'static Call),
@@ -24,10 +24,10 @@ pub(super) enum Known {
 impl Known {
     pub(super) fn text(self) -> &'static str {
         match self {
-            Self::Value => "a type or function that is only named",
-            Self::Object | Self::Distribution => "a class whose objects are only given attributes",
+            Self::Value => "a type or function that is named but not called",
+            Self::Object | Self::Distribution => "a class whose objects only get attributes",
             Self::Mapping => "a dict",
-            Self::Call(_) => "a constructor, called as its own library does",
+            Self::Call(_) => "a constructor; calls are checked against the form of its library",
         }
     }
 }
@@ -38,25 +38,25 @@ pub(super) struct Call {
     module: &'static str,
     /// Separated by spaces.
     names: &'static str,
-    /// A letter for each argument; those behind `?` may be missing.
+    /// One letter per argument; those after `?` are optional.
     ///
     /// | letter | argument |
     /// | --- | --- |
     /// | `p` | a value, a container, an array, an object of the same library, a named type |
-    /// | `n` | a number that is not large: memory may be taken for it |
+    /// | `n` | a small number: the constructor may allocate memory for it |
     /// | `t` | text |
     /// | `z` | the name of a time zone |
     /// | `r` | the text of a fraction |
-    /// | `c` | a class of the same package that is made by its constructor alone |
-    /// | `g` | the name, the class or an object of a generator of numpy |
+    /// | `c` | a class of the same package that only its constructor makes |
+    /// | `g` | the name, the class or an object of a numpy generator |
     /// | `d` | a dict of such values |
     /// | `s` | a shape of at most a thousand elements |
-    /// | `f` | the function of numpy that makes a generator from its name |
+    /// | `f` | the numpy function that makes a generator from its name |
     /// | `-` | `None` |
     pub(super) args: &'static str,
-    /// The states it may be given: `d` a dict of attributes, `t` a tuple, `m` the state of a masked array, `s` attributes and
-    /// slots, `b` and `h` attributes with a model of xgboost and lightgbm, `e` attributes with a formula of patsy or
-    /// formulaic, `j` the description of an array of joblib, given exactly once.
+    /// Allowed states: `d` a dict of attributes, `t` a tuple, `m` the state of a masked array, `s` attributes and slots, `b` and
+    /// `h` attributes with a model of xgboost and lightgbm, `e` attributes with a formula of patsy or formulaic, `j` the
+    /// description of a joblib array, set exactly once.
     pub(super) states: &'static str,
 }
 
@@ -82,7 +82,7 @@ const OFFSETS: &str = "BDay BMonthBegin BMonthEnd BQuarterBegin BQuarterEnd BYea
      LastWeekOfMonth Micro Milli Minute MonthBegin MonthEnd Nano QuarterBegin QuarterEnd Second SemiMonthBegin SemiMonthEnd Tick \
      Week WeekOfMonth YearBegin YearEnd";
 
-/// The constructors that are given arguments.
+/// Constructors with arguments.
 #[rustfmt::skip]
 static CALLS: &[Call] = &[
     call("decimal", "Decimal", "?t", ""),
@@ -156,10 +156,10 @@ static CALLS: &[Call] = &[
     call("statsmodels.base.data", "FormulaicData ModelData PandasData PatsyData", "", "e"),
 ];
 
-/// Everything that is listed, by module and name.
+/// All listed imports by module and name.
 ///
-/// A hash would read all of a name, and a small pickle can refer to a name of 8 KB 500,000 times. Comparing stops at the
-/// first difference.
+/// Not a hash map: hashing reads the whole name, and a small pickle can refer to a name of 8 KB 500,000 times. Comparison stops
+/// at the first difference.
 static NAMES: LazyLock<BTreeMap<(&str, &str), Known>> = LazyLock::new(|| {
     let mut names = BTreeMap::new();
     for line in include_str!("libraries.txt").lines().filter(|line| !line.starts_with('#')) {
@@ -180,7 +180,7 @@ static NAMES: LazyLock<BTreeMap<(&str, &str), Known>> = LazyLock::new(|| {
     names
 });
 
-/// What unpickling does with that class or function, where it is listed.
+/// Effect of unpickling that class or function, if listed.
 pub(super) fn known(module: &str, name: &str) -> Option<Known> {
     NAMES.get(&(module, name)).copied()
 }

@@ -1,21 +1,21 @@
-//! The arguments of protocol 0, which are lines of text, with the numbers that C reads in them: Python hands those lines to
-//! `strtol` and the like, which pass over white space, know prefixes, and stop at a zero byte.
+//! Text-line arguments of protocol 0. Numbers follow the rules of C: Python passes the lines to `strtol` and similar functions,
+//! which skip white space, accept prefixes, and stop at a zero byte.
 
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::Cursor;
 
-/// The longest line that is kept in memory: a number, a module and name, an id.
-const LONGEST: usize = 4096;
-/// What C takes for white space; Rust leaves out the vertical tab.
+/// Maximum length of a line kept in memory: a number, a module, a name, an id.
+const MAX_LINE_LEN: usize = 4096;
+/// White space in C; Rust's definition lacks the vertical tab.
 pub(super) const BLANKS: &[u8] = b"\t\n\x0b\x0c\r ";
 
-/// Reads a line without its end.
+/// Reads a line without its newline.
 pub(super) fn line(cursor: &mut Cursor, what: &str) -> Result<Box<str>> {
     line_of(cursor, what, false)
 }
 
-/// Reads the line of a persistent id, which Python takes as ASCII: what has other bytes stops it there. Files that begin
-/// with a P, as zips and Parquet do, have such.
+/// Reads the line of a persistent id. Python accepts ASCII only and stops at other bytes. Files that begin with a P, such as
+/// zip and Parquet files, contain such bytes.
 pub(super) fn ascii(cursor: &mut Cursor, what: &str) -> Result<Box<str>> {
     line_of(cursor, what, true)
 }
@@ -39,26 +39,26 @@ fn line_of(cursor: &mut Cursor, what: &str, ascii: bool) -> Result<Box<str>> {
 }
 
 fn keep(bytes: &mut Vec<u8>, byte: u8, what: &str, start: u64) -> Result<()> {
-    if bytes.len() == LONGEST {
+    if bytes.len() == MAX_LINE_LEN {
         return Err(Error::limit("pickle-line", format!("the line of {what} is too long"))
             .at(start)
-            .expected(format_args!("at most {LONGEST} bytes")));
+            .expected(format_args!("at most {MAX_LINE_LEN} bytes")));
     }
     bytes.push(byte);
     Ok(())
 }
 
-/// A line with a number.
+/// A line that holds a number.
 #[derive(Debug)]
 pub(super) struct NumberLine {
-    /// What C looks at: the line up to a zero byte.
+    /// The part that C reads: the line up to a zero byte.
     text: Vec<u8>,
-    /// Bytes of the whole line, without its end.
+    /// Length of the whole line without its newline.
     len: u64,
 }
 
 impl NumberLine {
-    /// Reads a line with a number. What cannot be one ends it early: any bytes may begin as a pickle does.
+    /// Reads a line with a number. A byte that cannot be part of one fails at once: arbitrary data may begin like a pickle.
     pub(super) fn read(cursor: &mut Cursor, what: &str) -> Result<Self> {
         let start = cursor.position();
         let mut line = Self { text: Vec::new(), len: 0 };
@@ -66,7 +66,7 @@ impl NumberLine {
         loop {
             let [byte] = cursor.array::<1>(what)?;
             if byte == b'\n' {
-                return if line.len == 0 { Err(no_number()) } else { Ok(line) };
+                return if line.len == 0 { Err(not_a_number()) } else { Ok(line) };
             }
             line.len += 1;
             seen_whole |= byte == 0;
@@ -75,7 +75,7 @@ impl NumberLine {
             }
             let fits = byte.is_ascii_alphanumeric() || b"+-._".contains(&byte) || BLANKS.contains(&byte);
             if !fits {
-                return Err(no_number());
+                return Err(not_a_number());
             }
             keep(&mut line.text, byte, what, start)?;
         }
@@ -89,9 +89,9 @@ impl NumberLine {
         Self::read(&mut Cursor::new(std::sync::Arc::new(source), 0), "a line")
     }
 
-    /// The argument of `INT`, where two characters that come to 0 or 1 are a bool.
+    /// The argument of `INT`: two characters with the value 0 or 1 are a bool.
     pub(super) fn int(&self) -> Result<Number> {
-        // For C, no digits at all are a zero.
+        // For C, a missing number is zero.
         let number = if self.text.is_empty() { Number::Int(0) } else { whole(&self.text, None)? };
         Ok(match number {
             Number::Int(n @ 0..=1) if self.len == 2 => Number::Bool(n == 1),
@@ -99,7 +99,7 @@ impl NumberLine {
         })
     }
 
-    /// The argument of `LONG`: digits, and an L perhaps.
+    /// The argument of `LONG`: digits with an optional L.
     pub(super) fn long(&self) -> Result<Number> {
         whole(self.text.strip_suffix(b"L").unwrap_or(&self.text), None)
     }
@@ -107,7 +107,7 @@ impl NumberLine {
     /// The argument of `FLOAT`.
     pub(super) fn float(&self) -> Result<f64> {
         let text = std::str::from_utf8(&self.text).ok();
-        text.and_then(|text| text.trim().parse().ok()).ok_or_else(no_number)
+        text.and_then(|text| text.trim().parse().ok()).ok_or_else(not_a_number)
     }
 
     /// The argument of `GET` and `PUT`.
@@ -116,7 +116,7 @@ impl NumberLine {
             Number::Int(n) => u64::try_from(n).ok(),
             _ => None,
         }
-        .ok_or_else(|| Error::corrupt("pickle-number", "this is no place in the memo"))
+        .ok_or_else(|| Error::corrupt("pickle-number", "the memo index is not a non-negative integer"))
     }
 }
 
@@ -129,15 +129,15 @@ pub(super) enum Number {
     Big(Box<[u8]>),
 }
 
-fn no_number() -> Error {
-    Error::corrupt("pickle-number", "this is no number")
+fn not_a_number() -> Error {
+    Error::corrupt("pickle-number", "the line is not a number")
 }
 
-/// A whole number to that base, or as Python's source has them, with prefixes. Zeros in front are octal, as C and Python 2
-/// have it. One underscore may stand between digits.
+/// Parses an integer in that base, or with the prefixes of Python source. A leading zero means octal, as in C and Python 2.
+/// Single underscores between digits are allowed.
 fn whole(text: &[u8], base: Option<u32>) -> Result<Number> {
     let blank = |byte: &u8| BLANKS.contains(byte);
-    let start = text.iter().position(|byte| !blank(byte)).ok_or_else(no_number)?;
+    let start = text.iter().position(|byte| !blank(byte)).ok_or_else(not_a_number)?;
     let end = text.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
     let text = &text[start..end];
     let (negative, text) = match text {
@@ -159,20 +159,20 @@ fn whole(text: &[u8], base: Option<u32>) -> Result<Number> {
         match char::from(byte).to_digit(base) {
             Some(digit) => digits.push(digit),
             None if byte == b'_' && before != b'_' => {}
-            None => return Err(no_number()),
+            None => return Err(not_a_number()),
         }
         before = byte;
     }
     if before == b'_' {
-        return Err(no_number());
+        return Err(not_a_number());
     }
     Ok(two_complement(&bytes_of(&digits, base, negative)))
 }
 
-/// Little-endian two's complement of digits, from the highest on.
+/// Converts digits, most significant first, to little-endian two's complement.
 fn bytes_of(digits: &[u32], base: u32, negative: bool) -> Vec<u8> {
     let mut limbs: Vec<u32> = Vec::new();
-    // As many digits at once as a limb surely holds.
+    // As many digits at once as always fit into a limb.
     let at_once = if base == 10 { 9 } else { 7 };
     for digits in digits.chunks(at_once) {
         let (factor, chunk) =
@@ -198,10 +198,10 @@ fn bytes_of(digits: &[u32], base: u32, negative: bool) -> Vec<u8> {
     bytes
 }
 
-/// The number of little-endian two's complement bytes; none are zero.
+/// Value of little-endian two's complement bytes; no bytes are zero.
 pub(super) fn two_complement(bytes: &[u8]) -> Number {
     let mut bytes = bytes;
-    // A byte that only repeats the sign of the one before it says nothing.
+    // Drop top bytes that only repeat the sign.
     while let [rest @ .., before, last] = bytes
         && ((*last == 0 && *before < 0x80) || (*last == 0xff && *before >= 0x80))
     {
@@ -231,9 +231,9 @@ mod tests {
         NumberLine::of(text.as_bytes())?.long()
     }
 
-    /// What CPython 3.11 says to the same lines.
+    /// Same results as CPython 3.11 for these lines.
     #[test]
-    fn numbers_of_all_spellings() {
+    fn numbers_parse_as_in_cpython() {
         for (text, value) in [
             ("0x1F", 31),
             ("+0x10", 16),
@@ -281,22 +281,22 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_numbers_end_early() {
+    fn lines_that_are_not_numbers_fail_at_the_first_byte() {
         let source = |bytes: Vec<u8>| {
             Cursor::new(std::sync::Arc::new(weighbridge_io::source::MemorySource::new("m", bytes)), 0)
         };
         let mut pixels = source(vec![0xc3; 10_000]);
         assert_eq!(NumberLine::read(&mut pixels, "a line").unwrap_err().code().as_str(), "pickle-number");
         assert_eq!(pixels.position(), 1);
-        let mut long = source([vec![b'1'; LONGEST + 1], b"\n".to_vec()].concat());
+        let mut long = source([vec![b'1'; MAX_LINE_LEN + 1], b"\n".to_vec()].concat());
         assert_eq!(NumberLine::read(&mut long, "a line").unwrap_err().kind(), weighbridge_core::Kind::Limit);
-        // Behind a zero byte nothing is kept.
-        let mut zeros = source([b"1".to_vec(), vec![0; 3 * LONGEST], b"\n".to_vec()].concat());
+        // Nothing is kept after a zero byte.
+        let mut zeros = source([b"1".to_vec(), vec![0; 3 * MAX_LINE_LEN], b"\n".to_vec()].concat());
         assert_eq!(NumberLine::read(&mut zeros, "a line").unwrap().int().unwrap(), Number::Int(1));
     }
 
     #[test]
-    fn numbers_of_all_sizes() {
+    fn integers_beyond_64_bits_keep_their_bytes() {
         assert_eq!(long("-9223372036854775808L").unwrap(), Number::Int(i64::MIN));
         assert_eq!(long("9223372036854775808L").unwrap(), Number::Big([0, 0, 0, 0, 0, 0, 0, 0x80, 0].into()));
         assert_eq!(

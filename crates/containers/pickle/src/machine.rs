@@ -1,11 +1,11 @@
-//! The machine: follows the instructions, imports nothing, calls nothing.
+//! Stack machine: executes the opcodes without any import or call.
 
 mod arrays;
 mod cut;
 mod memory;
 mod stack;
 
-use super::decode::{Arg, Op, Opcodes};
+use super::decode::{Arg, Op, Opcodes, unknown_opcode};
 use super::graph::{Graph, Object, ObjectId, ReduceKind, Reduced};
 use super::inspect::Notes;
 use super::opcode as op;
@@ -19,19 +19,19 @@ use weighbridge_io::source::SourceRef;
 
 pub use cut::{Cut, read_cut};
 
-/// The highest protocol there is.
+/// Highest pickle protocol.
 pub(super) const HIGHEST_PROTOCOL: u64 = 5;
-/// Small integers are made once.
+/// Integers below this value are shared objects.
 const SMALL_INTS: usize = 256;
 
-/// Reads the pickle that begins at `offset` of `source`, to its `STOP`.
+/// Reads the pickle at `offset` of `source` up to its `STOP`.
 ///
-/// Nothing is imported or called; bytes and long text are hopped over. Other pickles or anything
-/// else may follow behind [`Pickle::end`].
+/// Nothing is imported or called; bytes and long text are skipped. Other data may follow after
+/// [`Pickle::end`].
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`] where Python's machine would fail too, [`weighbridge_core::Kind::Unsupported`] for
-/// an unknown protocol, [`weighbridge_core::Kind::Limit`] where `options` are passed.
+/// [`weighbridge_core::Kind::Corrupt`] if Python's machine would fail too, [`weighbridge_core::Kind::Unsupported`] for
+/// an unknown protocol, [`weighbridge_core::Kind::Limit`] beyond the limits of `options`.
 pub fn read(source: &SourceRef, offset: u64, options: &Options) -> Result<Pickle> {
     let mut machine = Machine::new(source, offset, options);
     let mut opcodes = Opcodes::new(source, offset);
@@ -39,36 +39,36 @@ pub fn read(source: &SourceRef, offset: u64, options: &Options) -> Result<Pickle
     Ok(machine.finish(opcodes.position()))
 }
 
-/// The state of the machine, which is also what is known when it fails.
+/// State of the machine; still valid after a failure.
 pub(super) struct Machine<'a> {
     options: &'a Options,
     pub(super) graph: Graph,
     stack: Vec<ObjectId>,
-    /// Heights of the stack at its marks.
+    /// Stack heights at the marks.
     marks: Vec<usize>,
-    /// Places of the memo, as far as they are used one after the other; others are in `far`.
+    /// Memo entries with consecutive indices; other entries are in `far`.
     memo: Vec<ObjectId>,
     far: HashMap<u64, ObjectId>,
-    /// A bit for each object that was fetched from the memo or copied on the stack: none else is used before it changes.
+    /// One bit per object: set once it was fetched from the memo or duplicated. Other objects have no second user.
     fetched: Vec<u64>,
-    /// Offset of the instruction that is followed.
+    /// Offset of the current opcode.
     at: u64,
-    /// True where a place of the memo was found to be too far.
+    /// True once a memo index was too large.
     too_far: bool,
     small_ints: [Option<ObjectId>; SMALL_INTS],
     names: HashMap<Box<str>, ObjectId>,
     text_bytes: u64,
-    /// The memory of the objects.
+    /// Memory of the objects.
     held: HeldMemory,
-    /// The most that stack and marks took together so far.
+    /// Highest memory of stack and marks so far.
     stacked: u64,
     pub(super) start: u64,
     frame_end: Option<u64>,
-    /// True where the pickle may end before it ends.
+    /// True if the pickle may be truncated.
     cut: bool,
     protocol: Option<u8>,
-    /// The pickle around that of the objects of an array.
-    around: Option<Box<arrays::Around>>,
+    /// The outer pickle, while the pickle of an object array is read.
+    outer: Option<Box<arrays::OuterPickle>>,
     uses_frames: bool,
     pub(super) root: ObjectId,
     pub(super) globals: Vec<GlobalUse>,
@@ -97,7 +97,7 @@ impl<'a> Machine<'a> {
             frame_end: None,
             cut: false,
             protocol: None,
-            around: None,
+            outer: None,
             uses_frames: false,
             root: ObjectId::NONE,
             globals: Vec::new(),
@@ -106,7 +106,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Follows the instructions up to `STOP`.
+    /// Executes the opcodes up to `STOP`.
     pub(super) fn run(&mut self, opcodes: &mut Opcodes) -> Result<()> {
         opcodes.charge(self.held.budget());
         loop {
@@ -120,7 +120,7 @@ impl<'a> Machine<'a> {
             self.step(op).and_then(|()| self.take_height()).map_err(|e| e.at(offset))?;
             match code {
                 op::BUILD if self.options.arrays => self.array(opcodes).map_err(|e| e.at(offset))?,
-                op::STOP if !self.go_on_behind() => return Ok(()),
+                op::STOP if !self.resume_outer() => return Ok(()),
                 _ => {}
             }
         }
@@ -139,7 +139,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The protocol, where one was declared.
+    /// The declared protocol, if any.
     pub(super) fn declared(&self) -> Option<u8> {
         self.protocol
     }
@@ -148,25 +148,30 @@ impl<'a> Machine<'a> {
         self.notes.add(severity, code, offset, || text.to_owned());
     }
 
-    /// Looks whether frames end between instructions, as Python's two machines disagree otherwise.
+    /// Checks that frames end between opcodes: otherwise Python's two implementations disagree.
     fn frame(&mut self, op: &Op, opcodes: &Opcodes) -> Result<()> {
         if let Some(end) = self.frame_end.filter(|&end| op.offset >= end) {
             if op.offset > end {
-                let text = "a frame ends within an instruction";
+                let text = "a frame ends inside an opcode";
                 self.note(Severity::Unchecked, "frame-cuts-instruction", op.offset, text);
             }
             self.frame_end = None;
         }
         let (op::FRAME, Arg::Number(len)) = (op.code, &op.arg) else { return Ok(()) };
         if self.frame_end.is_some() {
-            self.note(Severity::Unchecked, "frame-in-frame", op.offset, "a frame begins within a frame");
+            self.note(
+                Severity::Unchecked,
+                "frame-in-frame",
+                op.offset,
+                "a frame begins inside another frame",
+            );
         }
         if *len > opcodes.remaining() && !self.cut {
-            return Err(Error::corrupt("truncated", "the file ends within a frame of the pickle")
+            return Err(Error::corrupt("truncated", "the file ends inside a frame of the pickle")
                 .at(op.offset)
                 .expected(format_args!("{len} bytes"))
                 .found(format_args!("{} bytes", opcodes.remaining()))
-                .hint("the file may be cut short: compare its length with the original's"));
+                .hint("the download may be incomplete; download it again, or compare its size with the original"));
         }
         self.uses_frames = true;
         self.frame_end = opcodes.position().checked_add(*len);
@@ -177,24 +182,19 @@ impl<'a> Machine<'a> {
         let Op { offset, code, arg } = op;
         match (code, arg) {
             (op::PROTO, Arg::Number(n)) => self.proto(n, offset)?,
-            // Seen to in `frame`.
+            // Handled in `frame`.
             (op::FRAME, _) => {}
             (op::STOP, _) => {
                 self.root = self.pop()?;
                 if !self.stack.is_empty() || !self.marks.is_empty() {
-                    self.note(
-                        Severity::Note,
-                        "stack-left",
-                        offset,
-                        "objects are left on the stack at the end",
-                    );
+                    self.note(Severity::Note, "stack-left", offset, "the stack is not empty at the end");
                 }
                 if self.frame_end.is_some_and(|end| end != offset + 1) {
                     self.note(
                         Severity::Unchecked,
                         "frame-length",
                         offset,
-                        "the last frame does not end where the pickle does",
+                        "the last frame and the pickle end at different offsets",
                     );
                 }
             }
@@ -230,7 +230,7 @@ impl<'a> Machine<'a> {
             }
             (op::BINGET | op::LONG_BINGET | op::GET, Arg::Number(place)) => {
                 let id = self.recall(place).ok_or_else(|| {
-                    Error::corrupt("pickle-memo", "nothing was put into this place of the memo").found(place)
+                    Error::corrupt("pickle-memo", "the memo has no entry with this index").found(place)
                 })?;
                 self.fetched(id)?;
                 self.stack.push(id);
@@ -241,7 +241,7 @@ impl<'a> Machine<'a> {
                     Severity::Unchecked,
                     "extension",
                     offset,
-                    "an entry of the extension registry: it could be any class or function",
+                    "an entry of the extension registry can be any class or function",
                 );
                 self.push(Object::Extension(i64::try_from(number).unwrap_or(-1)))?;
             }
@@ -250,7 +250,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Instructions without an argument of their own.
+    /// Executes an opcode without an argument of its own.
     fn bare(&mut self, code: u8, offset: u64) -> Result<()> {
         match code {
             op::NONE => self.stack.push(ObjectId::NONE),
@@ -262,7 +262,7 @@ impl<'a> Machine<'a> {
             op::EMPTY_SET => self.push(Object::Set(Vec::new()))?,
             op::MARK => self.marks.push(self.stack.len()),
             op::POP => {
-                self.note(Severity::Note, "pop", offset, "something is made and thrown away");
+                self.note(Severity::Note, "pop", offset, "an object is made and discarded");
                 if self.marks.last() == Some(&self.stack.len()) {
                     self.marks.pop();
                 } else {
@@ -270,11 +270,11 @@ impl<'a> Machine<'a> {
                 }
             }
             op::POP_MARK => {
-                self.note(Severity::Note, "pop", offset, "something is made and thrown away");
+                self.note(Severity::Note, "pop", offset, "an object is made and discarded");
                 self.pop_mark()?;
             }
             op::DUP => {
-                self.note(Severity::Note, "dup", offset, "the stack is copied, as no pickler does");
+                self.note(Severity::Note, "dup", offset, "opcode DUP, which picklers never write");
                 let top = self.top()?;
                 self.fetched(top)?;
                 self.stack.push(top);
@@ -336,7 +336,7 @@ impl<'a> Machine<'a> {
                             made.states.push(state);
                             made.built = offset;
                         }
-                        _ => return Err(wrong_target("an object that was made by a call")),
+                        _ => return Err(wrong_target("the result of a call")),
                     }
                     Ok(())
                 })?;
@@ -377,14 +377,14 @@ impl<'a> Machine<'a> {
             op::READONLY_BUFFER => {
                 self.top()?;
             }
-            _ => return Err(Error::corrupt("pickle-opcode", "this is no instruction of a pickle")),
+            _ => return Err(unknown_opcode(code)),
         }
         Ok(())
     }
 
     fn proto(&mut self, n: u64, offset: u64) -> Result<()> {
         let protocol = u8::try_from(n).ok().filter(|_| n <= HIGHEST_PROTOCOL).ok_or_else(|| {
-            Error::unsupported("pickle-protocol", "the pickle is of an unknown protocol")
+            Error::unsupported("pickle-protocol", "unknown pickle protocol")
                 .expected(format_args!("0 to {HIGHEST_PROTOCOL}"))
                 .found(n)
         })?;
@@ -393,7 +393,7 @@ impl<'a> Machine<'a> {
                 Severity::Note,
                 "protocol-inside",
                 offset,
-                "the protocol is declared within the pickle",
+                "the protocol is declared in the middle of the pickle",
             );
         }
         self.protocol = Some(protocol);
@@ -405,16 +405,15 @@ impl<'a> Machine<'a> {
 fn pairs(items: &[ObjectId]) -> Result<Vec<(ObjectId, ObjectId)>> {
     let (pairs, rest) = items.as_chunks::<2>();
     if !rest.is_empty() {
-        return Err(Error::corrupt("pickle-pairs", "a dict is given a key without a value"));
+        return Err(Error::corrupt("pickle-pairs", "a dict key has no value"));
     }
     Ok(pairs.iter().map(|&[key, value]| (key, value)).collect())
 }
 
 fn underflow() -> Error {
-    Error::corrupt("pickle-stack", "the instruction needs more than there is on the stack")
+    Error::corrupt("pickle-stack", "stack underflow: the opcode needs more operands")
 }
 
 fn wrong_target(what: &str) -> Error {
-    Error::corrupt("pickle-target", "the instruction changes something that cannot be changed so")
-        .expected(what)
+    Error::corrupt("pickle-target", "the opcode does not apply to the object on the stack").expected(what)
 }

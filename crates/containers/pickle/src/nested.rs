@@ -1,7 +1,7 @@
-//! Strings within a pickle that may be pickles themselves, told by their beginning.
+//! Detection of pickles inside the strings of a pickle, by their first bytes.
 //!
-//! A string may be the bytes of a pickle in every spelling that picklers have for bytes: as they are, as text of their code
-//! points (protocol 2 wraps them so), with the escapes of protocol 0.
+//! A string may hold a pickle in any encoding that picklers use for bytes: raw, as text of their code points (protocol 2), or
+//! with the escapes of protocol 0.
 
 use super::graph::{Span, Stored};
 use super::lines::BLANKS;
@@ -11,14 +11,14 @@ use super::payload::decode;
 use weighbridge_core::error::Result;
 use weighbridge_io::source::{SourceRef, read_vec, to_usize};
 
-/// Bytes of a string by which it is told.
-pub(super) const LOOKED_AT: usize = 512;
+/// Number of bytes of a string that detection reads.
+pub(super) const PROBE_LEN: usize = 512;
 
-/// The first bytes that a string stands for, `most` of its own bytes read for them at most, and whether these are all. Fewer
-/// where the text holds something that no bytes were.
+/// Decodes the first bytes of a string from at most `most` stored bytes. The flag is true if these are all its bytes. Decoding
+/// stops at text that does not encode bytes.
 ///
 /// # Errors
-/// What the source says.
+/// Errors of the source.
 pub fn string_bytes(source: &SourceRef, span: Span, most: u64) -> Result<(Vec<u8>, bool)> {
     let stored = read_vec(&**source, span.offset, span.len.min(most))?;
     let whole = span.len <= most;
@@ -30,26 +30,26 @@ pub fn string_bytes(source: &SourceRef, span: Span, most: u64) -> Result<(Vec<u8
     Ok((bytes, whole && decoded))
 }
 
-/// True where the string of which `head` is the beginning may be a pickle that somebody would load: one that declares its
-/// protocol, or one of the protocols that do not, which comes to an import. More may be true than is: whoever wants to know
-/// follows the instructions.
+/// Returns true if the string that begins with `head` may be a pickle: one that declares its protocol, or one without a
+/// declaration that reaches an import. False positives are possible; only the opcodes decide.
 pub(super) fn may_begin(head: &[u8], span: Span) -> bool {
     let (Some(&first), all) = (head.first(), head.len() as u64 == span.len) else { return false };
-    // Text of a code point above U+007F begins with a byte that is no instruction.
+    // Text that begins with a code point above U+007F begins with a byte that is not an opcode.
     let text = span.stored != Stored::Raw;
     if !(first == op::PROTO || takes_nothing(first) || (text && matches!(first, 0xc2 | b'\\'))) {
         return false;
     }
     if !text {
-        return reaches(head, all);
+        return may_be_pickle(head, all);
     }
     let mut bytes = Vec::with_capacity(head.len());
-    // Where it fails, what stands before is looked at: the rest of the text may not have been meant.
+    // If decoding fails, the bytes before that still count: the rest of the text may be unrelated.
     let decoded = decode(head, all, span.stored, &mut bytes).is_ok();
-    reaches(&bytes, all && decoded)
+    may_be_pickle(&bytes, all && decoded)
 }
 
-fn reaches(head: &[u8], all: bool) -> bool {
+/// Returns true if the decoded bytes may be a pickle.
+fn may_be_pickle(head: &[u8], all: bool) -> bool {
     match head {
         [op::PROTO, protocol, ..] => u64::from(*protocol) <= HIGHEST_PROTOCOL,
         [first, ..] if takes_nothing(*first) => reaches_import(head, all),
@@ -57,12 +57,12 @@ fn reaches(head: &[u8], all: bool) -> bool {
     }
 }
 
-/// True where bytes begin as a pickle may: with its protocol, or with an instruction that takes nothing from the stack.
+/// Returns true if the bytes can begin a pickle: a protocol declaration, or an opcode that needs no operands.
 pub fn begins([first, second]: [u8; 2]) -> bool {
     if first == op::PROTO { u64::from(second) <= HIGHEST_PROTOCOL } else { takes_nothing(first) }
 }
 
-/// True for an instruction that a pickle may begin with.
+/// Returns true for an opcode without operands.
 fn takes_nothing(code: u8) -> bool {
     !matches!(argument(code), Argument::Unknown)
         && !matches!(
@@ -102,16 +102,16 @@ fn takes_nothing(code: u8) -> bool {
         )
 }
 
-/// What follows the byte of an instruction.
+/// Layout of the argument after an opcode byte.
 enum Argument {
-    /// So many bytes.
+    /// A fixed number of bytes.
     Fixed(usize),
-    /// A length of so many bytes, and as many bytes as it says.
+    /// A length of that many bytes, then the counted bytes.
     Counted(usize),
     Line,
     /// Two lines: the module and the name of an import.
     Names,
-    /// It is none.
+    /// Not an opcode.
     Unknown,
 }
 
@@ -133,8 +133,8 @@ fn argument(code: u8) -> Argument {
     }
 }
 
-/// Goes from instruction to instruction, without a machine. True where an import is met whose names Python could find, or
-/// where `head` is not all and says nothing yet.
+/// Walks the opcodes without a machine. Returns true at an import with valid names, or if `head` is incomplete and still
+/// undecided.
 fn reaches_import(head: &[u8], all: bool) -> bool {
     let mut rest = head;
     let mut texts = false;
@@ -144,10 +144,10 @@ fn reaches_import(head: &[u8], all: bool) -> bool {
             _ if matches!(code, op::EXT1 | op::EXT2 | op::EXT4) => return true,
             Argument::Unknown => return false,
             Argument::Fixed(len) => behind.get(len..),
-            Argument::Counted(len) => behind_counted(behind, len),
+            Argument::Counted(len) => after_counted(behind, len),
             Argument::Line => match line(behind) {
                 Some((line, next)) if may_be_line(code, line) => Some(next),
-                // Where the line goes on further than was looked at, its beginning tells.
+                // A line that continues beyond `head` is judged by its beginning.
                 None if behind.is_empty() || may_be_line(code, behind) => None,
                 _ => return false,
             },
@@ -180,8 +180,8 @@ fn reaches_import(head: &[u8], all: bool) -> bool {
     !all
 }
 
-/// What stands behind as many bytes as the first `len` bytes count.
-fn behind_counted(behind: &[u8], len: usize) -> Option<&[u8]> {
+/// Bytes after a counted string whose length takes the first `len` bytes.
+fn after_counted(behind: &[u8], len: usize) -> Option<&[u8]> {
     let (digits, behind) = behind.split_at_checked(len)?;
     let len = digits.iter().rev().fold(0u64, |n, &byte| n << 8 | u64::from(byte));
     behind.get(usize::try_from(len).ok()?..)
@@ -192,14 +192,14 @@ fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..end], &bytes[end + 1..]))
 }
 
-/// True for what may stand in the line of that instruction, or begin it: most are numbers, of which C ends at a zero byte
-/// and passes over white space.
+/// Returns true for a valid line, or beginning of a line, of that opcode. Most lines are numbers; C ends them at a zero byte and
+/// skips white space.
 fn may_be_line(code: u8, line: &[u8]) -> bool {
     match code {
         op::STRING => matches!(line.first(), Some(b'\'' | b'"')),
         op::UNICODE => true,
         op::PERSID => line.is_ascii(),
-        // Where a number may begin.
+        // The beginning of a number.
         _ => match line.iter().position(|byte| !BLANKS.contains(byte)).map(|start| &line[start..]) {
             None | Some([0 | b'+' | b'-' | b'.' | b'0'..=b'9', ..]) => true,
             Some(word) if code == op::FLOAT => {
@@ -211,7 +211,7 @@ fn may_be_line(code: u8, line: &[u8]) -> bool {
     }
 }
 
-/// True for the name of a module, or of something in one.
+/// Returns true for the name of a module, or of an object in a module.
 fn is_name(line: &[u8]) -> bool {
     !line.is_empty()
         && line.iter().all(|&byte| matches!(byte, b'_' | b'.' | 0x80..) || byte.is_ascii_alphanumeric())
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn pickles_begin_in_every_spelling() {
+    fn pickles_are_detected_in_every_encoding() {
         for head in [
             &b"\x80\x02cos\nsystem\n."[..],
             b"cos\nsystem\n(S'id'\ntR.",
@@ -240,14 +240,14 @@ mod tests {
         assert!(may(b"\\x80\\x02cos\\nsystem\\n.", Stored::StringEscape));
         assert!(may(b"\\u0080\x02cos\\u000asystem\\u000a.", Stored::UnicodeEscape));
         assert!(may(b"\x80\x02cos\\u000asystem\\u000a.", Stored::UnicodeEscape));
-        // What is not seen may import.
+        // The part beyond the probe may import.
         let long = [b"V".as_slice(), &[b'a'; 600], b"\ncos\nsystem\n."].concat();
         let span = Span { offset: 0, len: long.len() as u64, stored: Stored::Utf8 };
-        assert!(may_begin(&long[..LOOKED_AT], span) && may(&long, Stored::Raw));
+        assert!(may_begin(&long[..PROBE_LEN], span) && may(&long, Stored::Raw));
     }
 
     #[test]
-    fn words_and_numbers_are_no_pickles() {
+    fn words_and_numbers_are_not_detected_as_pickles() {
         for head in [
             &b""[..],
             b"conv1.weight",

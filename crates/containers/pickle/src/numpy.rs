@@ -1,4 +1,4 @@
-//! Arrays and scalars of numpy, recognised in a graph.
+//! Recognition of numpy arrays and scalars in a graph.
 
 use super::allowed::is_mapped_array;
 use super::graph::{Graph, Location, Object, ObjectId, ReduceKind, Span, Stored};
@@ -10,40 +10,40 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
 use weighbridge_io::source::{MemorySource, SourceRef};
 
-/// The bytes of something: how many, and where.
+/// Bytes of an array, scalar or string: length and location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload {
-    /// Bytes after decoding.
+    /// Length in bytes after decoding.
     pub len: u64,
-    /// Where they are. Use [`super::PayloadSource`] for a span of the source.
+    /// Location. Use [`super::PayloadSource`] for a span of the source.
     pub place: Location,
-    /// The bytes themselves, where they are few and were read.
+    /// The bytes, if short and already read.
     pub short: Option<Box<[u8]>>,
 }
 
-/// An array, or a scalar as an array without dimensions.
+/// A numpy array; a scalar is an array without dimensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NdArray {
-    /// The `descr` as numpy shows it, without byte order: `f4`, `O8`, `V6`.
+    /// The `descr` of numpy without byte order: `f4`, `O8`, `V6`.
     pub descr: Box<str>,
-    /// The type of the elements; `None` where no tensor has it: objects, records, text, dates.
+    /// Element type; `None` for objects, records, text and dates, which tensors cannot hold.
     pub dtype: Option<DType>,
-    /// Byte order of the elements; little where there is none.
+    /// Byte order of the elements; little-endian for one-byte elements.
     pub endian: Endian,
-    /// The extents.
+    /// Shape.
     pub shape: Shape,
-    /// True where the first index runs fastest.
+    /// True if the first index varies fastest.
     pub fortran_order: bool,
-    /// The elements. `None` where `dtype` is.
+    /// The elements; `None` if `dtype` is `None`.
     pub payload: Option<Payload>,
 }
 
 impl NdArray {
-    /// What holds the elements, the offset of the first, and how they lie; `None` where no tensor can hold them. `source` is
-    /// what the pickle was read from.
+    /// Returns the source of the elements, the offset of the first one, and their encoding; `None` if a tensor cannot hold
+    /// them. `source` is the source of the pickle.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`], code `numpy-array`, where the elements are not in the file.
+    /// [`weighbridge_core::Kind::Corrupt`], code `numpy-array`, if the elements are not in the file.
     pub fn elements(&self, source: &SourceRef) -> Result<Option<(SourceRef, u64, Encoding)>> {
         let (Some(_), Some(payload)) = (self.dtype, &self.payload) else { return Ok(None) };
         let order = if self.fortran_order { Order::Column } else { Order::Row };
@@ -59,7 +59,7 @@ impl NdArray {
         Ok(Some((source, offset, encoding)))
     }
 
-    /// True for a call by which numpy makes an array of any class and type.
+    /// Returns true for a call that makes a numpy array of any class and dtype.
     pub fn is_one(graph: &Graph, id: ObjectId) -> bool {
         matches!(
             graph.call(id),
@@ -72,20 +72,20 @@ impl NdArray {
     }
 }
 
-/// What a dtype object says.
-struct Described {
+/// Content of a dtype object.
+struct Dtype {
     descr: Box<str>,
     dtype: Option<DType>,
     endian: Endian,
 }
 
 impl NdArray {
-    /// The array that the object would become, or `None` where it is no array at all.
+    /// Recognizes a numpy array; returns `None` for any other object.
     ///
-    /// Arrays of objects or records are recognised, but have neither `dtype` nor `payload`.
+    /// Arrays of objects or records are recognized, but have neither `dtype` nor `payload`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`], code `numpy-array`, where it would be an array but contradicts itself;
+    /// [`weighbridge_core::Kind::Corrupt`], code `numpy-array`, for an array that contradicts itself;
     /// [`weighbridge_core::Kind::Limit`] for more dimensions than `options` allow.
     pub fn of(graph: &Graph, id: ObjectId, options: &Options) -> Result<Option<NdArray>> {
         let Some((global, args)) = graph.call(id) else { return Ok(None) };
@@ -103,10 +103,11 @@ impl NdArray {
                 let fortran = match graph.text(order) {
                     Some("C") => Ok(false),
                     Some("F") => Ok(true),
-                    _ => Err(corrupt("the order of the array is neither C nor F")),
+                    _ => Err(corrupt("the array order is neither C nor F")),
                 };
-                fortran
-                    .and_then(|fortran| array(graph, dtype, extents(graph, shape, options)?, fortran, buffer))
+                fortran.and_then(|fortran| {
+                    array(graph, dtype, array_shape(graph, shape, options)?, fortran, buffer)
+                })
             }
             _ => return Ok(None),
         };
@@ -114,10 +115,10 @@ impl NdArray {
     }
 }
 
-/// The numpy scalar that the object would become, or `None` where it is none.
+/// Recognizes a numpy scalar; returns `None` for any other object.
 ///
 /// # Errors
-/// As [`NdArray::of`].
+/// Same as [`NdArray::of`].
 pub fn scalar(graph: &Graph, id: ObjectId) -> Result<Option<NdArray>> {
     let Some((global, args)) = graph.call(id) else { return Ok(None) };
     match (global, args) {
@@ -129,12 +130,12 @@ pub fn scalar(graph: &Graph, id: ObjectId) -> Result<Option<NdArray>> {
     }
 }
 
-/// True where the object is the class of arrays that look into a file. What a pickle has of such an array is an array.
+/// Returns true for the class `numpy.memmap`. A pickle stores such an array like any other array.
 fn is_mapped_class(graph: &Graph, id: ObjectId) -> bool {
     graph.global(id).is_some_and(|(module, name)| is_mapped_array(module, name))
 }
 
-/// The arguments of what is nothing but numpy's own call that rebuilds an array of the class `numpy.memmap`.
+/// Returns the arguments of the exact call that rebuilds an array of the class `numpy.memmap`.
 pub(super) fn rebuilt_mapped(graph: &Graph, id: ObjectId) -> Option<ObjectId> {
     let made = graph.made(id).filter(|made| made.how == ReduceKind::Reduce)?;
     match graph.call(id)? {
@@ -153,26 +154,26 @@ fn corrupt(message: &str) -> Error {
     Error::corrupt("numpy-array", message)
 }
 
-/// An array made empty and then given its state.
+/// An array that is made empty and then gets its state.
 fn reconstructed(graph: &Graph, id: ObjectId, options: &Options) -> Result<NdArray> {
     let state = graph.made(id).and_then(|made| graph.tuple(made.state()?));
-    // Very old numpy had no version at the front.
+    // Very old numpy wrote no version in front.
     match state {
         Some(&[_, shape, dtype, fortran, data] | &[shape, dtype, fortran, data]) => {
             let fortran =
-                graph.truth(fortran).ok_or_else(|| corrupt("the order of the array is no truth value"))?;
-            array(graph, dtype, extents(graph, shape, options)?, fortran, data)
+                graph.truth(fortran).ok_or_else(|| corrupt("the order flag of the array is not a bool"))?;
+            array(graph, dtype, array_shape(graph, shape, options)?, fortran, data)
         }
-        _ => Err(corrupt("the array has no state, or one of an unknown form")),
+        _ => Err(corrupt("the array state is missing or has an unknown form")),
     }
 }
 
-fn extents(graph: &Graph, shape: ObjectId, options: &Options) -> Result<Shape> {
-    let items = graph.sequence(shape).ok_or_else(|| corrupt("the shape of the array is no tuple"))?;
+fn array_shape(graph: &Graph, shape: ObjectId, options: &Options) -> Result<Shape> {
+    let items = graph.sequence(shape).ok_or_else(|| corrupt("the array shape is not a tuple"))?;
     Limits::check("dimensions", "dimensions", items.len() as u64, options.limits.dimensions)?;
-    let extent = |&id| graph.int(id).and_then(|n| u64::try_from(n).ok());
-    let dims: Option<Vec<u64>> = items.iter().map(extent).collect();
-    dims.map(Shape::new).ok_or_else(|| corrupt("an extent of the array is no count"))
+    let dimension = |&id| graph.int(id).and_then(|n| u64::try_from(n).ok());
+    let dims: Option<Vec<u64>> = items.iter().map(dimension).collect();
+    dims.map(Shape::new).ok_or_else(|| corrupt("a dimension of the array is not a non-negative integer"))
 }
 
 fn array(
@@ -182,25 +183,26 @@ fn array(
     fortran_order: bool,
     data: ObjectId,
 ) -> Result<NdArray> {
-    let Described { descr, dtype, endian } = describe(graph, dtype)?;
+    let Dtype { descr, dtype, endian } = describe(graph, dtype)?;
     let mut array = NdArray { descr, dtype, endian, shape, fortran_order, payload: None };
     let Some(dtype) = dtype else { return Ok(array) };
     let len = array.shape.bytes(dtype).ok_or_else(|| {
-        corrupt("the shape has no length in bytes below 2^64").found(format_args!("{dtype} {}", array.shape))
+        corrupt("the array has 2^64 bytes or more").found(format_args!("{dtype} {}", array.shape))
     })?;
-    let payload = bytes_of(graph, data, Some(len))?.ok_or_else(|| corrupt("the elements are no bytes"))?;
+    let payload =
+        bytes_of(graph, data, Some(len))?.ok_or_else(|| corrupt("the array elements are not bytes"))?;
     array.payload = Some(payload);
     Ok(array)
 }
 
-/// The bytes that the object is or would become: `bytes`, `bytearray`, a string of Python 2, and
-/// the calls by which protocol 2 spells bytes. `None` where it is something else.
+/// Returns the bytes of the object: `bytes`, `bytearray`, a Python 2 string, or the call that encodes
+/// bytes in protocol 2. `None` for any other object.
 ///
-/// `len` is the number of bytes that it must be, where the caller knows it. Long text tells its
-/// number of bytes only when it is decoded, so without `len` it gives `None` too.
+/// `len` is the required number of bytes, if the caller knows it. The length of long text is known
+/// only after decoding, so without `len` it also yields `None`.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`], code `numpy-length`, where it is not `len` bytes.
+/// [`weighbridge_core::Kind::Corrupt`], code `numpy-length`, if there are not `len` bytes.
 pub fn bytes_of(graph: &Graph, id: ObjectId, len: Option<u64>) -> Result<Option<Payload>> {
     let (short, place) = match graph.object(id) {
         Object::Bytes(blob) | Object::ByteArray(blob) => (blob.short.clone(), blob.place),
@@ -233,9 +235,8 @@ pub fn bytes_of(graph: &Graph, id: ObjectId, len: Option<u64>) -> Result<Option<
     };
     match (len, known) {
         (Some(len), known) if known.is_some_and(|known| known != len) || impossible(len) => {
-            let error =
-                Error::corrupt("numpy-length", "the array has more or fewer bytes than its shape needs")
-                    .expected(format_args!("{len} bytes"));
+            let error = Error::corrupt("numpy-length", "the array length does not match its shape")
+                .expected(format_args!("{len} bytes"));
             Err(match (known, place) {
                 (Some(known), _) => error.found(format_args!("{known} bytes")),
                 (None, Location::Source(span)) => error.found(format_args!("{} bytes of text", span.len)),
@@ -255,11 +256,11 @@ fn latin1(text: &str) -> Option<Box<[u8]>> {
     text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect()
 }
 
-fn describe(graph: &Graph, id: ObjectId) -> Result<Described> {
-    let bad = || corrupt("the type of the elements is not described as numpy does");
+fn describe(graph: &Graph, id: ObjectId) -> Result<Dtype> {
+    let bad = || corrupt("malformed numpy dtype");
     let (("numpy", "dtype"), &[code, ..]) = graph.call(id).ok_or_else(bad)? else { return Err(bad()) };
-    let inert = |descr: &str| Described { descr: descr.into(), dtype: None, endian: Endian::Little };
-    // Types that packages add to numpy are named by their class.
+    let inert = |descr: &str| Dtype { descr: descr.into(), dtype: None, endian: Endian::Little };
+    // User-defined dtypes are named by their class.
     if let Some((module, name)) = graph.global(code) {
         let mut described = inert(name);
         described.dtype = if module == "ml_dtypes" { added(name) } else { None };
@@ -293,7 +294,7 @@ fn describe(graph: &Graph, id: ObjectId) -> Result<Described> {
     Ok(described)
 }
 
-/// The type that package `ml_dtypes` adds under this name.
+/// The dtype that package `ml_dtypes` adds under this name.
 fn added(name: &str) -> Option<DType> {
     Some(match name {
         "bfloat16" => DType::BF16,
@@ -306,8 +307,8 @@ fn added(name: &str) -> Option<DType> {
     })
 }
 
-/// What the object would become if it is written as Paddle writes a tensor with LoD within a
-/// structure: `eval("data", {"data": array})`. Evaluating that gives the array and runs nothing.
+/// Returns the array of a tensor with LoD, which Paddle writes inside a structure as
+/// `eval("data", {"data": array})`. Evaluating that returns the array and runs nothing else.
 pub fn lod_tensor(graph: &Graph, id: ObjectId) -> Option<ObjectId> {
     let (("__builtin__" | "builtins", "eval"), &[text, names]) = graph.call(id)? else { return None };
     let (Some("data"), Object::Dict(pairs)) = (graph.text(text), graph.object(names)) else { return None };
@@ -317,7 +318,7 @@ pub fn lod_tensor(graph: &Graph, id: ObjectId) -> Option<ObjectId> {
     }
 }
 
-/// True where [`lod_tensor`] finds the pattern, and the call is nothing else.
+/// Returns true if [`lod_tensor`] matches, and the call has no other parts.
 pub(crate) fn is_lod_tensor(graph: &Graph, id: ObjectId) -> bool {
     let plain = graph.made(id).is_some_and(|m| {
         m.how == ReduceKind::Reduce && m.states.is_empty() && m.items.is_empty() && m.pairs.is_empty()

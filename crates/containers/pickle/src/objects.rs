@@ -1,14 +1,14 @@
-//! Objects by number, in blocks: a vector of millions would be copied, and held twice, whenever it grows.
+//! Objects by number, in blocks: a single vector of millions would be copied on each growth, with both copies in memory.
 
 use super::graph::Object;
 
-/// Objects of a block.
+/// Number of objects in a block.
 const BLOCK: usize = 1024;
 
-/// Objects that are only ever added to.
+/// Append-only list of objects.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Objects {
-    /// All but the last have [`BLOCK`] objects.
+    /// All blocks except the last one hold [`BLOCK`] objects.
     blocks: Vec<Vec<Object>>,
 }
 
@@ -28,7 +28,7 @@ impl Objects {
     pub(super) fn push(&mut self, object: Object) {
         match self.blocks.last_mut() {
             Some(last) if last.len() < BLOCK => last.push(object),
-            // The first one grows: most pickles of a scan are small.
+            // The first block grows: most scanned pickles are small.
             None => self.blocks.push(vec![object]),
             Some(_) => {
                 let mut block = Vec::with_capacity(BLOCK);

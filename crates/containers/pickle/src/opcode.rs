@@ -1,11 +1,11 @@
-//! The instructions of the pickle machine, by their names in Python's `pickletools`.
+//! Opcodes of the pickle machine, under their names in Python's `pickletools`.
 
-/// Declares the constants of the instructions and the table of their names.
+/// Declares the opcode constants and the table of their names.
 macro_rules! opcodes {
     ($($name:ident = $code:literal,)*) => {
         $(pub(super) const $name: u8 = $code;)*
 
-        /// The name of the instruction `code`, as Python has it; `None` where there is none.
+        /// Returns the name of the opcode `code` in Python; `None` for an unknown byte.
         pub fn opcode_name(code: u8) -> Option<&'static str> {
             match code {
                 $($code => Some(stringify!($name)),)*

@@ -1,4 +1,4 @@
-//! A pickle that was read, and how far reading may go.
+//! A pickle that was read, and the options for reading.
 
 use super::allowed::{ImportVerdict, allowed};
 use super::graph::{Graph, Object, ObjectId};
@@ -8,13 +8,13 @@ use weighbridge_core::phrase::{Job, Phrase};
 use weighbridge_core::text::escape;
 use weighbridge_core::{Budget, HeldMemory, phrase};
 
-/// Bounds on what reading a pickle may cost.
+/// Options for reading a pickle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The bounds that hold for all files. `header_bytes` bounds the short text that is kept in
-    /// memory, all of it together. Objects take memory of the budget, instructions work.
+    /// Limits. `header_bytes` bounds the total of short text kept in memory. Objects take memory of
+    /// the budget, opcodes take work.
     pub limits: Limits,
-    /// True to take the bytes behind the description of an array of joblib for the array, as joblib does.
+    /// True to read the bytes after a joblib array description as the array, like joblib.
     pub arrays: bool,
 }
 
@@ -25,20 +25,20 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reading within these limits.
+    /// Creates options with these limits.
     pub fn with_limits(limits: Limits) -> Self {
         Self { limits, arrays: false }
     }
 }
 
-/// One instruction that would import something.
+/// One opcode that imports an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GlobalUse {
-    /// The [`Object::Global`] that came of it.
+    /// The resulting [`Object::Global`].
     pub object: ObjectId,
-    /// Offset of the instruction in the source.
+    /// Offset of the opcode in the source.
     pub offset: u64,
-    /// The instruction: `GLOBAL`, `STACK_GLOBAL` or `INST`.
+    /// The opcode: `GLOBAL`, `STACK_GLOBAL` or `INST`.
     pub opcode: &'static str,
 }
 
@@ -47,28 +47,28 @@ pub struct GlobalUse {
 pub struct Pickle {
     /// The objects.
     pub graph: Graph,
-    /// The object that loading the pickle would return.
+    /// The object that loading the pickle returns.
     pub root: ObjectId,
-    /// The protocol that it declares; 0 where it declares none.
+    /// The declared protocol; 0 if none is declared.
     pub protocol: u8,
-    /// Offset in the source just behind the pickle, where another one may begin.
+    /// Offset in the source after the pickle, where another one may begin.
     pub end: u64,
-    /// What would be imported, in order.
+    /// Imports in order.
     pub globals: Vec<GlobalUse>,
-    /// True where there are frames, as protocol 4 has them.
+    /// True if the pickle has frames (protocol 4).
     pub uses_frames: bool,
     pub(super) counts: Box<[u64; 256]>,
-    /// The memory of the objects.
+    /// Memory of the objects.
     pub(super) held: HeldMemory,
 }
 
 impl Pickle {
-    /// The budget of the file. The memory that the objects hold is given back to it with them.
+    /// Budget of the file. Dropping the pickle returns the memory of its objects.
     pub fn budget(&self) -> &Budget {
         self.held.budget()
     }
 
-    /// How often each instruction occurs, by name; those that do not occur are left out.
+    /// Counts of the opcodes that occur, by name.
     pub fn opcode_counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         (0u8..=255)
             .zip(self.counts.iter())
@@ -76,7 +76,7 @@ impl Pickle {
             .filter_map(|(code, &count)| Some((opcode_name(code)?, count)))
     }
 
-    /// Says what loading the pickle in Python would run, where that is known to be dangerous.
+    /// Returns a warning if loading the pickle in Python would run a dangerous import.
     pub fn warning(&self) -> Option<Phrase> {
         let dangerous =
             |&(module, name): &(&str, &str)| matches!(allowed(module, name), ImportVerdict::Dangerous(_));
@@ -93,8 +93,8 @@ impl Pickle {
         ])
     }
 
-    /// Module and name of each import, once, in order of first use. Names that are not short text
-    /// are left out.
+    /// Returns module and name of each distinct import in order of first use. Names that are not short
+    /// text are omitted.
     pub fn global_names(&self) -> Vec<(&str, &str)> {
         let mut seen = std::collections::HashSet::new();
         self.globals.iter().filter_map(|g| self.graph.global(g.object)).filter(|g| seen.insert(*g)).collect()

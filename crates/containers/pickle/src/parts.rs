@@ -1,18 +1,18 @@
-//! Parameters that Paddle puts together from parts as it loads a dict.
+//! Split parameters, which Paddle joins from parts when it loads a dict.
 
 use super::graph::{Graph, Object, ObjectId};
 use super::numpy::NdArray;
 use super::opened::Options;
 use std::collections::{HashMap, HashSet};
 
-/// The key of the dict that says what was split.
+/// Key of the dict that describes the split parameters.
 pub const SPLIT: &str = "UnpackBigParamInfor@@";
-/// The key of the list of parts in it.
+/// Key of the list of parts in that dict.
 pub const SLICES: &str = "slices";
 
-/// True where loading would put parts together that multiply: one that is named twice, or under two names, or shares its bytes
-/// with others, or was put together itself. Also where something else stands where Paddle has this description, or where two parameters
-/// share one.
+/// Returns true if joined parts take far more memory than the file: a part is named twice or under two names, shares its bytes
+/// with another part, or is a joined parameter itself. Also true for a malformed description, or one that two parameters
+/// share.
 pub(super) fn multiply(graph: &Graph, len: u64, options: &Options) -> bool {
     let is_key = |id: ObjectId| graph.text(id) == Some(SPLIT);
     if !graph.iter().any(|(id, _)| is_key(id)) {
@@ -31,8 +31,8 @@ pub(super) fn multiply(graph: &Graph, len: u64, options: &Options) -> bool {
         };
         for &(_, value) in pairs.iter().filter(|(key, _)| is_key(*key)) {
             dicts += 1;
-            // Paddle looks at the outermost dict alone, and there is one description in it.
-            if dicts > 1 || !are_apart(graph, value, pairs, len, options) {
+            // Paddle reads the description of the outermost dict only.
+            if dicts > 1 || !are_disjoint(graph, value, pairs, len, options) {
                 return true;
             }
         }
@@ -40,9 +40,9 @@ pub(super) fn multiply(graph: &Graph, len: u64, options: &Options) -> bool {
     false
 }
 
-/// True where each part that `described` names is an array of its own, all of them no longer than the file. Each description in it is
-/// gone through once, and so is each part: all of it takes no longer than reading the pickle.
-fn are_apart(
+/// Returns true if each part that `described` names is an array of its own, and all of them together are no longer than the
+/// file. Visits each description and each part once, so the check takes no longer than reading the pickle.
+fn are_disjoint(
     graph: &Graph,
     described: ObjectId,
     pairs: &[(ObjectId, ObjectId)],

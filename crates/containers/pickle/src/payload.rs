@@ -1,20 +1,20 @@
-//! Bytes that a pickle stores as text, as a source.
+//! Source over bytes that a pickle stores as text.
 
 use super::graph::{Span, Stored};
 use std::sync::{Mutex, PoisonError};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{Source, SourceRef, Within, check_range, to_usize};
 
-/// Encoded bytes that are decoded at once; also the grain of the index.
+/// Encoded bytes decoded at a time; also the granularity of the index.
 const CHUNK: u64 = 64 << 10;
-/// The longest escape: `\UXXXXXXXX`.
-const LONGEST_UNIT: usize = 10;
+/// Length of the longest escape, `\UXXXXXXXX`.
+const MAX_ESCAPE_LEN: usize = 10;
 
-/// The bytes behind a span: as they are, or decoded from text.
+/// Bytes of a span, raw or decoded from text.
 ///
-/// Nothing is read when it is made. Decoding goes onwards and notes where each 64 KiB of text
-/// begin, so that reading at an earlier place starts near it. Text that does not give the promised
-/// number of bytes is an error of the read that meets it. The last chunk is kept until the end was read.
+/// Creating the source reads nothing. Decoding goes forward and records the start of each 64 KiB of
+/// text, so a read at an earlier offset starts near it. Text that does not decode to the expected
+/// number of bytes fails the read that reaches it. The last chunk is cached until the end is read.
 #[derive(Debug)]
 pub struct PayloadSource {
     outer: SourceRef,
@@ -25,20 +25,20 @@ pub struct PayloadSource {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Where each chunk begins, decoded and encoded, in order; behind the last one is the frontier.
+    /// Decoded and encoded start of each chunk, in order; the frontier follows the last one.
     index: Vec<(u64, u64)>,
     frontier: (u64, u64),
-    /// The chunk that was decoded last, and the decoded offset of its first byte.
+    /// Chunk that was decoded last, and the decoded offset of its first byte.
     chunk: Vec<u8>,
     chunk_at: u64,
 }
 
 impl PayloadSource {
-    /// The `len` bytes that `span` of `outer` decodes to.
+    /// Creates a source over the `len` bytes that `span` of `outer` decodes to.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`]: `past-the-end` where the span leaves `outer`, `pickle-payload`
-    /// where it cannot hold that many bytes.
+    /// [`weighbridge_core::Kind::Corrupt`]: `past-the-end` if the span exceeds `outer`, `pickle-payload`
+    /// if it cannot hold that many bytes.
     pub fn new(outer: SourceRef, span: Span, len: u64) -> Result<Self> {
         check_range(&*outer, span.offset, span.len)?;
         if !may_hold(span, len) {
@@ -51,7 +51,7 @@ impl PayloadSource {
         error.at(self.span.offset + encoded).in_file(self.outer.label())
     }
 
-    /// Decodes the chunk that begins at these places into `state`; returns where the next begins.
+    /// Decodes the chunk at these offsets into `state`; returns the offsets of the next chunk.
     fn decode(&self, state: &mut State, (decoded, encoded): (u64, u64)) -> Result<(u64, u64)> {
         let take = CHUNK.min(self.span.len - encoded);
         let mut text = vec![0; to_usize(take)?];
@@ -72,7 +72,7 @@ impl PayloadSource {
         Ok(next)
     }
 
-    /// Brings the chunk that holds decoded byte `offset` into `state`.
+    /// Decodes the chunk that holds decoded byte `offset` into `state`.
     fn seek(&self, state: &mut State, offset: u64) -> Result<()> {
         let end = state.chunk_at + state.chunk.len() as u64;
         if (state.chunk_at..end).contains(&offset) {
@@ -119,7 +119,7 @@ impl Source for PayloadSource {
             room[..count].copy_from_slice(&have[..count]);
             filled += count;
         }
-        // Whoever has read to the end is done: a file may hold thousands of arrays.
+        // Free the chunk after the last byte: a file may hold thousands of arrays.
         if offset + filled as u64 == self.len {
             state.chunk = Vec::new();
         }
@@ -140,27 +140,27 @@ impl Source for PayloadSource {
     }
 }
 
-/// True where `span` can decode to `len` bytes.
+/// Returns true if `span` can decode to `len` bytes.
 pub(super) fn may_hold(span: Span, len: u64) -> bool {
     let longest = match span.stored {
         Stored::Raw => 1,
         Stored::Utf8 => 2,
         Stored::StringEscape => 4,
-        Stored::UnicodeEscape => LONGEST_UNIT as u64,
+        Stored::UnicodeEscape => MAX_ESCAPE_LEN as u64,
     };
     len <= span.len && span.len <= len.saturating_mul(longest)
 }
 
 fn wrong_length(len: u64) -> Error {
-    Error::corrupt("pickle-payload", "the text does not decode to as many bytes as it must")
+    Error::corrupt("pickle-payload", "the text decodes to the wrong number of bytes")
         .expected(format_args!("{len} bytes"))
 }
 
-/// The bytes that `len` bytes of `source` from `offset` on take as UTF-8 text of their code
-/// points: what protocol 2 writes for them. Reads them all, in pieces.
+/// Counts the bytes of the UTF-8 text that protocol 2 writes for `len` bytes of `source` at `offset`.
+/// Reads them all, in chunks.
 ///
 /// # Errors
-/// What the source says.
+/// Errors of the source.
 #[cfg(test)]
 pub(crate) fn latin1_len(source: &dyn Source, offset: u64, len: u64) -> Result<u64> {
     check_range(source, offset, len)?;
@@ -176,15 +176,15 @@ pub(crate) fn latin1_len(source: &dyn Source, offset: u64, len: u64) -> Result<u
     Ok(len + high)
 }
 
-/// Decodes whole units of `text` into `out`; `last` says that no more text follows. Returns how
-/// many bytes of the text were used: all of them when it is the last.
+/// Decodes whole units of `text` into `out`; `last` means that no text follows. Returns the number of
+/// bytes used: all of them for the last text.
 pub(super) fn decode(text: &[u8], last: bool, stored: Stored, out: &mut Vec<u8>) -> Result<usize> {
     let mut used = 0;
     while let Some(rest) = text.get(used..).filter(|rest| !rest.is_empty()) {
-        if !last && rest.len() < LONGEST_UNIT {
+        if !last && rest.len() < MAX_ESCAPE_LEN {
             break;
         }
-        // Most of what is plain is plain in runs.
+        // Plain bytes come in runs.
         let plain = match stored {
             Stored::Utf8 => rest.iter().take_while(|&&b| b < 0x80).count(),
             Stored::Raw => rest.len(),
@@ -212,25 +212,25 @@ pub(super) fn decode(text: &[u8], last: bool, stored: Stored, out: &mut Vec<u8>)
 }
 
 fn not_bytes(at: usize) -> Error {
-    Error::corrupt("pickle-payload", "the text holds something that no bytes were")
+    Error::corrupt("pickle-payload", "the text does not encode bytes")
         .expected("code points U+0000 to U+00FF")
-        .found(format_args!("something else {at} bytes into this part"))
+        .found(format_args!("another code point {at} bytes into this chunk"))
 }
 
-/// What an escape stands for.
+/// Decoded value of an escape.
 enum Unit {
-    /// Nothing: a line that goes on.
+    /// Nothing: a line continuation.
     None,
     /// A code point.
     One(u32),
-    /// A backslash, and the byte behind it.
+    /// A backslash and the byte after it.
     Backslash(u8),
 }
 
-/// The unit at the start of `rest`, which begins with a backslash, and its length.
+/// Decodes the escape at the start of `rest`; returns its value and length.
 fn escape(rest: &[u8], stored: Stored) -> Option<(Unit, usize)> {
     let [b'\\', kind, ..] = *rest else {
-        // A backslash at the very end stands for itself in this form, and for nothing in the other.
+        // A trailing backslash is literal in `UnicodeEscape`, and an error in `StringEscape`.
         return (rest == b"\\" && stored == Stored::UnicodeEscape)
             .then_some((Unit::One(u32::from(b'\\')), 1));
     };
@@ -258,7 +258,7 @@ fn escape(rest: &[u8], stored: Stored) -> Option<(Unit, usize)> {
         (Stored::StringEscape, b'0'..=b'7') => {
             let len = rest[1..].iter().take(3).take_while(|b| matches!(b, b'0'..=b'7')).count();
             let value = rest[1..=len].iter().fold(0u32, |n, b| n * 8 + u32::from(b - b'0'));
-            // Three digits can pass a byte; Python keeps the low bits.
+            // Three octal digits can exceed a byte; Python keeps the low bits.
             Some((Unit::One(value & 0xff), 1 + len))
         }
         (Stored::StringEscape, other) => Some((Unit::Backslash(other), 2)),
@@ -266,7 +266,7 @@ fn escape(rest: &[u8], stored: Stored) -> Option<(Unit, usize)> {
     }
 }
 
-/// The characters of a short text with escapes.
+/// Decodes the characters of a short text with escapes.
 pub(super) fn unescape(text: &[u8], stored: Stored) -> Result<Vec<char>> {
     let mut chars = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -276,7 +276,7 @@ pub(super) fn unescape(text: &[u8], stored: Stored) -> Result<Vec<char>> {
             rest = tail;
             continue;
         }
-        let bad = || Error::corrupt("pickle-string", "the string holds an escape that there is not");
+        let bad = || Error::corrupt("pickle-string", "the string has an invalid escape");
         let (unit, len) = escape(rest, stored).ok_or_else(bad)?;
         match unit {
             Unit::None => {}

@@ -1,15 +1,15 @@
-//! From which objects tensors can be reached.
+//! Objects from which tensors can be reached.
 
 use super::graph::{Graph, Object, ObjectId};
 
-/// The objects that are tensors or lead to some.
+/// Set of the objects that are tensors or contain some.
 #[derive(Debug)]
 pub struct Reach {
     holds: Vec<bool>,
     size: u64,
 }
 
-/// Calls `meet` with each object that an object points at.
+/// Calls `meet` with the index of each object that an object refers to.
 fn edges(object: &Object, mut meet: impl FnMut(usize)) {
     match object {
         Object::List(items) | Object::Set(items) => items.iter().for_each(|item| meet(item.index())),
@@ -18,7 +18,7 @@ fn edges(object: &Object, mut meet: impl FnMut(usize)) {
         Object::Reduced(made) => {
             made.pairs.iter().for_each(|(_, value)| meet(value.index()));
             made.items.iter().chain(&made.states).for_each(|item| meet(item.index()));
-            // Of a named tuple, and of what says by itself how it is made.
+            // Arguments hold the items of named tuples and of objects with their own `__reduce__`.
             std::iter::once(made.args).chain(made.kwargs).for_each(|item| meet(item.index()));
         }
         _ => {}
@@ -26,8 +26,8 @@ fn edges(object: &Object, mut meet: impl FnMut(usize)) {
 }
 
 impl Reach {
-    /// Goes backwards from the tensors, once over every edge. The edges stand in two vectors: where those that lead to
-    /// an object begin, and where they come from. A vector for each object would take more than the objects.
+    /// Walks backwards from the tensors, visiting every edge once. Two vectors hold the edges: the start of the incoming edges
+    /// of each object, and their origins. A vector per object would take more memory than the objects.
     pub fn of(graph: &Graph, is_tensor: impl Fn(ObjectId) -> bool) -> Self {
         let mut holds = vec![false; graph.len()];
         let mut open = Vec::new();
@@ -79,12 +79,12 @@ impl Reach {
         Self { holds, size: (graph.len() as u64).saturating_add(2 * count) }
     }
 
-    /// Objects and edges together.
+    /// Number of objects and edges.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// True for a tensor, and for what leads to one.
+    /// Returns true for a tensor, and for an object that contains one.
     pub fn holds_tensor(&self, id: ObjectId) -> bool {
         self.holds.get(id.index()).is_some_and(|&holds| holds)
     }

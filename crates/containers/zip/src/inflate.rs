@@ -6,28 +6,27 @@ use std::sync::{Mutex, PoisonError};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{Source, SourceRef, Within, check_range, to_usize};
 
-/// Compressed bytes that are fetched first: enough for the header of an array.
-const FIRST_INPUT: u64 = 1 << 10;
-/// Compressed bytes that are fetched at most at once.
-const MOST_INPUT: u64 = 64 << 10;
-/// Inflated bytes that are thrown away at once on the way to a place further on.
-const SKIP: usize = 64 << 10;
+/// Compressed bytes of the first read: enough for the header of an array.
+const MIN_READ_LEN: u64 = 1 << 10;
+/// Most compressed bytes of one read.
+const MAX_READ_LEN: u64 = 64 << 10;
+/// Size of the buffer for inflated bytes that are skipped.
+const SKIP_LEN: usize = 64 << 10;
 
-/// The inflated bytes of a deflated member.
+/// Inflated bytes of a deflated member.
 ///
-/// Reading onwards inflates onwards; reading at an earlier place begins again at the start. The
-/// memory is that of one inflater, and is given back when the last byte has been read. The
-/// length is the one that the archive claims. A stream that ends before it, goes on after it, or
-/// has another CRC-32 is an error of the read that meets its end.
+/// Sequential reads continue the stream; a read at an earlier offset begins again at the start. Memory is that
+/// of one inflater, and is freed after the last byte is read. The length is the one claimed by the archive. If
+/// the stream is shorter or longer, or its CRC-32 differs, the read that reaches the end fails.
 pub struct InflateSource {
     packed: Packed,
     len: u64,
-    /// The checksum that the bytes shall have; `None` where that is not asked.
+    /// Expected CRC-32; `None` where it is not checked.
     crc32: Option<u32>,
     inflater: Mutex<Option<Box<Inflater>>>,
 }
 
-/// Where the compressed bytes are.
+/// Range of the compressed bytes.
 #[derive(Debug, Clone)]
 struct Packed {
     outer: SourceRef,
@@ -58,10 +57,10 @@ struct Inflater {
 }
 
 impl InflateSource {
-    /// The inflated bytes of `member` of the archive `outer`. Reads nothing.
+    /// Opens the inflated bytes of `member` of the archive `outer`. Reads nothing.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`], code `past-the-end`, when the member leaves `outer`.
+    /// [`weighbridge_core::Kind::Corrupt`], code `past-the-end`, where the member extends beyond `outer`.
     pub fn new(outer: SourceRef, member: &Member) -> Result<Self> {
         check_range(&*outer, member.data_offset, member.compressed_len)?;
         let packed = Packed {
@@ -73,7 +72,7 @@ impl InflateSource {
         Ok(Self { packed, len: member.len, crc32: Some(member.crc32), inflater: Mutex::new(None) })
     }
 
-    /// As [`new`](Self::new), for whoever must see the bytes also where their checksum is wrong.
+    /// As [`new`](Self::new), without checking the CRC-32: for scanning bytes whose checksum is wrong.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -82,8 +81,7 @@ impl InflateSource {
     }
 }
 
-/// The first bytes of a deflate stream that begins at `start` of `outer`: `most`, or fewer where
-/// it ends or breaks before.
+/// Inflates up to `most` bytes of a deflate stream at `start` of `outer`; fewer where it ends or breaks before.
 pub(super) fn inflate_prefix(outer: &SourceRef, start: u64, most: usize) -> Result<Vec<u8>> {
     let len = outer.len().saturating_sub(start);
     let packed = Packed { outer: outer.clone(), member: String::new(), start, len };
@@ -93,22 +91,22 @@ pub(super) fn inflate_prefix(outer: &SourceRef, start: u64, most: usize) -> Resu
     Ok(bytes)
 }
 
-/// What following a deflate stream came to.
+/// Measured lengths of a deflate stream.
 pub(super) struct Extent {
-    /// Bytes that were taken; of a stream that breaks, all that were fetched.
+    /// Compressed bytes; of a broken stream, all bytes that were read.
     pub(super) taken: u64,
-    /// Bytes that they became.
+    /// Inflated bytes.
     pub(super) given: u64,
-    /// The CRC-32 of these; `None` where the stream breaks, or does not end within what it may take and give.
+    /// CRC-32 of the inflated bytes; `None` where the stream breaks or exceeds its bounds.
     pub(super) crc32: Option<u32>,
 }
 
-/// How far a deflate stream goes that begins at `start` of `outer`, of which it may take and give so many bytes.
+/// Measures a deflate stream at `start` of `outer`, of at most `most_taken` compressed and `most_given` inflated bytes.
 pub(super) fn extent(outer: &SourceRef, start: u64, most_taken: u64, most_given: u64) -> Result<Extent> {
     let len = outer.len().saturating_sub(start).min(most_taken);
     let packed = Packed { outer: outer.clone(), member: String::new(), start, len };
     let mut inflater = Inflater::new();
-    let mut waste = vec![0; SKIP];
+    let mut waste = vec![0; SKIP_LEN];
     while !inflater.ended && inflater.produced < most_given {
         match inflater.fill(&packed, &mut waste) {
             Ok(0) if !inflater.ended => break,
@@ -136,7 +134,7 @@ impl Source for InflateSource {
             return Ok(());
         }
         let mut place = self.inflater.lock().unwrap_or_else(PoisonError::into_inner);
-        // Taken out, so that after an error the next read begins anew.
+        // Taken out, so that the next read after an error begins at the start.
         let mut inflater = match place.take() {
             Some(inflater) if inflater.produced <= offset => inflater,
             _ => Box::new(Inflater::new()),
@@ -173,7 +171,7 @@ impl std::fmt::Debug for InflateSource {
 
 fn ends_early(packed: &Packed, expected: u64, found: u64) -> Error {
     packed
-        .corrupt("deflate-too-short", "the compressed data ends before the length that the archive claims")
+        .corrupt("deflate-too-short", "the compressed data yields fewer bytes than the archive claims")
         .expected(format_args!("{expected} bytes"))
         .found(format_args!("{found} bytes"))
 }
@@ -191,7 +189,7 @@ impl Inflater {
         }
     }
 
-    /// Inflates until `out` is full or the stream has no more; returns how many bytes were given.
+    /// Inflates until `out` is full or the stream ends; returns the number of bytes.
     fn fill(&mut self, packed: &Packed, out: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < out.len() && !self.ended {
@@ -209,7 +207,7 @@ impl Inflater {
         Ok(filled)
     }
 
-    /// One call of the inflater: bytes taken from the input and bytes given.
+    /// Calls the inflater once; returns the consumed and the produced bytes.
     fn step(&mut self, packed: &Packed, out: &mut [u8]) -> Result<(usize, usize)> {
         let before = (self.stream.total_in(), self.stream.total_out());
         let status = self
@@ -223,10 +221,10 @@ impl Inflater {
         Ok((taken, given))
     }
 
-    /// Fetches the next compressed bytes; none at the end.
+    /// Reads the next compressed bytes; none at the end.
     fn fetch(&mut self, packed: &Packed) -> Result<()> {
-        // As much as was read so far: a look at the header is cheap, the rest takes few calls.
-        let most = self.fetched.clamp(FIRST_INPUT, MOST_INPUT);
+        // As many as were read so far: reading a header is cheap, and the rest takes few calls.
+        let most = self.fetched.clamp(MIN_READ_LEN, MAX_READ_LEN);
         let take = most.min(packed.len - self.fetched);
         self.input.resize(to_usize(take)?, 0);
         self.consumed = 0;
@@ -239,9 +237,9 @@ impl Inflater {
         if self.produced == offset {
             return Ok(());
         }
-        let mut waste = vec![0; to_usize((offset - self.produced).min(SKIP as u64))?];
+        let mut waste = vec![0; to_usize((offset - self.produced).min(SKIP_LEN as u64))?];
         while self.produced < offset {
-            let want = to_usize((offset - self.produced).min(SKIP as u64))?;
+            let want = to_usize((offset - self.produced).min(SKIP_LEN as u64))?;
             if self.fill(packed, &mut waste[..want])? < want {
                 return Err(ends_early(packed, offset, self.produced));
             }
@@ -249,22 +247,22 @@ impl Inflater {
         Ok(())
     }
 
-    /// Holds the end of the stream against what the archive claims.
+    /// Checks the end of the stream against the length and CRC-32 claimed by the archive.
     fn check_end(&mut self, packed: &Packed, len: u64, crc32: Option<u32>) -> Result<()> {
         let more = self.produced == len && self.fill(packed, &mut [0])? > 0;
         let left = packed.len - self.fetched + (self.input.len() - self.consumed) as u64;
         if more || !self.ended || left > 0 {
             let message = match () {
-                () if more => "the compressed data goes on past the length that the archive claims",
-                () if !self.ended => "the compressed data has no end",
-                () => "there are bytes behind the end of the compressed data",
+                () if more => "the compressed data yields more bytes than the archive claims",
+                () if !self.ended => "the compressed data has no end marker",
+                () => "bytes follow the end of the compressed data",
             };
             return Err(packed.corrupt("deflate-too-long", message).expected(format_args!("{len} bytes")));
         }
         let found = self.crc.clone().finalize();
         if let Some(crc32) = crc32.filter(|&crc32| crc32 != found) {
             return Err(packed
-                .corrupt("crc-mismatch", "the data is not what was written: its CRC-32 differs")
+                .corrupt("crc-mismatch", "the CRC-32 of the data does not match")
                 .expected(format_args!("{crc32:08x}"))
                 .found(format_args!("{found:08x}")));
         }

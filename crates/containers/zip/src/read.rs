@@ -1,4 +1,4 @@
-//! Reading the directory of an archive, and holding it against the local headers.
+//! Reader of the directory of an archive, which compares it with the local headers.
 
 mod end;
 mod outline;
@@ -19,22 +19,22 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape as escape_text;
 use weighbridge_io::source::{Cursor, RangeSource, SourceRef};
 
-/// Flags that mean that the data is no plain stream: encrypted, patch, strongly encrypted, masked.
+/// Flags of unsupported data: encrypted, patch, strongly encrypted, masked.
 pub(super) const FLAGS_REFUSED: u16 = 1 | 1 << 5 | 1 << 6 | 1 << 13;
-/// The local header has no CRC and sizes; they follow the data.
+/// Flag: CRC and sizes are not in the local header but follow the data.
 pub(super) const FLAG_DESCRIPTOR: u16 = 1 << 3;
 
-/// The newest version of zip, ten times. Python refuses members that need a newer one.
-const NEWEST: u8 = 63;
+/// Newest version of the zip format, times ten. Python refuses members that need a newer one.
+const NEWEST_VERSION: u8 = 63;
 
-/// How a member's bytes lie in the archive.
+/// Compression method of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// As they are.
+    /// Uncompressed.
     Stored,
-    /// As a raw deflate stream.
+    /// A raw deflate stream.
     Deflated,
-    /// In a way of that number that is not read here.
+    /// An unsupported method, by its number.
     Other(u16),
 }
 
@@ -48,28 +48,28 @@ impl Method {
     }
 }
 
-/// One member of an archive. Its place was held against the archive; its bytes were not read.
+/// Member of an archive. Its range was checked against the archive; its bytes were not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// The name as text: UTF-8, or read from code page 437, as Python does.
+    /// Name, decoded from UTF-8 or code page 437, as in Python.
     pub name: String,
-    /// How the bytes are stored.
+    /// Compression method.
     pub method: Method,
     /// Offset of the local header in the archive.
     pub header_offset: u64,
     /// Offset of the first byte of the data in the archive.
     pub data_offset: u64,
-    /// Bytes of the data in the archive.
+    /// Compressed length in bytes.
     pub compressed_len: u64,
-    /// Bytes of the data when it is read: a claim, unless the member is stored.
+    /// Uncompressed length in bytes: unverified, unless the member is stored.
     pub len: u64,
-    /// The CRC-32 that the data shall have: a claim.
+    /// CRC-32 of the uncompressed data: unverified.
     pub crc32: u32,
 }
 
 impl Member {
-    /// The data as a source: a range of `archive`, or an [`InflateSource`] over one. Costs nothing,
-    /// whatever the length; the CRC of a stored member is not checked.
+    /// Returns the data as a source: a range of `archive`, or an [`InflateSource`] over one. Reads nothing;
+    /// the CRC of a stored member is not checked.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Unsupported`], code `zip-method`, for other methods.
@@ -78,7 +78,7 @@ impl Member {
             Method::Stored => Ok(Arc::new(RangeSource::new(archive.clone(), self.data_offset, self.len)?)),
             Method::Deflated => Ok(Arc::new(InflateSource::new(archive.clone(), self)?)),
             Method::Other(number) => {
-                Err(unsupported("zip-method", "the member is compressed in a way that is not read here")
+                Err(unsupported("zip-method", "the compression method of the member is not supported")
                     .at(self.header_offset)
                     .expected("stored (0) or deflated (8)")
                     .found(format_args!("method {number}")))
@@ -87,15 +87,15 @@ impl Member {
     }
 }
 
-/// The members of the archive `source`, in the order of its directory.
+/// Reads the members of the archive `source`, in the order of its directory.
 ///
-/// Reads the directory and the local headers, no data. After this, names are unique, members lie
-/// before the directory without overlap, and both headers of each say the same.
+/// Reads the directory and the local headers, no data. On success, names are unique, members precede the
+/// directory without overlap, and both headers of each member agree.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`] for an archive that is cut short, contradicts itself or can be read in
-/// two ways, or that the file goes on behind; [`weighbridge_core::Kind::Unsupported`] for encrypted members and
-/// archives in several volumes; [`weighbridge_core::Kind::Limit`] for more members than `limits.tensors`.
+/// [`weighbridge_core::Kind::Corrupt`] for an archive that is truncated, contradictory, ambiguous or followed by
+/// other bytes; [`weighbridge_core::Kind::Unsupported`] for encrypted members and archives in several volumes;
+/// [`weighbridge_core::Kind::Limit`] for more members than `limits.tensors`.
 pub fn read_directory(source: &SourceRef, limits: &Limits) -> Result<Vec<Member>> {
     match read_with_rest(source, limits)? {
         (members, None) => Ok(members),
@@ -103,26 +103,26 @@ pub fn read_directory(source: &SourceRef, limits: &Limits) -> Result<Vec<Member>
     }
 }
 
-/// As [`read_directory`], also of an archive behind which the file goes on, or in whose comment it breaks off:
-/// the caller decides what becomes of that.
+/// As [`read_directory`], but accepts bytes after the archive and a truncated comment, and returns them as
+/// [`Rest`] for the caller to decide.
 ///
 /// # Errors
-/// As [`read_directory`], but for what is given back.
+/// As [`read_directory`], except for a returned rest.
 pub fn read_with_rest(source: &SourceRef, limits: &Limits) -> Result<(Vec<Member>, Option<Rest>)> {
     let in_file = |e: Error| e.in_file(source.label());
     let (end, records) = read_central(source, limits).map_err(in_file)?;
     Ok((read_locals(source, &end, records).map_err(in_file)?, end.rest))
 }
 
-/// True where the directory of `source` has a member of a name that `wanted` says yes to. False
-/// also where it cannot be read.
+/// True where the directory of `source` has a member whose name `wanted` accepts. False also where the
+/// directory cannot be read.
 pub fn has_member(source: &SourceRef, limits: &Limits, wanted: impl Fn(&str) -> bool) -> bool {
     let records = read_central(source, limits).map(|(_, records)| records).unwrap_or_default();
     records.iter().any(|record| wanted(&record.name))
 }
 
-/// Name and first bytes (`most`, or as many as there are) of the member at the very beginning of
-/// `source`, by its local header alone: for telling what kind of archive this is.
+/// Returns the name and up to `most` first bytes of the member at offset 0 of `source`, by its local header
+/// alone. For detecting the kind of archive.
 pub fn first_member(source: &SourceRef, most: usize) -> Option<(String, Vec<u8>)> {
     let mut cursor = Cursor::new(source.clone(), 0);
     let local: [u8; 30] = cursor.array("a local header").ok()?;
@@ -140,7 +140,7 @@ pub fn first_member(source: &SourceRef, most: usize) -> Option<(String, Vec<u8>)
     Some((name, bytes))
 }
 
-/// An entry of the directory.
+/// Entry of the directory.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) raw_name: Option<Vec<u8>>,
@@ -156,22 +156,16 @@ pub(super) struct Record {
 pub(super) fn read_central(source: &SourceRef, limits: &Limits) -> Result<(End, Vec<Record>)> {
     let end = find_end(&**source)?;
     if end.offset.checked_add(end.size) != Some(end.position) {
-        return Err(corrupt(
-            "zip-misplaced-directory",
-            "the directory does not end where the end record begins",
-        )
-        .at(end.position)
-        .expected(format_args!("{} bytes from {} on", end.size, end.offset))
-        .hint("bytes were added before or into the archive, or lost from it"));
+        return Err(corrupt("zip-misplaced-directory", "the directory does not end at the end record")
+            .at(end.position)
+            .expected(format_args!("{} bytes from {} on", end.size, end.offset))
+            .hint("bytes were added to the archive or are missing; download it again or repack it"));
     }
     if end.count > end.size / CENTRAL_LEN {
-        return Err(corrupt(
-            "zip-count",
-            "the directory is too short for the number of members that it claims",
-        )
-        .at(end.position)
-        .expected(format_args!("at most {} members in {} bytes", end.size / CENTRAL_LEN, end.size))
-        .found(end.count));
+        return Err(corrupt("zip-count", "the directory is too short for its number of members")
+            .at(end.position)
+            .expected(format_args!("at most {} members in {} bytes", end.size / CENTRAL_LEN, end.size))
+            .found(end.count));
     }
     Limits::check("archive members", "tensors", end.count, limits.tensors)?;
     let mut cursor = Cursor::new(source.clone(), end.offset);
@@ -180,14 +174,14 @@ pub(super) fn read_central(source: &SourceRef, limits: &Limits) -> Result<(End, 
         records.push(read_record(&mut cursor, limits)?);
     }
     if cursor.position() != end.position {
-        return Err(corrupt("zip-count", "the directory has another length than its members take")
+        return Err(corrupt("zip-count", "the directory entries do not fill the directory")
             .at(cursor.position())
             .expected(end.position));
     }
     let mut names = HashSet::with_capacity(records.len());
     for record in &records {
         if !names.insert(record.name.as_str()) {
-            return Err(corrupt("duplicate-member", "the archive has two members of the same name")
+            return Err(corrupt("duplicate-member", "duplicate member name")
                 .at(record.header_offset)
                 .found(escape_text(&record.name)));
         }
@@ -198,11 +192,9 @@ pub(super) fn read_central(source: &SourceRef, limits: &Limits) -> Result<(End, 
 
 fn read_record(cursor: &mut Cursor, limits: &Limits) -> Result<Record> {
     let at = cursor.position();
-    let fixed: [u8; 46] = cursor.array("the directory of the archive")?;
+    let fixed: [u8; 46] = cursor.array("a directory entry")?;
     if fixed[..4] != CENTRAL {
-        return Err(
-            corrupt("zip-bad-directory", "an entry of the directory does not begin with its mark").at(at)
-        );
+        return Err(corrupt("zip-bad-directory", "a directory entry has no signature").at(at));
     }
     let flags = le16(&fixed, 8);
     let name_len = le16(&fixed, 28).into();
@@ -226,22 +218,22 @@ fn read_record(cursor: &mut Cursor, limits: &Limits) -> Result<Record> {
     if flags & FLAGS_REFUSED != 0 {
         return Err(fail(encrypted()));
     }
-    if fixed[6] > NEWEST {
-        let error = unsupported("zip-version", "the member needs a newer version of zip than there is");
+    if fixed[6] > NEWEST_VERSION {
+        let error = unsupported("zip-version", "the member requires an unknown version of the zip format");
         return Err(fail(error)
-            .expected(format_args!("at most {}", version(NEWEST)))
+            .expected(format_args!("at most {}", version(NEWEST_VERSION)))
             .found(version(fixed[6])));
     }
     if !matches!(u64::from(le16(&fixed, 34)), 0 | MAX16) {
         return Err(volumes(at));
     }
-    // The raw name is kept only where it is not the bytes of the name.
+    // The raw name is kept only where it differs from the decoded name.
     let raw_name = (name.as_bytes() != raw_name).then_some(raw_name);
     let (method, crc32) = (le16(&fixed, 10), le32(&fixed, 16));
     Ok(Record { raw_name, name, flags, method, crc32, compressed_len, len, header_offset })
 }
 
-/// Reads the local headers in the order of the file and compares.
+/// Reads the local headers in file order and compares them with the directory.
 fn read_locals(source: &SourceRef, end: &End, records: Vec<Record>) -> Result<Vec<Member>> {
     let mut order: Vec<usize> = (0..records.len()).collect();
     order.sort_by_key(|&i| records[i].header_offset);
@@ -250,13 +242,13 @@ fn read_locals(source: &SourceRef, end: &End, records: Vec<Record>) -> Result<Ve
     for i in order {
         let record = &records[i];
         let fail = |e: Error| e.at(record.header_offset).found(escape_text(&record.name));
-        let Some(hop) = record.header_offset.checked_sub(cursor.position()) else {
-            return Err(fail(corrupt("zip-overlap", "two members of the archive overlap")));
+        let Some(gap) = record.header_offset.checked_sub(cursor.position()) else {
+            return Err(fail(corrupt("zip-overlap", "members of the archive overlap")));
         };
         if record.header_offset > end.offset {
             return Err(fail(outside()));
         }
-        cursor.skip(hop, "the members of the archive")?;
+        cursor.skip(gap, "the members of the archive")?;
         check_local(&mut cursor, record).map_err(fail)?;
         let data_offset = cursor.position();
         let data_end = data_offset.checked_add(record.compressed_len);
@@ -278,17 +270,17 @@ fn read_locals(source: &SourceRef, end: &End, records: Vec<Record>) -> Result<Ve
     Ok(records.into_iter().zip(data_offsets).map(member).collect())
 }
 
-/// Reads the local header under the cursor, up to the data, and compares it with `record`.
+/// Reads the local header at the cursor, up to the data, and compares it with `record`.
 fn check_local(cursor: &mut Cursor, record: &Record) -> Result<()> {
     let local: [u8; 30] = cursor.array("a local header")?;
     if local[..4] != LOCAL {
         return Err(corrupt(
             "zip-bad-local-header",
-            "there is no member where the directory says there is one",
+            "there is no local header at the offset in the directory",
         ));
     }
     let differs = |what: &str| {
-        corrupt("zip-headers-differ", format!("the directory and the member itself name a different {what}"))
+        corrupt("zip-headers-differ", format!("the {what} in the directory and in the local header differ"))
     };
     let flags = le16(&local, 6);
     let name = cursor.bytes(le16(&local, 26).into(), "a name")?;
@@ -323,21 +315,23 @@ fn check_local(cursor: &mut Cursor, record: &Record) -> Result<()> {
         }
     }
     match Method::new(record.method) {
-        Method::Stored if record.len != record.compressed_len => {
-            Err(corrupt("zip-stored-length", "the member is stored as it is, but has two lengths"))
-        }
-        Method::Deflated if record.len / DEFLATE_RATIO > record.compressed_len => {
-            Err(corrupt("deflate-claim", "the member claims more bytes than its compressed data can hold")
-                .expected(format_args!("at most {DEFLATE_RATIO} times {} bytes", record.compressed_len)))
-        }
+        Method::Stored if record.len != record.compressed_len => Err(corrupt(
+            "zip-stored-length",
+            "the member is stored, but its compressed and uncompressed lengths differ",
+        )),
+        Method::Deflated if record.len / DEFLATE_RATIO > record.compressed_len => Err(corrupt(
+            "deflate-claim",
+            "the claimed length of the member exceeds the maximum for its compressed data",
+        )
+        .expected(format_args!("at most {DEFLATE_RATIO} times {} bytes", record.compressed_len))),
         _ => Ok(()),
     }
 }
 
-/// True where an extra field (Unicode Path, 0x7075) gives the member another name than `raw_name`: programs that know the
-/// field, as Python from 3.12 on, take its name. It counts only with the CRC-32 of the name that it is for.
+/// True where an extra field (Unicode Path, 0x7075) renames the member: programs that support the field, such as Python from
+/// 3.12 on, use its name instead of `raw_name`. It counts only with the CRC-32 of `raw_name`.
 ///
-/// For a name in no known code page the field is there to say what it is: the ASCII letters must agree.
+/// For a name in an unknown code page, the field supplies the Unicode name: the ASCII letters must agree.
 pub(super) fn is_renamed(extra: &[u8], raw_name: &[u8], flags: u16) -> bool {
     let mut rest = extra;
     while let [a, b, c, d, behind @ ..] = rest {
@@ -358,17 +352,17 @@ pub(super) fn is_renamed(extra: &[u8], raw_name: &[u8], flags: u16) -> bool {
     false
 }
 
-/// True where the ASCII letters of `name` are those of `raw_name`, a name in some code page. There a letter behind a byte
-/// beyond ASCII may be the second half of a character.
+/// True where the ASCII letters of `name` are those of `raw_name`, a name in some code page. There a letter after a
+/// non-ASCII byte may be the second half of a character.
 fn is_spelling(name: &[u8], raw_name: &[u8]) -> bool {
     let letters: Vec<u8> = name.iter().copied().filter(u8::is_ascii).collect();
-    // After each byte of the raw name: how many letters may be those before it.
+    // For each byte of the raw name: the numbers of letters that may precede it.
     let mut counts = vec![false; letters.len() + 1];
     counts[0] = true;
     let mut behind = false;
     for &byte in raw_name {
         if byte.is_ascii() {
-            // No code page has second halves below the digits.
+            // In no code page is a second half below the digits.
             let may_be_half = behind && byte >= b'0';
             for count in (0..counts.len()).rev() {
                 let by_letter = count > 0 && counts[count - 1] && letters[count - 1] == byte;
@@ -381,23 +375,22 @@ fn is_spelling(name: &[u8], raw_name: &[u8]) -> bool {
 }
 
 fn renamed() -> Error {
-    corrupt("zip-headers-differ", "an extra field gives the member another name, which some programs take")
-        .hint("pack the archive again, so that all programs see the same names")
+    corrupt("zip-headers-differ", "an extra field gives the member a different name, which some programs use")
+        .hint("repack the archive, so that all programs read the same names")
 }
 
-/// The numbers of the zip64 extra field, which stand in the order of the header's own; empty where
-/// there is none.
+/// Values of the zip64 extra field, in the order of the header's fields; empty where there is none.
 pub(super) fn zip64_extra(extra: &[u8]) -> Result<&[u8]> {
     let mut rest = extra;
     let mut wide: Option<&[u8]> = None;
-    // Up to three bytes of filling at the end are common.
+    // Up to three bytes of padding at the end are common.
     while rest.len() >= 4 {
         let (id, len) = (le16(rest, 0), usize::from(le16(rest, 2)));
         let Some(body) = rest.get(4..4 + len) else {
-            return Err(corrupt("zip-bad-extra", "an extra field is longer than the room that it has"));
+            return Err(corrupt("zip-bad-extra", "an extra field exceeds the extra data of its header"));
         };
         if id == EXTRA_ZIP64 && wide.replace(body).is_some() {
-            return Err(corrupt("zip-bad-extra", "there are two extra fields for 64-bit lengths"));
+            return Err(corrupt("zip-bad-extra", "duplicate zip64 extra field"));
         }
         rest = &rest[4 + len..];
     }
@@ -406,20 +399,23 @@ pub(super) fn zip64_extra(extra: &[u8]) -> Result<&[u8]> {
 
 pub(super) fn take_wide(wide: &mut &[u8]) -> Result<u64> {
     let Some((number, rest)) = wide.split_first_chunk::<8>() else {
-        return Err(corrupt("zip-bad-extra", "a 64-bit length or offset is announced but not there"));
+        return Err(corrupt(
+            "zip-bad-extra",
+            "a 64-bit length or offset is missing from the zip64 extra field",
+        ));
     };
     *wide = rest;
     Ok(u64::from_le_bytes(*number))
 }
 
-/// The name as text. A NUL is refused: some programs end the name there.
+/// Decodes a name. A NUL is refused: some programs end the name there.
 pub(super) fn decode_name(raw: Vec<u8>, flags: u16) -> Result<String> {
     if raw.contains(&0) {
-        return Err(corrupt("zip-bad-name", "the name of a member has a NUL byte"));
+        return Err(corrupt("zip-bad-name", "a member name contains a NUL byte"));
     }
     if flags & FLAG_UTF8 != 0 || raw.is_ascii() {
         return String::from_utf8(raw)
-            .map_err(|_| corrupt("zip-bad-name", "the name of a member is said to be UTF-8, but is not"));
+            .map_err(|_| corrupt("zip-bad-name", "a member name is marked as UTF-8 but is not valid UTF-8"));
     }
     // Code page 437, upper half. The lower one is ASCII.
     let upper: Vec<char> = CP437.chars().collect();
@@ -430,7 +426,7 @@ pub(super) fn decode_name(raw: Vec<u8>, flags: u16) -> Result<String> {
     Ok(raw.iter().map(decode).collect())
 }
 
-/// The name as text whatever its bytes are, for those who only look: what is bad is replaced.
+/// Decodes a name for display: invalid bytes are replaced.
 pub(super) fn lossy_name(raw: &[u8], flags: u16) -> String {
     if raw.contains(&0) {
         return String::from_utf8_lossy(raw).into_owned();
@@ -451,10 +447,10 @@ fn unsupported(code: &'static str, message: &str) -> Error {
 
 fn encrypted() -> Error {
     unsupported("zip-encrypted", "the member is encrypted or patched")
-        .hint("unpack the archive with its password first")
+        .hint("unpack the archive with its password, and pack it without one")
 }
 
-/// The version of zip of that number.
+/// Display form of a zip version number.
 fn version(number: u8) -> String {
     format!("version {}.{}", number / 10, number % 10)
 }
@@ -464,10 +460,10 @@ fn volumes(at: u64) -> Error {
 }
 
 fn outside() -> Error {
-    corrupt("zip-outside", "a member of the archive reaches into its directory or past its end")
+    corrupt("zip-outside", "a member extends into the directory or beyond the end of the archive")
 }
 
-/// Little-endian numbers at a place of a record. Callers hold the record's length first.
+/// Little-endian number at an offset of a record. Callers check the length first.
 pub(super) fn le16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
@@ -485,7 +481,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_an_extra_field_counts_where_it_is_another() {
+    fn extra_fields_that_rename_a_member_are_detected() {
         let field = |version: u8, of: &[u8], name: &str| {
             let len = u16::try_from(5 + name.len()).unwrap().to_le_bytes();
             [
@@ -499,12 +495,12 @@ mod tests {
         };
         assert!(is_renamed(&field(1, b"a.npy", "b.npy"), b"a.npy", 0));
         assert!(is_renamed(&[field(1, b"a", "a"), field(1, b"a", "b")].concat(), b"a", FLAG_UTF8));
-        // For another name, of another version, or with the same name.
+        // For a different raw name, of an unknown version, or with the same name.
         assert!(!is_renamed(&field(1, b"x.npy", "b.npy"), b"a.npy", 0));
         assert!(!is_renamed(&field(2, b"a.npy", "b.npy"), b"a.npy", 0));
         assert!(!is_renamed(&field(1, b"a.npy", "a.npy"), b"a.npy", 0));
         assert!(!is_renamed(&[1, 0, 9, 0, 1], b"a.npy", 0));
-        // Of an old code page: the field says what the letters are.
+        // In an old code page the field supplies the letters.
         let old = b"caf\x82/w.npy";
         assert!(!is_renamed(&field(1, old, "caf\u{e9}/w.npy"), old, 0));
         assert!(is_renamed(&field(1, old, "caf\u{e9}/v.npy"), old, 0));

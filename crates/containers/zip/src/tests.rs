@@ -1,5 +1,4 @@
-//! Archives as planned, as read, and as the zip crate sees them. Golden and damaged archives are
-//! among the tests of npz.
+//! Tests of planned archives against this reader and the zip crate. Golden and damaged archives are tested with npz.
 
 use super::inflate::inflate_prefix;
 use super::*;
@@ -29,11 +28,11 @@ fn memory(bytes: Vec<u8>) -> SourceRef {
 }
 
 #[test]
-fn what_is_written_is_read_by_us_and_by_the_zip_crate() {
+fn written_archives_are_read_by_this_crate_and_the_zip_crate() {
     let mut zip = ZipBuilder::new(FileBuilder::new(""));
     let mut truth = Vec::new();
     for len in 0..150usize {
-        // Names of every length modulo the alignment, with and without other than ASCII.
+        // Names of every length modulo the alignment, ASCII and not.
         let name = if len % 3 == 0 { format!("é{}", "n".repeat(len)) } else { "n".repeat(len) };
         let content: Vec<u8> = (0..len * 7).map(|i| u8::try_from(i % 251).unwrap()).collect();
         add(&mut zip, &name, &content).unwrap();
@@ -59,7 +58,7 @@ fn what_is_written_is_read_by_us_and_by_the_zip_crate() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused() {
+fn rejects_members_that_zip_cannot_store() {
     let mut zip = ZipBuilder::new(FileBuilder::new(""));
     let code = |result: Result<()>| result.unwrap_err().code().as_str();
     add(&mut zip, "a", b"x").unwrap();
@@ -72,7 +71,7 @@ fn what_cannot_be_written_is_refused() {
 }
 
 #[test]
-fn zip64_by_length_offset_and_count() {
+fn zip64_is_used_for_large_lengths_offsets_and_counts() {
     let mut zip = ZipBuilder::new(FileBuilder::new(""));
     let sizes = [1u64, 0xffff_fffe, 0xffff_ffff, 5 << 30, 3];
     for (i, &size) in sizes.iter().enumerate() {
@@ -95,7 +94,7 @@ fn zip64_by_length_offset_and_count() {
     let last = members.last().unwrap();
     assert!(last.header_offset > 13 << 30);
     assert_eq!(read_vec(&*last.open(&source).unwrap(), 0, 2).unwrap(), b"xy");
-    // Another program finds the same.
+    // The zip crate reads the same.
     let mut judge = ::zip::ZipArchive::new(Seeking(source, 0)).unwrap();
     assert_eq!(judge.len(), members.len());
     for i in [1, 2, 3, 4, 60_000, 70_004] {
@@ -105,7 +104,7 @@ fn zip64_by_length_offset_and_count() {
 }
 
 #[test]
-fn the_edge_of_the_count() {
+fn zip64_is_used_from_65535_members_on() {
     for (count, wide) in [(65_534usize, false), (65_535, true)] {
         let mut zip = ZipBuilder::new(FileBuilder::new(""));
         for i in 0..count {
@@ -117,9 +116,9 @@ fn the_edge_of_the_count() {
     }
 }
 
-/// Python and PyTorch look for the end record in the last 64 KiB.
+/// Python and PyTorch search for the end record in the last 64 KiB.
 #[test]
-fn an_end_record_is_found_before_64_kib_of_other_bytes() {
+fn finds_end_record_before_64_kib_of_other_bytes() {
     let mut zip = ZipBuilder::new(FileBuilder::new(""));
     add(&mut zip, "a", b"x").unwrap();
     let whole = bytes_of(zip);
@@ -140,7 +139,7 @@ fn an_end_record_is_found_before_64_kib_of_other_bytes() {
     assert_eq!(members.len(), 1);
     assert_eq!(rest, Some(Rest::Trailing { at: whole.len() as u64, len: 100 }));
     assert!(has_member(&with(100), &Limits::default(), |name| name == "a"));
-    // A record that is the end of another archive, as the data of a member, is none of this one.
+    // The end record of a nested archive in the data of a member does not belong to this one.
     let mut outer = ZipBuilder::new(FileBuilder::new(""));
     add(&mut outer, "inner.zip", &whole).unwrap();
     let mut outer = bytes_of(outer);
@@ -149,33 +148,33 @@ fn an_end_record_is_found_before_64_kib_of_other_bytes() {
     assert_eq!(read_directory(&memory(outer), &Limits::default()).unwrap_err().code().as_str(), "zip-no-end");
 }
 
-/// Where most programs find no end record any more, some still do: it is neither cut short nor of another archive.
+/// Where most programs no longer find the end record, some still do: the archive is not reported as truncated.
 #[test]
-fn of_an_archive_that_some_programs_find_only_that_is_said() {
+fn archives_that_only_some_programs_find_are_reported() {
     let mut zip = ZipBuilder::new(FileBuilder::new(""));
     add(&mut zip, "a", b"x").unwrap();
     let whole = bytes_of(zip);
-    let told = |more: usize| {
+    let oddities = |more: usize| {
         let survey = survey(&memory([whole.clone(), vec![0; more]].concat()), &Limits::default()).unwrap();
         assert_eq!(survey.members.len(), 1, "{more}");
         survey.oddities.into_iter().map(|odd| (odd.code, odd.text)).collect::<Vec<_>>()
     };
-    assert_eq!(told(0), []);
+    assert_eq!(oddities(0), []);
     for more in [1, 0xffff, 0x1_0000] {
-        let text = format!("{more} bytes follow behind the end of the archive");
-        assert_eq!(told(more), [("zip-appended", text)]);
+        let text = format!("{more} bytes follow the end of the archive");
+        assert_eq!(oddities(more), [("zip-appended", text)]);
     }
     let at = whole.windows(4).position(|w| w == CENTRAL).unwrap();
     for more in [0x1_0001, 0x1_0fff] {
-        let text = "there is no end record where most programs look for it".to_owned();
-        let other = format!("most programs find no directory that they can use, and some find one, at {at}");
-        assert_eq!(told(more), [("zip-damaged", text), ("zip-end-records", other)], "{more}");
+        let text = "there is no end record in the range that most programs search".to_owned();
+        let other = format!("most programs find no usable directory, but some find one, at {at}");
+        assert_eq!(oddities(more), [("zip-damaged", text), ("zip-end-records", other)], "{more}");
     }
-    let text = "the archive has no end record: it is most likely cut short".to_owned();
-    assert_eq!(told(0x1_1000), [("zip-damaged", text)]);
+    let text = "the archive has no end record; it is probably truncated".to_owned();
+    assert_eq!(oddities(0x1_1000), [("zip-damaged", text)]);
 }
 
-/// Reads a source as the zip crate wants it.
+/// Adapter of a source for the zip crate.
 struct Seeking(SourceRef, u64);
 
 impl Read for Seeking {
@@ -201,7 +200,7 @@ impl std::io::Seek for Seeking {
 }
 
 #[test]
-fn listing_is_quick_and_reads_no_data() {
+fn listing_reads_no_member_data() {
     let mut zip = ZipBuilder::new(FileBuilder::new(""));
     let count = 100_000;
     for i in 0..count {
@@ -248,7 +247,7 @@ fn content(len: u32) -> Vec<u8> {
 }
 
 #[test]
-fn inflated_bytes_at_any_place() {
+fn inflated_bytes_are_read_at_any_offset() {
     let content = content(300_000);
     let packed = deflate(&content);
     let (counted, source) = inflating(&packed, &content, content.len() as u64);
@@ -259,7 +258,7 @@ fn inflated_bytes_at_any_place() {
         assert_eq!(read, content[at..at + len]);
     }
     assert_eq!(source.read_at(300_000, &mut [0]).unwrap_err().code().as_str(), "past-the-end");
-    // Onwards in pieces: every compressed byte is read once.
+    // Sequential reads: every compressed byte is read once.
     let before = counted.bytes_read();
     for (i, piece) in content.chunks(777).enumerate() {
         let mut read = vec![0; piece.len()];
@@ -267,7 +266,7 @@ fn inflated_bytes_at_any_place() {
         assert_eq!(read, piece);
     }
     assert_eq!(counted.bytes_read() - before, packed.len() as u64);
-    // A look at the beginning costs little.
+    // Reading the beginning costs little.
     let before = counted.bytes_read();
     source.read_at(0, &mut [0; 64]).unwrap();
     assert!(counted.bytes_read() - before <= 1024);
@@ -276,13 +275,13 @@ fn inflated_bytes_at_any_place() {
 }
 
 #[test]
-fn streams_are_held_against_their_claims() {
+fn streams_are_checked_against_their_claims() {
     let content = content(5000);
     let packed = deflate(&content);
     let code = |packed: &[u8], of: &[u8], len: u64| {
         let (_, source) = inflating(packed, of, len);
         let whole = |_| read_vec(&source, 0, len).map(drop).map_err(|e| e.code().as_str());
-        // The same the second time: an error leaves no half-read stream behind.
+        // The second read gives the same: an error leaves no partially read stream.
         assert_eq!(whole(()), whole(()));
         whole(()).err()
     };
@@ -303,7 +302,7 @@ fn streams_are_held_against_their_claims() {
 }
 
 #[test]
-fn only_what_is_wanted_of_a_bomb_is_inflated() {
+fn only_requested_bytes_of_a_bomb_are_inflated() {
     let zeros = vec![0; 50 << 20];
     let packed = deflate(&zeros);
     let (counted, source) = inflating(&packed, &zeros, zeros.len() as u64);
@@ -314,9 +313,9 @@ fn only_what_is_wanted_of_a_bomb_is_inflated() {
     source.read_at((50 << 20) - 1, &mut [0]).unwrap();
 }
 
-/// Marks of headers everywhere, and many entries of a directory that lead to one header of 64 KiB.
+/// Header signatures everywhere, and many directory entries that refer to one header of 64 KiB.
 #[test]
-fn no_header_is_read_without_end() {
+fn header_reads_are_bounded() {
     let read = |bytes: &[u8]| {
         let counted = Arc::new(CountingSource::new(memory(bytes.to_vec())));
         let source: SourceRef = counted.clone();
@@ -330,7 +329,7 @@ fn no_header_is_read_without_end() {
     assert!(surveyed < 300 * marks.len() as u64, "{surveyed}");
     assert!(salvaged < 300 * marks.len() as u64, "{salvaged}");
 
-    // The header stands in the directory, in the name of its first entry.
+    // The header is in the directory, in the name of its first entry.
     let mut name = [&LOCAL[..], &[0; 26]].concat();
     name[26..30].copy_from_slice(b"\x7f\x7f\x7f\x7f");
     let entry = |at: u32, name: &[u8]| {

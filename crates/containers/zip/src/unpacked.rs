@@ -1,10 +1,10 @@
-//! A member that was unpacked, as a source.
+//! An unpacked member as a source.
 
 use super::{Member, Method};
 use weighbridge_core::error::Result;
 use weighbridge_io::source::{Source, SourceRef, Within};
 
-/// The bytes of a member, and the archive that they are packed in.
+/// Unpacked bytes of a member, with the archive that contains it.
 #[derive(Debug)]
 pub struct Unpacked {
     /// The unpacked bytes.

@@ -1,4 +1,4 @@
-//! Laying out an archive of stored members.
+//! Planner for archives of stored members.
 
 use super::{
     CENTRAL, END, END64, END64_LEN, EXTRA_ALIGNMENT, EXTRA_ZIP64, FLAG_UTF8, LOCAL, LOCAL_LEN, LOCATOR64,
@@ -10,21 +10,20 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, PlannedFile};
 use weighbridge_core::text::escape as escape_text;
 
-/// The data of every member begins at a multiple of this, so that it can be mapped.
+/// Alignment of the data of every member, so that it can be mapped.
 const ALIGNMENT: u64 = 64;
 /// Version 2.0 of the format: folders and deflate.
 const VERSION: u16 = 20;
 /// Version 4.5 of the format: zip64.
 const VERSION64: u16 = 45;
-/// Made on Unix, in the upper byte of the version. From DOS, names would be taken for other than
-/// UTF-8 by some, whatever the flag says.
+/// Creator system Unix, in the upper byte of the version. For DOS, some programs ignore the UTF-8 flag of names.
 const ON_UNIX: u16 = 3 << 8;
-/// A regular file that all may read, as Unix has it, in the upper half of the attributes.
+/// Unix mode of a regular file that all may read, in the upper half of the attributes.
 const FILE_MODE: u32 = 0o100_644 << 16;
-/// 1980-01-01, the first day of DOS: the same input gives the same bytes on every day.
+/// 1980-01-01, the first day of DOS dates: the output does not depend on the current date.
 const DATE: u16 = 1 << 5 | 1;
 
-/// Lays out members one after the other, each stored as it is, with its data at a multiple of 64.
+/// Plans an archive of stored members, each with its data at a multiple of 64.
 #[derive(Debug)]
 pub struct ZipBuilder {
     file: FileBuilder,
@@ -40,7 +39,7 @@ struct Written {
 }
 
 impl ZipBuilder {
-    /// An archive in `file`, which is empty so far.
+    /// Starts an archive in the empty `file`.
     pub fn new(file: FileBuilder) -> Self {
         Self { file, members: Vec::new(), names: HashSet::new() }
     }
@@ -50,7 +49,7 @@ impl ZipBuilder {
     /// # Errors
     /// [`weighbridge_core::Kind::Mismatch`]: `name-too-long` for a name above 65,535 bytes, `bad-name` for one
     /// with a NUL, `duplicate-member` for a second one of the name; [`weighbridge_core::Kind::Usage`] where
-    /// `fill` appends another number of bytes; and what `fill` says.
+    /// `fill` appends a different number of bytes; and the errors of `fill`.
     pub fn member(
         &mut self,
         name: &str,
@@ -60,17 +59,17 @@ impl ZipBuilder {
         let Ok(name_len) = u16::try_from(name.len()) else {
             return Err(Error::mismatch(
                 "name-too-long",
-                "a zip archive cannot hold a name above 65535 bytes",
+                "the member name is longer than 65535 bytes, the limit of zip",
             )
             .found(format_args!("{} bytes", name.len())));
         };
         if name.contains('\0') {
-            return Err(Error::mismatch("bad-name", "a name in a zip archive cannot have a NUL")
-                .found(escape_text(name)));
+            return Err(
+                Error::mismatch("bad-name", "the member name contains a NUL").found(escape_text(name))
+            );
         }
         if !self.names.insert(name.to_owned()) {
-            return Err(Error::mismatch("duplicate-member", "two members would have the same name")
-                .found(escape_text(name)));
+            return Err(Error::mismatch("duplicate-member", "duplicate member name").found(escape_text(name)));
         }
         let header_offset = self.file.position();
         let wide = len >= MAX32;
@@ -86,9 +85,9 @@ impl ZipBuilder {
         // At most 20 + 69 bytes.
         let extra_len = u16::try_from(extra.len()).unwrap_or(u16::MAX);
         let data_offset = header_offset + LOCAL_LEN + u64::from(name_len) + extra.len() as u64;
-        // Room for the directory is left: nothing that is planned comes near 2^63 bytes.
+        // This leaves space for the directory: no plan comes near 2^63 bytes.
         let Some(data_end) = data_offset.checked_add(len).filter(|&end| end < 1 << 63) else {
-            return Err(Error::mismatch("archive-too-large", "the archive would pass 2^63 bytes"));
+            return Err(Error::mismatch("archive-too-large", "the archive exceeds 2^63 bytes"));
         };
         let data = data_offset..data_end;
 
@@ -103,9 +102,12 @@ impl ZipBuilder {
         file.literal(extra);
         fill(file)?;
         if file.position() != data_end {
-            return Err(Error::usage("member-length", "a member was given another length than was said")
-                .expected(format_args!("{len} bytes"))
-                .found(format_args!("{} bytes", file.position() - data_offset)));
+            return Err(Error::usage(
+                "member-length",
+                "the data of a member does not have the announced length",
+            )
+            .expected(format_args!("{len} bytes"))
+            .found(format_args!("{} bytes", file.position() - data_offset)));
         }
         self.members.push(Written { name: name.to_owned(), header_offset, data });
         Ok(())
@@ -124,7 +126,7 @@ impl ZipBuilder {
             file.literal(END64);
             file.literal((END64_LEN - 12).to_le_bytes());
             file.literal([VERSION64.to_le_bytes(), VERSION64.to_le_bytes()].concat());
-            file.literal([0; 8]); // this volume, and that of the directory
+            file.literal([0; 8]); // this volume, and the volume of the directory
             file.literal([count, count, size, directory].map(u64::to_le_bytes).concat());
             file.literal(LOCATOR64);
             file.literal([0; 4]);
@@ -141,7 +143,7 @@ impl ZipBuilder {
     }
 }
 
-/// One entry of the directory.
+/// Appends one directory entry.
 fn central(file: &mut FileBuilder, member: &Written) {
     let len = member.data.end - member.data.start;
     let mut extra: Vec<u8> = Vec::new();
@@ -152,7 +154,7 @@ fn central(file: &mut FileBuilder, member: &Written) {
     if member.header_offset >= MAX32 {
         extra.extend(member.header_offset.to_le_bytes());
     }
-    // At most 28 bytes with its head; the name was held against 65,535 when it came.
+    // At most 28 bytes with its header; the length of the name was checked when the member was added.
     let field_len = u16::try_from(extra.len()).unwrap_or(u16::MAX);
     let wide = field_len > 0;
     let extra_len = if wide { field_len + 4 } else { 0 };
@@ -165,7 +167,7 @@ fn central(file: &mut FileBuilder, member: &Written) {
     let short = short32(len).to_le_bytes();
     file.literal([short, short].concat());
     file.literal([name_len.to_le_bytes(), extra_len.to_le_bytes()].concat());
-    file.literal([0; 6]); // comment, volume, whether it is text
+    file.literal([0; 6]); // comment, volume, text flag
     file.literal(FILE_MODE.to_le_bytes());
     file.literal(short32(member.header_offset).to_le_bytes());
     file.literal(&member.name);
@@ -175,15 +177,15 @@ fn central(file: &mut FileBuilder, member: &Written) {
     }
 }
 
-/// What both headers say between their mark and the CRC: version needed, flags, method, time, date.
+/// Fields of both headers between signature and CRC: version needed, flags, method, time, date.
 fn common(name: &str, wide: bool) -> Vec<u8> {
     let version = if wide { VERSION64 } else { VERSION };
     let flags = if name.is_ascii() { 0 } else { FLAG_UTF8 };
     [version, flags, 0, 0, DATE].map(u16::to_le_bytes).concat()
 }
 
-/// An extra field that brings what follows `position` to a multiple of [`ALIGNMENT`]; none where
-/// it is there already. A field takes at least 6 bytes: its head and the alignment itself.
+/// Extra field that aligns the bytes after `position` to [`ALIGNMENT`]; empty where they are aligned already. A
+/// field takes at least 6 bytes: its header and the alignment.
 fn alignment_extra(position: u64) -> Vec<u8> {
     let gap = position.next_multiple_of(ALIGNMENT) - position;
     let gap = match gap {
@@ -199,7 +201,7 @@ fn alignment_extra(position: u64) -> Vec<u8> {
     extra
 }
 
-/// The number where it fits, else the mark that sends readers to the zip64 record.
+/// The number if it fits, else the marker for the zip64 record.
 fn short32(n: u64) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }

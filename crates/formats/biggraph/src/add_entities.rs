@@ -1,14 +1,14 @@
-//! New entities for a trained table: the old rows stay in their partitions and places, the new ones
-//! follow behind them.
+//! New entities for a trained table: old rows keep their partitions and indexes, and new rows
+//! follow them in each partition.
 //!
 //! ```text
 //! partition 0   old rows 0..n0, then the first of the new rows
 //! partition 1   old rows 0..n1, then the next of the new rows
 //! ```
 //!
-//! Edges that were imported for the old entities keep their meaning. New rows begin as upstream's do
-//! (specification, section 6: `init_scale` times a standard normal), with nothing in the optimizer's
-//! state.
+//! Edges imported for the old entities stay valid. New rows start with upstream's initial values
+//! (specification, section 6: `init_scale` times a standard normal), with zero
+//! optimizer state.
 
 use super::chosen;
 use super::config::Config;
@@ -27,49 +27,50 @@ use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Region, Shape};
 use weighbridge_io::source::{SourceRef, to_usize};
 
-/// The scale of new rows where no configuration tells it.
+/// Scale of new rows without a configuration.
 const DEFAULT_SCALE: f64 = 0.001;
-/// Names that an error shows.
+/// Maximum number of names listed in an error.
 const NAMED: usize = 3;
 
 /// Adds rows for `names` to the table of the entity type `entity`. Their values depend on `seed`, the
-/// type and the number of the old rows: the same seed and the same table give the same rows, and
-/// another type, or the same one when it grows again, gets other rows.
+/// type and the number of old rows: the same seed and table yield the same rows;
+/// another type, or a later addition to the same type, gets other rows.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `no-such-type`, `names-unknown` where the names of the old rows are not
-/// known, `name-exists` for a name that is there already or comes twice;
-/// [`weighbridge_core::Kind::Unsupported`], `grow-dtype`, for a table that is not stored as float32; and what reading the
-/// old names says.
+/// [`weighbridge_core::Kind::Mismatch`]: `no-such-type`, `names-unknown` if the old rows have no
+/// names, `name-exists` for an existing or duplicate name;
+/// [`weighbridge_core::Kind::Unsupported`], `grow-dtype`, for a table that is not stored as float32; and errors of reading
+/// the old names.
 pub fn add_entities(checkpoint: &mut Checkpoint, entity: &str, names: &RowNameList, seed: u64) -> Result<()> {
     let path = [Name::from("embeddings"), Name::from(entity)];
     let at = checkpoint.tensors.iter().position(|t| t.role == Role::Embedding && t.path.parts() == path);
     let Some(at) = at else {
         let all = checkpoint.tensors.iter().filter(|t| t.role == Role::Embedding);
         let all: Vec<_> = all.filter_map(|t| t.path.parts().last()).map(ToString::to_string).collect();
-        return Err(Error::mismatch("no-such-type", "there is no table of this type of entities")
+        return Err(Error::mismatch("no-such-type", "no embedding table for this entity type")
             .in_file(&checkpoint.label)
             .expected(all.join(", "))
             .found(weighbridge_core::text::escape(entity)));
     };
     let table = &checkpoint.tensors[at];
     let Some(labels) = &table.row_names else {
-        return Err(Error::mismatch("names-unknown", "the names of the rows that are there are not known")
+        return Err(Error::mismatch("names-unknown", "the names of the existing rows are unknown")
             .on_tensor(table.name())
-            .hint(phrase![Opt::Entities.any("FOLDER"), " says where the entities are"]));
+            .hint(phrase![Opt::Entities.any("FOLDER"), " names the entity folder"]));
     };
     let [rows, columns] = *table.shape.dims() else {
-        return Err(Error::mismatch("not-a-table", "a table has two dimensions").on_tensor(table.name()));
+        return Err(Error::mismatch("not-a-table", "an embedding table must have two dimensions")
+            .on_tensor(table.name()));
     };
-    // New rows are joined to the stored ones: a cast would come to both.
+    // New rows are joined to the stored ones: a cast would apply to both.
     if table.stored != DType::F32 || table.cast.is_some() {
-        return Err(Error::unsupported("grow-dtype", "only tables that are stored as f32 grow")
+        return Err(Error::unsupported("grow-dtype", "entities can be added to tables stored as f32 only")
             .on_tensor(table.name())
             .found(table.stored)
             .hint(phrase![
                 "convert it with ",
                 Opt::Cast.with("f32"),
-                " first, and let what that writes grow"
+                " first, then add entities to the result"
             ]));
     }
     let old_names = labels.read()?;
@@ -117,7 +118,7 @@ pub fn add_entities(checkpoint: &mut Checkpoint, entity: &str, names: &RowNameLi
     Ok(())
 }
 
-/// Fails where a new name is known already, or comes twice.
+/// Fails if a new name exists already or is duplicated.
 fn check_names(old: &RowNameList, new: &RowNameList) -> Result<()> {
     let known: HashSet<&str> = old.iter().collect();
     let mut seen = HashSet::with_capacity(new.len());
@@ -126,11 +127,11 @@ fn check_names(old: &RowNameList, new: &RowNameList) -> Result<()> {
         return Ok(());
     }
     let shown: Vec<_> = bad.iter().take(NAMED).map(|name| weighbridge_core::text::escape(name)).collect();
-    Err(Error::mismatch("name-exists", "names are there already, or come twice among the new ones")
+    Err(Error::mismatch("name-exists", "names exist already, or are duplicates in the new list")
         .found(format_args!("{} of {}: {} ...", bad.len(), new.len(), shown.join(", "))))
 }
 
-/// The rows of each partition.
+/// Number of rows of each partition.
 fn counts(checkpoint: &Checkpoint, entity: &str, rows: u64) -> Result<Vec<u64>> {
     let known = match checkpoint.metadata.get("partitions") {
         Some(Value::Map(all)) => all.iter().find(|(name, _)| name.as_str() == Some(entity)).map(|(_, v)| v),
@@ -145,7 +146,7 @@ fn counts(checkpoint: &Checkpoint, entity: &str, rows: u64) -> Result<Vec<u64>> 
     counts
         .filter(|counts| counts.iter().try_fold(0u64, |sum, n| sum.checked_add(*n)) == Some(rows))
         .ok_or_else(|| {
-            Error::mismatch("partition-missing", "a table that is not whole cannot grow")
+            Error::mismatch("partition-missing", "entities cannot be added to an incomplete table")
                 .in_file(&checkpoint.label)
                 .found(format_args!("{rows} rows of {entity}"))
         })
@@ -164,19 +165,19 @@ fn set_counts(checkpoint: &mut Checkpoint, entity: &str, counts: impl Iterator<I
     checkpoint.metadata.set("partitions", Value::Map(all));
 }
 
-/// The scale with which upstream draws new rows.
+/// Scale of upstream's initial rows.
 fn scale(checkpoint: &Checkpoint) -> f64 {
     let config = chosen::config_text(checkpoint).map(|text| Config::parse(text, true));
     config.and_then(Result::ok).map_or(DEFAULT_SCALE, |(config, _)| config.init_scale)
 }
 
-/// Rows that follow each other, of the old table or of the new rows.
+/// Consecutive rows, of the old table or of the new rows.
 enum Run {
     Old(Range<u64>),
     New(Range<u64>),
 }
 
-/// The rows of all partitions, one after the other.
+/// Rows of all partitions in order.
 struct Runs(Vec<Run>);
 
 impl Runs {
@@ -190,8 +191,8 @@ impl Runs {
         Self(runs)
     }
 
-    /// The rows of `old` with those of `new` between them; `new` is dense, little-endian, row by row, of
-    /// the type that `old` is stored in and of `columns` elements a row.
+    /// Joins the rows of `old` and of `new`; `new` is dense, little-endian, row by row, of
+    /// the stored dtype of `old`, with `columns` elements a row.
     fn join(&self, old: &TensorEntry, new: &SourceRef, columns: u64) -> Result<TensorEntry> {
         let size = old.stored.size().unwrap_or(1) as u64;
         let rest = old.shape.dims().get(1..).unwrap_or_default();
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn old_rows_stay_where_they_are() {
+    fn old_rows_keep_their_partitions_and_indexes() {
         let mut grown = checkpoint();
         add_entities(&mut grown, "user", &["x", "y", "z"].into_iter().collect(), 7).unwrap();
         let [table, sum] = &grown.tensors[..] else { panic!("two tensors") };
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_tables_get_the_same_rows() {
+    fn different_tables_get_different_rows() {
         let new = ["x", "y", "z"].into_iter().collect();
         let mut grown = checkpoint();
         let mut item = grown.tensors[0].clone();
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_grow_is_refused() {
+    fn rejects_invalid_additions() {
         let code = |change: &dyn Fn(&mut Checkpoint), entity: &str, names: &[&str]| {
             let mut checkpoint = checkpoint();
             change(&mut checkpoint);

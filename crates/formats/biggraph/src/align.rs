@@ -1,5 +1,5 @@
-//! Tables from elsewhere, put in the order of a folder of entities: upstream takes rows by their
-//! place, so a row must stand where its entity stands.
+//! Alignment of tables from other formats with an entity folder: upstream reads rows by
+//! index, so each row must be at the index of its entity.
 
 use super::BigGraph;
 use super::edges::{CONFIG, COUNTS};
@@ -19,28 +19,26 @@ use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_format::{OpenOptions, ReadFormat};
 use weighbridge_io::source::SourceRef;
 
-/// The attribute of a table whose rows stand as the names of a folder of entities do.
+/// Attribute of a table with rows in the order of an entity folder.
 pub(super) const ALIGNED: &str = "aligned";
-/// The scale of rows that are drawn, where no configuration tells it.
+/// Scale of drawn rows without a configuration.
 const DEFAULT_SCALE: f64 = 0.001;
 
-/// The folder of entities that the caller names.
+/// Entity folder named by the caller.
 fn entities_of(options: &OpenOptions) -> Result<Option<Checkpoint>> {
     let Some(folder) = &options.own::<ReadOptions>().entities else { return Ok(None) };
     let entities = BigGraph.open_folder(folder, &OpenOptions { format: None, ..options.clone() })?;
     if entities.kind == "entities" {
         return Ok(Some(entities));
     }
-    Err(Error::mismatch("no-entities", "this is no folder of entities")
-        .in_file(folder.label())
-        .found(entities.kind))
+    Err(Error::mismatch("no-entities", "not an entity folder").in_file(folder.label()).found(entities.kind))
 }
 
-/// Gives edges that come from another format what `options` say of their meaning: the configuration, and how
-/// many entities there are.
+/// Adds the configuration and the entity counts from `options` to edges that come from another
+/// format.
 ///
 /// # Errors
-/// What the configuration and the folder of entities say; [`weighbridge_core::Kind::Mismatch`], `no-entities`.
+/// Errors of the configuration and of the entity folder; [`weighbridge_core::Kind::Mismatch`], `no-entities`.
 pub(crate) fn know_edges(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
     if let Some(known) = given_config(options)? {
         checkpoint.metadata.set(CONFIG, Value::Text(known.text));
@@ -52,20 +50,20 @@ pub(crate) fn know_edges(checkpoint: &mut Checkpoint, options: &OpenOptions) -> 
     Ok(())
 }
 
-/// Gives tables that come from another format what `options` say belongs to them: the configuration,
-/// and the entities. Rows are looked up by name and take the places of their entities; `entity` is the
-/// type of the only table, where its name does not tell. Entities without a row get a drawn one, and
-/// rows without an entity are left out: both are losses. Where the folder has no names, those of a table
-/// stay, and that its order is not known to be the folder's is a loss. What is drawn depends on `seed`, the type and
-/// the number of rows that the table has: the same seed and the same table give the same rows. What came from BigGraph and is on its way back
-/// may bring state along, which belongs to its rows as they stand: it must be in the order of the folder.
+/// Adds the configuration and the entities from `options` to tables that come from another format.
+/// Rows are matched by name and moved to the index of their entity; `entity` is the
+/// type of a single table whose name does not contain it. Entities without a row get a drawn row, and
+/// rows without an entity are dropped; both are losses. If the folder has no names, the table's names
+/// stay, and the unverified order is a loss. Drawn values depend on `seed`, the type and
+/// the number of rows of the table. A table that came from BigGraph may have optimizer state,
+/// which belongs to its current rows: its rows must be in the order of the folder.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `another-order` for a table with state, and `partitions-differ` for one that
-/// is on its way back, where the folder has others;
-/// `no-such-type` for a table of a type that the folder does not know,
-/// `names-unknown` where rows without names are not as many as the entities, `name-twice`; and what
-/// reading the names says.
+/// [`weighbridge_core::Kind::Mismatch`]: `another-order` for a table with state, and `partitions-differ` for a
+/// table from BigGraph if the folder has other partitions;
+/// `no-such-type` for a type that the folder does not have,
+/// `names-unknown` if unnamed rows are not as many as the entities, `name-twice`; and errors of
+/// reading the names.
 pub fn align(
     checkpoint: &mut Checkpoint,
     entity: Option<&str>,
@@ -81,7 +79,7 @@ pub fn align(
     let carried = checkpoint.carried_origin().is_some_and(|origin| origin.format == "biggraph");
     for place in 0..checkpoint.tensors.len() {
         let table = &checkpoint.tensors[place];
-        // Where tables and parameters of the model can be told apart, they are.
+        // Parameters of the model are skipped where they can be distinguished from tables.
         let role = table.role == Role::Embedding || (table.role == Role::Parameter && !carried);
         let is_table = role && table.shape.rank() == 2;
         if !is_table {
@@ -92,11 +90,14 @@ pub fn align(
         let path = TensorPath::new(vec![Name::from("entities"), Name::from(name.as_str())]);
         let Some(known) = entities.tensors.iter().find(|t| t.path == path) else {
             let all: Vec<_> = entities.tensors.iter().filter_map(|t| t.path.parts().last()).collect();
-            return Err(Error::mismatch("no-such-type", "the folder of entities does not know this type")
+            return Err(Error::mismatch("no-such-type", "the entity folder does not have this entity type")
                 .on_tensor(table.name())
                 .expected(all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
                 .found(weighbridge_core::text::escape(&name))
-                .hint(phrase![Opt::Set.any_pair("type", "NAME"), " names the type of the only table"]));
+                .hint(phrase![
+                    Opt::Set.any_pair("type", "NAME"),
+                    " sets the entity type of a single table"
+                ]));
         };
         let aligned = in_order(checkpoint, table, known, &name, seed, &mut losses)?;
         let cut = counts(&entities, &name).cloned();
@@ -104,19 +105,16 @@ pub fn align(
             && let Some(own) = counts(checkpoint, &name)
             && cut.as_ref() != Some(own)
         {
-            return Err(Error::mismatch(
-                "partitions-differ",
-                "the folder of entities is cut into other partitions",
-            )
-            .on_tensor(aligned.name())
-            .expected(own.to_json())
-            .found(cut.map_or(serde_json::Value::Null, |cut| cut.to_json()))
-            .hint(phrase![
-                "convert it with ",
-                Opt::Set.any_pair("partitions", "N"),
-                ", or write entities with ",
-                Opt::Set.pair("entities", "yes")
-            ]));
+            return Err(Error::mismatch("partitions-differ", "the entity folder has different partitions")
+                .on_tensor(aligned.name())
+                .expected(own.to_json())
+                .found(cut.map_or(serde_json::Value::Null, |cut| cut.to_json()))
+                .hint(phrase![
+                    "convert it with ",
+                    Opt::Set.any_pair("partitions", "N"),
+                    ", or write entities with ",
+                    Opt::Set.pair("entities", "yes")
+                ]));
         }
         checkpoint.tensors[place] = aligned;
         partitions.extend(cut.map(|cut| (Name::from(name.as_str()), cut)));
@@ -130,7 +128,7 @@ pub fn align(
     Ok(losses)
 }
 
-/// The table with its rows in the order of the entities that are `known` of its type, under the name of the type.
+/// The table with rows in the order of the entities `known` of its type, renamed to the type.
 fn in_order(
     checkpoint: &Checkpoint,
     table: &TensorEntry,
@@ -145,14 +143,14 @@ fn in_order(
         (Some(_), Some(_)) if has_state(checkpoint, table) => {
             return Err(Error::mismatch(
                 "another-order",
-                "the rows stand in another order than the entities, and their optimizer state with them",
+                "the rows and their optimizer state are in a different order than the entities",
             )
             .on_tensor(table.name())
             .hint(phrase![
                 Opt::NoState,
-                " leaves the state behind; ",
+                " drops the state; ",
                 Opt::Set.pair("entities", "yes"),
-                " writes the entities of the table itself"
+                " writes the entities of the table"
             ]));
         }
         (Some(own), Some(wanted)) => {
@@ -164,7 +162,7 @@ fn in_order(
         _ => {
             return Err(Error::mismatch(
                 "names-unknown",
-                "without names the rows must be as many as the entities",
+                "the number of unnamed rows differs from the number of entities",
             )
             .on_tensor(table.name())
             .expected(format_args!("{rows} rows"))
@@ -173,13 +171,12 @@ fn in_order(
     };
     aligned.path = TensorPath::new(vec![Name::from("embeddings"), Name::from(name)]);
     aligned.role = Role::Embedding;
-    // The partitions of the folder are said by this name.
+    // The metadata lists the partitions of the folder under this name.
     aligned.attributes.remove(Attributes::RENAMED_FROM);
     match (&aligned.row_names, &known.row_names) {
-        // Its names may stand in any order: they stay with their rows.
+        // The names may be in any order: they stay with their rows.
         (Some(_), None) => {
-            let detail =
-                "the folder of entities has no names: it is not known whether the rows stand in its order";
+            let detail = "row order not verified: the entity folder has no names";
             losses.push(Loss::new("order-not-checked", aligned.name(), detail));
         }
         (_, wanted) => {
@@ -190,7 +187,7 @@ fn in_order(
     Ok(aligned)
 }
 
-/// The counts of rows of each partition of a type, as the metadata have them.
+/// Row counts of the partitions of a type in the metadata.
 fn counts<'a>(checkpoint: &'a Checkpoint, name: &str) -> Option<&'a Value> {
     let Some(Value::Map(all)) = checkpoint.metadata.get("partitions") else { return None };
     all.iter().find(|(own, _)| own.as_str() == Some(name)).map(|(_, counts)| counts)
@@ -200,7 +197,7 @@ fn has_state(checkpoint: &Checkpoint, table: &TensorEntry) -> bool {
     checkpoint.tensors.iter().any(|t| t.path == table.path && t.role.slot().is_some())
 }
 
-/// The rows of `table` in the order of the names that are wanted.
+/// Rows of `table` in the order of the wanted names.
 fn ordered(
     table: &TensorEntry,
     own: &RowNamesRef,
@@ -214,7 +211,7 @@ fn ordered(
     if index.len() < own.len() {
         let mut seen = HashSet::new();
         let twice = own.iter().find(|name| !seen.insert(*name)).unwrap_or_default();
-        return Err(Error::mismatch("name-twice", "two rows have one name: which one is meant?")
+        return Err(Error::mismatch("name-twice", "two rows have the same name")
             .on_tensor(table.name())
             .found(weighbridge_core::text::escape(twice)));
     }
@@ -232,16 +229,16 @@ fn ordered(
     }
     let used = wanted.len() as u64 - drawn;
     if rows > used {
-        let detail = format!("{} rows belong to no entity of the folder", rows - used);
+        let detail = format!("{} rows dropped: their names are not in the entity folder", rows - used);
         losses.push(Loss::new("rows-left-out", table.name(), detail));
     }
     let plain = TensorEntry { row_names: None, ..table.clone() };
     let mut parts = vec![plain];
     if drawn > 0 {
-        let detail = format!("{drawn} of {} entities have no row: theirs are drawn at random", wanted.len());
+        let detail = format!("{drawn} of {} entities have no row; random rows are written", wanted.len());
         losses.push(Loss::new("rows-drawn", table.name(), detail));
         if table.dtype() != DType::F32 {
-            return Err(Error::unsupported("drawn-dtype", "rows can be drawn for tables of f32 only")
+            return Err(Error::unsupported("drawn-dtype", "random rows are available for f32 tables only")
                 .on_tensor(table.name())
                 .found(table.dtype())
                 .hint("convert the table to f32 first"));
@@ -294,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_take_the_places_of_their_entities() {
+    fn rows_move_to_the_index_of_their_entity() {
         let mut checkpoint = table(Some(&["a", "b", "c", "d"]), 4);
         let losses = align(&mut checkpoint, None, 1, &entities()).unwrap();
         let codes: Vec<_> = losses.iter().map(|loss| loss.code.as_str()).collect();
@@ -315,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_the_folder_lacks_stay() {
+    fn keeps_names_if_the_folder_has_none() {
         let folder = MemoryFolder::new("entities").with("entity_count_user_0.txt", b"4\n".to_vec());
         let options = known(folder);
         let mut named = table(Some(&["b", "a", "d", "c"]), 4);
@@ -325,14 +322,14 @@ mod tests {
         let names = entry.row_names.as_ref().unwrap().read().unwrap();
         assert_eq!(names.iter().collect::<Vec<_>>(), ["b", "a", "d", "c"]);
         assert!(!entry.attributes.contains_key(ALIGNED));
-        // Without any names the place is all that there is.
+        // Without any names only the index is left.
         let mut bare = table(None, 4);
         assert!(align(&mut bare, None, 1, &options).unwrap().is_empty());
         assert!(bare.tensors[0].attributes.contains_key(ALIGNED));
     }
 
     #[test]
-    fn other_types_draw_other_rows() {
+    fn drawn_rows_differ_between_types() {
         let drawn = |kind: &str, seed| {
             let folder = MemoryFolder::new("entities")
                 .with(format!("entity_count_{kind}_0.txt"), b"2\n".to_vec())
@@ -376,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_placed_is_refused() {
+    fn rejects_tables_that_cannot_be_aligned() {
         let code =
             |mut c: Checkpoint, entity| align(&mut c, entity, 0, &entities()).unwrap_err().code().as_str();
         assert_eq!(code(table(Some(&["a", "a"]), 2), None), "name-twice");

@@ -1,7 +1,7 @@
-//! Which configuration counts for an opened checkpoint. Everything that asks, asks here: reading numbers
-//! the optimizer's state by it, and writing must not number it by another.
+//! Effective configuration of an opened checkpoint. Readers and writers must use the same one: reading
+//! numbers the optimizer state by it.
 //!
-//! 1. the one that the caller named, or that was found beside files that have none: metadata `config`
+//! 1. the one named by the caller, or found next to files without one: metadata `config`
 //! 2. the one in the files: attribute `config/json`
 
 use super::detect::CONFIG_JSON;
@@ -10,7 +10,7 @@ use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::SourceRef;
 
-/// The text of the configuration that counts, where there is any.
+/// Text of the effective configuration, if any.
 pub(super) fn config_text(checkpoint: &Checkpoint) -> Option<&str> {
     match checkpoint.metadata.get(super::edges::CONFIG) {
         Some(Value::Text(text)) => Some(text),
@@ -18,7 +18,7 @@ pub(super) fn config_text(checkpoint: &Checkpoint) -> Option<&str> {
     }
 }
 
-/// The text of the configuration that stands in the files.
+/// Text of the configuration stored in the files.
 pub(super) fn stored_text(checkpoint: &Checkpoint) -> Option<&str> {
     let Some(Value::Map(attributes)) = checkpoint.metadata.get("attributes") else { return None };
     match attributes.iter().find(|(name, _)| name.as_str() == Some(CONFIG_JSON)) {
@@ -27,11 +27,11 @@ pub(super) fn stored_text(checkpoint: &Checkpoint) -> Option<&str> {
     }
 }
 
-/// The text of the configuration that stands in a file of a model or of embeddings, which is that of
-/// the run that wrote it; `None` where it has none.
+/// Text of the configuration stored in a model or embeddings file, from the run that wrote
+/// the file; `None` if it has none.
 ///
 /// # Errors
-/// As [`weighbridge_hdf5::read`], where the file cannot be read.
+/// Like [`weighbridge_hdf5::read`], if the file cannot be read.
 pub(crate) fn text_in_file(source: &SourceRef) -> Result<Option<String>> {
     let contents = weighbridge_hdf5::read(source, &Limits::default())?;
     let found = contents.attributes.into_iter().find(|(name, _)| name == CONFIG_JSON);

@@ -1,4 +1,4 @@
-//! Which HDF5 files are BigGraph's, by what stands in them.
+//! Detection of BigGraph's HDF5 files by their contents.
 
 use weighbridge_core::checkpoint::Value;
 use weighbridge_core::error::{Kind, Result};
@@ -6,14 +6,14 @@ use weighbridge_core::limits::Limits;
 use weighbridge_hdf5::Contents;
 use weighbridge_io::source::SourceRef;
 
-/// The attribute of every file of BigGraph.
+/// Attribute of every BigGraph file.
 pub(super) const FORMAT_VERSION: &str = "format_version";
-/// The attribute that holds the configuration; the slash belongs to its name.
+/// Attribute with the configuration; the slash is part of its name.
 pub(super) const CONFIG_JSON: &str = "config/json";
-/// What an HDF5 file begins with.
+/// HDF5 signature.
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 
-/// The HDF5 files of BigGraph.
+/// Types of BigGraph's HDF5 files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileKind {
     /// The edges of one bucket.
@@ -24,7 +24,7 @@ pub(super) enum FileKind {
     Model,
 }
 
-/// Which file of BigGraph `source` is; `None` where it is none, or is damaged beyond telling.
+/// Detects the type of `source`; `None` if it is not a BigGraph file, or too damaged to detect.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Io`].
@@ -39,14 +39,14 @@ pub(super) fn detect(head: &[u8], source: &SourceRef) -> Result<Option<FileKind>
     }
 }
 
-/// Which file of BigGraph has these contents.
+/// Type of the file with these contents.
 ///
-/// Three columns make a file of edges, whatever else it has. The others are told by their datasets
-/// and by at least one of the attributes: `embeddings` alone could be anybody's.
+/// Three columns make an edge file, whatever else it has. The others need their datasets
+/// and at least one of the attributes: `embeddings` alone could be from any program.
 pub(super) fn kind_of(contents: &Contents) -> Option<FileKind> {
     let dataset = |name: &str| {
         contents.items.iter().any(|item| item.dataset.is_some() && item.path.as_slice() == [name])
-            // One that is damaged tells as much.
+            // A damaged dataset counts as well.
             || contents.problems.iter().any(|problem| problem.path.as_slice() == [name])
     };
     let attribute = |name: &str| contents.attributes.iter().any(|(own, _)| own == name);
@@ -65,8 +65,8 @@ pub(super) fn kind_of(contents: &Contents) -> Option<FileKind> {
     }
 }
 
-/// True for a `format_version` that BigGraph reads. It compares with Python's `!= 1`: any number
-/// that equals 1 passes, also as an array of one element, and no text does.
+/// True for a `format_version` that BigGraph accepts. It compares with Python's `!= 1`: any number
+/// equal to 1 passes, also as an array of one element; text does not.
 pub(super) fn is_version_one(value: &Value) -> bool {
     match value {
         Value::I64(n) => *n == 1,
@@ -75,7 +75,7 @@ pub(super) fn is_version_one(value: &Value) -> bool {
         Value::Bool(b) => *b,
         Value::F32(bits) => f32::from_bits(*bits) == 1.0,
         Value::F64(bits) => f64::from_bits(*bits) == 1.0,
-        // No deeper: an array of arrays of one element is rare, and Python's rule is the same for it.
+        // No deeper: nested arrays of one element are rare, and follow the same rule in Python.
         Value::List(items) => match items.as_slice() {
             [Value::List(_)] | [] => false,
             [one] => is_version_one(one),
@@ -92,7 +92,7 @@ mod tests {
     use weighbridge_core::error::Error;
     use weighbridge_io::source::Source;
 
-    /// A file on a disk that fails.
+    /// Source with failing reads.
     #[derive(Debug)]
     struct Failing;
 
@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_disk_does_not_make_a_file_of_another_kind() {
+    fn read_errors_are_not_detection_results() {
         let source: SourceRef = Arc::new(Failing);
         assert_eq!(detect(SIGNATURE, &source).unwrap_err().kind(), Kind::Io);
         assert_eq!(detect(b"PK", &source).unwrap(), None);
     }
 
     #[test]
-    fn versions_compare_as_in_python() {
+    fn compares_versions_like_python() {
         let float = |x: f64| Value::F64(x.to_bits());
         for one in [Value::I64(1), Value::U64(1), float(1.0), Value::List(vec![Value::I64(1)])] {
             assert!(is_version_one(&one), "{one:?}");

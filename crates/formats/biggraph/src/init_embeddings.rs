@@ -1,4 +1,4 @@
-//! Initial embeddings: what upstream draws for rows that it finds nowhere (specification, section 6,
+//! Initial embeddings: random rows as upstream draws them for missing rows (specification, section 6,
 //! random initialisation).
 
 use super::chosen;
@@ -15,48 +15,51 @@ use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Region, Shape};
 use weighbridge_io::source::{MemorySource, SourceRef};
 
-/// How initial embeddings are drawn.
+/// Parameters of initial embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InitEmbeddings {
-    /// What decides the values: the same seed gives the same ones, on every machine.
+    /// Random seed: the same seed yields the same values on every machine.
     pub seed: u64,
-    /// Draw 1,000,003 numbers a partition and repeat them, as upstream does for speed. Rows are
-    /// independent where this is false.
+    /// Draw 1,000,003 numbers per partition and repeat them, as upstream does for speed. If false, rows are
+    /// independent.
     pub repeat: bool,
 }
 
-/// Turns a folder of entities into tables: for each type `init_scale` times a standard normal, of the
-/// type's dimension, as the configuration has it. Names and partitions stay; its kind becomes `init`.
+/// Turns an entity folder into tables: for each type `init_scale` times a standard normal, with the
+/// dimension from the configuration. Names and partitions stay; the kind becomes `init`.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `no-entities` where it is no folder of entities, `config-missing` where no
-/// configuration is known, `no-such-type` for a type that it does not know, `partition-missing` where
-/// a count is not there.
+/// [`weighbridge_core::Kind::Mismatch`]: `no-entities` if it is not an entity folder, `config-missing` without a
+/// configuration, `no-such-type` for a type that the configuration does not have, `partition-missing` if
+/// a count is missing.
 pub fn init_embeddings(checkpoint: &mut Checkpoint, draw: InitEmbeddings) -> Result<()> {
     let Some(text) = chosen::config_text(checkpoint) else {
-        return Err(Error::mismatch("config-missing", "only a configuration knows dimension and scale")
-            .in_file(&checkpoint.label)
-            .hint(phrase![Opt::Config.any("FILE"), " names it"]));
+        return Err(Error::mismatch(
+            "config-missing",
+            "the configuration is missing: dimension and scale are unknown",
+        )
+        .in_file(&checkpoint.label)
+        .hint(phrase![Opt::Config.any("FILE"), " sets its path"]));
     };
     let (config, _) = Config::parse(text, true)?;
     let mut tables = Vec::new();
     for entry in checkpoint.tensors.iter().filter(|t| t.role == Role::Names) {
         let Some(entity) = entry.path.parts().last().and_then(Name::as_str) else { continue };
         let columns = config.dimension_of(entity).ok_or_else(|| {
-            Error::mismatch("no-such-type", "the configuration does not know this type of entities")
+            Error::mismatch("no-such-type", "the configuration does not have this entity type")
                 .found(weighbridge_core::text::escape(entity))
         })?;
         let counts = counts(checkpoint, &stored_type(entry))?;
-        // Every partition of every type has numbers of its own.
+        // Every partition of every type has its own random numbers.
         let stream = (tables.len() as u64) << 32;
         tables.push(table(entry, entity, &counts, columns, config.init_scale, draw, stream)?);
     }
     if tables.is_empty() {
-        return Err(Error::mismatch("no-entities", "initial embeddings are drawn for a folder of entities")
+        return Err(Error::mismatch("no-entities", "initial embeddings need an entity folder")
             .in_file(&checkpoint.label));
     }
     checkpoint.tensors = tables;
-    // Of a folder of entities it has become what training begins from: that is to be written now.
+    // The entity folder has become an init folder; write it as one.
     checkpoint.kind = super::read::INIT;
     checkpoint.origin = Some(Origin { format: "biggraph".to_owned(), kind: super::read::INIT.to_owned() });
     Ok(())
@@ -76,12 +79,12 @@ fn counts(checkpoint: &Checkpoint, entity: &str) -> Result<Vec<u64>> {
         _ => None,
     };
     counts.ok_or_else(|| {
-        Error::mismatch("partition-missing", "a partition has no count")
+        Error::mismatch("partition-missing", "the partition has no count file")
             .found(weighbridge_core::text::escape(entity))
     })
 }
 
-/// The table of one type.
+/// Table of one type.
 fn table(
     names: &TensorEntry,
     entity: &str,
@@ -115,7 +118,7 @@ fn table(
     entry.shape = Shape::from([rows, columns]);
     entry.role = Role::Embedding;
     entry.row_names.clone_from(&names.row_names);
-    // The metadata know the partitions by the old name.
+    // The metadata lists the partitions under the old name.
     let renamed = names.attributes.get(Attributes::RENAMED_FROM).cloned();
     entry.attributes.extend(renamed.map(|old| (Attributes::RENAMED_FROM.to_owned(), old)));
     Ok(entry)
@@ -150,7 +153,7 @@ mod tests {
         "entity_path": "e", "edge_paths": ["d"], "checkpoint_path": "c"}"#;
 
     #[test]
-    fn partitions_are_drawn_apart_and_again_the_same() {
+    fn draws_each_partition_separately_and_reproducibly() {
         let drawn = |seed| {
             let mut checkpoint = entities(Some(CONFIG));
             init_embeddings(&mut checkpoint, InitEmbeddings { seed, repeat: false }).unwrap();
@@ -166,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_said() {
+    fn rejects_folders_without_config_or_counts() {
         let code = |mut c: Checkpoint| {
             init_embeddings(&mut c, InitEmbeddings::default()).unwrap_err().code().as_str()
         };

@@ -12,26 +12,26 @@
 //! A table is one tensor, whatever the number of its partitions: its path is
 //! `["embeddings", TYPE]`. Parameters have the path of their dataset below `model`.
 //!
-//! | room | what it is |
+//! | module | content |
 //! | --- | --- |
-//! | `config` | the configuration: keys, defaults, rules |
-//! | `chosen` | which configuration counts for a checkpoint |
+//! | `config` | configuration: keys, defaults, rules |
+//! | `chosen` | effective configuration of a checkpoint |
 //! | `text` | count files, name files, version files, training statistics |
-//! | `layout` | names of files, partitions and buckets: arithmetic and words, no bytes |
-//! | `edges` | columns of edges, and edges that move into other partitions |
-//! | `rows` | sources of rows: random ones, and rows of a table in another order |
-//! | `align` | tables from elsewhere, put in the order of a folder of entities |
-//! | `draw` | initial embeddings for a folder of entities |
-//! | `grow` | new entities for a trained table |
-//! | `retype` | types of entities under other names |
-//! | `detect` | which HDF5 files are BigGraph's |
-//! | `read` | from files and folders to an index |
-//! | `state` | the optimizer's blobs: what they say about which tensor |
-//! | `write` | from an index to the files of a folder |
-//! | `check` | what upstream finds late or never |
-//! | `partitions` | how many partitions each type of entity has |
-//! | `scan` | what BigGraph would unpickle |
-//! | [`store`] | folders of versions that cannot lose one |
+//! | `layout` | names of files, partitions and buckets, without file contents |
+//! | `edges` | edge columns, and repartitioning of edges |
+//! | `rows` | sources of rows: random rows, and rows of a table in another order |
+//! | `align` | alignment of tables from other formats with an entity folder |
+//! | `init_embeddings` | initial embeddings for an entity folder |
+//! | `add_entities` | new entities for a trained table |
+//! | `retype` | renaming of entity types |
+//! | `detect` | detection of BigGraph's HDF5 files |
+//! | `read` | index of files and folders |
+//! | `state` | optimizer state blobs |
+//! | `write` | files of a folder from an index |
+//! | `check` | faults that upstream finds late or never |
+//! | `partitions` | partition counts of entity types |
+//! | `scan` | pickles that BigGraph would load |
+//! | [`store`] | crash-safe folders of versions |
 
 mod add_entities;
 mod align;
@@ -83,7 +83,7 @@ use weighbridge_format::{
 use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
-/// The format.
+/// PyTorch-BigGraph format.
 #[derive(Debug)]
 pub struct BigGraph;
 
@@ -169,7 +169,7 @@ impl ReadFormat for BigGraph {
     }
 
     fn is_format_metadata(&self, key: &str, value: &Value) -> bool {
-        // Texts of this name are somebody else's.
+        // A text under this key comes from another program.
         ["format_version", "attributes/format_version"].contains(&key) && !matches!(value, Value::Text(_))
     }
 }
@@ -201,7 +201,7 @@ impl WriteFormat for BigGraph {
         open: &OpenOptions,
         seed: u64,
     ) -> Result<Vec<Loss>> {
-        // On its way back a table stands as it stood, unless entities are named that may be others.
+        // A table from BigGraph keeps its row order, unless an entity folder is given that may differ.
         let on_its_way_back = checkpoint.carried_origin().is_some_and(|origin| origin.format == INFO.id);
         if checkpoint.format == INFO.id || (on_its_way_back && open.own::<ReadOptions>().entities.is_none()) {
             return Ok(Vec::new());
@@ -214,14 +214,14 @@ impl WriteFormat for BigGraph {
     }
 
     fn labels_in(&self) -> RowNameSupport {
-        // In files of their own; where they are left out, the layouter says so.
+        // Names are stored in separate files; the layouter reports dropped ones.
         RowNameSupport::Column
     }
 }
 
 impl Salvage for BigGraph {
-    /// The files that can be read: a partition, a bucket or a model file that is missing or damaged
-    /// does not hide the others. Rows of partitions that are lost stay out of their table.
+    /// Opens the readable files: a missing or damaged partition, bucket or model file
+    /// does not hide the others. Rows of lost partitions are omitted from their table.
     fn salvage(&self, place: &Input<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
             Input::Alone(source) => read::open(source, options).map(Some),

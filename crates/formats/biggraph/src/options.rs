@@ -1,4 +1,4 @@
-//! Options of opening that only this format has.
+//! Options for opening BigGraph files.
 
 use super::read;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use weighbridge_core::error::Result;
 use weighbridge_core::source::{FolderRef, SourceRef};
 use weighbridge_format::{FormatOptions, WrapFiles};
 
-/// Options of opening for files of PyTorch-BigGraph.
+/// Options for opening files of PyTorch-BigGraph.
 #[derive(Debug, Clone, Default)]
 pub struct ReadOptions {
-    /// The folder of entity counts and names that belongs to tables, where it is not found by itself.
+    /// Folder of entity counts and names for tables, if not found automatically.
     pub entities: Option<FolderRef>,
-    /// The configuration that says what edges and entities mean, where none stands beside them.
+    /// Configuration that defines the meaning of edges and entities, if there is none next to them.
     pub config: Option<SourceRef>,
-    /// The version of a folder that holds several; the newest one where `None`.
+    /// Version to open in a folder of several; the newest one if `None`.
     pub version: Option<u64>,
 }
 

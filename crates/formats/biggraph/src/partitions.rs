@@ -1,30 +1,30 @@
-//! How many partitions the types of entities are to have.
+//! Requested partition counts of entity types.
 
 use super::layout::split_counts;
 use weighbridge_core::checkpoint::{Attributes, Name, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 
-/// The most partitions that a type may be given: as many as are read.
+/// Maximum number of partitions of a type: as many as the reader accepts.
 const MOST: u64 = super::read::MOST_PARTS;
 
-/// How many partitions each type of entities is to have.
+/// Requested partition counts of entity types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Partitions {
-    /// So many for every type that is partitioned; types with one partition keep it.
+    /// This number for every partitioned type; unpartitioned types stay so.
     Partitioned(u64),
-    /// So many for these types; the others stay as they are.
+    /// These numbers for these types; the others stay unchanged.
     Named(Vec<(String, u64)>),
 }
 
 impl Partitions {
-    /// Reads `8`, or `user:8,item:4`. A name may hold a colon, not a comma.
+    /// Parses `8`, or `user:8,item:4`. A name may contain a colon, but not a comma.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], code `bad-partitions`, where it is neither, or a number is 0 or above
+    /// [`weighbridge_core::Kind::Usage`], code `bad-partitions`, for any other text, or a number of 0 or above
     /// 50,000.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = || {
-            Error::usage("bad-partitions", "this does not say how many partitions there are to be")
+            Error::usage("bad-partitions", "invalid number of partitions")
                 .expected(format_args!("a number from 1 to {MOST}, or TYPE:NUMBER,TYPE:NUMBER"))
                 .found(text)
         };
@@ -40,7 +40,7 @@ impl Partitions {
         text.split(',').map(one).collect::<Result<_>>().map(Self::Named)
     }
 
-    /// The number for a type that has `old` partitions now.
+    /// Number for a type that has `old` partitions now.
     pub fn of(&self, name: &str, old: u64) -> u64 {
         match self {
             Self::Partitioned(_) if old == 1 => 1,
@@ -49,18 +49,18 @@ impl Partitions {
         }
     }
 
-    /// The same for these types with the partitions that they have. A bare number is for all that have
-    /// several; where none has, it is for the only one.
+    /// Resolves a bare number for these types with their current partition counts: it applies to all with
+    /// several partitions, or to a single unpartitioned type.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], code `which-type`, where a bare number would change nothing, and it is
-    /// not plain which type is meant.
+    /// [`weighbridge_core::Kind::Usage`], code `which-type`, if a bare number would change nothing and the
+    /// type is ambiguous.
     pub fn resolve(&self, types: &[(String, u64)]) -> Result<Self> {
         match (self, types) {
             (Self::Partitioned(new), [(only, 1)]) => Ok(Self::Named(vec![(only.clone(), *new)])),
             (Self::Partitioned(new), _) if *new > 1 && types.iter().all(|(_, old)| *old == 1) => {
                 let names: Vec<_> = types.iter().map(|(name, _)| name.as_str()).collect();
-                Err(Error::usage("which-type", "no type has several partitions: say which ones get them")
+                Err(Error::usage("which-type", "ambiguous entity type: none of the types is partitioned")
                     .expected(format_args!("TYPE:{new}, with the types {}", names.join(", ")))
                     .found(new))
             }
@@ -68,7 +68,7 @@ impl Partitions {
         }
     }
 
-    /// Fails where a type is named that is not among `types`.
+    /// Fails if a type is not among `types`.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Usage`], code `no-such-type`.
@@ -76,15 +76,15 @@ impl Partitions {
         let Self::Named(all) = self else { return Ok(()) };
         match all.iter().find(|(name, _)| !types.clone().any(|own| own == name)) {
             None => Ok(()),
-            Some((name, _)) => Err(Error::usage("no-such-type", "there is no such type of entities")
+            Some((name, _)) => Err(Error::usage("no-such-type", "unknown entity type")
                 .expected(types.collect::<Vec<_>>().join(", "))
                 .found(name)),
         }
     }
 }
 
-/// The rows of each of `parts` partitions, where they are dealt out as `counts` now: as they are, if
-/// the number stays, else balanced. The sum of `counts` is held against 2^64 before.
+/// Row count of each of `parts` partitions, where the current ones are `counts`: unchanged if
+/// the number stays, else balanced. The caller checks that the sum of `counts` is below 2^64.
 pub(super) fn new_counts(counts: &[u64], parts: u64) -> Vec<u64> {
     if counts.len() as u64 == parts {
         return counts.to_vec();
@@ -92,12 +92,12 @@ pub(super) fn new_counts(counts: &[u64], parts: u64) -> Vec<u64> {
     split_counts(counts.iter().fold(0, |sum: u64, n| sum.saturating_add(*n)), parts).collect()
 }
 
-/// The type under which the metadata know a table or its names: the one that it was opened with, empty where its
-/// file does not tell.
+/// Entity type under which the metadata lists a table or its names: its type when opened, empty if its
+/// file does not name it.
 pub(super) fn stored_type(rows: &TensorEntry) -> String {
     let type_of = |path: &TensorPath| path.parts().get(1).and_then(Name::as_str).unwrap_or("").to_owned();
     match rows.text_attribute(Attributes::RENAMED_FROM) {
-        // Names of types have no dots.
+        // Type names have no dots.
         Some(old) => type_of(&TensorPath::from_dotted(old)),
         None => type_of(&rows.path),
     }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_names() {
+    fn parses_numbers_and_names() {
         let all = Partitions::parse("8").unwrap();
         assert_eq!((all.of("user", 4), all.of("country", 1), all.of("user", 8)), (8, 1, 8));
         let some = Partitions::parse("user:8,a:b:1,country:3").unwrap();

@@ -1,5 +1,5 @@
-//! Types of entities under other names: tables, counts and names, the parameters of a type, and the
-//! configuration, which gives edges their meaning, are renamed together.
+//! Renaming of entity types in tables, counts and names, the parameters of a type, and the
+//! configuration, which defines the meaning of edges.
 
 use super::detect::CONFIG_JSON;
 use super::edges::{CONFIG, COUNTS};
@@ -12,13 +12,13 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
 
-/// Pairs of names, old and new, as `OLD=NEW,OLD=NEW`.
+/// Parses pairs of old and new names: `OLD=NEW,OLD=NEW`.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`], `bad-setting`, where it is none.
+/// [`weighbridge_core::Kind::Usage`], `bad-setting`, for any other text.
 pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>> {
     let bad = || {
-        Error::usage("bad-setting", "this does not say which type is renamed")
+        Error::usage("bad-setting", "invalid list of renamed entity types")
             .expected("OLD=NEW,OLD=NEW, with names without `.` and `/`")
             .found(text)
     };
@@ -30,21 +30,21 @@ pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>> {
     text.split(',').map(pair).collect()
 }
 
-/// The same checkpoint, edges or entities with the type `old` under the name `new`.
+/// Returns the checkpoint, edges or entities with the type `old` renamed to `new`.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`]: `no-such-type` where there is no type `old`, `type-exists` where there is one of
-/// the name `new`; and what reading the configuration of the folder says.
+/// [`weighbridge_core::Kind::Usage`]: `no-such-type` without a type `old`, `type-exists` if there is a type
+/// `new`; and errors of reading the configuration of the folder.
 pub(super) fn rename_type(checkpoint: &Checkpoint, old: &str, new: &str) -> Result<Checkpoint> {
     let known = types(checkpoint);
     if !known.contains(old) {
-        return Err(Error::usage("no-such-type", "there is no such type of entities")
+        return Err(Error::usage("no-such-type", "unknown entity type")
             .in_file(&checkpoint.label)
             .expected(known.into_iter().collect::<Vec<_>>().join(", "))
             .found(old));
     }
     if known.contains(new) {
-        return Err(Error::usage("type-exists", "there is a type of this name already")
+        return Err(Error::usage("type-exists", "an entity type with the new name exists already")
             .in_file(&checkpoint.label)
             .found(new));
     }
@@ -101,7 +101,7 @@ pub(super) fn rename_type(checkpoint: &Checkpoint, old: &str, new: &str) -> Resu
     Ok(made)
 }
 
-/// The names of all types that a checkpoint knows.
+/// Names of all entity types of a checkpoint.
 fn types(checkpoint: &Checkpoint) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for tensor in &checkpoint.tensors {
@@ -127,8 +127,8 @@ fn rename_key(pairs: &mut [(Name, Value)], old: &str, new: &str) {
     }
 }
 
-/// The text of a configuration with another name for a type: as a key of `entities`, and as a side of
-/// relations. All else stays, keys that are not known included.
+/// Text of a configuration with a type renamed: as a key of `entities`, and as a side of
+/// relations. Everything else stays, including unknown keys.
 fn in_config(text: &str, old: &str, new: &str) -> Result<String> {
     let mut config = json::parse(text)?;
     let Json::Object(keys) = &mut config else { return Ok(text.to_owned()) };
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_keeps_all_but_the_name() {
+    fn renaming_keeps_the_rest_of_the_configuration() {
         let text = concat!(
             "{\n    \"entities\": {\n        \"user\": {\n            \"num_partitions\": 1\n        }\n    },\n",
             "    \"relations\": [\n        {\n            \"name\": \"user\",\n            \"lhs\": \"user\",\n",
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_pairs() {
+    fn parses_pairs_of_names() {
         let pairs = parse("a=b,c=d=e").unwrap();
         assert_eq!(pairs, [("a".to_owned(), "b".to_owned()), ("c".to_owned(), "d=e".to_owned())]);
         for bad in ["", "a", "=b", "a=", "a=b.c", "a=b,"] {

@@ -1,4 +1,4 @@
-//! What a file would run if BigGraph opened it: the optimizer's state is a pickle.
+//! Scan for code that BigGraph would run on loading: the optimizer state is a pickle.
 
 use super::layout::FileName;
 use super::read;
@@ -9,8 +9,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_format::{OpenOptions, Scan};
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// True for a file that by its name is one of BigGraph's texts, and by its bytes is text: upstream reads
-/// such a file as numbers or JSON, and runs nothing. One that is longer than the limit is not looked at.
+/// True for a file with the name of a BigGraph text file and printable content: upstream parses
+/// these files as numbers or JSON, and runs nothing. Files above the size limit are not checked.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Io`].
@@ -35,7 +35,7 @@ pub(super) fn is_text(name: &Path, source: &SourceRef, limits: &Limits) -> Resul
     Ok(std::str::from_utf8(&bytes).is_ok_and(|text| text.chars().all(is_printed)))
 }
 
-/// Looks through one file. A configuration is text, and nothing in it is run.
+/// Scans one file. A configuration is text without code.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let lenient = OpenOptions { lenient: true, ..options.clone() };
     let opened = match read::open(source, &lenient) {
@@ -46,7 +46,7 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     if opened.kind == "config" {
         let bytes = read_vec(&**source, 0, source.len())?;
         let text = String::from_utf8_lossy(&bytes);
-        // More values than a configuration has are not taken into memory here either.
+        // The value limit of configurations applies here too.
         if let Err(error) = json::parse(&text)
             && error.kind() == Kind::Limit
         {
@@ -54,11 +54,11 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
             return Ok(scan);
         }
         if !weighbridge_scan::config(&text, &options.limits, &mut scan) {
-            scan.push("left-out", "config: the configuration is no JSON");
+            scan.push("left-out", "config: the configuration is not JSON");
         }
         return Ok(scan);
     }
-    // Upstream loads the optimizer's state with all that a pickle may do.
+    // Upstream unpickles the optimizer state without restrictions.
     weighbridge_scan::hdf5(source, &[&read::STATE], &options.limits, &mut scan)?;
     scan.judge_names(&opened);
     Ok(scan)
@@ -73,7 +73,7 @@ mod tests {
     use weighbridge_io::source::{MemorySource, SourceRef};
 
     #[test]
-    fn texts_are_known_by_name_and_bytes() {
+    fn detects_text_files_by_name_and_content() {
         let is = |name: &str, bytes: &[u8]| {
             let source: SourceRef = Arc::new(MemorySource::new(name, bytes.to_vec()));
             is_text(Path::new(name), &source, &Limits::default()).unwrap()

@@ -1,4 +1,4 @@
-//! Changes of an index that only this format has, as values for a conversion.
+//! BigGraph-specific index transforms for conversions.
 
 use super::{InitEmbeddings, add_entities, init_embeddings, rows, text};
 use std::path::Path;
@@ -9,33 +9,33 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::source::{SourceRef, read_vec};
 use weighbridge_io::source::FileSource;
 
-/// Bytes of a list of names that tell which form it has.
+/// Bytes of a name list in which its form is detected.
 const HEAD: u64 = 64;
 
-/// Turns a folder of entities into tables of initial embeddings: see [`draw`](super::init_embeddings()).
+/// Turns an entity folder into tables of initial embeddings: see [`init_embeddings`](super::init_embeddings()).
 impl IndexTransform for InitEmbeddings {
     fn apply(&self, checkpoint: &mut Checkpoint, _: &mut TransformReport) -> Result<()> {
         init_embeddings(checkpoint, *self)
     }
 }
 
-/// Adds rows for new entities to a table: see [`grow`](super::add_entities()).
+/// Adds rows for new entities to a table: see [`add_entities`](super::add_entities()).
 #[derive(Debug, Clone)]
 pub struct AddEntities {
-    /// The type of the entities.
+    /// Entity type.
     pub entity: String,
-    /// Their names.
+    /// Names of the new entities.
     pub names: RowNameList,
-    /// What decides the values of the new rows.
+    /// Random seed of the new rows.
     pub seed: u64,
 }
 
 impl AddEntities {
-    /// Reads the names from a file: a JSON array of strings, or one name a line.
+    /// Reads the names from a file: a JSON array of strings, or one name per line.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Corrupt`] where it is no such list, `empty-name` where a
-    /// name in it is empty; [`weighbridge_core::Kind::Limit`] where it is larger than the limits allow.
+    /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Corrupt`] for an invalid list, `empty-name` for an
+    /// empty name; [`weighbridge_core::Kind::Limit`] for a file above the limits.
     pub fn read(entity: impl Into<String>, path: &Path, seed: u64, limits: &Limits) -> Result<Self> {
         let source: SourceRef = Arc::new(FileSource::open(path)?);
         let mut names = RowNameList::new();
@@ -44,16 +44,15 @@ impl AddEntities {
             text::read_names(&source, limits, None, &mut names)?;
         } else {
             Limits::check("bytes of names", "header_bytes", source.len(), limits.header_bytes)?;
-            let text = String::from_utf8(read_vec(&*source, 0, source.len())?).map_err(|_| {
-                Error::corrupt("not-utf8", "the names are not text in UTF-8").in_file(source.label())
-            })?;
+            let text = String::from_utf8(read_vec(&*source, 0, source.len())?)
+                .map_err(|_| Error::corrupt("not-utf8", "the names are not UTF-8").in_file(source.label()))?;
             text.lines().for_each(|name| names.push(name));
         }
         if let Some(row) = names.iter().position(str::is_empty) {
-            return Err(Error::corrupt("empty-name", "an entity has no name")
+            return Err(Error::corrupt("empty-name", "an entity name is empty")
                 .in_file(source.label())
                 .found(format_args!("name {} of {}", row + 1, names.len()))
-                .hint("one name a line, without empty lines; or a JSON array of names"));
+                .hint("write one name per line, without empty lines; or a JSON array of names"));
         }
         Ok(Self { entity: entity.into(), names, seed })
     }
@@ -65,14 +64,14 @@ impl IndexTransform for AddEntities {
     }
 }
 
-/// Adds the global embedding of each type to the rows of its table.
+/// Transform that adds the global embedding of each type to the rows of its table.
 #[derive(Debug, Clone, Copy)]
 pub struct WithGlobal;
 
 impl IndexTransform for WithGlobal {
     fn apply(&self, checkpoint: &mut Checkpoint, report: &mut TransformReport) -> Result<()> {
         if rows::add_global_embeddings(checkpoint)? == 0 {
-            let text = "no type has a global embedding: the rows are written as they are stored";
+            let text = "no type has a global embedding: rows are written unchanged";
             report.notes.push(Note::new("no-global-embedding", text));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! A program in either of its forms.
+//! Programs in either form.
 
 use super::pir::{self, PirProgram};
 use super::program::{self, Derived, ProgramDesc};
@@ -11,8 +11,8 @@ use weighbridge_core::topology::Topology;
 use weighbridge_format::unknown;
 use weighbridge_io::source::{FolderRef, SourceRef, read_vec};
 
-/// A Paddle program: protobuf (fluid 1.x, 2.x) or PIR json (3.x). It is changed in its own form, so
-/// that what is unknown here survives.
+/// Paddle program: protobuf (fluid 1.x, 2.x) or PIR JSON (3.x). Changes keep the form, so that unknown content is
+/// preserved.
 #[derive(Debug, Clone)]
 pub enum Program {
     /// A `ProgramDesc`: `__model__`, `x.pdmodel`.
@@ -21,20 +21,20 @@ pub enum Program {
     Pir(Box<PirProgram>),
 }
 
-/// A setting of an operator that tells of the author's source code.
+/// Operator attribute that discloses the author's source code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceLeak {
-    /// The type of the operator.
+    /// Type of the operator.
     pub operator: String,
-    /// The name of the attribute.
+    /// Name of the attribute.
     pub attribute: String,
-    /// How many bytes of text it holds.
+    /// Length of its text in bytes.
     pub bytes: u64,
-    /// A line of it.
+    /// First line of the text.
     pub sample: Option<String>,
 }
 
-/// What a program file looks like from its first bytes.
+/// Form of a program file, detected from its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Desc,
@@ -43,7 +43,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The form of a file that begins with `head` and is `len` bytes long.
+    /// Detects the form of a file that begins with `head` and has `len` bytes.
     pub(super) fn of(head: &[u8], len: u64) -> Option<Self> {
         if pir::looks_like(head) {
             Some(Self::Pir)
@@ -58,64 +58,64 @@ impl Form {
 }
 
 impl Program {
-    /// Reads the program of the model that stands in a folder: a `__model__`, a `.pdmodel` or a `.json` of PIR. Of the
-    /// functions of one layer it is the first.
+    /// Reads the program of the model in a folder: a `__model__`, a `.pdmodel` or a `.json` of PIR. For a layer with
+    /// several functions, the program of the first function is returned.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`weighbridge_core::Kind::Usage`]: `several-models`, which names them, and `no-program`.
+    /// Same as [`read`](Self::read); [`weighbridge_core::Kind::Usage`]: `several-models` with their names, and `no-program`.
     pub fn read_folder(folder: &FolderRef, limits: &Limits) -> Result<Self> {
         Self::read(&super::read::program_in(folder)?, limits)
     }
 
-    /// Reads the program in a file, whichever form it has.
+    /// Reads a program file of any form.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`] where it is damaged, [`weighbridge_core::Kind::Unsupported`] where it is no
-    /// program, [`weighbridge_core::Kind::Limit`] where it is longer than `limits.header_bytes`.
+    /// [`weighbridge_core::Kind::Corrupt`] for a damaged program, [`weighbridge_core::Kind::Unsupported`] for other
+    /// files, [`weighbridge_core::Kind::Limit`] for a program longer than `limits.header_bytes`.
     pub fn read(source: &SourceRef, limits: &Limits) -> Result<Self> {
         let read = || {
             Limits::check("bytes of a program", "header_bytes", source.len(), limits.header_bytes)?;
             let bytes = read_vec(&**source, 0, source.len())?;
             Self::parse(&bytes, limits).map_err(|error| {
                 let head = &bytes[..bytes.len().min(weighbridge_format::HEAD)];
-                if let Some(error) = unknown::encrypted(head, source, "program of Paddle") {
+                if let Some(error) = unknown::encrypted(head, source, "Paddle program") {
                     return error;
                 }
-                let meant = [".pdmodel", "__model__", ".pb"].iter().any(|end| source.label().ends_with(end));
-                if meant || Form::of(head, source.len()).is_some() {
+                let named = [".pdmodel", "__model__", ".pb"].iter().any(|end| source.label().ends_with(end));
+                if named || Form::of(head, source.len()).is_some() {
                     return error;
                 }
-                Error::unsupported("not-a-program", "this is no program of Paddle")
-                    .expected("a __model__, a .pdmodel, its text form, or a .json of PIR")
+                Error::unsupported("not-a-program", "the file is not a Paddle program")
+                    .expected("a __model__, a .pdmodel (binary or text), or a .json of PIR")
             })
         };
         read().map_err(|e| e.in_file(source.label()))
     }
 
-    /// Parses a program, whichever form it has.
+    /// Parses a program of any form.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Self> {
         let head = &bytes[..bytes.len().min(weighbridge_format::HEAD)];
         match Form::of(head, bytes.len() as u64) {
             Some(Form::Pir) => Ok(Self::Pir(Box::new(PirProgram::parse(bytes, limits)?))),
             Some(Form::DescText) => {
                 let text = std::str::from_utf8(bytes)
-                    .map_err(|_| Error::corrupt("not-text", "a program as text must be UTF-8"))?;
+                    .map_err(|_| Error::corrupt("not-text", "the text of the program is not UTF-8"))?;
                 Ok(Self::Desc(Box::new(ProgramDesc::from_text(text, limits)?)))
             }
-            // Protobuf has no mark of its own: its parser says best what is wrong.
+            // Protobuf has no magic bytes: its parser returns the most specific error.
             Some(Form::Desc) | None => Ok(Self::Desc(Box::new(ProgramDesc::parse(bytes, limits)?))),
         }
     }
 
-    /// The program of a topology: its bytes, read again.
+    /// Parses the bytes of a topology's program.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse).
+    /// Same as [`parse`](Self::parse).
     pub fn of(topology: &Topology) -> Result<Self> {
-        // These bytes were read once within the limits of that time.
+        // These bytes were read before, within the limits of that read.
         let limits = Limits { header_bytes: u64::MAX, ..Limits::default() };
         match topology.form {
             "pir" => Ok(Self::Pir(Box::new(PirProgram::parse(&topology.bytes, &limits)?))),
@@ -123,8 +123,8 @@ impl Program {
         }
     }
 
-    /// True where names of variables are not UTF-8. A topology shows such a name escaped, so its order
-    /// among the others is not that of the file.
+    /// True if names of variables are not UTF-8. A topology shows escaped names, so their order
+    /// differs from that of the file.
     pub fn has_odd_names(&self) -> bool {
         match self {
             Self::Desc(program) => program.has_odd_names(),
@@ -132,7 +132,7 @@ impl Program {
         }
     }
 
-    /// What was understood of it.
+    /// Returns the content of the program.
     pub fn topology(&self) -> Topology {
         match self {
             Self::Desc(program) => program.topology(),
@@ -140,7 +140,7 @@ impl Program {
         }
     }
 
-    /// The bytes of the program: those that were read, where nothing was changed.
+    /// Returns the bytes of the program; the original bytes if the program is unchanged.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Desc(program) => program.to_bytes(),
@@ -148,10 +148,10 @@ impl Program {
         }
     }
 
-    /// Renames variables wherever they are named; gradients and the like go along.
+    /// Renames variables in all places, together with derived names such as gradients.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`] where a new name is taken or an old one is not there.
+    /// [`weighbridge_core::Kind::Mismatch`] if a new name is in use or an old one does not exist.
     pub fn rename(&mut self, names: &BTreeMap<String, String>) -> Result<()> {
         match self {
             Self::Desc(program) => program.rename(names, Derived::Along).map(drop),
@@ -159,7 +159,7 @@ impl Program {
         }
     }
 
-    /// What is odd about it.
+    /// Returns notes on irregularities.
     pub fn notes(&self) -> Vec<Note> {
         match self {
             Self::Desc(_) => Vec::new(),
@@ -167,7 +167,7 @@ impl Program {
         }
     }
 
-    /// The settings that hold source paths or lines of source code.
+    /// Lists attributes with source paths or lines of source code.
     pub fn source_leaks(&self) -> Vec<SourceLeak> {
         match self {
             Self::Desc(program) => program
@@ -193,10 +193,10 @@ impl Program {
         }
     }
 
-    /// Takes out what is asked for.
+    /// Removes the requested parts.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`] where the program contradicts itself.
+    /// [`weighbridge_core::Kind::Corrupt`] for an inconsistent program.
     pub fn strip(&mut self, what: &Strip) -> Result<StripReport> {
         match self {
             Self::Desc(program) => program.strip(what),
@@ -204,15 +204,15 @@ impl Program {
         }
     }
 
-    /// The protobuf text form.
+    /// Returns the program in protobuf's text format.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Unsupported`] for PIR, which is text already.
+    /// [`weighbridge_core::Kind::Unsupported`] for PIR, which is text itself.
     pub fn to_text(&self) -> Result<String> {
         match self {
             Self::Desc(program) => Ok(program.to_text()),
-            Self::Pir(_) => Err(Error::unsupported("no-text-form", "a PIR program is text already")
-                .hint("write it as it is: it is JSON")),
+            Self::Pir(_) => Err(Error::unsupported("no-text-form", "a PIR program has no text form")
+                .hint("write the program unchanged; it is JSON text")),
         }
     }
 }

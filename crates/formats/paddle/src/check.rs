@@ -1,4 +1,4 @@
-//! What only this format knows to be wrong.
+//! Format-specific checks.
 
 use super::{Kind, VOCAB};
 use std::collections::HashSet;
@@ -9,17 +9,15 @@ use weighbridge_core::phrase::Opt;
 use weighbridge_core::topology::VariableKind;
 use weighbridge_core::{NoteCode, phrase};
 
-/// Checks an opened checkpoint beyond what holds for every format.
+/// Runs the checks of this format on an opened checkpoint.
 pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
     let mut findings = unreadable(checkpoint);
     match Kind::from_word(checkpoint.kind) {
         Some(Kind::Combined | Kind::Inference) => findings.extend(combined(checkpoint)),
-        Some(Kind::Separate) if checkpoint.topology.is_none() => findings.push(Finding::unchecked(
-            "no-program",
-            "there is no program to hold the tensors against: some may be missing",
-        )),
+        Some(Kind::Separate) if checkpoint.topology.is_none() => findings
+            .push(Finding::unchecked("no-program", "missing tensors cannot be detected without a program")),
         Some(Kind::Separate | Kind::Vocab) => findings.extend(words(checkpoint)),
-        // A program alone: that its words are elsewhere is no fault of it.
+        // A program file alone: vocabularies in another file are not an error.
         Some(Kind::Program | Kind::Pir) => {
             findings.extend(
                 words(checkpoint).into_iter().map(|f| Finding { severity: Severity::Unchecked, ..f }),
@@ -30,7 +28,7 @@ pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Forms of stream that are read here, and by no Paddle.
+/// Reports stream forms that Weighbridge supports and Paddle does not.
 fn unreadable(checkpoint: &Checkpoint) -> Vec<Finding> {
     let unshipped = checkpoint
         .notes
@@ -38,25 +36,22 @@ fn unreadable(checkpoint: &Checkpoint) -> Vec<Finding> {
         .filter(|note| matches!(note.code, NoteCode::SizePrefixed | NoteCode::DesignNote));
     unshipped
         .map(|note| {
-            Finding::error(
-                note.code,
-                "Paddle cannot read this file: it has a form that was only ever planned",
-            )
-            .hint("converted to its own kind, it becomes what Paddle reads")
+            Finding::error(note.code, "Paddle cannot read this file: its stream form was never released")
+                .hint("convert the file to its own kind to make it readable")
         })
         .collect()
 }
 
-/// A combined file against its program: Paddle wants exactly as many streams.
+/// Compares a combined file with its program: Paddle requires the same number of streams.
 fn combined(checkpoint: &Checkpoint) -> Vec<Finding> {
     let Some(topology) = &checkpoint.topology else {
         return vec![
             Finding::unchecked(
                 "no-program",
-                "the file holds no names and there is no program: names, shapes and the number of tensors \
+                "the file has no names and no program was found: names, shapes and the number of tensors \
                  cannot be checked",
             )
-            .hint(phrase![Opt::Program.any("FILE"), " names the program"]),
+            .hint(phrase!["use ", Opt::Program.any("FILE"), " to name the program"]),
         ];
     };
     let parameters = topology.parameters();
@@ -64,22 +59,21 @@ fn combined(checkpoint: &Checkpoint) -> Vec<Finding> {
     let found = checkpoint.tensors.len();
     let mut findings = words(checkpoint);
     if found > wanted {
-        let text = format!("the file holds {found} tensors, {} more than the program has", found - wanted);
+        let text = format!("the file has {found} tensors, {} more than the program", found - wanted);
         findings.push(
             Finding::error("extra-tensors", text)
-                .hint("Paddle refuses it: \"Not allowed to load partial data via load_combine_op\""),
+                .hint("use the program that was saved with this file; Paddle rejects it with \"Not allowed to load partial data via load_combine_op\""),
         );
     } else if found < wanted {
-        let text = format!("the file holds {found} tensors, {} fewer than the program has", wanted - found);
-        findings.push(
-            Finding::error("missing-tensors", text)
-                .hint("the file is cut short at a tensor's end, or belongs to another program"),
-        );
+        let text = format!("the file has {found} tensors, {} fewer than the program", wanted - found);
+        findings.push(Finding::error("missing-tensors", text).hint(
+            "the file is truncated or belongs to another program; download it again, or use its own program",
+        ));
     }
     findings
 }
 
-/// Vocabularies against the program.
+/// Compares vocabularies with the program.
 fn words(checkpoint: &Checkpoint) -> Vec<Finding> {
     let Some(topology) = &checkpoint.topology else { return Vec::new() };
     let parameters = topology.parameters();
@@ -91,7 +85,7 @@ fn words(checkpoint: &Checkpoint) -> Vec<Finding> {
     wanted
         .filter(|v| !have.contains(v.name.as_bytes()))
         .map(|v| {
-            Finding::error("missing-parameter", "the program needs these words, and they are not there")
+            Finding::error("missing-parameter", "the vocabulary required by the program is missing")
                 .on_tensor(weighbridge_core::text::escape(&v.name))
         })
         .collect()

@@ -1,8 +1,8 @@
-//! The numbers of element types in `VarType.Type` (specification sections 3 and 15).
+//! Numbers of element types in `VarType.Type` (specification sections 3 and 15).
 
 use weighbridge_core::tensor::DType;
 
-/// An element type: its number, Paddle's word, PIR's word, and the type.
+/// Element types: number, name in Paddle, name in PIR, and type.
 const TABLE: &[(i32, &str, &str, DType)] = &[
     (0, "BOOL", "t_bool", DType::Bool),
     (1, "INT16", "t_i16", DType::I16),
@@ -24,7 +24,7 @@ const TABLE: &[(i32, &str, &str, DType)] = &[
     (38, "UINT64", "t_ui64", DType::U64),
 ];
 
-/// Values of the same enumeration that are no element types.
+/// Values of the same enumeration that are not element types.
 const OTHERS: &[(i32, &str)] = &[
     (7, "LOD_TENSOR"),
     (8, "SELECTED_ROWS"),
@@ -47,7 +47,7 @@ const OTHERS: &[(i32, &str)] = &[
     (31, "SPARSE_CSR"),
 ];
 
-/// Every element type that a tensor stream can hold.
+/// Element types supported in tensor streams.
 pub(super) const ALL: &[DType] = &[
     DType::Bool,
     DType::I16,
@@ -68,23 +68,23 @@ pub(super) const ALL: &[DType] = &[
     DType::U64,
 ];
 
-/// The element type of that number.
+/// Returns the element type with a number.
 pub(super) fn from_number(number: i32) -> Option<DType> {
     TABLE.iter().find(|row| row.0 == number).map(|row| row.3)
 }
 
-/// The number that is written for an element type: for `u64` that of UINT64, not of SIZE_T.
+/// Returns the number written for an element type: UINT64 for `u64`, not SIZE_T.
 pub(super) fn number(dtype: DType) -> Option<i32> {
     TABLE.iter().rev().find(|row| row.3 == dtype).map(|row| row.0)
 }
 
-/// Paddle's word for any number of the enumeration, element type or not.
+/// Returns Paddle's name for any number of the enumeration.
 pub(super) fn word(number: i32) -> Option<&'static str> {
     let element = TABLE.iter().find(|row| row.0 == number).map(|row| row.1);
     element.or_else(|| OTHERS.iter().find(|row| row.0 == number).map(|row| row.1))
 }
 
-/// The element type of PIR's word, such as `t_f32`, with or without its dialect in front.
+/// Returns the element type of a PIR name such as `t_f32`, with or without dialect.
 pub(super) fn from_pir(word: &str) -> Option<DType> {
     let word = word.rsplit_once('.').map_or(word, |(_, word)| word);
     TABLE.iter().find(|row| row.2 == word).map(|row| row.3)
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_go_there_and_back() {
+    fn round_trips_element_type_numbers() {
         for &dtype in ALL {
             assert_eq!(from_number(number(dtype).unwrap()), Some(dtype));
         }

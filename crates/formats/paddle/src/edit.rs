@@ -1,4 +1,4 @@
-//! Changes of a program together with its parameters.
+//! Changes to a program together with its parameters.
 
 use super::any_program::Program;
 use super::program::derived_name;
@@ -13,22 +13,25 @@ use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::escape;
 use weighbridge_core::topology::Topology;
 
-/// The program of a checkpoint.
+/// Returns the program of a checkpoint.
 fn program(checkpoint: &Checkpoint) -> Result<(Program, Arc<Topology>)> {
     let topology = checkpoint.topology.clone().ok_or_else(|| {
-        Error::mismatch("no-program", "there is no program to change").in_file(&checkpoint.label).hint(
-            phrase![Opt::Program.any("FILE"), " names it, where it does not stand beside the parameters"],
+        Error::mismatch("no-program", "the model has no program to change").in_file(&checkpoint.label).hint(
+            phrase![
+                "use ",
+                Opt::Program.any("FILE"),
+                " to name a program outside the folder of the parameters"
+            ],
         )
     })?;
     Ok((Program::of(&topology)?, topology))
 }
 
-/// Takes parts out of the program of `checkpoint`, and with them the tensors that it then no longer
-/// declares.
+/// Removes parts of the program of `checkpoint`, and the tensors that the program no longer declares.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`], `no-program`; what [`Program::strip`] says. The checkpoint is then as
-/// it was.
+/// [`weighbridge_core::Kind::Mismatch`], `no-program`; errors of [`Program::strip`]. On error the checkpoint
+/// is unchanged.
 pub fn strip(checkpoint: &mut Checkpoint, what: &Strip) -> Result<StripReport> {
     let (mut program, before) = program(checkpoint)?;
     let report = program.strip(what)?;
@@ -40,38 +43,38 @@ pub fn strip(checkpoint: &mut Checkpoint, what: &Strip) -> Result<StripReport> {
     let (had, has) = (declared(&before), declared(&after));
     let names = variable_names(&before, &checkpoint.tensors);
     let mut names = names.iter();
-    // What the program never knew is none of its business.
+    // Tensors that the program never declared are kept.
     checkpoint.tensors.retain(|_| names.next().is_none_or(|name| has.contains(name) || !had.contains(name)));
     checkpoint.topology = Some(Arc::new(after));
     Ok(report)
 }
 
-/// The note on a training program that has no outputs; `ends` are those of its forward pass.
+/// Returns the note on a training program without outputs; `ends` are the ends of its forward pass.
 fn no_outputs(ends: &[String]) -> Option<Note> {
-    const SHOWN: usize = 8;
-    let shown: Vec<String> = ends.iter().rev().take(SHOWN).map(|name| escape(name)).collect();
-    let more = if ends.len() > SHOWN { ", ..." } else { "" };
+    const MAX_SHOWN: usize = 8;
+    let shown: Vec<String> = ends.iter().rev().take(MAX_SHOWN).map(|name| escape(name)).collect();
+    let more = if ends.len() > MAX_SHOWN { ", ..." } else { "" };
     let text = format!(
         "the program has no outputs and keeps its whole forward pass, which ends in {}{more}; name the outputs \
-         to cut it down to a model for inference",
+         to reduce it to an inference model",
         shown.join(", ")
     );
     (!ends.is_empty()).then(|| Note::new("no-outputs", text))
 }
 
-/// Renames variables of the program of `checkpoint` and the tensors that they are. The state of a
-/// renamed parameter goes with it, and so does what Paddle derived from it by an `@`, such as the scale `w@scale`. In a combined file the order of the tensors changes with the
-/// names.
+/// Renames variables of the program of `checkpoint`, and the corresponding tensors. The optimizer state of a renamed
+/// parameter is renamed too, and so are variables that Paddle derived by an `@`, such as the scale `w@scale`. In a
+/// combined file the order of the tensors changes with the names.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `no-program`; `no-such-variable` for a name that the program does not
-/// have; a new name that is taken. The checkpoint is then as it was.
+/// [`weighbridge_core::Kind::Mismatch`]: `no-program`; `no-such-variable` for a name that the program lacks; a
+/// new name in use. On error the checkpoint is unchanged.
 pub fn rename(checkpoint: &mut Checkpoint, names: &BTreeMap<String, String>) -> Result<()> {
     let (mut program, before) = program(checkpoint)?;
     let known: HashSet<&str> =
         before.blocks.iter().flat_map(|b| &b.variables).map(|v| v.name.as_str()).collect();
     if let Some(name) = names.keys().find(|name| !known.contains(name.as_str())) {
-        return Err(Error::mismatch("no-such-variable", "the program has no variable of this name")
+        return Err(Error::mismatch("no-such-variable", "the program has no variable with this name")
             .in_file(&checkpoint.label)
             .found(escape(name)));
     }
@@ -93,7 +96,7 @@ pub fn rename(checkpoint: &mut Checkpoint, names: &BTreeMap<String, String>) -> 
     Ok(())
 }
 
-/// `names`, and the new names of parameters that a program of protobuf renames along with them.
+/// Returns `names` together with the new names of derived parameters that a protobuf program renames too.
 fn with_derived(
     program: &Program,
     before: &Topology,
@@ -108,13 +111,12 @@ fn with_derived(
     all
 }
 
-/// The variable of the parameter that a state tensor belongs to.
+/// Returns the variable name of the parameter of an optimizer tensor.
 fn parameter_of(tensor: &TensorEntry) -> String {
     tensor.text_attribute(Attributes::PARAMETER_VARIABLE).map_or_else(|| tensor.path.to_text(), str::to_owned)
 }
 
-/// Gives the tensor that is the variable `old` its new name: `all` has those of all variables,
-/// `names` those that were asked for.
+/// Renames the tensor of the variable `old`: `all` contains the new names of all variables, `names` the requested ones.
 fn rename_tensor(
     tensor: &mut TensorEntry,
     old: &str,
@@ -130,7 +132,7 @@ fn rename_tensor(
                 None => tensor.path = TensorPath::from_dotted(new),
             }
         }
-        // A name that does not follow from the parameter's must be kept.
+        // A name that does not follow from the parameter's must be stored.
         if let Some(new) = all.get(old).filter(|_| named || names.contains_key(old)) {
             tensor.attributes.insert(Attributes::VARIABLE_NAME.to_owned(), Value::Text(new.clone()));
         }
@@ -141,7 +143,7 @@ fn rename_tensor(
         tensor.attributes.insert(Attributes::VARIABLE_NAME.to_owned(), Value::Text(new.clone()));
     } else {
         tensor.path = TensorPath::from_dotted(new);
-        // The program has the new name from now on.
+        // The program uses the new name from now on.
         tensor.attributes.remove(Attributes::RENAMED_FROM);
     }
 }

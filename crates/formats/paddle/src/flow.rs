@@ -1,9 +1,8 @@
-//! Data flow of a program: the operators that its outputs need, and a comparison of what two
+//! Data flow of a program: the operators that its outputs need, and a comparison of the values that two
 //! programs compute.
 //!
-//! The steps are the operators of the main block; a body belongs to the step that runs it. Values
-//! that may share memory form one class: a tensor array and what `array_write_` returns, a loop
-//! variable inside and outside of its loop.
+//! Steps are the operators of the main block; a body belongs to the step that runs it. Values that may share memory
+//! form one class: a tensor array and the result of `array_write_`, a loop variable inside and outside its loop.
 
 use super::Paddle;
 use std::collections::{HashMap, HashSet};
@@ -13,19 +12,19 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::text::escape;
 use weighbridge_core::topology::{AttributeValue, Block, Operator, Topology};
 
-/// The argument of the older programs that stands for none.
+/// Argument of the older programs that denotes no variable.
 const EMPTY: &str = "@EMPTY@";
 
-/// The setting that switches an operator from training to inference.
+/// Attribute that switches an operator from training to inference.
 pub(super) const IS_TEST: &str = "is_test";
 
-/// The output of `batch_norm` that only its gradient reads.
+/// Output of `batch_norm` that only its gradient reads.
 pub(super) const RESERVE: &str = "ReserveSpace";
 
-/// Settings that name source code. They change no output.
+/// Attributes with source code information. They do not affect outputs.
 pub(super) const SOURCE: &[&str] = &["op_callstack", "op_namescope", "struct_name"];
 
-/// Operators that do something besides their results.
+/// Operators with effects besides their results.
 const EFFECTS: &[&str] = &[
     "assert",
     "barrier",
@@ -41,8 +40,8 @@ const EFFECTS: &[&str] = &[
     "set_parameter",
 ];
 
-/// Operators that draw random numbers: each changes what the next one draws. Those that have
-/// `is_test` draw none in inference and are not listed.
+/// Operators that draw random numbers: each draw affects the next one. Operators with
+/// `is_test` do not draw in inference and are not listed.
 const RANDOM: &[&str] = &[
     "bernoulli",
     "binomial",
@@ -76,7 +75,7 @@ const RANDOM: &[&str] = &[
     "weighted_sample_neighbors",
 ];
 
-/// The part of training that an operator belongs to.
+/// Training phase of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     Forward,
@@ -86,7 +85,7 @@ pub(super) enum Phase {
     Update,
 }
 
-/// The name of an operator without its dialect.
+/// Returns the name of an operator without its dialect.
 pub(super) fn short(kind: &str) -> &str {
     kind.split_once('.').map_or(kind, |(_, short)| short)
 }
@@ -108,15 +107,14 @@ fn results(op: &Operator) -> impl Iterator<Item = &str> {
     op.outputs.iter().flat_map(|slot| &slot.arguments).map(String::as_str).filter(|name| *name != EMPTY)
 }
 
-/// The operands that an operator of PIR writes to. An operator that works in place has a name that
-/// ends in `_`.
+/// Returns the operands that a PIR operator writes to. The name of an in-place operator ends in `_`.
 fn written_operands(op: &Operator) -> Vec<&str> {
     let name = short(&op.kind);
     let operands = arguments(op);
     match name {
         "array_write_" => operands.take(1).collect(),
         "assign_out_" => operands.skip(1).take(1).collect(),
-        // Running mean and variance: inference leaves them alone.
+        // Running mean and variance: inference does not change them.
         "batch_norm_" | "sync_batch_norm_" => Vec::new(),
         "array_pop" | "tuple_push" | "tuple_pop" => operands.collect(),
         _ if name.ends_with('_') => operands.collect(),
@@ -124,45 +122,45 @@ fn written_operands(op: &Operator) -> Vec<&str> {
     }
 }
 
-/// True for an operator that hands a value out of the program.
+/// True for an operator that returns an output of the program.
 fn is_fetch(op: &Operator) -> bool {
     matches!(op.kind.as_str(), "fetch" | "pd_op.fetch" | "builtin.shadow_output")
 }
 
-/// An operator of the main block with its bodies.
+/// Operator of the main block with its bodies.
 #[derive(Debug)]
 struct Step {
     phase: Phase,
-    /// Classes that it reads.
+    /// Classes that the step reads.
     reads: Vec<usize>,
-    /// Classes that it writes.
+    /// Classes that the step writes.
     writes: Vec<usize>,
-    /// True where it has an effect besides its results.
+    /// True if the step has an effect besides its results.
     acts: bool,
-    /// True where it runs a body that another step runs as well.
+    /// True if the step runs a body that another step runs as well.
     shares: bool,
-    /// True for training, and for what is computed from it.
+    /// True for training, and for computations that depend on it.
     trains: bool,
 }
 
-/// The data flow of a program.
+/// Data flow of a program.
 #[derive(Debug)]
 pub(super) struct Flow<'t> {
     topology: &'t Topology,
     classes: Classes<'t>,
-    /// Classes of tensors that stand in files.
+    /// Classes of tensors stored in files.
     stored: HashSet<usize>,
     steps: Vec<Step>,
     bodies: Bodies,
 }
 
 impl<'t> Flow<'t> {
-    /// The flow of `topology`; `phase` is that of an operator by block and position.
+    /// Builds the flow of `topology`; `phase` returns the phase of an operator by block and position.
     pub(super) fn of(topology: &'t Topology, phase: impl Fn(usize, usize) -> Phase) -> Self {
         let pir = topology.form == Paddle::FORM_PIR;
         let bodies = Bodies::of(topology);
         let main = main(topology);
-        // An operator of PIR has the phase of its bodies; one of protobuf says its own.
+        // A PIR operator has the phase of its bodies; a protobuf operator declares its own.
         let of_step = |step: usize| {
             let inner = bodies.of_step[step].iter().filter(|_| pir).flat_map(|&block| {
                 (0..topology.blocks[block].operators.len()).map(move |position| (block, position))
@@ -209,7 +207,7 @@ impl<'t> Flow<'t> {
                 step.writes.extend(written.into_iter().chain(made));
             }
             if phase == Phase::Update {
-                // A parameter that a step changes is the same variable before and after.
+                // A parameter that an update changes is the same variable before and after.
                 let reads: HashSet<usize> = step.reads.iter().copied().collect();
                 step.writes.retain(|class| !reads.contains(class));
             }
@@ -223,29 +221,29 @@ impl<'t> Flow<'t> {
         Self { topology, classes, stored, steps, bodies }
     }
 
-    /// True where the program has outputs.
+    /// True if the program has outputs.
     pub(super) fn has_outputs(&self) -> bool {
         (0..self.steps.len()).any(|step| self.is_output(step))
     }
 
-    /// True where an operator trains.
+    /// True if an operator trains.
     pub(super) fn trains(&self) -> bool {
         self.steps.iter().any(|step| step.phase != Phase::Forward)
     }
 
-    /// The step that runs a block; none for the main block and for blocks that no step runs.
+    /// Returns the step that runs a block; `None` for the main block and for blocks that no step runs.
     pub(super) fn owner(&self, block: usize) -> Option<usize> {
         self.bodies.owners[block]
     }
 
-    /// True for an output of the program. What dynamic code hands out may be its gradients.
+    /// True for an output of the program. Programs traced from dynamic code may also output gradients; these do not count.
     fn is_output(&self, step: usize) -> bool {
         let op = &main(self.topology)[step];
         is_fetch(op) && (op.kind != "builtin.shadow_output" || !self.steps[step].trains)
     }
 
-    /// For each step whether the outputs need it. `outputs` are names of values; where they are
-    /// left out, the outputs of the program count, and effects that do not depend on training.
+    /// Returns for each step whether the outputs need it. `outputs` are names of values; without them, the outputs of
+    /// the program are used, and effects that do not depend on training.
     pub(super) fn live(&self, outputs: Option<&[String]>) -> Vec<bool> {
         let mut needed: HashSet<usize> =
             outputs.unwrap_or_default().iter().map(|name| self.classes.get(name)).collect();
@@ -265,8 +263,8 @@ impl<'t> Flow<'t> {
         live
     }
 
-    /// For each step whether the forward pass has it: what `clone(for_test=True)` keeps. Constants,
-    /// what is made of them alone, and lists of operands go with the training that reads them.
+    /// Returns for each step whether the forward pass contains it, as in `clone(for_test=True)`. Constants,
+    /// values computed from constants only, and operand lists are removed with the training steps that read them.
     pub(super) fn forward(&self) -> Vec<bool> {
         let mut constants: HashSet<usize> = HashSet::new();
         let mut constant = vec![false; self.steps.len()];
@@ -276,7 +274,7 @@ impl<'t> Flow<'t> {
             let declares = matches!(op.kind.as_str(), "builtin.parameter" | "pd_op.data" | "feed");
             let fixed = like || step.reads.iter().all(|class| constants.contains(class));
             constant[place] = fixed && !declares && !step.acts && !step.trains;
-            // Learning rates and moments are no inputs of the network.
+            // Learning rates and moments are not inputs of the network.
             if constant[place] || (op.kind == "pd_op.data" && self.keeps(op)) {
                 constants.extend(&step.writes);
             } else {
@@ -288,7 +286,7 @@ impl<'t> Flow<'t> {
         let mut live = vec![false; self.steps.len()];
         let (mut read, mut needed) = (HashSet::<usize>::new(), HashSet::<usize>::new());
         for (place, step) in self.steps.iter().enumerate().rev() {
-            // Lists of operands are made for their reader.
+            // Operand lists are made for their reader.
             let list = main(self.topology)[place].kind == "builtin.combine";
             let serves = step.writes.iter().any(|class| read.contains(class))
                 && !step.writes.iter().any(|class| needed.contains(class));
@@ -301,13 +299,13 @@ impl<'t> Flow<'t> {
         live
     }
 
-    /// True where a result of the operator stands in a file.
+    /// True if a result of the operator is stored in a file.
     fn keeps(&self, op: &Operator) -> bool {
         results(op).any(|name| self.stored.contains(&self.classes.get(name)))
     }
 
-    /// Names that the main block declares and that live steps read before one of them writes it,
-    /// in the order of reading, each with whether one writes it later.
+    /// Returns names that the main block declares and that live steps read before a live step writes them,
+    /// in the order of reading. Each comes with a flag: true if a live step writes it later.
     pub(super) fn inputs(&self, live: &[bool]) -> Vec<(&'t str, bool)> {
         let declared: HashSet<&str> = match self.topology.blocks.first() {
             Some(main) => main.variables.iter().map(|v| v.name.as_str()).collect(),
@@ -329,7 +327,7 @@ impl<'t> Flow<'t> {
         inputs.into_iter().map(|name| (name, written.contains(name))).collect()
     }
 
-    /// First results of live steps that no live step reads: where the network ends.
+    /// Returns first results of live steps that no live step reads: the ends of the network.
     pub(super) fn ends(&self, live: &[bool]) -> Vec<String> {
         let steps = || self.steps.iter().enumerate().filter(|&(place, _)| live[place]);
         let read: HashSet<usize> = steps().flat_map(|(_, step)| &step.reads).copied().collect();
@@ -342,17 +340,17 @@ impl<'t> Flow<'t> {
         steps().filter_map(end).collect()
     }
 
-    /// Fails unless `after`, which was made of this program by keeping the steps of `live`, computes
-    /// the same outputs: its own, or those named.
+    /// Fails unless `after`, which contains the steps of `live` of this program, computes the same
+    /// outputs: those of the program, or the named ones.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Corrupt`], `outputs-changed`.
     pub(super) fn check(&self, live: &[bool], outputs: Option<&[String]>, after: &Topology) -> Result<()> {
         let changed = |text: String| {
             Error::corrupt("outputs-changed", text)
-                .hint("nothing was written; strip without `training` keeps all operators")
+                .hint("nothing was written; strip without `training` to keep all operators")
         };
-        // A value that is read and has lost its maker.
+        // A value that is read but no longer produced.
         let made = |topology: &'_ Topology| -> HashSet<String> {
             let arguments = topology.blocks.iter().flat_map(|b| &b.arguments).cloned();
             let stored = topology.parameters().into_iter().map(|v| v.name.clone());
@@ -364,7 +362,7 @@ impl<'t> Flow<'t> {
             after.operators().flat_map(arguments).find(|&name| had.contains(name) && !has.contains(name));
         if let Some(name) = lost {
             return Err(changed(format!(
-                "{}: an operator would read it, and no operator makes it",
+                "an operator reads {}, which no operator writes any more",
                 escape(name)
             )));
         }
@@ -374,17 +372,21 @@ impl<'t> Flow<'t> {
         let fetches = main(after).iter().any(is_fetch);
         let now = self.values(after, &Bodies::of(after), |_| false, outputs.filter(|_| !fetches));
         if before.len() != now.len() {
-            return Err(changed(format!("{} outputs would become {}", before.len(), now.len())));
+            return Err(changed(format!(
+                "the number of outputs changes from {} to {}",
+                before.len(),
+                now.len()
+            )));
         }
         match before.iter().zip(&now).find(|((_, a), (_, b))| a != b) {
             Some(((name, _), _)) => {
-                Err(changed(format!("output {}: it would be computed in another way", escape(name))))
+                Err(changed(format!("the computation of output {} changes", escape(name))))
             }
             None => Ok(()),
         }
     }
 
-    /// A hash of all that each output is computed from, in the order of the outputs.
+    /// Returns a hash of the computation of each output, in the order of the outputs.
     fn values<'a>(
         &self,
         topology: &'a Topology,
@@ -393,7 +395,7 @@ impl<'t> Flow<'t> {
         outputs: Option<&'a [String]>,
     ) -> Vec<(&'a str, u64)> {
         let pir = topology.form == Paddle::FORM_PIR;
-        // Values by class; new names are those of fetches, which nothing reads.
+        // Values by class; new names are those of fetches, which no operator reads.
         let mut values: HashMap<usize, u64> = HashMap::new();
         let value = |values: &HashMap<usize, u64>, name: &str| match self.classes.find(name) {
             Some(class) => values.get(&class).copied().unwrap_or_else(|| hash(&name)),
@@ -440,7 +442,7 @@ impl<'t> Flow<'t> {
     }
 }
 
-/// The operators of the main block.
+/// Returns the operators of the main block.
 fn main(topology: &Topology) -> &[Operator] {
     topology.blocks.first().map_or(&[], |block: &Block| &block.operators)
 }
@@ -448,7 +450,7 @@ fn main(topology: &Topology) -> &[Operator] {
 fn effect(op: &Operator) -> bool {
     let name = short(&op.kind);
     let declares = matches!(op.kind.as_str(), "builtin.parameter" | "pd_op.data");
-    // A yield hands on, and a push onto a stack serves a pop.
+    // A yield forwards values, and a push onto a stack belongs to a pop.
     let silent = results(op).next().is_none() && !op.kind.starts_with("cf.");
     let draws = RANDOM.contains(&name.strip_suffix('_').unwrap_or(name)) && op.attribute(IS_TEST).is_none();
     !is_fetch(op)
@@ -456,12 +458,12 @@ fn effect(op: &Operator) -> bool {
         && (silent || draws || EFFECTS.contains(&name.strip_suffix('_').unwrap_or(name)))
 }
 
-/// Which blocks a step runs, in bodies of bodies too.
+/// Blocks that each step runs, including nested bodies.
 #[derive(Debug)]
 struct Bodies {
     of_step: Vec<Vec<usize>>,
     owners: Vec<Option<usize>>,
-    /// For each step whether another one runs the same block.
+    /// For each step, true if another one runs the same block.
     shared: Vec<bool>,
 }
 
@@ -474,7 +476,7 @@ impl Bodies {
         for (step, op) in main.iter().enumerate() {
             let mut open: Vec<usize> = op.blocks.clone();
             while let Some(block) = open.pop() {
-                // Each block is visited once, whatever the file says of cycles.
+                // Each block is visited once, even if the file contains cycles.
                 match owners.get_mut(block).filter(|_| block > 0) {
                     Some(Some(other)) if *other != step => {
                         shared[*other] = true;
@@ -498,7 +500,7 @@ impl Bodies {
 #[derive(Debug, Default)]
 struct Classes<'t> {
     places: HashMap<&'t str, usize>,
-    /// A class, or, until they are settled, a member of it that is nearer to its root.
+    /// Class of each name or, before `settle`, a member of the class that is closer to its root.
     parents: Vec<usize>,
     written: HashSet<usize>,
 }
@@ -530,11 +532,11 @@ impl<'t> Classes<'t> {
     fn unite(&mut self, a: &str, b: &str) {
         let (Some(&a), Some(&b)) = (self.places.get(a), self.places.get(b)) else { return };
         let (a, b) = (self.root(a), self.root(b));
-        // The smaller number stays, so that the result does not depend on the order.
+        // The smaller number is kept, so that the result does not depend on the order.
         self.parents[a.max(b)] = a.min(b);
     }
 
-    /// Notes what `op`, which writes to the operands `written`, makes share memory.
+    /// Records values that share memory through `op`, which writes to the operands `written`.
     fn alias(&mut self, topology: &Topology, op: &Operator, written: &[&str]) {
         for name in written {
             self.written.extend(self.places.get(name).copied());
@@ -561,7 +563,7 @@ impl<'t> Classes<'t> {
         }
     }
 
-    /// Gives each name its class. A class that no operator writes to in place is taken apart again.
+    /// Assigns each name its class. Classes without in-place writes are split again.
     fn settle(&mut self) {
         let roots: Vec<usize> = (0..self.parents.len()).map(|place| self.root(place)).collect();
         let written: HashSet<usize> = self.written.iter().map(|&place| roots[place]).collect();
@@ -574,7 +576,7 @@ impl<'t> Classes<'t> {
         self.places.get(name).map(|&place| self.parents[place])
     }
 
-    /// The class of a name; that of names that are not there is none of the others.
+    /// Returns the class of a name; unknown names get a class of their own.
     fn get(&self, name: &str) -> usize {
         self.find(name).unwrap_or(usize::MAX)
     }
@@ -586,7 +588,7 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// A hash of operators.
+/// Hasher for operators.
 #[derive(Default)]
 struct Hashed(DefaultHasher);
 
@@ -596,7 +598,7 @@ impl Hashed {
         let _ = write!(self, "{value:?}");
     }
 
-    /// The kind and the settings, but for those that a strip changes.
+    /// Hashes the kind and the attributes, except for those that a strip changes.
     fn operator(&mut self, op: &Operator) {
         op.kind.hash(&mut self.0);
         for slot in &op.inputs {

@@ -1,26 +1,26 @@
-//! PaddlePaddle: programs, tensor streams and pickles, of all eras.
+//! PaddlePaddle: programs, tensor streams and pickles of all eras.
 //!
 //! ```text
-//! era      program          parameters                         beside them
-//! 1.x      __model__        one file a variable | __params__
+//! era      program          parameters                         other files
+//! 1.x      __model__        one file per variable | __params__
 //! 2.x      x.pdmodel        x.pdiparams                        x.pdiparams.info
 //! training x.pdmodel        x.pdparams, x.pdopt (pickles)
-//! 3.x      x.json           x.pdiparams | one file a variable
+//! 3.x      x.json           x.pdiparams | one file per variable
 //! ```
 //!
-//! A combined file (`__params__`, `x.pdiparams`) is [streams](stream) end to end without names: the
-//! k-th belongs to the k-th of the [program]'s sorted parameters. Reading joins what
-//! belongs together, wherever the path leads; writing takes it apart again.
+//! A combined file (`__params__`, `x.pdiparams`) contains [streams](stream) end to end without names: the k-th stream
+//! belongs to the k-th of the [program]'s sorted parameters. Opening any of the files finds the related ones;
+//! writing creates the separate files.
 //!
-//! | room | what it knows |
+//! | module | content |
 //! | --- | --- |
-//! | [`stream`] | tensors, selected rows and words as bytes |
+//! | [`stream`] | encoding of tensors, selected rows and vocabularies |
 //! | [`program`], [`pir`] | programs of 1.x and 2.x (protobuf), and of 3.x (JSON) |
 //! | `state` | pickles of `paddle.save` |
-//! | `read` | which files are one model, and what their tensors are called |
-//! | `write` | which tensors go where |
-//! | `check` | what only this format knows to be wrong |
-//! | [`exec`] | programs that save and load, run |
+//! | `read` | association of the files of a model, and names of its tensors |
+//! | `write` | layout of tensors in files |
+//! | `check` | format-specific checks |
+//! | [`exec`] | execution of programs that save and load |
 
 mod any_program;
 mod check;
@@ -64,38 +64,38 @@ use weighbridge_format::{
 use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
-/// The metadata key of the name of the program file.
+/// Metadata key of the name of the program file.
 const PROGRAM_FILE: &str = "paddle.program";
-/// The metadata key of the name of the combined file.
+/// Metadata key of the name of the combined file.
 const PARAMETERS_FILE: &str = "paddle.parameters";
-/// The metadata key of the name of the list of structured names.
+/// Metadata key of the name of the list of structured names.
 const INFO_FILE: &str = "paddle.info";
-/// Endings of pickles that the framework writes beside those of its models.
+/// Extensions of further pickles of the framework.
 #[cfg(feature = "scan")]
 const OTHER_ENDINGS: [&str; 3] = ["pdiparams.info", "distcp", "metadata"];
-/// The attribute that says that no gradient flows to a variable, as a layer knew it.
+/// Attribute of a variable, from its layer: true if no gradient flows to it.
 const STOP_GRADIENT: &str = "stop_gradient";
-/// The attribute that says that training changes a parameter, as a layer knew it.
+/// Attribute of a parameter, from its layer: true if training changes it.
 const TRAINABLE: &str = "trainable";
-/// The code of the note that parameters of a program have no file.
+/// Code of the note about parameters of a program without a file.
 const PARAMETERS_MISSING: &str = "parameters-missing";
-/// The metadata key of vocabularies: a map of names to maps of words to numbers.
+/// Metadata key of vocabularies: a map from names to maps from words to numbers.
 const VOCAB: &str = "paddle.vocab";
 
-/// The format.
+/// PaddlePaddle format.
 #[derive(Debug)]
 pub struct Paddle;
 
 impl Paddle {
-    /// The form of a topology that was a protobuf message.
+    /// Form of a topology from a protobuf message.
     pub const FORM_DESC: &'static str = "program-desc";
-    /// The form of a topology that was PIR json.
+    /// Form of a topology from PIR JSON.
     pub const FORM_PIR: &'static str = "pir";
 }
 
 static INFO: FormatInfo = FormatInfo {
     id: "paddle",
-    title: "PaddlePaddle models, of all eras",
+    title: "PaddlePaddle models of all eras",
     extensions: &[
         ("pdiparams", "combined"),
         ("pdparams", "state"),
@@ -108,32 +108,32 @@ static INFO: FormatInfo = FormatInfo {
         Setting {
             name: "era",
             values: "1, 2 or 3",
-            what: "names of the files of a model: __model__ and __params__; x.pdmodel and x.pdiparams; x.json and x.pdiparams (default: as they were)",
+            what: "file names of a model: __model__ and __params__; x.pdmodel and x.pdiparams; x.json and x.pdiparams (default: unchanged)",
         },
         Setting {
             name: "prefix",
             values: "TEXT",
-            what: "the x in these names (default: as it was, else model)",
+            what: "the x in these names (default: unchanged, else model)",
         },
         Setting {
             name: "protocol",
             values: "2, 3 or 4",
-            what: "protocol of a state's pickle (default: as it was, else 4)",
+            what: "pickle protocol of a state (default: unchanged, else 4)",
         },
         Setting {
             name: "numpy",
             values: "1 or 2",
-            what: "which numpy shall read a state: 2 needs version 2 (default: as it was, else 1)",
+            what: "numpy generation of the module names in a state; 2 requires numpy 2 to load (default: unchanged, else 1)",
         },
         Setting {
             name: "stream",
             values: "paddle, design-note or size-prefixed",
-            what: "form of tensor streams; Paddle reads its own only (default: paddle)",
+            what: "form of tensor streams; Paddle reads `paddle` only (default: paddle)",
         },
     ],
 };
 
-/// The kinds of file and folder.
+/// Kinds of files and folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Tensor,
@@ -162,7 +162,7 @@ impl Kind {
         Self::Vocab,
     ];
 
-    /// The word of the index.
+    /// Name of the kind.
     fn word(self) -> &'static str {
         match self {
             Self::Tensor => "tensor",
@@ -241,7 +241,7 @@ impl ReadFormat for Paddle {
         read::open_folder(folder, options)
     }
 
-    /// The program that the options name, beside tensors that come from elsewhere.
+    /// Adds the program named in the options to tensors of another format.
     fn attach(&self, checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
         match &options.own::<ReadOptions>().program {
             Some(program) if checkpoint.topology.is_none() => read::attach(checkpoint, program, options),
@@ -259,7 +259,7 @@ impl WriteFormat for Paddle {
         write::plan(checkpoint, options)
     }
 
-    /// The pickled state; other kinds have each tensor for itself.
+    /// True because of pickled states; other kinds store each tensor separately.
     fn supports_shared_storage(&self) -> bool {
         true
     }
@@ -283,7 +283,7 @@ impl DeepCheck for Paddle {
 
 #[cfg(feature = "scan")]
 impl ScanCode for Paddle {
-    /// A pickle of which nothing says that it is of the framework: not its name, and no import.
+    /// Reports pickles without a sign of the framework, neither in the name nor in the imports.
     fn plain_container(&self, head: &[u8], name: &Path, scan: &Scan) -> Option<&'static str> {
         let name = name.to_str()?;
         let is_pickle = matches!(head, [0x80 | b'(' | b'}' | b']' | b'c', ..]);
@@ -298,7 +298,7 @@ impl ScanCode for Paddle {
     }
 }
 
-/// The formats of this crate as a registry, for tests.
+/// Registry with the formats of this crate, for tests.
 #[cfg(test)]
 pub(crate) mod opening {
     use weighbridge_core::Checkpoint;

@@ -1,4 +1,4 @@
-//! Options of opening that only this format has.
+//! Format-specific options for opening.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use weighbridge_core::source::{Folder, SourceRef};
 use weighbridge_format::{FormatOptions, WrapFiles};
 use weighbridge_io::source::{FileSource, LocalFolder};
 
-/// Options of opening for files of PaddlePaddle.
+/// Options for opening PaddlePaddle files.
 #[derive(Debug, Clone, Default)]
 pub struct ReadOptions {
-    /// The program that the parameters belong to, where it does not stand beside them.
+    /// Program of the parameters, if it is not in their folder.
     pub program: Option<SourceRef>,
-    /// The list of structured names that belongs to that program.
+    /// List of structured names of that program.
     pub program_info: Option<SourceRef>,
 }
 
 impl ReadOptions {
-    /// Names the program at `path`; the list of structured names beside it is found.
+    /// Selects the program at `path`; the list of structured names in its folder is found.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] and [`weighbridge_core::Kind::Usage`] where it is no file that can be read.
+    /// [`weighbridge_core::Kind::Io`] and [`weighbridge_core::Kind::Usage`] if the file cannot be read.
     pub fn of_program(path: &Path) -> Result<Self> {
         let program: Option<SourceRef> = Some(Arc::new(FileSource::open(path)?));
         let program_info = match LocalFolder::around(path) {

@@ -1,4 +1,4 @@
-//! What stands around the tensors: programs, pickles, the heads of streams.
+//! File structure outside the tensors: programs, pickles, stream headers.
 
 use super::any_program::Form;
 use super::state;
@@ -15,7 +15,7 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     let mut head = vec![0; HEAD.min(usize::try_from(source.len()).unwrap_or(HEAD))];
     source.read_at(0, &mut head)?;
     match Form::of(&head, source.len()) {
-        // A message of protobuf ends where its file does.
+        // A protobuf message ends with its file.
         Some(Form::Desc) => return Ok(Outline::whole(source.len(), "program (protobuf)")),
         Some(Form::DescText) => return weighbridge_format::outline::text(source, "program (text)"),
         Some(Form::Pir) => return weighbridge_format::outline::text(source, "program (PIR json)"),
@@ -33,7 +33,7 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     }
 }
 
-/// The heads of all streams, as far as they can be read; what follows is nobody's.
+/// Outlines the headers of all readable streams; the remaining bytes are not covered.
 fn streams(source: &SourceRef, kind: StreamKind, limits: &Limits) -> Result<Outline> {
     let mut outline = Outline::new(Gaps::Forbidden);
     let mut cursor = Cursor::new(source.clone(), 0);
@@ -41,21 +41,21 @@ fn streams(source: &SourceRef, kind: StreamKind, limits: &Limits) -> Result<Outl
     match kind {
         StreamKind::SelectedRows => {
             let header = selected_rows::read(&mut cursor, &path, limits)?.header;
-            head_of(&mut outline, &header, "head of selected rows");
+            head_of(&mut outline, &header, "header of selected rows");
         }
         StreamKind::DesignNote => {
             let header = unshipped::design_note::read(&mut cursor, &path, limits)?.header;
-            head_of(&mut outline, &header, "head of a tensor");
+            head_of(&mut outline, &header, "tensor header");
             let end = header.data_offset + header.data_bytes;
-            outline.header(end, cursor.position().saturating_sub(end), "LoD of a tensor");
+            outline.header(end, cursor.position().saturating_sub(end), "tensor LoD");
         }
         StreamKind::SizePrefixed => {
             while cursor.remaining() > 0 {
                 let at = cursor.position();
                 let Ok(()) = cursor.skip(8, "a size") else { break };
-                let Ok(header) = combined::hop(&mut cursor, limits) else { break };
-                outline.header(at, 8, "size of a stream");
-                head_of(&mut outline, &header, "head of a tensor");
+                let Ok(header) = combined::skip_dense(&mut cursor, limits) else { break };
+                outline.header(at, 8, "stream size");
+                head_of(&mut outline, &header, "tensor header");
             }
         }
         StreamKind::Dense | StreamKind::Combined | StreamKind::Vocab | StreamKind::VocabCombined => {
@@ -65,7 +65,7 @@ fn streams(source: &SourceRef, kind: StreamKind, limits: &Limits) -> Result<Outl
     Ok(outline)
 }
 
-/// Dense tensors and words, one behind the other.
+/// Outlines dense tensors and vocabularies, end to end.
 fn mixed(outline: &mut Outline, source: &SourceRef, limits: &Limits) -> Result<()> {
     let kinds = combined::kinds(source, limits);
     let mut kinds = kinds.into_iter().flatten();
@@ -74,12 +74,12 @@ fn mixed(outline: &mut Outline, source: &SourceRef, limits: &Limits) -> Result<(
         match kinds.next() {
             Some(Kind::Vocab) => {
                 let words = vocab::read(&mut cursor, limits)?;
-                outline.header(words.stream_offset, words.stream_bytes, "words");
+                outline.header(words.stream_offset, words.stream_bytes, "vocabulary");
             }
-            // Where the kinds cannot be told, tensors are read as far as there are some.
+            // If the kinds are unknown, tensors are read as long as they are valid.
             Some(Kind::Dense) | None => {
-                let Ok(header) = combined::hop(&mut cursor, limits) else { break };
-                head_of(outline, &header, "head of a tensor");
+                let Ok(header) = combined::skip_dense(&mut cursor, limits) else { break };
+                head_of(outline, &header, "tensor header");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a Paddle file would run, or give away, if Paddle opened it.
+//! Security scan: code that a Paddle file would run in Paddle, and information that it discloses.
 
 use weighbridge_format::ReadFormat;
 mod effects;
@@ -17,10 +17,10 @@ use weighbridge_format::{HEAD, OpenOptions, Scan};
 use weighbridge_io::source::SourceRef;
 use weighbridge_scan::{found, leads_out, pickles};
 
-/// Operators whose source is shown one by one; more are counted.
-const SHOWN: usize = 5;
+/// Maximum number of operators shown for a finding; further ones are counted.
+const MAX_SHOWN: usize = 5;
 
-/// Looks through one file.
+/// Scans one file.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut head = vec![0; HEAD.min(usize::try_from(source.len()).unwrap_or(HEAD))];
     source.read_at(0, &mut head)?;
@@ -44,63 +44,67 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         pickles(source, 0, 1, false, &options.limits, &mut scan);
         return Ok(scan);
     }
-    // Streams hold numbers only: one that is read to its end hides nothing.
+    // Streams contain numbers only: a stream that is read to its end cannot contain code.
     match super::Paddle.open(source.clone(), options) {
         Ok(checkpoint) => Ok(Scan::of_notes(&checkpoint)),
         Err(error) => Scan::of_error(error),
     }
 }
 
-/// Names of variables by which the framework opens a file each, where they lead out of the folder.
+/// Reports variable names that lead out of the folder: the framework opens a file for each variable.
 fn names(program: &Topology, label: &str) -> Vec<Finding> {
     let variables = || program.blocks.iter().flat_map(|block| &block.variables);
     let odd = || variables().filter(|variable| variable.persistable && leads_out(&variable.name));
     let mut findings: Vec<Finding> = odd()
-        .take(SHOWN)
+        .take(MAX_SHOWN)
         .map(|variable| {
-            let text = format!("the variable {} is kept in a file of that name", escape(&variable.name));
+            let text = format!("the variable {} is stored in a file with this name", escape(&variable.name));
             found("name-leads-out", text).in_file(label)
         })
         .collect();
     let count = odd().count();
-    if count > SHOWN {
-        findings.push(found("name-leads-out", format!("{count} variables in all")).in_file(label));
+    if count > MAX_SHOWN {
+        findings.push(found("name-leads-out", format!("{count} variables in total")).in_file(label));
     }
     findings
 }
 
-/// The author's paths and lines of code in a program.
+/// Reports the author's paths and lines of code in a program.
 fn leaks(program: &Program, source: &SourceRef) -> Vec<Finding> {
     let (names, leaks): (Vec<_>, Vec<_>) = program.source_leaks().into_iter().partition(is_class_name);
     let mut findings = Vec::new();
     if let Some(first) = names.first() {
         let sample = first.sample.as_deref().unwrap_or_default();
-        let operators = counted(names.len(), "operator tells", "operators tell");
+        let operators = counted(names.len(), "operator discloses", "operators disclose");
         let text = format!("{operators} the names of the author's classes: {sample}");
-        findings.push(
-            Finding::warning("class-names", text)
-                .in_file(source.label())
-                .hint(phrase![Job::Program.call().with(Opt::Strip.with("source")), " takes them out"]),
-        );
+        findings.push(Finding::warning("class-names", text).in_file(source.label()).hint(phrase![
+            "use ",
+            Job::Program.call().with(Opt::Strip.with("source")),
+            " to remove them"
+        ]));
     }
-    for leak in leaks.iter().take(SHOWN) {
+    for leak in leaks.iter().take(MAX_SHOWN) {
         let sample = leak.sample.as_ref().map_or_else(String::new, |line| format!(": {line}"));
-        let text = format!("{} of {} holds source paths or code{sample}", leak.attribute, leak.operator);
-        findings.push(
-            found("source-code", text)
-                .in_file(source.label())
-                .hint(phrase![Job::Program.call().with(Opt::Strip.with("source")), " takes it out"]),
+        let text = format!(
+            "attribute {} of {} contains source paths or code{sample}",
+            leak.attribute, leak.operator
         );
+        findings.push(found("source-code", text).in_file(source.label()).hint(phrase![
+            "use ",
+            Job::Program.call().with(Opt::Strip.with("source")),
+            " to remove it"
+        ]));
     }
-    if leaks.len() > SHOWN {
+    if leaks.len() > MAX_SHOWN {
         let bytes: u64 = leaks.iter().map(|leak| leak.bytes).sum();
-        let text = format!("{} operators in all hold {bytes} bytes of it", leaks.len());
+        let text =
+            format!("{} operators in total contain {bytes} bytes of source paths or code", leaks.len());
         findings.push(found("source-code", text).in_file(source.label()));
     }
     findings
 }
 
-/// True for the place of a layer among its classes, such as `/Net/Conv2D/`, and nothing more.
+/// True for a leak that is only the position of a layer among its classes, such as `/Net/Conv2D/`.
 fn is_class_name(leak: &SourceLeak) -> bool {
     let whole = |sample: &String| sample.len() as u64 == leak.bytes && !is_source(sample.as_bytes());
     leak.attribute == "struct_name" && leak.sample.as_ref().is_some_and(whole)

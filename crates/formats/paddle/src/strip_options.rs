@@ -1,4 +1,4 @@
-//! What can be taken out of a program, and what was.
+//! Options and report of a strip.
 
 use std::collections::BTreeSet;
 use weighbridge_core::error::{Error, Result};
@@ -6,54 +6,53 @@ use weighbridge_core::phrase;
 use weighbridge_core::phrase::{Job, Opt};
 use weighbridge_core::text::escape;
 
-/// What to take out of a program. Each part on request; nothing by default.
+/// Parts to remove from a program. All are off by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Strip {
-    /// The author's source paths and lines: the attribute `op_callstack` and its like.
+    /// The author's source paths and lines: the attribute `op_callstack` and similar ones.
     pub source: bool,
-    /// Operators that only training needs: gradients, optimizer steps, learning-rate schedules, and,
-    /// in a program with outputs, whatever no output needs. The others are switched to inference
+    /// Operators that only training needs: gradients, optimizer steps, learning-rate schedules and, in a program
+    /// with outputs, operators that no output needs. The remaining operators are switched to inference
     /// (`is_test`).
     pub training: bool,
-    /// Variables that hold gradients.
+    /// Variables with gradients.
     pub gradients: bool,
-    /// Variables that hold an optimizer's state; their tensors go with them.
+    /// Variables with optimizer state, together with their tensors.
     pub state: bool,
-    /// Variables that no operator uses; tensors of those go with them.
+    /// Variables that no operator uses, together with their tensors.
     pub unused: bool,
-    /// Variables that become the outputs of the program, with `training`: it is cut down to them, as
-    /// `paddle.static.normalize_program` does, and gets the inputs that they need. Where there are
-    /// none, the program keeps its own outputs.
+    /// Variables that become the outputs of the program, with `training`: the program is reduced to them and their
+    /// inputs, as in `paddle.static.normalize_program`. If the list is empty, the program keeps its own outputs.
     pub outputs: Vec<String>,
 }
 
-/// What was taken out.
+/// Removed parts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StripReport {
-    /// Number of attributes.
+    /// Number of removed attributes.
     pub attributes: u64,
-    /// Bytes of text in them.
+    /// Length of their text in bytes.
     pub attribute_bytes: u64,
-    /// Number of operators.
+    /// Number of removed operators.
     pub operators: u64,
     /// Names of variables that no block declares any more.
     pub variables: BTreeSet<String>,
-    /// The ends of the forward pass of a training program without outputs, all of which stays.
+    /// Ends of the forward pass of a training program without outputs; the forward pass is kept.
     pub ends: Vec<String>,
 }
 
 impl Strip {
-    /// Everything.
+    /// Selects all parts.
     pub fn all() -> Self {
         Self { source: true, training: true, gradients: true, state: true, unused: true, outputs: Vec::new() }
     }
 
-    /// True where nothing is asked for.
+    /// True if no part is selected.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Fails where outputs are named and the operators are to stay.
+    /// Fails if outputs are named without removing operators.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Usage`], `outputs-without-training`.
@@ -61,26 +60,27 @@ impl Strip {
         if self.training || self.outputs.is_empty() {
             return Ok(());
         }
-        Err(Error::usage("outputs-without-training", "outputs are named, but no operators are taken out")
-            .hint(phrase![
+        Err(Error::usage("outputs-without-training", "outputs are named without removing operators").hint(
+            phrase![
+                "add ",
                 Opt::Strip.with("training"),
                 " or ",
                 Opt::Strip.with("all"),
-                " goes with ",
+                " to use ",
                 Opt::Outputs
-            ]))
+            ],
+        ))
     }
 
-    /// True where variables of that sort are to go: a program that is cut down to named outputs
-    /// keeps no others.
+    /// True if variables of a sort are removed: a program that is reduced to named outputs keeps no others.
     pub(super) fn drops(&self, sort: bool) -> bool {
         sort || !self.outputs.is_empty()
     }
 }
 
-/// The error for an output that the program does not have.
+/// Returns the error for an output that the program lacks.
 pub(super) fn no_such_output(name: &str) -> Error {
-    Error::mismatch("no-such-output", "the program has no variable of this name in its main block")
+    Error::mismatch("no-such-output", "the main block of the program has no variable with this name")
         .found(escape(name))
-        .hint(phrase!["`", Job::Program.call().of(&["MODEL"]).with(Opt::List), "` shows the variables"])
+        .hint(phrase!["run `", Job::Program.call().of(&["MODEL"]).with(Opt::List), "` to list the variables"])
 }

@@ -1,6 +1,6 @@
-//! Tables as tensors: one tensor for all columns of numbers, and the names of its rows.
+//! Tables as tensors: all numeric columns as one tensor, with its row names.
 
-// What only a scan uses.
+// Items used only by scans.
 #![cfg_attr(not(feature = "scan"), allow(dead_code, unused_imports))]
 
 pub mod arrow;
@@ -9,7 +9,7 @@ pub mod table;
 pub mod tsv;
 pub mod word2vec;
 
-/// The formats of this crate as a registry, for tests.
+/// Registry of the formats of this crate, for tests.
 #[cfg(test)]
 pub(crate) mod opening {
     use weighbridge_core::Checkpoint;

@@ -1,4 +1,4 @@
-//! A sink that fails on purpose, to prove that no failure leaves half a file.
+//! Fault injection: a sink that fails on request, to prove that no failure leaves a partial file.
 
 use super::{Sink, StagedFile};
 use crate::source::FileRange;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::PlannedFile;
 
-/// Passes calls on to another sink, counts them, and fails the one that it is told to fail.
+/// Forwards calls to another sink, counts them, and fails the requested one.
 #[derive(Debug)]
 pub struct FailingSink<S> {
     inner: S,
@@ -22,7 +22,7 @@ struct Count {
 }
 
 impl Count {
-    /// Runs `call` unless this is the call to fail. With `after`, it is run and fails all the same.
+    /// Runs `call` unless this is the call to fail. With `after`, the call runs before it fails.
     fn pass<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<T> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         if number != self.fail_at {
@@ -31,7 +31,7 @@ impl Count {
         if self.after {
             let _ = call();
         }
-        Err(Error::io("failure on purpose", std::io::Error::other(format!("call {number}"))))
+        Err(Error::io("injected failure", std::io::Error::other(format!("call {number}"))))
     }
 }
 
@@ -40,11 +40,11 @@ impl<S: Sink> FailingSink<S> {
     pub fn before(inner: S, n: u64) -> Self {
         Self { inner, count: Arc::new(Count { calls: AtomicU64::new(0), fail_at: n, after: false }) }
     }
-    /// Makes the `n`-th call and says that it failed.
+    /// Fails the `n`-th call after making it.
     pub fn after(inner: S, n: u64) -> Self {
         Self { inner, count: Arc::new(Count { calls: AtomicU64::new(0), fail_at: n, after: true }) }
     }
-    /// Calls so far.
+    /// Number of calls so far.
     pub fn calls(&self) -> u64 {
         self.count.calls.load(Ordering::SeqCst)
     }

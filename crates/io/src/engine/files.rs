@@ -1,7 +1,7 @@
-//! The files of a plan, one after the other or many at once.
+//! Filling of all files of a plan, sequentially or in parallel.
 //!
-//! A large file is filled by all workers together. Small ones are filled by one worker each, so
-//! that a model of ten thousand files does not wait for each of them.
+//! All workers together fill a large file. One worker fills each small file, so that a model of ten
+//! thousand files is written in parallel.
 
 use super::Sink;
 use super::run::{RunOptions, RunReport, WorkerConfig, fill};
@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::plan::{PlannedFile, WritePlan};
 
-/// Files up to this length, in bytes, are filled by one worker.
-const SMALL: u64 = 8 << 20;
+/// Longest file, in bytes, that is filled by one worker.
+const MAX_SMALL_FILE: u64 = 8 << 20;
 
 /// Stages and fills every file.
 pub(super) fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) -> Result<RunReport> {
@@ -29,7 +29,7 @@ pub(super) fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) 
     };
     let mut report = RunReport::default();
     let (small, large): (Vec<_>, Vec<_>) =
-        plan.files.iter().partition(|file| plan.files.len() > 1 && file.len <= SMALL);
+        plan.files.iter().partition(|file| plan.files.len() > 1 && file.len <= MAX_SMALL_FILE);
     for file in large {
         report.add(one(file, workers)?);
     }
@@ -48,7 +48,7 @@ pub(super) fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) 
                     Ok(report) => shared.0.add(report),
                     Err(error) => {
                         stop.store(true, Ordering::Relaxed);
-                        // That others stop because of one is not what went wrong.
+                        // The cancellation of other workers is not the cause of the failure.
                         if shared.1.as_ref().is_none_or(|old: &Error| old.kind() == Kind::Cancelled) {
                             shared.1 = Some(error);
                         }
@@ -69,7 +69,7 @@ pub(super) fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) 
     }
 }
 
-/// Files that read from one stream go to one worker, in their order; each other file stands alone.
+/// Groups files that read from one stream, in their order, for one worker; each other file is a group.
 fn groups(files: Vec<&PlannedFile>) -> Vec<Vec<&PlannedFile>> {
     let mut groups: Vec<Vec<&PlannedFile>> = Vec::new();
     let mut streams: HashMap<usize, usize> = HashMap::new();

@@ -1,24 +1,24 @@
-//! Making the folders that a file is to stand in.
+//! Creation of parent folders.
 #![allow(clippy::disallowed_methods)]
 
 use std::path::Path;
 use weighbridge_core::error::{Error, Result};
 
-/// Makes the folder `path` and those around it, where they are not there yet. The system's mask
-/// says who may use them.
+/// Creates the folder `path` and its missing parents, with the permissions of the system's mask.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Io`] where one cannot be made; [`weighbridge_core::Kind::Usage`], `not-a-folder`, where a
-/// file stands there.
+/// [`weighbridge_core::Kind::Io`] where one cannot be created; [`weighbridge_core::Kind::Usage`], `not-a-folder`, where
+/// a file is in the way.
 pub fn make_folders(path: &Path) -> Result<()> {
     if path.as_os_str().is_empty() {
         return Ok(());
     }
     if std::fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
-        return Err(Error::usage("not-a-folder", "a file stands where a folder is to be made")
+        return Err(Error::usage("not-a-folder", "cannot create the folder: the path is a file")
             .in_file(path.display()));
     }
-    std::fs::create_dir_all(path).map_err(|e| Error::io("cannot make the folder", e).in_file(path.display()))
+    std::fs::create_dir_all(path)
+        .map_err(|e| Error::io("cannot create the folder", e).in_file(path.display()))
 }
 
 #[cfg(test)]
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_come_into_being_once() {
+    fn folders_are_created_once() {
         let dir = tempfile::tempdir().unwrap();
         let deep = dir.path().join("a/b/c");
         make_folders(&deep).unwrap();

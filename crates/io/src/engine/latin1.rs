@@ -1,5 +1,5 @@
-//! Bytes as text: each byte is a code point of its number, written as UTF-8. So Python's pickle
-//! keeps the elements of arrays in its protocol 2.
+//! Bytes as Latin-1 text in UTF-8: each byte becomes the code point of its value. Python's pickle protocol 2
+//! stores the elements of arrays in this way.
 
 use super::default_threads;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,16 +9,16 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::read::Scratch;
 use weighbridge_core::tensor::{Blocks, Order, Region};
 
-/// Bytes that each worker may use when text is measured.
-const MEASURE: u64 = 16 << 20;
+/// Memory of each worker for measuring text, in bytes.
+const MEASURE_MEMORY: u64 = 16 << 20;
 
-/// Measures the text that the elements of `entry` become, dense in `order`: the length in bytes of
-/// each of the [`Blocks::latin1`], for
+/// Measures the text of the elements of `entry`, dense in `order`: the length in bytes of each of the
+/// [`Blocks::latin1`], for
 /// [`FileBuilder::latin1`](weighbridge_core::plan::FileBuilder::latin1). Reads the tensor once, in parallel
-/// where its sources allow, with 16 MiB for each processor.
+/// where its sources allow, with 16 MiB of memory for each processor.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Unsupported`] for elements of less than a byte; and what the sources say.
+/// [`weighbridge_core::Kind::Unsupported`] for elements smaller than a byte; and errors of the sources.
 pub fn latin1_lengths(entry: &TensorEntry, order: Order) -> Result<Vec<u64>> {
     let blocks = Blocks::latin1(entry, order)?;
     let queue = Mutex::new(blocks.enumerate());
@@ -30,7 +30,7 @@ pub fn latin1_lengths(entry: &TensorEntry, order: Order) -> Result<Vec<u64>> {
             let Some((number, block)) = queue.lock().unwrap_or_else(PoisonError::into_inner).next() else {
                 return;
             };
-            let measured = parts(entry, &block, order, MEASURE).try_fold(0, |sum, part| {
+            let measured = parts(entry, &block, order, MEASURE_MEMORY).try_fold(0, |sum, part| {
                 bytes.clear();
                 entry.read_into(&part, order, &mut scratch, &mut bytes)?;
                 Ok(sum + encoded_len(&bytes))
@@ -58,8 +58,8 @@ pub fn latin1_lengths(entry: &TensorEntry, order: Order) -> Result<Vec<u64>> {
     Ok(lengths.into_iter().map(|(_, len)| len).collect())
 }
 
-/// Cuts a box whose elements follow each other in `order` into such boxes, one after the other, so
-/// that reading one and making its text takes no more than `memory` bytes.
+/// Splits a box whose elements are consecutive in `order` into consecutive boxes, so that reading one and
+/// encoding its text takes at most `memory` bytes.
 pub(super) fn parts(
     entry: &TensorEntry,
     region: &Region,
@@ -68,7 +68,7 @@ pub(super) fn parts(
 ) -> impl Iterator<Item = Region> {
     let result = entry.dtype().size().unwrap_or(1) as u64;
     let stored = entry.stored.size().unwrap_or(1) as u64;
-    // The elements as read, reordered, cast, and twice as many bytes of text.
+    // The elements as read, reordered and cast, and text of twice as many bytes.
     let each = 2 * stored + 3 * result;
     let start = region.start.clone();
     Region::blocks(&region.shape(), order, memory / each).map(move |mut part| {
@@ -77,9 +77,9 @@ pub(super) fn parts(
     })
 }
 
-/// The length of the text of `bytes`.
+/// Length of the text of `bytes`.
 fn encoded_len(bytes: &[u8]) -> u64 {
-    // Sums of so few fit into a byte, so many are added in one instruction.
+    // The sum of a chunk fits in a byte, so that many are added in one instruction.
     let high = |some: &[u8]| u64::from(some.iter().map(|b| b >> 7).sum::<u8>());
     bytes.len() as u64 + bytes.chunks(128).map(high).sum::<u64>()
 }
@@ -87,7 +87,7 @@ fn encoded_len(bytes: &[u8]) -> u64 {
 /// Appends the text of `bytes`.
 pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     let mut at = out.len();
-    // Room for the longest text, and for what is written beyond the end and overwritten.
+    // Space for the longest text, and for bytes written beyond the end and overwritten.
     out.resize(at + 2 * bytes.len() + 16, 0);
     let (words, rest) = bytes.as_chunks::<8>();
     let all = words.iter().map(<[u8; 8]>::as_slice).chain([rest]);
@@ -95,8 +95,8 @@ pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
         let Some(window) = out.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<16>) else { break };
         let mut place = 0;
         for &byte in word {
-            // No branch: elements are noise to a processor that guesses. The second byte is written
-            // in any case, and overwritten where there is none.
+            // No branch, as elements are unpredictable. The second byte is always written, and
+            // overwritten where it is not needed.
             let high = byte >> 7;
             window[place & 15] = if high == 0 { byte } else { 0xc0 | byte >> 6 };
             window[(place + 1) & 15] = 0x80 | byte & 0x3f;
@@ -107,11 +107,11 @@ pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     out.truncate(at);
 }
 
-/// The error of a tensor whose elements are not those that were measured.
+/// Error for a tensor whose elements changed after they were measured.
 pub(super) fn changed(entry: &TensorEntry) -> Error {
-    Error::mismatch("changed-meanwhile", "the elements are not those that were measured")
+    Error::mismatch("changed-meanwhile", "the elements changed while the tensor was written")
         .on_tensor(entry.name())
-        .hint("the file was changed while it was read: try again")
+        .hint("the input file was modified; run the command again")
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_what_utf8_is() {
+    fn encoded_text_is_utf8() {
         let all: Vec<u8> = (0..=255).collect();
         let noise: Vec<u8> = (0..5000u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
         for bytes in [&all[..], &noise, &[0xff; 100], &[0; 100], &[]] {

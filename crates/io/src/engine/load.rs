@@ -1,4 +1,4 @@
-//! Loading whole checkpoints into memory.
+//! Loading of whole checkpoints into memory.
 
 use super::default_threads;
 use crate::source::to_usize;
@@ -8,10 +8,10 @@ use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::{Endian, Order};
 
-/// Reads every tensor of `tensors` into memory, dense and little-endian: in `order`, or each in
-/// the order in which it is stored where that is `None`. The result is in the order given.
+/// Reads every tensor of `tensors` into memory, dense and little-endian: in `order`, or in the stored order of
+/// each tensor where `order` is `None`. The results are in the order of `tensors`.
 ///
-/// `threads` of 0 is one for each processor. Sequential sources are best read with one.
+/// `threads` of 0 means one for each processor. Sequential sources are best read with one.
 ///
 /// # Errors
 /// As [`TensorEntry::read_tensor`]; the first failure by position.
@@ -39,18 +39,17 @@ pub fn load(tensors: &[TensorEntry], order: Option<Order>, threads: usize) -> Re
     slots.into_iter().map(|slot| slot.into_inner().ok().flatten().unwrap_or_else(|| Ok(Vec::new()))).collect()
 }
 
-/// The elements of a tensor. Where they lie in the source as they are wanted, they are read straight
-/// into their place.
+/// Reads the elements of a tensor; directly into the result where the stored layout is the requested one.
 fn whole(tensor: &TensorEntry, order: Order) -> Result<Vec<u8>> {
-    let as_it_lies = tensor.single_extent().filter(|extent| {
+    let direct = tensor.single_extent().filter(|extent| {
         let same_order = extent.encoding.order == order || tensor.shape.is_order_free();
         let little = extent.encoding.endian == Endian::Little || tensor.stored.swap_unit() == 1;
         same_order && little && tensor.cast.is_none() && Some(extent.len) == tensor.shape.bytes(tensor.stored)
     });
-    let Some(extent) = as_it_lies else { return tensor.read_tensor(order) };
+    let Some(extent) = direct else { return tensor.read_tensor(order) };
     crate::source::check_range(&*extent.source, extent.offset, extent.len)
         .map_err(|e| e.on_tensor(tensor.name()))?;
-    // Fresh pages are zero without being written; huge ones would take longer to be had.
+    // Fresh pages are zero without being written; huge ones would take longer to allocate.
     let mut buffer = vec![0; to_usize(extent.len)?];
     extent.source.read_at(extent.offset, &mut buffer).map_err(|e| e.on_tensor(tensor.name()))?;
     Ok(buffer)

@@ -1,7 +1,7 @@
 //! Files and folders on a local (or mounted) file system.
 //!
-//! What is written is staged beside the target, synced, and renamed to its place; a run that is
-//! interrupted at any point leaves the target as it was.
+//! Output is staged beside the target, synced, and renamed to its final name. A run that is interrupted at any
+//! point leaves the target unchanged.
 
 mod destination;
 mod disk;
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use weighbridge_core::error::Result;
 use weighbridge_core::plan::{PlannedFile, WritePlan};
 
-/// A target on a file system: one file, or a folder of files.
+/// Target on a file system: one file, or a folder of files.
 #[derive(Debug)]
 pub struct LocalSink(Target);
 
@@ -35,32 +35,30 @@ enum Target {
 }
 
 impl LocalSink {
-    /// A sink for the file `target`. A symbolic link is followed: the file that it names is
-    /// replaced. Leftovers of dead runs with the same target are removed.
+    /// Creates a sink for the file `target`. Leftovers of crashed runs with the same target are removed.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`]: `exists` where there is such a file and `replace` is false,
-    /// `not-a-file` where a folder or a device stands there; [`weighbridge_core::Kind::Io`] where the folder
-    /// is not there.
+    /// [`weighbridge_core::Kind::Usage`]: `exists` where the file exists and `replace` is false, `not-a-file` where
+    /// the target is a folder or a device, `link` where it is a symbolic link; [`weighbridge_core::Kind::Io`] where
+    /// the parent folder does not exist.
     pub fn file(target: impl AsRef<Path>, replace: bool) -> Result<Self> {
         Ok(Self(Target::File(FileTarget::new(target.as_ref(), replace)?)))
     }
 
-    /// A sink for the folder `target`, which comes into being, or is replaced, as a whole. A
-    /// symbolic link is followed. A folder without files counts as free. One with files is
-    /// replaced only with `replace`, and only if it holds no file that the plan does not write:
-    /// that is known when the run begins. Leftovers of dead runs are removed.
+    /// Creates a sink for the folder `target`, which is created or replaced as a whole. A folder without files counts as
+    /// absent. A folder with files is replaced only with `replace`, and only if the plan writes all of its files; this
+    /// is checked when the run begins. Leftovers of crashed runs are removed.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`]: `exists` where there is such a folder with files and `replace` is
-    /// false, `not-a-folder` where a file stands there; [`weighbridge_core::Kind::Io`] where the folder
-    /// around it is not there.
+    /// [`weighbridge_core::Kind::Usage`]: `exists` where the folder has files and `replace` is false, `not-a-folder`
+    /// where the target is a file, `link` where it is a symbolic link; [`weighbridge_core::Kind::Io`] where the parent
+    /// folder does not exist.
     pub fn folder(target: impl AsRef<Path>, replace: bool) -> Result<Self> {
         Ok(Self(Target::Folder(FolderTarget::new(target.as_ref(), replace)?)))
     }
 
-    /// The files of these names, relative to the folder that is replaced, may go with it though none of them is
-    /// written again: what they hold is in the plan. Nothing for one file.
+    /// Allows files with these names, relative to the replaced folder, to be removed without being written again: their
+    /// content is in the plan. No effect for a single file.
     #[must_use]
     pub fn replacing(mut self, names: &[PathBuf]) -> Self {
         if let Target::Folder(folder) = &mut self.0 {
@@ -69,7 +67,7 @@ impl LocalSink {
         self
     }
 
-    /// The sink that `plan` asks for: a file where it has one file without a name, else a folder.
+    /// Creates the sink for `plan`: a file if the plan has one unnamed file, else a folder.
     ///
     /// # Errors
     /// As [`file`](Self::file) and [`folder`](Self::folder).
@@ -77,18 +75,17 @@ impl LocalSink {
         if plan.is_one_file() { Self::file(target, replace) } else { Self::folder(target, replace) }
     }
 
-    /// Fails where nothing could be written to `target`, whatever the plan. Nothing is changed.
+    /// Fails where no plan could be written to `target`. Changes nothing.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], `exists`, where there is something and `replace` is false;
-    /// [`weighbridge_core::Kind::Io`] where the folder around it is not there or may not be written.
+    /// [`weighbridge_core::Kind::Usage`], `exists`, where the target exists and `replace` is false;
+    /// [`weighbridge_core::Kind::Io`] where the parent folder does not exist or is not writable.
     pub fn check(target: impl AsRef<Path>, replace: bool) -> Result<()> {
         check_local(target.as_ref())?;
         Destination::find(target.as_ref())?.check(replace)
     }
 
-    /// Fails where `plan` could not be written to `target`, as far as that is known without
-    /// writing. Nothing is changed.
+    /// Fails where `plan` could not be written to `target`, as far as this is known without writing. Changes nothing.
     ///
     /// # Errors
     /// As [`check`](Self::check) and [`for_plan`](Self::for_plan), and as [`Sink::begin`].
@@ -96,7 +93,7 @@ impl LocalSink {
         Self::check_plan_replacing(plan, target, replace, &[])
     }
 
-    /// As [`check_plan`](Self::check_plan), for a sink that is [`replacing`](Self::replacing) these.
+    /// As [`check_plan`](Self::check_plan), for a sink that is [`replacing`](Self::replacing) these names.
     ///
     /// # Errors
     /// As [`check_plan`](Self::check_plan).
@@ -115,7 +112,7 @@ impl LocalSink {
         folder::check_files(&destination, &plan.files, names).map(|_| ())
     }
 
-    /// How many leftovers of dead runs were removed.
+    /// Number of removed leftovers of crashed runs.
     pub fn swept(&self) -> usize {
         match &self.0 {
             Target::File(file) => file.swept,

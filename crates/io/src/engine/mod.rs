@@ -1,8 +1,8 @@
-//! The engine: the one place that moves tensor bytes, for every format.
+//! Engine that moves tensor bytes for every format.
 //!
-//! Reading: [`TensorEntry::read_tensor`](weighbridge_core::TensorEntry::read_tensor) and `read_region` gather boxes of tensors from their pieces.
-//! Writing: [`run`] carries out a [`weighbridge_core::plan::WritePlan`] into a [`Sink`], in parallel and in
-//! bounded memory, and makes the result visible all at once.
+//! Reading: [`TensorEntry::read_tensor`](weighbridge_core::TensorEntry::read_tensor) and `read_region` assemble boxes of tensors from their extents.
+//! Writing: [`run`] writes a [`weighbridge_core::plan::WritePlan`] into a [`Sink`], in parallel and in bounded
+//! memory, and publishes the result atomically.
 
 pub mod fault;
 mod files;
@@ -36,19 +36,19 @@ pub use weighbridge_core::read::{Scratch, for_each_chunk, read_or_map};
 #[doc(no_inline)]
 pub use weighbridge_core::verify::{is_encoded, read_through};
 
-/// The name, perhaps cut, of what is staged under the hidden name `hidden` by a [`StagingArea`] or by
-/// [`replace_small`]; `None` where it is no such name.
+/// Returns the (possibly truncated) final name of a file staged as `hidden` by a [`StagingArea`] or
+/// [`replace_small`]; `None` for another name.
 pub fn staged_for(hidden: &std::ffi::OsStr) -> Option<&str> {
     staging::loosely_staged(hidden)
 }
 
-/// A new hidden path in `folder` for what is to be called `name` there.
+/// Returns a new hidden path in `folder` for a file that will be named `name` there.
 pub fn hidden_path(folder: &std::path::Path, name: &str) -> std::path::PathBuf {
     staging::loose_name(folder, name)
 }
 
-/// The number of threads to use where the caller does not say: one for each processor, as many as there were when it was
-/// asked first. To ask the system takes longer than to count a small tensor.
+/// Returns the default number of threads: one for each processor. The number is cached, as asking the system takes longer
+/// than processing a small tensor.
 pub fn default_threads() -> usize {
     static THREADS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))

@@ -1,4 +1,4 @@
-//! Running a plan: workers, a memory budget, checksums, progress.
+//! Execution of a plan: workers, memory budget, checksums, progress.
 
 use super::files::fill_all;
 use super::latin1::{self, parts};
@@ -16,30 +16,30 @@ use weighbridge_core::read::Scratch;
 use weighbridge_core::tensor::{CastReport, Order, Region};
 use weighbridge_core::verify::verify;
 
-/// The smallest memory budget, in bytes.
+/// Smallest memory budget, in bytes.
 pub const MIN_MEMORY: u64 = 8 << 20;
 
-/// How to run a plan.
+/// Options for running a plan.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// Workers; 0 for one for each processor.
+    /// Number of workers; 0 means one for each processor.
     pub threads: usize,
-    /// Bytes that all buffers together may take. The index and the plan are not counted.
+    /// Memory of all buffers together, in bytes. The index and the plan are not counted.
     pub memory: u64,
-    /// Wait until the result would survive a loss of power.
+    /// Waits until the result survives a power failure.
     pub sync: bool,
-    /// Who is told of progress and may stop the work.
+    /// Receiver of progress, which can cancel the run.
     pub progress: Arc<dyn Progress>,
 }
 
 impl Default for RunOptions {
-    /// One worker for each processor, 256 MiB, synced, unwatched.
+    /// Returns one worker for each processor, 256 MiB, synced, without progress.
     fn default() -> Self {
         Self { threads: 0, memory: 256 << 20, sync: true, progress: Arc::new(NoProgress) }
     }
 }
 
-/// Told of progress; may stop the work. Called from many threads.
+/// Receiver of progress, which can cancel the run. Called from many threads.
 pub trait Progress: std::fmt::Debug + Send + Sync {
     /// Work on `bytes` bytes begins.
     fn begin(&self, bytes: u64) {
@@ -49,30 +49,30 @@ pub trait Progress: std::fmt::Debug + Send + Sync {
     fn advance(&self, bytes: u64) {
         let _ = bytes;
     }
-    /// True to stop as soon as possible; nothing is changed then.
+    /// Returns true to cancel as soon as possible; the target is unchanged then.
     fn stopped(&self) -> bool {
         false
     }
 }
 
-/// Nobody watches.
+/// Receiver that ignores progress.
 #[derive(Debug)]
 pub struct NoProgress;
 impl Progress for NoProgress {}
 
-/// What a run did.
+/// Report of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunReport {
-    /// Bytes written, all files together.
+    /// Bytes written to all files.
     pub bytes: u64,
-    /// Of these, bytes that the kernel copied from file to file.
+    /// Part of `bytes` that the kernel copied from file to file.
     pub kernel_copied: u64,
-    /// What casts did, by displayed tensor name, in the order of names.
+    /// Cast reports by displayed tensor name.
     pub casts: BTreeMap<String, CastReport>,
 }
 
 impl RunReport {
-    /// Adds what was done for another file.
+    /// Adds the report of another file.
     pub(super) fn add(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.kernel_copied += other.kernel_copied;
@@ -82,22 +82,21 @@ impl RunReport {
     }
 }
 
-/// That a budget of `memory` bytes is enough to work with.
+/// Fails where a budget of `memory` bytes is below [`MIN_MEMORY`].
 pub fn check_memory(memory: u64) -> Result<()> {
     if memory >= MIN_MEMORY {
         return Ok(());
     }
-    Err(Error::usage("too-little-memory", "the memory budget is too small to work with")
+    Err(Error::usage("too-little-memory", "the memory budget is too small")
         .expected(format_args!("at least {MIN_MEMORY} bytes"))
         .found(memory))
 }
 
-/// Carries out `plan` into `sink`: stages, fills, syncs, publishes. All or nothing.
+/// Writes `plan` to `sink` atomically: stages, fills, syncs, publishes.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`] for a budget below [`MIN_MEMORY`]; [`weighbridge_core::Kind::Cancelled`]; and what
-/// sources and sink say. The target is then as it was, unless only the final sync of the folder
-/// failed.
+/// [`weighbridge_core::Kind::Usage`] for a budget below [`MIN_MEMORY`]; [`weighbridge_core::Kind::Cancelled`]; and
+/// errors of the sources and the sink. The target is then unchanged, unless only the final sync of the folder failed.
 pub fn run(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) -> Result<RunReport> {
     check_memory(options.memory)?;
     let published = fill_all(plan, sink, options).and_then(|report| {
@@ -120,7 +119,7 @@ pub fn run(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) -> Result<Ru
     settled
 }
 
-/// How many work on a file, and how large their tasks may be.
+/// Number of workers on a file, and size limits of their tasks.
 #[derive(Clone, Copy)]
 pub(super) struct WorkerConfig {
     pub threads: usize,
@@ -130,27 +129,27 @@ pub(super) struct WorkerConfig {
 impl WorkerConfig {
     pub(super) fn new(options: &RunOptions) -> Result<Self> {
         let threads = if options.threads == 0 { default_threads() } else { options.threads };
-        // Every worker needs at least the smallest budget to be of use.
+        // Every worker needs at least half of the smallest budget.
         let threads = threads.clamp(1, to_usize(options.memory / (MIN_MEMORY / 2))?.max(1));
         let share = options.memory / threads as u64;
         let chunk = (share / 8).clamp(64 << 10, 4 << 20);
-        // What is left beside the chunk in which a block may land, and the buffer for short runs.
+        // The rest after the chunk that receives a block and the buffer for short runs.
         let sizes = Sizes { chunk, transform: share - chunk - (512 << 10), threads: threads as u64 };
         Ok(Self { threads, sizes })
     }
 
-    /// Bytes that one of them may take for what it makes.
+    /// Memory of one worker for its results, in bytes.
     pub(super) fn share(self) -> u64 {
         self.sizes.transform
     }
 
-    /// One of them, with its share of the memory.
+    /// Configuration of a single worker with its share of the memory.
     pub(super) fn one(self) -> Self {
         Self { threads: 1, sizes: Sizes { threads: 1, ..self.sizes } }
     }
 }
 
-/// Fills one file. `stop` is set by whoever works on another file and fails.
+/// Fills one file. `stop` is set by a failing worker on any file.
 pub(super) fn fill(
     file: &PlannedFile,
     staged: &dyn StagedFile,
@@ -200,7 +199,7 @@ fn checked_ranges(file: &PlannedFile) -> impl Iterator<Item = Range<u64>> {
     })
 }
 
-/// The CRC of a part of a checked range.
+/// CRC of a part of a checked range.
 struct PartialSum {
     range: usize,
     start: u64,
@@ -215,13 +214,13 @@ struct Shared {
     sums: Vec<PartialSum>,
 }
 
-/// The filling of one file, shared by the workers.
+/// Job of filling one file, shared by the workers.
 struct Job<'a> {
     file: &'a PlannedFile,
     staged: &'a dyn StagedFile,
     options: &'a RunOptions,
     checked: &'a [Range<u64>],
-    /// The most that making a block may take.
+    /// Most memory for computing a block.
     transform: u64,
     next: AtomicUsize,
     failed: &'a AtomicBool,
@@ -276,8 +275,8 @@ impl Job<'_> {
                 self.copy(*segment, *skip, task.offset, task.len, buffers)?;
             }
             Work::Verify { check } => {
-                let wanted = &self.file.checks[*check];
-                verify(&wanted.source, &wanted.check).map_err(|e| e.on_tensor(&wanted.tensor))?;
+                let planned = &self.file.checks[*check];
+                verify(&planned.source, &planned.check).map_err(|e| e.on_tensor(&planned.tensor))?;
             }
             Work::Text { segment } => self.text(&self.file.segments[*segment], buffers)?,
             Work::Scatter { segment, region } => {
@@ -297,7 +296,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Writes the text of a segment, in parts that fit into the memory of one worker.
+    /// Writes the text of a segment in parts that fit in the memory of one worker.
     fn text(&self, segment: &Segment, buffers: &mut Buffers) -> Result<()> {
         let Content::Latin1 { entry, order, region } = &segment.content else { return Ok(()) };
         let mut at = segment.offset;
@@ -345,7 +344,7 @@ impl Job<'_> {
                         out.resize(start + count, 0);
                         source.read_at(offset + skip, &mut out[start..]).map_err(|e| e.on_tensor(tensor))?;
                     }
-                    // Filled in at the end, when the range has been written.
+                    // CRCs are written at the end, after their ranges.
                     Content::Crc32(_) | Content::Tensor { .. } | Content::Latin1 { .. } => {
                         out.resize(out.len() + count, 0);
                     }
@@ -355,7 +354,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// The bytes of a part, where they are in memory anyway.
+    /// Returns the bytes of a part if they are in memory already.
     fn in_memory(&self, part: &Part) -> Result<Option<&[u8]>> {
         let Part::Bytes { segment, skip, len } = part else { return Ok(None) };
         let Content::Copy { source, offset, .. } = &self.file.segments[*segment].content else {
@@ -378,7 +377,7 @@ impl Job<'_> {
         self.staged.write_at(offset, bytes)
     }
 
-    /// Copies through the kernel, and by hand what it leaves.
+    /// Copies through the kernel, and writes the rest directly.
     fn copy(&self, segment: usize, skip: u64, to: u64, len: u64, buffers: &mut Buffers) -> Result<()> {
         let Some((source, from)) = copied(self.file, segment) else { return Ok(()) };
         crate::source::check_range(&**source, from + skip, len)?;
@@ -399,7 +398,7 @@ impl Job<'_> {
     }
 }
 
-/// What a worker keeps from task to task.
+/// Buffers that a worker reuses.
 #[derive(Default)]
 struct Buffers {
     out: Vec<u8>,
@@ -407,7 +406,7 @@ struct Buffers {
     scratch: Scratch,
 }
 
-/// Writes the checksums into their slots.
+/// Writes the checksums at their offsets.
 fn patch(
     file: &PlannedFile,
     staged: &dyn StagedFile,

@@ -1,14 +1,13 @@
-//! Names of staged files and folders, and the proof that a leftover is ours.
+//! Names of staged files and folders, and detection of our own leftovers.
 //!
-//! A staged file or folder stands beside its target as `.NAME.weighbridge-NONCE-CHECK.part`. CHECK
-//! is a hash of the target's full name and NONCE, so no other program makes such a name by chance;
-//! and a run holds a lock on what it stages for as long as it lives (a folder is locked like a
-//! file). A leftover is swept only if its check is right, it is a regular file or a folder, and
-//! nobody holds the lock.
+//! A staged file or folder is named `.NAME.weighbridge-NONCE-CHECK.part`, beside its target. CHECK is a hash of the
+//! target's full name and NONCE, so no other program creates such a name by chance. A run locks everything that it
+//! stages as long as it lives (a folder is locked like a file). A leftover is removed only if its check matches, it
+//! is a regular file or a folder, and it is not locked.
 //!
-//! A folder that was set aside, where the system cannot exchange two folders, has the same name
-//! with `.old` at the end. If its run died before the new folder was in place, nothing stands at the
-//! target, and the sweep puts it back; else it is a leftover like others.
+//! On systems that cannot exchange two folders, a set-aside folder has the same name with the ending `.old`. If its
+//! run died before the new folder was renamed, the target does not exist, and the sweep restores the folder;
+//! otherwise it is a leftover like others.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use sha2::{Digest, Sha256};
@@ -21,12 +20,12 @@ use std::path::{Path, PathBuf};
 const MARK: &str = ".weighbridge-";
 const END: &str = ".part";
 const OLD: &str = ".old";
-/// Bytes of the target's name that a staged name repeats; file systems allow 255 in all.
-const SHOWN: usize = 160;
+/// Bytes of the target's name that a staged name repeats; file systems allow 255 in total.
+const MAX_NAME_LEN: usize = 160;
 
 fn staged_name(target: &OsStr, nonce: &str, end: &str) -> OsString {
     let text = target.to_string_lossy();
-    let mut shown = text.len().min(SHOWN);
+    let mut shown = text.len().min(MAX_NAME_LEN);
     while !text.is_char_boundary(shown) {
         shown -= 1;
     }
@@ -42,8 +41,7 @@ fn check(target: &OsStr, nonce: &str) -> String {
     hash.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
-/// True where `name` is one that is given to what is staged for `target` (`end` [`END`]), or set
-/// aside of it ([`OLD`]).
+/// True where `name` is a staged name for `target` (`end` is [`END`]) or a set-aside name ([`OLD`]).
 fn is_staged_name(name: &OsStr, target: &OsStr, end: &str) -> bool {
     let nonce = || {
         let text = name.to_str()?;
@@ -53,14 +51,13 @@ fn is_staged_name(name: &OsStr, target: &OsStr, end: &str) -> bool {
     nonce().is_some_and(|nonce| staged_name(target, &nonce, end) == name)
 }
 
-/// True where `name` looks like that of something staged, for whatever target: no output may have
-/// such a name.
+/// True where `name` has the form of a staged name for any target: no output may have such a name.
 pub(super) fn is_reserved(name: &OsStr) -> bool {
     let text = name.to_string_lossy();
     text.starts_with('.') && text.contains(MARK) && (text.ends_with(END) || text.ends_with(OLD))
 }
 
-/// New names for `target` in `folder`, one after the other.
+/// Yields new staged names for `target` in `folder`.
 fn candidates(folder: &Path, target: &OsStr, end: &str) -> impl Iterator<Item = PathBuf> {
     let random = RandomState::new();
     (0..16u64).map(move |attempt| {
@@ -70,10 +67,10 @@ fn candidates(folder: &Path, target: &OsStr, end: &str) -> impl Iterator<Item = 
 }
 
 fn no_name() -> io::Error {
-    io::Error::new(io::ErrorKind::AlreadyExists, "no free name for what is staged")
+    io::Error::new(io::ErrorKind::AlreadyExists, "no free name for a staged file")
 }
 
-/// Makes and locks a new staged file for `target` in `folder`.
+/// Creates and locks a new staged file for `target` in `folder`.
 pub(super) fn create(folder: &Path, target: &OsStr) -> io::Result<(File, PathBuf)> {
     for path in candidates(folder, target, END) {
         let file = match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
@@ -81,9 +78,8 @@ pub(super) fn create(folder: &Path, target: &OsStr) -> io::Result<(File, PathBuf
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
             Err(e) => return Err(e),
         };
-        // A file system without locks is fine: then nobody can prove that a leftover is dead, and
-        // it stays. Between the two calls a sweeper may hold the lock or have taken the file away:
-        // then try again.
+        // Without lock support no leftover can be proven dead, so leftovers stay. Between the two calls a
+        // sweep may have locked or removed the file: try again.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             drop(file);
             let _ = fs::remove_file(&path);
@@ -96,7 +92,7 @@ pub(super) fn create(folder: &Path, target: &OsStr) -> io::Result<(File, PathBuf
     Err(no_name())
 }
 
-/// Makes a new staged folder for `target` in `folder`, and locks it where the system can.
+/// Creates a new staged folder for `target` in `folder`, and locks it where supported.
 pub(super) fn create_folder(folder: &Path, target: &OsStr) -> io::Result<(PathBuf, Option<File>)> {
     for path in candidates(folder, target, END) {
         match fs::create_dir(&path) {
@@ -104,7 +100,7 @@ pub(super) fn create_folder(folder: &Path, target: &OsStr) -> io::Result<(PathBu
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
             Err(e) => return Err(e),
         }
-        // As with files: without locks a leftover stays, and a sweeper may have been quicker.
+        // As for files: without locks a leftover stays, and a sweep may have removed the folder.
         let Ok(handle) = File::open(&path) else {
             if fs::symlink_metadata(&path).is_ok() {
                 return Ok((path, None));
@@ -123,10 +119,10 @@ pub(super) fn create_folder(folder: &Path, target: &OsStr) -> io::Result<(PathBu
     Err(no_name())
 }
 
-/// A new hidden name in `folder` for what will be called `name` there. It has no check: whoever uses
-/// such names holds a lock on the whole folder, and no other run takes them for leftovers.
+/// Returns a new hidden name in `folder` for the final name `name`. It has no check: its users lock the whole
+/// folder, and no other run removes such files as leftovers.
 pub(super) fn loose_name(folder: &Path, name: &str) -> PathBuf {
-    let mut shown = name.len().min(SHOWN);
+    let mut shown = name.len().min(MAX_NAME_LEN);
     while !name.is_char_boundary(shown) {
         shown -= 1;
     }
@@ -134,20 +130,20 @@ pub(super) fn loose_name(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!(".{}{MARK}{nonce:016x}{END}", &name[..shown]))
 }
 
-/// The name, perhaps cut, for which `hidden` is a [`loose_name`].
+/// Returns the (possibly truncated) final name of a [`loose_name`].
 pub(super) fn loosely_staged(hidden: &OsStr) -> Option<&str> {
     let (shown, rest) = hidden.to_str()?.strip_prefix('.')?.rsplit_once(MARK)?;
     let nonce = rest.strip_suffix(END)?;
     (nonce.len() == 16 && nonce.bytes().all(|b| b.is_ascii_hexdigit())).then_some(shown)
 }
 
-/// A free name for a folder that is set aside of `target`.
+/// Returns a free set-aside name for `target`.
 pub(super) fn aside(folder: &Path, target: &OsStr) -> io::Result<PathBuf> {
     candidates(folder, target, OLD).find(|path| fs::symlink_metadata(path).is_err()).ok_or_else(no_name)
 }
 
-/// Removes the leftovers of dead runs that had the same target, and puts back what one of them had
-/// set aside. Returns how many there were.
+/// Removes leftovers of crashed runs with the same target, and restores a folder that one of them had set aside.
+/// Returns their number.
 pub(super) fn sweep(folder: &Path, target: &OsStr) -> usize {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let mut swept = 0;
@@ -161,7 +157,7 @@ pub(super) fn sweep(folder: &Path, target: &OsStr) -> usize {
         if !kind.is_file() && !kind.is_dir() {
             continue;
         }
-        // Held until the leftover is gone.
+        // The lock is held until the leftover is removed.
         let Ok(handle) = File::open(&path) else { continue };
         if handle.try_lock().is_err() {
             continue;
@@ -184,33 +180,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_dead_files_of_ours_are_swept() {
+    fn sweep_removes_only_our_unlocked_files() {
         let dir = tempfile::tempdir().unwrap();
         let target = OsStr::new("model.safetensors");
         let (alive, alive_path) = create(dir.path(), target).unwrap();
         let (dead, dead_path) = create(dir.path(), target).unwrap();
         drop(dead);
-        // Names that look like ours and are not.
-        let strangers = [
+        // Names of a similar form that are not ours.
+        let others = [
             ".model.safetensors.weighbridge-0000000000000000-0000000000000000.part",
             ".model.safetensors.weighbridge-.part",
             ".model.safetensors.weighbridge--.part",
             ".model.safetensors.part",
         ];
-        for name in strangers {
+        for name in others {
             fs::write(dir.path().join(name), b"x").unwrap();
         }
         let (other, other_path) = create(dir.path(), OsStr::new("other")).unwrap();
         drop(other);
         assert_eq!(sweep(dir.path(), target), 1);
         assert!(alive_path.exists() && other_path.exists() && !dead_path.exists());
-        assert!(strangers.iter().all(|name| dir.path().join(name).exists()));
+        assert!(others.iter().all(|name| dir.path().join(name).exists()));
         drop(alive);
         assert_eq!(sweep(dir.path(), target), 1);
     }
 
     #[test]
-    fn dead_folders_are_swept_with_what_is_in_them() {
+    fn sweep_removes_unlocked_folders_with_content() {
         let dir = tempfile::tempdir().unwrap();
         let target = OsStr::new("model");
         let (alive, lock) = create_folder(dir.path(), target).unwrap();
@@ -226,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_aside_comes_back_unless_something_took_its_place() {
+    fn sweep_restores_a_set_aside_folder_if_the_target_is_missing() {
         let dir = tempfile::tempdir().unwrap();
         let target = OsStr::new("model");
         let home = dir.path().join(target);
@@ -245,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn names_without_a_check_are_told_apart() {
+    fn loose_names_are_distinguished_from_checked_names() {
         let dir = tempfile::tempdir().unwrap();
         let path = loose_name(dir.path(), "model.v3.h5");
         assert_eq!(loosely_staged(path.file_name().unwrap()), Some("model.v3.h5"));

@@ -1,7 +1,7 @@
-//! Files that are written from front to back: the engine's side of [`weighbridge_core::plan::Output`].
+//! Streamed files: the engine's implementation of [`weighbridge_core::plan::Output`].
 //!
-//! Blocks are made by many workers. Each waits for its turn only to learn its offset, so that the
-//! writing itself is done side by side too. A worker holds one block at most: that bounds memory.
+//! Many workers encode blocks. Each waits for its turn only to learn its offset, so that writing is parallel too. A
+//! worker holds at most one block, which bounds memory.
 
 use super::StagedFile;
 use super::run::{RunOptions, RunReport, WorkerConfig};
@@ -14,10 +14,10 @@ use weighbridge_core::plan::{Elements, MakeBlock, Output, PlannedFile, Streamed}
 use weighbridge_core::read::Scratch;
 use weighbridge_core::tensor::{CastReport, Order, Region};
 
-/// Bytes that are gathered before they are written.
-const GATHER: usize = 256 << 10;
+/// Size of the write buffer in bytes.
+const WRITE_BUFFER: usize = 256 << 10;
 
-/// Lets the encoder of `file` write. The report holds the true length.
+/// Runs the encoder of `file`. The report has the actual length.
 pub(super) fn encode(
     file: &PlannedFile,
     stream: &Streamed,
@@ -26,7 +26,7 @@ pub(super) fn encode(
     workers: WorkerConfig,
     stop: &AtomicBool,
 ) -> Result<RunReport> {
-    // A stream is read by one worker, from front to back.
+    // A sequential source is read by one worker.
     let sequential = stream.sources().iter().any(|source| source.is_sequential());
     let mut writer = Writer {
         staged,
@@ -35,9 +35,9 @@ pub(super) fn encode(
         threads: if sequential { 1 } else { workers.threads },
         share: workers.share(),
         position: 0,
-        gathered: Vec::new(),
+        buffered: Vec::new(),
         reader: Reader::default(),
-        progress: Progress { promised: file.len, told: AtomicU64::new(0) },
+        progress: Progress { promised: file.len, reported: AtomicU64::new(0) },
     };
     let encoded = stream.encoder().encode(&mut writer).and_then(|()| writer.flush());
     if let Err(error) = encoded {
@@ -48,7 +48,7 @@ pub(super) fn encode(
     Ok(RunReport { bytes: writer.position, kernel_copied: 0, casts: writer.reader.casts })
 }
 
-/// Reads elements and keeps what casts did.
+/// Reads elements and collects cast reports.
 #[derive(Default)]
 struct Reader {
     scratch: Scratch,
@@ -65,20 +65,20 @@ impl Elements for Reader {
     }
 }
 
-/// Progress in parts of an estimate: never more than it, and all of it at the end.
+/// Progress relative to the estimated length: never more than it, and all of it at the end.
 struct Progress {
     promised: u64,
-    told: AtomicU64,
+    reported: AtomicU64,
 }
 
 impl Progress {
     fn advance(&self, bytes: u64, options: &RunOptions) {
-        let before = self.told.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.reported.fetch_add(bytes, Ordering::Relaxed);
         options.progress.advance(bytes.min(self.promised.saturating_sub(before)));
     }
 
     fn finish(&self, options: &RunOptions) {
-        options.progress.advance(self.promised.saturating_sub(self.told.load(Ordering::Relaxed)));
+        options.progress.advance(self.promised.saturating_sub(self.reported.load(Ordering::Relaxed)));
     }
 }
 
@@ -88,9 +88,9 @@ struct Writer<'a> {
     stop: &'a AtomicBool,
     threads: usize,
     share: u64,
-    /// Where the gathered bytes begin.
+    /// Offset of the buffered bytes.
     position: u64,
-    gathered: Vec<u8>,
+    buffered: Vec<u8>,
     reader: Reader,
     progress: Progress,
 }
@@ -112,13 +112,13 @@ impl Writer<'_> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        if self.gathered.is_empty() {
+        if self.buffered.is_empty() {
             return Ok(());
         }
-        let bytes = std::mem::take(&mut self.gathered);
+        let bytes = std::mem::take(&mut self.buffered);
         self.put(&bytes)?;
-        self.gathered = bytes;
-        self.gathered.clear();
+        self.buffered = bytes;
+        self.buffered.clear();
         Ok(())
     }
 }
@@ -132,19 +132,19 @@ impl Elements for Writer<'_> {
 
 impl Output for Writer<'_> {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        if self.gathered.len() + bytes.len() > GATHER {
+        if self.buffered.len() + bytes.len() > WRITE_BUFFER {
             self.flush()?;
         }
-        if bytes.len() >= GATHER {
+        if bytes.len() >= WRITE_BUFFER {
             return self.put(bytes);
         }
-        self.gathered.extend_from_slice(bytes);
+        self.buffered.extend_from_slice(bytes);
         Ok(())
     }
 
     fn blocks(&mut self, count: u64, make: &MakeBlock<'_>) -> Result<()> {
         self.flush()?;
-        let line = Line {
+        let queue = BlockQueue {
             staged: self.staged,
             options: self.options,
             stop: self.stop,
@@ -158,11 +158,11 @@ impl Output for Writer<'_> {
         let others = self.threads.saturating_sub(1).min(usize::try_from(count).unwrap_or(usize::MAX));
         std::thread::scope(|scope| {
             for _ in 0..others {
-                scope.spawn(|| line.work(&mut Reader::default()));
+                scope.spawn(|| queue.work(&mut Reader::default()));
             }
-            line.work(&mut self.reader);
+            queue.work(&mut self.reader);
         });
-        let state = line.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let state = queue.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         for (name, cast) in state.casts {
             self.reader.casts.entry(name).or_default().add(&cast);
         }
@@ -171,7 +171,7 @@ impl Output for Writer<'_> {
     }
 
     fn position(&self) -> u64 {
-        self.position + self.gathered.len() as u64
+        self.position + self.buffered.len() as u64
     }
 
     fn share(&self) -> u64 {
@@ -179,8 +179,8 @@ impl Output for Writer<'_> {
     }
 }
 
-/// Blocks in the making.
-struct Line<'a> {
+/// Blocks that workers encode in parallel and write in order.
+struct BlockQueue<'a> {
     staged: &'a dyn StagedFile,
     options: &'a RunOptions,
     stop: &'a AtomicBool,
@@ -194,21 +194,21 @@ struct Line<'a> {
 
 #[derive(Default)]
 struct State {
-    /// The block whose place is given out next.
+    /// Number of the next block that gets an offset.
     turn: u64,
     position: u64,
     error: Option<Error>,
     casts: BTreeMap<String, CastReport>,
 }
 
-impl Line<'_> {
+impl BlockQueue<'_> {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn work(&self, reader: &mut Reader) {
-        // Should an encoder panic, the others must not wait for its block.
-        let watchman = Watchman(self);
+        // If an encoder panics, the others must not wait for its block.
+        let guard = PanicGuard(self);
         let mut block = Vec::new();
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -220,7 +220,7 @@ impl Line<'_> {
                 break;
             }
         }
-        drop(watchman);
+        drop(guard);
         let mut state = self.state();
         for (name, cast) in std::mem::take(&mut reader.casts) {
             state.casts.entry(name).or_default().add(&cast);
@@ -241,14 +241,14 @@ impl Line<'_> {
         Ok(())
     }
 
-    /// Waits for the turn of a block and gives its offset; `None` where another one failed.
+    /// Waits for the turn of a block and returns its offset; `None` where another block failed.
     fn place(&self, number: u64, len: u64) -> Option<u64> {
         let mut state = self.state();
         while state.turn != number {
             if self.stop.load(Ordering::Relaxed) {
                 return None;
             }
-            // Whoever works on another file cannot wake this one: look again now and then.
+            // A worker on another file cannot wake this one: check `stop` regularly.
             let wait = std::time::Duration::from_millis(50);
             state = self.moved.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -261,7 +261,7 @@ impl Line<'_> {
 
     fn fail(&self, error: Option<Error>) {
         let mut state = self.state();
-        // That others stop because of this one is not what went wrong.
+        // The cancellation of other workers is not the cause of the failure.
         if !self.stop.swap(true, Ordering::Relaxed) || state.error.is_none() {
             state.error = error.or(state.error.take());
         }
@@ -269,9 +269,9 @@ impl Line<'_> {
     }
 }
 
-struct Watchman<'a, 'b>(&'a Line<'b>);
+struct PanicGuard<'a, 'b>(&'a BlockQueue<'b>);
 
-impl Drop for Watchman<'_, '_> {
+impl Drop for PanicGuard<'_, '_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.fail(None);
@@ -279,7 +279,7 @@ impl Drop for Watchman<'_, '_> {
     }
 }
 
-/// The bytes of a streamed file, made in memory.
+/// Encodes a streamed file in memory.
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used)]
 pub fn encoded(file: &PlannedFile) -> Vec<u8> {

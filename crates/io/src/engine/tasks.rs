@@ -1,4 +1,4 @@
-//! Cutting a planned file into tasks: runs of bytes that one worker makes in one go.
+//! Division of a planned file into tasks: byte ranges that one worker writes at once.
 
 use crate::source::SourceRef;
 use std::collections::HashMap;
@@ -8,31 +8,31 @@ use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::plan::{Content, PlannedFile};
 use weighbridge_core::tensor::Region;
 
-/// Copies shorter than this are not worth a call to the kernel of their own.
-const KERNEL_COPY: u64 = 1 << 20;
-/// The most that one kernel copy takes, so that progress is seen and stopping is quick.
-const KERNEL_STEP: u64 = 64 << 20;
+/// Shortest copy, in bytes, that is done by the kernel.
+const MIN_KERNEL_COPY: u64 = 1 << 20;
+/// Longest single kernel copy, so that progress is visible and cancelling is quick.
+const MAX_KERNEL_COPY: u64 = 64 << 20;
 
-/// A block of a transform is not made smaller than this only to feed more workers: small blocks of
-/// a matrix are short runs of its source.
-const SMALL_BLOCK: u64 = 32 << 20;
+/// Smallest block, in bytes, into which a transform is divided for more workers: small blocks of a matrix read short
+/// runs of its source.
+const MIN_BLOCK: u64 = 32 << 20;
 
-/// Blocks that the target holds in one piece are made of runs of the source. Where these would be
-/// shorter than this, tiles are moved instead, whose runs are of middle length on both sides.
-const SHORT_RUN: u64 = 4 << 10;
+/// Shortest source run, in bytes, of a block that is contiguous in the target. Below this, tiles are moved instead,
+/// whose runs are of medium length in source and target.
+const MIN_RUN: u64 = 4 << 10;
 
-/// How large tasks may be, in bytes.
+/// Size limits of tasks, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
-    /// The most that is assembled in a buffer before it is written.
+    /// Most bytes assembled in a buffer before they are written.
     pub chunk: u64,
-    /// The most that a transform may use: result and everything in between.
+    /// Most memory of a transform: result and temporaries.
     pub transform: u64,
     /// Number of workers, so that one large tensor feeds all of them.
     pub threads: u64,
 }
 
-/// A run of bytes of a file.
+/// Task for a byte range of a file.
 #[derive(Debug)]
 pub(super) struct Task {
     pub offset: u64,
@@ -42,19 +42,19 @@ pub(super) struct Task {
 
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Make these parts one after the other in a buffer and write it.
+    /// Assemble these parts in a buffer and write it.
     Assemble(Vec<Part>),
     /// Let the kernel copy the bytes of a segment, from `skip` on.
     KernelCopy { segment: usize, skip: u64 },
-    /// Hold a range of a source against its checksum.
+    /// Verify the checksum of a source range.
     Verify { check: usize },
-    /// Make a box of a segment that is a transform, and write it run by run.
+    /// Compute a box of a transform segment, and write it run by run.
     Scatter { segment: usize, region: Region },
-    /// Make the text of a segment, part by part.
+    /// Encode the text of a segment, part by part.
     Text { segment: usize },
 }
 
-/// A part of a segment.
+/// Part of a segment.
 #[derive(Debug)]
 pub(super) enum Part {
     /// `len` bytes from `skip` on, of a segment that is not a transform.
@@ -66,8 +66,8 @@ pub(super) enum Part {
 /// Tasks that must be done in order by one worker.
 pub(super) type Lane = Vec<Task>;
 
-/// Cuts `file`. Every byte is in exactly one task. `checked` are the ranges whose CRC is wanted,
-/// sorted: their bytes must pass through this process.
+/// Divides `file` into tasks. Every byte is in exactly one task. `checked` are the sorted ranges that need a CRC:
+/// their bytes must pass through this process.
 pub(super) fn cut(file: &PlannedFile, checked: &[Range<u64>], sizes: Sizes) -> Vec<Lane> {
     let mut cutter =
         Cutter { lanes: Vec::new(), sequential: HashMap::new(), run: Vec::new(), run_at: 0, run_len: 0 };
@@ -83,12 +83,12 @@ pub(super) fn cut(file: &PlannedFile, checked: &[Range<u64>], sizes: Sizes) -> V
                 }
             }
             Content::Copy { source, .. }
-                if segment.len >= KERNEL_COPY
+                if segment.len >= MIN_KERNEL_COPY
                     && source.file().is_some()
                     && !overlaps(checked, segment.offset, segment.len) =>
             {
                 cutter.close();
-                for (skip, len) in steps(segment.len, KERNEL_STEP) {
+                for (skip, len) in steps(segment.len, MAX_KERNEL_COPY) {
                     let work = Work::KernelCopy { segment: index, skip };
                     cutter.lanes.push(vec![Task { offset: segment.offset + skip, len, work }]);
                 }
@@ -102,19 +102,19 @@ pub(super) fn cut(file: &PlannedFile, checked: &[Range<u64>], sizes: Sizes) -> V
                 let result = entry.dtype().size().unwrap_or(1) as u64;
                 let stored = entry.stored.size().unwrap_or(1) as u64;
                 let each = result + stored * if entry.cast.is_some() { 2 } else { 1 };
-                // A share for every worker, but not so small that the runs become short.
-                let share = (segment.len / (sizes.threads * 4)).max(SMALL_BLOCK) / result;
+                // Divide for every worker, but keep the runs long enough.
+                let share = (segment.len / (sizes.threads * 4)).max(MIN_BLOCK) / result;
                 let most = (sizes.transform / each).min(share).max(1);
                 let moves = entry.order() != *order && !entry.shape.is_order_free();
                 let scattered = moves && !overlaps(checked, segment.offset, segment.len);
                 let key = stream(entry);
                 let short = || {
                     let first = Region::blocks(&entry.shape, *order, most).next();
-                    first.is_some_and(|block| block.runs(&entry.shape, entry.order()).0 * stored < SHORT_RUN)
+                    first.is_some_and(|block| block.runs(&entry.shape, entry.order()).0 * stored < MIN_RUN)
                 };
                 if scattered && entry.elements() > most && (key.is_some() || short()) {
                     cutter.close();
-                    // A stream is read once, from front to back, whatever that means for writing.
+                    // A sequential source is read once, in its order, even if writing is scattered.
                     let regions = match key {
                         Some(_) => Region::blocks(&entry.shape, entry.order(), most).collect(),
                         None => Region::tiles(&entry.shape, most),
@@ -160,7 +160,7 @@ pub(super) fn cut(file: &PlannedFile, checked: &[Range<u64>], sizes: Sizes) -> V
 
 struct Cutter {
     lanes: Vec<Lane>,
-    /// The lane of each sequential source, by its address.
+    /// Index of the lane of each sequential source, by the address of the source.
     sequential: HashMap<usize, usize>,
     run: Vec<Part>,
     run_at: u64,
@@ -188,7 +188,7 @@ impl Cutter {
         }
     }
 
-    /// Adds a task: to the lane of the sequential source `key`, or to one of its own.
+    /// Adds a task to the lane of the sequential source `key`, or to a new lane.
     fn push(&mut self, key: Option<usize>, task: Task) {
         let next = self.lanes.len();
         let lane = key.map_or(next, |key| *self.sequential.entry(key).or_insert(next));
@@ -199,24 +199,24 @@ impl Cutter {
     }
 }
 
-/// The stream that a tensor is read from, if it is one, by its address.
+/// Address of the sequential source of a tensor, if it has one.
 fn stream(entry: &TensorEntry) -> Option<usize> {
     let extent = entry.extents.iter().find(|extent| extent.source.is_sequential())?;
     Some(Arc::as_ptr(&extent.source).cast::<()>() as usize)
 }
 
-/// `len` cut into steps of at most `most`: pairs of offset and length.
+/// Divides `len` into steps of at most `most`: pairs of offset and length.
 fn steps(len: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
     (0..len.div_ceil(most)).map(move |i| (i * most, most.min(len - i * most)))
 }
 
-/// True where one of the sorted, disjoint `ranges` meets `offset .. offset + len`.
+/// True where one of the sorted, disjoint `ranges` overlaps `offset .. offset + len`.
 fn overlaps(ranges: &[Range<u64>], offset: u64, len: u64) -> bool {
     let after = ranges.partition_point(|r| r.end <= offset);
     ranges.get(after).is_some_and(|r| r.start < offset + len)
 }
 
-/// The source that a task reads, for the kernel.
+/// Source and offset of a copied segment.
 pub(super) fn copied(file: &PlannedFile, segment: usize) -> Option<(&SourceRef, u64)> {
     match &file.segments.get(segment)?.content {
         Content::Copy { source, offset, .. } => Some((source, *offset)),

@@ -1,4 +1,4 @@
-//! Views: the elements of a tensor without a copy, where they stand in a file as they are wanted.
+//! Views: elements of a tensor without a copy, where the layout in the file is the requested one.
 
 use crate::source::{Map, MappedRange, PrivateMap, SourceRef, check_range};
 use std::collections::HashMap;
@@ -7,23 +7,23 @@ use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{Order, Region};
 
-/// An open file and its map.
+/// Open file with its map.
 type Known = (SourceRef, Arc<Map>);
 
-/// The files of a checkpoint, mapped when the first view into each is asked for, where maps are guarded
+/// Maps of the files of a checkpoint, created with the first view into each file, if maps are guarded
 /// ([`guard_maps`](crate::guard_maps)).
 ///
-/// One for each opened checkpoint. A map lives as long as there is a view into it, also when this is gone.
+/// Use one for each opened checkpoint. A map lives as long as a view into it, also after this value is dropped.
 #[derive(Debug, Default)]
 pub struct Maps {
-    /// By the place in memory of the open file, which the source beside it keeps open.
+    /// Maps by the address of the open file, which the stored source keeps open.
     files: Mutex<HashMap<usize, Known>>,
 }
 
-/// The elements of a box of a tensor, dense and little-endian, in memory.
+/// Elements of a box of a tensor, dense and little-endian, in memory.
 ///
-/// Where they are mapped, another program that writes into the file changes them; where it cuts the file short, they
-/// read as zeros, and [`check`](Self::check) tells.
+/// If they are mapped and another program writes to the file, they change; if it truncates the file, they read as
+/// zeros, and [`check`](Self::check) fails.
 #[derive(Debug, Clone)]
 pub struct View {
     bytes: Bytes,
@@ -32,18 +32,18 @@ pub struct View {
 #[derive(Debug, Clone)]
 enum Bytes {
     Mapped(MappedRange),
-    // As it was read: `Arc<[u8]>` would copy it once more.
+    // A vector, as `Arc<[u8]>` would copy the bytes again.
     Read(Arc<Vec<u8>>),
 }
 
 impl Maps {
-    /// No file is mapped yet.
+    /// Creates an empty set of maps.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The box `region` of `entry`, dense in `order`, in the entry's [`dtype`](TensorEntry::dtype): mapped where it stands
-    /// so in a file, else read.
+    /// Returns the box `region` of `entry`, dense in `order`, in the entry's [`dtype`](TensorEntry::dtype): mapped if a file
+    /// has it in this layout, else read.
     ///
     /// # Errors
     /// As [`TensorEntry::read_region`].
@@ -54,10 +54,10 @@ impl Maps {
         }
     }
 
-    /// The same where nothing need be read for it; `None` where the box does not stand so in a file that can be mapped.
+    /// As [`view`](Self::view), but `None` where the box would have to be read instead of mapped.
     ///
     /// # Errors
-    /// Where the file ends before the box does.
+    /// Fails where the file ends before the box does.
     pub fn mapped(&self, entry: &TensorEntry, region: &Region, order: Order) -> Result<Option<View>> {
         if let Some((extent, offset, len)) = entry.in_place(region, order) {
             check_range(&*extent.source, offset, len).map_err(|e| e.on_tensor(entry.name()))?;
@@ -71,7 +71,7 @@ impl Maps {
         Ok(None)
     }
 
-    /// The map of the file behind `source`, and where in the file the source begins.
+    /// Returns the map of the file of `source`, and the offset of the source in the file.
     fn map(&self, source: &SourceRef) -> Option<(Arc<Map>, u64)> {
         let range = source.file()?;
         let place = std::ptr::from_ref(range.file) as usize;
@@ -79,7 +79,7 @@ impl Maps {
         if let Some((_, map)) = files.get(&place) {
             return Some((map.clone(), range.offset));
         }
-        // A map that could not be made may be made later, when maps are guarded.
+        // A failed map is retried later, as maps may be guarded then.
         let len = range.file.metadata().map_or(0, |metadata| metadata.len());
         let map = Arc::new(Map::of_later(range.file, 0, len)?);
         files.insert(place, (source.clone(), map.clone()));
@@ -88,7 +88,7 @@ impl Maps {
 }
 
 impl View {
-    /// The bytes; zeros where they were lost.
+    /// Returns the bytes; zeros where they were lost.
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Mapped(part) => part.bytes(),
@@ -101,7 +101,7 @@ impl View {
         matches!(self.bytes, Bytes::Mapped(..))
     }
 
-    /// Fails when bytes of the file that were looked at were lost.
+    /// Fails where bytes of the file that were read were lost.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`], `file-shrank`.
@@ -113,10 +113,9 @@ impl View {
     }
 }
 
-/// The elements of a whole tensor to do with as one likes: what is written into them is nobody else's, and never reaches the
-/// file. Where they stand in a file as they are wanted, a page is copied when it is written to, and not before; when
-/// another program cuts the file short, all pages behind its new end become zeros, also those that were written to,
-/// and [`check`](Self::check) tells.
+/// Private, writable copy of the elements of a whole tensor: writes never reach the file. If the file has them in the
+/// requested layout, pages are copied on the first write. If another program truncates the file, all pages beyond its
+/// new end become zeros, also written ones, and [`check`](Self::check) fails.
 #[derive(Debug)]
 pub struct Private {
     bytes: PrivateBytes,
@@ -129,7 +128,7 @@ enum PrivateBytes {
 }
 
 impl Private {
-    /// All of `entry`, dense in `order`, little-endian, in the entry's [`dtype`](TensorEntry::dtype).
+    /// Maps or reads all of `entry`, dense in `order`, little-endian, in the entry's [`dtype`](TensorEntry::dtype).
     ///
     /// # Errors
     /// As [`TensorEntry::read_region`].
@@ -141,10 +140,10 @@ impl Private {
         Ok(Self { bytes: PrivateBytes::Read(entry.read_region(&whole, order)?) })
     }
 
-    /// The same where nothing need be read for it; `None` where the elements do not stand so in a file that can be mapped.
+    /// As [`of`](Self::of), but `None` where the elements would have to be read instead of mapped.
     ///
     /// # Errors
-    /// Where the file ends before the elements do.
+    /// Fails where the file ends before the elements do.
     pub fn mapped(entry: &TensorEntry, order: Order) -> Result<Option<Self>> {
         let whole = Region::whole(&entry.shape);
         if let Some((extent, offset, len)) = entry.in_place(&whole, order) {
@@ -167,7 +166,7 @@ impl Private {
         }
     }
 
-    /// The bytes, to be written to.
+    /// The bytes, writable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.bytes {
             PrivateBytes::Mapped(map) => map.bytes_mut(),
@@ -175,7 +174,7 @@ impl Private {
         }
     }
 
-    /// Fails when bytes of the file that were looked at were lost.
+    /// Fails where bytes of the file that were read were lost.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`], `file-shrank`.
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_into_a_private_copy_stays_there() {
+    fn writes_to_a_private_copy_do_not_reach_the_file() {
         let _table = crate::source::guarded();
         let (file, entry, bytes) = table(64 << 10);
         let mut mine = Private::of(&entry, Order::Column).unwrap();
@@ -254,7 +253,7 @@ mod tests {
         #[cfg(unix)]
         {
             file.as_file().set_len(0).unwrap();
-            // The system takes written pages away, too.
+            // Written pages are lost, too.
             assert!(mine.bytes().iter().all(|&b| b == 0));
             assert!(mine.check().is_err());
             assert!(other.bytes().iter().all(|&b| b == 0));

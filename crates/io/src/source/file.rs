@@ -1,5 +1,5 @@
-//! A file, read with positional reads. The default: it works on network disks, costs no address
-//! space, and a file that shrinks gives an error instead of a signal.
+//! Files read with positional reads, the default: this works on network disks, uses no address space, and a
+//! file that shrinks causes an error instead of a signal.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use super::{FileRange, Map, Mapped, Source, check_range};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::text::path_text;
 
-/// An open regular file.
+/// Open regular file.
 #[derive(Debug)]
 pub struct FileSource {
     file: File,
@@ -21,21 +21,21 @@ impl FileSource {
     /// Opens `path` for reading, without locks.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] when it cannot be opened; [`weighbridge_core::Kind::Usage`] when it is a folder,
-    /// a pipe or a device, which have no length and no places.
+    /// [`weighbridge_core::Kind::Io`] where it cannot be opened; [`weighbridge_core::Kind::Usage`] for a folder, a pipe
+    /// or a device, which have no length or offsets.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let label = path_text(path);
         let open = || -> Result<(File, u64)> {
-            // Look before opening: opening a pipe would wait for a writer.
+            // Check before opening: opening a pipe would wait for a writer.
             let kind = PathKind::of(path)?;
             if kind != PathKind::File {
                 let what = if kind == PathKind::Folder { "a folder" } else { "not a regular file" };
-                return Err(Error::usage("not-a-file", format!("this is {what}"))
-                    .hint("give the path of one model file"));
+                return Err(Error::usage("not-a-file", format!("the path is {what}"))
+                    .hint("pass the path of one model file"));
             }
             let file = File::open(path).map_err(|e| Error::io("cannot open the file", e))?;
-            let metadata = file.metadata().map_err(|e| Error::io("cannot ask for the file's length", e))?;
+            let metadata = file.metadata().map_err(|e| Error::io("cannot read the length of the file", e))?;
             Ok((file, metadata.len()))
         };
         match open() {
@@ -45,10 +45,10 @@ impl FileSource {
     }
 }
 
-/// What stands at a path.
+/// Kind of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
-    /// A regular file, also behind a symbolic link.
+    /// A regular file, also through a symbolic link.
     File,
     /// A folder.
     Folder,
@@ -57,10 +57,11 @@ pub enum PathKind {
 }
 
 impl PathKind {
-    /// Looks what stands at `path`.
+    /// Returns the kind of `path`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] when there is nothing or it cannot be looked at; [`weighbridge_core::Kind::Usage`], `remote-file`, for a URL.
+    /// [`weighbridge_core::Kind::Io`] where it does not exist or is not accessible; [`weighbridge_core::Kind::Usage`],
+    /// `remote-file`, for a URL.
     pub fn of(path: &Path) -> Result<PathKind> {
         let metadata = std::fs::metadata(path).map_err(|e| {
             let remote = check_local(path).err();
@@ -87,9 +88,9 @@ pub fn check_local(path: &Path) -> Result<()> {
             && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'.' | b'-'))
     });
     if is_url {
-        return Err(Error::usage("remote-file", "remote files are not supported yet")
+        return Err(Error::usage("remote-file", "the path is a URL; remote files are not supported")
             .in_file(path.display())
-            .hint("copy the file to this machine and give its path"));
+            .hint("download the file and pass its path"));
     }
     Ok(())
 }
@@ -106,7 +107,7 @@ impl Source for FileSource {
                 Error::new(
                     weighbridge_core::Kind::Io,
                     "file-shrank",
-                    "the file became shorter while it was read",
+                    "the file was truncated while it was read",
                 )
             } else {
                 Error::io("cannot read the file", e)

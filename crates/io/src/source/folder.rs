@@ -1,4 +1,4 @@
-//! A folder of the file system.
+//! Folders of the file system.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use super::{
@@ -11,29 +11,30 @@ use std::sync::Arc;
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::text::path_text;
 
-/// Entries that a listing may have before it is refused.
-const MOST_ITEMS: usize = 1_000_000;
+/// Most entries of a listing.
+const MAX_ITEMS: usize = 1_000_000;
 
-/// Fails where a part of `name`, below `folder`, is a symbolic link: it could lead out of the folder.
-/// Parts that do not exist are no links. The folder itself may be one.
+/// Fails where a part of `name`, relative to `folder`, is a symbolic link: it could point outside the folder.
+/// Parts that do not exist pass. The folder itself may be a link.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`], code `unsafe-name`; [`weighbridge_core::Kind::Io`] where a part cannot be looked at.
+/// [`weighbridge_core::Kind::Corrupt`], code `unsafe-name`; [`weighbridge_core::Kind::Io`] where a part is not
+/// accessible.
 pub fn check_no_links(folder: &Path, name: &Path) -> Result<()> {
     let mut path = folder.to_owned();
     for part in name.components() {
         path.push(part);
         match std::fs::symlink_metadata(&path) {
             Ok(metadata) if metadata.file_type().is_symlink() => {
-                return Err(Error::corrupt("unsafe-name", "the path leads through a symbolic link")
+                return Err(Error::corrupt("unsafe-name", "the path contains a symbolic link")
                     .expected(format_args!("a file below {}", folder.display()))
                     .found(path.display())
-                    .hint("links are not followed here: put the file or folder itself in their place"));
+                    .hint("links are not followed here; replace the link with the file or folder itself"));
             }
             Ok(_) => {}
-            // What comes after this does not exist either.
+            // Later parts do not exist either.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => break,
-            Err(error) => return Err(Error::io("cannot look at the file", error).in_file(path.display())),
+            Err(error) => return Err(Error::io("cannot access the file", error).in_file(path.display())),
         }
     }
     Ok(())
@@ -47,20 +48,20 @@ pub struct LocalFolder {
 }
 
 impl LocalFolder {
-    /// The folder at `path`.
+    /// Opens the folder at `path`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] where there is nothing, [`weighbridge_core::Kind::Usage`] where it is no folder.
+    /// [`weighbridge_core::Kind::Io`] where it does not exist, [`weighbridge_core::Kind::Usage`] where it is not a folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let label = path_text(path);
         if PathKind::of(path)? != PathKind::Folder {
-            return Err(Error::usage("not-a-folder", "this is not a folder").in_file(label));
+            return Err(Error::usage("not-a-folder", "the path is not a folder").in_file(label));
         }
         Ok(Self { path: path.to_owned(), label })
     }
 
-    /// The folder in which the file at `path` stands, and the file's name in it.
+    /// Returns the folder that contains the file at `path`, and the file's name in it.
     pub fn around(path: &Path) -> Option<(Self, PathBuf)> {
         let name = PathBuf::from(path.file_name()?);
         let folder = match path.parent() {
@@ -70,9 +71,9 @@ impl LocalFolder {
         Some((Self { path: folder.to_owned(), label: path_text(folder) }, name))
     }
 
-    /// All that stands in it, `depth` levels deep, as far as it can be looked at: for those who say what they did
-    /// not see. What [`list`](Folder::list) and [`skipped`](Folder::skipped) give, and the folders below it that
-    /// cannot be listed, for which those fail.
+    /// Lists everything in the folder, `depth` levels deep: the results of [`list`](Folder::list) and
+    /// [`skipped`](Folder::skipped), and the subfolders that cannot be listed, for which those two fail. For reports
+    /// that must name all unread parts.
     ///
     /// # Errors
     /// As [`list`](Folder::list), but [`weighbridge_core::Kind::Io`] only for this folder itself.
@@ -101,7 +102,7 @@ impl LocalFolder {
                 }
                 continue;
             }
-            // What a link leads to counts, if it is a file; what has vanished meanwhile does not.
+            // The target of a link counts if it is a file; entries deleted in the meantime do not count.
             let reason = match std::fs::metadata(entry.path()) {
                 _ if kind.is_dir() => SkipReason::TooDeep,
                 Ok(metadata) if metadata.is_file() => {
@@ -120,7 +121,7 @@ impl LocalFolder {
         Ok(())
     }
 
-    /// As [`survey`](Self::survey), where every folder must be listed.
+    /// As [`survey`](Self::survey), but fails where a folder cannot be listed.
     fn walked(&self, depth: usize) -> Result<Survey> {
         let mut found = self.survey(depth)?;
         match found.unreadable.pop() {
@@ -130,26 +131,26 @@ impl LocalFolder {
     }
 }
 
-/// All that stands in a folder, as far as it can be looked at; each in the order of the names' bytes.
+/// Content of a folder, each list in the byte order of the names.
 #[derive(Debug, Default)]
 pub struct Survey {
     /// The files.
     pub items: Vec<FolderItem>,
-    /// What is passed over.
+    /// Skipped entries.
     pub skipped: Vec<SkippedItem>,
-    /// Folders that could not be listed, or not to their end, by their names, and why. Files that were met until then
-    /// stand in `items`.
+    /// Names of folders that could not be listed completely, with the error. Files listed before the error are in
+    /// `items`.
     pub unreadable: Vec<(PathBuf, Error)>,
 }
 
 impl Survey {
     fn check(&self, label: &str) -> Result<()> {
-        if self.items.len().max(self.skipped.len()).max(self.unreadable.len()) <= MOST_ITEMS {
+        if self.items.len().max(self.skipped.len()).max(self.unreadable.len()) <= MAX_ITEMS {
             return Ok(());
         }
-        Err(Error::limit("too-many-files", "the folder holds more files than a model would")
+        Err(Error::limit("too-many-files", "the folder has too many files for a model")
             .in_file(label)
-            .expected(format_args!("at most {MOST_ITEMS}")))
+            .expected(format_args!("at most {MAX_ITEMS}")))
     }
 }
 
@@ -184,14 +185,14 @@ impl Folder for LocalFolder {
         let place = |path: &Path| std::fs::canonicalize(path);
         match (place(&self.path), place(&self.path.join(name))) {
             (Ok(folder), Ok(file)) => !file.starts_with(folder),
-            // Where it leads cannot be told.
+            // The target is unknown.
             _ => self.is_link(name),
         }
     }
 
     fn open(&self, name: &Path) -> Result<Option<SourceRef>> {
         check_relative(name).map_err(|e| e.in_file(&self.label))?;
-        // "." is where a lone file stands; its label shall be what the caller typed.
+        // For a single file in "." the label must be the name that the caller typed.
         let path = if self.path == Path::new(".") { name.to_owned() } else { self.path.join(name) };
         match PathKind::of(&path) {
             Ok(PathKind::File) => Ok(Some(Arc::new(FileSource::open(path)?))),
@@ -202,10 +203,10 @@ impl Folder for LocalFolder {
     }
 }
 
-/// True where there is nothing at a path. What is there and cannot be read is another matter.
+/// True where the path does not exist. False where it exists but cannot be read.
 fn is_absent(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<std::io::Error>());
-    // A name that is longer than the file system allows names nothing either.
+    // A name longer than the file system allows does not exist either.
     cause.is_some_and(|e| {
         use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
         matches!(e.kind(), NotFound | NotADirectory | InvalidFilename)
@@ -243,14 +244,14 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_a_listing_passes_over_is_told() {
+    fn skipped_entries_are_reported_with_reasons() {
         use std::os::unix::{fs::symlink, net::UnixListener};
         let dir = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("a/deep")).unwrap();
         std::fs::write(dir.path().join("w"), "1").unwrap();
         symlink("w", dir.path().join("link")).unwrap();
-        symlink("nowhere", dir.path().join("a/dead")).unwrap();
+        symlink("missing", dir.path().join("a/dead")).unwrap();
         symlink(outside.path(), dir.path().join("a/out")).unwrap();
         symlink(dir.path(), dir.path().join("a/ring")).unwrap();
         let _socket = UnixListener::bind(dir.path().join("socket")).unwrap();
@@ -259,35 +260,35 @@ mod tests {
             let items = folder.skipped(depth).unwrap().into_iter();
             items.map(|item| (item.name.display().to_string(), item.reason)).collect()
         };
-        let told = |name: &str, reason| (name.to_owned(), reason);
-        let socket = told("socket", SkipReason::NotAFile);
-        assert_eq!(skipped(1), [told("a", SkipReason::TooDeep), socket.clone()]);
+        let item = |name: &str, reason| (name.to_owned(), reason);
+        let socket = item("socket", SkipReason::NotAFile);
+        assert_eq!(skipped(1), [item("a", SkipReason::TooDeep), socket.clone()]);
         let links = [
-            told("a/dead", SkipReason::DeadLink),
-            told("a/out", SkipReason::LinkToFolder),
-            told("a/ring", SkipReason::LinkToFolder),
+            item("a/dead", SkipReason::DeadLink),
+            item("a/out", SkipReason::LinkToFolder),
+            item("a/ring", SkipReason::LinkToFolder),
             socket,
         ];
         assert_eq!(skipped(3), links);
         assert_eq!(
             skipped(2),
-            [&[links[0].clone(), told("a/deep", SkipReason::TooDeep)], &links[1..]].concat()
+            [&[links[0].clone(), item("a/deep", SkipReason::TooDeep)], &links[1..]].concat()
         );
         let names: Vec<_> = folder.list(9).unwrap().into_iter().map(|i| i.name).collect();
         assert_eq!(names, ["link", "w"].map(PathBuf::from));
     }
 
-    /// A path may have so many bytes and no more, so the system cannot list what lies deeper. The name of each folder
-    /// is short enough.
+    /// The length of a path is limited, so the system cannot list folders below a certain depth. The name of each
+    /// folder is short enough.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_survey_goes_on_where_a_folder_cannot_be_listed() {
+    fn survey_continues_after_an_unlistable_folder() {
         use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
         let dir = tempfile::tempdir().unwrap();
         let long = "d".repeat(250);
         std::fs::write(dir.path().join("z"), "1").unwrap();
         std::fs::create_dir(dir.path().join("a")).unwrap();
-        // Step by step from within, as the whole path would be too long.
+        // One level at a time, as the whole path would be too long.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let mut deepest = open(dir.path().join("a"), flags, Mode::empty()).unwrap();
         for _ in 0..18 {
@@ -300,13 +301,13 @@ mod tests {
         let [(name, error)] = found.unreadable.as_slice() else { panic!("{:?}", found.unreadable) };
         assert!(name.starts_with("a") && name.components().count() > 10, "{}", name.display());
         assert_eq!(error.kind(), Kind::Io);
-        // Whoever must see everything is told that it cannot be.
+        // The complete listings fail.
         assert_eq!(folder.list(40).unwrap_err().kind(), Kind::Io);
         assert_eq!(folder.skipped(40).unwrap_err().kind(), Kind::Io);
     }
 
     #[test]
-    fn the_folder_around_a_file() {
+    fn folder_around_a_file_is_found() {
         let (folder, name) = LocalFolder::around(Path::new("some/where/x.bin")).unwrap();
         assert_eq!((folder.label(), name.as_path()), ("some/where", Path::new("x.bin")));
         let (folder, _) = LocalFolder::around(Path::new("x.bin")).unwrap();

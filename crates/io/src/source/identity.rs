@@ -1,10 +1,10 @@
-//! Which file it is, whatever it is called: a file has many paths, by links and by mounts.
+//! Identity of a file, independent of its path: links and mounts give a file several paths.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use super::Source;
 use std::path::Path;
 
-/// Tells files of this machine apart.
+/// Identity of a file of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FileIdentity(Inner);
 
@@ -16,12 +16,12 @@ type Inner = (u64, u64);
 type Inner = std::path::PathBuf;
 
 impl FileIdentity {
-    /// Of what `path` leads to, a file or a folder; `None` where that is nothing.
+    /// Identity of the file or folder at `path`, through links; `None` where it does not exist.
     pub fn of_path(path: &Path) -> Option<Self> {
         of_path(path).map(Self)
     }
 
-    /// Of the file that `source` reads, or was read from; `None` where there is none.
+    /// Identity of the file that `source` reads or was read from; `None` where there is none.
     pub fn of_source(source: &dyn Source) -> Option<Self> {
         of_handle(source).map(Self).or_else(|| Self::of_path(Path::new(source.label())))
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_the_same_by_every_name() {
+    fn identity_is_equal_for_all_links() {
         let dir = tempfile::tempdir().unwrap();
         let (one, other) = (dir.path().join("one"), dir.path().join("other"));
         std::fs::write(&one, "1").unwrap();

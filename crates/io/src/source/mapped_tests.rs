@@ -1,15 +1,15 @@
 use super::*;
 
-/// As the windows of the source.
+/// Length of the windows of the source.
 const WINDOW: u64 = 16 << 20;
-/// As their overlap.
+/// Length of their overlap.
 const OVERLAP: u64 = 2 << 20;
 
 use crate::source::{FileSource, MemorySource};
 use std::io::Write;
 
 #[test]
-fn ranges_are_the_same_mapped_and_read() {
+fn mapped_and_read_ranges_are_equal() {
     let len = usize::try_from(WINDOW).unwrap() * 2 + 12345;
     let bytes: Vec<u8> = (0..len).map(|i| u8::try_from(i * 7 % 251).unwrap()).collect();
     let mut file = tempfile::NamedTempFile::new().unwrap();

@@ -1,4 +1,4 @@
-//! Files and folders of this machine as sources, and everything of [`weighbridge_core::source`].
+//! Local files and folders as sources; re-exports [`weighbridge_core::source`].
 
 mod file;
 mod folder;

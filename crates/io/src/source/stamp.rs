@@ -1,30 +1,30 @@
-//! What the file system says about a file besides its bytes: its length, its times, its place.
+//! File system metadata of a file: length, times, path.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use weighbridge_core::error::{Error, Result};
 
-/// The length of a file and when it was changed last, as the file system tells it.
+/// Length and change times of a file, from the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Its length in bytes.
     pub len: u64,
-    /// When its bytes were written last: nanoseconds since 1970. Anybody may set it.
+    /// Modification time of its bytes: nanoseconds since 1970. Any program can set it.
     pub modified: Option<i128>,
-    /// When its bytes, name or rights changed last: nanoseconds since 1970. Nobody can set it; not
-    /// every system has it.
+    /// Change time of its bytes, name or permissions: nanoseconds since 1970. No program can set it; not every
+    /// system has it.
     pub changed: Option<i128>,
 }
 
 impl Stamp {
-    /// Looks at the file at `path`, through symbolic links.
+    /// Reads the metadata of the file at `path`, through symbolic links.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] where there is nothing or it cannot be looked at.
+    /// [`weighbridge_core::Kind::Io`] where it does not exist or is not accessible.
     pub fn of_path(path: &Path) -> Result<Stamp> {
         let found = std::fs::metadata(path)
-            .map_err(|e| Error::io("cannot look at the file", e).in_file(path.display()))?;
+            .map_err(|e| Error::io("cannot access the file", e).in_file(path.display()))?;
         Ok(Stamp {
             len: found.len(),
             modified: found.modified().ok().map(nanoseconds),
@@ -52,16 +52,16 @@ fn changed(_: &std::fs::Metadata) -> Option<i128> {
     None
 }
 
-/// The name that the file at `path`, which need not be there yet, has relative to `folder`: links to
-/// folders on the way are followed, one at the end is not. `None` where it does not lie below.
+/// Returns the name of the file at `path` relative to `folder`; the file need not exist. Links to folders on the way
+/// are followed, a link at the end is not. `None` where the file is not inside `folder`.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Io`] where one of the folders cannot be looked at.
+/// [`weighbridge_core::Kind::Io`] where one of the folders is not accessible.
 pub fn name_below(folder: &Path, path: &Path) -> Result<Option<PathBuf>> {
     let real = |path: &Path| {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         std::fs::canonicalize(path)
-            .map_err(|e| Error::io("cannot look at the folder", e).in_file(path.display()))
+            .map_err(|e| Error::io("cannot access the folder", e).in_file(path.display()))
     };
     let folder = real(folder)?;
     let Some(name) = path.file_name() else { return Ok(None) };
@@ -69,22 +69,22 @@ pub fn name_below(folder: &Path, path: &Path) -> Result<Option<PathBuf>> {
     Ok(path.strip_prefix(&folder).ok().map(Path::to_owned))
 }
 
-/// Where `path` leads when all links are followed; `None` where that is nowhere.
+/// Resolves all links of `path`; `None` where it does not exist.
 pub fn real_path(path: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(path).ok()
 }
 
-/// The last part of `path`; where it ends in `.` or `..`, that of the folder which this is.
+/// Returns the last part of `path`; if it ends in `.` or `..`, the name of the folder it resolves to.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Io`] where that must be looked up and cannot; [`weighbridge_core::Kind::Usage`], `no-name`,
-/// for the root of the file system.
+/// [`weighbridge_core::Kind::Io`] where it cannot be resolved; [`weighbridge_core::Kind::Usage`], `no-name`, for the root
+/// of the file system.
 pub fn own_name(path: &Path) -> Result<PathBuf> {
     if let Some(name) = path.file_name() {
         return Ok(PathBuf::from(name));
     }
     let real = std::fs::canonicalize(path)
-        .map_err(|e| Error::io("cannot look at the folder", e).in_file(path.display()))?;
+        .map_err(|e| Error::io("cannot access the folder", e).in_file(path.display()))?;
     real.file_name().map(PathBuf::from).ok_or_else(|| {
         Error::usage("no-name", "the root of the file system has no name").in_file(path.display())
     })
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_lengths() {
+    fn stamp_has_length_and_times() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         std::fs::write(&path, b"12345").unwrap();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn names_relative_to_a_folder() {
+    fn names_are_relative_to_the_resolved_folder() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
         let name = |path: &str| name_below(&dir.path().join("a"), &dir.path().join(path)).unwrap();

@@ -2,7 +2,7 @@ use super::*;
 use std::io::Write;
 use std::sync::Arc;
 
-/// What every source owes: the same bytes at every place, and an error past the end.
+/// Checks the contract of every source: the right bytes at every offset, and an error beyond the end.
 fn conforms(source: &dyn Source, truth: &[u8]) {
     assert_eq!(source.len(), truth.len() as u64);
     for offset in 0..=truth.len() {
@@ -48,7 +48,7 @@ fn all_sources_conform() {
 }
 
 #[test]
-fn a_range_must_lie_within() {
+fn rejects_ranges_beyond_the_source() {
     let memory: SourceRef = Arc::new(MemorySource::new("m", vec![0; 4]));
     assert!(RangeSource::new(memory.clone(), 4, 0).is_ok());
     assert!(RangeSource::new(memory.clone(), 3, 2).is_err());

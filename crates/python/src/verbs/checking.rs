@@ -1,7 +1,7 @@
-//! `verify`, `scan`, `diff` and `seal`: is it whole, safe, the same, and as it was?
+//! `verify`, `scan`, `diff` and `seal`: integrity, safety, differences, and checksum manifests.
 
 use super::given::Given;
-use super::{Answer, answer, said, worded};
+use super::{Answer, answer, encoded, worded};
 use crate::wording::words;
 use crate::work::Interrupted::{IsLeft, Stops};
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use weighbridge::finding::Verdict;
 use weighbridge::json::tree;
 use weighbridge::ops::diff::{DiffOptions, Tolerance, diff as compare};
 use weighbridge::ops::edit::read_rules;
-use weighbridge::ops::scan::{Rule, ScanReport, sarif_of_all, scan as look_through};
+use weighbridge::ops::scan::{Rule, ScanReport, sarif_of_all, scan as scan_file};
 use weighbridge::ops::seal::{Manifest, SealOptions, seal as hash, verify_sealed};
 use weighbridge::ops::several::{Counts, Worst, of_all, unread};
 use weighbridge::ops::values;
@@ -22,23 +22,23 @@ use weighbridge::phrase::Worded;
 use weighbridge::text::path_text;
 use weighbridge::{Error, Result};
 
-/// The document of the one path, or of each by itself; the worst counts. Of several, one that cannot be read does not stop
-/// the others: its error is put to `failed`, too.
-fn each(
+/// Document for one path, or a list for several, with the exit code of the worst. With several paths, an unreadable one does
+/// not stop the others: its error is also added to `failed`.
+fn check_each(
     verb: &'static str,
     paths: &[PathBuf],
     failed: &mut Vec<(PathBuf, Error)>,
-    mut look: impl FnMut(&Path) -> Result<(Json, Verdict)>,
+    mut check: impl FnMut(&Path) -> Result<(Json, Verdict)>,
 ) -> Result<(Json, u8)> {
     if let [path] = paths {
-        let (document, verdict) = look(path)?;
+        let (document, verdict) = check(path)?;
         return Ok((document, Worst::from(verdict).code()));
     }
     let (mut documents, mut counts) = (Vec::new(), Counts::default());
     for path in paths {
-        let looked = look(path).map_err(|error| error.worded(&words(Some(verb))));
-        counts.add(&looked.as_ref().map(|(_, verdict)| *verdict))?;
-        documents.push(match looked {
+        let checked = check(path).map_err(|error| error.worded(&words(Some(verb))));
+        counts.add(&checked.as_ref().map(|(_, verdict)| *verdict))?;
+        documents.push(match checked {
             Ok((document, _)) => document,
             Err(error) => {
                 let document = unread(&path_text(path), &error);
@@ -50,7 +50,7 @@ fn each(
     Ok((of_all(documents), counts.worst(paths.len()).code()))
 }
 
-/// Checks whether files are whole and consistent.
+/// Checks the integrity of files.
 #[pyfunction]
 #[pyo3(signature = (*, progress=None, **given))]
 pub(crate) fn verify<'py>(
@@ -64,19 +64,19 @@ pub(crate) fn verify<'py>(
     let (values, deny_nonfinite) = (given.flag("values")?, given.flag("deny_nonfinite")?);
     let (account, threads) = (given.flag("account")?, given.threads()?);
     let (manifest, tensors_only) = (given.path("manifest")?, given.flag("tensors_only")?);
-    answer(&given, progress, IsLeft, move |watch| {
+    answer(&given, progress, IsLeft, move |watcher| {
         let options = VerifyOptions { open: opening.options()?, values, deny_nonfinite, threads };
         let several =
-            Error::usage("several-paths", "a manifest is of one file or folder, and several are named");
+            Error::usage("several-paths", "a manifest covers one file or folder, but several are named");
         if manifest.is_some() && paths.len() > 1 {
-            let hint = "verify each with its own manifest, or the folder in which they stand with one";
+            let hint = "verify each with its own manifest, or seal and verify their folder";
             return Err(several.found(paths.len()).hint(hint));
         }
-        let (document, code) = each("verify", &paths, &mut Vec::new(), |path| {
+        let (document, code) = check_each("verify", &paths, &mut Vec::new(), |path| {
             let (report, sealed) = match &manifest {
                 Some(manifest) => {
                     let (report, checked) =
-                        verify_sealed(path, manifest, &options, tensors_only, watch.clone())?;
+                        verify_sealed(path, manifest, &options, tensors_only, watcher.clone())?;
                     (report, Some(checked))
                 }
                 None => (check(path, &options)?, None),
@@ -84,11 +84,11 @@ pub(crate) fn verify<'py>(
             let report = worded("verify", report);
             Ok((tree(&report.as_json_with(account, sealed.as_ref())), report.verdict))
         })?;
-        said(&document, code)
+        encoded(&document, code)
     })
 }
 
-/// Looks for code that opening a file elsewhere would run.
+/// Finds code that loading a file elsewhere would run.
 #[pyfunction]
 #[pyo3(signature = (**given))]
 pub(crate) fn scan<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> Answer<'py> {
@@ -98,8 +98,8 @@ pub(crate) fn scan<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> 
     answer(&given, None, IsLeft, move |_| {
         let options = opening.options()?;
         let (mut reports, mut failed): (Vec<ScanReport>, _) = (Vec::new(), Vec::new());
-        let (mut document, code) = each("scan", &paths, &mut failed, |path| {
-            let mut report = worded("scan", look_through(path, &options)?);
+        let (mut document, code) = check_each("scan", &paths, &mut failed, |path| {
+            let mut report = worded("scan", scan_file(path, &options)?);
             report.deny(&deny);
             let answer = (report.to_json(), report.verdict);
             if sarif {
@@ -113,17 +113,17 @@ pub(crate) fn scan<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> 
                 reports => sarif_of_all(reports, &failed),
             };
         }
-        said(&document, code)
+        encoded(&document, code)
     })
 }
 
-/// The rules of `scan`.
+/// Rules of `scan`.
 #[pyfunction]
 pub(crate) fn scan_rules(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     crate::values::json(py, &Rule::ALL.iter().map(Rule::to_json).collect::<Json>())
 }
 
-/// Compares two files: what is different, and by how much.
+/// Compares two files: differences and their size.
 #[pyfunction]
 #[pyo3(signature = (**given))]
 pub(crate) fn diff<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> Answer<'py> {
@@ -159,7 +159,7 @@ pub(crate) fn diff<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> 
             (_, false) => Worst::CouldNotTell,
             _ => Worst::Sound,
         };
-        said(&report.as_json_with(all, markdown), worst.code())
+        encoded(&report.as_json_with(all, markdown), worst.code())
     })
 }
 
@@ -168,7 +168,7 @@ fn tolerance(given: &Given<'_>) -> PyResult<Option<Tolerance>> {
         let value: Option<f64> = given.number(name, ..)?;
         match value.filter(|x| x.is_nan() || *x < 0.0) {
             Some(bad) => {
-                let error = Error::usage("bad-tolerance", format!("{name} is a number that is not below 0"));
+                let error = Error::usage("bad-tolerance", format!("{name} must be 0 or more"));
                 Err(given.raise(error.found(bad)))
             }
             None => Ok(value),
@@ -179,7 +179,7 @@ fn tolerance(given: &Given<'_>) -> PyResult<Option<Tolerance>> {
     Ok(asked.then(|| Tolerance { absolute: atol.unwrap_or(0.0), relative: rtol.unwrap_or(0.0) }))
 }
 
-/// The hashes of files and tensors as a list.
+/// Writes a manifest of the hashes of files and tensors.
 #[pyfunction]
 #[pyo3(signature = (*, progress=None, **given))]
 pub(crate) fn seal<'py>(
@@ -195,21 +195,21 @@ pub(crate) fn seal<'py>(
     options.allow_symlinks = given.flag("allow_symlinks")?;
     options.threads = given.threads()?;
     let force = given.flag("force")?;
-    answer(&given, progress, Stops, move |watch| {
+    answer(&given, progress, Stops, move |watcher| {
         let target = match output {
             Some(output) => output,
             None => Manifest::default_path(&path)?,
         };
         options.open = opening.options()?;
-        // Known before anything is read.
+        // Fails before any reading.
         LocalSink::check(&target, force)?;
         options.target = Some(target.clone());
-        options.progress = watch.clone();
+        options.progress = watcher.clone();
         let algorithms = options.algorithms;
         let sealed = worded("seal", hash(&path, &options)?);
         drop(options);
         sealed.save(&target, force)?;
         let code = u8::from(sealed.is_of_damaged());
-        said(&sealed.to_json(&path, &target, algorithms), code)
+        encoded(&sealed.to_json(&path, &target, algorithms), code)
     })
 }

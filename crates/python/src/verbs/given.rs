@@ -1,7 +1,7 @@
-//! The keywords of a verb as typed values.
+//! Keywords of a verb as typed values.
 
 use crate::errors::raise_to;
-use crate::index::{Beside, Opening};
+use crate::index::{GivenProgram, Opening};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyMapping, PyString};
@@ -15,7 +15,7 @@ use weighbridge::engine::RunOptions;
 use weighbridge::ops::edit::InPlace;
 use weighbridge::ops::values;
 
-/// The keywords that a verb was given. `None` is as nothing.
+/// Keywords passed to a verb. `None` counts as absent.
 pub(crate) struct Given<'py> {
     py: Python<'py>,
     verb: &'static str,
@@ -23,7 +23,7 @@ pub(crate) struct Given<'py> {
     read: RefCell<BTreeSet<&'static str>>,
 }
 
-/// The keywords that all verbs which write share.
+/// Keywords common to all verbs that write.
 pub(crate) struct Writing {
     pub(crate) to: Option<String>,
     pub(crate) kind: Option<String>,
@@ -36,25 +36,25 @@ pub(crate) struct Writing {
 }
 
 impl<'py> Given<'py> {
-    /// The keywords `values` of the verb.
+    /// Wraps the keywords `values` of a verb.
     pub(crate) fn new(py: Python<'py>, verb: &'static str, values: Option<&Bound<'py, PyDict>>) -> Self {
         Self { py, verb, values: values.cloned(), read: RefCell::default() }
     }
 
-    /// The interpreter.
+    /// Token of the attached interpreter.
     pub(crate) fn py(&self) -> Python<'py> {
         self.py
     }
 
-    /// The name of the verb.
+    /// Name of the verb.
     pub(crate) fn verb(&self) -> &'static str {
         self.verb
     }
 
-    /// Ends reading.
+    /// Checks that every keyword was read.
     ///
     /// # Errors
-    /// `TypeError` for a keyword that the verb does not know.
+    /// `TypeError` for a keyword that the verb does not accept.
     pub(crate) fn finish(&self) -> PyResult<()> {
         let read = self.read.borrow();
         for (name, _) in self.values.iter().flatten() {
@@ -67,44 +67,46 @@ impl<'py> Given<'py> {
         Ok(())
     }
 
-    /// The exception that an error of the verb becomes.
+    /// Converts an error of the verb to an exception.
     pub(crate) fn raise(&self, error: Error) -> PyErr {
         raise_to(self.py, error, Some(self.verb))
     }
 
-    /// The exception for a slip in the arguments.
-    pub(crate) fn slip(&self, message: String) -> PyErr {
+    /// Exception for invalid arguments.
+    pub(crate) fn bad_arguments(&self, message: String) -> PyErr {
         let hint = format!("see help(weighbridge.{})", self.verb);
         self.raise(Error::usage("bad-arguments", message).hint(hint))
     }
 
     fn invalid(&self, name: &str, value: &str, why: &str) -> PyErr {
-        self.slip(format!("invalid value '{value}' for {name}: {why}"))
+        self.bad_arguments(format!("invalid value '{value}' for {name}: {why}"))
     }
 
-    /// Fails where `name` is given without `other`.
+    /// Fails if `name` is given without `other`.
     pub(crate) fn requires(&self, name: &str, other: &str) -> PyResult<()> {
         if self.has(name)? && !self.has(other)? { Err(self.missing(other)) } else { Ok(()) }
     }
 
-    /// The exception for something that is not there.
+    /// Exception for a missing argument.
     pub(crate) fn missing(&self, name: &str) -> PyErr {
-        self.slip(format!("the following required arguments were not provided: {name}"))
+        self.bad_arguments(format!("the following required arguments were not provided: {name}"))
     }
 
-    /// Fails where `name` is given, and one of `others`.
+    /// Fails if `name` is given together with one of `others`.
     pub(crate) fn excludes(&self, name: &str, others: &[&str]) -> PyResult<()> {
         if self.has(name)? {
             for other in others {
                 if self.has(other)? {
-                    return Err(self.slip(format!("the argument {name} cannot be used with {other}")));
+                    return Err(
+                        self.bad_arguments(format!("the argument {name} cannot be used with {other}"))
+                    );
                 }
             }
         }
         Ok(())
     }
 
-    /// True where something is given that is neither `None`, `False` nor empty.
+    /// True if the value is given and is neither `None`, `False` nor empty.
     pub(crate) fn has(&self, name: &str) -> PyResult<bool> {
         let Some(values) = &self.values else { return Ok(false) };
         match values.get_item(name)? {
@@ -114,23 +116,23 @@ impl<'py> Given<'py> {
         }
     }
 
-    /// The value itself.
+    /// Raw value; marks the keyword as read.
     fn value(&self, name: &'static str) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.read.borrow_mut().insert(name);
         let Some(values) = &self.values else { return Ok(None) };
         Ok(values.get_item(name)?.filter(|value| !value.is_none()))
     }
 
-    /// A switch, which is off where it is not given.
+    /// Boolean value; false if absent.
     pub(crate) fn flag(&self, name: &'static str) -> PyResult<bool> {
         let Some(value) = self.value(name)? else { return Ok(false) };
         match value.cast::<PyBool>() {
             Ok(truth) => Ok(truth.is_true()),
-            Err(_) => Err(self.invalid(name, &self.word(&value)?, "it is to be True or False")),
+            Err(_) => Err(self.invalid(name, &self.word(&value)?, "expected True or False")),
         }
     }
 
-    /// A value as a word: text as it is, `true` and `false`, parts of lists with commas between.
+    /// Value as a word: text unchanged, `true` and `false`, items of lists joined by commas.
     fn word(&self, value: &Bound<'py, PyAny>) -> PyResult<String> {
         if value.is_instance_of::<PyString>()
             || value.is_instance_of::<PyBytes>()
@@ -153,12 +155,12 @@ impl<'py> Given<'py> {
         Ok(value.str()?.to_string())
     }
 
-    /// A text.
+    /// Text value.
     pub(crate) fn text(&self, name: &'static str) -> PyResult<Option<String>> {
         self.value(name)?.map(|value| self.word(&value)).transpose()
     }
 
-    /// One text or several.
+    /// One text value or several.
     pub(crate) fn texts(&self, name: &'static str) -> PyResult<Vec<String>> {
         let Some(value) = self.value(name)? else { return Ok(Vec::new()) };
         if let Ok(pairs) = value.cast::<PyMapping>() {
@@ -167,7 +169,7 @@ impl<'py> Given<'py> {
         self.each(&value)?.iter().map(|one| self.word(one)).collect()
     }
 
-    /// The one value, or each of a list.
+    /// Items of a list, or the single value.
     fn each(&self, value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let is_text = value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>();
         match value.try_iter() {
@@ -176,29 +178,29 @@ impl<'py> Given<'py> {
         }
     }
 
-    /// Pairs as `NAME=VALUE`; of a name without a value the name.
+    /// Pairs as `NAME=VALUE`; the name alone if the value is `None`.
     fn of_mapping(&self, name: &str, pairs: &Bound<'py, PyMapping>) -> PyResult<Vec<String>> {
         let one = |pair: Bound<'py, PyAny>| {
             let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair.extract()?;
             let key = self.word(&key)?;
             if key.contains('=') {
-                let text = format!("a name in {name} holds an =, which stands between the two sides");
+                let text = format!("a name in {name} contains '=', the separator of name and value");
                 let error = Error::usage("bad-arguments", text).found(&key);
-                return Err(raise_to(self.py, error.hint("write it into a file of rules (rules=)"), None));
+                return Err(raise_to(self.py, error.hint("put the rule in a file (rules=)"), None));
             }
             Ok(if value.is_none() { key } else { format!("{key}={}", self.word(&value)?) })
         };
         pairs.items()?.try_iter()?.map(|pair| one(pair?)).collect()
     }
 
-    /// Pairs of names and values.
+    /// Pairs of name and value.
     pub(crate) fn pairs(&self, name: &'static str) -> PyResult<Vec<(String, String)>> {
         let texts = self.texts(name)?;
         let pair = |text: String| values::setting(&text).map_err(|why| self.invalid(name, &text, &why));
         texts.into_iter().map(pair).collect()
     }
 
-    /// Several words, in a list or with commas between.
+    /// List of words: a sequence, or text with commas.
     pub(crate) fn listed<T>(
         &self,
         name: &'static str,
@@ -213,7 +215,7 @@ impl<'py> Given<'py> {
         Ok(all)
     }
 
-    /// A value that is written as a word.
+    /// Value parsed from a word.
     pub(crate) fn parsed<T>(
         &self,
         name: &'static str,
@@ -223,51 +225,51 @@ impl<'py> Given<'py> {
         of(&text).map(Some).map_err(|why| self.invalid(name, &text, &why))
     }
 
-    /// A number within a range.
+    /// Number within a range.
     pub(crate) fn number<T>(&self, name: &'static str, range: impl RangeBounds<T>) -> PyResult<Option<T>>
     where
         T: FromStr + PartialOrd,
     {
         self.parsed(name, |text| {
             let number = text.parse().ok().filter(|number| range.contains(number));
-            number.ok_or_else(|| "it is no number that can stand here".to_owned())
+            number.ok_or_else(|| "not a number in the accepted range".to_owned())
         })
     }
 
-    /// One of these words.
+    /// Value of one of these words.
     pub(crate) fn one_of<T: Copy>(&self, name: &'static str, words: &[(&str, T)]) -> PyResult<Option<T>> {
         self.parsed(name, |text| {
             let found = words.iter().find(|(word, _)| *word == text);
             found.map(|(_, value)| *value).ok_or_else(|| {
                 let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                format!("it is one of {}", words.join(", "))
+                format!("expected one of {}", words.join(", "))
             })
         })
     }
 
-    /// A path, or what else is written as one.
+    /// Converts a value to a path.
     fn path_of(&self, name: &str, value: &Bound<'py, PyAny>) -> PyResult<PathBuf> {
         self.py.import("weighbridge.checks")?.call_method1("path_text", (value, name))?.extract()
     }
 
-    /// A path that may be left out.
+    /// Optional path.
     pub(crate) fn path(&self, name: &'static str) -> PyResult<Option<PathBuf>> {
         self.value(name)?.map(|value| self.path_of(name, &value)).transpose()
     }
 
-    /// A path that must be there.
+    /// Required path.
     pub(crate) fn needed(&self, name: &'static str) -> PyResult<PathBuf> {
         self.read.borrow_mut().insert(name);
         let value = self.values.as_ref().map(|values| values.get_item(name)).transpose()?.flatten();
         self.path_of(name, &value.ok_or_else(|| self.missing(name))?)
     }
 
-    /// The name of a tensor, which may be left out.
+    /// Optional name of a tensor.
     pub(crate) fn name(&self, name: &'static str) -> PyResult<Option<String>> {
         Ok(self.path(name)?.map(|path| path.to_string_lossy().into_owned()))
     }
 
-    /// The way to edit in place, where that is asked for.
+    /// Mode of an edit in place, if requested.
     pub(crate) fn in_place(&self) -> PyResult<Option<InPlace>> {
         if let Some(value) = self.value("in_place")?
             && let Ok(truth) = value.cast::<PyBool>()
@@ -277,7 +279,7 @@ impl<'py> Given<'py> {
         self.one_of("in_place", &[("header", InPlace::Header), ("rewrite", InPlace::Rewrite)])
     }
 
-    /// One path or several.
+    /// One path or several; may be empty.
     pub(crate) fn paths(&self, name: &'static str) -> PyResult<Vec<PathBuf>> {
         let Some(value) = self.value(name)? else { return Ok(Vec::new()) };
         if value.cast::<PyMapping>().is_ok() || (value.hasattr("__fspath__")?) {
@@ -285,36 +287,36 @@ impl<'py> Given<'py> {
         }
         if value.try_iter().is_err() {
             let found = value.get_type().name()?.to_string();
-            let error = Error::usage("wrong-type", format!("{name} is to be a path, or a list of paths"));
+            let error = Error::usage("wrong-type", format!("{name} must be a path, or a list of paths"));
             return Err(raise_to(self.py, error.found(found), None));
         }
         self.each(&value)?.iter().map(|one| self.path_of(name, one)).collect()
     }
 
-    /// The paths that a verb looks at: one or more.
+    /// Input paths of a verb: one or more.
     pub(crate) fn several(&self, name: &'static str) -> PyResult<Vec<PathBuf>> {
         let paths = self.paths(name)?;
         if paths.is_empty() { Err(self.missing("path")) } else { Ok(paths) }
     }
 
-    /// A number of bytes.
+    /// Number of bytes.
     pub(crate) fn size(&self, name: &'static str) -> PyResult<Option<u64>> {
         self.parsed(name, values::size)
     }
 
-    /// A number of threads; 0 is one for each processor.
+    /// Number of threads; 0 is one per processor.
     pub(crate) fn threads(&self) -> PyResult<usize> {
         Ok(self.number("threads", ..)?.unwrap_or(0))
     }
 
-    /// The keywords for reading.
+    /// Keywords for reading.
     pub(crate) fn opening(&self) -> PyResult<Opening> {
         Ok(Opening {
             format: self.text("from_")?,
             lenient: self.flag("lenient")?,
             salvage: self.flag("salvage")?,
             follow_virtual: self.flag("follow_virtual")?,
-            program: self.path("program")?.map(Beside::File),
+            program: self.path("program")?.map(GivenProgram::File),
             names: self
                 .one_of("names", &["as-stored", "structured", "variable"].map(|word| (word, word)))?
                 .map(str::to_owned),
@@ -325,12 +327,12 @@ impl<'py> Given<'py> {
         })
     }
 
-    /// The keywords for reading the right side of a comparison: `lenient` and its like hold for both.
+    /// Keywords for reading the right side of a comparison: `lenient` and similar ones apply to both sides.
     pub(crate) fn opening_right(&self) -> PyResult<Opening> {
         let both = self.opening()?;
         Ok(Opening {
             format: self.text("right_from")?,
-            program: self.path("right_program")?.map(Beside::File),
+            program: self.path("right_program")?.map(GivenProgram::File),
             entities: self.path("right_entities")?,
             config: self.path("right_config")?,
             at: self.number("right_at", ..)?,
@@ -343,13 +345,13 @@ impl<'py> Given<'py> {
             let pair =
                 text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
             pair.ok_or_else(|| {
-                self.raise(Error::usage("bad-limit", "a limit is written NAME=NUMBER").found(text))
+                self.raise(Error::usage("bad-limit", "malformed limit").expected("NAME=NUMBER").found(text))
             })
         };
         self.texts("limit")?.into_iter().map(one).collect()
     }
 
-    /// The keywords for writing.
+    /// Keywords for writing.
     pub(crate) fn writing(&self) -> PyResult<Writing> {
         self.excludes("allow_loss", &["deny_loss"])?;
         Ok(Writing {

@@ -1,4 +1,4 @@
-//! The verbs: jobs of the library with their options as keywords, and their reports as documents.
+//! The verbs: jobs of the library with their options as keywords and their reports as documents.
 //!
 //! | module | verbs |
 //! | --- | --- |
@@ -31,25 +31,25 @@ use weighbridge::formats::{open_with, registry};
 use weighbridge::phrase::Worded;
 use weighbridge::{Error, OpenOptions, Result};
 
-/// The document of a report, and the exit code that the command ends with.
+/// Document of a report, and the exit code of the command.
 type Answer<'py> = PyResult<(Bound<'py, PyAny>, u8)>;
 
-/// A document as text, which is made without the interpreter's lock; and the exit code.
-type Said = (Vec<u8>, u8);
+/// Document as JSON text, made without the GIL, and the exit code.
+type Encoded = (Vec<u8>, u8);
 
-/// A document as text.
-fn said(document: &impl Serialize, code: u8) -> Result<Said> {
-    let text =
-        serde_json::to_vec(document).map_err(|cause| Error::io("cannot make the report", cause.into()))?;
+/// Serializes a document.
+fn encoded(document: &impl Serialize, code: u8) -> Result<Encoded> {
+    let text = serde_json::to_vec(document)
+        .map_err(|cause| Error::io("cannot serialize the report", cause.into()))?;
     Ok((text, code))
 }
 
-/// Does the work of a verb, and returns its document.
+/// Runs the work of a verb and returns its document.
 fn answer<'py>(
     given: &Given<'py>,
     progress: Option<&Bound<'py, PyAny>>,
     interrupted: Interrupted,
-    work: impl FnOnce(&Arc<Watcher>) -> Result<Said> + Send + 'static,
+    work: impl FnOnce(&Arc<Watcher>) -> Result<Encoded> + Send + 'static,
 ) -> Answer<'py> {
     given.finish()?;
     let py = given.py();
@@ -58,22 +58,22 @@ fn answer<'py>(
     Ok((document, code))
 }
 
-/// Opens what a verb reads; an error about a damaged file says what salvaging would give.
+/// Opens the input of a verb; an error about a damaged file includes what salvage would recover.
 fn opened(path: &Path, options: &OpenOptions) -> Result<Checkpoint> {
     open_with(path, options).map_err(|error| registry().offer_salvage(error, path, options))
 }
 
-/// As [`opened`], of what the caller said.
-fn opened_as(path: &Path, opening: Opening) -> Result<Checkpoint> {
+/// As [`opened`], with options from keywords.
+fn opened_with(path: &Path, opening: Opening) -> Result<Checkpoint> {
     opened(path, &opening.options()?)
 }
 
-/// A report in the words of a verb.
+/// Words a report for a verb.
 fn worded<T: Worded>(verb: &'static str, report: T) -> T {
     report.worded(&words(Some(verb)))
 }
 
-/// The exit code of what was written, where these are its losses: 1 where a tensor is not in the target.
+/// Exit code for a written file with these losses: 1 if a tensor is missing from the target.
 fn code_of(losses: &[Loss], is_content: bool) -> u8 {
     u8::from(!is_content && losses.iter().any(Loss::is_tensor))
 }
@@ -85,10 +85,10 @@ pub(crate) fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     let name = OsString::from("weighbridge");
     py.detach(|| {
         let code = weighbridge_cli::command(std::iter::once(name).chain(arguments));
-        // The program does so when it ends; a process of Python does not know of this buffer.
+        // The program flushes at its end; a Python process does not flush this buffer.
         let _ = std::io::stdout().flush();
-        // The command has told of a file that was cut short: nobody else needs to hear of it.
-        lost::is_told();
+        // The command has reported a truncated file itself.
+        lost::set_reported();
         code
     })
 }

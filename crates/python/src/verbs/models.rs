@@ -1,7 +1,7 @@
-//! `program` and `checkpoint`: what only some models have.
+//! `program` and `checkpoint`: features of single formats.
 
 use super::given::Given;
-use super::{Answer, answer, said, worded};
+use super::{Answer, answer, encoded, worded};
 use crate::work::Interrupted::Stops;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -13,7 +13,7 @@ use weighbridge::ops::several::Worst;
 use weighbridge::ops::values;
 use weighbridge::ops::versions::{VersionsOptions, versions};
 
-/// The program that a model brings along.
+/// Shows or rewrites the program of a model.
 #[pyfunction]
 #[pyo3(signature = (*, progress=None, **given))]
 pub(crate) fn program<'py>(
@@ -38,7 +38,7 @@ pub(crate) fn program<'py>(
     let parts = ["source", "training", "gradients", "state", "unused", "all"];
     let strip = given.listed("strip", |word| match parts.iter().find(|part| **part == word) {
         Some(part) => Ok(*part),
-        None => Err(format!("it is one of {}", parts.join(", "))),
+        None => Err(format!("expected one of {}", parts.join(", "))),
     })?;
     let has = |part: &str| strip.contains(&part) || strip.contains(&"all");
     let strip = Strip {
@@ -51,18 +51,18 @@ pub(crate) fn program<'py>(
     };
     let names = given.pairs("rename")?.into_iter().collect();
     let (settings, force) = (given.pairs("set")?, given.flag("force")?);
-    answer(&given, progress, Stops, move |watch| {
+    answer(&given, progress, Stops, move |watcher| {
         let open = opening.options()?;
         let mut checkpoint = open_with(&path, &open)?;
-        let Some(target) = output else { return said(&document(&checkpoint, form)?, 0) };
-        let run = RunOptions { progress: watch.clone(), ..RunOptions::default() };
+        let Some(target) = output else { return encoded(&document(&checkpoint, form)?, 0) };
+        let run = RunOptions { progress: watcher.clone(), ..RunOptions::default() };
         let options = RewriteOptions { names, strip, form, settings, force, open, run };
         let written = rewrite(&mut checkpoint, &path, &target, &options)?;
-        said(&worded("program", written).to_json(), 0)
+        encoded(&worded("program", written).to_json(), 0)
     })
 }
 
-/// The versions in a folder of PyTorch-BigGraph checkpoints.
+/// Shows or changes the versions in a folder of PyTorch-BigGraph checkpoints.
 #[pyfunction]
 #[pyo3(signature = (**given))]
 pub(crate) fn checkpoint<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> Answer<'py> {
@@ -92,6 +92,6 @@ pub(crate) fn checkpoint<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>
     answer(&given, None, Stops, move |_| {
         options.open = opening.options()?;
         let report = worded("checkpoint", versions(&path, &options)?);
-        said(&report.to_json(), Worst::from(report.verdict).code())
+        encoded(&report.to_json(), Worst::from(report.verdict).code())
     })
 }

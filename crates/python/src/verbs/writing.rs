@@ -1,7 +1,7 @@
-//! `convert`, `edit`, `shard` and `merge`: files in other forms.
+//! `convert`, `edit`, `shard` and `merge`: verbs that write models.
 
 use super::given::{Given, Writing};
-use super::{Answer, answer, code_of, said, worded};
+use super::{Answer, answer, code_of, encoded, worded};
 use crate::work::Interrupted::Stops;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -22,7 +22,7 @@ use weighbridge::tensor::Rounding;
 use weighbridge::text::path_text;
 
 impl Writing {
-    /// The options of a conversion without changes.
+    /// Options of a conversion without changes.
     fn options(self, open: OpenOptions) -> ConvertOptions {
         ConvertOptions {
             open,
@@ -36,13 +36,13 @@ impl Writing {
         }
     }
 
-    /// True where fewer tensors than in the source are no finding.
+    /// True if missing tensors do not count as a loss.
     fn is_content(&self) -> bool {
         self.plan || self.allow_loss
     }
 }
 
-/// A file in another form.
+/// Converts a model to another format.
 #[pyfunction]
 #[pyo3(signature = (*, progress=None, **given))]
 pub(crate) fn convert<'py>(
@@ -75,7 +75,7 @@ pub(crate) fn convert<'py>(
     };
     let (plain, copy_others) = (given.flag("plain")?, given.flag("copy_others")?);
     let all_versions = given.one_of("versions", &[("current", false), ("all", true)])?.unwrap_or(false);
-    answer(&given, progress, Stops, move |watch| {
+    answer(&given, progress, Stops, move |watcher| {
         let open = opening.options()?;
         if draw {
             changes.first.push(Arc::new(InitEmbeddings { seed, repeat }));
@@ -95,7 +95,7 @@ pub(crate) fn convert<'py>(
         let (is_planned, is_content) = (writing.plan, writing.is_content());
         let mut options =
             ConvertOptions { plain, copy_others, changes, seed, all_versions, ..writing.options(open) };
-        options.run.progress = watch.clone();
+        options.run.progress = watcher.clone();
         let (plan, notes) = prepare(&source, &target, &options)
             .map_err(|error| registry().offer_salvage(error, &source, &options.open))?;
         let report = match is_planned {
@@ -104,11 +104,11 @@ pub(crate) fn convert<'py>(
         };
         drop(options);
         let code = code_of(&plan.losses, is_content);
-        said(&worded("convert", Written { target: path_text(&target), plan, notes, report }), code)
+        encoded(&worded("convert", Written { target: path_text(&target), plan, notes, report }), code)
     })
 }
 
-/// Names, types, shapes and metadata by rules.
+/// Edits names, dtypes, shapes and metadata by rules.
 #[pyfunction]
 #[pyo3(signature = (*, progress=None, **given))]
 pub(crate) fn edit<'py>(
@@ -173,14 +173,14 @@ pub(crate) fn edit<'py>(
         remove_metadata: given.texts("remove_metadata")?,
     };
     let lenient = given.flag("lenient_rules")?;
-    answer(&given, progress, Stops, move |watch| {
+    answer(&given, progress, Stops, move |watcher| {
         if is_undone {
             let bytes = Patch::undo(&LocalPatchDisk, &source)?;
-            return said(&undone_document(&source, "undo", bytes), 0);
+            return encoded(&undone_document(&source, "undo", bytes), 0);
         }
         if is_forgotten {
             Patch::forget(&LocalPatchDisk, &source)?;
-            return said(&undone_document(&source, "forget-undo", 0), 0);
+            return encoded(&undone_document(&source, "forget-undo", 0), 0);
         }
         let (is_planned, is_content, threads) = (writing.plan, writing.is_content(), writing.run.threads);
         let mut options = EditOptions {
@@ -194,7 +194,7 @@ pub(crate) fn edit<'py>(
             force: writing.force,
             run: writing.run,
         };
-        options.run.progress = watch.clone();
+        options.run.progress = watcher.clone();
         let (edit, patch) = match (target, in_place) {
             (Some(target), None) => {
                 let mut prepared = prepare_edit(&source, &target, &options)?;
@@ -218,11 +218,11 @@ pub(crate) fn edit<'py>(
         drop(options);
         let report = worded("edit", edit.report);
         let code = code_of(&report.losses, is_content);
-        said(&report.document(patch.as_ref(), !is_planned), code)
+        encoded(&report.document(patch.as_ref(), !is_planned), code)
     })
 }
 
-/// One model over many files of safetensors.
+/// Splits a model into safetensors shards with an index.
 #[pyfunction]
 #[pyo3(signature = (*, progress=None, **given))]
 pub(crate) fn shard<'py>(
@@ -235,21 +235,21 @@ pub(crate) fn shard<'py>(
     let (opening, mut writing) = (given.opening()?, given.writing()?);
     let size = given.text("max_shard_size")?.unwrap_or_else(|| "5GB".to_owned());
     if writing.to.take().is_some_and(|to| to != "safetensors") || writing.kind.is_some() {
-        let error = weighbridge::Error::usage("bad-arguments", "shards are files of safetensors");
-        return Err(given.raise(error.hint("leave to and kind out; convert writes other formats")));
+        let error = weighbridge::Error::usage("bad-arguments", "shards are always safetensors files");
+        return Err(given.raise(error.hint("omit to and kind; use weighbridge.convert for other formats")));
     }
-    answer(&given, progress, Stops, move |watch| {
+    answer(&given, progress, Stops, move |watcher| {
         let (is_planned, is_content) = (writing.plan, writing.is_content());
         let mut options = writing.options(opening.options()?);
-        options.run.progress = watch.clone();
+        options.run.progress = watcher.clone();
         let prepared = worded("shard", cut(&source, &target, &size, &options)?);
         let bytes = if is_planned { prepared.plan.bytes() } else { prepared.write(&target, &options)? };
         let code = code_of(&prepared.plan.losses, is_content);
-        said(&prepared.to_json(&target, !is_planned, bytes), code)
+        encoded(&prepared.to_json(&target, !is_planned, bytes), code)
     })
 }
 
-/// Several files, or the shards of a model, as one.
+/// Joins several files, or the shards of a model, into one.
 #[pyfunction]
 #[pyo3(signature = (*, progress=None, **given))]
 pub(crate) fn merge<'py>(
@@ -266,16 +266,16 @@ pub(crate) fn merge<'py>(
     given.excludes("prefer", &["prefix_each"])?;
     let prefer = given.one_of("prefer", &[("first", Same::First), ("last", Same::Last)])?;
     let otherwise = if given.flag("prefix_each")? { Same::Prefix } else { Same::Refuse };
-    answer(&given, progress, Stops, move |watch| {
+    answer(&given, progress, Stops, move |watcher| {
         let (is_planned, is_content) = (writing.plan, writing.is_content());
         let mut options = writing.options(opening.options()?);
-        options.run.progress = watch.clone();
+        options.run.progress = watcher.clone();
         let prepared = worded("merge", join(&sources, &target, prefer.unwrap_or(otherwise), &options)?);
         let bytes = match is_planned {
             true => prepared.plan.bytes(),
             false => save(&prepared.plan, &target, options.force, &options.run)?.bytes,
         };
         let code = code_of(&prepared.plan.losses, is_content);
-        said(&prepared.to_json(&sources, &target, !is_planned, bytes), code)
+        encoded(&prepared.to_json(&sources, &target, !is_planned, bytes), code)
     })
 }

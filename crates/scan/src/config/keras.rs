@@ -1,9 +1,9 @@
-//! What a configuration of Keras makes it import, call or read.
+//! Imports, calls and files that a Keras configuration makes Keras use.
 
 use super::super::json::{Json, Map};
-use super::{Looked, short};
+use super::{Document, short};
 
-/// Modules of Keras from which a configuration names classes and functions, whole or with a dot behind.
+/// Modules of Keras, with their submodules, whose classes and functions a configuration may name.
 const KERAS: &[&str] = &[
     "keras.activations",
     "keras.constraints",
@@ -23,7 +23,7 @@ const KERAS: &[&str] = &[
     "keras.src.optimizers",
     "keras.src.regularizers",
 ];
-/// Modules of which only these classes are named.
+/// Modules of which only these classes are allowed.
 const KERAS_CLASSES: &[(&[&str], &[&str])] = &[
     (
         &[
@@ -40,12 +40,12 @@ const KERAS_CLASSES: &[(&[&str], &[&str])] = &[
         &["keras", "keras.src.dtype_policies", "keras.dtype_policies", "keras.mixed_precision"],
         &["DTypePolicy", "Policy", "FloatDTypePolicy", "QuantizedDTypePolicy"],
     ),
-    // A wrapped type or shape, which is only looked up among names of numbers.
+    // A wrapped type or shape, which is only looked up among dtype names.
     (&["builtins"], &["__tuple__", "__tensor__", "__numpy__", "__bytes__", "__ellipsis__", "slice"]),
 ];
-/// Modules of Keras of which the classes compute, as a graph of operations names them.
+/// Modules of Keras with operation classes of graphs, which only compute.
 const KERAS_OPS: &[&str] = &["keras.ops", "keras.src.ops"];
-/// Functions of Keras that a configuration names: activations, losses, metrics.
+/// Functions of Keras that a configuration may name: activations, losses, metrics.
 #[rustfmt::skip]
 const KERAS_FUNCTIONS: &[&str] = &[
     "celu", "elu", "exponential", "gelu", "glu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
@@ -58,12 +58,13 @@ const KERAS_FUNCTIONS: &[&str] = &[
     "accuracy", "binary_accuracy", "categorical_accuracy", "sparse_categorical_accuracy", "sparse_top_k_categorical_accuracy",
     "top_k_categorical_accuracy",
 ];
-/// Layers that load a module of torch, or a saved model, which may run anything.
+/// Layers that load a torch module or a SavedModel, which may run any code.
 const LOADING: &[&str] = &["TorchModuleWrapper", "TFSMLayer"];
-/// Layers that read their words from a file, or from elsewhere, where they are given as one text.
+/// Layers that read their vocabulary from a file or URL if it is a single string.
 const WORDS: &[&str] = &["StringLookup", "IntegerLookup", "IndexLookup", "TextVectorization"];
-/// Functions of TensorFlow that a layer may call by name: those that only compute.
+/// Prefixes of TensorFlow functions that a layer may call by name: those that only compute.
 const COMPUTES: &[&str] = &["__operators__.", "math.", "nn.", "linalg.", "image.", "signal."];
+/// Further TensorFlow functions that only compute.
 const COMPUTES_ALONE: &[&str] = &[
     "cast",
     "clip_by_value",
@@ -94,7 +95,7 @@ const COMPUTES_ALONE: &[&str] = &[
     "reverse",
 ];
 
-/// Operations of graphs of TensorFlow that a layer may be: those that only compute.
+/// TensorFlow graph operations that a layer may be: those that only compute.
 #[rustfmt::skip]
 const OPERATIONS: &[&str] = &[
     "Abs", "Add", "AddN", "AddV2", "All", "Any", "ArgMax", "ArgMin", "AvgPool", "BatchMatMul", "BatchMatMulV2", "BiasAdd", "Cast",
@@ -108,30 +109,30 @@ const OPERATIONS: &[&str] = &[
     "SpaceToDepth", "Split", "SplitV", "Sqrt", "Square", "SquaredDifference", "Squeeze", "StopGradient", "StridedSlice", "Sub",
     "Sum", "Tan", "Tanh", "Tile", "TopKV2", "Transpose", "Unpack", "Where", "ZerosLike",
 ];
-/// Classes of TensorFlow of which a layer may call what makes one.
+/// Classes of TensorFlow whose constructors `from_...` a layer may call.
 const MADE_BY_CLASS: &[&str] = &["RaggedTensor", "SparseTensor"];
 
-impl Looked {
-    /// A class or function that Keras is asked to make.
+impl Document {
+    /// Judges an object that Keras deserializes to a class or function.
     pub(super) fn keras(&mut self, map: &Map<'_>) {
         let text = |key: &str| map.get(key).and_then(Json::as_str);
         if text("function_type") == Some("lambda") || text("output_shape_type") == Some("lambda") {
-            self.lambda.push(|| "a function as Python byte code".to_owned());
+            self.lambda.push(|| "a function as Python bytecode".to_owned());
         }
         let Some(class) = text("class_name") else { return };
         let module = text("module").unwrap_or("");
         let config = |key: &str| map.get("config").and_then(|config| config.get(key));
         if LOADING.contains(&class) {
-            let what = || {
+            let path = || {
                 config("filepath")
-                    .map_or_else(String::new, |path| format!(" of {}", short(&path.to_string())))
+                    .map_or_else(String::new, |path| format!(" from {}", short(&path.to_string())))
             };
-            self.loads.push(|| format!("{class}{}", what()));
+            self.loads.push(|| format!("{class}{}", path()));
         }
         if let (true, Some(words)) = (WORDS.contains(&class), config("vocabulary").and_then(Json::as_str)) {
             self.loads.push(|| format!("{class} reads {}", short(words)));
         }
-        // Bytes as text, or in the letters of base64.
+        // Bytes as text or base64.
         if let (true, Some(value)) = (class == "__bytes__", config("value").and_then(Json::as_str)) {
             self.bytes.push(value.as_bytes().to_vec());
             self.bytes.extend(base64(value));
@@ -148,7 +149,7 @@ impl Looked {
                 let makes = MADE_BY_CLASS.contains(&class.rsplit('.').next().unwrap_or_default())
                     && method.starts_with("from_");
                 if !makes {
-                    self.foreign.push(|| format!("calls tensorflow.{}.{}", short(class), short(method)));
+                    self.foreign.push(|| format!("a call of tensorflow.{}.{}", short(class), short(method)));
                 }
             }
             "TensorFlowOpLayer" => {
@@ -156,8 +157,8 @@ impl Looked {
                 let node = node.as_ref().map_or(config("node_def"), Option::as_ref);
                 let operation = node.and_then(|node| node.get("op")).and_then(Json::as_str);
                 if !operation.is_some_and(|name| OPERATIONS.contains(&name)) {
-                    let name = operation.unwrap_or("(not known)");
-                    self.foreign.push(|| format!("is the operation {} of tensorflow", short(name)));
+                    let name = operation.unwrap_or("(unknown)");
+                    self.foreign.push(|| format!("the tensorflow operation {}", short(name)));
                 }
             }
             "InstanceMethod" | "InstanceProperty" => {
@@ -165,7 +166,7 @@ impl Looked {
                 if !name.is_some_and(|name| !name.is_empty() && !name.starts_with('_') && !name.contains('.'))
                 {
                     self.foreign
-                        .push(|| format!("calls {} of a tensor", short(name.unwrap_or("(not known)"))));
+                        .push(|| format!("a call of {} of a tensor", short(name.unwrap_or("(unknown)"))));
                 }
             }
             "TFOpLambda" | "SlicingOpLambda" => {
@@ -173,12 +174,12 @@ impl Looked {
                 let computes = COMPUTES_ALONE.contains(&function)
                     || COMPUTES.iter().any(|prefix| function.starts_with(prefix));
                 if !computes {
-                    self.foreign.push(|| format!("calls tensorflow.{}", short(function)));
+                    self.foreign.push(|| format!("a call of tensorflow.{}", short(function)));
                 }
             }
             _ => {}
         }
-        // Without a module the class is looked up among those that Keras or the caller registered.
+        // Without a module the class is one that Keras or the caller registered.
         if map.get("module").is_some_and(|module| !matches!(module, Json::Null))
             && !of_keras(module, class)
             && (class != "function" || !function_of_keras(module, text("config").unwrap_or_default()))
@@ -188,17 +189,17 @@ impl Looked {
     }
 }
 
-/// True for one of Keras's own functions.
+/// True for a function of Keras.
 fn function_of_keras(module: &str, name: &str) -> bool {
     let inside = |outer: &&&str| {
         module.strip_prefix(**outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    // Built-in functions of Keras are looked up among its own, whatever they are called.
+    // Keras resolves the module `builtins` among its own functions.
     let known = module == "builtins" || KERAS.iter().any(|outer| inside(&outer));
     known && KERAS_FUNCTIONS.contains(&name)
 }
 
-/// What text in the letters of base64 says, with or without line breaks; `None` where it is none.
+/// Decodes base64, with or without line breaks; `None` where the text is not base64.
 fn base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut count) = (0u32, 0);
@@ -221,7 +222,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// True for a class or function that Keras itself has.
+/// True for a class or function of Keras.
 fn of_keras(module: &str, class: &str) -> bool {
     let inside = |outer: &&&str| {
         module.strip_prefix(**outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

@@ -1,19 +1,19 @@
-//! What a text of YAML makes a loader import or call.
+//! Imports and calls that YAML makes a loader perform.
 
-use super::{Looked, TARGETS, short};
+use super::{Document, TARGETS, short};
 use std::borrow::Cow;
 
-/// Tags of Python's own values, which call nothing.
+/// Python tags of plain values, which call nothing.
 const PLAIN: [&str; 12] =
     ["bool", "bytes", "complex", "dict", "float", "int", "list", "long", "none", "str", "tuple", "unicode"];
 
-impl Looked {
-    /// Looks through a text of YAML. It is not parsed: what could be a tag or a target counts as one, also in a comment.
+impl Document {
+    /// Scans YAML without parsing it: every possible tag or target counts, also in a comment.
     pub(super) fn yaml(&mut self, text: &str) {
         let text = &*unescaped(text);
-        // A handle is the beginning of any tag; the rest of the tag is behind it.
+        // A handle is an alias for the beginning of a tag.
         if text.contains("%TAG") {
-            self.targets.push(|| "%TAG: a handle for tags".to_owned());
+            self.targets.push(|| "%TAG declares a tag handle".to_owned());
         }
         for tag in tags(text).filter(|tag| tag.contains('%') || tag.to_ascii_lowercase().contains("python")) {
             let (kind, name) = tag.rsplit_once("python/").map_or(("", ""), |(_, behind)| {
@@ -34,13 +34,13 @@ impl Looked {
             }
             match value(behind) {
                 Some(name) => self.target(key, name, name),
-                None => self.targets.push(|| format!("{key}: no plain name")),
+                None => self.targets.push(|| format!("{key}: not a plain name")),
             }
         }
     }
 }
 
-/// What could be tags: `!` and what is behind it, up to a blank, where it does not stand in a word.
+/// Possible tags: `!` and the text after it up to a blank, unless the `!` is inside a word.
 fn tags(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(char::is_whitespace);
     words.flat_map(|word| {
@@ -48,12 +48,12 @@ fn tags(text: &str) -> impl Iterator<Item = &str> {
             let before = word.get(..at).and_then(|before| before.chars().next_back());
             before.is_none_or(|c| c != '!' && !c.is_alphanumeric())
         });
-        // The first has the others in it.
+        // The first one contains the others.
         starts.take(1).filter_map(|(at, _)| word.get(at..))
     })
 }
 
-/// The name behind a key; `None` where it is no plain text.
+/// The name after a key; `None` where it is not plain text.
 fn value(behind: &str) -> Option<&str> {
     let quotes = ['"', '\''];
     let behind = behind.trim_start_matches(quotes).trim_start();
@@ -64,7 +64,7 @@ fn value(behind: &str) -> Option<&str> {
     (plain && !name.is_empty()).then_some(name)
 }
 
-/// The text with the escapes of double quotes undone, where there are any: of characters by their numbers, and of line ends.
+/// Resolves the escapes of double-quoted strings: numeric character escapes and escaped line ends.
 fn unescaped(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);
@@ -90,7 +90,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
             out.push('\\');
             behind
         };
-        // A backslash that is escaped escapes nothing.
+        // An escaped backslash does not start an escape.
         if escaped.is_none() && rest.starts_with('\\') {
             out.push('\\');
             rest = rest.get(1..).unwrap_or_default();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_of_python_are_named() {
+    fn python_tags_are_reported() {
         for text in [
             "x: !!python/object/apply:os.system [id]",
             "x: !!pyth%6fn/object/apply:os.system [id]",

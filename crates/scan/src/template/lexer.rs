@@ -1,34 +1,34 @@
-//! The code of a template, as Jinja cuts it into words: plain text, comments and `{% raw %}` are passed over.
+//! Lexer of Jinja templates: splits code into tokens and skips plain text, comments and `{% raw %}`.
 
 use std::borrow::Cow;
 
-/// Brackets within brackets.
-const DEPTH: usize = 60;
+/// Greatest nesting of brackets.
+const MAX_DEPTH: usize = 60;
 
-/// A word of `{{ }}` or `{% %}`.
+/// Token of `{{ }}` or `{% %}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     /// A name, a keyword or a number.
     Name(&'a str),
-    /// A string without its escapes. Strings that are only tied together, `'a' 'b' ~ 'c' + 'd'`, are one.
+    /// A string with its escapes resolved. Constant concatenations, `'a' 'b' ~ 'c' + 'd'`, are one string.
     Text(Cow<'a, str>),
     /// An operator or bracket; `?` for a comparison.
     Sign(char),
 }
 
-/// What stands within `{{ }}` or `{% %}`.
+/// Code section: the content of `{{ }}` or `{% %}`.
 #[derive(Debug, Default)]
 pub(super) struct Code<'a> {
-    /// The byte of the template at which it begins.
+    /// Byte offset in the template.
     pub(super) start: usize,
     /// True for `{% %}`.
     pub(super) is_tag: bool,
     pub(super) tokens: Vec<Token<'a>>,
-    /// For each token that is a bracket, the place of the other one of its pair.
+    /// For each bracket token, the index of the matching bracket.
     pub(super) pairs: Vec<usize>,
 }
 
-/// All code of a template, up to the first that Jinja would refuse; true where there is none such.
+/// Reads all code of a template up to the first section that Jinja would refuse; true where there is none.
 pub(super) fn read(template: &str) -> (Vec<Code<'_>>, bool) {
     let (mut all, mut at) = (Vec::new(), 0);
     while let Some(brace) = memchr::memchr(b'{', &template.as_bytes()[at..]) {
@@ -56,7 +56,7 @@ pub(super) fn read(template: &str) -> (Vec<Code<'_>>, bool) {
 }
 
 impl<'a> Code<'a> {
-    /// Reads up to `close`; gives the length.
+    /// Reads up to `close`; returns the length.
     fn read(&mut self, text: &'a str, close: &str) -> Option<usize> {
         let mut open = Vec::new();
         let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -93,7 +93,7 @@ impl<'a> Code<'a> {
             }
             let place = self.tokens.len();
             let opening = match first {
-                '(' | '[' | '{' if open.len() < DEPTH => {
+                '(' | '[' | '{' if open.len() < MAX_DEPTH => {
                     open.push(place);
                     None
                 }
@@ -117,10 +117,10 @@ impl<'a> Code<'a> {
         self.tokens.push(token);
     }
 
-    /// Adds a string, to the one before where both are tied.
+    /// Adds a string; joins it with the previous one where both are concatenated.
     fn text(&mut self, text: Cow<'a, str>) {
-        let is_tied = matches!(self.tokens.last(), Some(Token::Sign('~' | '+')));
-        let before = self.tokens.len().wrapping_sub(1 + usize::from(is_tied));
+        let is_joined = matches!(self.tokens.last(), Some(Token::Sign('~' | '+')));
+        let before = self.tokens.len().wrapping_sub(1 + usize::from(is_joined));
         match self.tokens.get_mut(before) {
             Some(Token::Text(known)) => {
                 known.to_mut().push_str(&text);
@@ -132,12 +132,12 @@ impl<'a> Code<'a> {
     }
 }
 
-/// Blanks as Python sees them.
+/// True for whitespace by Python's definition.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\x1c'..='\x1f')
 }
 
-/// The length of what stands behind `{%`, where that is a tag of this one word.
+/// Length of the tag after `{%`, if it consists of this one word.
 fn tag_of_raw(behind: &str, word: &str) -> Option<usize> {
     let rest = behind.strip_prefix(['-', '+']).unwrap_or(behind).trim_start_matches(is_blank);
     let rest = rest.strip_prefix(word)?.trim_start_matches(is_blank);
@@ -145,7 +145,7 @@ fn tag_of_raw(behind: &str, word: &str) -> Option<usize> {
     Some(behind.len() - rest.len())
 }
 
-/// What a string with escapes says. A character by its name may be any, and counts as an underscore.
+/// Resolves the escapes of a string. A character escaped by name counts as an underscore, as it may be any.
 fn unescape(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('\\') {
         return Some(Cow::Borrowed(text));

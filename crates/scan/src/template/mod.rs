@@ -1,14 +1,14 @@
-//! Chat templates: whether one reaches further than what it is given, judged by the words of its code.
+//! Chat templates: checks statically, by names, whether one can access Python internals.
 //!
-//! A template of Jinja comes from any value to all of Python by names with two underscores, and a few others. Three answers:
+//! A Jinja template reaches all of Python from any value by names with two underscores, and a few others. Three results:
 //!
-//! - **Found**: such a name is written out, as `a.__class__`, in a string (without its escapes; strings that are only tied
-//!   together are one), or as a key of an object of Jinja (`cycler[key]`).
-//! - **Unread**: a key, `a[key]` or what a filter looks up, is computed, so that the words do not show which name it is: text
-//!   that is tied, formatted, joined, replaced or cut, what a macro gives, a token that files of the model set, and names that
-//!   are set to such text anywhere in the template ([`names`]).
-//! - **Clean**: all else. A key may be a string, a number, or anything that the template is given and does not change. Plain
-//!   text, comments and `raw` may hold any words.
+//! - **Found**: the template contains such a name: as `a.__class__`, in a string (with escapes resolved and constant
+//!   concatenations joined), or as a key of a Jinja object (`cycler[key]`).
+//! - **Unread**: a key (`a[key]` or the attribute of a filter) is computed, so its name is unknown: text that is
+//!   concatenated, formatted, joined, replaced or sliced, the result of a macro, a token that files of the model set, and
+//!   variables set to such text anywhere in the template ([`names`]).
+//! - **Clean**: everything else. A key may be a string, a number, or any unchanged input of the template. Plain text,
+//!   comments and `raw` may contain any words.
 
 mod lexer;
 mod names;
@@ -20,22 +20,22 @@ use names::Names;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Bytes of the longest template that is looked through: those of models have up to 30,000.
-const LONGEST: usize = 256 << 10;
-/// Attributes of Python's objects that lead further, between two pairs of underscores.
+/// Longest template that is scanned, in bytes. Templates of common models have up to 30,000.
+const MAX_TEMPLATE_LEN: usize = 256 << 10;
+/// Attributes of Python objects that reach further, without their underscores (`__class__`).
 const DUNDERS: &str = " annotations base bases builtins call class closure code context del delattr dict dir doc enter \
     file format func get getattr getattribute getitem globals import init init_subclass kwdefaults defaults loader main \
     metaclass module mro name new package path prepare qualname reduce reduce_ex repr self setattr slots spec str \
     subclasscheck subclasshook subclasses wrapped weakref ";
-/// Names that lead further without underscores: frames, and what hangs on them.
+/// Attributes without underscores that reach further: frames and their attributes.
 const ESCAPES: &str = " gi_frame gi_code gi_yieldfrom cr_frame cr_code ag_frame ag_code f_back f_builtins f_code f_globals \
     f_locals tb_frame tb_next co_code func_globals func_code mro popen ";
-/// Functions of Python that run what they are given.
+/// Python functions that run their argument.
 const CALLS: &str = " eval exec popen import_module ";
-/// Objects of Jinja and of web frameworks, of which a key that is computed is a way out.
+/// Objects of Jinja and of web frameworks whose computed keys reach further.
 const OBJECTS: &str =
     " cycler joiner namespace lipsum self request config g session url_for get_flashed_messages ";
-/// Filters that look up an attribute, and the place of its name among what they are given.
+/// Filters that look up an attribute, and the position of its name among their arguments.
 const LOOKUPS: [(&str, usize); 11] = [
     ("attr", 0),
     ("map", 0),
@@ -50,22 +50,22 @@ const LOOKUPS: [(&str, usize); 11] = [
     ("sort", 2),
 ];
 
-/// What is thought of a template.
+/// Result for a template.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Judged {
     Clean,
-    /// It reaches further than what it is given; where, and by what.
+    /// Accesses Python internals; the line and the name.
     Reaches(String),
-    /// Its words do not show whether it does; why.
+    /// Undecided; the reason.
     Unread(String),
 }
 
-/// Judges a template. `tokens` are names that the files of the model set, to texts of which a piece may be the name of anything.
+/// Judges a template. `tokens` are variables that the files of the model set to text whose slices may be any name.
 pub(super) fn judge(template: &str, tokens: &HashSet<String>) -> Judged {
-    if template.len() > LONGEST {
-        return Judged::Unread("it is longer than a template that is looked through".to_owned());
+    if template.len() > MAX_TEMPLATE_LEN {
+        return Judged::Unread("not scanned, as the template exceeds 256 KiB".to_owned());
     }
-    // Jinja does so before it cuts the template: within a string a backslash takes away the whole end of a line.
+    // Jinja normalizes line ends before the lexer: in a string a backslash removes a whole line end.
     let lines = template.contains('\r').then(|| template.replace("\r\n", "\n").replace('\r', "\n"));
     let template = lines.as_deref().unwrap_or(template);
     let (all, whole) = lexer::read(template);
@@ -77,40 +77,36 @@ pub(super) fn judge(template: &str, tokens: &HashSet<String>) -> Judged {
         judge.all();
         let line = || template[..code.start].matches('\n').count() + 1;
         if let Some(name) = judge.found {
-            return Judged::Reaches(format!("line {} of the template looks up {name}", line()));
+            return Judged::Reaches(format!("line {} of the template accesses `{name}`", line()));
         }
         if unread.is_none() && judge.is_computed {
-            unread = Some(format!("line {} of the template looks up a name that is computed", line()));
+            unread = Some(format!("line {} of the template accesses a computed name", line()));
         }
     }
     match unread {
         Some(why) => Judged::Unread(why),
-        None if !whole || !names.is_known => {
-            Judged::Unread("it is no template of Jinja as far as known here".to_owned())
-        }
-        None if !settled => {
-            Judged::Unread("its names are set from names that are set later, again and again".to_owned())
-        }
+        None if !whole || !names.is_known => Judged::Unread("not a supported Jinja template".to_owned()),
+        None if !settled => Judged::Unread("too many variables are set from later variables".to_owned()),
         None => Judged::Clean,
     }
 }
 
-/// True where `word` is one of a list.
+/// True where `word` is in a list.
 fn is_in(list: &str, word: &str) -> bool {
     list.split(' ').any(|known| !known.is_empty() && known == word)
 }
 
-/// True for a name that leads further than what a template is given.
+/// True for a name that reaches beyond the inputs of a template.
 fn leads_on(name: &str) -> bool {
     name.starts_with('_') || is_in(ESCAPES, name)
 }
 
-/// True where whatever begins so is not such a name.
+/// True where no text with this prefix can be such a name.
 fn begins_safely(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('_') && !ESCAPES.split(' ').any(|name| name.starts_with(text))
 }
 
-/// The name between two pairs of underscores that a text holds, where Python has one.
+/// A name such as `__class__` in a text, if Python has it.
 fn dunder(text: &str) -> Option<&str> {
     let mut ends = text.match_indices("__").map(|(at, _)| at);
     let mut start = ends.next()?;
@@ -124,7 +120,7 @@ fn dunder(text: &str) -> Option<&str> {
     None
 }
 
-/// True for a text that looks something up when it is formatted: `{0.__class__}`.
+/// True for a format string that accesses such a name: `{0.__class__}`.
 pub(super) fn format_leads_on(text: &str) -> bool {
     let parts = text.split(['.', '[']).skip(1);
     parts
@@ -132,13 +128,13 @@ pub(super) fn format_leads_on(text: &str) -> bool {
         .any(|name| name.is_some_and(leads_on))
 }
 
-/// Judges one piece of code.
+/// Judges one code section.
 struct Judge<'a> {
     code: &'a Code<'a>,
     names: &'a Names<'a>,
-    /// The first name that leads on.
+    /// The first name that reaches further.
     found: Option<String>,
-    /// A name is looked up that is computed.
+    /// True where a computed name is accessed.
     is_computed: bool,
 }
 
@@ -177,7 +173,7 @@ impl Judge<'_> {
         {
             self.find(name);
         }
-        // A text that looks up what it says when it is formatted.
+        // A format string can access the attributes that it names.
         if is_attribute && matches!(name, "format" | "format_map") && at > 1 {
             let is_built = match &code.tokens[at - 2] {
                 Token::Text(_) => false,
@@ -194,7 +190,7 @@ impl Judge<'_> {
         }
     }
 
-    /// A filter that looks something up by the text at `place` of what it is given.
+    /// Judges a filter that accesses the attribute named by its argument at `place`.
     fn filter(&mut self, at: usize, mut place: usize) {
         let code = self.code;
         if !code.sign(at + 1, '(') {
@@ -210,7 +206,7 @@ impl Judge<'_> {
                 if let Some(name) = text.split(['.', ',']).find(|name| is_key && leads_on(name)) {
                     self.find(name);
                 }
-                // `map` gives the rest to a filter, which may look something up.
+                // `map` passes the rest to a filter, which may access an attribute.
                 let is_lookup = LOOKUPS.iter().any(|(filter, _)| filter == text);
                 place = if !named && number == 0 && is_lookup { 1 } else { usize::MAX };
             } else if is_key {
@@ -219,7 +215,7 @@ impl Judge<'_> {
         }
     }
 
-    /// `a[key]`
+    /// Judges `a[key]`.
     fn subscript(&mut self, at: usize) {
         let code = self.code;
         let key = at + 1..code.pairs[at];
@@ -234,7 +230,7 @@ impl Judge<'_> {
             let object = code.name(at - 1);
             let is_alone = at < 2 || !code.sign(at - 2, '.');
             if is_alone && is_in(OBJECTS, object) && !self.names.is_set(object) {
-                self.find(&format!("a computed name of {object}"));
+                self.find(&format!(a computed attribute of {object}));
             }
             self.is_computed = true;
         }
@@ -246,7 +242,7 @@ impl Code<'_> {
         self.tokens.get(at) == Some(&Token::Sign(sign))
     }
 
-    /// The name at a place, or nothing.
+    /// The name at a position, or an empty string.
     fn name(&self, at: usize) -> &str {
         match self.tokens.get(at) {
             Some(Token::Name(name)) => name,
@@ -254,7 +250,7 @@ impl Code<'_> {
         }
     }
 
-    /// True where a bracket is that of a subscript or a call.
+    /// True where a bracket begins a subscript or a call.
     fn is_behind_value(&self, at: usize) -> bool {
         let Some(before) = at.checked_sub(1).and_then(|at| self.tokens.get(at)) else { return false };
         match before {
@@ -264,12 +260,12 @@ impl Code<'_> {
         }
     }
 
-    /// True for `a[b:c]`, which looks no name up.
+    /// True for `a[b:c]`, which accesses no name.
     fn is_slice(&self, open: usize) -> bool {
         self.top(open + 1..self.pairs[open]).any(|at| self.sign(at, ':'))
     }
 
-    /// The places of a range that are not within brackets of their own.
+    /// Positions of a range that are outside nested brackets.
     fn top(&self, range: Range<usize>) -> impl Iterator<Item = usize> {
         let next = move |at: &usize| {
             let end = self.pairs.get(*at).copied().unwrap_or(*at).max(*at) + 1;
@@ -278,7 +274,7 @@ impl Code<'_> {
         std::iter::successors(Some(range.start).filter(|start| *start < range.end), next)
     }
 
-    /// What stands between the brackets that open at `open`, and the commas.
+    /// Ranges of the arguments in the brackets that open at `open`.
     fn arguments(&self, open: usize) -> impl Iterator<Item = Range<usize>> {
         let end = self.pairs[open];
         let mut start = open + 1;
@@ -288,5 +284,5 @@ impl Code<'_> {
     }
 }
 
-/// Words that are no values.
+/// Keywords, which are not values.
 const KEYWORDS: &str = " and do else elif for if in is not or print return set ";

@@ -1,4 +1,4 @@
-//! Names that a template sets, and whether they may be computed text. Neither order nor scope counts: a name is each of the
+//! Variables that a template sets, and whether they may be computed text. Order and scope are ignored: a variable has all
 //! values that it is set to anywhere.
 
 use super::lexer::{Code, Token};
@@ -6,40 +6,40 @@ use super::{begins_safely, dunder, is_in, leads_on};
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// How often names are collected until none is new: they may be set from names that are set later.
+/// Most passes that collect names until none is new: they may be set from names that are set later.
 const PASSES: usize = 12;
 /// Tags of Jinja, and of Transformers.
 const TAGS: &str = " set endset for endfor if elif else endif macro endmacro call endcall with endwith filter endfilter block \
     endblock do print include import from extends break continue generation endgeneration autoescape endautoescape ";
-/// Filters, methods and functions that give what they are given, a part of it, or no text.
+/// Filters, methods and functions that return their input, a part of it, or a value other than text.
 const KEEPING: &str = " abs append batch count cycle d default dict dictsort endswith extend find first float get groupby \
     index insert int items keys last length list lower map max min namespace pop range reject rejectattr round select selectattr \
     setdefault slice sort startswith sum tojson unique update upper values ";
-/// Filters and methods that cut text: of what the template is given it stays the text of another.
+/// Filters and methods that cut text: applied to an input of the template the result is still input text.
 const CUTTING: &str = " capitalize lstrip partition removeprefix removesuffix rpartition rsplit rstrip split splitlines strip title trim ";
-/// Methods that build text, under whatever name they are called later.
+/// Methods that build text, also when called later under another name.
 const BUILDING: &str = " center expandtabs format format_map join ljust replace rjust translate zfill ";
-/// What a template is always given: lists, not text.
+/// Inputs that every template receives: lists, not text.
 const GIVEN: &str = " conversation documents functions messages tools ";
-/// Methods that put something into a list or mapping.
+/// Methods that store a value in a list or mapping.
 const STORING: &str = " append extend insert setdefault update ";
-/// What is a number behind a filter or `loop`.
+/// Filters and attributes of `loop` that yield numbers.
 const NUMBERS: &str = " count index index0 int length revindex revindex0 ";
 
 /// A variable or, with `true`, an attribute.
 type Name<'a> = (bool, &'a str);
 
-/// Names, and what they may be.
+/// Names of a template with their possible values.
 #[derive(Debug)]
 pub(super) struct Names<'a> {
     tokens: &'a HashSet<String>,
     set: HashSet<&'a str>,
     computed: HashSet<Name<'a>>,
-    /// What macros are given, and loops that call themselves.
+    /// Parameters of macros, and variables of recursive loops.
     parameters: HashSet<&'a str>,
-    /// Some macro is given computed text.
+    /// True where some macro receives computed text.
     is_given_computed: bool,
-    /// All tags are known, and no name is one that Python takes for another.
+    /// True where all tags are known and all names are ASCII (Python normalizes other names).
     pub(super) is_known: bool,
 }
 
@@ -54,9 +54,9 @@ impl<'a> Names<'a> {
         self.set.contains(name)
     }
 
-    /// Collects names until none is new; false where there is no end of them.
+    /// Collects names until none is new; false where [`PASSES`] do not suffice.
     pub(super) fn collect(&mut self, all: &'a [Code<'a>]) -> bool {
-        // First which names are set at all.
+        // First collect the names that are set at all.
         let known = self.computed.clone();
         all.iter().filter(|code| code.is_tag).for_each(|code| self.tag(code));
         self.computed = known;
@@ -78,7 +78,7 @@ impl<'a> Names<'a> {
         false
     }
 
-    /// Computed text that is given to a macro, or put into a list.
+    /// Finds computed text that is passed to a macro or stored in a list.
     fn calls(&mut self, code: &'a Code<'a>) {
         for open in (1..code.tokens.len()).filter(|&at| code.sign(at, '(') && code.is_behind_value(at)) {
             let name = code.name(open - 1);
@@ -95,7 +95,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Marks the list that stands before the dot of a method: `b` of `a.b[0].append(x)`.
+    /// Marks the list before the dot of a method: `b` of `a.b[0].append(x)`.
     fn mark_stored(&mut self, code: &'a Code<'a>, dot: usize) {
         let mut at = dot;
         while let Some(before) = at.checked_sub(1) {
@@ -111,7 +111,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The names that a tag sets.
+    /// Adds the names that a tag sets.
     fn tag(&mut self, code: &'a Code<'a>) {
         let (tag, end) = (code.name(0), code.tokens.len());
         self.is_known &= is_in(TAGS, tag);
@@ -123,7 +123,7 @@ impl<'a> Names<'a> {
                 let is_block = equals == end;
                 let is_computed = is_block || self.is_computed(code, equals + 1..end, false);
                 self.mark(code, 1..equals.min(if is_block { bar } else { end }), is_computed);
-                // A list may have two names.
+                // A list may have two names (aliases).
                 if equals == 2 && end == 4 && self.computed.contains(&(false, code.name(1))) {
                     self.mark(code, 3..4, true);
                 }
@@ -159,12 +159,12 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Sets the names of a range; attributes are known apart from variables.
+    /// Sets the names of a range; attributes and variables are separate.
     fn mark(&mut self, code: &'a Code<'a>, range: Range<usize>, is_computed: bool) {
         for at in range.filter(|&at| !code.sign(at + 1, '.')) {
             let name = code.name(at);
             let is_attribute = at > 0 && code.sign(at - 1, '.');
-            // Python takes wide letters and the like for plain ones.
+            // Python normalizes full-width letters to ASCII.
             self.is_known &= name.is_ascii();
             if !is_attribute {
                 self.set.insert(name);
@@ -175,10 +175,10 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// True where an expression may give text of which the words do not show how it begins. For a key that also is what
-    /// is cut out of a value, which might be text.
+    /// True where an expression may yield text with an unknown beginning. For a key, a slice of any value counts too, as
+    /// the value might be text.
     pub(super) fn is_computed(&self, code: &Code<'_>, range: Range<usize>, is_key: bool) -> bool {
-        // Where the operand begins that each bracket holds.
+        // Start of the current operand in each open bracket.
         let mut starts = vec![range.start];
         for at in range.start..range.end.min(code.tokens.len()) {
             let start = starts.last().copied().unwrap_or(at);
@@ -236,7 +236,7 @@ impl<'a> Names<'a> {
             return false;
         }
         if before('|') || is_call {
-            // Cut is what has a name within something that is given.
+            // Text counts as cut input only where it is an attribute or item of an input.
             let from = at.wrapping_sub(2);
             let is_part = matches!(code.tokens.get(from), Some(Token::Name(_) | Token::Sign(']')))
                 && (code.sign(from, ']') || code.sign(from.wrapping_sub(1), '.'));

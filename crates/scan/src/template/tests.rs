@@ -9,7 +9,7 @@ fn reaches(template: &str) -> bool {
 }
 
 #[test]
-fn templates_that_reach_out() {
+fn access_to_python_internals_is_found() {
     for bad in [
         "{{ ''.__class__ }}",
         "{{ x.__reduce__ }}",
@@ -107,12 +107,12 @@ fn templates_that_reach_out() {
         assert!(reaches(bad), "{bad}: {:?}", judge(bad));
     }
     let two = judge("a\nb {{ x.__class__ }}{{ x.__init__ }}");
-    assert_eq!(two, Judged::Reaches("line 2 of the template looks up __class__".to_owned()));
+    assert_eq!(two, Judged::Reaches("line 2 of the template accesses `__class__`".to_owned()));
 }
 
-/// What a filter, a method, a target or a call of another form gives.
+/// Access through filters, methods, assignment targets and other forms of calls.
 #[test]
-fn names_that_come_by_other_ways() {
+fn indirect_access_is_found_or_unread() {
     for bad in [
         "{{ ''[(['__class__']|e)[6:-6]] }}",
         "{{ ''[([['__class__']]|lower)[3:-3]] }}",
@@ -164,7 +164,7 @@ fn names_that_come_by_other_ways() {
     }
 }
 
-/// Keys of which the words do not show what they are.
+/// Keys whose names are not visible in the template.
 #[test]
 fn computed_keys_are_not_clean() {
     for computed in [
@@ -233,11 +233,11 @@ fn computed_keys_are_not_clean() {
         assert!(matches!(judge(computed), Judged::Unread(_)), "{computed}: {:?}", judge(computed));
     }
     let two = judge("{{ x }}\n{{ x[a ~ b] }}");
-    assert_eq!(two, Judged::Unread("line 2 of the template looks up a name that is computed".to_owned()));
+    assert_eq!(two, Judged::Unread("line 2 of the template accesses a computed name".to_owned()));
 }
 
 #[test]
-fn tokens_of_the_model() {
+fn tokens_of_the_model_count_as_computed() {
     let tokens: HashSet<String> = ["foo".to_owned()].into();
     let judge = |template| super::judge(template, &tokens);
     for computed in ["{{ ''[foo] }}", "{% if x %}{% set foo = 1 %}{% endif %}{{ ''[foo] }}"] {
@@ -247,7 +247,7 @@ fn tokens_of_the_model() {
 }
 
 #[test]
-fn letters_that_look_nothing_up() {
+fn harmless_underscores_and_keys_are_clean() {
     for good in [
         "__init__ is a function {# and x.__class__ a name #} of {% raw %}{{ x.__class__ }}{% endraw %}",
         "{# {{ ''.__class__ }} #}",
@@ -279,9 +279,9 @@ fn letters_that_look_nothing_up() {
     }
 }
 
-/// In the manner of well-known models.
+/// Templates in the style of well-known models.
 #[test]
-fn templates_as_people_write_them() {
+fn templates_of_common_models_are_clean() {
     for (family, good) in [
         (
             "ChatML",
@@ -333,8 +333,8 @@ fn templates_as_people_write_them() {
 }
 
 #[test]
-fn what_cannot_be_followed_is_not_clean() {
-    let long = "x".repeat(LONGEST + 1);
+fn unsupported_templates_are_not_clean() {
+    let long = "x".repeat(MAX_TEMPLATE_LEN + 1);
     let deep = format!("{{{{ {}1{} }}}}", "(".repeat(500), ")".repeat(500));
     let chain: String = (0..40).rev().map(|n| format!("{{% set a{} = a{n} %}}", n + 1)).collect();
     let chain = chain + "{% set a0 = '_' %}";
@@ -343,13 +343,13 @@ fn what_cannot_be_followed_is_not_clean() {
     {
         assert!(matches!(judge(unread), Judged::Unread(_)), "{}", &unread[..unread.len().min(80)]);
     }
-    // What stands before the break counts all the same.
+    // Code before the break still counts.
     assert!(reaches("{{ x.__class__ }}{% trans %}"));
 }
 
-/// Values, names and tags as many as a template has room for.
+/// Templates of the greatest length with repeated values, names and tags.
 #[test]
-fn large_templates_take_no_time() {
+fn large_templates_are_judged_quickly() {
     for piece in [
         "{{f(*a)}}",
         "{%set a.b=a%}{{a.c}}",
@@ -360,11 +360,11 @@ fn large_templates_take_no_time() {
         "{{'\\x61'}}",
         "{{ - - - 1 }}",
     ] {
-        let many = piece.repeat(LONGEST / piece.len());
+        let many = piece.repeat(MAX_TEMPLATE_LEN / piece.len());
         assert_eq!(judge(&many), Judged::Clean, "{piece}");
     }
     for middle in ["a=1,", "1,", "*a,", "a+", "not ", "a if b else ", "x[", "\"a\" ", "a|attr("] {
-        let many = format!("{{{{ f({}1) }}}}", middle.repeat((LONGEST - 20) / middle.len()));
+        let many = format!("{{{{ f({}1) }}}}", middle.repeat((MAX_TEMPLATE_LEN - 20) / middle.len()));
         judge(&many);
     }
     // A macro of many parameters that is called often, or with many names.
@@ -375,9 +375,9 @@ fn large_templates_take_no_time() {
     assert_eq!(judge(&(of_many + &named)), Judged::Clean);
 }
 
-/// Which parameter is given what is not looked at.
+/// Parameters of a macro are not distinguished.
 #[test]
-fn macros_that_are_given_computed_text() {
+fn macros_that_receive_computed_text_are_unread() {
     let called = |call: &str| {
         judge(&format!("{{% macro f(a, b) %}}{{{{ x[b] }}}}{{% endmacro %}}{{{{ f({call}) }}}}"))
     };

@@ -26,7 +26,7 @@ fn open(files: &[(&str, &[u8])]) -> (String, String) {
 }
 
 #[test]
-fn the_one_model_of_a_folder_is_opened() {
+fn opens_the_only_model_of_a_folder() {
     let header = b"{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
     let model = &[&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat();
     assert!(
@@ -58,7 +58,7 @@ fn the_one_model_of_a_folder_is_opened() {
 }
 
 #[test]
-fn a_format_that_is_named_opens_the_file_as_that() {
+fn a_given_format_overrides_detection() {
     let folder = MemoryFolder::new("m").with("x.npy", NPY.to_vec()).with("README", vec![b'r']);
     let folder: FolderRef = Arc::new(folder);
     let options = |id: &str| OpenOptions { format: Some(id.to_owned()), ..OpenOptions::default() };
@@ -94,7 +94,7 @@ impl Folder for Counting {
 }
 
 #[test]
-fn other_files_are_not_looked_into_for_each_opening() {
+fn opening_does_not_read_other_files() {
     let strangers = ["LICENSE", "a.bin", "tokenizer.model"];
     let folder = MemoryFolder::new("m").with("x.npz", NPZ.to_vec());
     let folder = strangers.iter().fold(folder, |folder, name| folder.with(name, b"text".to_vec()));
@@ -124,7 +124,7 @@ fn other_files_are_not_looked_into_for_each_opening() {
 #[cfg(unix)]
 #[test]
 #[allow(clippy::disallowed_methods)]
-fn files_whose_names_are_not_utf8_are_not_given_away() {
+fn files_with_names_that_are_not_utf8_are_not_attributed_to_a_format() {
     use std::os::unix::ffi::OsStrExt;
     let dir = tempfile::tempdir().unwrap();
     let name = |bytes: &'static [u8]| Path::new(std::ffi::OsStr::from_bytes(bytes));

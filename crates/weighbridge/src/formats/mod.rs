@@ -121,7 +121,7 @@ mod tests {
     use crate::source::SourceRef;
 
     #[test]
-    fn no_two_formats_claim_an_extension_or_id() {
+    fn extensions_and_ids_of_formats_are_unique() {
         let mut extensions: Vec<_> = ALL.iter().flat_map(|f| f.info().extensions).map(|e| e.0).collect();
         let mut ids: Vec<_> = ALL.iter().map(|f| f.info().id).collect();
         for list in [&mut extensions, &mut ids] {
@@ -134,7 +134,7 @@ mod tests {
 
     /// Several formats recognise these.
     #[test]
-    fn the_first_format_of_the_registry_is_taken() {
+    fn the_first_matching_format_wins() {
         let long = format!("ARROW1\t22543e-{}\n", "8".repeat(100));
         for (bytes, id) in [(&b"]q)))).035224949\t-44."[..], "paddle"), (long.as_bytes(), "tsv")] {
             let source: SourceRef =
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_say_what_there_is() {
+    fn unknown_names_list_the_valid_ones() {
         let settings =
             PlanOptions { settings: vec![("colour".to_owned(), "red".to_owned())], ..PlanOptions::default() };
         let hint = |format: &dyn Format| {

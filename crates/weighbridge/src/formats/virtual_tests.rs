@@ -10,14 +10,14 @@ fn folder() -> PathBuf {
 
 /// 96 chunks of a megabyte stand side by side: row by row, each would be unpacked a million times.
 #[test]
-fn chunks_that_would_be_unpacked_for_every_row_are_refused() {
+fn rejects_chunks_decompressed_once_per_row() {
     let following = OpenOptions::default().with_own(hdf5::ReadOptions { follow_virtual: true });
     let error = open_with(folder().join("side_by_side.h5"), &following).unwrap_err();
     assert_eq!(error.kind(), crate::Kind::Limit, "{error:?}");
 }
 
 #[test]
-fn opening_follows_and_names_what_is_missing() {
+fn opening_follows_external_files_and_names_missing_ones() {
     let path = folder().join("maps_latest.h5");
     let (plain, following) =
         (OpenOptions::default(), OpenOptions::default().with_own(hdf5::ReadOptions { follow_virtual: true }));
@@ -46,7 +46,7 @@ fn opening_follows_and_names_what_is_missing() {
 
 #[cfg(unix)]
 #[test]
-fn links_that_lead_out_are_not_followed() {
+fn links_out_of_the_folder_are_not_followed() {
     use std::os::unix::fs::symlink;
     let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let copy = |name: &str, to: &Path| std::fs::copy(folder().join(name), to).map(drop).unwrap();

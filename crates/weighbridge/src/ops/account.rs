@@ -1,4 +1,4 @@
-//! What every byte of the files behind a checkpoint is for.
+//! Use of every byte of the files behind a checkpoint.
 
 use crate::check::{Account, FileExtents, Outline, Use, account, held};
 use crate::checkpoint::Checkpoint;
@@ -8,18 +8,18 @@ use crate::formats;
 use crate::limits::Limits;
 use crate::source::SourceRef;
 
-/// The accounts of all files behind a checkpoint, and what is odd about their bytes.
+/// Accounts of all files behind a checkpoint, and findings about their bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Accounts {
-    /// One for each file: first those that hold tensors, in the order of these.
+    /// One account per file: first the files with tensors, in the order of the tensors.
     pub files: Vec<Account>,
-    /// Bytes of no known use, with what they look like: `hidden-bytes`, `trailing-bytes`; rules that the
-    /// outline of a format found broken; files that could not be looked through.
+    /// Bytes without a known use, with their probable content: `hidden-bytes`, `trailing-bytes`; rules of a format that the
+    /// outline found broken; files that could not be examined.
     pub findings: Vec<Finding>,
 }
 
-/// Accounts for the bytes of all files behind `checkpoint`, and for `opened`, the file that the caller
-/// opened, where there is one. Reads headers, and stretches that nothing claims; no elements.
+/// Accounts for the bytes of all files behind `checkpoint`, and of `opened`, the file that the caller opened, if any.
+/// Reads headers and unclaimed byte ranges; no elements.
 ///
 /// # Errors
 /// [`crate::Kind::Io`] where a file cannot be read.
@@ -41,47 +41,47 @@ pub fn accounts(checkpoint: &Checkpoint, opened: Option<&SourceRef>, limits: &Li
 }
 
 fn one(checkpoint: &Checkpoint, held: &FileExtents<'_>, limits: &Limits) -> Result<(Account, Vec<Finding>)> {
-    // Such as an array that is kept as text within a pickle: decoded, it is no file of the format.
+    // For example an array that is text within a pickle: its decoded bytes are not a file of the format.
     if held.is_filled() && held.source.file().is_none() {
         return account(held, &Outline::default());
     }
-    // What only stands beside the tensors may be of another format: a program, a list.
+    // A file without tensors may have another format: a program, an index.
     let own = if held.has_tensors() { None } else { formats::registry().detect(&held.source).ok() };
     let format = own.or_else(|| formats::registry().by_id(checkpoint.format).ok());
     let outline = match format.and_then(|format| format.checker()) {
         Some(checker) => checker.outline(&held.source, limits),
-        // Made by a program, of no format: all that is no tensor is of no known use.
+        // Made by a program, without a format: all bytes outside tensors have no known use.
         None => Ok(Outline::default()),
     };
     match outline {
         Ok(outline) => account(held, &outline),
         Err(error) => {
             let Some(finding) = Finding::from_error(&error) else { return Err(error) };
-            // That it is wrong was said, if it is; here it only keeps the bytes from being told apart.
-            let text = weighbridge_core::phrase!["what its bytes are for cannot be told: ", finding.text];
+            // The error itself was reported before, if it is one; here it only prevents an account of the bytes.
+            let text = weighbridge_core::phrase!["the use of the bytes is unknown: ", finding.text];
             let file = held.source.label();
             let finding = Finding::unchecked("bytes-unaccounted", text).in_file(file);
             let mut rest = Outline::default();
-            rest.unread(0, held.source.len(), "not told apart");
+            rest.unread(0, held.source.len(), "not distinguished");
             let (account, _) = account(held, &rest)?;
             Ok((account, vec![finding]))
         }
     }
 }
 
-/// A remark on storages that hold more than the tensors have: PyTorch saves the whole storage of a view.
+/// Note on storages larger than their tensors: PyTorch saves the whole storage of a view.
 fn beyond(file: &Account) -> Option<Finding> {
     let spans = || file.spans.iter().filter(|span| span.what == Outline::BEYOND_TENSORS);
     let bytes: u64 = spans().map(|span| span.len).sum();
     let first = spans().next()?;
     let text = format!(
-        "{bytes} bytes of storages are in no tensor that is listed: what was saved are views of larger ones, or a \
-         tensor was left out"
+        "{bytes} bytes of storages belong to no listed tensor: the tensors are views of larger storages, or a tensor was \
+         omitted"
     );
     Some(Finding::note("storage-beyond", text).in_file(&file.file).at(first.offset))
 }
 
-/// The account of a file that could not be opened as anything.
+/// Returns the account of a file that could not be opened.
 pub(super) fn unread(source: &SourceRef) -> Account {
     Account::whole(source.label(), source.len(), Use::Unknown, "not read")
 }

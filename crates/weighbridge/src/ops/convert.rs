@@ -1,4 +1,4 @@
-//! Moving a checkpoint from one form to another.
+//! Conversion of a checkpoint to another format.
 
 mod changes;
 mod others;
@@ -24,46 +24,60 @@ use weighbridge_core::phrase::{Opt, Phrase};
 use weighbridge_core::{LossCode, NoteCode, phrase};
 pub use written::Written;
 
-/// Losses that do not take anything away that the source has: what was asked for, and what holds of the
-/// source too.
+/// Losses without loss of data: requested rounding, and restrictions that already apply to the source.
 const HARMLESS: [LossCode; 3] = [LossCode::Rounding, LossCode::RecentDtype, LossCode::Renamed];
 
-/// What to write, and what to change on the way.
+/// Options of a conversion: format, changes, limits on losses.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let target = folder.path().join("xor.safetensors");
+/// use weighbridge::ops::{Changes, ConvertOptions, convert};
+/// use weighbridge::tensor::DType;
+///
+/// let changes = Changes { cast: Some(DType::BF16), ..Changes::default() };
+/// let options = ConvertOptions { changes, ..ConvertOptions::default() };
+/// let (plan, report) = convert(&path, &target, &options)?;
+/// println!("{} bytes written, {} losses", report.bytes, plan.losses.len());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ConvertOptions {
     /// How to open the source.
     pub open: OpenOptions,
-    /// The id of the target's format; told from the extension of its name where `None`.
+    /// The id of the target's format; by the extension of the target where `None`.
     pub to: Option<String>,
-    /// The kind within the format; told from the extension, or chosen by the format.
+    /// The kind within the format; by the extension, or chosen by the format, where `None`.
     pub kind: Option<String>,
     /// Values of the target format's [settings](crate::formats::FormatInfo::settings), by name.
     pub settings: Vec<(String, String)>,
-    /// Write no entries of Weighbridge's own; see [`PlanOptions::plain`].
+    /// Omit Weighbridge's own entries; see [`PlanOptions::plain`].
     pub plain: bool,
-    /// Copy the other files of the source, a folder, into the target, a folder too: configuration, tokenizer.
+    /// Copy the other files of the source folder into the target folder: configuration, tokenizer.
     pub copy_others: bool,
-    /// What to change before it is written.
+    /// Changes to the index before it is written.
     pub changes: Changes,
-    /// What decides values that must be drawn: rows of entities that a table from elsewhere does not have.
+    /// Seed of generated values: rows of entities that an imported table does not have.
     pub seed: u64,
-    /// Refuse when the target cannot hold everything.
+    /// Fail where the target cannot represent everything.
     pub deny_loss: bool,
     /// Replace the target if it exists.
     pub force: bool,
-    /// Take along the other checkpoints in the folder of the opened one, such as its earlier versions, where the format
-    /// has such; they are losses otherwise.
+    /// Include the other checkpoints in the folder of the source, such as earlier versions, where the format supports that. They
+    /// are losses otherwise.
     pub all_versions: bool,
     /// How to run the plan.
     pub run: RunOptions,
 }
 
-/// Opens `source` and plans its conversion to `target`. Nothing is written; that the target could
-/// be written is checked, as far as that goes.
+/// Opens `source` and plans its conversion to `target`. Nothing is written; the target is checked as far as possible.
 ///
 /// # Errors
-/// What opening, changing and planning say; `loss-denied` where something would be lost and that
-/// is denied; for the target, as [`LocalSink::check_plan`]; `output-is-input` where it is one of several files that are read.
+/// Errors of opening, changing and planning; `loss-denied` where something would be lost and losses are denied; for the
+/// target, as [`LocalSink::check_plan`]; `output-is-input` where the target is one of several input files.
 pub fn plan(
     source: impl AsRef<Path>,
     target: impl AsRef<Path>,
@@ -72,7 +86,7 @@ pub fn plan(
     prepare(source, target, options).map(|(plan, _)| plan)
 }
 
-/// As [`plan`], with what was odd about the source when it was opened.
+/// As [`plan`], with the notes of the reader.
 ///
 /// # Errors
 /// As [`plan`].
@@ -85,8 +99,7 @@ pub fn prepare(
     Ok((plan, notes))
 }
 
-/// As [`prepare`], with the names of the files that are replaced where the target is the folder `source` itself; none
-/// of them unless `own`.
+/// As [`prepare`], with the names of the replaced files where the target is the folder `source` itself; none unless `own`.
 pub(super) fn prepare_replacing(
     source: &Path,
     target: &Path,
@@ -98,7 +111,7 @@ pub(super) fn prepare_replacing(
     plan_opened(checkpoint, Some(source), target, form, own, options)
 }
 
-/// As [`prepare`], of what is open already: `source` is its path, where it has one.
+/// As [`prepare`], for an opened checkpoint; `source` is its path, if it has one.
 ///
 /// # Errors
 /// As [`plan`].
@@ -113,20 +126,20 @@ pub(crate) fn prepare_opened(
     Ok((plan, notes))
 }
 
-/// The format of a target and its kind, where its name or the options say it.
+/// Target format, and its kind where the target's name or the options determine it.
 type Form = (&'static dyn Format, Option<String>);
 
-/// The form of the target. A target that cannot be written is known before work begins.
+/// Determines the form of the target. An unwritable target is reported before any work.
 fn check_target(source: Option<&Path>, target: &Path, options: &ConvertOptions) -> Result<Form> {
     LocalSink::check(target, options.force)?;
     match source {
         None if options.copy_others => {
-            Err(Error::usage("copy-others", "only the files of a folder that was opened can be copied along")
-                .hint("leave that option out"))
+            Err(Error::usage("copy-others", "other files can be copied only from an opened folder")
+                .hint("remove that option"))
         }
         Some(source) if options.copy_others => {
             others::check_folders(source, target)?;
-            // The folder of a model for transformers has no extension that could say it.
+            // The folder of a transformers model has no extension to detect the format by.
             let to = options.to.as_deref().unwrap_or("safetensors");
             Ok((formats::registry().by_id(to)?, options.kind.clone()))
         }
@@ -152,7 +165,7 @@ fn plan_opened(
         checkpoint.tensors.iter().any(|t| t.role.is_state()) || notes.iter().any(Note::is_of_state);
     if options.changes.no_state && !has_state {
         let text = phrase![
-            "no tensor is known to be optimizer state, so none was left out: ",
+            "no tensor is recognized as optimizer state, so none was dropped: ",
             Opt::Drop,
             " takes patterns"
         ];
@@ -160,11 +173,11 @@ fn plan_opened(
     }
     let others = match source.map(|source| Others::of(source, &checkpoint)).transpose() {
         _ if own => None,
-        // Without copying, the list is for a note alone.
+        // Without copying, the list is only for a note.
         Err(_) if !options.copy_others => None,
         others => others?.flatten(),
     };
-    // Of the opened checkpoint all but the tensors: there may be millions.
+    // The opened checkpoint without its tensors: there may be millions.
     let tensors = std::mem::take(&mut checkpoint.tensors);
     let opened = checkpoint.clone();
     checkpoint.tensors = tensors;
@@ -185,11 +198,10 @@ fn plan_opened(
     Ok((plan, notes, replaced))
 }
 
-/// Opens `source` and writes it to `target` in the format that is asked for: to a file, or to a
-/// folder where the format has several files.
+/// Opens `source` and writes it to `target`: to a file, or to a folder where the format has several files.
 ///
 /// # Errors
-/// As [`plan`], and what the engine says. The target is then as it was.
+/// As [`plan`], and errors of the engine. The target is then unchanged.
 pub fn convert(
     source: impl AsRef<Path>,
     target: impl AsRef<Path>,
@@ -202,11 +214,10 @@ pub fn convert(
     Ok((plan, report))
 }
 
-/// Writes what was planned to the file or folder `target`, all or nothing: how a model that was
-/// built or changed in memory is saved.
+/// Writes a plan to the file or folder `target`, all or nothing. This saves a model that was made or changed in memory.
 ///
 /// # Errors
-/// As [`LocalSink::for_plan`], and what the engine says.
+/// As [`LocalSink::for_plan`], and errors of the engine.
 pub fn save(
     plan: &WritePlan,
     target: impl AsRef<Path>,
@@ -216,7 +227,7 @@ pub fn save(
     run(plan, &LocalSink::for_plan(plan, target, replace)?, options)
 }
 
-/// As [`save`], in the place of a folder whose files of these names hold what is written.
+/// As [`save`], in place of a folder whose files `names` hold the data being written.
 ///
 /// # Errors
 /// As [`save`].
@@ -229,11 +240,11 @@ pub(crate) fn save_replacing(
     run(plan, &LocalSink::for_plan(plan, target, true)?.replacing(names), options)
 }
 
-/// The names of the files of the folder `source` that hold what `checkpoint` was opened with, where that is the folder
-/// `target` itself; none where it is another one.
+/// Returns the names of the files in the folder `source` that back `checkpoint`, where `target` is the same folder; none for
+/// another target.
 ///
 /// # Errors
-/// What listing says.
+/// Errors of listing.
 pub(super) fn backing_files(source: &Path, target: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
     match (real_path(source), real_path(target)) {
         (Some(one), Some(other)) if one == other && PathKind::of(source)? == PathKind::Folder => {
@@ -243,9 +254,9 @@ pub(super) fn backing_files(source: &Path, target: &Path, checkpoint: &Checkpoin
     }
 }
 
-/// Plans an opened checkpoint; the rest of [`plan`].
-/// Of what was salvaged from a damaged file each tensor that is missing is a loss, `missing-damaged`,
-/// the first of them all.
+/// Plans an opened checkpoint; the second half of [`plan`].
+///
+/// For a salvaged checkpoint, each missing tensor is a loss, `missing-damaged`; these come first.
 ///
 /// # Errors
 /// As [`plan`].
@@ -258,7 +269,7 @@ pub fn plan_checkpoint(
     plan_noting(checkpoint, format, kind, options, &mut Vec::new())
 }
 
-/// As [`plan_checkpoint`]. What is worth knowing of the changes goes to the `notes`.
+/// As [`plan_checkpoint`]. Notes on the changes are appended to `notes`.
 fn plan_noting(
     mut checkpoint: Checkpoint,
     format: &dyn Format,
@@ -277,9 +288,9 @@ fn plan_noting(
         if options.changes.reverse_dims && format.info().order == Some(Order::Column) {
             return Err(Error::usage(
                 "reverse-dims",
-                "this target is column-major itself: no dimension is reversed",
+                "the target is column-major, so no dimensions are reversed",
             )
-            .hint(phrase!["leave ", Opt::ReverseDims, " out"]));
+            .hint(phrase!["remove ", Opt::ReverseDims]));
         }
         let settings = PlanOptions {
             kind,
@@ -317,25 +328,25 @@ fn plan_noting(
     Ok(plan)
 }
 
-/// What was guessed is like anything else in a form that does not say so.
+/// Returns the loss for guessed tensors: another format cannot mark them as guesses.
 fn guesses(checkpoint: &Checkpoint, plan: &WritePlan) -> Option<Loss> {
     let guessed = checkpoint.tensors.iter().filter(|t| t.guessed).count();
     let same_form = plan.format == checkpoint.format && plan.kind == checkpoint.kind;
     (guessed > 0 && !same_form).then(|| {
         let subject = counted(guessed, "tensor", "tensors");
         if checkpoint.notes.iter().any(|note| note.code == NoteCode::DtypeGuessed) {
-            let detail = "the type of the elements is a guess, and the target does not say so";
+            let detail = "the element type is a guess, and the target cannot mark it as one";
             return Loss::new("guessed-dtype", subject, detail);
         }
-        let detail = "names, types or layouts are guesses, and the target does not say so";
+        let detail = "names, types or layouts are guesses, and the target cannot mark them as such";
         Loss::new("guessed-names", subject, detail)
     })
 }
 
-/// The format of `target`, and its kind where its name or the options say it.
+/// Returns the format of `target`, and its kind where its name or the options determine it.
 ///
 /// # Errors
-/// [`crate::Kind::Usage`] where neither the name nor the options say which format.
+/// [`crate::Kind::Usage`] where neither the name nor the options determine the format.
 pub fn target_form(target: &Path, options: &ConvertOptions) -> Result<(&'static dyn Format, Option<String>)> {
     let by_name = formats::registry().by_extension(target);
     let (format, kind) = match &options.to {
@@ -349,25 +360,25 @@ pub fn target_form(target: &Path, options: &ConvertOptions) -> Result<(&'static 
     Ok((format, options.kind.clone().or(kind.map(str::to_owned))))
 }
 
-/// The error for losses that nobody wants.
+/// Returns the error for denied losses.
 pub(super) fn denied(losses: &[Loss]) -> Error {
-    lost(losses, "the target cannot hold everything, and losses are denied").hint(phrase![
-        "without ",
+    lost(losses, "the conversion would lose data, and losses are denied").hint(phrase![
+        "remove ",
         Opt::DenyLoss,
-        " the conversion goes on and reports these"
+        " to continue and report these losses"
     ])
 }
 
-/// Fails where something would be lost that the source has, and that is gone then: in its own place.
+/// Fails where an in-place rewrite would lose data of the source.
 pub(super) fn check_nothing_lost(losses: &[Loss]) -> Result<()> {
     let taken: Vec<_> = losses.iter().filter(|loss| !HARMLESS.contains(&loss.code)).cloned().collect();
     if taken.is_empty() {
         return Ok(());
     }
-    Err(lost(&taken, "in place nothing may be lost, and this would be"))
+    Err(lost(&taken, "the in-place rewrite would lose data"))
 }
 
-/// As [`denied`], with other words and without a hint.
+/// As [`denied`], with another message and without a hint.
 fn lost(losses: &[Loss], message: &str) -> Error {
     let mut found = Phrase::default();
     for (place, loss) in losses.iter().take(5).enumerate() {

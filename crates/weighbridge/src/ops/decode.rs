@@ -1,9 +1,9 @@
-//! Blocks of elements as numbers to compute with.
+//! Conversion of element blocks to numbers.
 
 use crate::tensor::{DType, Element, f16};
 
-/// The elements of little-endian `bytes` as `f64` into `out`, without a detour for the types that are
-/// met in bulk. Complex numbers become their modulus, 64-bit integers are rounded above 2^53.
+/// Decodes the elements of little-endian `bytes` as `f64` into `out`, with fast paths for common types. Complex numbers
+/// become their modulus; 64-bit integers are rounded above 2^53.
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn decode(dtype: DType, bytes: &[u8], out: &mut Vec<f64>) {
     out.clear();
@@ -42,8 +42,8 @@ pub(super) fn decode(dtype: DType, bytes: &[u8], out: &mut Vec<f64>) {
     }
 }
 
-/// The elements as little-endian `f32`, for the types whose every value `f32` holds exactly: in place, or decoded into
-/// `out`. `None` for other types.
+/// Returns the elements as little-endian `f32`, for types whose every value `f32` represents exactly: in place, or decoded
+/// into `out`. `None` for other types.
 pub(super) fn singles<'a>(dtype: DType, bytes: &'a [u8], out: &'a mut Vec<[u8; 4]>) -> Option<&'a [[u8; 4]]> {
     out.clear();
     macro_rules! numbers {

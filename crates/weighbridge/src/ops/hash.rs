@@ -8,23 +8,22 @@ use crate::tensor::Order;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 
-/// Bytes of a block where the file has the order of the hash.
+/// Block size where the file has the order of the hash.
 const BLOCK: u64 = 4 << 20;
-/// Bytes of a block where it has the other order: long enough runs are left in the file.
+/// Block size where the file has the other order: large enough for long runs in the file.
 const REORDERED_BLOCK: u64 = 32 << 20;
-/// Bytes of a block where, besides, each block means reading the source from its beginning.
+/// Block size where, in addition, each block means reading the source from its beginning.
 const RESCANNED_BLOCK: u64 = 256 << 20;
 
-/// The SHA-256, as 64 lower-case hexadecimal digits, of the elements of `entry` as little-endian
-/// bytes in row-major order of the logical shape, in the type [`TensorEntry::dtype`].
+/// Returns the SHA-256 of the elements of `entry`, as 64 lower-case hexadecimal digits. The elements are hashed as
+/// little-endian bytes in row-major order of the logical shape, in the type [`TensorEntry::dtype`].
 ///
-/// Memory is bounded: some 8 MiB, some 64 MiB where the tensor is stored column-major, and some
-/// 512 MiB where it is so in a source that can only be read forwards.
+/// Memory is bounded: about 8 MiB; 64 MiB for a column-major tensor; 512 MiB for a column-major tensor in a source that can
+/// only be read forwards.
 ///
 /// # Errors
-/// [`crate::Kind::Unsupported`] for packed types that are not row-major in one piece,
-/// [`crate::Kind::Corrupt`] where the bytes do not fit the file's own checksum, and what the
-/// sources say.
+/// [`crate::Kind::Unsupported`] for packed types that are not one row-major extent, [`crate::Kind::Corrupt`] where the bytes
+/// do not match the checksum of the file, and errors of the sources.
 pub fn sha256(entry: &TensorEntry) -> Result<String> {
     let mut hasher = Sha256::new();
     for_each_chunk(entry, &mut |bytes| {
@@ -34,8 +33,8 @@ pub fn sha256(entry: &TensorEntry) -> Result<String> {
     Ok(hex(&hasher.finalize()))
 }
 
-/// Gives the bytes that [`sha256`] hashes to `take`, from front to back, in blocks. What the file's own
-/// checksums say is looked at first.
+/// Passes the bytes that [`sha256`] hashes to `take`, from front to back, in blocks. The checksums of the file are verified
+/// first.
 pub(super) fn for_each_chunk(entry: &TensorEntry, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
     entry.verify_tensor()?;
     if entry.dtype().size().is_none() {
@@ -50,8 +49,8 @@ pub(super) fn for_each_chunk(entry: &TensorEntry, take: &mut dyn FnMut(&[u8]) ->
     parallel::row_major(entry, block, take)
 }
 
-/// [`sha256`] of every tensor, in order, by `threads` threads (0: one a processor). Tensors in one
-/// source that can only be read forwards are read by one thread, in order.
+/// Returns [`sha256`] of every tensor, in order, computed by `threads` threads (0: one per processor). Tensors in one source
+/// that can only be read forwards are read by one thread, in order.
 ///
 /// # Errors
 /// As [`sha256`], for the first tensor that fails.
@@ -60,7 +59,7 @@ pub fn sha256_all(checkpoint: &Checkpoint, threads: usize) -> Result<Vec<String>
     Ok(sha256_each(&tensors, threads, &Err)?.into_iter().flatten().collect())
 }
 
-/// [`sha256`] of each of `tensors`, as [`sha256_all`]; none where that failed and `failed` goes on.
+/// Returns [`sha256`] of each of `tensors`, as [`sha256_all`]; `None` where it failed and `failed` returned `Ok`.
 pub(super) fn sha256_each(
     tensors: &[&TensorEntry],
     threads: usize,
@@ -87,14 +86,14 @@ pub(super) fn sha256_each(
     Ok(hashes)
 }
 
-/// The places of tensors that one worker reads, one after the other: those in one source that can only
-/// be read forwards are one job, each other one stands alone.
+/// Returns the indices of tensors that one worker reads in turn: all tensors in one source that can only be read forwards
+/// form one job, every other tensor its own.
 pub(super) fn jobs<'a>(tensors: impl Iterator<Item = &'a TensorEntry>) -> Vec<Vec<usize>> {
     let mut jobs: Vec<Vec<usize>> = Vec::new();
     let mut sequential: HashMap<usize, usize> = HashMap::new();
     for (number, entry) in tensors.enumerate() {
         let stream = entry.extents.iter().map(|p| &p.source).find(|source| source.is_sequential());
-        // By the address of the source.
+        // Sources are identified by address.
         let job = match stream.map(|source| std::sync::Arc::as_ptr(source).cast::<()>().addr()) {
             Some(address) => *sequential.entry(address).or_insert(jobs.len()),
             None => jobs.len(),
@@ -115,7 +114,7 @@ fn is_sequential(entry: &TensorEntry) -> bool {
     entry.extents.iter().any(|extent| extent.source.is_sequential())
 }
 
-/// Elements of less than a byte: whole bytes, as they lie.
+/// Passes elements of less than a byte to `take`: whole bytes, in the order of the file.
 fn packed(entry: &TensorEntry, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let as_it_is = entry.single_extent().filter(|extent| {
         let row_major = extent.encoding.order == Order::Row || entry.shape.is_order_free();
@@ -124,7 +123,7 @@ fn packed(entry: &TensorEntry, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Res
     let Some(extent) = as_it_is else {
         return Err(Error::unsupported(
             "packed-reorder",
-            format!("elements of type {} share bytes and cannot be brought into order", entry.stored),
+            format!("elements of type {} are packed into shared bytes and cannot be reordered", entry.stored),
         ));
     };
     let mut buffer = vec![0; to_usize(BLOCK.min(extent.len))?];

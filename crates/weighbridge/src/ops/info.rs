@@ -1,4 +1,4 @@
-//! A checkpoint as a whole: what it is, how much of what it holds, what is odd. Nothing is read.
+//! Summary of a checkpoint: format, totals, notes. Reads no tensor data.
 
 use crate::checkpoint::{Checkpoint, Damage, Metadata, Note, Origin, Role, TensorEntry, Value};
 use crate::formats::files_of;
@@ -6,10 +6,10 @@ use crate::tensor::{DType, Shape};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{HashMap, HashSet};
 
-/// How many of the largest tensors are named.
+/// Number of largest tensors that are named.
 const LARGEST: usize = 5;
-/// Last parts of the names that PyTorch, Keras and Paddle give to running statistics and constants of a model. Where a file
-/// does not say what is trained, these are not.
+/// Last name parts that PyTorch, Keras and Paddle use for running statistics and constants. Where a file does not state which
+/// tensors are trained, these are counted as buffers.
 const BUFFERS: [&str; 9] = [
     "running_mean",
     "running_var",
@@ -22,14 +22,14 @@ const BUFFERS: [&str; 9] = [
     "inv_freq",
 ];
 
-/// Tensors of one kind.
+/// Totals of a group of tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// How many tensors.
+    /// Number of tensors.
     pub tensors: u64,
-    /// Their elements.
+    /// Number of elements.
     pub elements: u64,
-    /// Their bytes, in the type that they are to be given. See [`TensorEntry::bytes`].
+    /// Number of bytes, in the type of the tensor after casts. See [`TensorEntry::bytes`].
     pub bytes: u64,
 }
 
@@ -45,61 +45,72 @@ impl Tally {
     }
 }
 
-/// A tensor that is among the largest.
+/// One of the largest tensors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Large {
-    /// The name as people see it, not escaped. See [`TensorEntry::text`].
+    /// The displayed name, not escaped. See [`TensorEntry::text`].
     pub name: String,
-    /// The type of its elements.
+    /// The element type.
     pub dtype: DType,
-    /// Its extents.
+    /// The shape.
     pub shape: Shape,
-    /// Its bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// What [`info`] says of a checkpoint.
+/// Result of [`info`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
-    /// The path, or what else people call it.
+    /// The path, or another display name.
     pub label: String,
     /// The format's id.
     pub format: &'static str,
-    /// Which file of the format's family.
+    /// The file kind within the format.
     pub kind: &'static str,
-    /// The form it came from before it was put into a bridge.
+    /// The format before the conversion to a bridge format.
     pub origin: Option<Origin>,
     /// All tensors.
     pub total: Tally,
-    /// The files that it is made of.
+    /// Number of files.
     pub files: u64,
-    /// Their bytes.
+    /// Total length of the files.
     pub file_bytes: u64,
-    /// Elements of tensors that are trained: parameters and embeddings, without buffers. Tied tensors count once.
+    /// Elements of trained tensors: parameters and embeddings, without buffers. Tied tensors count once.
     pub parameters: u64,
-    /// Tensors of the role of a parameter that are none by their names or types: running statistics, positions, masks.
+    /// Tensors with the role of a parameter that are buffers by name or type: running statistics, positions, masks.
     pub buffers: Tally,
     /// Tensors that share the bytes of an earlier one: their name, and that of the first.
     pub tied: Vec<(String, String)>,
-    /// Tensors by role, by the word in JSON, in the order of first appearance.
+    /// Totals by role, by the word in JSON, in the order of first appearance.
     pub by_role: Vec<(&'static str, Tally)>,
-    /// Tensors by element type, most bytes first.
+    /// Totals by element type, most bytes first.
     pub by_dtype: Vec<(DType, Tally)>,
-    /// The largest tensors, largest first, at most five; the earlier first among equals.
+    /// The largest tensors, largest first, at most five; among equals in the order of the file.
     pub largest: Vec<Large>,
     /// Parts of the longest path; 0 without tensors.
     pub depth: u64,
-    /// Tensors of which name, type or layout was guessed.
+    /// Tensors whose name, type or layout was guessed.
     pub guessed: u64,
-    /// What the file says besides its tensors.
+    /// Metadata of the file.
     pub metadata: Metadata,
-    /// What is odd, guessed, or was left out.
+    /// Notes: oddities, guesses, omissions.
     pub notes: Vec<Note>,
-    /// Where the file is damaged, and what it lost.
+    /// Location of the damage and the lost tensors, for a damaged file.
     pub damage: Option<Box<Damage>>,
 }
 
-/// Sums up `checkpoint`; pure.
+/// Summarizes `checkpoint`. Pure: nothing is read.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// let model = weighbridge::open(&path)?;
+/// let summary = weighbridge::ops::info::info(model.index());
+/// println!("{}: {} parameters in {} bytes", summary.format, summary.parameters, summary.file_bytes);
+/// assert_eq!(summary.largest[0].name, "w1");
+/// # Ok(())
+/// # }
+/// ```
 pub fn info(checkpoint: &Checkpoint) -> Info {
     let mut total = Tally::default();
     let mut by_role: Vec<(&'static str, Tally)> = Vec::new();
@@ -122,7 +133,7 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
         }
     }
     let mut files: HashMap<String, u64> = HashMap::new();
-    // A few bytes that were taken out of a file go by its name.
+    // A few bytes taken out of a file are labelled with its name.
     files_of(checkpoint, &mut |source, _| {
         let bytes = files.entry(source.label().to_owned()).or_default();
         *bytes = source.len().max(*bytes);
@@ -152,8 +163,8 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
     }
 }
 
-/// True for what is not trained, though the file does not say so: by its name, or by a type that has no gradients. Bytes may
-/// be weights that were quantized.
+/// True for a tensor that is not trained although the file does not state it: by its name, or by a type without gradients.
+/// 8-bit integers may be quantized weights.
 fn is_buffer(entry: &TensorEntry) -> bool {
     let dtype = entry.dtype();
     let is_number = dtype.is_float() || matches!(dtype, DType::C64 | DType::C128 | DType::U8 | DType::I8);
@@ -164,7 +175,7 @@ fn is_buffer(entry: &TensorEntry) -> bool {
     !is_number || is_frozen || BUFFERS.contains(&last)
 }
 
-/// The tally of `key`, which is put at the end where it is new. There are few keys.
+/// Returns the tally of `key`, appended where it is new. There are few keys.
 fn tally_of<K: PartialEq>(tallies: &mut Vec<(K, Tally)>, key: K) -> &mut Tally {
     let place = tallies.iter().position(|(k, _)| *k == key).unwrap_or_else(|| {
         tallies.push((key, Tally::default()));
@@ -189,7 +200,7 @@ fn largest(tensors: &[TensorEntry]) -> Vec<Large> {
 }
 
 impl Info {
-    /// All fields, with `path` for the label. `roles` and `dtypes` are objects of tallies.
+    /// Returns all fields as JSON, with `path` for the label. `roles` and `dtypes` are objects of tallies.
     pub fn to_json(&self) -> Json {
         let tallies = |pairs: &mut dyn Iterator<Item = (&str, &Tally)>| -> Json {
             pairs.map(|(name, tally)| (name.to_owned(), tally.to_json())).collect::<Map<_, _>>().into()
@@ -214,7 +225,7 @@ impl Info {
             "metadata": null,
             "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
         });
-        // The macro would copy it.
+        // The macro would copy the metadata.
         json["metadata"] = self.metadata.to_json();
         if let Some(origin) = &self.origin {
             json["origin"] = json!({ "format": origin.format, "kind": origin.kind });
@@ -227,7 +238,7 @@ impl Info {
 }
 
 impl Large {
-    /// `{"name", "dtype", "shape", "bytes"}`.
+    /// Returns `{"name", "dtype", "shape", "bytes"}`.
     pub fn to_json(&self) -> Json {
         json!({
             "name": self.name,

@@ -1,7 +1,7 @@
-//! What is written, held against the files that it is made of.
+//! Protection of input files from being overwritten by an output.
 //!
-//! A model that is written over as a whole is a wish that `force` says. A model of several files of which one becomes the
-//! output, while the others stay, is a model destroyed: so that is refused, whatever may be replaced.
+//! Replacing a whole model is allowed with `force`. Replacing one file of a model of several files would destroy the model, so
+//! it is refused in any case.
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
@@ -11,17 +11,17 @@ use crate::source::{FileIdentity, PathKind, real_path};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// The files that a model was opened from.
+/// Files that a model was opened from.
 #[derive(Debug, Default)]
 pub struct Inputs {
-    /// All, and what people call them.
+    /// All files, with their display names.
     all: HashMap<FileIdentity, String>,
-    /// Those of the tensors and the names of their rows.
+    /// Files with tensors or row names.
     data: HashSet<FileIdentity>,
 }
 
 impl Inputs {
-    /// The files of `checkpoint`; none where nothing stands at `target`, as nothing is replaced then.
+    /// Returns the files of `checkpoint`; none where `target` does not exist, as nothing is replaced then.
     pub fn of(checkpoint: &Checkpoint, target: &Path) -> Self {
         let mut inputs = Self::default();
         if FileIdentity::of_path(target).is_none() {
@@ -37,7 +37,7 @@ impl Inputs {
         inputs
     }
 
-    /// Adds the files that are named besides the model: the program, the configuration, the counts and names of entities.
+    /// Adds the files named besides the model: program, configuration, counts and names of entities.
     ///
     /// # Errors
     /// [`crate::Kind::Io`] where the folder of entities cannot be listed.
@@ -53,10 +53,10 @@ impl Inputs {
         Ok(self)
     }
 
-    /// Fails where `plan`, written to `target`, would take the place of some files of the model at `source` and leave others
-    /// of it behind. One named file that holds all tensors may become another one; so may a folder, which the engine
-    /// replaces only as a whole. Where other names lead to a file by symbolic links, only the name under which it was read says
-    /// that it may go: the others may be those of other models.
+    /// Fails where `plan`, written to `target`, would replace some files of the model at `source` and keep others. A single
+    /// named file with all tensors may be replaced; so may a folder, which the engine replaces only as a whole. Where symbolic
+    /// links lead to a file, only the name under which it was read permits its replacement: the other names may belong to other
+    /// models.
     ///
     /// # Errors
     /// [`crate::Kind::Usage`], `output-is-input`.
@@ -102,7 +102,7 @@ impl Inputs {
         }
     }
 
-    /// Adds the file at `path`, where there is one: for [`check_apart`](Self::check_apart), as it is not told what it holds.
+    /// Adds the file at `path`, if it exists: for [`check_apart`](Self::check_apart), as its contents are unknown.
     pub fn add(&mut self, path: PathBuf) {
         if let Some(identity) = FileIdentity::of_path(&path) {
             self.all.insert(identity, path.display().to_string());
@@ -110,22 +110,22 @@ impl Inputs {
     }
 }
 
-/// True where writing to `target` takes nothing from the name `read` that is not said: they are one name, or, as with hard
-/// links, not one place.
+/// True where writing to `target` does not silently change the file behind the name `read`: both are one name, or, as with
+/// hard links, two directory entries.
 fn is_lost_by_name(read: &Path, target: &Path) -> bool {
     real_path(read) != real_path(target) || own_place(read) == own_place(target)
 }
 
-/// The path, with all links followed but the last.
+/// Returns the path with all links resolved but the last.
 fn own_place(path: &Path) -> Option<PathBuf> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Some(real_path(parent.unwrap_or(Path::new(".")))?.join(path.file_name()?))
 }
 
 fn refused(file: &str) -> Error {
-    Error::usage("output-is-input", "the output would take the place of a file that is part of what is read")
+    Error::usage("output-is-input", "the output would overwrite an input file")
         .in_file(file)
-        .hint("give the output another name")
+        .hint("choose another name for the output")
 }
 
 #[cfg(test)]
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_model_is_never_replaced_by_all_of_it() {
+    fn refuses_to_replace_one_file_of_a_model() {
         let dir = tempfile::tempdir().unwrap();
         let folder = shards(dir.path());
         let list = folder.join("model.safetensors.index.json");
@@ -186,7 +186,7 @@ mod tests {
 
         assert_eq!(fs::read(&shard).unwrap(), kept);
         assert!(crate::formats::open(&folder).is_ok());
-        // What belongs to nothing that is read may be replaced, and so may a file that is all of what is read.
+        // A file outside the input may be replaced, and so may a single file that is the whole input.
         assert_eq!(code(&folder, &folder.join("config.json")), "fine");
         assert_eq!(code(&shard, &shard), "fine");
     }
@@ -194,7 +194,7 @@ mod tests {
     /// As in the cache of a hub, where the files of two snapshots are links to one.
     #[cfg(unix)]
     #[test]
-    fn only_the_name_that_is_read_may_be_written_over() {
+    fn only_the_input_name_may_be_overwritten() {
         use std::os::unix::fs::symlink;
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_named_besides_the_model_are_read_too() {
+    fn files_named_besides_the_model_are_inputs() {
         let dir = tempfile::tempdir().unwrap();
         let golden = weighbridge_testkit::testdata("biggraph/set1");
         let mut paths = Vec::new();
@@ -278,7 +278,7 @@ mod tests {
             assert_eq!(code, "output-is-input", "{} {}", source.display(), target.display());
             assert_eq!(kept(target), before);
         }
-        // Another file in the folder of entities is none of theirs.
+        // Another file in the folder of entities is not an input.
         fs::write(entities.join("out.npz"), "").unwrap();
         convert(checkpoint, entities.join("out.npz"), &plain).unwrap();
     }

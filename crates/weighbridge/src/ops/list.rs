@@ -1,22 +1,23 @@
-//! Lists of tensors: which ones, in which order, with hashes, places and totals where these are asked for.
+//! Tensor lists: selection, order, and optional hashes, byte ranges and totals.
 
 use super::hash::sha256_all;
 use crate::checkpoint::{Checkpoint, Selection, TensorEntry, TensorPath};
 use crate::error::Result;
+use crate::ops::edit::suggest;
 use crate::phrase::{Face, Worded};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// The order of a list.
+/// Order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sort {
     /// By name.
     Name,
     /// By bytes, largest first.
     Size,
-    /// By type of elements.
+    /// By element type.
     Dtype,
 }
 
@@ -25,50 +26,66 @@ pub enum Sort {
 pub struct ListOptions {
     /// Patterns of names; empty for all.
     pub select: Vec<String>,
-    /// Patterns of names that are left out.
+    /// Patterns of names to drop.
     pub drop: Vec<String>,
     /// The order; that of the file if `None`.
     pub sort: Option<Sort>,
-    /// So many parts of names make a group.
+    /// Number of leading name parts that form a group.
     pub group: Option<u16>,
     /// Hash the elements of each tensor.
     pub hash: bool,
-    /// Name the places of the bytes in the document.
+    /// Include the byte ranges of each tensor in the JSON document.
     pub extents: bool,
 }
 
-/// The tensors of a checkpoint as a list.
+/// Tensors of a checkpoint as a list.
 #[derive(Debug, Clone)]
 pub struct Listing {
-    /// The tensors that are listed, in order.
+    /// The listed tensors, in order.
     pub checkpoint: Checkpoint,
-    /// SHA-256 of the elements of each tensor; empty where it was not asked for.
+    /// SHA-256 of the elements of each tensor; empty unless requested.
     pub hashes: Vec<String>,
-    /// The totals of groups.
+    /// Totals by group.
     pub groups: Option<Vec<Group>>,
-    /// True where the document names the places of the bytes.
+    /// True where the JSON document includes byte ranges.
     pub extents: bool,
 }
 
-/// The tensors whose names begin with the same parts.
+/// Totals of the tensors whose names begin with the same parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// These parts, as a name.
+    /// The common leading parts, as a name.
     pub name: String,
     /// The number of tensors.
     pub tensors: u64,
-    /// Their elements.
+    /// Number of elements.
     pub elements: u64,
-    /// Their bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
 /// Lists the tensors of `checkpoint`.
 ///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// use weighbridge::ops::list::{ListOptions, Sort, list};
+///
+/// let options = ListOptions { sort: Some(Sort::Size), hash: true, ..ListOptions::default() };
+/// let listing = list(weighbridge::open(&path)?.into_index(), &options)?;
+/// for (tensor, hash) in listing.checkpoint.tensors.iter().zip(&listing.hashes) {
+///     println!("{hash} {} {}", tensor.text(), tensor.shape);
+/// }
+/// assert_eq!(listing.checkpoint.tensors[0].text(), "w1");
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
-/// [`crate::Kind::Mismatch`] for patterns that fit nothing; what reading says, for hashes.
+/// [`crate::Kind::Mismatch`] for patterns that match nothing; errors of reading, for hashes.
 pub fn list(mut checkpoint: Checkpoint, options: &ListOptions) -> Result<Listing> {
-    checkpoint.select(&Selection::new(&options.select, &options.drop)?)?;
+    let selection = Selection::new(&options.select, &options.drop)?;
+    checkpoint.select(&selection).map_err(|error| suggest(error, &[&checkpoint], false))?;
     match options.sort {
         Some(Sort::Name) => checkpoint.tensors.sort_by_cached_key(TensorEntry::text),
         Some(Sort::Size) => checkpoint.tensors.sort_by_key(|tensor| Reverse(tensor.bytes())),
@@ -80,8 +97,8 @@ pub fn list(mut checkpoint: Checkpoint, options: &ListOptions) -> Result<Listing
     Ok(Listing { checkpoint, hashes, groups, extents: options.extents })
 }
 
-/// The groups of tensors by the first `parts` parts of their names, in the order of the first tensor of each; by name or by
-/// size where that is asked for.
+/// Returns the groups of tensors by the first `parts` parts of their names. They are in the order of the first tensor of each,
+/// or sorted by name or size.
 fn groups(checkpoint: &Checkpoint, parts: usize, sort: Option<Sort>) -> Vec<Group> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
@@ -114,7 +131,7 @@ struct Document<'a, Tensors: Serialize> {
 }
 
 impl Serialize for Listing {
-    /// The document of the checkpoint, with `sha256` and `extents` of tensors, and `groups`.
+    /// Serializes the document of the checkpoint, with `sha256` and extents of tensors, and `groups`.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let tensors = self.checkpoint.as_json_with(|place, tensor| {
             let mut json = tensor.to_json();

@@ -1,4 +1,4 @@
-//! Several checkpoints as one: the shards of one model, or models that have nothing in common, or something.
+//! Merge of several checkpoints into one: shards of one model, or models with or without common names.
 
 use super::{ConvertOptions, Inputs, plan_checkpoint};
 use crate::checkpoint::{
@@ -21,33 +21,33 @@ mod variables;
 
 use choose::choose;
 
-/// What happens where two checkpoints have a tensor of the same name.
+/// Resolution of tensors with the same name in two checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Same {
-    /// An error that names both.
+    /// An error that names both files.
     #[default]
     Refuse,
-    /// That of the one named first is taken.
+    /// The tensor of the first source is kept.
     First,
-    /// That of the one named last is taken.
+    /// The tensor of the last source is kept.
     Last,
-    /// Cannot be: everything goes below the name of its file.
+    /// Names cannot collide: each tensor is prefixed with the name of its file.
     Prefix,
 }
 
-/// Checkpoints that were joined, and the plan for it.
+/// Planned merge.
 #[derive(Debug)]
 pub struct PreparedMerge {
-    /// What is written.
+    /// The write plan.
     pub plan: WritePlan,
-    /// The displayed names of the joined tensors, not escaped, in their order.
+    /// The displayed names of the merged tensors, not escaped, in order.
     pub names: Vec<String>,
-    /// What was odd about the sources, and what was left out of them.
+    /// Notes on the sources, and on dropped data.
     pub notes: Vec<Note>,
 }
 
 impl PreparedMerge {
-    /// The document of what was written, or would be: `bytes` of all files, `done` where it was.
+    /// Returns the document of the written or planned merge: `bytes` of all files, `done` where it was written.
     pub fn to_json(&self, sources: &[PathBuf], target: &Path, done: bool, bytes: u64) -> Json {
         json!({
             "path": path_text(target), "done": done, "format": self.plan.format, "kind": self.plan.kind,
@@ -59,12 +59,33 @@ impl PreparedMerge {
     }
 }
 
-/// Opens `sources` and plans them as one checkpoint at `target`. A folder of shards is one source, and so are all
-/// shards of a list together: it is read in their place, unless each goes below its own name. The format is told from
-/// the target's extension, unless the options say it.
+/// Opens `sources` and plans them as one checkpoint at `target`.
+///
+/// A folder of shards is one source. All shards of an index together are one source, too: the index is read in their place,
+/// unless each gets a prefix of its own. The format is that of the target's extension, unless the options set it.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let (weights, biases) = (folder.path().join("w.npz"), folder.path().join("b.npz"));
+/// # let target = folder.path().join("xor.safetensors");
+/// use weighbridge::ops::ConvertOptions;
+/// use weighbridge::ops::merge::{Same, merge};
+///
+/// let model = weighbridge::open(&path)?;
+/// model.convert(&weights).select("w*").run()?;
+/// model.convert(&biases).drop("w*").run()?;
+///
+/// let prepared = merge(&[weights, biases], &target, Same::Refuse, &ConvertOptions::default())?;
+/// assert_eq!(prepared.names.len(), model.len());
+/// weighbridge::ops::save(&prepared.plan, &target, false, &Default::default())?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
-/// What opening and planning say; as [`join`]; `output-is-input` where the target is one of several files of a source.
+/// Errors of opening and planning; as [`join`]; `output-is-input` where the target is one of several input files.
 pub fn merge(
     sources: &[PathBuf],
     target: &Path,
@@ -74,7 +95,7 @@ pub fn merge(
     LocalSink::check(target, options.force)?;
     let named = sources;
     let (sources, mut notes) = match same {
-        // Each below its own name.
+        // Each source gets a prefix of its own.
         Same::Prefix => (sources.to_vec(), Vec::new()),
         _ => lists::gather(sources, &options.open.limits),
     };
@@ -85,7 +106,7 @@ pub fn merge(
         formats::open_with(path, &options.open).map_err(|error| {
             let error = match named.contains(path) {
                 true => error,
-                false => error.hint("this list stands beside the files that were named, and is read in their place: move it away to merge them alone"),
+                false => error.hint("this index beside the given files is read in their place; move it away to merge only the files"),
             };
             formats::registry().offer_salvage(error, path, &options.open)
         })
@@ -113,36 +134,39 @@ pub fn merge(
     Ok(PreparedMerge { plan, names, notes })
 }
 
-/// Tells the loss of a structure of torch for each source that had one: the plan knows only what was made of all.
+/// Reports the lost structure of torch objects for each source that had one: the plan has a single loss for the merged index.
 fn of_each(plan: &mut WritePlan, objects: &[String]) {
-    let is_told = |loss: &Loss| loss.code == LossCode::StructureDropped && plan.format == "torch";
-    let Some(place) = plan.losses.iter().position(is_told).filter(|_| !objects.is_empty()) else { return };
-    let told = plan.losses.remove(place);
+    let is_structure = |loss: &Loss| loss.code == LossCode::StructureDropped && plan.format == "torch";
+    let Some(place) = plan.losses.iter().position(is_structure).filter(|_| !objects.is_empty()) else {
+        return;
+    };
+    let found = plan.losses.remove(place);
     let each: Vec<Loss> =
-        objects.iter().map(|label| Loss { subject: label.clone(), ..told.clone() }).collect();
+        objects.iter().map(|label| Loss { subject: label.clone(), ..found.clone() }).collect();
     plan.losses.splice(place..place, each);
 }
 
-/// Joins checkpoints: their tensors one after the other, the metadata of all. State stays with the parameter
-/// that it was trained with, which it knows by its path or by its name as a variable: where of two parameters one
-/// is taken, the state of the other is left out too. State that stands in a file of its own belongs to the
-/// parameter of that name, and has that one's path from then on; where there are several, nobody knows which one. State under
-/// a path of its own, as in checkpoints of PyTorch, goes with the parameter that it says it is about; where it says none, with
-/// all of its file.
-/// Returns what is lost: metadata of one key that say different things, of which the first is kept (with
-/// [`Same::Last`] the last), programs, and names of variables that two parameters have.
+/// Joins checkpoints: their tensors one after the other, and the metadata of all.
+///
+/// Optimizer state stays with the parameter that it was trained with, by path or by variable name. Where one of two parameters
+/// is kept, the state of the other is dropped, too. State in a file of its own belongs to the parameter of that name and gets
+/// its path; several such parameters are an error. State with a path of its own, as in checkpoints of PyTorch, follows the
+/// parameter that it refers to, or otherwise all parameters of its file.
+///
+/// Returns the losses: metadata of one key with different values, where the first is kept (with [`Same::Last`] the last),
+/// programs, and variable names that two parameters share.
 ///
 /// # Errors
 /// [`crate::Kind::Usage`], `nothing-to-merge` without a source, `same-prefix` where two sources have one name;
-/// [`crate::Kind::Mismatch`]: `name-collision`, with both files; `state-of-which` where state could belong to
-/// parameters of several files, or to some that are taken as well as to some that are not.
+/// [`crate::Kind::Mismatch`]: `name-collision`, with both files; `state-of-which` where state could belong to parameters of
+/// several files, or to kept as well as dropped ones.
 pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec<Loss>)> {
     let mut unfollowed = Vec::new();
     if same == Same::Prefix {
         put_below(&mut sources, &mut unfollowed)?;
     }
     let Some(first) = sources.first() else {
-        return Err(Error::usage("nothing-to-merge", "no file is named that could be merged"));
+        return Err(Error::usage("nothing-to-merge", "no files to merge"));
     };
     let mut joined = Checkpoint::new(first.format, first.kind, first.label.clone());
     if sources.len() > 1 {
@@ -150,17 +174,17 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
         joined.label = labels.join(" + ");
     }
     if sources.iter().any(|source| source.format != first.format) {
-        // Of none of them: no form is written as the source was.
+        // The merged index has the form of no source, so none is preserved.
         (joined.format, joined.kind) = ("merged", "merged");
     }
     if sources.iter().all(|source| source.origin == first.origin) {
         joined.origin.clone_from(&first.origin);
     }
-    // Whichever of them had a structure: it is lost for all that is written.
+    // The structure of any source is lost in the merged index.
     if sources.iter().any(torch::was_object) {
         torch::mark_object(&mut joined);
     }
-    // What is missing of a damaged source is missing in what is made of it.
+    // Tensors missing in a damaged source are missing in the result.
     let mut losses: Vec<Loss> = sources
         .iter()
         .filter_map(|source| source.damage.as_ref())
@@ -168,35 +192,35 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
         .chain(unfollowed)
         .collect();
     let only_one = sources.len() == 1;
-    // It has the name of its parameter, whichever file that one stands in.
+    // State has the name of its parameter, in whichever file that is.
     Checkpoint::attach_state_among(&mut sources);
     let taken = choose(&sources, same)?;
     for (source, kept) in sources.iter_mut().zip(&taken) {
-        let (mut left_out, mut first_out) = (0u64, None);
+        let (mut dropped, mut first_dropped) = (0u64, None);
         let mut kept = kept.iter();
         let modules = Modules::of(source);
         source.tensors.retain(|tensor| {
             let keep = kept.next().copied().unwrap_or(true);
             if !keep {
-                left_out += 1;
-                first_out.get_or_insert_with(|| tensor.text());
+                dropped += 1;
+                first_dropped.get_or_insert_with(|| tensor.text());
             }
             keep
         });
         if let Some(modules) = modules {
             losses.extend(modules.follow_left_out(source));
         }
-        // As long as it is alone: another file may have a tensor of that name.
+        // Before the join: another file may have a tensor of that name.
         let settled = source.settle_aliases();
         source.notes.extend(settled);
-        if let Some(name) = first_out {
+        if let Some(name) = first_dropped {
             let text = format!(
                 "{}: {}, first {name}",
                 source.label,
                 counted(
-                    left_out,
-                    "tensor gives way to another of its name, or is state of one that does",
-                    "tensors give way to others of their name, or are state of one that does"
+                    dropped,
+                    "tensor dropped in favor of one with the same name, or as its state",
+                    "tensors dropped in favor of others with the same names, or as their state"
                 )
             );
             joined.notes.push(Note::new("gave-way", text));
@@ -209,7 +233,7 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
     }
     variables::keep_apart(&mut sources, &mut losses)?;
     for source in &mut sources {
-        // That of the first is moved as a whole: an index can be large.
+        // The tensors of the first source are moved as a whole: an index can be large.
         match joined.tensors.is_empty() {
             true => joined.tensors = std::mem::take(&mut source.tensors),
             false => joined.tensors.append(&mut source.tensors),
@@ -221,18 +245,18 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
 }
 
 fn collision(tensor: &TensorEntry, one: &Checkpoint, other: &Checkpoint) -> Error {
-    Error::mismatch("name-collision", "two of the files have a tensor of the same name")
+    Error::mismatch("name-collision", "duplicate tensor name in two files")
         .on_tensor(tensor.name())
         .found(format_args!("it in {} and in {}", escape_text(&one.label), escape_text(&other.label)))
         .hint(phrase![
             Opt::Prefer.with("first"),
-            " or last takes one of them, ",
+            " or last keeps one of them, ",
             Opt::PrefixEach,
-            " keeps both below the names of their files"
+            " keeps both with the names of their files as prefixes"
         ])
 }
 
-/// Puts every source below the name of its file, without what follows the first dot.
+/// Prefixes every source with the name of its file, up to the first dot.
 fn put_below(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> Result<()> {
     let programs = sources.iter().filter(|source| source.topology.is_some()).count();
     let mut known: HashMap<String, String> = HashMap::new();
@@ -240,20 +264,20 @@ fn put_below(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> Result<()> {
         let name = Path::new(&source.label).file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.as_deref().and_then(|name| name.split('.').next()).unwrap_or_default().to_owned();
         if name.is_empty() {
-            return Err(Error::usage("same-prefix", "this source has no name that could be a prefix")
+            return Err(Error::usage("same-prefix", "the source has no name to use as a prefix")
                 .in_file(&source.label)
-                .hint("name the file or folder itself"));
+                .hint("use the path of the file or folder itself"));
         }
         if let Some(other) = known.insert(name.clone(), source.label.clone()) {
-            return Err(Error::usage("same-prefix", "two of the sources have the same name")
+            return Err(Error::usage("same-prefix", "two sources have the same name")
                 .in_file(&source.label)
                 .found(format_args!("{name}, as {other}"))
                 .hint(phrase![
-                    "rename one of the files; or merge without ",
+                    "rename one of the files; or replace ",
                     Opt::PrefixEach,
-                    ", and say with ",
+                    " by ",
                     Opt::Prefer,
-                    " which of two tensors counts"
+                    " to keep one of two tensors"
                 ]));
         }
         let below = |tensor: &TensorEntry| {
@@ -266,7 +290,7 @@ fn put_below(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> Result<()> {
         if let Some(modules) = modules {
             losses.extend(modules.follow_renamed(source));
         }
-        // The only program of all stays, and knows its variables by the names that they have.
+        // A single program stays, with its variables under their own names.
         if programs != 1 || source.topology.is_none() {
             variables::put_below(source, &name);
         }
@@ -274,7 +298,7 @@ fn put_below(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> Result<()> {
     Ok(())
 }
 
-/// The metadata of all, where two say different things with a loss.
+/// Joins the metadata; different values of one key are a loss.
 fn join_metadata(sources: &[Checkpoint], same: Same, joined: &mut Checkpoint, losses: &mut Vec<Loss>) {
     let mut owners: HashMap<&str, &str> = HashMap::new();
     for source in sources {
@@ -293,7 +317,7 @@ fn join_metadata(sources: &[Checkpoint], same: Same, joined: &mut Checkpoint, lo
                 _ => (other, source.label.as_str()),
             };
             let detail = format!(
-                "{other} and {} say different things; that of {kept} is kept, not that of {lost}",
+                "{other} and {} have different values; the value of {kept} is kept, that of {lost} is dropped",
                 source.label
             );
             let pair = if same == Same::Last { (value, known) } else { (known, value) };
@@ -314,13 +338,13 @@ fn join_metadata(sources: &[Checkpoint], same: Same, joined: &mut Checkpoint, lo
     }
 }
 
-/// Programs and files beside the tensors.
+/// Joins programs and files beside the tensors.
 fn join_rest(sources: &[Checkpoint], joined: &mut Checkpoint, losses: &mut Vec<Loss>) {
     let mut programs = sources.iter().filter(|source| source.topology.is_some());
     if let (Some(one), None) = (programs.next(), programs.next()) {
         joined.topology.clone_from(&one.topology);
     } else if sources.iter().any(|source| source.topology.is_some()) {
-        let detail = "several of the files have one, and they cannot be joined";
+        let detail = "several files have a program, and programs cannot be merged";
         losses.push(Loss::new("program", "the program", detail));
     }
     let mut names: HashSet<&str> = HashSet::new();
@@ -329,7 +353,8 @@ fn join_rest(sources: &[Checkpoint], joined: &mut Checkpoint, losses: &mut Vec<L
             if names.insert(name) {
                 joined.companions.push((name.clone(), content.clone()));
             } else {
-                let detail = format!("that of {} gives way to one of the same name", source.label);
+                let detail =
+                    format!("dropped from {}: another source has a file of the same name", source.label);
                 losses.push(Loss::new("companion", escape_text(name), detail));
             }
         }

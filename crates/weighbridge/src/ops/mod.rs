@@ -1,26 +1,26 @@
-//! What can be done with checkpoints: a room each, a file or a folder, checkpoints in and reports out.
+//! Whole jobs: checkpoints in, reports out. One module each.
 //!
-//! - [`account`]: what every byte of its files is for;
-//! - [`convert`] and [`plan`]: to another form;
-//! - [`mod@slice`]: what is written after a name, such as `fc1.w[0:3, :]`;
+//! - [`account`]: use of every byte of a checkpoint's files;
+//! - [`convert()`] and [`plan`]: conversion to another format;
+//! - [`mod@slice`]: slice syntax, such as `fc1.w[0:3, :]`;
 //! - [`show`]: values as JSON;
-//! - [`stats`]: range, moments, oddities and a histogram;
-//! - [`hash`]: SHA-256 of the elements, the same in every format;
-//! - [`Inputs`]: the files that are read, none of which an output may take the place of;
-//! - [`mod@diff`]: two checkpoints of any two formats, and how far their values are apart;
+//! - [`mod@stats`]: range, moments, oddities and a histogram;
+//! - [`hash`]: SHA-256 of elements, the same in every format;
+//! - [`Inputs`]: input files, protected from being overwritten by an output;
+//! - [`mod@diff`]: differences of two checkpoints of any two formats;
 //! - [`mod@edit`]: names, types, shapes and metadata by rules, into a new file or in place;
-//! - [`mod@merge`]: several checkpoints, or the shards of one, as one; [`mod@shard`]: one over many files;
-//! - [`info`]: the checkpoint as a whole;
-//! - [`verify`](mod@verify): is it whole and consistent, and what is every byte for;
-//! - [`mod@list`]: its tensors, a row each; [`several`]: what several paths come to;
-//! - [`mod@versions`]: the versions in a folder of PyTorch-BigGraph;
-//! - [`values`]: sizes, types and pairs as people write them;
-//! - [`scan`](mod@scan): would opening it elsewhere run code or give away source code;
-//! - [`mod@seal`]: the hashes of files and tensors as a list that can be signed, and held against a model;
-//! - [`program`]: the program beside the parameters, as text, JSON or a graph.
+//! - [`mod@merge`]: several checkpoints, or the shards of one, as one; `shard`: one over many files;
+//! - [`mod@info`]: summary of a checkpoint;
+//! - [`verify`](mod@verify): integrity and consistency;
+//! - [`mod@list`]: tensors, one row each; [`several`]: combined verdicts of several paths;
+//! - `versions`: versions in a PyTorch-BigGraph folder;
+//! - [`values`]: option values such as sizes, types and pairs;
+//! - `scan`: code that runs, or source code that leaks, when a file is loaded elsewhere;
+//! - `seal`: signable manifest of the hashes of files and tensors;
+//! - [`program`]: program beside the parameters, as text, JSON or a graph.
 //!
-//! Each reads through the engine, in bounded memory whatever the size of the tensor. They share `decode` (elements as numbers to
-//! compute with), `parallel` (blocks and tensors by several threads) and `wide` (loops for wide registers).
+//! Each job reads through the engine, in bounded memory for tensors of any size. They share `decode` (elements as numbers),
+//! `parallel` (blocks and tensors on several threads) and `wide` (loops for wide registers).
 
 pub mod account;
 mod convert;

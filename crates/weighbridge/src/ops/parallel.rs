@@ -1,4 +1,4 @@
-//! Work on the blocks of a tensor, or on many tensors, by several threads.
+//! Parallel work on the blocks of a tensor, or on many tensors.
 
 use crate::checkpoint::TensorEntry;
 use crate::engine::{Scratch, for_each_chunk, read_or_map};
@@ -7,22 +7,22 @@ use crate::tensor::{Order, Region};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Locks, also after a panic of another worker: what the mutexes here hold is never half changed.
+/// Locks a mutex, also after a panic of another worker: the values in these mutexes are never half changed.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The number of workers for a wish of `threads` (0: one for each processor) and so many jobs.
+/// Returns the number of workers for `jobs` jobs; `threads` is the requested number (0: one per processor).
 pub(super) fn workers(threads: usize, jobs: u64) -> usize {
-    let wish = match threads {
+    let requested = match threads {
         0 => crate::engine::default_threads(),
         n => n.min(256),
     };
-    wish.min(usize::try_from(jobs).unwrap_or(usize::MAX)).max(1)
+    requested.min(usize::try_from(jobs).unwrap_or(usize::MAX)).max(1)
 }
 
-/// Gives every job to `work`, which gathers into one `A` for each worker. Jobs are numbered and
-/// handed out in order. Of several failures, that of the first job is returned.
+/// Passes every job to `work`, which accumulates into one `A` per worker. Jobs are numbered and handed out in order. Of
+/// several failures, the failure of the first job is returned.
 pub(super) fn each<J: Send, A: Default + Send>(
     jobs: impl Iterator<Item = J> + Send,
     workers: usize,
@@ -62,7 +62,7 @@ pub(super) fn each<J: Send, A: Default + Send>(
     }
 }
 
-/// What one worker needs to read blocks, with what it gathers.
+/// Buffers of one worker for reading blocks, with its accumulated result.
 #[derive(Default)]
 struct Reader<A> {
     gathered: A,
@@ -70,9 +70,8 @@ struct Reader<A> {
     spare: Vec<u8>,
 }
 
-/// Reads `entry` once, in blocks of about `block_bytes` in the order in which it is stored, and
-/// gives each block's number and bytes to `work`: the bytes at once or in parts, one after the other, of whole elements. The
-/// blocks do not depend on `threads`; the order in which they come does.
+/// Reads `entry` once, in blocks of about `block_bytes` in storage order, and passes the number and bytes of each block to
+/// `work`: at once or in consecutive parts of whole elements. The blocks do not depend on `threads`; their order of arrival does.
 pub(super) fn over_blocks<A: Default + Send>(
     entry: &TensorEntry,
     block_bytes: u64,
@@ -92,7 +91,7 @@ pub(super) fn over_blocks<A: Default + Send>(
     Ok(readers.into_iter().map(|reader| reader.gathered).collect())
 }
 
-/// [`Region::blocks`] in row-major order, one after the other, into `take`.
+/// Passes the bytes of [`Region::blocks`] in row-major order to `take`, one block after the other.
 pub(super) fn row_major(
     entry: &TensorEntry,
     block_bytes: u64,

@@ -1,4 +1,4 @@
-//! Several paths, each looked at by itself: the worst of them counts.
+//! Combined verdict of several paths, each checked by itself: the worst one counts.
 
 use crate::error::{Error, Kind, Result};
 use crate::finding::Verdict;
@@ -7,13 +7,13 @@ use serde_json::{Value as Json, json};
 /// The worst of the verdicts on several paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worst {
-    /// All is well.
+    /// Every path is sound.
     Sound,
-    /// Something was found to be wrong.
+    /// At least one path is unsound.
     Unsound,
-    /// Nothing wrong was found, but not everything could be looked at.
+    /// No path is unsound, but not every path could be checked completely.
     CouldNotTell,
-    /// Nothing wrong was found, but a path could not be read at all.
+    /// No path is unsound, but a path could not be read.
     Failed,
 }
 
@@ -28,7 +28,7 @@ impl From<Verdict> for Worst {
 }
 
 impl Worst {
-    /// The exit code of the command: 0, 1, 3; 2 where a path could not be read.
+    /// Returns the exit code of the command: 0, 1, 3; 2 where a path could not be read.
     pub fn code(self) -> u8 {
         match self {
             Self::Sound => 0,
@@ -42,11 +42,11 @@ impl Worst {
 /// Counts of verdicts on several paths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Paths of which everything was checked and nothing is wrong.
+    /// Paths that were checked completely and are sound.
     pub sound: usize,
-    /// Paths of which not everything could be checked.
+    /// Paths that could not be checked completely.
     pub could_not_tell: usize,
-    /// Paths with something wrong.
+    /// Unsound paths.
     pub unsound: usize,
     /// Paths that could not be read.
     pub failed: usize,
@@ -56,9 +56,9 @@ impl Counts {
     /// Counts one path.
     ///
     /// # Errors
-    /// [`Kind::Cancelled`], where somebody asked to stop.
-    pub fn add(&mut self, looked: &Result<Verdict, &Error>) -> Result<()> {
-        match looked {
+    /// [`Kind::Cancelled`], where the job was cancelled.
+    pub fn add(&mut self, checked: &Result<Verdict, &Error>) -> Result<()> {
+        match checked {
             Ok(Verdict::Sound) => self.sound += 1,
             Ok(Verdict::CouldNotTell) => self.could_not_tell += 1,
             Ok(Verdict::Unsound) => self.unsound += 1,
@@ -68,13 +68,12 @@ impl Counts {
         Ok(())
     }
 
-    /// The number of paths that were counted.
+    /// Returns the number of counted paths.
     pub fn all(&self) -> usize {
         self.sound + self.could_not_tell + self.unsound + self.failed
     }
 
-    /// The worst so far, where there are `paths` in all. As long as some were not looked at it cannot be told that
-    /// all is well.
+    /// Returns the worst verdict so far, of `paths` in total. The result is not `Sound` before all paths are counted.
     pub fn worst(&self, paths: usize) -> Worst {
         if self.unsound > 0 {
             Worst::Unsound
@@ -88,12 +87,12 @@ impl Counts {
     }
 }
 
-/// The document of a path that cannot be read.
+/// Returns the JSON document of a path that cannot be read.
 pub fn unread(path: &str, error: &Error) -> Json {
     json!({ "path": path, "error": error.to_json() })
 }
 
-/// The document of several paths.
+/// Returns the JSON document of several paths.
 pub fn of_all(documents: Vec<Json>) -> Json {
     json!({ "paths": documents })
 }

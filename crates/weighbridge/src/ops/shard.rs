@@ -1,4 +1,4 @@
-//! One model over many files of safetensors, with their list, as Hugging Face's libraries write and read it.
+//! Splitting of one model into safetensors shards with an index, in the layout of Hugging Face's libraries.
 use super::ConvertOptions;
 use super::convert::{check_nothing_lost, prepare_replacing};
 use crate::checkpoint::{Loss, Note};
@@ -14,36 +14,36 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A file of a folder of shards.
+/// File in a folder of shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shard {
-    /// Its name in the folder.
+    /// File name in the folder.
     pub name: String,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// How many tensors stand in it.
+    /// Number of tensors in the file.
     pub tensors: usize,
-    /// Bytes of these tensors.
+    /// Total bytes of these tensors.
     pub tensor_bytes: u64,
-    /// True where that is more than was asked for: one tensor, or several that are the same bytes.
+    /// True where that exceeds the requested size: the file has a single tensor, or several with shared bytes.
     pub oversized: bool,
 }
 
-/// Shards that were planned.
+/// Planned shards.
 #[derive(Debug)]
 pub struct PreparedShards {
-    /// What is written.
+    /// The write plan.
     pub plan: WritePlan,
-    /// What was odd about the source.
+    /// Notes on the source.
     pub notes: Vec<Note>,
-    /// The files of tensors, in order.
+    /// The files with tensors, in order.
     pub shards: Vec<Shard>,
-    /// The files of the source that the new ones take the place of, where the source is the target.
+    /// Source files that the new files replace, where the source is the target.
     pub replaced: Vec<PathBuf>,
 }
 
 impl PreparedShards {
-    /// The document of what was written, or would be: `bytes` of all files, `done` where it was.
+    /// Returns the document of the written or planned shards: `bytes` of all files, `done` where they were written.
     pub fn to_json(&self, target: &Path, done: bool, bytes: u64) -> Json {
         let one = |shard: &Shard| {
             json!({
@@ -59,7 +59,7 @@ impl PreparedShards {
         })
     }
 
-    /// Writes the shards to `target`; returns the bytes of all files. A folder of shards may be cut anew in its own place.
+    /// Writes the shards to `target`; returns the bytes of all files. A folder of shards may be split again in place.
     ///
     /// # Errors
     /// As [`save`](super::save).
@@ -72,13 +72,13 @@ impl PreparedShards {
     }
 }
 
-/// Plans the folder `target` with the tensors of `source` in files of at most `size` bytes of tensors: `5GB`
-/// (powers of 1000), `64MiB` (powers of 1024), or bytes. A tensor that is larger has a file of its own. The
-/// order is that of the source, and the same source gives the same bytes.
+/// Plans the folder `target` with the tensors of `source` in files of at most `size` bytes of tensors: `5GB` (powers of
+/// 1000), `64MiB` (powers of 1024), or bytes. A larger tensor is put into a file of its own. The order is that of the source,
+/// and the same source yields the same bytes.
 ///
 /// # Errors
-/// As [`prepare`](super::prepare); [`crate::Kind::Usage`], `bad-size`, `shards-in-a-folder`; [`crate::Kind::Mismatch`], `loss-denied`, where the
-/// folder is cut in its own place and something in its files has no place in shards.
+/// As [`prepare`](super::prepare); [`crate::Kind::Usage`], `bad-size`, `shards-in-a-folder`; [`crate::Kind::Mismatch`],
+/// `loss-denied`, where the folder is split again in place and shards cannot represent something in its files.
 pub fn shard(source: &Path, target: &Path, size: &str, options: &ConvertOptions) -> Result<PreparedShards> {
     let most = parse_size(size)?;
     check_target(target)?;
@@ -90,34 +90,37 @@ pub fn shard(source: &Path, target: &Path, size: &str, options: &ConvertOptions)
         .map_err(|error| registry().offer_salvage(error, source, &options.open))?;
     if !replaced.is_empty() {
         check_nothing_lost(&plan.losses).map_err(|error| {
-            let hint = "write to another folder instead, and see what it says of these";
+            let hint = "write to another folder to see every loss";
             error.in_file(source.display()).hint(hint)
         })?;
     }
     let listed = listed(&plan);
-    let shards = plan.files.iter().filter_map(|file| told(file, &listed, most)).collect();
+    let shards = plan.files.iter().filter_map(|file| shard_of(file, &listed, most)).collect();
     Ok(PreparedShards { plan, notes, shards, replaced })
 }
 
-/// Fails where the name is that of a file, as of the one that `merge` writes, unless a folder has it already.
+/// Fails where the target has the extension of a file, unless it is an existing folder.
 fn check_target(target: &Path) -> Result<()> {
     let is_file_name = target.extension().is_some_and(|end| end.eq_ignore_ascii_case("safetensors"));
     if !is_file_name || PathKind::of(target).is_ok_and(|kind| kind == PathKind::Folder) {
         return Ok(());
     }
-    Err(Error::usage("shards-in-a-folder", "shards are several files, and this is the name of one")
-        .in_file(target.display())
-        .expected("the name of a folder, without .safetensors")
-        .hint("the folder is made; for one file, convert"))
+    Err(Error::usage(
+        "shards-in-a-folder",
+        "the target is a file name, but shards are several files in a folder",
+    )
+    .in_file(target.display())
+    .expected("a folder name, without .safetensors")
+    .hint("give the name of a folder, which is created; to write one file, use convert"))
 }
 
-/// The list of shards, of which the names of files are counted as they are read.
+/// Shard index; only the number of tensors per file is kept.
 #[derive(serde::Deserialize)]
 struct List {
     weight_map: Counts,
 }
 
-/// How many tensors each file has.
+/// Number of tensors by file name.
 #[derive(Default)]
 struct Counts(HashMap<String, usize>);
 
@@ -131,7 +134,7 @@ impl<'de> Visitor<'de> for Counts {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("names of files by names of tensors")
+        f.write_str("file names by tensor names")
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> std::result::Result<Self, A::Error> {
@@ -142,7 +145,7 @@ impl<'de> Visitor<'de> for Counts {
     }
 }
 
-/// How many tensors the planned list names for each file: some have no bytes, and nothing else of the plan knows them.
+/// Returns the number of tensors that the planned index lists for each file. Empty tensors appear only there.
 fn listed(plan: &WritePlan) -> HashMap<String, usize> {
     let lists = plan.files.iter().filter(|file| file.name.ends_with(".json"));
     let texts = lists.flat_map(|file| &file.segments).filter_map(|segment| match &segment.content {
@@ -152,8 +155,8 @@ fn listed(plan: &WritePlan) -> HashMap<String, usize> {
     texts.flat_map(|list| list.weight_map.0).collect()
 }
 
-/// What stands in a file; `None` for the list, in which no tensor does.
-fn told(file: &PlannedFile, listed: &HashMap<String, usize>, most: u64) -> Option<Shard> {
+/// Returns the shard of a planned file; `None` for the index, which has no tensors.
+fn shard_of(file: &PlannedFile, listed: &HashMap<String, usize>, most: u64) -> Option<Shard> {
     if !file.name.ends_with(".safetensors") {
         return None;
     }

@@ -6,14 +6,14 @@ use crate::error::{Error, Result};
 use crate::tensor::{DType, Element, Order};
 use serde_json::{Value as Json, json};
 
-/// The most elements that are given.
+/// Maximum number of values in a document.
 const MAX_ELEMENTS: u64 = 1_000_000;
 
-/// The document of the values of a tensor, or of a slice of it: `path`, `name`, `dtype`, `shape`, `values`, and `damage`
-/// where there is some. The only tensor of a file needs no name.
+/// Returns the document of the values of a tensor, or of a slice of it: `path`, `name`, `dtype`, `shape`, `values`, and
+/// `damage` for a damaged file. `name` may be `None` where the file has a single tensor.
 ///
 /// # Errors
-/// As [`resolve`] and [`only`]; [`crate::Kind::Limit`] for more than 1,000,000 values; and what the sources say.
+/// As [`resolve`] and [`only`]; [`crate::Kind::Limit`] for more than 1,000,000 values; errors of the sources.
 pub fn document(checkpoint: &Checkpoint, name: Option<&str>) -> Result<Json> {
     let (entry, slice) = match name {
         Some(name) => resolve(checkpoint, name)?,
@@ -34,13 +34,12 @@ pub fn document(checkpoint: &Checkpoint, name: Option<&str>) -> Result<Json> {
     Ok(document)
 }
 
-/// The values of `slice` of `entry` as nested lists, as `numpy.tolist` nests them. Numbers are
-/// the shortest decimals that give the same `f32` (`f64` for the wide types); `"NaN"`,
-/// `"Infinity"` and `"-Infinity"` are strings; a complex number is a list of two.
+/// Returns the values of `slice` of `entry` as nested lists, nested as by `numpy.tolist`. Numbers are the shortest decimals
+/// with the same `f32` value (`f64` for the wide types). `"NaN"`, `"Infinity"` and `"-Infinity"` are strings; a complex number
+/// is a list of two.
 ///
 /// # Errors
-/// [`crate::Kind::Unsupported`] for packed types; [`crate::Kind::Limit`] for more than 1,000,000 values; and what the
-/// sources say.
+/// [`crate::Kind::Unsupported`] for packed types; [`crate::Kind::Limit`] for more than 1,000,000 values; errors of the sources.
 fn values_json(entry: &TensorEntry, slice: &Slice) -> Result<Json> {
     let named = |e: Error| e.on_tensor(entry.name());
     let dtype = entry.dtype();
@@ -49,15 +48,15 @@ fn values_json(entry: &TensorEntry, slice: &Slice) -> Result<Json> {
     }
     let selection = slice.select(&entry.shape).map_err(named)?;
     let shape = selection.shape();
-    // Where there are no elements, there may still be many empty lists.
+    // Without elements there may still be many empty lists.
     let lists = shape.dims().iter().take_while(|&&d| d > 0).try_fold(1u64, |n, &d| n.checked_mul(d));
     match lists {
         Some(lists) if lists <= MAX_ELEMENTS => {}
         _ => {
-            return Err(Error::limit("too-many-values", "these are too many values to give as JSON")
+            return Err(Error::limit("too-many-values", "too many values for one JSON document")
                 .expected(format_args!("at most {MAX_ELEMENTS}"))
                 .found(lists.map_or("more than 2^64".into(), |n| n.to_string()))
-                .hint("take a slice, such as NAME[0:10]")
+                .hint("select a slice, such as NAME[0:10]")
                 .on_tensor(entry.name()));
         }
     }
@@ -74,10 +73,13 @@ fn values_json(entry: &TensorEntry, slice: &Slice) -> Result<Json> {
 }
 
 fn packed(dtype: DType) -> Error {
-    Error::unsupported("packed-values", format!("elements of type {dtype} share bytes and cannot be shown"))
+    Error::unsupported(
+        "packed-values",
+        format!("elements of type {dtype} are packed into shared bytes and cannot be shown"),
+    )
 }
 
-/// The next elements of `bytes` as lists nested by `dims`.
+/// Returns the next elements of `bytes` as lists nested by `dims`.
 fn nest(dtype: DType, dims: &[u64], bytes: &[u8], index: &mut usize) -> Option<Json> {
     match dims.split_first() {
         Some((&len, rest)) => (0..len).map(|_| nest(dtype, rest, bytes, index)).collect(),
@@ -100,7 +102,7 @@ fn element_json(dtype: DType, element: Element) -> Json {
     }
 }
 
-/// The `f64` whose shortest decimal is that of `x` as an `f32`.
+/// Returns the `f64` whose shortest decimal is that of `x` as an `f32`.
 #[allow(clippy::cast_possible_truncation)] // `x` is a value of f32
 fn shortest_of_f32(x: f64) -> f64 {
     if x.is_finite() { (x as f32).to_string().parse().unwrap_or(x) } else { x }

@@ -1,7 +1,7 @@
-//! What a person writes after a name: `fc1.w[0:3, :]`, `[5]`, `[-1]`, `[::2]`, `[..., 0]`.
+//! Slice syntax after a tensor name: `fc1.w[0:3, :]`, `[5]`, `[-1]`, `[::2]`, `[..., 0]`.
 //!
-//! The meaning is numpy's: a negative index counts from the end, a range is clamped to the
-//! tensor, an integer drops its dimension and must lie within it. Steps are positive only.
+//! The meaning is that of numpy: a negative index counts from the end, a range is clamped to the tensor, an integer removes its
+//! dimension and must be within it. Steps must be positive.
 
 mod ranges;
 mod read;
@@ -17,74 +17,85 @@ use std::sync::Arc;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::{ErrorCode, NoteCode, phrase};
 
-/// Notes that say why rows have no names.
+/// Codes of notes about missing row names.
 const NO_NAMES: [NoteCode; 4] =
     [NoteCode::CountsDiffer, NoteCode::EntitiesUnreadable, NoteCode::NamesIncomplete, NoteCode::NamesMissing];
 
-/// The parts between the brackets, not yet held against a shape.
+/// Parsed slice, not yet applied to a shape.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// use weighbridge::ops::slice::Slice;
+/// use weighbridge::tensor::Shape;
+///
+/// let shape = Shape::from([8, 2]);
+/// assert_eq!(Slice::parse("[::2, 0]")?.select(&shape)?.shape(), Shape::from([4]));
+/// assert_eq!(Slice::from((0..3, ..)).select(&shape)?.shape(), Shape::from([3, 2]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Slice(Vec<Part>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// One index; the dimension is dropped.
+    /// One index; the dimension is removed.
     Index(i64),
     /// `from:to:step`.
     Range { from: Option<i64>, to: Option<i64>, step: u64 },
-    /// `...`: as many whole dimensions as are left.
+    /// `...`: all remaining dimensions.
     Rest,
 }
 
-/// A slice of a known shape: for each dimension of the tensor, which indices are taken.
+/// Slice of a particular shape: the selected indices of each dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    /// One for each dimension of the tensor.
+    /// The indices of each dimension of the tensor.
     pub axes: Vec<Picked>,
 }
 
-/// The indices `start`, `start + step`, ... of one dimension.
+/// Indices `start`, `start + step`, ... of one dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Picked {
     /// The first index; within the dimension unless `count` is 0.
     pub start: u64,
     /// The distance between indices, at least 1.
     pub step: u64,
-    /// How many indices there are.
+    /// Number of indices.
     pub count: u64,
-    /// True where the dimension was named by an integer and is dropped from the result.
+    /// True where an integer selected the dimension, which is removed from the result.
     pub squeezed: bool,
 }
 
 impl Slice {
-    /// The slice that takes everything.
+    /// Returns the slice of all elements.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Reads `[...]`, brackets included. Spaces and a comma at the end are allowed.
+    /// Parses `[...]`, brackets included. Spaces and a trailing comma are allowed.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`], code `bad-slice`, for what is no slice or of a kind that is not
-    /// supported: steps below 1, new axes, lists of indices.
+    /// [`crate::Kind::Usage`], code `bad-slice`, for text that is not a slice, or an unsupported one: steps below 1, new axes, lists
+    /// of indices.
     pub fn parse(text: &str) -> Result<Self> {
         let Some(inner) = text.trim().strip_prefix('[').and_then(|t| t.strip_suffix(']')) else {
-            return Err(bad(text, "a slice stands in brackets"));
+            return Err(bad(text, "a slice must be in brackets"));
         };
         let inner = inner.trim();
         let inner = inner.strip_suffix(',').unwrap_or(inner);
         let parts =
             inner.split(',').map(|part| Part::parse(part.trim(), text)).collect::<Result<Vec<_>>>()?;
         if parts.iter().filter(|part| **part == Part::Rest).count() > 1 {
-            return Err(bad(text, "`...` can stand only once"));
+            return Err(bad(text, "a slice can contain `...` only once"));
         }
         Ok(Self(parts))
     }
 
-    /// Holds the slice against `shape`.
+    /// Applies the slice to `shape`.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`]: `too-many-indices`, or `index-out-of-range` for an integer outside
-    /// of its dimension.
+    /// [`crate::Kind::Usage`]: `too-many-indices`, or `index-out-of-range` for an integer outside of its dimension.
     pub fn select(&self, shape: &Shape) -> Result<Taken> {
         let named = self.0.iter().filter(|part| **part != Part::Rest).count();
         let Some(left) = shape.rank().checked_sub(named) else {
@@ -92,7 +103,7 @@ impl Slice {
                 .expected(format_args!("at most {}, for shape {shape}", shape.rank()))
                 .found(named));
         };
-        // Without `...`, the dimensions that are left stand at the end.
+        // Without `...`, the remaining dimensions are at the end.
         let rest = [Part::Rest];
         let open_end = if self.0.contains(&Part::Rest) { &[][..] } else { &rest };
         let mut axes = Vec::with_capacity(shape.rank());
@@ -118,14 +129,14 @@ impl Part {
         if !part.contains(':') {
             return integer(part)
                 .map(Self::Index)
-                .ok_or_else(|| bad(whole, format!("`{}` is no index", crate::text::escape(part))));
+                .ok_or_else(|| bad(whole, format!("`{}` is not an index", crate::text::escape(part))));
         }
         let fields: Vec<&str> = part.split(':').map(str::trim).collect();
         let number = |field: Option<&&str>| match field {
             None | Some(&"") => Ok(None),
             Some(field) => integer(field)
                 .map(Some)
-                .ok_or_else(|| bad(whole, format!("`{}` is no index", crate::text::escape(field)))),
+                .ok_or_else(|| bad(whole, format!("`{}` is not an index", crate::text::escape(field)))),
         };
         if fields.len() > 3 {
             return Err(bad(whole, "a range has at most two colons"));
@@ -140,8 +151,8 @@ impl Part {
     }
 }
 
-/// A decimal integer with an optional sign. One that is too long for 64 bits becomes the nearest
-/// that fits: as a bound it is clamped anyway, as an index it is out of range anyway.
+/// Parses a decimal integer with an optional sign. Values beyond 64 bits become the nearest one that fits: bounds are clamped,
+/// and indices are out of range in any case.
 fn integer(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -157,7 +168,7 @@ fn integer(text: &str) -> Option<i64> {
 fn bad(text: &str, why: impl Into<String>) -> Error {
     Error::usage("bad-slice", why)
         .found(crate::text::escape(text))
-        .hint("write for example [0:3, :], [5], [-1], [::2] or [..., 0]")
+        .hint("write a slice such as [0:3, :], [5], [-1], [::2] or [..., 0]")
 }
 
 impl Picked {
@@ -176,7 +187,7 @@ impl Picked {
             Some(start) => Ok(Self { start, step: 1, count: 1, squeezed: true }),
             None => Err(Error::usage(
                 "index-out-of-range",
-                format!("index {index} is outside of dimension {axis}, which has {extent} elements"),
+                format!("index {index} is out of range for dimension {axis} of size {extent}"),
             )
             .hint(format_args!("the shape is {shape}; indices begin at 0"))),
         }
@@ -192,20 +203,19 @@ impl Picked {
         Self { start, step, count: end.saturating_sub(start).div_ceil(step), squeezed: false }
     }
 
-    /// The index at `place`, counted from 0, in the tensor's own dimension.
+    /// Returns the index at `place`, counted from 0, in the tensor's own dimension.
     pub fn at(&self, place: u64) -> u64 {
         self.start + place * self.step
     }
 }
 
 impl Taken {
-    /// The shape of the result: without the dimensions that an integer dropped.
+    /// Returns the shape of the result: without the dimensions that an integer removed.
     pub fn shape(&self) -> Shape {
         Shape::new(self.axes.iter().filter(|a| !a.squeezed).map(|a| a.count).collect::<Vec<_>>())
     }
 
-    /// The box of the tensor that is taken, with dropped dimensions at extent 1; `None` where a
-    /// step leaves gaps.
+    /// Returns the selected box of the tensor, with removed dimensions of size 1; `None` where a step leaves gaps.
     pub fn region(&self) -> Option<Region> {
         let dense = self.axes.iter().all(|a| a.step == 1 || a.count <= 1);
         dense.then(|| Region {
@@ -215,9 +225,10 @@ impl Taken {
     }
 }
 
-/// Finds what `text` means: a name, or a name with a slice behind it. Names may hold brackets
-/// themselves, so the whole text is tried as a name first. The first index of a table whose rows have
-/// names can be such a name in quotes: `embeddings.user['alice']`. A slice alone is one of the only tensor.
+/// Resolves `text` to a tensor and a slice: a name, a name with a slice, or a slice of the only tensor.
+///
+/// Names may contain brackets, so the whole text is tried as a name first. In a table with row names, the first index can be a
+/// row name in quotes: `embeddings.user['alice']`.
 ///
 /// # Errors
 /// As [`Checkpoint::tensor`] for the name, and [`Slice::parse`] for the slice.
@@ -227,14 +238,14 @@ pub fn resolve<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a Tensor
         Err(error) => error,
     };
     if whole.code() == ErrorCode::NoSuchTensor
-        && let Some(named) = by_label(checkpoint, text.trim_end())
+        && let Some(named) = by_row_name(checkpoint, text.trim_end())
     {
         return named;
     }
     if whole.code() == ErrorCode::NoSuchTensor
         && let Some(entry) = before_open_bracket(checkpoint, text.trim_end())
     {
-        return Err(bad(text, "the bracket of the slice is not closed")
+        return Err(bad(text, "the slice has no closing bracket")
             .on_tensor(entry.name())
             .expected("] at the end"));
     }
@@ -254,89 +265,88 @@ pub fn resolve<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a Tensor
     }
 }
 
-/// The only tensor of a checkpoint, which needs no name.
+/// Returns the only tensor of a checkpoint, which needs no name.
 ///
 /// # Errors
-/// [`crate::Kind::Usage`], `name-missing`, where there are several or none.
+/// [`crate::Kind::Usage`], `name-missing`, unless there is exactly one tensor.
 pub fn only(checkpoint: &Checkpoint) -> Result<&TensorEntry> {
     match checkpoint.tensors.as_slice() {
         [only] => Ok(only),
-        tensors => Err(Error::usage("name-missing", "the name of a tensor is missing")
+        tensors => Err(Error::usage("name-missing", "no tensor name is given")
             .in_file(&checkpoint.label)
             .found(counted(tensors.len() as u64, "tensor", "tensors"))
             .hint(format_args!(
-                "give one of the names that `ls` lists, such as {}",
+                "use one of the names that `ls` lists, such as {}",
                 tensors.first().map_or_else(|| "fc1.w".to_owned(), TensorEntry::name)
             ))),
     }
 }
 
-/// The tensor before a bracket that nothing closes.
+/// Returns the tensor before an unclosed bracket.
 fn before_open_bracket<'a>(checkpoint: &'a Checkpoint, text: &str) -> Option<&'a TensorEntry> {
     let (mut places, closed) = (text.match_indices('['), text.ends_with(']'));
     let named = |(at, _): (usize, &str)| checkpoint.tensor(text[..at].trim_end()).ok();
     if closed { None } else { places.find_map(named) }
 }
 
-/// The row that `text` names in quotes; `None` where it names none that way. What follows the row's
-/// name is a slice of the other dimensions.
-fn by_label<'a>(checkpoint: &'a Checkpoint, text: &str) -> Option<Result<(&'a TensorEntry, Slice)>> {
+/// Resolves a row name in quotes; `None` where `text` has none. A slice of the other dimensions may follow the row name.
+fn by_row_name<'a>(checkpoint: &'a Checkpoint, text: &str) -> Option<Result<(&'a TensorEntry, Slice)>> {
     let starts = text.match_indices('[').filter_map(|(at, _)| {
         let inner = text[at + 1..].trim_start();
         let quote = inner.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
-        let (label, rest) = inner[1..].rsplit_once(quote)?;
+        let (row_name, rest) = inner[1..].rsplit_once(quote)?;
         let rest = rest.trim_start();
-        (rest.starts_with(']') || rest.starts_with(',')).then_some((at, label, rest))
+        (rest.starts_with(']') || rest.starts_with(',')).then_some((at, row_name, rest))
     });
-    for (at, label, rest) in starts {
-        // A text that names no tensor so far may do so up to a later bracket.
+    for (at, row_name, rest) in starts {
+        // The text up to a later bracket may be a tensor name.
         let Ok(entry) = checkpoint.tensor(text[..at].trim_end()) else { continue };
         return Some(
-            row_of(checkpoint, entry, label)
+            row_of(checkpoint, entry, row_name)
                 .and_then(|row| Ok((entry, Slice::parse(&format!("[{row}{rest}"))?))),
         );
     }
     None
 }
 
-/// The one row of a table that goes by that name. Where there are several, nobody knows which one is meant.
-fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, label: &str) -> Result<usize> {
+/// Returns the row of a table with that name. Several rows of one name are an error.
+fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, row_name: &str) -> Result<usize> {
     let relations = formats::ALL.iter().find_map(|format| format.row_names(checkpoint, entry));
     let list = match (&entry.row_names, relations) {
-        (Some(labels), _) => Some(labels.read()?),
+        (Some(names), _) => Some(names.read()?),
         (None, Some(relations)) => Some(Arc::new(relations)),
         (None, None) => None,
     };
     let Some(list) = list else {
-        // Where names were looked for, it is known already why there are none.
+        // Where names were searched for, a note has the reason why there are none.
         let why = checkpoint.notes.iter().find(|note| NO_NAMES.contains(&note.code));
         let default = || {
             phrase![
-                "use a number, or say where the names are: ",
+                "use a row number, or set the folder of the names: ",
                 Opt::Entities.any("FOLDER"),
                 " for PyTorch-BigGraph"
             ]
         };
-        return Err(Error::usage("no-row-names", "the rows of this tensor have no names")
+        return Err(Error::usage("no-row-names", "the tensor has no row names")
             .on_tensor(entry.name())
             .hint(why.map_or_else(default, |note| note.text.clone())));
     };
-    let mut rows = list.iter().enumerate().filter(|(_, name)| *name == label).map(|(row, _)| row);
+    let mut rows = list.iter().enumerate().filter(|(_, name)| *name == row_name).map(|(row, _)| row);
     let first = rows.next();
     if let (Some(first), Some(next)) = (first, rows.next()) {
-        return Err(Error::mismatch("name-twice", "several rows have one name: which one is meant?")
+        return Err(Error::mismatch("name-twice", "duplicate row name")
             .on_tensor(entry.name())
             .expected("one row of this name")
-            .found(format_args!("{}: rows {first} and {next}", crate::text::escape(label)))
-            .hint("take a row by its number"));
+            .found(format_args!("{}: rows {first} and {next}", crate::text::escape(row_name)))
+            .hint("select a row by its number"));
     }
     first.ok_or_else(|| {
-        let near = near(|| list.iter(), label, 3);
+        let near = near(|| list.iter(), row_name, 3);
         let near: Vec<_> = near.into_iter().map(crate::text::escape).collect();
-        let error = Error::mismatch("no-such-row", "no row of the table has this name")
+        let error = Error::mismatch("no-such-row", "no row has this name")
             .on_tensor(entry.name())
-            .found(crate::text::escape(label));
-        if near.is_empty() { error } else { error.hint(format_args!("there is {}", near.join(", "))) }
+            .found(crate::text::escape(row_name));
+        if near.is_empty() { error } else { error.hint(format_args!("did you mean {}?", near.join(", "))) }
     })
 }
 

@@ -1,9 +1,8 @@
-//! What the values of a tensor are like: range, mean and spread, oddities, a histogram.
+//! Statistics of the values of a tensor: range, mean and standard deviation, oddities, a histogram.
 //!
-//! The tensor is read in blocks, in the order in which it is stored, so nothing is transposed and
-//! memory stays bounded. It is read once for the moments, and once more for the histogram, whose
-//! bins need the range. Blocks are of one size and are merged in their order: the result does not
-//! depend on the number of threads.
+//! The tensor is read in blocks, in storage order, so nothing is transposed and memory stays bounded. It is read once for the
+//! moments, and a second time for the histogram, whose bins need the range. Blocks have one size and are merged in order: the
+//! result does not depend on the number of threads.
 
 mod histogram;
 mod loops;
@@ -20,18 +19,18 @@ use crate::tensor::DType;
 use part::{Part, Worker};
 use serde_json::{Value as Json, json};
 
-/// Bytes of one block.
+/// Block size in bytes.
 const BLOCK: u64 = 4 << 20;
-/// The most bins of a histogram.
+/// Maximum number of bins of a histogram.
 const MAX_BINS: usize = 10_000;
 
-/// What [`stats`] shall do.
+/// Options of [`stats`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StatsOptions {
-    /// Bins of the histogram, at most 10,000. With 0 there is none, and the tensor is read once.
+    /// Number of bins of the histogram, at most 10,000. With 0 there is none, and the tensor is read once.
     pub bins: usize,
-    /// Threads; 0 for one a processor. Sequential sources are read by one.
+    /// Number of threads; 0 for one per processor. Sequential sources are read by one thread.
     pub threads: usize,
 }
 
@@ -41,17 +40,17 @@ impl Default for StatsOptions {
     }
 }
 
-/// A value of a tensor: exact for integers.
+/// Value of a tensor: exact for integers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
-    /// Of an integer or boolean tensor.
+    /// Value of an integer or boolean tensor.
     Int(i128),
-    /// Of a float tensor, or the modulus of a complex number.
+    /// Value of a float tensor, or the modulus of a complex number.
     Float(f64),
 }
 
 impl Number {
-    /// The value, rounded where it is an integer above 2^53.
+    /// Returns the value, rounded for integers above 2^53.
     #[allow(clippy::cast_precision_loss)]
     pub fn to_f64(self) -> f64 {
         match self {
@@ -59,7 +58,7 @@ impl Number {
             Self::Float(x) => x,
         }
     }
-    /// A JSON number.
+    /// Returns a JSON number.
     pub fn to_json(self) -> Json {
         match self {
             Self::Int(i) => i64::try_from(i).map_or_else(|_| json!(u64::try_from(i).ok()), |i| json!(i)),
@@ -68,15 +67,15 @@ impl Number {
     }
 }
 
-/// What the values of one tensor are like. Booleans count as 0 and 1, complex numbers as their
-/// modulus. `min`, `max`, `mean`, `std` and the histogram are over the finite values only.
+/// Statistics of one tensor. Booleans count as 0 and 1, complex numbers as their modulus. `min`, `max`, `mean`, `std` and the
+/// histogram cover only the finite values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stats {
-    /// The type of the elements.
+    /// The element type.
     pub dtype: DType,
-    /// All elements.
+    /// Number of elements.
     pub count: u64,
-    /// The elements that are neither NaN nor infinite.
+    /// Number of elements that are neither NaN nor infinite.
     pub finite: u64,
     /// The smallest finite value, if there is one.
     pub min: Option<Number>,
@@ -84,47 +83,61 @@ pub struct Stats {
     pub max: Option<Number>,
     /// The mean; `None` without finite values.
     pub mean: Option<f64>,
-    /// The standard deviation of the population (as numpy's); `None` as for `mean`.
+    /// The population standard deviation (as in numpy); `None` as for `mean`.
     pub std: Option<f64>,
     /// Elements that are 0 or -0.
     pub zeros: u64,
-    /// Elements that are not a number.
+    /// Elements that are NaN.
     pub nan: u64,
     /// Elements that are +infinity.
     pub pos_inf: u64,
     /// Elements that are -infinity.
     pub neg_inf: u64,
-    /// Elements of a float type that are not zero but below its smallest normal number. Complex
-    /// numbers are judged by their modulus.
+    /// Elements of a float type that are not zero but below its smallest normal number. Complex numbers count by their modulus.
     pub subnormal: u64,
-    /// True where there are elements and all have the same bits.
+    /// True where there are elements, and all have the same bits.
     pub all_equal: bool,
-    /// How the finite values are spread; `None` without finite values, or if it was not asked.
+    /// The distribution of the finite values; `None` without finite values, or unless requested.
     pub histogram: Option<Histogram>,
 }
 
-/// Reads `entry` and says what its values are like.
+/// Reads `entry` and computes the statistics of its values.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// use weighbridge::ops::stats::{StatsOptions, stats};
+///
+/// let model = weighbridge::open(&path)?;
+/// let found = stats(model.tensor("w1")?.entry(), &StatsOptions::default())?;
+/// assert_eq!((found.count, found.nan), (16, 0));
+/// println!("mean {:?}, standard deviation {:?}", found.mean, found.std);
+/// for line in found.histogram_lines(60) {
+///     println!("{line}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
-/// [`crate::Kind::Unsupported`] for packed types, [`crate::Kind::Usage`] for too many bins, and
-/// what the sources say.
+/// [`crate::Kind::Unsupported`] for packed types, [`crate::Kind::Usage`] for too many bins, and errors of the sources.
 pub fn stats(entry: &TensorEntry, options: &StatsOptions) -> Result<Stats> {
     stats_by(entry, options, BLOCK)
 }
 
-/// [`stats`] in blocks of so many bytes.
+/// Computes [`stats`] in blocks of `block` bytes.
 fn stats_by(entry: &TensorEntry, options: &StatsOptions, block: u64) -> Result<Stats> {
     entry.verify_tensor()?;
     let dtype = entry.dtype();
     if dtype.size().is_none() {
         return Err(Error::unsupported(
             "packed-values",
-            format!("elements of type {dtype} share bytes and have no statistics"),
+            format!("elements of type {dtype} are packed into shared bytes and have no statistics"),
         )
         .on_tensor(entry.name()));
     }
     if options.bins > MAX_BINS {
-        return Err(Error::usage("too-many-bins", "a histogram cannot have so many bins")
+        return Err(Error::usage("too-many-bins", "too many histogram bins")
             .expected(format_args!("at most {MAX_BINS}"))
             .found(options.bins));
     }
@@ -146,7 +159,7 @@ fn stats_by(entry: &TensorEntry, options: &StatsOptions, block: u64) -> Result<S
 }
 
 impl Stats {
-    /// All fields; `histogram` as `{"min", "max", "counts"}`. What there is not is `null`.
+    /// Returns all fields; `histogram` as `{"min", "max", "counts"}`. Missing values are `null`.
     pub fn to_json(&self) -> Json {
         json!({
             "dtype": self.dtype.name(),
@@ -166,7 +179,7 @@ impl Stats {
         })
     }
 
-    /// The histogram as text; see [`Histogram::lines`]. Empty where there is none.
+    /// Returns the histogram as text; see [`Histogram::lines`]. Empty where there is none.
     pub fn histogram_lines(&self, width: usize) -> Vec<String> {
         self.histogram.as_ref().map(|h| h.lines(width)).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Values as people write them: sizes, types of elements, pairs.
+//! Option values in text form: sizes, element types, pairs.
 
 #[cfg(feature = "scan")]
 use crate::ops::scan::Category;
@@ -8,48 +8,48 @@ use crate::ops::seal::Algorithms;
 use crate::ops::versions::Remnants;
 use crate::tensor::{DType, Rounding};
 
-/// A type that tensors can be cast to.
+/// Parses an element type that tensors can be cast to.
 ///
 /// # Errors
-/// A text that names the types.
+/// A text with the valid types.
 pub fn cast_target(text: &str) -> Result<DType, String> {
     let target = |dtype: &DType| DType::CAST_TARGETS.contains(dtype);
-    DType::from_spelling(text).filter(target).ok_or_else(|| format!("casts go to {}", DType::CAST_NAMES))
+    DType::from_spelling(text).filter(target).ok_or_else(|| format!("expected {}", DType::CAST_NAMES))
 }
 
-/// A way to round.
+/// Parses a rounding mode.
 ///
 /// # Errors
-/// A text that names the ways.
+/// A text with the valid modes.
 pub fn rounding(text: &str) -> Result<Rounding, String> {
-    Rounding::from_name(text).ok_or_else(|| "rounding is nearest, paddle-2.6 or paddle-3.3".to_owned())
+    Rounding::from_name(text).ok_or_else(|| "expected nearest, paddle-2.6 or paddle-3.3".to_owned())
 }
 
-/// A name and a value: `NAME=VALUE`.
+/// Parses `NAME=VALUE` into a name and a value.
 ///
 /// # Errors
-/// A text that says how it is written.
+/// A text with the expected form.
 pub fn setting(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
     pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .ok_or_else(|| "a setting is written NAME=VALUE".to_owned())
+        .ok_or_else(|| "expected NAME=VALUE".to_owned())
 }
 
-/// A number of 1 or more.
+/// Parses a positive number.
 ///
 /// # Errors
-/// A text that says so.
+/// A text with the expected form.
 pub fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) | Err(_) => Err("a number of 1 or more is expected".to_owned()),
+        Ok(0) | Err(_) => Err("expected a number of 1 or more".to_owned()),
         Ok(number) => Ok(number),
     }
 }
 
-/// A number of bytes with an optional unit: `64MiB`, `1G`, `500MB`, `1048576`.
+/// Parses a number of bytes with an optional unit: `64MiB`, `1G`, `500MB`, `1048576`.
 ///
 /// # Errors
-/// A text that says how it is written.
+/// A text with the expected form.
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let unit: u64 = match text[digits..].trim().to_ascii_lowercase().as_str() {
@@ -60,44 +60,44 @@ pub fn size(text: &str) -> Result<u64, String> {
         "kb" => 1000,
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
-        _ => return Err("write a size as 64MiB, 1GiB or a number of bytes".to_owned()),
+        _ => return Err("expected a size such as 64MiB, 1GiB or a number of bytes".to_owned()),
     };
-    let number: u64 = text[..digits].parse().map_err(|_| "a size begins with a number".to_owned())?;
-    number.checked_mul(unit).ok_or_else(|| "this size is too large".to_owned())
+    let number: u64 =
+        text[..digits].parse().map_err(|_| "expected a size that begins with a number".to_owned())?;
+    number.checked_mul(unit).ok_or_else(|| "the size is too large".to_owned())
 }
 
-/// A category of findings that can be denied.
+/// Parses a category of findings that can be denied.
 ///
 /// # Errors
-/// A text that names the categories.
+/// A text with the valid categories.
 #[cfg(feature = "scan")]
 pub fn category(name: &str) -> Result<Category, String> {
-    // Remarks are nothing that could be denied.
+    // Remarks cannot be denied.
     let denied = |category: &Category| *category != Category::Remark;
     Category::from_name(name).filter(denied).ok_or_else(|| {
         let names: Vec<_> = Category::ALL.iter().filter(|c| denied(c)).map(|c| c.as_str()).collect();
-        format!("one of {}", names.join(", "))
+        format!("expected one of {}", names.join(", "))
     })
 }
 
-/// Algorithms with commas between.
+/// Parses algorithms, separated by commas.
 ///
 /// # Errors
-/// A text that names the algorithms.
+/// A text with the valid algorithms.
 #[cfg(feature = "seal")]
 pub fn algorithms(text: &str) -> Result<Algorithms, String> {
-    Algorithms::parse(text)
-        .map_err(|_| "the algorithms are sha256 and blake3, with a comma between".to_owned())
+    Algorithms::parse(text).map_err(|_| "expected sha256, blake3, or both with a comma between".to_owned())
 }
 
-/// A kind of remnants of crashed runs.
+/// Parses a kind of remnants of crashed runs.
 ///
 /// # Errors
-/// A text that names the words.
+/// A text with the valid words.
 #[cfg(feature = "biggraph")]
 pub fn remnants(name: &str) -> Result<Remnants, String> {
     Remnants::from_name(name)
-        .ok_or_else(|| format!("one of {}", Remnants::EACH.map(Remnants::as_str).join(", ")))
+        .ok_or_else(|| format!("expected one of {}", Remnants::EACH.map(Remnants::as_str).join(", ")))
 }
 
 #[cfg(test)]

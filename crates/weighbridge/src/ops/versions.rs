@@ -1,4 +1,4 @@
-//! The versions in a folder of PyTorch-BigGraph checkpoints: looked at, and kept in order.
+//! Versions in a folder of PyTorch-BigGraph checkpoints: listing and maintenance.
 
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
@@ -16,30 +16,30 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Options of [`versions`]: steps that are done in this order before the versions are listed.
+/// Options of [`versions`]: maintenance steps, carried out in this order before the versions are listed.
 #[derive(Debug, Clone, Default)]
 pub struct VersionsOptions {
     /// The options for opening versions.
     pub open: OpenOptions,
-    /// Let the highest complete version count, where the version file is missing, empty or no number.
+    /// Make the highest complete version current, where the version file is missing, empty or not a number.
     pub recover: bool,
-    /// With `recover`: begin anew at version 0 where no version is complete.
+    /// With `recover`: start again at version 0 where no version is complete.
     pub start_over: bool,
-    /// Let this version count.
+    /// Make this version current.
     pub rollback: Option<u64>,
     /// With `rollback`: remove the files of the versions after it.
     pub delete_newer: bool,
     /// Make the snapshot of this epoch of the current version.
     pub preserve: Option<u64>,
-    /// With `preserve`: copies of the files, not links to them.
+    /// With `preserve`: copy the files instead of linking them.
     pub copies: bool,
-    /// Remove old versions, but for so many of the newest, and what snapshots need.
+    /// Remove old versions, except this number of the newest and the versions that snapshots need.
     pub prune: Option<usize>,
-    /// Remove what crashed runs left.
+    /// Remove remnants of crashed runs.
     pub sweep: Vec<Remnants>,
 }
 
-/// A kind of remnants of crashed runs.
+/// Kind of remnants of crashed runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remnants {
     /// Files of versions after the current one.
@@ -48,15 +48,15 @@ pub enum Remnants {
     Older,
     /// Temporary files.
     Temporary,
-    /// All of these, but for complete older versions: they may have been kept on purpose.
+    /// All of these, except complete older versions: they may have been kept on purpose.
     All,
 }
 
 impl Remnants {
-    /// All of them.
+    /// All kinds.
     pub const EACH: [Self; 4] = [Self::Newer, Self::Older, Self::Temporary, Self::All];
 
-    /// The word.
+    /// Returns the word of this kind.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Newer => "newer",
@@ -66,18 +66,18 @@ impl Remnants {
         }
     }
 
-    /// The one of that word.
+    /// Returns the kind of that word.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::EACH.into_iter().find(|own| own.as_str() == name)
     }
 }
 
-/// A step that was done.
+/// Maintenance step that was carried out.
 #[derive(Debug)]
 pub enum Step {
-    /// A version counts again.
+    /// A version was made current again.
     Recover(RecoverReport),
-    /// Another version counts.
+    /// Another version was made current.
     Rollback(RollbackReport),
     /// A snapshot was made.
     Preserve(SnapshotReport),
@@ -88,7 +88,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// `{"what", "report"}`.
+    /// Returns `{"what", "report"}`.
     pub fn to_json(&self) -> Json {
         let (what, report) = match self {
             Self::Recover(report) => ("recover", report.to_json()),
@@ -101,28 +101,28 @@ impl Step {
     }
 }
 
-/// The versions in a folder, after what was asked for was done.
+/// Versions in a folder, after the requested steps.
 #[derive(Debug)]
 pub struct VersionsReport {
     /// The folder.
     pub path: String,
-    /// The steps that were done.
+    /// The steps that were carried out.
     pub done: Vec<Step>,
     /// The versions, snapshots and orphans.
     pub state: StoreState,
-    /// Versions that cannot be read though all of their files are there, and why.
+    /// Versions that cannot be read although all of their files exist, with the reason.
     pub damaged: BTreeMap<u64, Phrase>,
-    /// Sound where the current version and all snapshots are whole; could not tell where there is nothing.
+    /// Sound where the current version and all snapshots are complete; could not tell where the folder is empty.
     pub verdict: Verdict,
 }
 
 impl VersionsReport {
-    /// True where nothing is in the folder, and nothing was done.
+    /// True where the folder is empty and no step was carried out.
     pub fn is_nothing(&self) -> bool {
         self.verdict == Verdict::CouldNotTell
     }
 
-    /// The state of the folder, with `path`, `damaged` and `done`.
+    /// Returns the state of the folder, with `path`, `damaged` and `done`.
     pub fn to_json(&self) -> Json {
         let mut document = self.state.to_json();
         document["damaged"] = json!(self.damaged);
@@ -138,10 +138,10 @@ impl Worded for VersionsReport {
     }
 }
 
-/// Does what `options` ask for in the folder at `path`, and lists its versions.
+/// Carries out the steps of `options` in the folder at `path`, and lists its versions.
 ///
 /// # Errors
-/// Those of the steps. Nothing is deleted while what stays cannot be read.
+/// Errors of the steps. Nothing is deleted while the remaining versions cannot be read.
 pub fn versions(path: &Path, options: &VersionsOptions) -> Result<VersionsReport> {
     let store = CheckpointStore::open(path, StoreOptions::default())?;
     let whole = |version: u64| whole(&store, version, &options.open);
@@ -169,7 +169,7 @@ pub fn versions(path: &Path, options: &VersionsOptions) -> Result<VersionsReport
     }
     if !options.sweep.is_empty() {
         let has = |what: Remnants| options.sweep.contains(&what);
-        // Complete older versions may have been kept on purpose: they go only where they are named.
+        // Complete older versions may have been kept on purpose: they are removed only where they are named.
         let all = has(Remnants::All);
         done.push(Step::Sweep(store.sweep(SweepOptions {
             newer: all || has(Remnants::Newer),
@@ -206,10 +206,10 @@ pub fn versions(path: &Path, options: &VersionsOptions) -> Result<VersionsReport
     Ok(VersionsReport { path: path_text(path), done, state, damaged, verdict })
 }
 
-/// Opens a version; version 0 has nothing to open.
+/// Opens a version; `None` for version 0, which has no files.
 ///
 /// # Errors
-/// As [`CheckpointStore::checkpoint`] where its files are there, and some are damaged.
+/// As [`CheckpointStore::checkpoint`], where its files exist and some are damaged.
 fn whole(store: &CheckpointStore, version: u64, open: &OpenOptions) -> Result<Option<Checkpoint>> {
     if version == 0 {
         return Ok(None);
@@ -219,8 +219,7 @@ fn whole(store: &CheckpointStore, version: u64, open: &OpenOptions) -> Result<Op
     store.checkpoint(version, &options).map(Some)
 }
 
-/// The first error that `verify` finds in the current version. Names of rows stand in another folder and
-/// are not read.
+/// Returns the first error that `verify` finds in the current version. Row names are in another folder and are not read.
 fn fault(mut opened: Checkpoint) -> Result<Option<Phrase>> {
     opened.tensors.iter_mut().for_each(|tensor| tensor.row_names = None);
     let report = verify_checkpoint(&opened, &VerifyOptions::default())?;

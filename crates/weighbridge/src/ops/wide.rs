@@ -1,9 +1,9 @@
 //! Loops for wide registers.
 
-/// Compiles a function three times: for any processor of its family, for x86-64 as most have been since 2013 (AVX2), and for
-/// those with AVX-512; the first call looks which one runs here. All compute the same bits: nothing is fused or reordered.
+/// Compiles a function three times: for any processor of its family, for x86-64 with AVX2, and for x86-64 with AVX-512. The
+/// first call detects the processor. All versions compute the same bits: nothing is fused or reordered.
 ///
-/// Loops are to be plain ones over arrays: a closure that is handed to an iterator is not compiled for wide registers.
+/// Loops must be plain loops over arrays: a closure passed to an iterator is not compiled for wide registers.
 #[cfg(feature = "wide")]
 macro_rules! wide {
     ($function:item) => {
@@ -16,7 +16,7 @@ macro_rules! wide {
     };
 }
 
-/// Without the feature `wide`: the function as it is.
+/// Without the feature `wide`: the function unchanged.
 #[cfg(not(feature = "wide"))]
 macro_rules! wide {
     ($function:item) => {

@@ -1,4 +1,4 @@
-//! The phrases of reports, in the words of a face.
+//! Phrases of reports, worded for the command or another user interface.
 
 use crate::checkpoint::Checkpoint;
 use crate::ops::diff::DiffReport;

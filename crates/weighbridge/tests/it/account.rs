@@ -217,7 +217,7 @@ fn comments_and_extra_fields_of_archives_are_found() {
 }
 
 #[test]
-fn blanks_that_say_something_are_found() {
+fn data_hidden_in_blanks_is_found() {
     let hide = Hide::new();
     // A bit for each blank: tabs among spaces.
     let report = hide.verify("npy/good/float32.npy", |bytes| {
@@ -247,7 +247,7 @@ fn blanks_that_say_something_are_found() {
 }
 
 #[test]
-fn free_room_of_hdf5_is_looked_at() {
+fn free_space_of_hdf5_is_checked() {
     let hide = Hide::new();
     for name in ["hdf5/small/plain_default.h5", "hdf5/good/many_default.h5"] {
         let before = verify(testdata(name), &VerifyOptions::default()).unwrap();

@@ -36,7 +36,7 @@ fn said(checkpoint: &Checkpoint, key: &str, name: &str) -> Value {
 }
 
 #[test]
-fn new_entities_are_not_among_the_names_beside() {
+fn new_entities_are_missing_from_existing_name_files() {
     let dir = tempfile::tempdir().unwrap();
     let mut grown = open(golden("set1/ckpt_std_zip"));
     let new: RowNameList = ["new 0", "new 1", "new 2", "new 3", "new 4"].into_iter().collect();
@@ -55,7 +55,7 @@ fn new_entities_are_not_among_the_names_beside() {
 }
 
 #[test]
-fn lists_of_names_have_no_empty_ones() {
+fn name_lists_have_no_empty_names() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("names");
     let read = |text: &str| {
@@ -71,7 +71,7 @@ fn lists_of_names_have_no_empty_ones() {
 }
 
 #[test]
-fn a_folder_of_entities_has_no_place_for_tables() {
+fn an_entity_folder_cannot_store_tables() {
     let dir = tempfile::tempdir().unwrap();
     let truth = open(golden("set1/ckpt_std_zip"));
     let losses = write(&truth, &dir.path().join("entities"), &options(Some("entities"), &[]));
@@ -79,7 +79,7 @@ fn a_folder_of_entities_has_no_place_for_tables() {
 }
 
 #[test]
-fn what_was_drawn_is_written() {
+fn generated_rows_are_written() {
     let dir = tempfile::tempdir().unwrap();
     let config = golden("set1/ckpt_std_zip/config.json");
     let mut drawn = open_with(golden("set1/std/entities"), &knowing(Some(config), None));
@@ -92,7 +92,7 @@ fn what_was_drawn_is_written() {
 }
 
 #[test]
-fn state_is_numbered_by_the_configuration_that_was_named() {
+fn state_is_numbered_by_the_given_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let folder = golden("set1/ckpt_std_zip");
     let old = fs::read_to_string(folder.join("config.json")).unwrap();
@@ -143,7 +143,7 @@ fn renamed(mut checkpoint: Checkpoint, rule: &str) -> Checkpoint {
 }
 
 #[test]
-fn what_was_renamed_grows_in_its_partitions() {
+fn renamed_tables_grow_within_their_partitions() {
     let dir = tempfile::tempdir().unwrap();
     let truth = open(golden("set1/ckpt_std_zip"));
     let new: RowNameList = ["new 0", "new 1", "new 2", "new 3", "new 4"].into_iter().collect();
@@ -199,7 +199,7 @@ fn two_parts(step: Option<Value>) -> Checkpoint {
 }
 
 #[test]
-fn a_step_stays_with_its_partition() {
+fn an_optimizer_step_stays_with_its_partition() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("init");
     let step = Value::List(vec![Value::Null, Value::I64(5)]);
@@ -210,7 +210,7 @@ fn a_step_stays_with_its_partition() {
 }
 
 #[test]
-fn options_of_an_optimizer_that_remembers_nothing_are_kept() {
+fn options_of_a_stateless_optimizer_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let rate = Value::Map(vec![
         (Name::from("lr"), Value::F64(0.5f64.to_bits())),
@@ -244,7 +244,7 @@ fn options_of_an_optimizer_that_remembers_nothing_are_kept() {
 }
 
 #[test]
-fn ids_that_become_integers_are_told() {
+fn ids_converted_to_integers_are_a_loss() {
     let dir = tempfile::tempdir().unwrap();
     let mut made = Checkpoint::new("npz", "archive", "edges.npz");
     for (name, dtype) in [("lhs", DType::F64), ("rhs", DType::U64), ("rel", DType::U8)] {

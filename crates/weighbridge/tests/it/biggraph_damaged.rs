@@ -222,7 +222,7 @@ fn golden_checkpoints_are_sound() {
 }
 
 #[test]
-fn runs_that_died_leave_orphans() {
+fn crashed_runs_leave_orphans() {
     let found = open(golden("set1/ckpt_crash_after"));
     assert_eq!(metadata(&found, "version"), json!(2));
     let note = found.notes.iter().find(|note| note.code == "orphan-unfinished").unwrap();
@@ -249,7 +249,7 @@ fn runs_that_died_leave_orphans() {
 }
 
 #[test]
-fn a_version_file_that_says_nothing_is_never_version_0() {
+fn an_empty_version_file_is_not_version_0() {
     let tree = tree();
     let folder = tree.path().join("ckpt_crash_after");
     let file = folder.join("checkpoint_version.txt");
@@ -267,8 +267,8 @@ fn a_version_file_that_says_nothing_is_never_version_0() {
         }
         let error = weighbridge::formats::open(&folder).unwrap_err();
         assert_eq!(error.code().as_str(), code, "{text:?}");
-        assert_eq!(error.expected_text(), Some("one of the versions 3 (in part), 2 (complete)"));
-        assert_eq!(error.hint_text(), Some("open version 2, the newest that is complete"));
+        assert_eq!(error.expected_text(), Some("one of the versions 3 (incomplete), 2 (complete)"));
+        assert_eq!(error.hint_text(), Some("open version 2, the newest complete one"));
         let found = open_with(&folder, &lenient());
         assert_eq!((metadata(&found, "version"), codes(&found)[0]), (json!(2), code));
         let report = check(&folder);
@@ -279,8 +279,8 @@ fn a_version_file_that_says_nothing_is_never_version_0() {
     // A file without a byte, as a crash leaves it, completes no version.
     fs::write(folder.join("embeddings_all_1.v2.h5"), "").unwrap();
     let error = weighbridge::formats::open(&folder).unwrap_err();
-    assert_eq!(error.expected_text(), Some("one of the versions 3 (in part), 2 (in part)"));
-    assert_eq!(error.hint_text(), Some("no version is complete"));
+    assert_eq!(error.expected_text(), Some("one of the versions 3 (incomplete), 2 (incomplete)"));
+    assert_eq!(error.hint_text(), Some("restore missing files: no version is complete"));
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn a_type_that_no_relation_uses_has_no_files() {
 }
 
 #[test]
-fn a_fault_of_the_whole_file_is_in_no_part_of_it() {
+fn a_file_level_fault_is_not_attributed_to_a_part() {
     let bytes = fs::read(golden("set1/std/edges/edges_0_0.h5")).unwrap();
     let mut faults = 0;
     for at in 0..bytes.len() {
@@ -359,7 +359,7 @@ fn a_fault_of_the_whole_file_is_in_no_part_of_it() {
 }
 
 #[test]
-fn a_model_or_blob_that_is_not_there_leaves_the_tables() {
+fn tables_are_read_without_a_model_file_or_blob() {
     let tree = tree();
     let folder = tree.path().join("ckpt_crash_before");
     let part = folder.join("embeddings_all_0.v2.h5");
@@ -388,7 +388,7 @@ fn a_model_or_blob_that_is_not_there_leaves_the_tables() {
 }
 
 #[test]
-fn entities_that_do_not_fit_are_told() {
+fn mismatched_entities_are_reported() {
     let tree = tree();
     let (folder, entities) = (tree.path().join("ckpt_crash_before"), tree.path().join("dyn/entities"));
     let names = entities.join("entity_names_all_0.json");
@@ -441,7 +441,7 @@ fn set(path: &Path, column: &str, element: u64, value: i64) {
 }
 
 #[test]
-fn edges_are_held_against_configuration_and_counts() {
+fn edges_are_checked_against_configuration_and_counts() {
     for (set1, graph, checkpoint) in [
         ("set1", "std", "ckpt_std_zip"),
         ("set1", "feat", "ckpt_feat"),
@@ -478,7 +478,7 @@ fn edges_are_held_against_configuration_and_counts() {
 }
 
 #[test]
-fn lists_of_features_are_looked_at() {
+fn feature_lists_are_checked() {
     let tree = tree();
     copy(&golden("set1/feat"), &tree.path().join("feat"));
     let edges = tree.path().join("feat/edges");
@@ -496,7 +496,7 @@ fn lists_of_features_are_looked_at() {
 }
 
 #[test]
-fn the_state_is_scanned_as_the_pickle_that_it_is() {
+fn optimizer_state_is_scanned_as_a_pickle() {
     use weighbridge::ops::scan::scan;
     for name in ["set1/ckpt_std_zip/model.v6.h5", "set1/ckpt_std_legacy/embeddings_tag_0.v2.h5"] {
         let report = scan(golden(name), &OpenOptions::default()).unwrap();

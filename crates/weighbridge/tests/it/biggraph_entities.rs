@@ -16,7 +16,7 @@ fn tree() -> tempfile::TempDir {
 
 #[cfg(unix)]
 #[test]
-fn entities_that_nobody_asked_for_do_not_keep_a_checkpoint_from_opening() {
+fn unreadable_default_entities_do_not_prevent_opening() {
     let tree = tree();
     let (folder, entities) = (tree.path().join("ckpt_crash_before"), tree.path().join("dyn/entities"));
     assert!(open(&folder).tensor("embeddings.all").unwrap().row_names.is_some());
@@ -59,7 +59,7 @@ fn one_partition_has_the_names_of_its_own_rows() {
 }
 
 #[test]
-fn relations_are_those_of_the_entities() {
+fn relation_names_come_from_the_entity_folder() {
     let tree = tree();
     let folder = tree.path().join("ckpt_crash_before");
     let found = open(&folder);

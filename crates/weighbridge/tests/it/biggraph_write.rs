@@ -105,7 +105,7 @@ fn checkpoints_come_back_as_they_were() {
 }
 
 #[test]
-fn the_file_that_says_what_is_complete_comes_last() {
+fn the_version_file_is_written_last() {
     let plan = plan(&open(golden("set1/ckpt_std_zip")), &PlanOptions::default());
     assert_eq!(plan.files.last().unwrap().name, "checkpoint_version.txt");
     assert_eq!(plan.files.iter().filter(|f| f.name.starts_with("embeddings_")).count(), 10);
@@ -163,7 +163,7 @@ fn single_files_come_back_as_they_were() {
 }
 
 #[test]
-fn an_init_path_keeps_its_type_of_elements() {
+fn an_init_path_keeps_its_dtype() {
     let dir = tempfile::tempdir().unwrap();
     let truth = open(golden("set1/init_v0_f64"));
     let target = dir.path().join("init");
@@ -293,7 +293,7 @@ fn table(path: &str, dtype: DType, rows: u64, columns: u64, named: bool) -> Chec
 }
 
 #[test]
-fn a_table_from_elsewhere_becomes_a_checkpoint() {
+fn a_foreign_table_becomes_a_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("made");
     let vectors = table("value", DType::F64, 10, 4, true);
@@ -344,7 +344,7 @@ fn tables_without_rows_and_more_partitions_than_rows() {
 }
 
 #[test]
-fn a_configuration_that_comes_along_is_kept_and_held_against_the_table() {
+fn a_companion_configuration_is_kept_and_checked() {
     let dir = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(golden("set1/ckpt_weighted/config.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -377,7 +377,7 @@ fn a_configuration_that_comes_along_is_kept_and_held_against_the_table() {
 }
 
 #[test]
-fn what_has_no_place_is_told() {
+fn unsupported_content_is_a_loss() {
     let dir = tempfile::tempdir().unwrap();
     let mut vectors = table("user", DType::F32, 3, 2, false);
     let mut more = vectors.tensors[0].clone();
@@ -423,7 +423,7 @@ fn weights_and_ids_as_asked() {
 }
 
 #[test]
-fn relations_go_along_with_the_entities_of_a_checkpoint() {
+fn relation_names_are_written_with_the_entities() {
     let dir = tempfile::tempdir().unwrap();
     for (checkpoint, graph) in [
         ("set1/ckpt_dyn_complex_diagonal", "set1/dyn/entities"),
@@ -445,7 +445,7 @@ fn relations_go_along_with_the_entities_of_a_checkpoint() {
 
 /// What a folder says otherwise than a table from elsewhere did.
 #[test]
-fn what_is_changed_is_told() {
+fn changed_content_is_a_loss() {
     let dir = tempfile::tempdir().unwrap();
     let losses = |vectors: &Checkpoint| write(vectors, &dir.path().join("made"), &PlanOptions::default());
     assert_eq!(losses(&table("user", DType::F32, 3, 2, false)), ["config-made"]);

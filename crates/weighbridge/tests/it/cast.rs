@@ -14,7 +14,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn every_bit_is_as_paddle_has_it() {
+fn casts_are_bit_identical_to_paddle() {
     let mut values = 0;
     for (from, targets) in [
         (DType::F64, &[DType::F16, DType::BF16, DType::F32][..]),

@@ -159,7 +159,7 @@ fn a_budget_that_is_too_small_is_refused() {
 }
 
 #[test]
-fn whichever_call_fails_the_target_is_old_or_new_and_whole() {
+fn any_failing_call_leaves_the_old_or_new_target_complete() {
     let dir = tempfile::tempdir().unwrap();
     let source = file_source(dir.path());
     let (plan, expected) = plan_of(&source);

@@ -110,7 +110,7 @@ fn a_folder_is_made_and_replaced() {
 }
 
 #[test]
-fn whichever_call_fails_the_folder_is_old_or_new_and_whole() {
+fn any_failing_call_leaves_the_old_or_new_folder_complete() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("target");
     let (plan, expected) = plan();
@@ -309,7 +309,7 @@ fn links_inside_a_folder_are_replaced_and_permissions_kept() {
 }
 
 #[test]
-fn the_inputs_may_lie_in_the_target() {
+fn inputs_may_be_inside_the_target() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("target");
     let numbers: Vec<u8> = (0..2_000_000u32).flat_map(u32::to_le_bytes).collect();
@@ -333,7 +333,7 @@ fn the_inputs_may_lie_in_the_target() {
 }
 
 #[test]
-fn hostile_names_write_nothing() {
+fn unsafe_names_write_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("target");
     for (bad, code) in [

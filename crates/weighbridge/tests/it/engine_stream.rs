@@ -127,7 +127,7 @@ fn is_whole(target: &Path) -> bool {
 }
 
 #[test]
-fn the_same_bytes_for_every_crew_in_bounded_memory() {
+fn bytes_do_not_depend_on_workers_and_memory_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("target");
     for threads in [1, 2, 7] {
@@ -156,7 +156,7 @@ fn several_files_become_a_folder() {
 }
 
 #[test]
-fn whichever_call_fails_the_target_is_old_or_new_and_whole() {
+fn any_failing_call_leaves_the_old_or_new_target_complete() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("target");
     for (plan, folder) in [(one_file(), false), (several(), true)] {
@@ -242,7 +242,7 @@ fn stopping_changes_nothing_and_progress_adds_up() {
 }
 
 #[test]
-fn what_an_encoder_or_a_checksum_says_is_the_error() {
+fn errors_of_encoders_and_checksums_are_returned() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("target");
     for row in [0, 1, ROWS / 2, ROWS - 1] {

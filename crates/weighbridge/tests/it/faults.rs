@@ -149,7 +149,7 @@ fn options(threads: usize, memory: u64) -> RunOptions {
 /// Whichever call fails, and whether it was carried out before, the target is what it was or whole, and nothing else is
 /// left; where the target was absent, and where it was there.
 #[test]
-fn whichever_call_fails_no_format_tears_its_target() {
+fn any_failing_call_leaves_every_format_complete() {
     let dir = tempfile::tempdir().unwrap();
     let (aside, target) = (tempfile::tempdir().unwrap(), dir.path().join("target"));
     let mut failures = 0;

@@ -47,7 +47,7 @@ fn sources() -> Vec<(String, String)> {
 }
 
 #[test]
-fn unsafe_code_stands_in_one_module_of_the_library_and_where_it_is_listed() {
+fn unsafe_code_is_only_in_listed_modules() {
     let files = UNSAFE.map(|(file, why)| {
         assert!(!why.is_empty());
         file
@@ -123,7 +123,7 @@ const CHANGED: [&str; 42] = [
 
 /// Who adds a loss says whether something is left out, which callers are warned of.
 #[test]
-fn every_loss_is_one_of_what_is_left_out_or_changed() {
+fn every_loss_code_is_an_omission_or_a_change() {
     let left_out = weighbridge::checkpoint::Loss::LEFT_OUT;
     let mut codes = std::collections::BTreeSet::new();
     for (name, text) in
@@ -212,7 +212,7 @@ const STATICS: [(&str, &str); 6] = [
 
 /// The command and the Python package are programs, and the helpers of tests are in tests alone; all other crates are libraries.
 #[test]
-fn libraries_keep_no_state_for_the_process() {
+fn libraries_have_no_process_wide_state() {
     let is_test =
         |name: &str| name.contains("/tests") || name.contains("_tests") || name.contains("/examples/");
     let mut found: Vec<String> = Vec::new();
@@ -248,7 +248,7 @@ const FLAGS: [&str; 2] = ["h5clear --status", "`weighbridge program --strip sour
 
 /// Each face words options for its own users: texts of the library name none as a flag.
 #[test]
-fn texts_of_the_library_hold_no_flags() {
+fn library_texts_contain_no_flags() {
     let faces = ["crates/cli/", "crates/python/"];
     let library = sources().into_iter().filter(|(name, _)| {
         let is_test = name.contains("/tests") || name.contains("_tests.rs");

@@ -134,7 +134,7 @@ fn layers_keep_their_structured_names() {
 }
 
 #[test]
-fn separate_and_combined_are_twins() {
+fn separate_and_combined_files_are_equivalent() {
     let (_temp, dir) = temp();
     run(good("p262/cnn_legacy_separate"), dir.join("a"), &to("inference", &[("era", "1")]));
     same(dir.join("a/__params__"), good("p262/cnn_legacy_combined/__params__"));
@@ -173,7 +173,7 @@ fn separate_and_combined_are_twins() {
 }
 
 #[test]
-fn eras_differ_in_names_only() {
+fn paddle_versions_differ_only_in_names() {
     let (_temp, dir) = temp();
     run(good("p262/cnn_static_infer"), dir.join("a"), &to("", &[("era", "1")]));
     run(dir.join("a"), dir.join("b"), &to("", &[("era", "2"), ("prefix", "inference")]));
@@ -329,7 +329,7 @@ fn training_folders_become_one_state() {
 }
 
 #[test]
-fn what_a_target_cannot_hold_is_said() {
+fn unsupported_data_is_a_loss() {
     let (_temp, dir) = temp();
     let plan = run(good("p262/combined_mixed"), dir.join("a.pdparams"), &to("", &[]));
     assert_eq!(codes(&plan), ["attribute-dropped", "program"].into());
@@ -358,7 +358,7 @@ fn what_a_target_cannot_hold_is_said() {
 }
 
 #[test]
-fn entries_of_a_list_of_names_that_vanish_are_a_loss() {
+fn dropped_name_list_entries_are_a_loss() {
     let (_temp, dir) = temp();
     // The functions of a layer share the list, so one of them lacks variables of the others.
     let model = good("p262/jit_multi_function/model.second.pdmodel");
@@ -427,7 +427,7 @@ fn casts_keep_levels_and_rows() {
 }
 
 #[test]
-fn words_go_into_files_and_back() {
+fn vocabularies_are_written_and_read_back() {
     let (_temp, dir) = temp();
     run(good("p262/vocab"), dir.join("a"), &to("separate", &[]));
     assert_eq!(files_below(&dir.join("a")), ["__model__", "another_vocab", "vocab"].map(PathBuf::from));

@@ -78,7 +78,7 @@ fn model(name: &str) -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn each_damage_has_its_finding_wherever_the_file_stands() {
+fn each_damage_has_its_finding_in_any_location() {
     let folder = bad("p262/damaged");
     let items = expected(&folder);
     assert_eq!(list(&items["items"]).len(), CASES.len());
@@ -258,7 +258,7 @@ fn damaged_programs() {
 }
 
 #[test]
-fn values_are_looked_at_on_request() {
+fn values_are_checked_on_request() {
     let (_temp, folder) = model("p262/cnn_static_infer");
     let json = expected(&good("p262/cnn_static_infer"));
     let file = folder.join("model.pdiparams");

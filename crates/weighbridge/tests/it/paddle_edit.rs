@@ -40,7 +40,7 @@ fn paths(checkpoint: &Checkpoint) -> Vec<String> {
 }
 
 #[test]
-fn renamed_parameters_stand_where_their_new_names_belong() {
+fn renamed_parameters_are_sorted_by_their_new_names() {
     let temp = tempfile::tempdir().unwrap();
     for (number, name) in
         ["p262/cnn_static_infer", "p262/cnn_legacy_separate", "p331/cnn_pir", "p262/cnn_jit"]

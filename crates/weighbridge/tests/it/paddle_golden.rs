@@ -154,7 +154,7 @@ fn check_info(checkpoint: &Checkpoint, info: &Json) {
 }
 
 #[test]
-fn structured_names_stand_beside_those_of_variables() {
+fn structured_names_are_stored_beside_variable_names() {
     for folder in ["p262/cnn_jit", "p262/seq_jit", "p331_oldir/cnn_jit"] {
         let json = expected(&good(folder));
         for file in ["", "model.pdmodel", "model.pdiparams"] {
@@ -254,7 +254,7 @@ fn combined_files_without_a_program_are_numbered() {
 }
 
 #[test]
-fn words_go_by_the_names_of_their_variables() {
+fn vocabularies_are_named_by_their_variables() {
     let json = expected(&good("p262/vocab"));
     for file in ["", "program.pb", "vocab.pdiparams"] {
         let checkpoint = open(good("p262/vocab").join(file));
@@ -332,7 +332,7 @@ fn pickled() -> Vec<(PathBuf, Json)> {
 }
 
 #[test]
-fn pickles_hold_the_tensors_that_paddle_put_in() {
+fn pickles_contain_the_tensors_of_paddle() {
     let mut files = 0;
     for (folder, json) in pickled() {
         for entry in list(&json["entries"]) {
@@ -384,7 +384,7 @@ fn programs_alone() {
 
 /// Every file that is there opens; so does every folder that is one model.
 #[test]
-fn no_golden_file_is_left_out() {
+fn every_golden_file_is_tested() {
     let mut count = 0;
     for file in files_below(&good("")).iter().filter(|f| is_data(f)) {
         // The index of shards is none of its own.
@@ -401,7 +401,7 @@ fn no_golden_file_is_left_out() {
 }
 
 #[test]
-fn encrypted_files_are_told_by_their_noise() {
+fn encrypted_files_are_detected_by_entropy() {
     let folder = bad("p262/encrypted");
     for item in list(&expected(&folder)["items"]) {
         let error = weighbridge::formats::open(folder.join(item["file"].as_str().unwrap())).unwrap_err();

@@ -99,7 +99,7 @@ fn writing_stays_in_the_folder() {
 }
 
 #[test]
-fn names_that_meet_other_files_are_refused() {
+fn names_that_collide_with_other_files_are_refused() {
     let temp = tempfile::tempdir().unwrap();
     let (bytes, _) = tensor();
     let folder = temp.path().join("model");

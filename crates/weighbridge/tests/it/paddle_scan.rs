@@ -52,7 +52,7 @@ fn no_bad_pickle_is_clean() {
 
 /// A state of Paddle into which a call was put.
 #[test]
-fn a_call_within_a_state_is_found() {
+fn a_call_in_optimizer_state_is_found() {
     let temp = tempfile::tempdir().unwrap();
     let state = fs::read(good("p262/cnn_state_dict/m_p2.pdparams")).unwrap();
     let call = b"cos\nsystem\nX\x02\x00\x00\x00id\x85R0";
@@ -113,7 +113,7 @@ fn golden_files_are_clean_but_for_saving() {
 
 /// A program of Paddle 2.6.2 that saves to files, and one that loads.
 #[test]
-fn programs_that_reach_out_are_found() {
+fn programs_with_external_access_are_found() {
     let folder = testdata("paddle/exec");
     let report = look(folder.join("save.pdmodel"));
     assert_eq!(word(&report), "found");
@@ -127,7 +127,7 @@ fn programs_that_reach_out_are_found() {
 }
 
 #[test]
-fn a_stripped_program_tells_nothing_of_its_author() {
+fn a_stripped_program_has_no_trace_of_its_author() {
     let temp = tempfile::tempdir().unwrap();
     let mut count = 0;
     for name in files_below(&good("")).into_iter().filter(|f| is_data(f)) {
@@ -149,7 +149,7 @@ fn a_stripped_program_tells_nothing_of_its_author() {
 /// What a folder holds and the scan does not look at keeps it from being clean.
 #[cfg(unix)]
 #[test]
-fn what_a_folder_hides_is_not_called_clean() {
+fn hidden_files_of_a_folder_are_not_clean() {
     use std::os::unix::{fs::symlink, net::UnixListener};
     let elsewhere = tempfile::tempdir().unwrap();
     type Hide<'a> = &'a dyn Fn(&Path);
@@ -175,7 +175,7 @@ fn what_a_folder_hides_is_not_called_clean() {
 }
 
 #[test]
-fn what_is_unknown_or_damaged_is_not_called_clean() {
+fn unknown_or_damaged_files_are_not_clean() {
     let temp = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
         let path = temp.path().join(name);

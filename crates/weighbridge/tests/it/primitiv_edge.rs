@@ -33,7 +33,7 @@ fn the_table_covers_every_case_once() {
 }
 
 #[test]
-fn every_case_is_met_as_the_table_says() {
+fn every_case_behaves_as_in_the_table() {
     for variant in ["a", "b"] {
         for json in cases_of(variant) {
             let name = name_of(&json, variant);

@@ -88,7 +88,7 @@ fn reversed_dimensions_keep_the_bytes_and_come_back() {
 }
 
 #[test]
-fn a_model_without_state_is_the_one_that_the_original_saved_so() {
+fn dropping_state_equals_the_original_file_without_state() {
     let dir = tempfile::tempdir().unwrap();
     let folder = testdata("primitiv/good");
     for (with, without) in [
@@ -104,7 +104,7 @@ fn a_model_without_state_is_the_one_that_the_original_saved_so() {
 }
 
 #[test]
-fn who_drops_state_hears_that_there_is_none() {
+fn dropping_absent_state_is_noted() {
     let dir = tempfile::tempdir().unwrap();
     let codes = |source: PathBuf, no_state: bool| {
         let options = force(Changes { no_state, ..Changes::default() });
@@ -119,7 +119,7 @@ fn who_drops_state_hears_that_there_is_none() {
 }
 
 #[test]
-fn what_was_guessed_is_named() {
+fn guessed_tensors_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let (table, target) = (dir.path().join("t.tsv"), dir.path().join("t.safetensors"));
     fs::write(&table, "a\t1.5\nb\t2\n").unwrap();

@@ -177,7 +177,7 @@ fn flip(family: &str) -> usize {
 
 /// One bit of the first line makes it narrower: the others say how wide rows are.
 #[test]
-fn a_damaged_first_line_of_text_costs_that_line() {
+fn a_damaged_first_line_loses_only_that_line() {
     let lines: Vec<String> = (0..50).map(|row| format!("w{row}\t{row}.5\t1.25\n")).collect();
     let good = lines.concat().into_bytes();
     let mut damaged = good.clone();
@@ -194,7 +194,7 @@ fn a_damaged_first_line_of_text_costs_that_line() {
 
 /// Where an archive is cut no directory confirms names: what comes back is said to be not proved.
 #[test]
-fn names_that_no_directory_confirms_are_not_proved() {
+fn names_without_a_directory_entry_are_unconfirmed() {
     for (family, format) in [("npz", "npz"), ("torch", "torch")] {
         let mut seen = 0;
         for (path, bytes) in good(family) {
@@ -216,7 +216,7 @@ fn names_that_no_directory_confirms_are_not_proved() {
 
 /// Letters of several bytes where JSON breaks, in a header that goes on behind them.
 #[test]
-fn broken_json_of_any_letters_hides_no_later_entry() {
+fn broken_json_does_not_hide_later_entries() {
     let header =
         "{\u{11f}\u{700}\"__metad\":{},\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}";
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
@@ -236,7 +236,7 @@ fn broken_json_of_any_letters_hides_no_later_entry() {
 /// Of a large group each node of its tree and each block of its heap is damaged once, and the file is cut at many places:
 /// what the others hold comes back.
 #[test]
-fn a_damaged_part_of_a_group_costs_its_own_members() {
+fn a_damaged_group_part_loses_only_its_members() {
     let files: [(&str, &[&[u8; 4]]); 2] =
         [("many_default.h5", &[b"SNOD", b"TREE"]), ("many_latest.h5", &[b"BTLF", b"FHDB", b"BTIN"])];
     for (name, marks) in files {

@@ -23,7 +23,7 @@ fn expected() -> BTreeMap<String, Json> {
 }
 
 #[test]
-fn crafted_files_give_their_codes() {
+fn crafted_files_have_their_codes() {
     let expected = expected();
     let folder = testdata("scan/bad");
     let mut files = Vec::new();

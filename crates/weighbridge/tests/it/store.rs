@@ -51,7 +51,7 @@ fn commit(store: &CheckpointStore, options: &CommitOptions) -> u64 {
 }
 
 #[test]
-fn a_crashed_run_of_biggraph_is_understood() {
+fn a_crashed_biggraph_run_is_recovered() {
     let dir = folder(&CRASHED, "2\n");
     let store = store(dir.path());
     let state = store.state().unwrap();
@@ -73,7 +73,7 @@ fn a_crashed_run_of_biggraph_is_understood() {
 }
 
 #[test]
-fn a_missing_partition_is_an_error_and_not_random() {
+fn a_missing_partition_is_an_error() {
     let dir = folder(&CRASHED, "2\n");
     fs::remove_file(dir.path().join("embeddings_all_1.v2.h5")).unwrap();
     let store = store(dir.path());
@@ -213,7 +213,7 @@ fn snapshots_keep_their_versions() {
 }
 
 #[test]
-fn going_back_pruning_and_sweeping_say_what_they_did() {
+fn rollback_prune_and_sweep_report_their_changes() {
     let dir = folder(&CRASHED, "2\n");
     let store = store(dir.path());
     let keep = CommitOptions { previous: Previous::Keep, ..CommitOptions::default() };
@@ -247,7 +247,7 @@ fn going_back_pruning_and_sweeping_say_what_they_did() {
 
 #[cfg(unix)]
 #[test]
-fn a_version_that_a_snapshot_holds_is_not_written_anew() {
+fn a_version_of_a_snapshot_is_not_rewritten() {
     let dir = folder(&CRASHED, "2\n");
     let store = store(dir.path());
     let keep = CommitOptions { previous: Previous::Keep, ..CommitOptions::default() };
@@ -336,7 +336,7 @@ fn with_a_new_type(target: &Path) {
 }
 
 #[test]
-fn what_older_versions_lack_is_told_by_their_own_configuration() {
+fn missing_files_of_older_versions_follow_their_own_configuration() {
     let all = SweepOptions { newer: true, remnants: true, temporary: true, ..SweepOptions::default() };
     // How version 4 is changed, and what is swept of its 11 files.
     type Change = fn(&Path);
@@ -374,7 +374,7 @@ fn what_older_versions_lack_is_told_by_their_own_configuration() {
 }
 
 #[test]
-fn torn_statistics_are_mended() {
+fn truncated_statistics_are_repaired() {
     let dir = folder(&["training_stats.json"], "0\n");
     let store = store(dir.path());
     let path = dir.path().join("training_stats.json");

@@ -341,7 +341,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_table_in_the_book_is_true() {
+fn the_table_in_the_docs_is_correct() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reliability.md");
     let page = std::fs::read_to_string(page).unwrap();
     let table = table();

@@ -27,7 +27,7 @@ fn files_get_the_verdict_of_their_folder() {
 }
 
 #[test]
-fn encrypted_files_are_said_to_be() {
+fn encrypted_files_are_reported_as_encrypted() {
     for (name, code) in [
         ("encrypted-columns.parquet", "encrypted"),
         ("encrypted-footer.parquet", "encrypted"),

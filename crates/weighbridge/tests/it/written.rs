@@ -94,7 +94,7 @@ fn wrong_of(report: &VerifyReport, format: &str) -> Option<String> {
 }
 
 #[test]
-fn whatever_is_written_is_sound() {
+fn every_written_file_is_sound() {
     let dir = tempfile::tempdir().unwrap();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut wrong = Vec::new();

@@ -1,31 +1,31 @@
-//! What was planned beside what is read back: all that no loss names must be there.
+//! Comparison of a planned checkpoint with the one read back: all content must return, except for reported losses.
 
 use std::collections::HashSet;
 use weighbridge::LossCode;
 use weighbridge::checkpoint::{Checkpoint, Loss, Role, RowNameList, TensorEntry, TensorPath, escape_text};
 use weighbridge::tensor::{Cast, DType, Order};
 
-/// Formats whose files are rows alone, of which nothing says what they are for.
-const ROWS_ALONE: [&str; 2] = ["tsv", "word2vec"];
+/// Formats of rows only, without names and roles of tensors.
+const ROW_FORMATS: [&str; 2] = ["tsv", "word2vec"];
 
-/// A tensor, all of it.
+/// A tensor with its content.
 #[derive(Debug, Clone)]
-struct Seen {
+struct FullTensor {
     path: TensorPath,
     role: Role,
     dtype: String,
     dims: Vec<u64>,
     bytes: Vec<u8>,
-    /// The bytes of the elements as f32, where they can be that.
+    /// Elements cast to f32, if supported.
     as_f32: Option<Vec<u8>>,
     row_names: Option<RowNameList>,
     attributes: weighbridge::checkpoint::Attributes,
 }
 
-impl Seen {
+impl FullTensor {
     fn of(tensor: &TensorEntry) -> Result<Self, String> {
         let fail = |error| format!("{}: cannot be read: {error}", tensor.name());
-        let labels = tensor.row_names.as_ref().map(|labels| labels.read()).transpose().map_err(fail)?;
+        let row_names = tensor.row_names.as_ref().map(|names| names.read()).transpose().map_err(fail)?;
         let as_f32 = tensor.stored.cast_is_supported(DType::F32).then(|| {
             let cast = TensorEntry { cast: Some(Cast::from(DType::F32)), ..tensor.clone() };
             cast.read_tensor(Order::Row).map_err(fail)
@@ -37,46 +37,46 @@ impl Seen {
             dtype: tensor.dtype().to_string(),
             dims: tensor.shape.dims().to_vec(),
             bytes: tensor.read_tensor(Order::Row).map_err(fail)?,
-            row_names: labels.map(|list| (*list).clone()),
+            row_names: row_names.map(|list| (*list).clone()),
             attributes: tensor.attributes.clone(),
         })
     }
 }
 
-/// What losses excuse of one tensor.
+/// Differences of a tensor that the losses explain.
 #[derive(Debug, Default)]
 struct Excuses {
-    /// All of it.
+    /// Missing tensor.
     absent: bool,
     name: bool,
     role: bool,
     dtype: bool,
-    /// Dimensions of one element, not the others.
+    /// Dimensions of size 1.
     ones: bool,
-    /// Which NaN it was.
+    /// NaN payloads.
     payloads: bool,
     row_names: bool,
-    /// The details of losses of attributes, each of which names one; and all of them.
+    /// Details of attribute losses, each with the name of an attribute.
     attributes: Vec<String>,
     all_attributes: bool,
 }
 
-/// What the losses of the plan excuse of `tensor`.
+/// Returns the differences of `tensor` that the losses of the plan explain.
 ///
 /// # Errors
-/// A code that is not known here: it is to be decided what it excuses.
+/// A loss code that this function does not handle yet.
 fn excuses(tensor: &TensorEntry, format: &str, losses: &[Loss]) -> Result<Excuses, String> {
     let mut all = Excuses::default();
-    if ROWS_ALONE.contains(&format) {
-        // "apart" says where the name of each is: it is that of its file.
+    if ROW_FORMATS.contains(&format) {
+        // With "apart", the file name is the name of the tensor.
         all.name = losses.iter().any(|loss| loss.code == "apart");
-        // The word is `nan`, as the formats' pages say.
+        // NaN is written as `nan`, without payload.
         all.payloads = true;
-        // A table of rows is one of embeddings as like as not.
+        // Tables may be read as embeddings.
         all.role = matches!(tensor.role, Role::Parameter | Role::Embedding);
     }
     if format == "biggraph" {
-        // A table that is called by its type alone is read as `embeddings.TYPE`, one of embeddings.
+        // A table named by its type only is read as the embedding `embeddings.TYPE`.
         all.name = tensor.path.parts().len() == 1;
         all.role = matches!(tensor.role, Role::Parameter | Role::Embedding);
     }
@@ -88,8 +88,8 @@ fn excuses(tensor: &TensorEntry, format: &str, losses: &[Loss]) -> Result<Excuse
                 all.absent |= its
             }
             LossCode::NameDropped => all.name |= its,
-            // A table of BigGraph has a name and a role of its own; of others there is one loss for those whose names
-            // have other parts when they are cut at their dots.
+            // BigGraph changes name and role of a table. Other formats report one loss for all names that have other parts
+            // when split at dots.
             LossCode::NameChanged if format == "biggraph" => {
                 all.name |= its;
                 all.role |= its;
@@ -97,10 +97,10 @@ fn excuses(tensor: &TensorEntry, format: &str, losses: &[Loss]) -> Result<Excuse
             LossCode::NameChanged => {
                 all.name |= TensorPath::from_dotted(&tensor.path.to_text()) != tensor.path
             }
-            // One loss for all that are neither parameters nor state.
+            // One loss for all tensors that are neither parameters nor state.
             LossCode::RoleDropped => all.role |= tensor.role.slot().is_none(),
             LossCode::Role => all.role |= its,
-            // State has its slot in its key, which is the name of a parameter then; and the other way round.
+            // The key of state includes its slot and becomes the name of a parameter, or the other way round.
             LossCode::ReadAsParameter | LossCode::ReadAsState => {
                 all.role |= its;
                 all.name |= its;
@@ -112,17 +112,17 @@ fn excuses(tensor: &TensorEntry, format: &str, losses: &[Loss]) -> Result<Excuse
             LossCode::AttributeDropped if its => all.attributes.push(loss.detail.to_string()),
             LossCode::DtypeLost | LossCode::Rounding => all.dtype |= its,
             LossCode::Shape | LossCode::ShapeNormalised => all.ones |= its,
-            // A table of BigGraph is spoken of by its type.
+            // Losses name a BigGraph table by its type.
             LossCode::NamesLeftOut if format == "biggraph" => {
                 let last = tensor.path.parts().last();
                 all.row_names |= its || last.is_some_and(|last| last.to_text() == loss.subject);
             }
             LossCode::NamesLeftOut | LossCode::NamesMade => all.row_names |= its,
-            // The names become a column.
+            // The row names become a column.
             LossCode::NamesLikeNumbers => all.absent |= its,
-            // There may be no file of rows without a row.
+            // Without rows there may be no file.
             LossCode::NoRows => all.absent |= its,
-            // Of keys, which `compare` asks for; of the whole; and what is there all the same, but not for everybody.
+            // Losses of keys, which `compare` handles; of the whole checkpoint; and warnings about compatibility.
             LossCode::AttributeDropped
             | LossCode::MetadataDropped
             | LossCode::ReservedKey
@@ -134,28 +134,28 @@ fn excuses(tensor: &TensorEntry, format: &str, losses: &[Loss]) -> Result<Excuse
             | LossCode::RecentDtype
             | LossCode::DtypeRefused
             | LossCode::Renamed => {}
-            code => return Err(format!("what does the loss {code} excuse?")),
+            code => return Err(format!("unhandled loss code {code}")),
         }
     }
     Ok(all)
 }
 
-/// The bytes of f32 with one NaN for all.
+/// Replaces every NaN of f32 elements by the same one.
 fn without_payloads(bytes: &[u8]) -> Vec<u8> {
     let plain = |one: &[u8; 4]| if f32::from_le_bytes(*one).is_nan() { f32::NAN.to_le_bytes() } else { *one };
     bytes.as_chunks().0.iter().flat_map(plain).collect()
 }
 
-/// Fails unless `read` is what was written, but for what is excused.
-fn is_same(read: &Seen, written: &Seen, excused: &Excuses) -> Result<(), &'static str> {
+/// Fails unless `read` equals `written`, except for excused differences; returns the kind of difference.
+fn check_equal(read: &FullTensor, written: &FullTensor, excused: &Excuses) -> Result<(), &'static str> {
     let without_ones = |dims: &[u64]| dims.iter().copied().filter(|&dim| dim != 1).collect::<Vec<_>>();
     let same = |same: bool, what| if same { Ok(()) } else { Err(what) };
     same(excused.name || read.path == written.path, "name")?;
     same(excused.role || read.role == written.role, "role")?;
-    same(excused.dtype || read.dtype == written.dtype, "type")?;
+    same(excused.dtype || read.dtype == written.dtype, "dtype")?;
     let ones = excused.ones && without_ones(&read.dims) == without_ones(&written.dims);
     same(ones || read.dims == written.dims, "shape")?;
-    // Bytes that are read as another type, or the values as that type has them.
+    // Equal bytes of another dtype, or equal values after a cast to f32.
     let cast = match &written.as_f32 {
         Some(as_f32) if read.dtype == "f32" && excused.payloads => {
             without_payloads(as_f32) == without_payloads(&read.bytes)
@@ -164,7 +164,7 @@ fn is_same(read: &Seen, written: &Seen, excused: &Excuses) -> Result<(), &'stati
         None => false,
     };
     same(cast || read.bytes == written.bytes, "values")?;
-    same(excused.row_names || read.row_names == written.row_names, "names of rows")?;
+    same(excused.row_names || read.row_names == written.row_names, "row names")?;
     let mut attributes = written.attributes.iter();
     let kept = attributes.all(|(key, value)| {
         read.attributes.get(key) == Some(value)
@@ -173,14 +173,13 @@ fn is_same(read: &Seen, written: &Seen, excused: &Excuses) -> Result<(), &'stati
     same(excused.all_attributes || kept, "attributes")
 }
 
-/// Gives a wanted tensor a place that fits it, where need be by giving those that have one another: what little is known
-/// of one shall not keep another from the only one that it can be.
-fn find_place(wanted: usize, fits: &[Vec<bool>], taken: &mut [Option<usize>], tried: &mut [bool]) -> bool {
+/// Assigns a read tensor to an expected one; reassigns others if needed (augmenting paths of a bipartite matching).
+fn find_match(wanted: usize, fits: &[Vec<bool>], taken: &mut [Option<usize>], tried: &mut [bool]) -> bool {
     for place in 0..taken.len() {
         if !fits[wanted][place] || std::mem::replace(&mut tried[place], true) {
             continue;
         }
-        if taken[place].is_none_or(|other| find_place(other, fits, taken, tried)) {
+        if taken[place].is_none_or(|other| find_match(other, fits, taken, tried)) {
             taken[place] = Some(wanted);
             return true;
         }
@@ -188,44 +187,45 @@ fn find_place(wanted: usize, fits: &[Vec<bool>], taken: &mut [Option<usize>], tr
     false
 }
 
-/// Holds what was read against what was planned.
+/// Compares the checkpoint read back with the one written.
 ///
 /// # Errors
-/// What is missing, or there too much, although no loss names it.
+/// Missing or extra content that no loss explains.
 pub(super) fn compare(
     written: &Checkpoint,
     read: &Checkpoint,
     format: &str,
     losses: &[Loss],
 ) -> Result<(), String> {
-    let told = || losses.iter().map(|loss| format!("{} of {}", loss.code, loss.subject)).collect::<Vec<_>>();
-    let mut read_tensors = read.tensors.iter().map(Seen::of).collect::<Result<Vec<_>, _>>()?;
+    let reported =
+        || losses.iter().map(|loss| format!("{} of {}", loss.code, loss.subject)).collect::<Vec<_>>();
+    let mut read_tensors = read.tensors.iter().map(FullTensor::of).collect::<Result<Vec<_>, _>>()?;
     let mut expected = Vec::new();
     for tensor in &written.tensors {
-        expected.push((Seen::of(tensor)?, excuses(tensor, format, losses)?));
+        expected.push((FullTensor::of(tensor)?, excuses(tensor, format, losses)?));
     }
     let absent = expected.iter().filter(|(_, excused)| excused.absent).count();
     expected.retain(|(_, excused)| !excused.absent);
     let fits: Vec<Vec<bool>> = expected
         .iter()
         .map(|(wanted, excused)| {
-            read_tensors.iter().map(|read| is_same(read, wanted, excused).is_ok()).collect()
+            read_tensors.iter().map(|read| check_equal(read, wanted, excused).is_ok()).collect()
         })
         .collect();
     let mut taken: Vec<Option<usize>> = vec![None; read_tensors.len()];
     for (number, (wanted, excused)) in expected.iter().enumerate() {
-        if !find_place(number, &fits, &mut taken, &mut vec![false; read_tensors.len()]) {
-            let differ: Vec<_> = read_tensors.iter().map(|read| is_same(read, wanted, excused)).collect();
+        if !find_match(number, &fits, &mut taken, &mut vec![false; read_tensors.len()]) {
+            let differ: Vec<_> = read_tensors.iter().map(|read| check_equal(read, wanted, excused)).collect();
             return Err(format!(
                 "{wanted:?} is not read back, only {read_tensors:?} ({differ:?}); losses: {:?}",
-                told()
+                reported()
             ));
         }
     }
     let mut taken = taken.into_iter();
     read_tensors.retain(|_| taken.next().flatten().is_none());
     if read_tensors.len() > absent {
-        return Err(format!("{read_tensors:?} was never written; losses: {:?}", told()));
+        return Err(format!("{read_tensors:?} was never written; losses: {:?}", reported()));
     }
     let dropped: HashSet<&str> = losses
         .iter()
@@ -235,7 +235,10 @@ pub(super) fn compare(
     for (key, value) in written.metadata.iter() {
         let found = read.metadata.get(key);
         if found != Some(value) && !dropped.contains(escape_text(key).as_str()) {
-            return Err(format!("metadata {key:?} = {value:?} is read as {found:?}; losses: {:?}", told()));
+            return Err(format!(
+                "metadata {key:?} = {value:?} is read as {found:?}; losses: {:?}",
+                reported()
+            ));
         }
     }
     Ok(())

@@ -1,22 +1,23 @@
-//! The forms of what common libraries call.
+//! Call forms of common libraries.
 
 use super::super::allowed::{ImportVerdict, allowed};
 use super::super::libraries::{Call, Known, known};
 use super::numpy::{element_size, is_array_class, masked_state};
-use super::seen::Seen;
+use super::snapshot::Snapshot;
 use super::{attributes, called, count, ints, is_atom, is_bytes, is_container, is_number, is_text};
 use crate::graph::{Object, ObjectId, ReduceKind, Reduced};
 
-/// The largest number that memory may be taken for.
-const MOST_NUMBER: i64 = 1 << 32;
-/// Elements of an array that is made before it is given its state.
-const MOST_ELEMENTS: u64 = 1 << 10;
+/// Maximum value of a number that a constructor allocates memory for.
+const MAX_NUMBER: i64 = 1 << 32;
+/// Maximum number of elements of an array that is made before its state is set.
+const MAX_INITIAL_ELEMENTS: u64 = 1 << 10;
 
-/// True where what is listed is called, and given states, as its own library does.
-pub(super) fn is_known_call(graph: Seen<'_>, made: &Reduced, known: Known, args: &[ObjectId]) -> bool {
-    let seen = Seen::at(graph.graph, made.built);
-    let state =
-        |states: &str| made.states.iter().all(|&state| states.chars().any(|kind| stated(seen, kind, state)));
+/// Returns true if arguments and states of a listed import have the form that its own library writes.
+pub(super) fn is_known_call(graph: Snapshot<'_>, made: &Reduced, known: Known, args: &[ObjectId]) -> bool {
+    let seen = Snapshot::at(graph.graph, made.built);
+    let state = |states: &str| {
+        made.states.iter().all(|&state| states.chars().any(|kind| state_matches(seen, kind, state)))
+    };
     match known {
         Known::Value => false,
         Known::Object => args.is_empty() && made.pairs.is_empty() && state("d"),
@@ -26,23 +27,23 @@ pub(super) fn is_known_call(graph: Seen<'_>, made: &Reduced, known: Known, args:
             let package = graph.global(made.callable).map_or("", |(module, _)| package(module));
             made.pairs.is_empty()
                 && match call.states {
-                    // joblib reads the array behind each state that it is given.
+                    // joblib reads the array after each state.
                     "j" => made.how == ReduceKind::NewObj && made.states.len() == 1,
                     _ => matches!(made.how, ReduceKind::Reduce | ReduceKind::NewObj),
                 }
-                && given(graph, call, package, args)
+                && args_match(graph, call, package, args)
                 && state(call.states)
         }
     }
 }
 
-/// True for the class, the base and the base's state of an object that protocols 0 and 1 make.
+/// Returns true if protocols 0 and 1 reconstruct objects of that class from that base.
 pub(super) fn is_object_class(module: &str, name: &str, base: &str) -> bool {
     match known(module, name) {
         Some(Known::Object) => base == "object",
         Some(Known::Mapping) => base == "dict",
         Some(Known::Distribution) => base == "object",
-        // A tuple becomes a class of tuples alone.
+        // A subclass of tuple only.
         Some(Known::Call(_)) if base == "tuple" => true,
         Some(Known::Call(call)) => {
             base == "object" && call.states != "j" && (call.args.starts_with('?') || call.args.is_empty())
@@ -51,7 +52,7 @@ pub(super) fn is_object_class(module: &str, name: &str, base: &str) -> bool {
     }
 }
 
-/// The states of a class that an object of protocol 0 and 1 is made of.
+/// Kinds of state for a class whose objects protocols 0 and 1 reconstruct.
 pub(super) fn states_of(module: &str, name: &str) -> &'static str {
     match known(module, name) {
         Some(Known::Call(call)) => call.states,
@@ -61,10 +62,10 @@ pub(super) fn states_of(module: &str, name: &str) -> &'static str {
     }
 }
 
-/// True for a state of that kind.
-pub(super) fn stated(graph: Seen<'_>, kind: char, state: ObjectId) -> bool {
+/// Returns true for a state of that kind.
+pub(super) fn state_matches(graph: Snapshot<'_>, kind: char, state: ObjectId) -> bool {
     let has_attributes = || matches!(graph.graph.object(state), Object::Dict(_)) && attributes(graph, state);
-    // A dict in which an entry counts is not changed behind the call.
+    // A dict with a decisive entry must not change after the call.
     let has_entries = || matches!(graph.object(state), Object::Dict(_)) && attributes(graph, state);
     let entry = |name: &str| entry(graph, state, name);
     match kind {
@@ -72,10 +73,10 @@ pub(super) fn stated(graph: Seen<'_>, kind: char, state: ObjectId) -> bool {
         't' => graph.tuple(state).is_some(),
         's' => attributes(graph, state),
         'm' => graph.tuple(state).is_some_and(|state| masked_state(graph, state)),
-        // A dict that is its own attributes.
+        // A dict whose items are its attributes.
         'i' => made_by(graph, state)
             .is_some_and(|(module, name)| matches!(known(module, name), Some(Known::Mapping))),
-        // What the library parses itself, in place of which the state has no address in memory.
+        // A model that the library parses itself; the state must not hold a memory address instead.
         'b' => {
             has_entries()
                 && entry("handle")
@@ -85,12 +86,12 @@ pub(super) fn stated(graph: Seen<'_>, kind: char, state: ObjectId) -> bool {
             let text = |name| entry(name).is_none_or(|id| id == ObjectId::NONE || is_text(graph, id));
             has_entries() && text("handle") && text("_handle")
         }
-        // It evaluates a formula again.
+        // The library evaluates a formula again.
         'e' => {
             let evaluates =
                 ["restore_design_info", "restore_model_spec"].map(entry).iter().any(Option::is_some);
             let plain = || entry("formula").and_then(|id| graph.text(id)).is_some_and(is_plain_formula);
-            // It looks names up in the frame first. Without one it calls a method of what is estimated, which makes one.
+            // Names are looked up in the frame first. Without one, a method of the endogenous variable makes it.
             let of_pandas = |id: ObjectId| {
                 id == ObjectId::NONE
                     || made_by(graph, id).is_some_and(|(module, _)| package(module) == "pandas")
@@ -107,9 +108,9 @@ pub(super) fn stated(graph: Seen<'_>, kind: char, state: ObjectId) -> bool {
     }
 }
 
-/// True for keys of a dict whose items may be attributes, too: none has the name of a method of Python, and none is made by a
-/// call that could give such a name.
-pub(super) fn are_plain_keys(graph: Seen<'_>, pairs: &[(ObjectId, ObjectId)]) -> bool {
+/// Returns true for keys that are safe in a dict whose items may be attributes: no key is a dunder name, and none is the result
+/// of a call that could be one.
+pub(super) fn are_plain_keys(graph: Snapshot<'_>, pairs: &[(ObjectId, ObjectId)]) -> bool {
     pairs.iter().all(|&(key, _)| match graph.object(key) {
         Object::Text(_) | Object::ByteString(_) => graph.text(key).is_none_or(|key| !key.starts_with("__")),
         Object::Tuple(_) | Object::FrozenSet(_) | Object::Bytes(_) => true,
@@ -117,9 +118,9 @@ pub(super) fn are_plain_keys(graph: Seen<'_>, pairs: &[(ObjectId, ObjectId)]) ->
     })
 }
 
-/// True for the description of an array as joblib writes it. It reads the bytes behind it by these attributes, of which the last
-/// of a name counts, and by methods in place of which an attribute may be put.
-fn is_array_of_joblib(graph: Seen<'_>, state: ObjectId) -> bool {
+/// Returns true for an array description in joblib's own form. joblib reads the following bytes by these attributes (the last
+/// of a name counts) and by methods, which other attributes could replace.
+fn is_array_of_joblib(graph: Snapshot<'_>, state: ObjectId) -> bool {
     const PADDING: &str = "numpy_array_alignment_bytes";
     let Object::Dict(pairs) = graph.object(state) else { return false };
     let mut missing = vec!["subclass", "shape", "order", "dtype", "allow_mmap", PADDING];
@@ -149,14 +150,14 @@ fn is_array_of_joblib(graph: Seen<'_>, state: ObjectId) -> bool {
     fits && matches!(*missing, [] | [PADDING])
 }
 
-/// The value of a key of a dict; of several the last.
-fn entry(graph: Seen<'_>, dict: ObjectId, name: &str) -> Option<ObjectId> {
+/// Value of a key of a dict; the last one for duplicates.
+fn entry(graph: Snapshot<'_>, dict: ObjectId, name: &str) -> Option<ObjectId> {
     let Object::Dict(pairs) = graph.graph.object(dict) else { return None };
     pairs.iter().rev().find(|&&(key, _)| graph.text(key) == Some(name)).map(|&(_, value)| value)
 }
 
-/// True for a formula of names, numbers and operators. patsy evaluates each term as Python: of calls only those of functions of
-/// numpy that compute, and of patsy's own.
+/// Returns true for a formula of names, numbers and operators. patsy evaluates each term as Python code; the only calls allowed
+/// are numpy functions that compute, and patsy's own.
 fn is_plain_formula(formula: &str) -> bool {
     const FUNCTIONS: &[&str] = &[
         "C",
@@ -183,13 +184,13 @@ fn is_plain_formula(formula: &str) -> bool {
         } else {
             matches!(first, ' ' | '~' | '+' | '-' | '*' | ':' | '/' | '(' | ')' | ',')
         };
-        // What is called must be named.
+        // Only a name may be called.
         if !fits || (first == ')' && behind.trim_start().starts_with('(')) {
             return false;
         }
         rest = behind;
     }
-    // A power of a power could be a number of any length.
+    // A power of a power could be an integer of any length.
     match formula.split_once("**") {
         None => true,
         Some((_, power)) => {
@@ -200,7 +201,8 @@ fn is_plain_formula(formula: &str) -> bool {
     }
 }
 
-/// True for the functions that scipy makes anew for a distribution, with the names of its parameters. It executes this text.
+/// Returns true for the exact source text that scipy generates for a distribution with its parameter names. scipy executes
+/// this text on load.
 fn is_argument_parser(text: &str) -> bool {
     let Some((given, _)) =
         text.strip_prefix("\ndef _parse_args(self, ").and_then(|rest| rest.split_once("):\n"))
@@ -227,30 +229,30 @@ fn is_argument_parser(text: &str) -> bool {
     })
 }
 
-fn given(graph: Seen<'_>, call: &Call, package: &str, args: &[ObjectId]) -> bool {
+fn args_match(graph: Snapshot<'_>, call: &Call, package: &str, args: &[ObjectId]) -> bool {
     let (needed, more) = call.args.split_once('?').unwrap_or((call.args, ""));
     let kinds = needed.chars().chain(more.chars());
     (needed.len()..=needed.len() + more.len()).contains(&args.len())
         && kinds.zip(args).all(|(kind, &id)| is_arg(graph, kind, package, id))
 }
 
-fn is_arg(graph: Seen<'_>, kind: char, package: &str, id: ObjectId) -> bool {
+fn is_arg(graph: Snapshot<'_>, kind: char, package: &str, id: ObjectId) -> bool {
     match kind {
         'p' => is_plain(graph, package, id),
         'n' => match graph.object(id) {
-            Object::Int(n) => (-MOST_NUMBER..=MOST_NUMBER).contains(n),
+            Object::Int(n) => (-MAX_NUMBER..=MAX_NUMBER).contains(n),
             _ => is_number(graph, id),
         },
         't' => is_text(graph, id) || is_bytes(graph, id),
         'z' => graph.text(id).is_some_and(is_zone),
-        // A power of ten could have any number of digits.
+        // No exponents: a power of ten could have any number of digits.
         'r' => match graph.text(id) {
             Some(text) => text.chars().all(|c| matches!(c, '0'..='9' | '+' | '-' | '.' | '/')),
             None => is_number(graph, id),
         },
         'c' => graph.global(id).is_some_and(|(module, name)| match known(module, name) {
             Some(Known::Value | Known::Call(_)) => self::package(module) == package,
-            known => known.is_none() && was_found(module, name),
+            known => known.is_none() && is_reported(module, name),
         }),
         'g' => {
             let by = graph.global(id).or_else(|| made_by(graph, id));
@@ -259,26 +261,26 @@ fn is_arg(graph: Seen<'_>, kind: char, package: &str, id: ObjectId) -> bool {
         'd' => matches!(graph.object(id), Object::Dict(pairs) if pairs.iter().all(|&(key, value)| {
             graph.text(key).is_some_and(|key| !key.starts_with("__")) && is_plain(graph, package, value)
         })),
-        's' => ints(graph, id).and_then(|shape| count(&shape)).is_some_and(|n| n <= MOST_ELEMENTS),
+        's' => ints(graph, id).and_then(|shape| count(&shape)).is_some_and(|n| n <= MAX_INITIAL_ELEMENTS),
         'f' => graph.global(id) == Some(("numpy.random._pickle", "__bit_generator_ctor")),
         '-' => id == ObjectId::NONE,
         _ => false,
     }
 }
 
-/// True for a value, a container, a named type, an array, an object of the same package, a date, a slice.
-fn is_plain(graph: Seen<'_>, package: &str, id: ObjectId) -> bool {
+/// Returns true for a value, a container, a named type, an array, an object of the same package, a date, a slice.
+fn is_plain(graph: Snapshot<'_>, package: &str, id: ObjectId) -> bool {
     if is_atom(graph, id) || is_container(graph, id) || is_bytes(graph, id) || is_byte_array(graph, id) {
         return true;
     }
     if let Some((module, name)) = graph.global(id) {
         return known(module, name).is_some()
             || matches!(module, "numpy" | "datetime" | "builtins" | "__builtin__")
-            || was_found(module, name);
+            || is_reported(module, name);
     }
     match made_by(graph, id) {
         Some(("builtins" | "__builtin__", name)) => name == "slice",
-        Some((module, name)) if was_found(module, name) => true,
+        Some((module, name)) if is_reported(module, name) => true,
         Some((module, _)) => {
             let of = self::package(module);
             of == package
@@ -291,21 +293,21 @@ fn is_plain(graph: Seen<'_>, package: &str, id: ObjectId) -> bool {
     }
 }
 
-/// True where the import is a finding by itself.
-fn was_found(module: &str, name: &str) -> bool {
+/// Returns true if the import is reported by itself.
+fn is_reported(module: &str, name: &str) -> bool {
     matches!(
         allowed(module, name),
         ImportVerdict::Unknown | ImportVerdict::Dangerous(_) | ImportVerdict::Defined(_)
     )
 }
 
-/// True for a `bytearray` that protocols before 5 spell as a call.
-fn is_byte_array(graph: Seen<'_>, id: ObjectId) -> bool {
+/// Returns true for a `bytearray` written as a call, as in protocols before 5.
+fn is_byte_array(graph: Snapshot<'_>, id: ObjectId) -> bool {
     matches!(called(graph, id), Some(("builtins" | "__builtin__", "bytearray")))
 }
 
-/// What an object is made by, or the class of one that protocols 0 and 1 make.
-fn made_by<'a>(graph: Seen<'a>, id: ObjectId) -> Option<(&'a str, &'a str)> {
+/// Callable that makes the object, or the class of an object that protocols 0 and 1 reconstruct.
+fn made_by<'a>(graph: Snapshot<'a>, id: ObjectId) -> Option<(&'a str, &'a str)> {
     let made = graph.made(id)?;
     match called(graph, id)? {
         ("copyreg" | "copy_reg", "_reconstructor") => graph.global(*graph.tuple(made.args)?.first()?),
@@ -313,27 +315,27 @@ fn made_by<'a>(graph: Seen<'a>, id: ObjectId) -> Option<(&'a str, &'a str)> {
     }
 }
 
-/// The package of a module: the name before its first dot.
+/// Package of a module: the name before its first dot.
 fn package(module: &str) -> &str {
     module.split('.').next().unwrap_or(module)
 }
 
-/// True for the name of a time zone: no path that leads out of the folder of zones.
+/// Returns true for the name of a time zone without any path traversal.
 fn is_zone(name: &str) -> bool {
     !name.is_empty()
         && name.split('/').all(|part| !part.is_empty())
         && name.chars().all(|c| matches!(c, '/' | '_' | '+' | '-') || c.is_ascii_alphanumeric())
 }
 
-/// True for `getattr(zoneinfo.ZoneInfo, "_unpickle")`, which Python writes for time zones, and for methods that scipy keeps of
-/// `interp1d` and of distributions.
-pub(super) fn is_known_method(graph: Seen<'_>, made: &Reduced) -> bool {
+/// Returns true for `getattr(zoneinfo.ZoneInfo, "_unpickle")`, which Python writes for time zones, and for methods of `interp1d`
+/// and distributions that scipy stores.
+pub(super) fn is_known_method(graph: Snapshot<'_>, made: &Reduced) -> bool {
     let Some(&[of, name]) = graph.tuple(made.args) else { return false };
     let Some(name) = graph.text(name) else { return false };
     let distribution = || {
-        // It holds the method itself, so it is built behind it.
+        // The distribution holds the method, so its state is set later.
         let made =
-            made_by(Seen::at(graph.graph, u64::MAX), of).and_then(|(module, name)| known(module, name));
+            made_by(Snapshot::at(graph.graph, u64::MAX), of).and_then(|(module, name)| known(module, name));
         matches!(made, Some(Known::Distribution))
     };
     made.how == ReduceKind::Reduce
@@ -346,8 +348,8 @@ pub(super) fn is_known_method(graph: Seen<'_>, made: &Reduced) -> bool {
         }
 }
 
-/// True for a call of that method with the name of a time zone.
-pub(super) fn is_zone_call(graph: Seen<'_>, id: ObjectId) -> bool {
+/// Returns true for a call of that method with the name of a time zone.
+pub(super) fn is_zone_call(graph: Snapshot<'_>, id: ObjectId) -> bool {
     let Some(made) = graph.made(id) else { return false };
     let Some(method) = graph.made(made.callable) else { return false };
     let of_zones = graph.global(method.callable).is_some_and(|(_, name)| name == "getattr")
@@ -361,15 +363,15 @@ pub(super) fn is_zone_call(graph: Seen<'_>, id: ObjectId) -> bool {
         && matches!(*args, [zone, cached] if graph.text(zone).is_some_and(is_zone) && is_number(graph, cached))
 }
 
-/// True for a `functools.partial` of a function that is listed: it is called where the object is used.
-pub(super) fn is_partial(graph: Seen<'_>, made: &Reduced) -> bool {
+/// Returns true for a `functools.partial` of a listed function, which is called when the object is used.
+pub(super) fn is_partial(graph: Snapshot<'_>, made: &Reduced) -> bool {
     let listed = |id: ObjectId| {
         graph.global(id).is_some_and(|(module, name)| {
-            matches!(known(module, name), Some(Known::Value | Known::Object)) || was_found(module, name)
+            matches!(known(module, name), Some(Known::Value | Known::Object)) || is_reported(module, name)
         })
     };
     let Some(&[function]) = graph.tuple(made.args) else { return false };
-    let seen = Seen::at(graph.graph, made.built);
+    let seen = Snapshot::at(graph.graph, made.built);
     let state = |state: ObjectId| match seen.tuple(state) {
         Some(&[of, args, named, attributes]) => {
             of == function
@@ -386,8 +388,8 @@ pub(super) fn is_partial(graph: Seen<'_>, made: &Reduced) -> bool {
         && made.states.iter().all(|&id| state(id))
 }
 
-/// True for `type(None)`, as Python writes the types of its constants.
-pub(super) fn is_type_of_constant(graph: Seen<'_>, made: &Reduced) -> bool {
+/// Returns true for `type(None)`: Python writes the types of its constants this way.
+pub(super) fn is_type_of_constant(graph: Snapshot<'_>, made: &Reduced) -> bool {
     let constant = |id: ObjectId| {
         id == ObjectId::NONE
             || matches!(graph.global(id), Some(("builtins" | "__builtin__", "Ellipsis" | "NotImplemented")))
@@ -441,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_lead_nowhere_else() {
+    fn zone_names_reject_path_traversal() {
         assert!(["UTC", "Europe/Berlin", "Etc/GMT+5"].into_iter().all(is_zone));
         assert!(!["", "/etc/passwd", "../x", "a//b", "a/", "a\0"].into_iter().any(is_zone));
     }

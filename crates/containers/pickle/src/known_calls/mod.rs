@@ -1,32 +1,32 @@
-//! Calls of allowed things as honest writers make them, and no others. Every name has a form of its own: what arguments it is
-//! given, what state, what is put into it. A name without a form is not called.
+//! Call forms of allowed imports. Each name has one form: its arguments, its state, its items. Calls in any other form are
+//! rejected, as are calls of a name without a form.
 //!
-//! The forms are closed because harmless things add up: a state given to a function, a class that is an object with a method
-//! of its own, a type whose flags say that numbers are objects, a size instead of bytes. Whatever is passed on is written out in
-//! the pickle, or made by a call that has a form itself.
+//! The forms are closed because harmless parts combine to harmful ones: a state set on a function, a class whose object has a
+//! method of its own, a dtype whose flags declare numbers as objects, a size instead of bytes. Every argument is a literal in
+//! the pickle, or the result of a call that has a form itself.
 
-mod copied;
+mod copies;
 mod libraries;
 mod lod;
 mod numpy;
-mod seen;
+mod snapshot;
 mod torch;
 
-pub(super) use copied::Copied;
-pub(super) use lod::Evaluated;
+pub(super) use copies::CopyBudget;
+pub(super) use lod::EvalArguments;
 pub(super) use numpy::element_size;
 pub(super) use torch::Storages;
 
 use super::graph::{Graph, Object, ObjectId, ReduceKind, Reduced};
 use super::numpy::bytes_of;
-use seen::Seen;
+use snapshot::Snapshot;
 
-/// Items of a container within another that a form looks at.
-const FEW: usize = 16;
+/// Maximum number of items checked in a nested container.
+const MAX_INNER_ITEMS: usize = 16;
 
-/// True where an allowed function or class is called, and what comes of it is used, as honest writers do.
+/// Returns true if the call of an allowed import, and the use of its result, have the known form.
 pub(super) fn is_known_call(graph: &Graph, made: &Reduced, module: &str, name: &str) -> bool {
-    // Arguments that are computed may be anything.
+    // Computed arguments can be any object.
     let Some(args) = graph.tuple(made.args) else { return false };
     let named = made
         .kwargs
@@ -35,7 +35,7 @@ pub(super) fn is_known_call(graph: &Graph, made: &Reduced, module: &str, name: &
     if let Some(known) = super::libraries::known(module, name) {
         return !named
             && made.items.is_empty()
-            && libraries::is_known_call(Seen::at(graph, made.offset), made, known, args);
+            && libraries::is_known_call(Snapshot::at(graph, made.offset), made, known, args);
     }
     let grows = matches!((module, name), ("collections", "deque") | ("builtins" | "__builtin__", "list"));
     let maps = matches!(
@@ -45,31 +45,31 @@ pub(super) fn is_known_call(graph: &Graph, made: &Reduced, module: &str, name: &
     !named
         && (grows || made.items.is_empty())
         && (maps || made.pairs.is_empty())
-        && given(Seen::at(graph, made.offset), made.how, module, name, args)
+        && args_match(Snapshot::at(graph, made.offset), made.how, module, name, args)
         && match (module, name) {
-            // Of a type, arguments and state say one thing together.
-            ("numpy", "dtype") => numpy::is_type(Seen::at(graph, made.offset.max(made.built)), made),
+            // Arguments and state of a dtype are checked together.
+            ("numpy", "dtype") => numpy::is_type(Snapshot::at(graph, made.offset.max(made.built)), made),
             ("copyreg" | "copy_reg", _) => {
-                let seen = Seen::at(graph, made.built);
+                let seen = Snapshot::at(graph, made.built);
                 let class = args.first().and_then(|&class| graph.global(class));
                 made.states.iter().all(|&state| match class {
                     Some((module, name)) if super::libraries::known(module, name).is_some() => {
                         let states = libraries::states_of(module, name);
-                        states.chars().any(|kind| libraries::stated(seen, kind, state))
+                        states.chars().any(|kind| libraries::state_matches(seen, kind, state))
                     }
                     _ => attributes(seen, state),
                 })
             }
             _ => {
-                let seen = Seen::at(graph, made.built);
-                made.states.iter().all(|&state| stated(seen, module, name, state))
+                let seen = Snapshot::at(graph, made.built);
+                made.states.iter().all(|&state| state_matches(seen, module, name, state))
             }
         }
 }
 
-/// True where something that is harmless in one pattern only is called in this.
+/// Returns true if an import that is harmless in one pattern only is called in that pattern.
 pub(super) fn in_pattern(graph: &Graph, made: &Reduced, module: &str, name: &str) -> bool {
-    let seen = Seen::at(graph, made.offset);
+    let seen = Snapshot::at(graph, made.offset);
     let alone = made.kwargs.is_none() && made.items.is_empty() && made.pairs.is_empty();
     alone
         && match (module, name) {
@@ -80,13 +80,13 @@ pub(super) fn in_pattern(graph: &Graph, made: &Reduced, module: &str, name: &str
         }
 }
 
-/// True for a call of what `getattr` gave, as Python writes time zones.
+/// Returns true for a call of the result of `getattr` in the form of time zones.
 pub(super) fn is_zone(graph: &Graph, id: ObjectId) -> bool {
-    graph.made(id).is_some_and(|made| libraries::is_zone_call(Seen::at(graph, made.offset), id))
+    graph.made(id).is_some_and(|made| libraries::is_zone_call(Snapshot::at(graph, made.offset), id))
 }
 
-/// True where the thing of that name is given such arguments.
-fn given(graph: Seen<'_>, how: ReduceKind, module: &str, name: &str, args: &[ObjectId]) -> bool {
+/// Returns true if the arguments have the form for that name.
+fn args_match(graph: Snapshot<'_>, how: ReduceKind, module: &str, name: &str, args: &[ObjectId]) -> bool {
     match module {
         "numpy.core._internal"
         | "numpy.core.multiarray"
@@ -94,11 +94,11 @@ fn given(graph: Seen<'_>, how: ReduceKind, module: &str, name: &str, args: &[Obj
         | "numpy.core.numeric"
         | "numpy._core.numeric"
         | "numpy"
-        | "ml_dtypes" => numpy::given(graph, name, args),
+        | "ml_dtypes" => numpy::args_match(graph, name, args),
         "torch" | "torch._utils" | "torch._tensor" | "torch.nn.parameter" | "torch.serialization" => {
-            torch::given(graph, module, name, args)
+            torch::args_match(graph, module, name, args)
         }
-        // Python 2 makes a string of the text, in whatever codec it is told.
+        // Python 2 encodes the text with any codec, so the codec is checked.
         "_codecs" => {
             how == ReduceKind::Reduce
                 && matches!(*args, [text, codec] if is_text(graph, text) && is_latin1(graph, codec))
@@ -118,8 +118,8 @@ fn given(graph: Seen<'_>, how: ReduceKind, module: &str, name: &str, args: &[Obj
     }
 }
 
-/// True where what the thing of that name made is given such a state.
-fn stated(graph: Seen<'_>, module: &str, name: &str, state: ObjectId) -> bool {
+/// Returns true if the state of the result of a call has the form for that name.
+fn state_matches(graph: Snapshot<'_>, module: &str, name: &str, state: ObjectId) -> bool {
     match (module, name) {
         (module, "_reconstruct") if module.starts_with("numpy") => numpy::array_state(graph, state),
         ("collections", "OrderedDict") | ("argparse" | "uuid", _) => attributes(graph, state),
@@ -129,12 +129,12 @@ fn stated(graph: Seen<'_>, module: &str, name: &str, state: ObjectId) -> bool {
     }
 }
 
-fn collected(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
+fn collected(graph: Snapshot<'_>, name: &str, args: &[ObjectId]) -> bool {
     let filled = |id: ObjectId| is_container(graph, id);
     match (name, args) {
         (_, []) => true,
         ("OrderedDict" | "Counter", &[items]) => filled(items),
-        // It is called where a key is missing.
+        // The factory is called for a missing key.
         ("defaultdict", &[factory, ref rest @ ..]) => {
             let known = match graph.global(factory) {
                 Some(("builtins" | "__builtin__", name)) => {
@@ -167,20 +167,20 @@ fn collected(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
     }
 }
 
-/// The plain types of Python.
-fn plain(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
-    let all = |most: usize, fits: fn(Seen<'_>, ObjectId) -> bool| {
+/// Built-in types of Python.
+fn plain(graph: Snapshot<'_>, name: &str, args: &[ObjectId]) -> bool {
+    let all = |most: usize, fits: fn(Snapshot<'_>, ObjectId) -> bool| {
         args.len() <= most && args.iter().all(|&id| fits(graph, id))
     };
     match name {
-        // A number would be a number of zeros, and so would what is computed.
+        // An integer argument asks for that many zero bytes, and a computed one can be an integer.
         "bytes" | "bytearray" => match *args {
             [] => true,
             [bytes] => is_bytes(graph, bytes),
             [text, codec] => is_text(graph, text) && is_latin1(graph, codec),
             _ => false,
         },
-        // A few bytes become any number of items of what is computed, such as a range.
+        // A computed iterable such as a range can yield any number of items.
         "tuple" | "list" | "dict" | "set" | "frozenset" => all(1, is_container),
         "int" | "long" | "float" | "bool" => all(1, is_number),
         "complex" => all(2, is_number),
@@ -192,8 +192,8 @@ fn plain(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
     }
 }
 
-/// An object of a class, as protocols 0 and 1 make one: class, base, and what the base is given.
-fn reconstructed(graph: Seen<'_>, args: &[ObjectId]) -> bool {
+/// Arguments of `_reconstructor` in protocols 0 and 1: class, base, and state of the base.
+fn reconstructed(graph: Snapshot<'_>, args: &[ObjectId]) -> bool {
     let &[class, base, state] = args else { return false };
     let Some((module, name)) = graph.global(class) else { return false };
     let Some(("builtins" | "__builtin__", base)) = graph.global(base) else { return false };
@@ -212,13 +212,13 @@ fn reconstructed(graph: Seen<'_>, args: &[ObjectId]) -> bool {
         ("str" | "unicode", _) => is_text(graph, state),
         _ => false,
     };
-    // Of a class that is not allowed the import was found already.
+    // The import of a class that is not allowed is reported already.
     fits && (known || !matches!(super::allowed(module, name), super::ImportVerdict::Allowed(_)))
 }
 
-/// True for a state that sets attributes, none of them of Python's own machinery. Those that come later count too: the dict of
-/// an object that is in it is changed behind the call, and has no fewer by that.
-fn attributes(graph: Seen<'_>, state: ObjectId) -> bool {
+/// Returns true for a state that sets attributes without dunder names. Attributes that are added after the call count too, as
+/// for the dict of an object that contains itself.
+fn attributes(graph: Snapshot<'_>, state: ObjectId) -> bool {
     let graph = graph.graph;
     let set = |state: ObjectId| match graph.object(state) {
         Object::Dict(pairs) => pairs.iter().all(|&(key, _)| {
@@ -228,23 +228,23 @@ fn attributes(graph: Seen<'_>, state: ObjectId) -> bool {
         _ => false,
     };
     match graph.tuple(state) {
-        // Those of the object, and those of slots.
+        // Attributes of the object, and of its slots.
         Some(&[state, slots]) => set(state) && set(slots),
         _ => set(state),
     }
 }
 
-/// What the object would be made by, where that is imported.
-fn called<'a>(graph: Seen<'a>, id: ObjectId) -> Option<(&'a str, &'a str)> {
+/// Callable that makes the object, if imported.
+fn called<'a>(graph: Snapshot<'a>, id: ObjectId) -> Option<(&'a str, &'a str)> {
     graph.made(id).and_then(|made| graph.global(made.callable))
 }
 
-fn is_text(graph: Seen<'_>, id: ObjectId) -> bool {
+fn is_text(graph: Snapshot<'_>, id: ObjectId) -> bool {
     matches!(graph.object(id), Object::Text(_) | Object::ByteString(_))
 }
 
-/// True for bytes, as they are or as protocol 2 spells them.
-fn is_bytes(graph: Seen<'_>, id: ObjectId) -> bool {
+/// Returns true for bytes, also in the text encoding of protocol 2.
+fn is_bytes(graph: Snapshot<'_>, id: ObjectId) -> bool {
     match graph.object(id) {
         Object::Bytes(_) | Object::ByteArray(_) => true,
         Object::Reduced(_) => {
@@ -255,37 +255,37 @@ fn is_bytes(graph: Seen<'_>, id: ObjectId) -> bool {
     }
 }
 
-fn is_latin1(graph: Seen<'_>, codec: ObjectId) -> bool {
+fn is_latin1(graph: Snapshot<'_>, codec: ObjectId) -> bool {
     matches!(graph.text(codec), Some("latin1" | "latin-1" | "iso-8859-1"))
 }
 
-fn is_int(graph: Seen<'_>, id: ObjectId) -> bool {
+fn is_int(graph: Snapshot<'_>, id: ObjectId) -> bool {
     matches!(graph.object(id), Object::Int(_) | Object::Bool(_))
 }
 
-fn is_number(graph: Seen<'_>, id: ObjectId) -> bool {
+fn is_number(graph: Snapshot<'_>, id: ObjectId) -> bool {
     matches!(graph.object(id), Object::Int(_) | Object::Bool(_) | Object::BigInt(_) | Object::Float(_))
 }
 
-/// True for a value that holds no other.
-fn is_atom(graph: Seen<'_>, id: ObjectId) -> bool {
+/// Returns true for a value without items.
+fn is_atom(graph: Snapshot<'_>, id: ObjectId) -> bool {
     id == ObjectId::NONE || is_number(graph, id) || is_text(graph, id)
 }
 
-/// True for items that are written out.
-fn is_container(graph: Seen<'_>, id: ObjectId) -> bool {
+/// Returns true for a literal container.
+fn is_container(graph: Snapshot<'_>, id: ObjectId) -> bool {
     matches!(
         graph.object(id),
         Object::List(_) | Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) | Object::Dict(_)
     )
 }
 
-/// The numbers of a shape that is written out.
-fn ints(graph: Seen<'_>, shape: ObjectId) -> Option<Vec<i64>> {
+/// Numbers of a literal shape.
+fn ints(graph: Snapshot<'_>, shape: ObjectId) -> Option<Vec<i64>> {
     graph.sequence(shape)?.iter().map(|&id| graph.int(id)).collect()
 }
 
-/// How many elements a shape has; `None` where it is no shape.
+/// Number of elements of a shape; `None` if it is not a valid shape.
 fn count(shape: &[i64]) -> Option<u64> {
-    shape.iter().try_fold(1u64, |count, &extent| count.checked_mul(u64::try_from(extent).ok()?))
+    shape.iter().try_fold(1u64, |count, &dim| count.checked_mul(u64::try_from(dim).ok()?))
 }

@@ -1,57 +1,57 @@
-//! The forms of numpy's calls.
+//! Call forms of numpy.
 
-use super::seen::Seen;
+use super::snapshot::Snapshot;
 use super::{called, count, ints, is_bytes, is_int, is_number};
 use crate::allowed::is_mapped_array;
 use crate::graph::{Graph, Object, ObjectId, Reduced};
 use crate::numpy::bytes_of;
 use std::collections::{HashMap, HashSet};
 
-/// Elements of an array that numpy makes before it is given its state, and of one whose elements have no bytes; honest pickles
-/// ask for none.
-const MOST_ELEMENTS: u64 = 1 << 10;
-/// Flags of a type whose elements are objects, alone and among fields.
+/// Maximum number of elements of an array before its state is set, and of an array with zero-size elements; picklers write 0.
+const MAX_INITIAL_ELEMENTS: u64 = 1 << 10;
+/// Flags of an object dtype, alone and as a field of a record.
 const OBJECT: i64 = 63;
 const OBJECT_FIELDS: i64 = 27;
-/// Those of a type that begins as zeros, of one whose items are taken apart by Python, and of aligned records. Where elements are
-/// objects the first two must be there: what was in the memory before would be taken for objects.
+/// Harmless flags: zero-initialised, converted by Python, aligned record. Object dtypes need the first two: otherwise old memory
+/// would be read as object pointers.
 const ALIGNED: i64 = 128;
 const HARMLESS: i64 = 8 | 16 | ALIGNED;
-/// Those of types that are added to numpy, whose items are read and written by functions of their own.
-const OF_ADDED: i64 = 32 | 64;
-/// Bytes of the place of an object. An item `O4` was written where they were four, and is read as these.
+/// Flags of user-defined dtypes, whose items have their own getter and setter.
+const USER_DTYPE: i64 = 32 | 64;
+/// Bytes of an object pointer. 32-bit systems write `O4`, which is read as this size.
 const OBJECT_SIZE: u64 = 8;
-/// Bytes of the longest element that is not a mistake; numpy 1 counts them so.
-const MOST_SIZE: u64 = (1 << 31) - 1;
-/// numpy writes them as a byte, of numpy 1 with a sign.
+/// Maximum size of an element in bytes: numpy 1 stores it in 32 bits with a sign.
+const MAX_ELEMENT_SIZE: u64 = (1 << 31) - 1;
+/// Range of flags: numpy writes a byte, numpy 1 a signed one.
 const FLAGS: std::ops::RangeInclusive<i64> = -0x80..=0xff;
 
-pub(super) fn given(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
+/// Returns true if the arguments have the form for that name.
+pub(super) fn args_match(graph: Snapshot<'_>, name: &str, args: &[ObjectId]) -> bool {
     match (name, args) {
-        // The array gets its extents from its state.
+        // The shape of the array comes from its state.
         ("_reconstruct", &[class, shape, code]) => {
             let small =
-                ints(graph, shape).and_then(|shape| count(&shape)).is_some_and(|n| n <= MOST_ELEMENTS);
+                ints(graph, shape).and_then(|shape| count(&shape)).is_some_and(|n| n <= MAX_INITIAL_ELEMENTS);
             is_array_class(graph, class) && small && is_letter(graph, code)
         }
-        ("scalar", &[kind, data]) => Type::of_elements(graph, kind).is_some_and(|known| {
+        ("scalar", &[kind, data]) => ElementType::of_elements(graph, kind).is_some_and(|known| {
             if known.objects { is_one_record(graph, kind, &known, data) } else { is_bytes(graph, data) }
         }),
         ("_frombuffer", &[buffer, kind, shape, _]) => {
             (is_bytes(graph, buffer) || matches!(graph.object(buffer), Object::Buffer))
-                && Type::of_elements(graph, kind).is_some_and(|kind| !kind.objects)
+                && ElementType::of_elements(graph, kind).is_some_and(|kind| !kind.objects)
                 && ints(graph, shape).is_some()
         }
         ("dtype", &[_, ref rest @ ..]) => rest.len() <= 2 && rest.iter().all(|&id| is_int(graph, id)),
         ("ndarray" | "matrix" | "recarray" | "record" | "memmap", _) => false,
-        // The types of numbers.
+        // Scalar types.
         (_, &[number]) => is_number(graph, number),
         (_, args) => args.is_empty(),
     }
 }
 
-/// True for an array of that type and of one element, as numpy hands over a record with objects.
-fn is_one_record(graph: Seen<'_>, kind: ObjectId, known: &Type, array: ObjectId) -> bool {
+/// Returns true for an array of that dtype with one element, the form of a record scalar with objects.
+fn is_one_record(graph: Snapshot<'_>, kind: ObjectId, known: &ElementType, array: ObjectId) -> bool {
     let Some(made) = graph.made(array) else { return false };
     let whole = graph.tuple(made.args).and_then(|args| args.first()).and_then(|&class| graph.global(class));
     let (Some((module, "_reconstruct")), [state]) = (called(graph, array), made.states.as_slice()) else {
@@ -65,20 +65,20 @@ fn is_one_record(graph: Seen<'_>, kind: ObjectId, known: &Type, array: ObjectId)
         && ints(graph, shape).and_then(|shape| count(&shape)) == Some(1)
 }
 
-pub(super) fn is_array_class(graph: Seen<'_>, class: ObjectId) -> bool {
+pub(super) fn is_array_class(graph: Snapshot<'_>, class: ObjectId) -> bool {
     graph.global(class).is_some_and(|(module, name)| {
         matches!(name, "ndarray" | "matrix" | "recarray" | "chararray") || is_mapped_array(module, name)
     })
 }
 
-/// True for the one letter that says what the elements would be: bytes, whatever the state makes of them.
-fn is_letter(graph: Seen<'_>, code: ObjectId) -> bool {
+/// Returns true for the type code `b`, which numpy always writes before the state sets the dtype.
+fn is_letter(graph: Snapshot<'_>, code: ObjectId) -> bool {
     let bytes = bytes_of(graph.graph, code, None).ok().flatten().and_then(|bytes| bytes.short);
     graph.text(code) == Some("b") || bytes.as_deref() == Some(b"b")
 }
 
-/// The state of an array: a version, its shape, its type, the order, and its elements.
-pub(super) fn array_state(graph: Seen<'_>, state: ObjectId) -> bool {
+/// Returns true for the state of an array: version, shape, dtype, order and elements.
+pub(super) fn array_state(graph: Snapshot<'_>, state: ObjectId) -> bool {
     let (Some(&[_, shape, kind, order, data]) | Some(&[shape, kind, order, data])) = graph.tuple(state)
     else {
         return false;
@@ -86,57 +86,58 @@ pub(super) fn array_state(graph: Seen<'_>, state: ObjectId) -> bool {
     elements(graph, shape, kind, order, data)
 }
 
-/// True where the elements are as many as the shape says.
-fn elements(graph: Seen<'_>, shape: ObjectId, kind: ObjectId, order: ObjectId, data: ObjectId) -> bool {
+/// Returns true if the number of elements matches the shape.
+fn elements(graph: Snapshot<'_>, shape: ObjectId, kind: ObjectId, order: ObjectId, data: ObjectId) -> bool {
     let (Some(kind), Some(count)) =
-        (Type::of_elements(graph, kind), ints(graph, shape).and_then(|shape| count(&shape)))
+        (ElementType::of_elements(graph, kind), ints(graph, shape).and_then(|shape| count(&shape)))
     else {
         return false;
     };
     let elements = match graph.object(data) {
-        // numpy takes as many items as the shape says.
+        // numpy reads one item per element of the shape.
         Object::List(items) => kind.objects && items.len() as u64 == count,
         _ => !kind.objects && is_bytes(graph, data),
     };
-    is_int(graph, order) && elements && (kind.size > 0 || count <= MOST_ELEMENTS)
+    is_int(graph, order) && elements && (kind.size > 0 || count <= MAX_INITIAL_ELEMENTS)
 }
 
-/// The state of a masked array: that of the array, its mask, and a value to fill in.
-pub(super) fn masked_state(graph: Seen<'_>, state: &[ObjectId]) -> bool {
+/// Returns true for the state of a masked array: array state, mask and fill value.
+pub(super) fn masked_state(graph: Snapshot<'_>, state: &[ObjectId]) -> bool {
     let &[version, shape, kind, order, data, mask, _] = state else { return false };
     graph.int(version).is_some() && elements(graph, shape, kind, order, data) && is_bytes(graph, mask)
 }
 
-/// Bytes of the elements of an array of objects and records that numpy fills one by one: their size is what the type says,
-/// whatever is in them.
-pub(super) fn object_bytes(graph: Seen<'_>, (module, name): (&str, &str), state: ObjectId) -> u64 {
+/// Bytes of an array of objects or records that numpy fills one by one; the dtype decides the size of each element.
+pub(super) fn object_bytes(graph: Snapshot<'_>, (module, name): (&str, &str), state: ObjectId) -> u64 {
     let (true, "_reconstruct") = (module.starts_with("numpy"), name) else { return 0 };
     let Some(&[.., kind, _, data]) = graph.tuple(state) else { return 0 };
-    let (Some(kind), Object::List(items)) = (Type::of(graph, kind), graph.object(data)) else { return 0 };
+    let (Some(kind), Object::List(items)) = (ElementType::of(graph, kind), graph.object(data)) else {
+        return 0;
+    };
     kind.size.saturating_mul(items.len() as u64)
 }
 
-/// What matters of a type of elements.
-struct Type {
+/// Properties of a dtype that the checks need.
+struct ElementType {
     /// Bytes of an element.
     size: u64,
-    /// What numpy notes of it, but for what is harmless: 0 where it has no objects.
+    /// Flags without the harmless ones: 0 for a dtype without objects.
     flags: i64,
-    /// True where elements are objects, or have some in fields.
+    /// True if elements are objects, or have object fields.
     objects: bool,
-    /// True where each is an array itself. Only fields are: numpy makes the elements of an array of such its own.
+    /// True for a subarray dtype. Only fields have one: numpy flattens an array of subarrays.
     is_array: bool,
 }
 
-impl Type {
-    /// The type of the elements of an array, or of a scalar.
-    fn of_elements(graph: Seen<'_>, id: ObjectId) -> Option<Self> {
+impl ElementType {
+    /// Dtype of an array or scalar.
+    fn of_elements(graph: Snapshot<'_>, id: ObjectId) -> Option<Self> {
         Self::of(graph, id).filter(|kind| !kind.is_array)
     }
 
-    /// The type that the object would become. It is judged where it is made: here only its size and what it says of objects are
-    /// asked for, so that types within types are not gone through again and again.
-    fn of(graph: Seen<'_>, id: ObjectId) -> Option<Self> {
+    /// Size and flags of the dtype that the object describes. Its form is checked where the dtype is made, so nested dtypes are
+    /// not walked repeatedly.
+    fn of(graph: Snapshot<'_>, id: ObjectId) -> Option<Self> {
         let made = graph.made(id)?;
         if called(graph, id) != Some(("numpy", "dtype")) {
             return None;
@@ -153,8 +154,8 @@ impl Type {
         Some(Self { size, flags, objects, is_array: part != ObjectId::NONE })
     }
 
-    /// The type that the call would give, where that is written as numpy writes it.
-    fn of_made(graph: Seen<'_>, made: &Reduced) -> Option<Self> {
+    /// Dtype that the call makes, if written in numpy's form.
+    fn of_made(graph: Snapshot<'_>, made: &Reduced) -> Option<Self> {
         let &[code, ..] = graph.tuple(made.args)? else { return None };
         let (plain, sizes) = Self::of_code(graph, code)?;
         match made.states.as_slice() {
@@ -164,46 +165,46 @@ impl Type {
         }
     }
 
-    /// A letter and a number as numpy has them, or a class; and what the state may say of its size.
-    fn of_code(graph: Seen<'_>, code: ObjectId) -> Option<(Self, Sizes)> {
+    /// Dtype of a type code such as `f4`, or of a class, and the rule for the size in its state.
+    fn of_code(graph: Snapshot<'_>, code: ObjectId) -> Option<(Self, SizeRule)> {
         let plain = |size, flags| Self { size, flags, objects: flags & 1 == 1, is_array: false };
         if let Some((module, name)) = graph.global(code) {
             return match (module, name) {
-                ("ml_dtypes", "bfloat16") => Some((plain(2, 0), Sizes::Added)),
-                ("ml_dtypes", _) => Some((plain(1, 0), Sizes::Added)),
-                (_, "record") => Some((plain(0, 0), Sizes::Any)),
+                ("ml_dtypes", "bfloat16") => Some((plain(2, 0), SizeRule::Added)),
+                ("ml_dtypes", _) => Some((plain(1, 0), SizeRule::Added)),
+                (_, "record") => Some((plain(0, 0), SizeRule::Any)),
                 _ => None,
             };
         }
         let code = graph.text(code)?;
         let (letter, number) = code.split_at_checked(1)?;
-        let size: u64 = number.parse().ok().filter(|&size| size <= MOST_SIZE)?;
+        let size: u64 = number.parse().ok().filter(|&size| size <= MAX_ELEMENT_SIZE)?;
         match (letter, size) {
-            ("O", 4 | 8) => Some((plain(OBJECT_SIZE, OBJECT), Sizes::Own)),
+            ("O", 4 | 8) => Some((plain(OBJECT_SIZE, OBJECT), SizeRule::Own)),
             ("b", 1)
             | ("i" | "u", 1 | 2 | 4 | 8)
             | ("f", 2 | 4 | 8 | 16)
             | ("c", 8 | 16 | 32)
-            | ("M" | "m", 8) => Some((plain(size, 0), Sizes::Own)),
-            ("S" | "V", _) => Some((plain(size, 0), Sizes::Written)),
-            ("U", _) => Some((plain(size.checked_mul(4)?, 0), Sizes::Written)),
+            | ("M" | "m", 8) => Some((plain(size, 0), SizeRule::Own)),
+            ("S" | "V", _) => Some((plain(size, 0), SizeRule::Written)),
+            ("U", _) => Some((plain(size.checked_mul(4)?, 0), SizeRule::Written)),
             _ => None,
         }
     }
 
-    /// Version, byte order, what an element is an array of, names and fields, size, alignment, flags, and perhaps metadata.
-    fn with_state(self, graph: Seen<'_>, state: &[ObjectId], sizes: Sizes) -> Option<Self> {
+    /// Dtype with a state: version, byte order, subarray, names, fields, size, alignment, flags, optional metadata.
+    fn with_state(self, graph: Snapshot<'_>, state: &[ObjectId], sizes: SizeRule) -> Option<Self> {
         let &[version, _, part, names, fields, size, alignment, flags, ref metadata @ ..] = state else {
             return None;
         };
         graph.int(version)?;
         let known = match (graph.int(size)?, sizes) {
-            (-1, Sizes::Own) => self.size,
+            (-1, SizeRule::Own) => self.size,
             (size, _) => u64::try_from(size).ok()?,
         };
-        let fits = known == self.size || matches!(sizes, Sizes::Any) && known <= MOST_SIZE;
+        let fits = known == self.size || matches!(sizes, SizeRule::Any) && known <= MAX_ELEMENT_SIZE;
         let aligned = match graph.int(alignment)? {
-            -1 => matches!(sizes, Sizes::Own),
+            -1 => matches!(sizes, SizeRule::Own),
             1 | 2 | 4 | 8 | 16 => true,
             _ => false,
         };
@@ -211,7 +212,7 @@ impl Type {
         if !fits || !aligned || metadata.len() > 1 || !metadata.iter().all(literal) {
             return None;
         }
-        // An object has no parts, and what is an array is no record.
+        // Object, subarray and record exclude each other.
         let (is_array, is_record) = (part != ObjectId::NONE, fields != ObjectId::NONE);
         if [self.objects, is_array, is_record].into_iter().filter(|&one| one).count() > 1 {
             return None;
@@ -220,7 +221,7 @@ impl Type {
             let &[kind, shape] = graph.tuple(part)? else { return None };
             let kind = Self::of(graph, kind)?;
             let times = ints(graph, shape).and_then(|shape| count(&shape))?;
-            if kind.size.checked_mul(times)? != known || matches!(sizes, Sizes::Own | Sizes::Added) {
+            if kind.size.checked_mul(times)? != known || matches!(sizes, SizeRule::Own | SizeRule::Added) {
                 return None;
             }
             kind.flags
@@ -230,38 +231,38 @@ impl Type {
             self.flags
         };
         let flags = noted(graph.int(flags).filter(|flags| FLAGS.contains(flags))?);
-        let usual = flags == expected
-            // Some fields of a record that has objects, none of which they are.
+        let is_known = flags == expected
+        // A record with objects, reduced to fields without objects.
             || is_record && flags == OBJECT_FIELDS
-            || matches!(sizes, Sizes::Added) && flags & !OF_ADDED == expected;
-        usual.then_some(Self { size: known, flags, objects: flags & 1 == 1, is_array })
+            || matches!(sizes, SizeRule::Added) && flags & !USER_DTYPE == expected;
+        is_known.then_some(Self { size: known, flags, objects: flags & 1 == 1, is_array })
     }
 }
 
-/// What the state of a type may say of the size and the alignment of its elements.
+/// Rule for the size and alignment in the state of a dtype.
 #[derive(Clone, Copy)]
-enum Sizes {
-    /// Nothing that numpy uses: the size is that of the letter and the number.
+enum SizeRule {
+    /// Must be -1: the type code fixes the size.
     Own,
-    /// The size of the letter and the number once more. numpy uses what is written here.
+    /// Must repeat the size of the type code; numpy uses this value.
     Written,
-    /// As well, of a type that is added to numpy.
+    /// Same as `Written`, for a user-defined dtype.
     Added,
-    /// Any: that of the letter is none.
+    /// Any size: the type code does not have one.
     Any,
 }
 
-/// The flags, but for those that are harmless where they are.
+/// Flags without those that are harmless for the dtype.
 fn noted(flags: i64) -> i64 {
     if flags & 1 == 1 { flags & 0xff & !ALIGNED } else { flags & 0xff & !HARMLESS }
 }
 
-/// The flags of a record, where its names are those of its fields, these lie within its `size`, and no object shares its place
-/// with another field: who reads that would take any number for the place of an object.
-fn record(graph: Seen<'_>, names: ObjectId, fields: ObjectId, size: u64) -> Option<i64> {
+/// Flags of a record, if its names match its fields, the fields are within its `size`, and no object field overlaps another
+/// field. Otherwise a number could be read as an object pointer.
+fn record(graph: Snapshot<'_>, names: ObjectId, fields: ObjectId, size: u64) -> Option<i64> {
     let names = graph.tuple(names)?;
     let Object::Dict(pairs) = graph.object(fields) else { return None };
-    // Equal texts are one name. Long ones are not in memory, and the same object in both.
+    // Equal texts are one name. Long texts are not in memory; there the same object is one name.
     let name = |id: ObjectId| graph.text(id).ok_or(id);
     let mut places: HashMap<_, Option<(u64, u64)>> = names.iter().map(|&id| (name(id), None)).collect();
     if places.len() != names.len() {
@@ -272,7 +273,7 @@ fn record(graph: Seen<'_>, names: ObjectId, fields: ObjectId, size: u64) -> Opti
         let (&[kind, offset] | &[kind, offset, _]) = graph.tuple(field)? else { return None };
         match places.get_mut(&name(key)) {
             Some(place @ None) => {
-                let kind = Type::of(graph, kind)?;
+                let kind = ElementType::of(graph, kind)?;
                 let offset = u64::try_from(graph.int(offset)?).ok()?;
                 let end = offset.checked_add(kind.size).filter(|&end| end <= size)?;
                 *place = Some((offset, end));
@@ -283,7 +284,7 @@ fn record(graph: Seen<'_>, names: ObjectId, fields: ObjectId, size: u64) -> Opti
             None => titles.push((key, field)),
         }
     }
-    // A field that has a title is there under this, too.
+    // A field with a title is also listed under the title.
     let titled = |&(key, field): &(ObjectId, ObjectId)| {
         named.contains(&field)
             && matches!(graph.tuple(field), Some(&[_, _, title]) if name(title) == name(key))
@@ -295,14 +296,14 @@ fn record(graph: Seen<'_>, names: ObjectId, fields: ObjectId, size: u64) -> Opti
     fits.then_some(if objects { OBJECT_FIELDS } else { 0 })
 }
 
-/// The size of an element of that type, and whether elements are objects; `None` where it is not written as numpy writes it.
+/// Size of an element of that dtype, and true for objects; `None` if it is not written in numpy's form.
 pub(crate) fn element_size(graph: &Graph, kind: ObjectId, at: u64) -> Option<(u64, bool)> {
-    let seen = Seen::at(graph, at);
+    let seen = Snapshot::at(graph, at);
     let made = graph.made(kind).filter(|made| is_type(seen, made))?;
-    Type::of_made(seen, made).map(|kind| (kind.size, kind.objects))
+    ElementType::of_made(seen, made).map(|kind| (kind.size, kind.objects))
 }
 
-/// True for a type that is written as numpy writes it.
-pub(super) fn is_type(graph: Seen<'_>, made: &Reduced) -> bool {
-    Type::of_made(graph, made).is_some()
+/// Returns true for a dtype written in numpy's form.
+pub(super) fn is_type(graph: Snapshot<'_>, made: &Reduced) -> bool {
+    ElementType::of_made(graph, made).is_some()
 }

@@ -1,14 +1,15 @@
-//! The forms of PyTorch's calls.
+//! Call forms of PyTorch.
 
-use super::seen::Seen;
-use super::{FEW, attributes, called, count, ints, is_atom, is_int, is_number, is_text};
+use super::snapshot::Snapshot;
+use super::{MAX_INNER_ITEMS, attributes, called, count, ints, is_atom, is_int, is_number, is_text};
 use crate::graph::{Graph, Object, ObjectId};
 use std::collections::HashMap;
 
-pub(super) fn given(graph: Seen<'_>, module: &str, name: &str, args: &[ObjectId]) -> bool {
+/// Returns true if the arguments have the form for that name.
+pub(super) fn args_match(graph: Snapshot<'_>, module: &str, name: &str, args: &[ObjectId]) -> bool {
     match (module, name) {
         ("torch._utils", name) => rebuilt(graph, name, args),
-        // They call the first argument with the third, and make another class of tensors of it.
+        // They call the first argument with the third, and change the class of the result.
         ("torch._tensor", _) => match *args {
             [function, class, args, state] => {
                 let (Some(("torch._utils", name)), Some(args)) = (graph.global(function), graph.tuple(args))
@@ -21,7 +22,7 @@ pub(super) fn given(graph: Seen<'_>, module: &str, name: &str, args: &[ObjectId]
         },
         ("torch", "Size") => match *args {
             [] => true,
-            [extents] => ints(graph, extents).is_some(),
+            [dims] => ints(graph, dims).is_some(),
             _ => false,
         },
         ("torch", "device") => match *args {
@@ -42,17 +43,17 @@ pub(super) fn given(graph: Seen<'_>, module: &str, name: &str, args: &[ObjectId]
             _ => false,
         },
         ("torch.serialization", _) => matches!(*args, [layout] if is_text(graph, layout)),
-        // Storages, tensors and types of numbers are not called: what has a size would be given one.
+        // Storages, tensors and dtypes are never called: a size argument would allocate memory.
         _ => false,
     }
 }
 
-/// The functions that put tensors together.
-fn rebuilt(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
-    let view = |storage, offset, extents, strides| {
+/// Returns true if the arguments have the form for a function of `torch._utils` that rebuilds a tensor.
+fn rebuilt(graph: Snapshot<'_>, name: &str, args: &[ObjectId]) -> bool {
+    let view = |storage, offset, dims, strides| {
         is_storage(graph, storage)
             && is_int(graph, offset)
-            && is_shape(graph, extents)
+            && is_shape(graph, dims)
             && is_shape(graph, strides)
     };
     let kind = |id: ObjectId| graph.global(id).is_some_and(|(module, _)| module == "torch");
@@ -60,21 +61,17 @@ fn rebuilt(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
     let device = |id: ObjectId| is_text(graph, id) || is_device(graph, id);
     let rest = |rest: &[ObjectId]| matches!(*rest, [] | [_]) && rest.iter().all(|&id| is_plain(graph, id));
     match (name, args) {
-        ("_rebuild_tensor", &[storage, offset, extents, strides]) => view(storage, offset, extents, strides),
-        ("_rebuild_tensor_v2", &[storage, offset, extents, strides, wanted, h, ref more @ ..]) => {
-            view(storage, offset, extents, strides) && is_int(graph, wanted) && hooks(h) && rest(more)
+        ("_rebuild_tensor", &[storage, offset, dims, strides]) => view(storage, offset, dims, strides),
+        ("_rebuild_tensor_v2", &[storage, offset, dims, strides, wanted, h, ref more @ ..]) => {
+            view(storage, offset, dims, strides) && is_int(graph, wanted) && hooks(h) && rest(more)
         }
-        ("_rebuild_tensor_v3", &[storage, offset, extents, strides, wanted, h, k, ref more @ ..]) => {
-            view(storage, offset, extents, strides)
-                && is_int(graph, wanted)
-                && hooks(h)
-                && kind(k)
-                && rest(more)
+        ("_rebuild_tensor_v3", &[storage, offset, dims, strides, wanted, h, k, ref more @ ..]) => {
+            view(storage, offset, dims, strides) && is_int(graph, wanted) && hooks(h) && kind(k) && rest(more)
         }
-        // It is made before it is given its storage.
-        ("_rebuild_qtensor", &[storage, offset, extents, strides, parameters, wanted, h]) => {
-            view(storage, offset, extents, strides)
-                && is_within(graph, storage, offset, extents, strides)
+        // torch allocates this tensor before it sets the storage.
+        ("_rebuild_qtensor", &[storage, offset, dims, strides, parameters, wanted, h]) => {
+            view(storage, offset, dims, strides)
+                && is_within(graph, storage, offset, dims, strides)
                 && graph.tuple(parameters).is_some_and(|all| is_parts(graph, all))
                 && is_int(graph, wanted)
                 && hooks(h)
@@ -90,14 +87,14 @@ fn rebuilt(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
                 && graph.tuple(parts).is_some_and(|all| is_parts(graph, all))
         }
         ("_rebuild_nested_tensor", args) => args.iter().all(|&id| is_stored(graph, id)),
-        ("_rebuild_meta_tensor_no_storage", &[k, extents, strides, wanted]) => {
-            kind(k) && is_shape(graph, extents) && is_shape(graph, strides) && is_int(graph, wanted)
+        ("_rebuild_meta_tensor_no_storage", &[k, dims, strides, wanted]) => {
+            kind(k) && is_shape(graph, dims) && is_shape(graph, strides) && is_int(graph, wanted)
         }
         ("_rebuild_device_tensor_from_numpy", &[array, k, d, wanted]) => {
             let array = called(graph, array).is_some_and(|(module, _)| module.starts_with("numpy"));
             array && kind(k) && device(d) && is_int(graph, wanted)
         }
-        // It is copied to the device, all its elements.
+        // torch copies all elements to the device.
         ("_rebuild_device_tensor_from_cpu_tensor", &[tensor, k, d, wanted]) => {
             is_stored(graph, tensor) && kind(k) && device(d) && is_int(graph, wanted)
         }
@@ -105,50 +102,50 @@ fn rebuilt(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
     }
 }
 
-/// True for the state of a parameter as PyTorch before 0.4 has it.
-pub(super) fn old_state(graph: Seen<'_>, state: ObjectId) -> bool {
+/// Returns true for the state of a parameter in PyTorch before 0.4.
+pub(super) fn old_state(graph: Snapshot<'_>, state: ObjectId) -> bool {
     graph.tuple(state).is_some_and(|all| all.iter().all(|&id| is_atom(graph, id) || is_hooks(graph, id)))
 }
 
-/// True for a reference to a storage, or for one that is loaded from bytes, which is found where it is imported.
-fn is_storage(graph: Seen<'_>, id: ObjectId) -> bool {
+/// Returns true for a reference to a storage, or a storage loaded from bytes; the import of the latter is checked separately.
+fn is_storage(graph: Snapshot<'_>, id: ObjectId) -> bool {
     matches!(graph.object(id), Object::PersistentId(_))
         || called(graph, id) == Some(("torch.storage", "_load_from_bytes"))
 }
 
-/// The elements of a storage that is referred to.
-fn elements_of(graph: Seen<'_>, id: ObjectId) -> Option<u64> {
+/// Number of elements of the storage behind a persistent id.
+fn elements_of(graph: Snapshot<'_>, id: ObjectId) -> Option<u64> {
     let Object::PersistentId(id) = graph.object(id) else { return None };
     let &[_, _, _, _, elements, ..] = graph.tuple(*id)? else { return None };
     u64::try_from(graph.int(elements)?).ok()
 }
 
-/// True for a tensor that lies within its storage, and has no more elements: who copies it makes no more than the file has.
-fn is_stored(graph: Seen<'_>, id: ObjectId) -> bool {
+/// Returns true for a tensor within its storage that has no more elements than it: a copy takes no more than the file has.
+fn is_stored(graph: Snapshot<'_>, id: ObjectId) -> bool {
     let Some(made) = graph.made(id).filter(|_| is_tensor(graph, id)) else { return false };
-    let Some(&[storage, offset, extents, strides, ..]) = graph.tuple(made.args) else { return false };
-    is_within(graph, storage, offset, extents, strides)
+    let Some(&[storage, offset, dims, strides, ..]) = graph.tuple(made.args) else { return false };
+    is_within(graph, storage, offset, dims, strides)
 }
 
-/// True for a view that lies within its storage, and has no more elements.
+/// Returns true for a view within its storage that has no more elements than it.
 fn is_within(
-    graph: Seen<'_>,
+    graph: Snapshot<'_>,
     storage: ObjectId,
     offset: ObjectId,
-    extents: ObjectId,
+    dims: ObjectId,
     strides: ObjectId,
 ) -> bool {
     let end = || {
-        let (extents, strides) = (ints(graph, extents)?, ints(graph, strides)?);
-        let elements = count(&extents)?;
+        let (dims, strides) = (ints(graph, dims)?, ints(graph, strides)?);
+        let elements = count(&dims)?;
         let mut end = u64::try_from(graph.int(offset)?).ok()?;
-        if extents.len() != strides.len() {
+        if dims.len() != strides.len() {
             return None;
         }
         if elements > 0 {
             end = end.checked_add(1)?;
-            for (extent, stride) in extents.into_iter().zip(strides) {
-                let steps = u64::try_from(extent).ok()?.checked_sub(1)?;
+            for (dim, stride) in dims.into_iter().zip(strides) {
+                let steps = u64::try_from(dim).ok()?.checked_sub(1)?;
                 end = end.checked_add(steps.checked_mul(u64::try_from(stride).ok()?)?)?;
             }
         }
@@ -157,17 +154,17 @@ fn is_within(
     end().zip(elements_of(graph, storage)).is_some_and(|(end, most)| end <= most)
 }
 
-/// The class and the number of elements.
-type Said<'a> = (Option<(&'a str, &'a str)>, Option<i64>);
+/// Class and number of elements of a storage, as a persistent id states them.
+type StorageClaim<'a> = (Option<(&'a str, &'a str)>, Option<i64>);
 
-/// What is said of storages. PyTorch takes what is said first for all that follows, and some calls trust what was said to them.
+/// Claims about storages. PyTorch uses the first claim for all references, while some calls rely on their own claim.
 #[derive(Default)]
 pub(crate) struct Storages<'a> {
-    known: HashMap<&'a str, Said<'a>>,
+    known: HashMap<&'a str, StorageClaim<'a>>,
 }
 
 impl<'a> Storages<'a> {
-    /// Takes in a reference to a storage; false where it says something else than one before.
+    /// Records a reference to a storage; returns false if it contradicts an earlier one.
     pub(crate) fn agree(&mut self, graph: &'a Graph, id: ObjectId) -> bool {
         let Some(&[kind, class, key, _, elements, ..]) = graph.tuple(id) else { return true };
         if graph.text(kind) != Some("storage") {
@@ -176,40 +173,40 @@ impl<'a> Storages<'a> {
         let Some(key) = graph.text(key) else { return false };
         let (class, elements) = (graph.global(class), graph.int(elements));
         let &mut (first, number) = self.known.entry(key).or_insert((class, elements));
-        // Of no bytes there may be views of any class.
+        // An empty storage may have views of any class.
         number == elements && (first == class || elements == Some(0))
     }
 }
 
-fn is_tensor(graph: Seen<'_>, id: ObjectId) -> bool {
+fn is_tensor(graph: Snapshot<'_>, id: ObjectId) -> bool {
     called(graph, id)
         .is_some_and(|(module, _)| matches!(module, "torch._utils" | "torch._tensor" | "torch.nn.parameter"))
 }
 
-fn is_device(graph: Seen<'_>, id: ObjectId) -> bool {
+fn is_device(graph: Snapshot<'_>, id: ObjectId) -> bool {
     called(graph, id) == Some(("torch", "device"))
 }
 
-fn is_shape(graph: Seen<'_>, id: ObjectId) -> bool {
+fn is_shape(graph: Snapshot<'_>, id: ObjectId) -> bool {
     ints(graph, id).is_some() || called(graph, id) == Some(("torch", "Size"))
 }
 
-fn is_hooks(graph: Seen<'_>, id: ObjectId) -> bool {
+fn is_hooks(graph: Snapshot<'_>, id: ObjectId) -> bool {
     id == ObjectId::NONE
         || matches!(graph.object(id), Object::Dict(_))
         || called(graph, id) == Some(("collections", "OrderedDict"))
 }
 
-fn is_plain(graph: Seen<'_>, id: ObjectId) -> bool {
+fn is_plain(graph: Snapshot<'_>, id: ObjectId) -> bool {
     id == ObjectId::NONE || matches!(graph.object(id), Object::Dict(_))
 }
 
-/// True for the parts of a sparse or quantized tensor.
-fn is_parts(graph: Seen<'_>, parts: &[ObjectId]) -> bool {
-    parts.len() <= FEW && parts.iter().all(|&id| is_part(graph, id))
+/// Returns true for the parts of a sparse or quantized tensor.
+fn is_parts(graph: Snapshot<'_>, parts: &[ObjectId]) -> bool {
+    parts.len() <= MAX_INNER_ITEMS && parts.iter().all(|&id| is_part(graph, id))
 }
 
-fn is_part(graph: Seen<'_>, id: ObjectId) -> bool {
+fn is_part(graph: Snapshot<'_>, id: ObjectId) -> bool {
     is_number(graph, id)
         || is_plain(graph, id)
         || is_stored(graph, id)

@@ -1,4 +1,4 @@
-//! Arrays of joblib: behind the description of each stand its bytes, or a pickle of its objects.
+//! joblib arrays: the description of an array is followed by its bytes, or by a pickle of its objects.
 
 use super::Machine;
 use crate::decode::Opcodes;
@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Severity;
 
-/// What a machine goes on with behind the pickle of the objects of an array.
+/// State of the outer pickle while the pickle of an object array is read.
 #[derive(Debug)]
-pub(super) struct Around {
+pub(super) struct OuterPickle {
     stack: Vec<ObjectId>,
     marks: Vec<usize>,
     memo: Vec<ObjectId>,
@@ -20,10 +20,10 @@ pub(super) struct Around {
 }
 
 impl Machine<'_> {
-    /// Goes behind the bytes of the array whose description is complete, where the top of the stack is one.
+    /// Skips the bytes of an array if the top of the stack is its complete description.
     pub(super) fn array(&mut self, opcodes: &mut Opcodes) -> Result<()> {
         let top = self.top()?;
-        let Some(made) = self.graph.made(top).filter(|_| self.around.is_none()) else { return Ok(()) };
+        let Some(made) = self.graph.made(top).filter(|_| self.outer.is_none()) else { return Ok(()) };
         let (Some(ARRAY_OF_JOBLIB), Some(state)) = (self.graph.global(made.callable), made.state()) else {
             return Ok(());
         };
@@ -31,22 +31,21 @@ impl Machine<'_> {
             let pairs = self.graph.pairs(state)?;
             pairs.iter().rev().find(|&&(key, _)| self.graph.text(key) == Some(name)).map(|&(_, value)| value)
         };
-        let wrong =
-            || Error::corrupt("joblib-array", "the description of an array of joblib has no shape or type");
+        let wrong = || Error::corrupt("joblib-array", "the joblib array has no valid shape or dtype");
         let shape = entry("shape").and_then(|shape| self.graph.sequence(shape)).ok_or_else(wrong)?;
         let count = shape
             .iter()
-            .try_fold(1u64, |count, &extent| count.checked_mul(u64::try_from(self.graph.int(extent)?).ok()?));
+            .try_fold(1u64, |count, &dim| count.checked_mul(u64::try_from(self.graph.int(dim)?).ok()?));
         let kind = entry("dtype").and_then(|kind| element_size(&self.graph, kind, self.at));
         let padded = entry("numpy_array_alignment_bytes").is_some_and(|id| id != ObjectId::NONE);
         let ((size, objects), count) = kind.zip(count).ok_or_else(wrong)?;
-        // A frame ends before the bytes: joblib reads them from the file, in which the frame was read to its end.
+        // The frame must end before the bytes: joblib reads them from the file, after the whole frame.
         if self.frame_end.take().is_some_and(|end| end > Opcodes::position(opcodes)) {
-            let text = "an array of joblib is described within a frame, and its bytes are behind the frame";
+            let text = "the frame of a joblib array description does not end at the array bytes";
             self.note(Severity::Error, "unusual-call", self.at, text);
         }
         if objects {
-            self.around = Some(Box::new(Around {
+            self.outer = Some(Box::new(OuterPickle {
                 stack: std::mem::take(&mut self.stack),
                 marks: std::mem::take(&mut self.marks),
                 memo: std::mem::take(&mut self.memo),
@@ -55,18 +54,18 @@ impl Machine<'_> {
             }));
             return Ok(());
         }
-        let what = "an array of joblib";
+        let what = "a joblib array";
         if padded {
-            let padding = opcodes.one(what)?;
-            opcodes.hop_over(u64::from(padding), what)?;
+            let padding = opcodes.data_byte(what)?;
+            opcodes.skip_data(u64::from(padding), what)?;
         }
-        opcodes.hop_over(count.checked_mul(size).ok_or_else(wrong)?, what)
+        opcodes.skip_data(count.checked_mul(size).ok_or_else(wrong)?, what)
     }
 
-    /// At the end of the pickle of the objects of an array, goes back to the pickle around it; false where there is none.
-    pub(super) fn go_on_behind(&mut self) -> bool {
-        let Some(around) = self.around.take() else { return false };
-        let Around { stack, marks, memo, far, protocol } = *around;
+    /// Returns to the outer pickle at the end of the pickle of an object array; false without an outer pickle.
+    pub(super) fn resume_outer(&mut self) -> bool {
+        let Some(outer) = self.outer.take() else { return false };
+        let OuterPickle { stack, marks, memo, far, protocol } = *outer;
         (self.stack, self.marks, self.memo, self.far) = (stack, marks, memo, far);
         self.protocol = protocol;
         self.frame_end = None;

@@ -1,8 +1,8 @@
-//! A pickle that is cut short: the pairs of its outermost dict that are whole.
+//! Truncated pickles: the complete pairs of the outermost dict.
 //!
-//! A dict is made empty, then a mark is set, keys and values are put on the stack, and all pairs since
-//! the mark are set at once, up to a thousand. So where the file ends, the last pairs wait on the stack:
-//! one is whole when the key of the next one stands behind it.
+//! A pickle makes an empty dict, sets a mark, pushes keys and values, and then sets all pairs since
+//! the mark at once, up to a thousand. In a truncated file the last pairs are still on the stack: a
+//! pair is complete if the key of the next one follows it.
 
 use super::super::decode::Opcodes;
 use super::super::graph::{Object, ObjectId};
@@ -12,32 +12,32 @@ use weighbridge_core::ErrorCode;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::SourceRef;
 
-/// Longer keys, and those with control characters, are none that a framework writes: the pickle was
-/// damaged before.
-const LONGEST_KEY: usize = 1 << 10;
+/// Maximum length of a key. Frameworks write neither longer keys nor control characters: such a pickle
+/// is also damaged before its end.
+const MAX_KEY_LEN: usize = 1 << 10;
 
-/// What a pickle says up to where it is cut.
+/// Content of a pickle up to the place where it is truncated.
 #[derive(Debug)]
 pub struct Cut {
-    /// The objects; the root has the pairs that are whole.
+    /// The objects; the root holds the complete pairs.
     pub pickle: Pickle,
-    /// Why there is no more; `None` where the pickle is whole.
+    /// The error at the end; `None` for a complete pickle.
     pub error: Option<Error>,
-    /// The key whose value is not whole.
+    /// The key of the incomplete value.
     pub key: Option<String>,
 }
 
-/// As [`read`](super::read), of a pickle that may be cut short.
+/// Same as [`read`](super::read) for a pickle that may be truncated.
 ///
 /// # Errors
-/// As [`read`](super::read), where something else is wrong than the end: then what was read before it is
-/// not certain. Also where the outermost object is no dict.
+/// Same as [`read`](super::read) for any fault other than truncation, since the data before such a fault
+/// is unreliable. Also if the outermost object is not a dict.
 pub fn read_cut(source: &SourceRef, offset: u64, options: &Options) -> Result<Cut> {
     let mut machine = Machine::new(source, offset, options);
     machine.cut = true;
     let mut opcodes = Opcodes::new(source, offset);
     let error = match machine.run(&mut opcodes) {
-        // Once more, with all that is held against a whole one.
+        // A complete pickle is read again with all checks.
         Ok(()) => {
             drop(machine);
             return Ok(Cut { pickle: read(source, offset, options)?, error: None, key: None });
@@ -57,8 +57,8 @@ pub fn read_cut(source: &SourceRef, offset: u64, options: &Options) -> Result<Cu
 }
 
 impl Machine<'_> {
-    /// Sets the pairs that are whole in the outermost dict, which becomes the root; gives the key whose
-    /// value is not whole. `None` where there is no such dict.
+    /// Sets the complete pairs in the outermost dict, which becomes the root. Returns the key of the incomplete value, or
+    /// `None` without such a dict.
     fn take_pairs(&mut self) -> Option<Option<String>> {
         let root = *self.stack.first()?;
         let (mut pairs, mut key) = (Vec::new(), None);
@@ -86,7 +86,7 @@ impl Machine<'_> {
     }
 
     fn is_key(&self, id: ObjectId) -> bool {
-        let sane = |text: &str| text.len() <= LONGEST_KEY && !text.chars().any(char::is_control);
+        let sane = |text: &str| text.len() <= MAX_KEY_LEN && !text.chars().any(char::is_control);
         self.graph.text(id).is_some_and(sane)
     }
 }

@@ -1,6 +1,6 @@
-//! The stack, the memo and the objects of the machine.
+//! Stack, memo and objects of the machine.
 
-use super::memory::room_of;
+use super::memory::capacity_bytes;
 use super::{Machine, SMALL_INTS, underflow, wrong_target};
 use crate::graph::{Blob, Location, Object, ObjectId, ReduceKind, Reduced, Text};
 use crate::opened::GlobalUse;
@@ -8,13 +8,12 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Severity;
 use weighbridge_core::limits::Limits;
 
-/// So much further than the bytes before it a place of the memo may be. Picklers count the objects that they put there, each of
-/// which takes a byte at least; that those which nobody fetches are left out later (`pickletools.optimize` of older Pythons),
-/// and that one pickler writes several pickles behind each other, changes nothing of that. Python's own unpickler has an array up
-/// to twice the furthest place.
-const FAR: u64 = 1 << 14;
+/// Maximum distance of a memo index beyond the offset of its opcode. Picklers number the memoized objects, and each object takes
+/// at least a byte. This holds also after `pickletools.optimize`, which removes unused entries, and for consecutive pickles
+/// of one pickler. Python's unpickler allocates an array of up to twice the highest index.
+const MAX_MEMO_GAP: u64 = 1 << 14;
 
-/// The word and the bit in it that stand for the object.
+/// Word and bit of the object in a bit set.
 fn bit_of(id: ObjectId) -> (usize, u64) {
     (id.index() / 64, 1 << (id.index() % 64))
 }
@@ -23,9 +22,9 @@ impl Machine<'_> {
     pub(super) fn make(&mut self, object: Object) -> Result<ObjectId> {
         let count = self.graph.objects.len();
         Limits::check("objects", "pickle_objects", count as u64 + 1, self.options.limits.pickle_objects)?;
-        let id = u32::try_from(count).map(ObjectId).map_err(|_| {
-            Error::limit("pickle-objects", "the pickle has more objects than can be numbered")
-        })?;
+        let id = u32::try_from(count)
+            .map(ObjectId)
+            .map_err(|_| Error::limit("pickle-objects", "the pickle has 2^32 objects or more"))?;
         self.take_object(&object)?;
         self.graph.objects.push(object);
         Ok(id)
@@ -67,7 +66,7 @@ impl Machine<'_> {
         Limits::check("bytes of text", "header_bytes", self.text_bytes, self.options.limits.header_bytes)
     }
 
-    /// The text of a module or name: one object for all that are equal.
+    /// Text object of a module or name; one object for equal names.
     pub(super) fn name(&mut self, name: Box<str>) -> Result<ObjectId> {
         if let Some(&id) = self.names.get(&name) {
             return Ok(id);
@@ -97,9 +96,9 @@ impl Machine<'_> {
         for part in [module, name] {
             // Python reads the strings of Python 2 as text.
             if !matches!(self.graph.object(part), Object::Text(_) | Object::ByteString(_)) {
-                let text = "imports something whose name could not be followed";
+                let text = "imports an object whose name could not be resolved";
                 self.note(Severity::Unchecked, "unfollowed-import", offset, text);
-                return Err(Error::corrupt("pickle-global", "a module or name to import is no text"));
+                return Err(Error::corrupt("pickle-global", "a module or name to import is not text"));
             }
         }
         self.take_global()?;
@@ -134,7 +133,7 @@ impl Machine<'_> {
         self.push_tuple(items)
     }
 
-    /// The height below which only a mark's instruction may reach.
+    /// Stack height of the last mark: ordinary opcodes must not reach below it.
     pub(super) fn fence(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -152,7 +151,7 @@ impl Machine<'_> {
 
     pub(super) fn pop_mark(&mut self) -> Result<Vec<ObjectId>> {
         let height = self.marks.pop().ok_or_else(|| {
-            Error::corrupt("pickle-mark", "the instruction looks for a mark, and there is none")
+            Error::corrupt("pickle-mark", "the opcode needs a mark, but the stack has none")
         })?;
         Ok(self.stack.split_off(height))
     }
@@ -162,17 +161,17 @@ impl Machine<'_> {
         self.graph.objects.get_mut(top.index()).ok_or_else(underflow)
     }
 
-    /// Changes the object on top, and counts by how much it grew.
+    /// Changes the object on top of the stack, and counts its growth.
     pub(super) fn grow(&mut self, change: impl FnOnce(&mut Object) -> Result<()>) -> Result<()> {
         let top = self.top_object()?;
-        let before = room_of(top);
+        let before = capacity_bytes(top);
         change(top)?;
-        let grown = room_of(top).saturating_sub(before);
+        let grown = capacity_bytes(top).saturating_sub(before);
         self.take_growth(grown)?;
         self.changed()
     }
 
-    /// Takes down that the object on top changes, where something else may have it.
+    /// Records a change of the object on top, if another object may refer to it.
     fn changed(&mut self) -> Result<()> {
         let top = self.top()?;
         let (word, bit) = bit_of(top);
@@ -184,7 +183,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Takes down that the object may be in two places from here on. Those that cannot change need it not.
+    /// Records that an object may have a second user from here on. Immutable objects are not recorded.
     pub(super) fn fetched(&mut self, id: ObjectId) -> Result<()> {
         if !matches!(
             self.graph.object(id),
@@ -231,20 +230,20 @@ impl Machine<'_> {
         near.or_else(|| self.far.get(&place)).copied()
     }
 
-    /// Puts the top of the stack into the memo. No memory is taken for places that are left out.
+    /// Puts the top of the stack into the memo. Gaps between indices take no memory.
     pub(super) fn memorise(&mut self, place: u64, offset: u64) -> Result<()> {
         let top = self.top()?;
-        if place > offset.saturating_add(FAR) && !self.too_far {
+        if place > offset.saturating_add(MAX_MEMO_GAP) && !self.too_far {
             self.too_far = true;
             self.note(
                 Severity::Error,
                 "memo-far",
                 offset,
-                "the memo is used at a place beyond all that it could hold: Python makes it as long as that",
+                "the memo index is far beyond the number of objects: Python allocates a memo of that size",
             );
         }
         if self.recall(place).is_some_and(|before| before != top) {
-            self.note(Severity::Note, "memo-again", offset, "a place of the memo is used for two objects");
+            self.note(Severity::Note, "memo-again", offset, "a memo index is used for two objects");
         }
         match usize::try_from(place) {
             Ok(near) if near < self.memo.len() => self.memo[near] = top,

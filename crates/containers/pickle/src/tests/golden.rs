@@ -1,4 +1,4 @@
-//! What Paddle and numpy wrote, held against what they say is in it.
+//! Files that Paddle and numpy wrote, compared with the content that they report.
 
 use super::*;
 use serde_json::Value as Json;
@@ -16,7 +16,7 @@ fn expected() -> Vec<(PathBuf, Json)> {
     all
 }
 
-/// Pickles with an entry that says what is in them.
+/// Pickles with an entry that describes their content.
 fn entries() -> Vec<(String, SourceRef, Json)> {
     let mut found = Vec::new();
     for (folder, json) in expected() {
@@ -39,7 +39,7 @@ fn entries() -> Vec<(String, SourceRef, Json)> {
 }
 
 #[test]
-fn opcodes_and_imports_are_those_that_python_counts() {
+fn opcodes_and_imports_match_python() {
     let mut compared = 0;
     for (name, source, entry) in entries() {
         let Some(expected) = entry.get("pickle") else { continue };
@@ -65,7 +65,7 @@ fn opcodes_and_imports_are_those_that_python_counts() {
     assert!(compared >= 40, "{compared}");
 }
 
-/// Compares an object with the description that Python gave of what it unpickled.
+/// Compares an object with Python's description of the unpickled one.
 fn compare(source: &SourceRef, pickle: &Pickle, id: ObjectId, json: &Json, at: &str, arrays: &mut usize) {
     let graph = &pickle.graph;
     let options = Options::default();
@@ -149,7 +149,7 @@ fn compare(source: &SourceRef, pickle: &Pickle, id: ObjectId, json: &Json, at: &
 }
 
 #[test]
-fn values_are_those_that_python_reads() {
+fn values_match_python() {
     let mut arrays = 0;
     for (name, source, entry) in entries() {
         let Some(json) = entry.get("raw_pickle") else { continue };
@@ -199,7 +199,7 @@ fn the_arrays_of_every_protocol_are_equal() {
 }
 
 #[test]
-fn arrays_that_are_no_tensors_are_inert() {
+fn arrays_of_objects_text_and_records_have_no_payload() {
     let bytes = std::fs::read(good().join("python/odd_arrays_p4.pkl")).unwrap();
     let pickle = read_bytes(&bytes).unwrap();
     let arrays = pickle.graph.sequence(pickle.root).unwrap();
@@ -249,7 +249,7 @@ fn values_are_shown_as_json() {
 }
 
 #[test]
-fn a_large_file_is_hopped_through() {
+fn long_bytes_are_skipped_unread() {
     let bytes = std::fs::read(good().join("python/long_bytes_p4.pkl")).unwrap();
     let counting = Arc::new(weighbridge_io::source::CountingSource::new(memory(&bytes)));
     let source: SourceRef = counting.clone();

@@ -1,9 +1,9 @@
-//! Classes of common libraries: their own pickles are harmless, and what is made of the same classes by hand is not.
+//! Classes of common libraries: their own pickles are sound, crafted pickles of the same classes are not.
 
 use super::*;
 use weighbridge_core::finding::{Severity, Verdict};
 
-/// What weighs something in the pickle of these pieces, behind the instruction of its protocol.
+/// Codes of the findings above notes in the pickle of these pieces, after its protocol opcode.
 fn found(pieces: &[&[u8]]) -> Vec<&'static str> {
     let report =
         inspect(&memory([b"\x80\x04", pieces.concat().as_slice(), b"."].concat()), 0, &Options::default());
@@ -25,20 +25,20 @@ fn dict(pairs: &[(&str, &str)]) -> Vec<u8> {
 const RIDGE: &[u8] = b"csklearn.linear_model._ridge\nRidge\n";
 
 #[test]
-fn objects_are_made_empty_and_given_attributes() {
+fn objects_are_made_without_arguments_and_get_attributes() {
     let state = dict(&[("alpha", "1"), ("__doc__", "words")]);
     assert_eq!(found(&[RIDGE, b")\x81", &state, b"b"]), [""; 0]);
     assert_eq!(
         found(&[b"ccopyreg\n_reconstructor\n", RIDGE, b"cbuiltins\nobject\nN\x87R", &state, b"b"]),
         [""; 0]
     );
-    // Arguments, a state that is none, a method in place of one of Python's, a base that it has not, an item.
+    // Arguments, an invalid state, a dunder attribute, a wrong base, an item.
     assert_eq!(found(&[RIDGE, b"K\x01\x85\x81"]), ["unusual-call"]);
     assert_eq!(found(&[RIDGE, b")\x81K\x01b"]), ["unusual-call"]);
     assert_eq!(found(&[RIDGE, b")\x81", &dict(&[("__setstate__", "x")]), b"b"]), ["unusual-call"]);
     assert_eq!(found(&[b"ccopyreg\n_reconstructor\n", RIDGE, b"cbuiltins\ndict\n}\x87R"]), ["unusual-call"]);
     assert_eq!(found(&[RIDGE, b")\x81K\x01K\x02s"]), ["unusual-call"]);
-    // What is only named is not called, and its methods are not reached.
+    // A value may be named, but not called, and its methods must not be used.
     assert_eq!(found(&[b"cnumpy\nadd\n"]), [""; 0]);
     assert_eq!(found(&[b"cnumpy\nadd\n)R"]), ["unusual-call"]);
     assert_eq!(found(&[b"cnumpy\nadd.reduce\n"]), ["dangerous-import"]);
@@ -46,7 +46,7 @@ fn objects_are_made_empty_and_given_attributes() {
 }
 
 #[test]
-fn imports_are_weighed_by_what_is_known_of_them() {
+fn imports_are_allowed_unknown_or_dangerous() {
     for harmless in ["decimal Decimal", "types SimpleNamespace", "torch.nn.modules.linear Linear"] {
         assert_eq!(found(&[b"c", harmless.replace(' ', "\n").as_bytes(), b"\n"]), [""; 0], "{harmless}");
     }
@@ -79,7 +79,7 @@ fn imports_are_weighed_by_what_is_known_of_them() {
 
 /// statsmodels evaluates the formula of a model again when it is loaded.
 #[test]
-fn formulas_are_evaluated() {
+fn rejects_formulas_that_run_code() {
     let model = |formula: &str| {
         let state = dict(&[("formula", formula), ("restore_design_info", "x")]);
         found(&[b"cstatsmodels.base.data\nPandasData\n)\x81", &state, b"b"])
@@ -95,7 +95,7 @@ fn formulas_are_evaluated() {
         let (plain, evil) = (formula("y ~ a"), formula("y ~ __import__('os').getcwd()"));
         assert_eq!(found(&[&class, b"}(", &plain, b"ub"]), [""; 0]);
         assert_eq!(found(&[&class, b"}(", &evil, b"ub"]), ["unusual-call"]);
-        // It is evaluated as it was, and so is what makes the table that it is given.
+        // The formula is evaluated as it was at the call, and so is the method that makes the table.
         let late: [&[u8]; 6] = [&class, b"}q\x01(", &evil, b"ubh\x01(", &plain, b"u"];
         assert_eq!(found(&late), ["unusual-call"]);
         let method: [&[u8]; 6] =
@@ -104,16 +104,16 @@ fn formulas_are_evaluated() {
     }
 }
 
-/// The items of some dicts are their attributes, among them the method to which a state is handed.
+/// The items of some dicts are their attributes, including the method that sets a state.
 #[test]
-fn items_are_no_methods() {
+fn rejects_items_that_replace_methods() {
     let result: &[u8] = b"cscipy.optimize._optimize\nOptimizeResult\n";
     let item = |key: &[u8]| found(&[result, b")\x81", key, b"cnumpy\nmean\ns}b"]);
     assert_eq!(item(&text("fun")), [""; 0]);
     assert_eq!(item(b"K\x01K\x02\x86"), [""; 0]);
     assert_eq!(item(&text("__setstate__")), ["unusual-call"]);
     assert_eq!(item(b"U\x0c__setstate__"), ["unusual-call"]);
-    // A text that is made by a call.
+    // A key that is the result of a call.
     assert_eq!(item(b"cbuiltins\nstr\nX\x0c\0\0\0__setstate__\x85R"), ["unusual-call"]);
     let base = |key: &str| {
         let dict = dict(&[(key, "x")]);
@@ -128,9 +128,9 @@ fn items_are_no_methods() {
     assert_eq!(found(&[b"cstatsmodels.tools._test_runner\nPytestTester\n)\x81"]), ["unknown-import"]);
 }
 
-/// scipy makes the functions of a distribution anew from a text.
+/// scipy executes the source text of a distribution's functions.
 #[test]
-fn functions_of_distributions_are_scipys_own() {
+fn rejects_distributions_with_foreign_source_text() {
     let parser = "\ndef _parse_args(self,  loc=0, scale=1):\n    return (), loc, scale\n\n\
                   def _parse_args_rvs(self,  loc=0, scale=1, size=None):\n    \
                   return self._argcheck_rvs( loc, scale, size=size)\n\n\
@@ -146,9 +146,9 @@ fn functions_of_distributions_are_scipys_own() {
     assert_eq!(found(&[b"cscipy.stats._continuous_distns\nnorm_gen\n)\x81}b"]), ["unusual-call"]);
 }
 
-/// Attributes of classes are looked up for time zones and interpolations alone.
+/// `getattr` is allowed for time zones and interpolations only.
 #[test]
-fn attributes_are_not_looked_up() {
+fn rejects_getattr_except_for_known_methods() {
     let zone = |class: &str, method: &str, name: &str| {
         let (method, name) = (text(method), text(name));
         found(&[b"cbuiltins\ngetattr\nc", class.as_bytes(), b"\n", &method, b"\x86R", &name, b"K\x01\x86R"])
@@ -157,12 +157,12 @@ fn attributes_are_not_looked_up() {
     assert_eq!(zone("zoneinfo\nZoneInfo", "_unpickle", "../../etc/passwd"), ["computed-call"]);
     assert_eq!(zone("zoneinfo\nZoneInfo", "from_file", "UTC"), ["unusual-call", "computed-call"]);
     assert_eq!(zone("pandas\nDataFrame", "eval", "1"), ["unusual-call", "computed-call"]);
-    // Nor is the function kept.
+    // The function itself must not be stored either.
     assert_eq!(found(&[b"](cbuiltins\ngetattr\ne"]), ["unusual-call"]);
 }
 
 #[test]
-fn functions_that_are_called_later_are_listed() {
+fn partial_accepts_listed_functions_only() {
     let partial = |function: &str, named: &[u8]| {
         let function = [b"c", function.as_bytes(), b"\n"].concat();
         found(&[b"cfunctools\npartial\n", &function, b"q\x00\x85R(h\x00)", named, b"Ntb"])
@@ -174,9 +174,9 @@ fn functions_that_are_called_later_are_listed() {
     assert_eq!(partial("numpy.core.multiarray\n_reconstruct", b"}"), ["unusual-call"]);
 }
 
-/// Models of xgboost and lightgbm are bytes and text. A number in their place would be an address.
+/// Models of xgboost and lightgbm are bytes and text. A number in their place would be a memory address.
 #[test]
-fn models_are_no_addresses() {
+fn rejects_numbers_as_library_handles() {
     let model = |class: &str, key: &str, handle: &[u8]| {
         found(&[b"c", class.as_bytes(), b"\n)\x81}", &text(key), handle, b"sb"])
     };
@@ -187,7 +187,7 @@ fn models_are_no_addresses() {
     assert_eq!(model(lightgbm, "_handle", b"K\x07"), ["unusual-call"]);
 }
 
-/// joblib takes what follows the description of an array for its bytes; Python for instructions.
+/// joblib reads the data after an array description as its bytes, Python as opcodes.
 #[test]
 fn arrays_of_joblib_are_read_in_both_ways() {
     let dump = |data: &[u8], behind: &[u8]| {
@@ -208,7 +208,7 @@ fn arrays_of_joblib_are_read_in_both_ways() {
     };
     let report = dump(b"\xff\xfe\xfd", b"");
     assert_eq!((report.verdict, report.error.is_none()), (Verdict::Sound, true), "{report:?}");
-    // What is behind the array, and what only Python comes to.
+    // A call after the array.
     assert_eq!(dump(b"\xff\xfe\xfd", b"cos\ngetcwd\n)R").verdict, Verdict::Unsound);
     let bytes = {
         let report = dump(b"\xff", b"");
@@ -216,7 +216,7 @@ fn arrays_of_joblib_are_read_in_both_ways() {
         report.globals.len()
     };
     assert_eq!(bytes, 3);
-    // Without padding the bytes of the array are the next instructions.
+    // Without padding the bytes of the array are the next opcodes.
     let hidden = b"cos\ngetcwd\n\xff";
     let pieces: [&[u8]; 4] = [WRAPPER, b")\x81", &described(&[("shape", b"K\x0c\x85")]), hidden];
     assert_eq!(found(&pieces), ["dangerous-import"]);
@@ -224,26 +224,26 @@ fn arrays_of_joblib_are_read_in_both_ways() {
 
 const WRAPPER: &[u8] = b"cjoblib.numpy_pickle\nNumpyArrayWrapper\n";
 
-/// The description of an array of joblib with these attributes, and what gives it to the object.
+/// Description of a joblib array with these attributes, followed by BUILD.
 fn described(more: &[(&str, &[u8])]) -> Vec<u8> {
     let dtype = b"cnumpy\ndtype\nX\x02\0\0\0u1\x89\x88\x87R(K\x03X\x01\0\0\0|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb";
-    let usual: [(&str, &[u8]); 4] = [
+    let default: [(&str, &[u8]); 4] = [
         ("subclass", b"cnumpy\nndarray\n"),
         ("order", b"X\x01\0\0\0C"),
         ("dtype", dtype),
         ("allow_mmap", b"\x89"),
     ];
     let named = |name: &str| more.iter().any(|(other, _)| *other == name);
-    let pairs = usual.iter().filter(|(name, _)| !named(name)).chain(more);
+    let pairs = default.iter().filter(|(name, _)| !named(name)).chain(more);
     let pairs: Vec<u8> = pairs.flat_map(|(name, value)| [text(name), value.to_vec()].concat()).collect();
     [b"}(".as_slice(), &pairs, b"ub"].concat()
 }
 
-/// An array that joblib reads in another way than `scan` does hides instructions.
+/// An array that joblib reads differently from `scan` could hide opcodes.
 #[test]
-fn arrays_of_joblib_are_described_in_one_way() {
+fn rejects_ambiguous_joblib_array_descriptions() {
     let shape: (&str, &[u8]) = ("shape", b"K\x02\x85");
-    // Two bytes of the array, which are instructions of Python, too.
+    // The two bytes of the array are also opcodes.
     let made = |more: &[(&str, &[u8])]| found(&[WRAPPER, b")\x81", &described(more), b"N0"]);
     assert_eq!(made(&[shape]), [""; 0]);
     let padded: (&str, &[u8]) = ("numpy_array_alignment_bytes", b"N");
@@ -265,7 +265,7 @@ fn arrays_of_joblib_are_described_in_one_way() {
         assert!(made(&more).contains(&"unusual-call"), "{more:?}");
     }
     let state = described(&[shape]);
-    // Made in another way, never described, described twice, described with what changes.
+    // Made in another way, without a state, with two states, with a state that changes later.
     let object: [&[u8]; 6] =
         [b"ccopyreg\n_reconstructor\n", WRAPPER, b"cbuiltins\nobject\nN\x87R", &state, b"N0", b""];
     assert!(found(&object).contains(&"unusual-call"));
@@ -276,7 +276,7 @@ fn arrays_of_joblib_are_described_in_one_way() {
     let body = state.get(1..state.len() - 1).unwrap();
     let late: [&[u8]; 6] = [WRAPPER, b")\x81}q\x01", body, b"bN0h\x01", &text("shape"), b"K\x00\x85s0"];
     assert!(found(&late).contains(&"unusual-call"));
-    // What only joblib comes to counts, also where it stops then.
+    // Opcodes that only joblib reaches count, even if it then stops.
     let call: &[u8] = b"cos\ngetcwd\n)R0";
     let len = [u8::try_from(call.len()).unwrap()];
     let hidden: [&[u8]; 6] = [WRAPPER, b")\x81", &state, b"C", &len, call];
@@ -285,7 +285,7 @@ fn arrays_of_joblib_are_described_in_one_way() {
     let stopped = [hidden.concat().as_slice(), b"0"].concat();
     let codes = found(&[&stopped, b"N0X\x02\0\0\0\xff\xff"]);
     assert!(codes.contains(&"dangerous-import"), "{codes:?}");
-    // joblib reads bytes behind the frame.
+    // joblib reads the array after the frame.
     let frame = |more: u64| {
         let body = [WRAPPER, b")\x81", &state].concat();
         let len = (body.len() as u64 + more).to_le_bytes();
@@ -295,7 +295,7 @@ fn arrays_of_joblib_are_described_in_one_way() {
     assert!(frame(2).contains(&"unusual-call"));
 }
 
-/// A storage within a pickle is five pickles, which are judged; an archive in its place is not.
+/// A storage inside a pickle is five pickles, which are inspected; an archive in its place is rejected.
 #[test]
 fn storages_within_a_pickle_are_pickles() {
     let stored = |bytes: &[u8]| {

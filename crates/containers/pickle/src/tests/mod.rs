@@ -1,13 +1,13 @@
-//! Tests of the whole room: golden files, damage, bombs, every instruction.
+//! Tests of the whole crate: golden files, damaged files, bombs, every opcode.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod cost_in_python;
 mod golden;
-mod hostile;
-mod instructions;
-mod judged;
+mod inspected;
 mod libraries;
+mod malformed;
+mod opcodes;
 mod payloads;
-mod weighed;
 mod written;
 
 use super::*;
@@ -42,7 +42,7 @@ fn golden_files() -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// The bytes of a plan, with the source it was read from and the caller's payloads.
+/// Bytes of a plan, filled from its source and the caller's payloads.
 fn fill(parts: &[Part], source: &SourceRef, payloads: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let latin1 = |raw: &[u8]| raw.iter().copied().map(char::from).collect::<String>().into_bytes();
@@ -71,7 +71,7 @@ fn rewrite(pickle: &Pickle, source: &SourceRef, protocol: u8) -> weighbridge_cor
     Ok(fill(&parts, source, &[]))
 }
 
-/// The bytes of an array or scalar, through a source.
+/// Bytes of an array or scalar, read through a source.
 fn elements(source: &SourceRef, payload: &Payload) -> Vec<u8> {
     match payload.place {
         Location::Source(span) => {

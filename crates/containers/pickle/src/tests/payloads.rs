@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Numbers that look random, the same each time.
+/// Deterministic pseudo-random numbers.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// The text of each form that stands for `bytes`.
+/// Encodes `bytes` as text.
 fn encode(bytes: &[u8], stored: Stored) -> Vec<u8> {
     let mut text = Vec::new();
     for &byte in bytes {
@@ -40,7 +40,7 @@ fn encode(bytes: &[u8], stored: Stored) -> Vec<u8> {
 }
 
 #[test]
-fn every_form_is_read_at_every_place() {
+fn every_encoding_can_be_read_at_any_offset() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let truth: Vec<u8> = (0..300_000).map(|_| random.byte()).collect();
     for stored in [Stored::Raw, Stored::Utf8, Stored::StringEscape, Stored::UnicodeEscape] {
@@ -59,7 +59,7 @@ fn every_form_is_read_at_every_place() {
             source.read_at(from as u64, &mut buffer).unwrap();
             assert!(buffer == truth[from..from + len], "{stored:?} at {from}");
         }
-        // From the front to the end in small steps, the text is read about once.
+        // A sequential read in small steps reads the text about once.
         let before = counting.bytes_read();
         for from in (0..truth.len()).step_by(1000) {
             let mut buffer = [0; 1000];
@@ -67,7 +67,7 @@ fn every_form_is_read_at_every_place() {
             assert!(buffer == truth[from..from + 1000]);
         }
         assert!(counting.bytes_read() - before < text.len() as u64 + (256 << 10), "{stored:?}");
-        // A file of many arrays would hold what was decoded last of each.
+        // The chunk is freed at the end: a file may hold many arrays.
         assert!(format!("{source:?}").contains("chunk: [],"), "{stored:?}");
         assert_eq!(source.read_at(truth.len() as u64, &mut [0]).unwrap_err().code().as_str(), "past-the-end");
         assert_eq!(source.is_sequential(), stored != Stored::Raw);
@@ -75,7 +75,7 @@ fn every_form_is_read_at_every_place() {
 }
 
 #[test]
-fn text_that_is_no_bytes_is_refused() {
+fn rejects_text_that_does_not_encode_bytes() {
     let open = |text: &[u8], stored, len| {
         let span = Span { offset: 0, len: text.len() as u64, stored };
         PayloadSource::new(memory(text), span, len).and_then(|source| {
@@ -109,7 +109,7 @@ fn text_that_is_no_bytes_is_refused() {
 }
 
 #[test]
-fn the_length_of_protocol_2_is_counted() {
+fn latin1_len_counts_the_utf8_bytes() {
     let bytes: Vec<u8> = (0..=255).cycle().take(200_000).collect();
     let text: String = bytes.iter().copied().map(char::from).collect();
     assert_eq!(latin1_len(&*memory(&bytes), 0, 200_000).unwrap(), text.len() as u64);
@@ -118,7 +118,7 @@ fn the_length_of_protocol_2_is_counted() {
 }
 
 #[test]
-fn a_payload_must_fit_its_shape() {
+fn rejects_payloads_that_do_not_match_the_shape() {
     let array = |data: &[u8], extent: u8| {
         let mut bytes =
             b"\x80\x04cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R(K\x01K"

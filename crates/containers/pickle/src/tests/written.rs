@@ -1,9 +1,9 @@
-//! What is written is what CPython writes.
+//! Written pickles are byte for byte those of CPython.
 
 use super::*;
 use weighbridge_core::tensor::{DType, Endian, Shape};
 
-/// Pickles that CPython's own pickler, in C, wrote with protocols 2 to 4.
+/// Protocol of a pickle that CPython's C pickler wrote with protocol 2 to 4.
 fn by_cpython(name: &str, bytes: &[u8]) -> Option<u8> {
     let protocol = bytes.get(1).copied().filter(|p| bytes[0] == 0x80 && (2..=4).contains(p))?;
     (!name.contains("py2_pickle")).then_some(protocol)
@@ -25,7 +25,7 @@ fn golden_pickles_come_back_byte_for_byte() {
 }
 
 #[test]
-fn protocols_turn_into_each_other() {
+fn pickles_convert_between_protocols() {
     let mut compared = 0;
     for (name, bytes) in golden_files() {
         if by_cpython(&name, &bytes) != Some(4) || !name.starts_with("python/") {
@@ -44,7 +44,7 @@ fn protocols_turn_into_each_other() {
     assert!(compared > 30, "{compared}");
 }
 
-/// Builds a state dict of Paddle from names and arrays alone, as a converter has them.
+/// Builds a Paddle state dict from names and arrays only, as in a conversion.
 fn state_dict(golden: &Pickle, source: &SourceRef, modules: NumpyModules) -> (Graph, ObjectId, Vec<Vec<u8>>) {
     let old = &golden.graph;
     let mut builder = Builder::new();
@@ -79,7 +79,7 @@ fn state_dict(golden: &Pickle, source: &SourceRef, modules: NumpyModules) -> (Gr
 }
 
 #[test]
-fn a_state_dict_is_built_from_nothing() {
+fn a_built_state_dict_matches_paddles() {
     let mut compared = 0;
     for (folder, modules) in
         [("p262_cnn_state_dict", NumpyModules::Core), ("p331_cnn_state_dict", NumpyModules::UnderscoreCore)]
@@ -107,7 +107,7 @@ fn a_state_dict_is_built_from_nothing() {
 }
 
 #[test]
-fn arrays_of_one_byte_and_none_share_as_python_shares_them() {
+fn short_arrays_share_objects_as_in_python() {
     for protocol in 2..=4 {
         let wanted = std::fs::read(good().join(format!("python/arrays_p{protocol}.pkl"))).unwrap();
         let source = memory(&wanted);
@@ -140,7 +140,7 @@ fn arrays_of_one_byte_and_none_share_as_python_shares_them() {
 }
 
 #[test]
-fn long_arrays_stand_outside_of_frames() {
+fn long_arrays_are_written_outside_of_frames() {
     for (len, outside) in [(65535u64, false), (65536, true), (1 << 33, true)] {
         let mut builder = Builder::new();
         let content = Content::Payload { key: 7, len };
@@ -155,7 +155,7 @@ fn long_arrays_stand_outside_of_frames() {
         let header = if len > u64::from(u32::MAX) { 9 } else { 5 };
         if outside {
             assert_eq!(frame + 11 + header, before.len() as u64);
-            // What follows the array is too short for a frame of its own, or has one.
+            // A frame follows the array.
             assert_eq!(after[0], 0x95);
         } else {
             assert_eq!(frame + 11, before.len() as u64 + len + after.len() as u64);
@@ -164,7 +164,7 @@ fn long_arrays_stand_outside_of_frames() {
 }
 
 #[test]
-fn what_cannot_be_written_is_said() {
+fn rejects_content_that_cannot_be_written() {
     let mut builder = Builder::new();
     let kind = (DType::F32, Endian::Little);
     let short = Content::Bytes(vec![0; 3]);

@@ -1,4 +1,4 @@
-//! The bytes that CPython's pickler would write for a graph, as a plan.
+//! Write plan of a graph: the bytes that CPython's pickler produces.
 
 mod names;
 mod output;
@@ -10,39 +10,39 @@ use super::graph::{Graph, Location, ObjectId, Span, Stored};
 use super::opcode;
 use weighbridge_core::error::{Error, Result};
 
-/// A run of bytes of a pickle that is to be written.
+/// A run of bytes in a planned pickle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// These bytes.
+    /// Literal bytes.
     Literal(Vec<u8>),
-    /// The bytes that the caller knows by this key, as they are.
+    /// Bytes that the caller fills in under this key.
     Payload {
-        /// The caller's number.
+        /// Number that the caller chose.
         key: u64,
-        /// Their number.
+        /// Length in bytes.
         len: u64,
     },
-    /// The bytes that the caller knows by this key, each as the UTF-8 of the code point of its
-    /// value: below 0x80 one byte, else two.
+    /// Bytes that the caller fills in under this key, each encoded as the UTF-8 of the code point of
+    /// its value: one byte below 0x80, else two.
     Latin1 {
-        /// The caller's number.
+        /// Number that the caller chose.
         key: u64,
-        /// Bytes after encoding.
+        /// Length in bytes after encoding.
         encoded_len: u64,
     },
-    /// A range of the source that the graph was read from, as it stands there.
+    /// A range of the source of the graph, copied unchanged.
     Copy(Span),
-    /// The same, each byte as the UTF-8 of the code point of its value.
+    /// A range of the source, each byte encoded as the UTF-8 of the code point of its value.
     CopyLatin1 {
         /// The range.
         span: Span,
-        /// Bytes after encoding.
+        /// Length in bytes after encoding.
         encoded_len: u64,
     },
 }
 
 impl Part {
-    /// The number of bytes that it will have.
+    /// Number of bytes of the part.
     pub fn len(&self) -> u64 {
         match *self {
             Self::Literal(ref bytes) => bytes.len() as u64,
@@ -52,24 +52,24 @@ impl Part {
         }
     }
 
-    /// True where it has no bytes.
+    /// Returns true for a part without bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Plans the pickle of `root`, byte for byte as CPython's own pickler (in C) writes it with
-/// `protocol` 2, 3 or 4: the same memo, the same batches, the same frames.
+/// Plans the pickle of `root`, byte for byte as CPython's C pickler writes it with `protocol` 2, 3 or 4:
+/// the same memo, batches and frames.
 ///
-/// Which objects are one object decides the bytes. A graph that was read knows it from the pickle;
-/// [`super::Builder`] does as numpy does.
+/// The bytes depend on object identity. A graph that was read has the identities of its pickle;
+/// [`super::Builder`] follows those of numpy.
 ///
-/// `latin1_len` is asked for protocol 2 only, which stores bytes as text: how many bytes does the
-/// UTF-8 of the content of this place take?
+/// `latin1_len` is called for protocol 2 only, which stores bytes as text. It returns the length of the
+/// UTF-8 text of the bytes at that location.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`] for another protocol; [`weighbridge_core::Kind::Unsupported`] for what the protocol
-/// cannot hold, or for long text of a pickle of protocol 0; what `latin1_len` says.
+/// [`weighbridge_core::Kind::Usage`] for another protocol; [`weighbridge_core::Kind::Unsupported`] for an object that the
+/// protocol cannot hold, or for long text from a pickle of protocol 0; errors of `latin1_len`.
 pub fn write(
     graph: &Graph,
     root: ObjectId,
@@ -77,19 +77,18 @@ pub fn write(
     latin1_len: &mut dyn FnMut(&Location) -> Result<u64>,
 ) -> Result<Vec<Part>> {
     if !(2..=4).contains(&protocol) {
-        return Err(
-            Error::usage("pickle-protocol", "pickles are written with protocol 2, 3 or 4").found(protocol)
-        );
+        return Err(Error::usage("pickle-protocol", "only pickle protocols 2, 3 and 4 can be written")
+            .found(protocol));
     }
     writer::Writer::new(graph, protocol, latin1_len).run(root)
 }
 
-/// The part that holds the content of a place as it is, and its length.
-fn as_it_is(place: &Location, stored: Stored) -> Result<(Part, u64)> {
+/// Returns a part with the unchanged content of a location, and its length.
+fn unchanged(place: &Location, stored: Stored) -> Result<(Part, u64)> {
     match *place {
         Location::Payload { key, len } => Ok((Part::Payload { key, len }, len)),
         Location::Source(span) if span.stored == stored => Ok((Part::Copy(span), span.len)),
-        _ => Err(unsupported("long text with escapes cannot be written again")),
+        _ => Err(unsupported("long text with escapes cannot be rewritten")),
     }
 }
 

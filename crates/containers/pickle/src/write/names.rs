@@ -1,15 +1,15 @@
-//! Names that moved between Python 2 and Python 3, as far as models can hold them.
+//! Names that moved between Python 2 and Python 3, limited to those that occur in models.
 
-/// Whose names of modules a graph has.
+/// Python version of the module names in a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModuleNames {
-    /// Those of protocols 0 to 2, such as `__builtin__`.
+    /// Names of protocols 0 to 2, such as `__builtin__`.
     Python2,
-    /// Those of later protocols, such as `builtins`.
+    /// Names of later protocols, such as `builtins`.
     Python3,
 }
 
-/// Modules that were only renamed: Python 2, Python 3.
+/// Renamed modules: Python 2 name, Python 3 name.
 const MODULES: &[(&str, &str)] = &[
     ("__builtin__", "builtins"),
     ("copy_reg", "copyreg"),
@@ -23,7 +23,7 @@ const MODULES: &[(&str, &str)] = &[
     ("_abcoll", "collections.abc"),
 ];
 
-/// Names that moved, or were renamed with their module: Python 2, Python 3.
+/// Names that moved or were renamed with their module: Python 2, Python 3.
 const NAMES: &[[(&str, &str); 2]] = &[
     [("__builtin__", "xrange"), ("builtins", "range")],
     [("__builtin__", "reduce"), ("functools", "reduce")],
@@ -46,7 +46,7 @@ const NAMES: &[[(&str, &str); 2]] = &[
     [("exceptions", "SystemExit"), ("builtins", "SystemExit")],
 ];
 
-/// The name that protocol 2 writes for a name of Python 3.
+/// Returns the name that protocol 2 writes for a Python 3 name.
 pub(super) fn to_python2<'a>(module: &'a str, name: &'a str) -> (&'a str, &'a str) {
     if let Some([old, _]) = NAMES.iter().find(|[_, new]| *new == (module, name)) {
         return *old;
@@ -55,7 +55,7 @@ pub(super) fn to_python2<'a>(module: &'a str, name: &'a str) -> (&'a str, &'a st
     (old.map_or(module, |(old, _)| old), name)
 }
 
-/// The name that Python 3 reads from a name of protocol 2.
+/// Returns the Python 3 name for a name of protocol 2.
 pub(super) fn to_python3<'a>(module: &'a str, name: &'a str) -> (&'a str, &'a str) {
     if let Some([_, new]) = NAMES.iter().find(|[old, _]| *old == (module, name)) {
         return *new;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_there_and_back() {
+    fn names_map_both_ways() {
         for [old, new] in NAMES {
             assert_eq!(to_python3(old.0, old.1), *new);
             assert_eq!(to_python2(new.0, new.1), *old);

@@ -1,28 +1,28 @@
-//! Bytes in frames, and what is left for the engine to fill in.
+//! Output of the writer: bytes in frames, and parts that the engine fills in.
 
 use super::{Part, opcode as op};
 
-/// A frame is closed at the first boundary behind this many bytes; strings of this length stand
-/// outside of frames.
+/// A frame is closed at the first boundary after this many bytes; strings of this length are
+/// written outside of frames.
 const FRAME_TARGET: u64 = 64 << 10;
-/// Shorter frames are not worth their header.
+/// Minimum length of a frame; CPython writes shorter data without a frame header.
 const FRAME_MIN: u64 = 4;
 const FRAME_HEADER: usize = 9;
 
-/// Collects parts as CPython's pickler collects its output.
+/// Collector of parts that follows the framing of CPython's pickler.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     parts: Vec<Part>,
     literal: Vec<u8>,
-    /// True from protocol 4 on, but not while a long string is written.
+    /// True from protocol 4 on, except while a long string is written.
     pub(super) framing: bool,
-    /// The part that begins with the header of the open frame.
+    /// Index of the part that begins with the header of the open frame.
     frame: Option<usize>,
     frame_len: u64,
 }
 
 impl Output {
-    /// Writes bytes, within a frame where there are frames.
+    /// Writes bytes, inside a frame if framing is on.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.begin(bytes.len() as u64);
         self.literal.extend_from_slice(bytes);
@@ -44,7 +44,7 @@ impl Output {
         }
     }
 
-    /// Writes a string: its instruction and length in `header`, then its `len` bytes.
+    /// Writes a string: opcode and length in `header`, then its `len` bytes.
     pub(super) fn string(&mut self, header: &[u8], data: Part, len: u64) {
         let framing = self.framing;
         if len >= FRAME_TARGET {
@@ -63,7 +63,7 @@ impl Output {
         self.framing = framing;
     }
 
-    /// Between two objects: closes a frame that has become long enough.
+    /// Closes a frame that is long enough; called between two objects.
     pub(super) fn boundary(&mut self) {
         if self.frame.is_some() && self.frame_len >= FRAME_TARGET {
             self.close_frame();
@@ -84,7 +84,7 @@ impl Output {
         }
     }
 
-    /// All parts; literals that follow each other are one.
+    /// Returns all parts, with consecutive literals merged.
     pub(super) fn finish(mut self) -> Vec<Part> {
         self.close_frame();
         self.flush();

@@ -1,4 +1,4 @@
-//! The order of things in a pickle: CPython's `_pickle.c`, without its recursion.
+//! Order of the opcodes in a pickle: follows CPython's `_pickle.c`, without its recursion.
 
 mod imports;
 mod strings;
@@ -9,29 +9,29 @@ use super::{Part, opcode as op, unsupported};
 use std::collections::HashMap;
 use weighbridge_core::error::{Error, Result};
 
-/// Items between a mark and the instruction that takes them.
+/// Maximum number of items between a mark and the opcode that takes them.
 const BATCH: usize = 1000;
-/// No place in the memo.
+/// Marks an object without a memo index.
 const NOT_YET: u32 = u32::MAX;
 
-/// What is still to be done, last first.
+/// A pending task of the writer; the last one is next.
 #[derive(Debug, Clone, Copy)]
 enum Task {
     Save(ObjectId),
     Emit(u8),
-    /// Remembers an object that was just written.
+    /// Puts an object that was just written into the memo.
     Put(ObjectId),
-    /// Remembers an object that only exists while it is pickled.
+    /// Puts a temporary object of the pickler into the memo.
     PutTemporary,
-    /// Ends a tuple or frozen set whose items were written.
+    /// Ends a tuple or frozen set after its items.
     End(ObjectId),
-    /// Goes on with an object that was made by a call, once it exists.
+    /// Continues with the result of a call: items, pairs, state.
     Called(ObjectId),
-    /// Batches from an index on.
+    /// Writes batches from an index on.
     Batch(ObjectId, Batch, usize),
 }
 
-/// How items come in batches. CPython differs between its own containers and what only looks so.
+/// Kind of batch. CPython batches built-in containers differently from the items and pairs of other objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Batch {
     List,
@@ -41,7 +41,7 @@ enum Batch {
     Pairs,
 }
 
-/// Objects that are not in the graph, because they exist only while it is pickled.
+/// Temporary objects of the pickler, which the graph does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Special {
     Global(&'static str, &'static str),
@@ -85,7 +85,7 @@ impl<'a> Writer<'a> {
             memo: vec![NOT_YET; graph.len()],
             special: HashMap::new(),
             memorised: 0,
-            // Each edge is gone once, but for tuples within themselves, which only cunning makes many.
+            // Each edge is walked once, except for tuples that contain themselves; only crafted graphs have many.
             steps_left: all.saturating_mul(16).saturating_add(16),
         }
     }
@@ -96,10 +96,7 @@ impl<'a> Writer<'a> {
         self.tasks.push(Task::Save(root));
         while let Some(task) = self.tasks.pop() {
             self.steps_left = self.steps_left.checked_sub(1).ok_or_else(|| {
-                Error::limit(
-                    "pickle-write",
-                    "the objects are tangled so that writing them would not end soon",
-                )
+                Error::limit("pickle-write", "the objects contain too many nested cycles to write")
             })?;
             match task {
                 Task::Save(id) => self.save(id)?,
@@ -117,7 +114,7 @@ impl<'a> Writer<'a> {
         Ok(self.out.finish())
     }
 
-    /// Does `tasks` next, first things first.
+    /// Schedules `tasks` next, in the given order.
     fn then(&mut self, tasks: &[Task]) {
         self.tasks.extend(tasks.iter().rev());
     }
@@ -143,7 +140,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Saves what is remembered, and was not saved yet.
+    /// Saves an object that goes into the memo and was not saved yet.
     fn compound(&mut self, id: ObjectId, object: &'a Object) -> Result<()> {
         use Task::{Called, Emit, End, Save};
         match object {
@@ -210,7 +207,7 @@ impl<'a> Writer<'a> {
                     ReduceKind::Reduce | ReduceKind::Instance => (op::REDUCE, None),
                     ReduceKind::NewObj => (op::NEWOBJ, None),
                     ReduceKind::NewObjEx if self.protocol >= 4 => (op::NEWOBJ_EX, made.kwargs),
-                    ReduceKind::NewObjEx => return Err(unsupported("named arguments need protocol 4")),
+                    ReduceKind::NewObjEx => return Err(unsupported("keyword arguments need protocol 4")),
                 };
                 self.then(&[Emit(instruction), Called(id)]);
                 self.tasks.extend(kwargs.map(Save));
@@ -218,14 +215,14 @@ impl<'a> Writer<'a> {
             }
             Object::PersistentId(pid) => self.then(&[Save(*pid), Emit(op::BINPERSID)]),
             Object::Extension(code) => self.extension(*code)?,
-            Object::Buffer => return Err(unsupported("buffers beside a pickle need protocol 5")),
-            // Written in `save`, and never remembered.
+            Object::Buffer => return Err(unsupported("out-of-band buffers need protocol 5")),
+            // Written in `save`, and never memoized.
             Object::None | Object::Bool(_) | Object::Int(_) | Object::BigInt(_) | Object::Float(_) => {}
         }
         Ok(())
     }
 
-    /// Sets are made from a list before protocol 4.
+    /// Writes a set as a call with a list, for protocols before 4.
     fn set_by_call(&mut self, id: ObjectId, name: &'static str, len: usize) -> Result<()> {
         self.special_global("builtins", name)?;
         self.out.bytes(&[op::EMPTY_LIST]);
@@ -235,8 +232,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// The end of a tuple or frozen set. If it was remembered meanwhile, it holds itself: what was
-    /// written for it is thrown away, and it is fetched.
+    /// Ends a tuple or frozen set. If it is in the memo already, it contains itself: the items on the
+    /// stack are discarded, and the memo entry is fetched.
     fn end(&mut self, id: ObjectId) -> Result<()> {
         let (len, instruction) = match self.graph.object(id) {
             Object::Tuple(items) => (items.len(), op::TUPLE),
@@ -283,7 +280,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes the batch that begins at `at`, and says whether another one follows.
+    /// Writes the batch that begins at `at`, and schedules the next one.
     fn batch(&mut self, id: ObjectId, batch: Batch, at: usize) {
         use Task::{Emit, Save};
         let graph = self.graph;
@@ -303,13 +300,13 @@ impl<'a> Writer<'a> {
             Batch::Dict | Batch::Pairs => (op::SETITEM, op::SETITEMS),
             Batch::Set => (op::ADDITEMS, op::ADDITEMS),
         };
-        // A list or dict of one item needs no mark; of what only looks so, the last batch does not.
+        // A list or dict of one item has no mark; for other objects, a last batch of one item has none.
         let single = match batch {
             Batch::List | Batch::Dict => len == 1,
             Batch::Items | Batch::Pairs => count == 1,
             Batch::Set => false,
         };
-        // A dict or set of exactly 1000 is followed by an empty batch.
+        // CPython writes an empty batch after a dict or set of exactly 1000 items.
         let more = match batch {
             Batch::List | Batch::Items | Batch::Pairs => end < len,
             Batch::Dict | Batch::Set => count == BATCH,
@@ -349,7 +346,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Puts the top of the stack into the next place of the memo.
+    /// Puts the top of the stack into the memo at the next index.
     fn next_place(&mut self) -> Result<u32> {
         let place = self.memorised;
         self.memorised =

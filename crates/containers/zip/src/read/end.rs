@@ -1,4 +1,4 @@
-//! The record at the end of an archive: where it is, and what follows it.
+//! End records of an archive: their position, and the bytes after them.
 
 use super::super::{
     END, END_LEN, END_SIZE, END64, END64_LEN, LOCATOR64, LOCATOR64_LEN, MAX16, MAX32, TAIL_LEN,
@@ -9,64 +9,64 @@ use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::text::counted;
 use weighbridge_io::source::{Source, read_vec};
 
-/// What the end records say. `position` is where the first of them begins.
+/// Values of the end records. `position` is the offset of the first of them.
 #[derive(Debug)]
 pub(in super::super) struct End {
     pub(super) count: u64,
     pub(super) size: u64,
     pub(super) offset: u64,
     pub(super) position: u64,
-    /// Where the file does not end with the comment of the archive.
+    /// Set where the file does not end with the archive comment.
     pub(super) rest: Option<Rest>,
 }
 
-/// How a file goes on, or breaks off, behind the end record of its archive. Python and PyTorch pass over
-/// both, as long as the record stands in the last 64 KiB; a strict reading refuses both.
+/// Bytes after the end record of an archive, or a truncated comment. Python and PyTorch ignore both, as long as
+/// the record is in the last 64 KiB; a strict reader refuses both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rest {
-    /// Bytes that are no part of the archive.
+    /// Bytes after the archive.
     Trailing {
-        /// Offset of the first of them.
+        /// Offset of the first byte.
         at: u64,
-        /// How many there are.
+        /// Number of bytes.
         len: u64,
     },
-    /// The comment has fewer bytes than the end record says.
+    /// The comment is shorter than the end record states.
     ShortComment {
         /// Offset of its first byte.
         at: u64,
-        /// Bytes that it should have.
+        /// Length by the end record.
         said: u64,
-        /// Bytes that it has.
+        /// Actual length.
         len: u64,
     },
 }
 
 impl Rest {
-    /// Why a strict reading refuses the file: `trailing-bytes` or `zip-comment-cut`.
+    /// The error of a strict reader: `trailing-bytes` or `zip-comment-cut`.
     pub fn to_error(self) -> Error {
         match self {
             Self::Trailing { at, len } => corrupt(
                 "trailing-bytes",
-                "the file goes on behind the end of the archive",
+                "bytes follow the end of the archive",
             )
             .at(at)
             .expected("the end of the file")
             .found(counted(len, "byte more", "bytes more"))
             .hint(
-                "Python and PyTorch ignore them; if you know where they come from, open the file leniently",
+                "Python and PyTorch ignore these bytes; open the file leniently if you trust their origin",
             ),
             Self::ShortComment { at, said, len } => {
-                corrupt("zip-comment-cut", "the file ends within the comment of the archive")
+                corrupt("zip-comment-cut", "the archive comment is truncated")
                     .at(at)
                     .expected(counted(said, "byte of comment", "bytes of comment"))
                     .found(counted(len, "byte", "bytes"))
-                    .hint("no member is behind it: a lenient reading goes on without the rest")
+                    .hint("no member follows the comment; open the file leniently to ignore this")
             }
         }
     }
 
-    /// The error of a strict reading of the file of that name, or the note of a lenient one.
+    /// Returns the error of a strict reader, or adds the note of a lenient one. `label` is the display name of the file.
     ///
     /// # Errors
     /// As [`to_error`](Self::to_error).
@@ -78,17 +78,16 @@ impl Rest {
         Ok(())
     }
 
-    /// What a lenient reading notes.
+    /// The note of a lenient reader.
     pub fn to_note(self) -> Note {
         match self {
             Self::Trailing { at, len } => {
-                let bytes = counted(len, "byte follows", "bytes follow");
-                let text =
-                    format!("{bytes} the end of the archive, from offset {at} on, and no one reads them");
+                let bytes = counted(len, "byte", "bytes");
+                let text = format!("{bytes} after the end of the archive ignored, from offset {at} on");
                 Note::omission("trailing-bytes", text)
             }
             Self::ShortComment { said, len, .. } => {
-                let text = format!("the comment of the archive has {len} of its {said} bytes");
+                let text = format!("the archive comment is truncated: {len} of {said} bytes");
                 Note::omission("zip-comment-cut", text)
             }
         }
@@ -97,10 +96,10 @@ impl Rest {
 
 /// Finds the end records.
 ///
-/// Python and PyTorch take the last mark in the last 64 KiB, whatever follows; other programs want a comment
-/// that fits. A record that fits is believed only where no other one can be meant; one that does not fit only
-/// where it is the last mark and the directory ends right before it: in an archive that is cut short, some mark
-/// may stand among the data of a member.
+/// Python and PyTorch use the last signature in the last 64 KiB, whatever follows; other programs require a
+/// comment that ends with the file. A record with a fitting comment is accepted only where it is unambiguous;
+/// another one only if it has the last signature and the directory ends right before it: in a truncated archive
+/// the data of a member may contain a signature.
 pub(super) fn find_end(source: &dyn Source) -> Result<End> {
     let tail_len = source.len().min(TAIL_LEN);
     let tail_at = source.len() - tail_len;
@@ -109,10 +108,10 @@ pub(super) fn find_end(source: &dyn Source) -> Result<End> {
         .filter_map(|at| Some((tail_at + at as u64, tail.get(at..)?)))
         .collect();
     let two = |position| {
-        corrupt("zip-two-ends", "the archive has two end records: programs will differ in what it holds")
+        corrupt("zip-two-ends", "the archive has two end records: programs differ in its content")
             .at(position)
     };
-    // From the last one on.
+    // From the last signature on.
     let fits =
         |record: &[u8]| record.len() >= END_SIZE && record.len() == END_SIZE + usize::from(le16(record, 20));
     let fitting: Vec<_> = marks.iter().enumerate().filter(|(_, mark)| fits(mark.1)).take(2).collect();
@@ -123,7 +122,7 @@ pub(super) fn find_end(source: &dyn Source) -> Result<End> {
         return read_ends(source, position, record);
     }
     let whole = |mark: &(usize, &(u64, &[u8]))| mark.1.1.len() >= END_SIZE;
-    for (behind, &(position, record)) in marks.iter().enumerate().filter(whole).take(MOST_TRIED) {
+    for (behind, &(position, record)) in marks.iter().enumerate().filter(whole).take(MAX_TRIED) {
         let mut end = match read_ends(source, position, record) {
             Ok(end) if end.offset.checked_add(end.size) == Some(end.position) => end,
             Err(error) if error.kind() == Kind::Io => return Err(error),
@@ -140,18 +139,15 @@ pub(super) fn find_end(source: &dyn Source) -> Result<End> {
         });
         return Ok(end);
     }
-    Err(corrupt(
-        "zip-no-end",
-        "the archive has no end record in its last 64 KiB: it is most likely cut short",
-    )
-    .at(source.len())
-    .hint("compare its length with the original's; a download may have been interrupted"))
+    Err(corrupt("zip-no-end", "the archive has no end record in its last 64 KiB; it is probably truncated")
+        .at(source.len())
+        .hint("the download may be incomplete; download the file again"))
 }
 
-/// Marks that are tried where none fits: honest files have one.
-const MOST_TRIED: usize = 64;
+/// Signatures that are tried where no comment fits: well-formed files have one.
+const MAX_TRIED: usize = 64;
 
-/// Reads the end record at `position`, which `end` begins with, and the wide one before it.
+/// Reads the end record at `position`, whose bytes are `end`, and the zip64 record before it.
 fn read_ends(source: &dyn Source, position: u64, end: &[u8]) -> Result<End> {
     let locator = match position.checked_sub(LOCATOR64_LEN) {
         Some(at) => {
@@ -164,7 +160,7 @@ fn read_ends(source: &dyn Source, position: u64, end: &[u8]) -> Result<End> {
     match locator {
         Some((at, locator)) => {
             let wide = read_end64(source, at, &locator)?;
-            // Not every program looks for the wide record where the short one says it all.
+            // Some programs use the zip64 record only where the short record refers to it.
             let agrees = |short: u64, max: u64, wide: u64| short == max || short == wide;
             let same = agrees(short[2], MAX16, wide.count)
                 && agrees(short[3], MAX16, wide.count)
@@ -190,7 +186,9 @@ fn read_end64(source: &dyn Source, locator_at: u64, locator: &[u8]) -> Result<En
     if le32(locator, 4) != 0 || le32(locator, 16) > 1 {
         return Err(volumes(locator_at));
     }
-    let fail = || corrupt("zip-bad-zip64", "the zip64 end record is not where it should be").at(locator_at);
+    let fail = || {
+        corrupt("zip-bad-zip64", "the zip64 end record is not at the offset in its locator").at(locator_at)
+    };
     if at.checked_add(END64_LEN).is_none_or(|end| end > locator_at) {
         return Err(fail());
     }

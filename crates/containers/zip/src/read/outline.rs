@@ -1,4 +1,4 @@
-//! Every byte of an archive that is no data of a member: headers, extra fields, comments, records.
+//! Bytes of an archive outside the data of members: headers, extra fields, comments, records.
 
 use super::super::{
     CENTRAL, CENTRAL_LEN, DESCRIPTOR, DESCRIPTOR_LEN, END_LEN, END64, END64_LEN, EXTRA_ALIGNMENT,
@@ -11,18 +11,17 @@ use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{Cursor, SourceRef, read_vec};
 
-/// Writers align members so far: to pages of up to 64 KiB.
-const MOST_ALIGNMENT: u64 = 64 << 10;
-/// The extra field in which PyTorch keeps the distance that aligns a storage.
+/// Greatest alignment of members that writers use: pages of up to 64 KiB.
+const MAX_ALIGNMENT: u64 = 64 << 10;
+/// Extra field of PyTorch with the padding that aligns a storage.
 const EXTRA_TORCH: u16 = 0x4246;
-/// With what it fills that field.
+/// Fill byte of that field.
 const FILLER_TORCH: u8 = b'Z';
 
-/// Claims all of `source` but the data of its members, which are given back in the order of the
-/// directory.
+/// Outlines all of `source` except the data of its members, and returns the members in the order of the directory.
 ///
-/// Extra fields are known by their number, up to the length that such a field has: 64-bit lengths,
-/// times, owners, alignment. Others, and all comments, are named as hidden: no program needs them.
+/// Extra fields are recognized by their number, up to their usual length: 64-bit lengths, times, owners, alignment.
+/// Others, and all comments, are marked as hidden: no program needs them.
 ///
 /// # Errors
 /// As [`super::read_with_rest`].
@@ -32,7 +31,7 @@ pub fn outline(source: &SourceRef, limits: &Limits) -> Result<(Outline, Vec<Memb
     let flags: Vec<u16> = records.iter().map(|record| record.flags).collect();
     let (directory, tail) = (end.offset, end.position);
     let members = read_locals(source, &end, records).map_err(in_file)?;
-    let mut outline = Outline::new(Gaps::Zeros(MOST_ALIGNMENT));
+    let mut outline = Outline::new(Gaps::Zeros(MAX_ALIGNMENT));
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_by_key(|&i| members[i].header_offset);
     let mut cursor = Cursor::new(source.clone(), 0);
@@ -52,7 +51,7 @@ pub fn outline(source: &SourceRef, limits: &Limits) -> Result<(Outline, Vec<Memb
     Ok((outline, members))
 }
 
-/// Claims the local header under the cursor, which stands at the data afterwards.
+/// Outlines the local header at the cursor and moves the cursor to the data.
 fn local(outline: &mut Outline, cursor: &mut Cursor) -> Result<()> {
     let at = cursor.position();
     let fixed: [u8; 30] = cursor.array("a local header")?;
@@ -65,7 +64,7 @@ fn local(outline: &mut Outline, cursor: &mut Cursor) -> Result<()> {
     Ok(())
 }
 
-/// Claims the extra fields in `bytes`, which begin at `at`, of a member of this name.
+/// Outlines the extra fields in `bytes`, at offset `at`, of a member with this name.
 fn extra(outline: &mut Outline, at: u64, bytes: &[u8], raw_name: &[u8]) {
     let mut from = 0;
     while let Some(head) = bytes.get(from..from + 4) {
@@ -75,18 +74,18 @@ fn extra(outline: &mut Outline, at: u64, bytes: &[u8], raw_name: &[u8]) {
         let zeros = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
         let most = match id {
             EXTRA_ZIP64 => 28,
-            // Times: of Unix, of NTFS; owners, of three kinds.
+            // Unix times, NTFS times, and three kinds of owner fields.
             0x5455 => 13,
             0x000a => 36,
             0x5855 => 12,
             0x7855 => 4,
             0x7875 => 15,
-            // The name once more, which was held against the name before.
+            // A copy of the name, which was compared before.
             EXTRA_UNICODE_PATH if body.get(1..5) == Some(&crc32fast::hash(raw_name).to_le_bytes()) => len,
             _ => 0,
         };
         match id {
-            // The alignment itself stands in the first two bytes.
+            // The first two bytes are the alignment.
             EXTRA_ALIGNMENT if body.get(2..).is_some_and(zeros) => {
                 outline.header(place, 6, "zip extra field");
                 outline.padding(place + 6, whole - 6, "zip alignment");
@@ -96,7 +95,7 @@ fn extra(outline: &mut Outline, at: u64, bytes: &[u8], raw_name: &[u8]) {
                 outline.padding(place + 4, whole - 4, "zip alignment");
             }
             _ if len <= most => outline.header(place, whole, "zip extra field"),
-            _ => outline.hidden(place, whole, "an extra field of unknown use in a zip header"),
+            _ => outline.hidden(place, whole, "unknown extra field in a zip header"),
         }
         from += 4 + len;
     }
@@ -105,11 +104,11 @@ fn extra(outline: &mut Outline, at: u64, bytes: &[u8], raw_name: &[u8]) {
     if rest.iter().all(|&byte| byte == 0) {
         outline.padding(place, len, "zip alignment");
     } else {
-        outline.hidden(place, len, "the rest of the extra fields of a zip header");
+        outline.hidden(place, len, "bytes after the extra fields of a zip header");
     }
 }
 
-/// Bytes of the descriptor at `at`, before `most`; 0 where there is none that fits the member.
+/// Length of the descriptor at `at`, before `most`; 0 where there is none that fits the member.
 fn descriptor(source: &SourceRef, at: u64, most: u64, member: &Member) -> Result<u64> {
     let room = most.saturating_sub(at).min(DESCRIPTOR_LEN);
     let bytes = read_vec(&**source, at, room)?;
@@ -128,12 +127,12 @@ fn descriptor(source: &SourceRef, at: u64, most: u64, member: &Member) -> Result
     Ok(0)
 }
 
-/// Claims the directory.
+/// Outlines the directory.
 fn central(outline: &mut Outline, source: &SourceRef, end: &End, count: u64) -> Result<()> {
     let mut cursor = Cursor::new(source.clone(), end.offset);
     for _ in 0..count {
         let at = cursor.position();
-        let fixed: [u8; 46] = cursor.array("the directory of the archive")?;
+        let fixed: [u8; 46] = cursor.array("a directory entry")?;
         if fixed[..4] != CENTRAL {
             break;
         }
@@ -144,14 +143,13 @@ fn central(outline: &mut Outline, source: &SourceRef, end: &End, count: u64) -> 
         let bytes = cursor.bytes(le16(&fixed, 30).into(), "an extra field in the directory")?;
         extra(outline, place, &bytes, &raw_name);
         let comment = u64::from(le16(&fixed, 32));
-        outline.hidden(cursor.position(), comment, "a comment on a zip member");
+        outline.hidden(cursor.position(), comment, "comment of a zip member");
         cursor.skip(comment, "a comment in the directory")?;
     }
     Ok(())
 }
 
-/// Claims the records at the end, from `at` on: the wide one and its locator where they are, the short
-/// one, the comment.
+/// Outlines the end records from `at` on: the zip64 record with its locator if present, the short record, the comment.
 fn ends(outline: &mut Outline, source: &SourceRef, at: u64) -> Result<()> {
     let head = read_vec(&**source, at, (source.len() - at).min(END64_LEN))?;
     let mut short = at;
@@ -159,15 +157,15 @@ fn ends(outline: &mut Outline, source: &SourceRef, at: u64) -> Result<()> {
         let whole = le64(&head, 4).saturating_add(12);
         outline.header(at, END64_LEN, "zip end record");
         let more = whole.saturating_sub(END64_LEN);
-        outline.hidden(at + END64_LEN, more, "an extension of the zip end record");
+        outline.hidden(at + END64_LEN, more, "extension of the zip end record");
         outline.header(at.saturating_add(whole), LOCATOR64_LEN, "zip end record");
         short = at.saturating_add(whole).saturating_add(LOCATOR64_LEN);
     }
     outline.header(short, END_LEN, "zip end record");
     let comment = short.saturating_add(END_LEN);
-    // What follows it belongs to nothing.
+    // Bytes after the comment are not part of the archive.
     let said = read_vec(&**source, comment.saturating_sub(2), 2)?;
     let len = u64::from(le16(&said, 0)).min(source.len().saturating_sub(comment));
-    outline.hidden(comment, len, "the comment of a zip archive");
+    outline.hidden(comment, len, "comment of a zip archive");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The end records and the directory, read as the readers do that are content with little.
+//! Lenient reader of the end records and the directory, as tolerant programs read them.
 
 use super::{Reading, Survey};
 use crate::read::{FLAGS_REFUSED, is_renamed, le16, le32, le64, lossy_name, take_wide, zip64_extra};
@@ -10,23 +10,23 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
 use weighbridge_io::source::{Cursor, Source, SourceRef, read_vec};
 
-/// The bits of Unix's mode that say what kind of file it is, and the kinds.
+/// File type bits of the Unix mode, and the types.
 const KIND: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 const FOLDER: u32 = 0o040_000;
 
-/// The directory and where it is.
+/// Directory with its position.
 pub(super) struct Directory {
-    /// What is added to offsets, modulo 2^64: bytes before the archive.
+    /// Value added to offsets, modulo 2^64: the bytes before the archive.
     pub(super) shift: u64,
-    /// Where the directory begins.
+    /// Offset of the directory.
     pub(super) start: u64,
-    /// Where it ends.
+    /// Offset of its end.
     pub(super) end: u64,
     pub(super) records: Vec<Record>,
 }
 
-/// An entry of the directory.
+/// Entry of the directory.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) raw_name: Vec<u8>,
@@ -41,17 +41,17 @@ pub(super) struct Record {
     pub(super) at: u64,
 }
 
-/// What the end records say.
+/// Values of the end records.
 struct End {
     count: u64,
     size: u64,
     offset: u64,
-    /// Where the first of them begins.
+    /// Offset of the first of them.
     position: u64,
 }
 
-/// The directory of the archive; `None`, with a word why, where there is none that most readers could use.
-/// `elsewhere`: whether some reader finds one all the same.
+/// Reads the directory of the archive; `None`, with the reason as an oddity, where most readers find no usable
+/// directory. `elsewhere` is true where some reader still finds one.
 pub(super) fn directory(
     source: &SourceRef,
     elsewhere: bool,
@@ -60,16 +60,16 @@ pub(super) fn directory(
 ) -> Result<Option<Directory>> {
     let Some(end) = find_end(&**source, elsewhere, survey)? else { return Ok(None) };
     let Some(start) = end.position.checked_sub(end.size) else {
-        survey.odd("zip-damaged", end.position, "the directory would begin before the file");
+        survey.odd("zip-damaged", end.position, "the directory begins before the file");
         return Ok(None);
     };
     let Some(shift) = start.checked_sub(end.offset) else {
-        let text = format!("the directory is said to begin at {}, and begins at {start}", end.offset);
+        let text = format!("the directory begins at {start}, but the end record has offset {}", end.offset);
         survey.odd("zip-end-records", end.position, text);
         return Ok(None);
     };
     if shift > 0 {
-        survey.odd("zip-prepended", 0, format!("{shift} bytes stand before the archive"));
+        survey.odd("zip-prepended", 0, format!("{shift} bytes precede the archive"));
     }
     Limits::check("archive members", "tensors", end.size / CENTRAL_LEN, limits.tensors)?;
     let records = records(source, start, end.position, survey)?;
@@ -83,14 +83,14 @@ pub(super) fn directory(
     Ok(Some(Directory { shift, start, end: end.position, records }))
 }
 
-/// The directory that another program finds.
+/// Reads the directory that another program finds.
 pub(super) fn directory_at(source: &SourceRef, reading: &Reading, survey: &mut Survey) -> Result<Directory> {
     let Reading { start, size, shift, .. } = *reading;
     let end = start.saturating_add(size);
     Ok(Directory { shift, start, end, records: records(source, start, end, survey)? })
 }
 
-/// The entries of the directory in this range, as far as they can be read.
+/// Reads the directory entries in this range, up to the first unreadable one.
 fn records(source: &SourceRef, start: u64, end: u64, survey: &mut Survey) -> Result<Vec<Record>> {
     let mut cursor = Cursor::new(source.clone(), start);
     let mut records = Vec::new();
@@ -99,16 +99,12 @@ fn records(source: &SourceRef, start: u64, end: u64, survey: &mut Survey) -> Res
         match record(&mut cursor, survey) {
             Ok(Some(record)) => records.push(record),
             Ok(None) => {
-                survey.odd("zip-damaged", at, "an entry of the directory does not begin with its mark");
+                survey.odd("zip-damaged", at, "a directory entry has no signature");
                 break;
             }
             Err(error) if error.kind() == weighbridge_core::Kind::Io => return Err(error),
             Err(error) => {
-                survey.odd(
-                    "zip-damaged",
-                    at,
-                    format!("an entry of the directory is bad: {}", error.message()),
-                );
+                survey.odd("zip-damaged", at, format!("a directory entry is malformed: {}", error.message()));
                 break;
             }
         }
@@ -116,8 +112,8 @@ fn records(source: &SourceRef, start: u64, end: u64, survey: &mut Survey) -> Res
     Ok(records)
 }
 
-/// Finds the end record that most readers take: the first whose comment ends with the file, else the last one.
-/// `elsewhere`: whether some reader finds one all the same.
+/// Finds the end record that most readers use: the first whose comment ends with the file, else the last one.
+/// `elsewhere` is true where some reader still finds one.
 fn find_end(source: &dyn Source, elsewhere: bool, survey: &mut Survey) -> Result<Option<End>> {
     let tail_len = source.len().min(TAIL_LEN);
     let tail_at = source.len() - tail_len;
@@ -128,16 +124,16 @@ fn find_end(source: &dyn Source, elsewhere: bool, survey: &mut Survey) -> Result
     let fitting: Vec<usize> = marks.iter().copied().filter(|&at| fits(at)).collect();
     let Some(&last) = marks.last() else {
         let text = if elsewhere {
-            "there is no end record where most programs look for it"
+            "there is no end record in the range that most programs search"
         } else {
-            "the archive has no end record: it is most likely cut short"
+            "the archive has no end record; it is probably truncated"
         };
         survey.odd("zip-damaged", source.len(), text);
         return Ok(None);
     };
     let chosen = fitting.first().copied().unwrap_or(last);
     if fitting.len() > 1 || (!fitting.is_empty() && last > chosen) {
-        let text = "there are two end records, one within the comment of the other";
+        let text = "there are two end records, one inside the comment of the other";
         survey.odd("zip-end-records", tail_at + last as u64, text);
     }
     let end = &tail[chosen..];
@@ -148,9 +144,9 @@ fn find_end(source: &dyn Source, elsewhere: bool, survey: &mut Survey) -> Result
             Some(more) => survey.odd(
                 "zip-appended",
                 position + behind as u64,
-                format!("{more} bytes follow behind the end of the archive"),
+                format!("{more} bytes follow the end of the archive"),
             ),
-            None => survey.odd("zip-damaged", position, "the comment of the archive is cut short"),
+            None => survey.odd("zip-damaged", position, "the archive comment is truncated"),
         }
     }
     let mut found = End {
@@ -160,7 +156,7 @@ fn find_end(source: &dyn Source, elsewhere: bool, survey: &mut Survey) -> Result
         position,
     };
     if le16(end, 4) != 0 || le16(end, 6) != 0 || le16(end, 8) != le16(end, 10) {
-        let text = "the end record speaks of several volumes, or counts members twice and differently";
+        let text = "the end record declares several volumes or two different member counts";
         survey.odd("zip-end-records", position, text);
     }
     if let Some(wide) = wide_end(source, position, survey)? {
@@ -180,7 +176,7 @@ fn find_end(source: &dyn Source, elsewhere: bool, survey: &mut Survey) -> Result
     Ok(Some(found))
 }
 
-/// The zip64 record that stands before the end record at `position`.
+/// Reads the zip64 record before the end record at `position`.
 fn wide_end(source: &dyn Source, position: u64, survey: &mut Survey) -> Result<Option<End>> {
     let Some(at) = position.checked_sub(LOCATOR64_LEN) else { return Ok(None) };
     let locator = read_vec(source, at, LOCATOR64_LEN)?;
@@ -188,27 +184,27 @@ fn wide_end(source: &dyn Source, position: u64, survey: &mut Survey) -> Result<O
         return Ok(None);
     }
     let said = le64(&locator, 8);
-    // Python reads it just before the locator, others where that says.
+    // Python reads it just before the locator, others at the offset in the locator.
     let own = at.checked_sub(END64_LEN);
     if own != Some(said) {
-        survey.odd("zip-end-records", at, "the zip64 record is not where its locator says");
+        survey.odd("zip-end-records", at, "the zip64 record is not at the offset in its locator");
     }
     let Some(own) = own else { return Ok(None) };
     let end = read_vec(source, own, END64_LEN)?;
     if !end.starts_with(&END64) {
-        survey.odd("zip-end-records", own, "there is no zip64 record before its locator");
+        survey.odd("zip-end-records", own, "there is no zip64 record before the locator");
         return Ok(None);
     }
     if le32(&end, 16) != 0 || le32(&end, 20) != 0 || le64(&end, 24) != le64(&end, 32) {
-        survey.odd("zip-end-records", own, "the zip64 record speaks of several volumes");
+        survey.odd("zip-end-records", own, "the zip64 record declares several volumes");
     }
     Ok(Some(End { count: le64(&end, 32), size: le64(&end, 40), offset: le64(&end, 48), position: own }))
 }
 
-/// The entry under the cursor; `None` where it has no mark.
+/// Reads the entry at the cursor; `None` where it has no signature.
 fn record(cursor: &mut Cursor, survey: &mut Survey) -> Result<Option<Record>> {
     let at = cursor.position();
-    let fixed: [u8; 46] = cursor.array("the directory of the archive")?;
+    let fixed: [u8; 46] = cursor.array("a directory entry")?;
     if fixed[..4] != CENTRAL {
         return Ok(None);
     }
@@ -219,7 +215,7 @@ fn record(cursor: &mut Cursor, survey: &mut Survey) -> Result<Option<Record>> {
     cursor.skip(le16(&fixed, 32).into(), "a comment in the directory")?;
     if is_renamed(&extra, &raw_name, flags) {
         let text = format!(
-            "{}: an extra field gives the member another name, which some programs take",
+            "`{}`: an extra field gives the member a different name, which some programs use",
             escape(&name)
         );
         survey.odd("zip-headers-differ", at, text);
@@ -227,7 +223,7 @@ fn record(cursor: &mut Cursor, survey: &mut Survey) -> Result<Option<Record>> {
     let mut wide = match zip64_extra(&extra) {
         Ok(wide) => wide,
         Err(error) => {
-            survey.odd("zip-headers-differ", at, format!("{}: {}", escape(&name), error.message()));
+            survey.odd("zip-headers-differ", at, format!("`{}`: {}", escape(&name), error.message()));
             &[]
         }
     };
@@ -238,12 +234,12 @@ fn record(cursor: &mut Cursor, survey: &mut Survey) -> Result<Option<Record>> {
     let (len, compressed_len) = (number(le32(&fixed, 24)), number(le32(&fixed, 20)));
     let header_offset = number(le32(&fixed, 42));
     if flags & FLAGS_REFUSED != 0 {
-        survey.odd("zip-encrypted", at, format!("{} is encrypted", escape(&name)));
+        survey.odd("zip-encrypted", at, format!("`{}` is encrypted", escape(&name)));
     }
-    // The upper half is the mode where the maker was Unix; a zip of DOS has zeros there.
+    // The upper half is the Unix mode; archives made on DOS have zeros there.
     let kind = (le32(&fixed, 38) >> 16) & KIND;
     if !matches!(kind, 0 | REGULAR | FOLDER) {
-        survey.odd("member-link", at, format!("{} is a link or a device", escape(&name)));
+        survey.odd("member-link", at, format!("`{}` is a link or a device", escape(&name)));
     }
     Ok(Some(Record {
         raw_name,

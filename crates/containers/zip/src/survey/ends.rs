@@ -1,14 +1,14 @@
-//! End records, and where the programs that read archives look for a directory from there.
+//! End records, and the directories that different programs find from them.
 //!
-//! Zip is read from its end, and programs differ in what they take for it:
+//! Zip is read from its end, and programs differ in how they find it:
 //!
 //! | program | end record | directory |
 //! | --- | --- | --- |
-//! | Python's `zipfile` | the last mark of the last 64 KiB, whatever follows | just before the end records |
-//! | miniz, of PyTorch's reader | the last mark with a whole record | at the offset that the record says |
+//! | Python's `zipfile` | the last signature of the last 64 KiB, whatever follows | just before the end records |
+//! | miniz, in PyTorch's reader | the last signature with a whole record | at the offset in the record |
 //! | Java, libzip, others | a record whose comment ends with the file | either |
 //!
-//! Where a zip64 locator stands before the end record, the zip64 record is just before it, or where it says.
+//! With a zip64 locator before the end record, the zip64 record is just before the locator or at its offset.
 
 use crate::read::{le16, le32, le64};
 use crate::{
@@ -17,37 +17,38 @@ use crate::{
 use weighbridge_core::error::Result;
 use weighbridge_io::source::{Source, SourceRef, read_vec};
 
-/// Bytes from the end in which some program looks for an end record: miniz reads whole blocks, so one more of them.
-const REACH: u64 = TAIL_LEN + 4095;
-/// Marks that are followed.
-const MOST: usize = 100;
+/// Bytes from the end that some program searches for an end record: miniz reads whole blocks, so one block more.
+const MAX_TAIL_LEN: u64 = TAIL_LEN + 4095;
+/// Signatures that are tried.
+const MAX_SIGNATURES: usize = 100;
 
-/// A directory as some program finds it.
+/// Directory that some program finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// Where the end record stands.
+    /// Offset of the end record.
     pub end: u64,
-    /// Where the directory begins.
+    /// Offset of the directory.
     pub start: u64,
-    /// Its length in bytes, as that program takes it.
+    /// Length of the directory in bytes, as that program reads it.
     pub(crate) size: u64,
-    /// What that program adds to the offsets of members, modulo 2^64: mostly the bytes before the archive.
+    /// Value that the program adds to member offsets, modulo 2^64: usually the bytes before the archive.
     pub shift: u64,
 }
 
-/// The directories that programs find in `source` from its end, those of the record that most take first. Each begins
-/// with the mark of an entry; none where no program would see an archive with members.
+/// Finds the directories that programs read from the end of `source`, first those of the most common end record. Each
+/// begins with an entry signature; empty where no program would find an archive with members.
 ///
 /// # Errors
-/// What the source says.
+/// As the source.
 pub fn readings(source: &SourceRef) -> Result<Vec<Reading>> {
     let source = &**source;
-    let len = source.len().min(REACH);
+    let len = source.len().min(MAX_TAIL_LEN);
     let at = source.len() - len;
     let tail = read_vec(source, at, len)?;
     let whole = |place: &usize| tail.len() - place >= END_SIZE;
-    // From the end on.
-    let marks: Vec<usize> = memchr::memmem::rfind_iter(&tail, &END).filter(whole).take(MOST).collect();
+    // Backwards from the end.
+    let marks: Vec<usize> =
+        memchr::memmem::rfind_iter(&tail, &END).filter(whole).take(MAX_SIGNATURES).collect();
     let comment = |place: usize| usize::from(le16(&tail[place..], 20));
     let fits = |place: &usize| tail.len() == place + END_SIZE + comment(*place);
     let mut first: Vec<usize> = marks.iter().copied().filter(fits).collect();
@@ -57,7 +58,7 @@ pub fn readings(source: &SourceRef) -> Result<Vec<Reading>> {
     for place in first {
         read_from(source, at + place as u64, &tail[place..place + END_SIZE], &mut found)?;
     }
-    // The end of an archive within another is none of the outer one.
+    // The end record of a nested archive does not belong to the outer one.
     for &place in &marks {
         if !found.is_empty() {
             break;
@@ -67,9 +68,9 @@ pub fn readings(source: &SourceRef) -> Result<Vec<Reading>> {
     Ok(found)
 }
 
-/// The directories to which the end record at `end` leads.
+/// Adds the directories that the end record at `end` refers to.
 fn read_from(source: &dyn Source, end: u64, record: &[u8], found: &mut Vec<Reading>) -> Result<()> {
-    // `before`: where the directory ends, for programs that count from there.
+    // `before`: the end of the directory, for programs that count back from there.
     let mut add = |before: Option<u64>, size: u64, offset: u64| -> Result<()> {
         let counted = before.and_then(|before| before.checked_sub(size));
         let counted = counted.map(|start| (start, start.wrapping_sub(offset)));
@@ -100,13 +101,13 @@ fn read_from(source: &dyn Source, end: u64, record: &[u8], found: &mut Vec<Readi
             }
         }
     }
-    // Nobody counts from the end record where a zip64 record stands before it.
+    // No program counts back from the end record if a zip64 record precedes it.
     let before = if is_wide { None } else { Some(end) };
     let (size, offset) = (u64::from(le32(record, 12)), u64::from(le32(record, 16)));
     if size == MAX32 { Ok(()) } else { add(before, size, offset) }
 }
 
-/// True where these bytes stand at `at`.
+/// True where the bytes at `at` are this signature.
 fn starts_with(source: &dyn Source, at: u64, mark: &[u8; 4]) -> Result<bool> {
     if at.checked_add(4).is_none_or(|end| end > source.len()) {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! Local headers: held against the directory, and looked for where it names none.
+//! Local headers: compared with the directory, and searched where it names none.
 
 use super::central::{Directory, Record};
 use super::{Found, Survey};
@@ -12,18 +12,18 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
 use weighbridge_io::source::{Cursor, SourceRef, read_vec};
 
-/// Bytes between members that are looked through at most, all together.
-const GAPS: u64 = 16 << 20;
-/// Local headers may take this many times the length of the archive, all together, and [`GAPS`] bytes more:
-/// honest ones do not share bytes, and a name may be long.
-const TIMES: u64 = 4;
-/// A local header is no longer.
-const LONGEST: u64 = LOCAL_LEN + 2 * MAX16;
-/// Bytes that are searched at once; first a few, as the next header is mostly near.
+/// Total bytes between members that are scanned.
+const MAX_GAP_BYTES: u64 = 16 << 20;
+/// Total length of all local headers that are read, in lengths of the archive; [`MAX_GAP_BYTES`] are added. Well-formed
+/// headers do not share bytes, but a name may be long.
+const MAX_HEADER_RATIO: u64 = 4;
+/// Longest local header, in bytes.
+const MAX_LOCAL_LEN: u64 = LOCAL_LEN + 2 * MAX16;
+/// Bytes searched at once; first a few, as the next header is usually near.
 const WINDOW: u64 = 1 << 20;
 const FIRST_WINDOW: u64 = 4 << 10;
 
-/// What a local header says.
+/// Values of a local header.
 struct Local {
     raw_name: Vec<u8>,
     name: String,
@@ -33,7 +33,7 @@ struct Local {
     compressed_len: u64,
     len: u64,
     data_offset: u64,
-    /// True where an extra field gives the member another name.
+    /// True where an extra field gives the member a different name.
     renamed: bool,
 }
 
@@ -42,17 +42,17 @@ impl Local {
         self.flags & FLAG_DESCRIPTOR != 0
     }
 
-    /// The member that the header alone describes.
-    fn found(self, header_offset: u64, room: u64) -> Found {
+    /// The member as described by the header alone; `available` bytes follow the header.
+    fn found(self, header_offset: u64, available: u64) -> Found {
         let known = !(self.has_descriptor() && self.compressed_len == 0);
-        let readable = known && self.flags & FLAGS_REFUSED == 0 && self.compressed_len <= room;
+        let readable = known && self.flags & FLAGS_REFUSED == 0 && self.compressed_len <= available;
         Found {
             member: Member {
                 name: self.name,
                 method: Method::new(self.method),
                 header_offset,
                 data_offset: self.data_offset,
-                compressed_len: self.compressed_len.min(room),
+                compressed_len: self.compressed_len.min(available),
                 len: self.len,
                 crc32: self.crc32,
             },
@@ -61,7 +61,7 @@ impl Local {
     }
 }
 
-/// The local header at `at`; `None` where there is none, or where it is cut.
+/// Reads the local header at `at`; `None` where there is none or it is truncated.
 fn read_local(source: &SourceRef, at: u64) -> Result<Option<Local>> {
     let mut cursor = Cursor::new(source.clone(), at);
     let read = |cursor: &mut Cursor| -> Result<Option<Local>> {
@@ -96,7 +96,7 @@ fn read_local(source: &SourceRef, at: u64) -> Result<Option<Local>> {
     }
 }
 
-/// Holds every entry of the directory against its member, and looks at what lies between the members.
+/// Compares every directory entry with its member, and scans the bytes between members.
 pub(super) fn compare(
     source: &SourceRef,
     directory: Directory,
@@ -104,35 +104,38 @@ pub(super) fn compare(
     survey: &mut Survey,
 ) -> Result<()> {
     let Directory { shift, start, end, records } = directory;
-    // From where to where each member reaches.
+    // Byte range of each member.
     let mut ranges: Vec<(u64, u64)> = Vec::new();
-    let mut headers = most_headers(source);
+    let mut headers = max_header_bytes(source);
     for record in records {
         let at = record.header_offset.wrapping_add(shift);
-        // Not read where it stands in the directory: many may lead to one, and would not be counted.
+        // Not read inside the directory: many entries may refer to one header there and would not be counted.
         let apart = at < start || (at >= end && at < source.len());
         let local = if apart { read_local(source, at)? } else { None };
         let Some(local) = local else {
-            // Where it is cut, its name may have been read.
-            let cut = source.len().saturating_sub(at).min(LONGEST);
-            headers = headers.saturating_sub(if cut < LONGEST { cut } else { LOCAL_LEN });
-            let text = format!("{}: there is no member where the directory says", escape(&record.name));
+            // The name of a truncated header may have been read.
+            let cut = source.len().saturating_sub(at).min(MAX_LOCAL_LEN);
+            headers = headers.saturating_sub(if cut < MAX_LOCAL_LEN { cut } else { LOCAL_LEN });
+            let text = format!(
+                "`{}`: there is no local header at the offset in the directory",
+                escape(&record.name)
+            );
             survey.odd("zip-headers-differ", record.at, text);
             continue;
         };
         let Some(rest) = headers.checked_sub(local.data_offset - at) else {
-            survey.odd("zip-overlap", at, "members share their headers; the rest was not looked at");
+            survey.odd("zip-overlap", at, "members share their headers; the rest was not scanned");
             break;
         };
         headers = rest;
         differences(&record, &local, at, survey);
         let most = if at < start { start } else { source.len() };
-        let room = most.saturating_sub(local.data_offset);
-        let fits = record.compressed_len <= room;
+        let available = most.saturating_sub(local.data_offset);
+        let fits = record.compressed_len <= available;
         if !fits {
-            survey.odd("zip-overlap", at, format!("{} reaches into the directory", escape(&record.name)));
+            survey.odd("zip-overlap", at, format!("`{}` extends into the directory", escape(&record.name)));
         }
-        let packed = record.compressed_len.min(room);
+        let packed = record.compressed_len.min(available);
         ranges.push((at, local.data_offset + packed));
         let stored_alike = record.method != 0 || record.len == record.compressed_len;
         survey.members.push(Found {
@@ -149,15 +152,15 @@ pub(super) fn compare(
         });
     }
     ranges.sort_unstable();
-    // Counted down from a directory that is not where it says, there are none before the archive.
+    // No bytes precede the archive if the directory is before its recorded offset.
     let mut before = if shift <= start { shift } else { 0 };
-    let mut left = GAPS;
+    let mut left = MAX_GAP_BYTES;
     for (from, to) in ranges {
         if from < before {
             survey.odd(
                 "zip-overlap",
                 from,
-                format!("a member begins {} bytes before the end of another", before - from),
+                format!("a member overlaps the previous one by {} bytes", before - from),
             );
         } else {
             between(source, before, from, &mut left, limits, survey)?;
@@ -173,7 +176,7 @@ fn differences(record: &Record, local: &Local, at: u64, survey: &mut Survey) {
         differs.push("name");
     }
     if local.renamed {
-        differs.push("name by an extra field");
+        differs.push("name in an extra field");
     }
     if (record.flags ^ local.flags) & FLAGS_REFUSED != 0 {
         differs.push("encryption");
@@ -192,13 +195,13 @@ fn differences(record: &Record, local: &Local, at: u64, survey: &mut Survey) {
             differs.push("length");
         }
     }
-    // Encryption puts bytes of its own before stored data.
+    // Encryption adds its own bytes before stored data.
     if record.method == 0 && record.len != record.compressed_len && record.flags & FLAGS_REFUSED == 0 {
-        differs.push("two lengths of stored data");
+        differs.push("lengths of stored data");
     }
     if !differs.is_empty() {
         let text = format!(
-            "{}: the directory and the member itself disagree: {}",
+            "`{}`: the directory and the local header differ: {}",
             escape(&record.name),
             differs.join(", ")
         );
@@ -206,7 +209,7 @@ fn differences(record: &Record, local: &Local, at: u64, survey: &mut Survey) {
     }
 }
 
-/// Looks at bytes that no member of the directory has.
+/// Scans bytes that belong to no member of the directory.
 fn between(
     source: &SourceRef,
     from: u64,
@@ -219,49 +222,49 @@ fn between(
     if len == 0 {
         return Ok(());
     }
-    let look = len.min(*left);
-    *left -= look;
-    let bytes = read_vec(&**source, from, look)?;
+    let scanned = len.min(*left);
+    *left -= scanned;
+    let bytes = read_vec(&**source, from, scanned)?;
     let mut hidden = false;
     for at in memchr::memmem::find_iter(&bytes, &LOCAL) {
         let at = from + at as u64;
         let Some(local) = read_local(source, at)? else { continue };
         let Some(rest) = left.checked_sub(local.data_offset - at) else {
-            survey.odd("zip-gap", at, "more members that the directory does not name were not looked at");
+            survey.odd("zip-gap", at, "more members that are missing from the directory were not scanned");
             break;
         };
         *left = rest;
         hidden = true;
-        let room = source.len().saturating_sub(local.data_offset);
-        let text = format!("{} is not in the directory", escape(&local.name));
+        let available = source.len().saturating_sub(local.data_offset);
+        let text = format!("`{}` is not in the directory", escape(&local.name));
         survey.odd("zip-hidden-member", at, text);
         Limits::check("archive members", "tensors", survey.members.len() as u64, limits.tensors)?;
-        survey.members.push(local.found(at, room));
+        survey.members.push(local.found(at, available));
     }
-    if !hidden && (len > DESCRIPTOR_LEN || look < len) {
+    if !hidden && (len > DESCRIPTOR_LEN || scanned < len) {
         survey.odd("zip-gap", from, format!("{len} bytes belong to no member"));
     }
     Ok(())
 }
 
-/// Members by their local headers alone: where a header says how long its member is, behind it, else wherever
-/// the next mark stands. Each byte is read once at most.
+/// Finds members by their local headers alone: the next header is searched after the data if the header has the
+/// length, else after the header. Each byte is read once at most.
 pub(super) fn walk(source: &SourceRef, limits: &Limits, survey: &mut Survey) -> Result<()> {
     let mut at = 0;
-    let mut headers = most_headers(source);
-    while let Some(mark) = next_mark(source, at)? {
+    let mut headers = max_header_bytes(source);
+    while let Some(mark) = next_signature(source, at)? {
         at = mark + LOCAL.len() as u64;
         let Some(local) = read_local(source, mark)? else { continue };
         let Some(rest) = headers.checked_sub(local.data_offset - mark) else {
-            survey.odd("zip-overlap", mark, "members share their headers; the rest was not looked at");
+            survey.odd("zip-overlap", mark, "members share their headers; the rest was not scanned");
             break;
         };
         headers = rest;
         if local.flags & FLAGS_REFUSED != 0 {
-            survey.odd("zip-encrypted", mark, format!("{} is encrypted", escape(&local.name)));
+            survey.odd("zip-encrypted", mark, format!("`{}` is encrypted", escape(&local.name)));
         }
-        let room = source.len() - local.data_offset;
-        let found = local.found(mark, room);
+        let available = source.len() - local.data_offset;
+        let found = local.found(mark, available);
         if found.readable {
             at = found.member.data_offset + found.member.compressed_len;
         }
@@ -271,13 +274,13 @@ pub(super) fn walk(source: &SourceRef, limits: &Limits, survey: &mut Survey) -> 
     Ok(())
 }
 
-/// Bytes of local headers that are read at most.
-fn most_headers(source: &SourceRef) -> u64 {
-    source.len().saturating_mul(TIMES).saturating_add(GAPS)
+/// Total bytes of local headers that may be read.
+fn max_header_bytes(source: &SourceRef) -> u64 {
+    source.len().saturating_mul(MAX_HEADER_RATIO).saturating_add(MAX_GAP_BYTES)
 }
 
-/// The next mark of a local header from `at` on.
-fn next_mark(source: &SourceRef, mut at: u64) -> Result<Option<u64>> {
+/// Offset of the next local header signature from `at` on.
+fn next_signature(source: &SourceRef, mut at: u64) -> Result<Option<u64>> {
     let mut window = FIRST_WINDOW;
     while source.len().saturating_sub(at) >= LOCAL_LEN {
         let len = window.min(source.len() - at);
@@ -286,7 +289,7 @@ fn next_mark(source: &SourceRef, mut at: u64) -> Result<Option<u64>> {
         if let Some(found) = memchr::memmem::find(&bytes, &LOCAL) {
             return Ok(Some(at + found as u64));
         }
-        // A mark may lie across two windows.
+        // A signature may cross the border of two windows.
         at += (len - 3).max(1);
     }
     Ok(None)

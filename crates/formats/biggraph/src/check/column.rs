@@ -1,19 +1,19 @@
-//! Columns of edges, read block by block.
+//! Edge columns, read block by block.
 
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::{DType, Element, Order, Region};
 
-/// What a number of a column is.
+/// Value of an edge column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Id {
-    /// An integer, also one that is kept as a real number.
+    /// An integer, possibly stored as a float.
     Whole(i64),
-    /// No integer of 64 bits: a fraction, NaN, or too large.
+    /// Not a 64-bit integer: a fraction, NaN, or out of range.
     Broken,
 }
 
-/// The elements `start .. start + count` of a column.
+/// Reads the elements `start .. start + count` of a column.
 pub(super) fn ids(entry: &TensorEntry, start: u64, count: u64, out: &mut Vec<Id>) -> Result<()> {
     out.clear();
     if count == 0 {
@@ -36,7 +36,7 @@ fn id(element: Option<Element>) -> Id {
     match element {
         Some(Element::Int(n)) => i64::try_from(n).map_or(Id::Broken, Id::Whole),
         Some(Element::Bool(b)) => Id::Whole(i64::from(b)),
-        // Up to 2^63 every whole number that a float holds fits.
+        // Every integral float up to 2^63 fits.
         Some(Element::Float(x)) if x.fract() == 0.0 && x.abs() < 9.2e18 => {
             #[allow(clippy::cast_possible_truncation)]
             let whole = x as i64;
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_of_number_is_an_id() {
+    fn reads_ids_of_every_dtype() {
         let mut out = Vec::new();
         let floats: Vec<u8> =
             [3.0f64, -1.0, 0.5, f64::NAN, 1e300].iter().flat_map(|x| x.to_le_bytes()).collect();

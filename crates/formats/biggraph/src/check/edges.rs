@@ -1,4 +1,4 @@
-//! Edges: what upstream finds while it trains, or never. All columns are read, in blocks.
+//! Check of edges, including faults that upstream finds during training or never. Reads all columns, in blocks.
 
 use super::super::config::{Config, Sides};
 use super::super::read::{BUCKET, lists_of, numbers, parallel};
@@ -10,37 +10,37 @@ use weighbridge_core::checkpoint::{Checkpoint, TensorEntry, Value};
 use weighbridge_core::error::Result;
 use weighbridge_core::finding::Finding;
 
-/// The columns of a bucket.
+/// Columns of an edge bucket.
 #[derive(Default)]
 pub(super) struct Bucket<'a> {
-    /// The partitions of both sides; `None` for a file alone.
+    /// Partitions of both sides; `None` for a single file.
     pub(super) parts: Option<(u64, u64)>,
     /// Its columns by name.
     pub(super) columns: BTreeMap<&'a str, &'a TensorEntry>,
 }
 
-/// What is known of the meaning of edges.
+/// Meaning of edges by the configuration.
 pub(super) struct Meaning {
-    /// The types of both sides of each relation; relations share their types.
+    /// Entity types of both sides of each relation; relations share them.
     relations: Vec<[Arc<Side>; 2]>,
-    /// True where all relations have the one type of the first.
+    /// True where all relations have the entity types of the first.
     dynamic: bool,
-    /// The number of dynamic relations, where it is known.
+    /// Number of dynamic relations, if known.
     dynamic_count: Option<u64>,
 }
 
-/// A side of a relation.
+/// Side of a relation.
 pub(super) struct Side {
-    /// The type of its entities.
+    /// Entity type.
     pub(super) entity: String,
     partitioned: bool,
     /// True where an entity is a list of features.
     pub(super) featurized: bool,
-    /// The number of entities in each partition, where it is known.
+    /// Number of entities in each partition, if known.
     counts: Vec<Option<u64>>,
 }
 
-/// Checks the edges of a folder or of a file.
+/// Checks the edges of a folder or a file.
 pub(super) fn check(checkpoint: &Checkpoint, config: Option<&Config>) -> Result<Vec<Finding>> {
     let buckets = buckets(checkpoint);
     let mut findings = Vec::new();
@@ -49,13 +49,13 @@ pub(super) fn check(checkpoint: &Checkpoint, config: Option<&Config>) -> Result<
         None => findings.push(
             Finding::unchecked(
                 "no-config",
-                "without a configuration nobody knows which types the edges join: ids were not held against counts",
+                "no configuration: entity ids were not compared with entity counts",
             )
-            .hint("name the config.json"),
+            .hint("pass the config.json"),
         ),
         Some(meaning) if meaning.lacks_counts() => findings.push(
-            Finding::unchecked("no-counts", "the numbers of entities are not known: ids were not held against them")
-                .hint("name the folder of entities"),
+            Finding::unchecked("no-counts", "the entity counts are unknown: entity ids were not checked")
+                .hint("pass the entity folder"),
         ),
         Some(_) => {}
     }
@@ -71,7 +71,7 @@ pub(super) fn check(checkpoint: &Checkpoint, config: Option<&Config>) -> Result<
     Ok(findings)
 }
 
-/// The columns by bucket.
+/// Groups the columns by bucket.
 fn buckets(checkpoint: &Checkpoint) -> Vec<Bucket<'_>> {
     let mut all: BTreeMap<Option<(u64, u64)>, Bucket> = BTreeMap::new();
     for entry in &checkpoint.tensors {
@@ -90,13 +90,13 @@ fn buckets(checkpoint: &Checkpoint) -> Vec<Bucket<'_>> {
     all.into_values().collect()
 }
 
-/// Buckets without a file: upstream stops at the first of them.
+/// Edge buckets without a file: upstream stops at the first of them.
 fn missing_buckets(buckets: &[Bucket], config: &Config) -> Vec<Finding> {
-    // That sides have different numbers is a problem of the configuration.
+    // Different partition counts of a side are a finding of the configuration.
     let Ok(Sides { lhs, rhs }) = config.sides() else { return Vec::new() };
     let have: BTreeSet<(u64, u64)> = buckets.iter().filter_map(|bucket| bucket.parts).collect();
     let mut findings = Vec::new();
-    // Only so many can be there that their files can be counted; the others are all missing.
+    // Only buckets within this bound can have files; all others are missing.
     let wanted = (0..lhs).flat_map(|l| (0..rhs).map(move |r| (l, r)));
     let missing: Vec<(u64, u64)> = wanted.filter(|bucket| !have.contains(bucket)).take(6).collect();
     if !missing.is_empty() {
@@ -105,14 +105,18 @@ fn missing_buckets(buckets: &[Bucket], config: &Config) -> Vec<Finding> {
             .saturating_sub(have.iter().filter(|b| b.0 < lhs && b.1 < rhs).count() as u64);
         let names =
             missing.iter().take(5).map(|(l, r)| format!("edges_{l}_{r}.h5")).collect::<Vec<_>>().join(", ");
-        let text =
-            format!("{count} of {lhs} x {rhs} buckets have no file, such as {names}: training stops there");
-        findings.push(Finding::error("bucket-missing", text).hint("a bucket without edges needs a file too"));
+        let text = format!(
+            "{count} of {lhs} x {rhs} edge buckets have no file, such as {names}; training stops there"
+        );
+        findings.push(
+            Finding::error("bucket-missing", text)
+                .hint("create a file for each bucket, also for buckets without edges"),
+        );
     }
     let more: Vec<_> = have.iter().filter(|(l, r)| *l >= lhs || *r >= rhs).collect();
     if let Some((l, r)) = more.first() {
         let text = format!(
-            "{} buckets are not among {lhs} x {rhs}, such as edges_{l}_{r}.h5: nobody trains on them",
+            "{} edge buckets are outside {lhs} x {rhs}, such as edges_{l}_{r}.h5; training skips them",
             more.len()
         );
         findings.push(Finding::warning("bucket-unknown", text));
@@ -150,7 +154,7 @@ impl Meaning {
         self.relations.iter().flatten().any(|side| side.counts.is_empty() || side.counts.contains(&None))
     }
 
-    /// The sides of a relation; `None` where there is no such relation.
+    /// Sides of a relation; `None` for an undefined relation.
     pub(super) fn relation(&self, rel: Id) -> Option<&[Arc<Side>; 2]> {
         let Id::Whole(number) = rel else { return None };
         let number = u64::try_from(number).ok()?;
@@ -163,9 +167,9 @@ impl Meaning {
 }
 
 impl Side {
-    /// The number of entities that an id of this side can mean, where it is known; `part` is the
-    /// partition of the bucket. Types of one partition have part 0 in every bucket. A file alone does
-    /// not say which partition it is of: then the largest one is the bound.
+    /// Number of valid ids of this side, if known; `part` is the
+    /// partition of the bucket. Types with one partition use partition 0 in every bucket. A single file does
+    /// not name its partition: then the largest partition is the bound.
     pub(super) fn bound(&self, part: Option<u64>) -> Option<u64> {
         let part = if self.partitioned { part } else { Some(0) };
         match part {

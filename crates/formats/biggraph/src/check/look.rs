@@ -1,4 +1,4 @@
-//! The look at every edge of one bucket.
+//! Check of every edge of a bucket.
 
 use super::super::read::LISTS;
 use super::column::{Id, ids};
@@ -8,15 +8,15 @@ use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::Result;
 use weighbridge_core::finding::Finding;
 
-/// Edges, and features, that are looked at together.
+/// Number of edges or features checked together.
 const BLOCK: u64 = 1 << 17;
-/// Sides, as the columns call them.
+/// Column names of the sides.
 const SIDES: [&str; 2] = ["lhs", "rhs"];
 
-/// Looks at the edges of a bucket; at most one finding for each kind of fault in each column.
+/// Checks the edges of a bucket; reports at most one finding per fault and column.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Io`] where bytes cannot be read.
+/// [`weighbridge_core::Kind::Io`] if bytes cannot be read.
 pub(super) fn look_at(bucket: &Bucket, meaning: Option<&Meaning>) -> Result<Vec<Finding>> {
     let (Some(&lhs), Some(&rhs), Some(&rel)) =
         (bucket.columns.get("lhs"), bucket.columns.get("rhs"), bucket.columns.get("rel"))
@@ -65,7 +65,7 @@ pub(super) fn look_at(bucket: &Bucket, meaning: Option<&Meaning>) -> Result<Vec<
     Ok(look.findings())
 }
 
-/// One kind of fault in one column: how often, and where first.
+/// Fault in a column: number of edges, and the first one.
 #[derive(Default)]
 struct Fault {
     count: u64,
@@ -92,7 +92,7 @@ impl Look<'_> {
         self.faults.entry((code, column)).or_default()
     }
 
-    /// One side of one edge, the `at`-th of its block.
+    /// Checks one side of the edge at index `at` of its block.
     fn side(
         &mut self,
         edge: u64,
@@ -109,12 +109,12 @@ impl Look<'_> {
         if filled || means.is_some_and(|means| means.featurized) {
             // Upstream stops where an edge has both a list and an id.
             if id != Id::Whole(-1) {
-                let what = || format!("{}, where an edge of features has -1", shown(id));
+                let what = || format!("{}, expected -1 for an edge with features", shown(id));
                 self.fault("featurised-id", column).add(edge, what);
             }
             if filled && means.is_some_and(|means| !means.featurized) {
                 let entity = means.map_or("", |means| &means.entity);
-                let what = || format!("a list of features, but {entity} is not featurised");
+                let what = || format!("a feature list, but {entity} is not featurised");
                 self.fault("not-featurised", column).add(edge, what);
             }
             if let (Some(lists), Some((from, to)), Some(bound)) = (lists, list, bound) {
@@ -126,13 +126,13 @@ impl Look<'_> {
             Id::Whole(number) => u64::try_from(number).is_ok_and(|n| bound.is_none_or(|bound| n < bound)),
             Id::Broken => false,
         };
-        // Without a configuration, -1 beside an empty list may be an entity without features.
+        // Without a configuration, -1 with an empty list may be an entity without features.
         let no_features = self.meaning.is_none() && list.is_some() && id == Id::Whole(-1);
-        // Which entities a relation that does not exist means, nobody knows.
+        // An undefined relation has no entity types.
         if !sound && !no_features {
             let what = || match (means, bound) {
                 (Some(means), Some(bound)) => {
-                    format!("{}, where {} has {bound} rows", shown(id), means.entity)
+                    format!("{}, but {} has {bound} rows", shown(id), means.entity)
                 }
                 _ => shown(id),
             };
@@ -141,7 +141,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// The features of an edge.
+    /// Checks the features of an edge.
     fn features(
         &mut self,
         lists: &mut Lists,
@@ -154,27 +154,27 @@ impl Look<'_> {
             let Some(feature) = lists.feature(at)? else { break };
             let sound = matches!(feature, Id::Whole(n) if u64::try_from(n).is_ok_and(|n| n < bound));
             if !sound {
-                let what = || format!("feature {}, where there are {bound}", shown(feature));
+                let what = || format!("feature {}, but there are {bound}", shown(feature));
                 self.fault("feature-out-of-range", column).add(edge, what);
             }
         }
         Ok(())
     }
 
-    /// Where the lists of a block begin and end.
+    /// Checks the list offsets of a block.
     fn offsets(&mut self, lists: &Lists, column: &'static str, start: u64) {
         let total = lists.data.elements();
         if start == 0 && lists.starts.first() != Some(&Some(0)) {
-            self.fault("list-offsets", column).add(0, || "the first list does not begin at 0".to_owned());
+            self.fault("list-offsets", column).add(0, || "the first list does not start at 0".to_owned());
         }
         let end = start + lists.starts.len() as u64;
         if end == lists.offsets.elements() && lists.starts.last() != Some(&Some(total)) {
-            let what = || format!("the last list does not end at {total}, the number of features");
+            let what = || format!("the last list does not end at the number of features ({total})");
             self.fault("list-offsets", column).add(end.saturating_sub(2), what);
         }
         for (at, pair) in lists.starts.windows(2).enumerate() {
             if !matches!(pair, [Some(from), Some(to)] if from <= to && *to <= total) {
-                let what = || format!("the list does not lie within the {total} features");
+                let what = || format!("the list extends beyond the {total} features");
                 self.fault("list-offsets", column).add(start + at as u64, what);
             }
         }
@@ -195,21 +195,21 @@ impl Look<'_> {
     }
 }
 
-/// The lists of features of one side.
+/// Feature lists of one side.
 struct Lists<'a> {
     offsets: &'a TensorEntry,
     data: &'a TensorEntry,
-    /// Where the lists of the block begin, and where the last one ends.
+    /// List offsets of the block, including the end of the last list.
     starts: Vec<Option<u64>>,
-    /// Some features, and the place of the first of them.
+    /// Buffered features, and the index of the first one.
     block: Vec<Id>,
     block_at: u64,
-    /// Features that were looked at. Lists that overlap would have some of them looked at again.
+    /// Number of features read. Overlapping lists would read features repeatedly.
     looked: u64,
 }
 
 impl Lists<'_> {
-    /// Reads where the lists of a block of edges are.
+    /// Reads the list offsets of a block of edges.
     fn read(&mut self, start: u64, count: u64) -> Result<()> {
         let mut found = Vec::new();
         ids(self.offsets, start, count + 1, &mut found)?;
@@ -221,14 +221,14 @@ impl Lists<'_> {
         Ok(())
     }
 
-    /// The list of the `at`-th edge of the block, where it lies within the features.
+    /// Feature range of the edge at index `at` of the block, if within the features.
     fn of(&self, at: usize) -> Option<(u64, u64)> {
         let (from, to) = (*self.starts.get(at)?, *self.starts.get(at + 1)?);
         from.zip(to).filter(|(from, to)| from <= to && *to <= self.data.elements())
     }
 
-    /// A feature; mostly one behind the last that was asked for. `None` once as many were asked for as
-    /// there are: lists that overlap are a fault already.
+    /// Reads a feature, usually the one behind the previous. `None` once as many were read as
+    /// exist: overlapping lists are a fault already.
     fn feature(&mut self, at: u64) -> Result<Option<Id>> {
         if self.looked == self.data.elements() {
             return Ok(None);
@@ -251,6 +251,6 @@ impl Lists<'_> {
 fn shown(id: Id) -> String {
     match id {
         Id::Whole(number) => number.to_string(),
-        Id::Broken => "no whole number".to_owned(),
+        Id::Broken => "not an integer".to_owned(),
     }
 }

@@ -1,7 +1,7 @@
-//! What upstream finds late or never: what only this format knows to be wrong.
+//! Check of BigGraph-specific faults, including those that upstream finds late or never.
 //!
-//! What opening saw is in the notes of the index; here each is weighed. What must be read for it (ids of
-//! edges, names of rows, training statistics) is read here.
+//! Notes of the reader become findings with a severity. Data that opening skips (edge ids,
+//! row names, training statistics) is read here.
 
 mod column;
 mod edges;
@@ -16,7 +16,7 @@ use weighbridge_core::checkpoint::{Checkpoint, Note};
 use weighbridge_core::error::Result;
 use weighbridge_core::finding::{Finding, Severity};
 
-/// Checks an opened checkpoint beyond what holds for every format.
+/// Checks an opened checkpoint beyond the rules of all formats.
 pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
     let mut findings: Vec<Finding> =
         checkpoint.notes.iter().filter_map(|note| weigh(note, checkpoint.kind)).collect();
@@ -34,7 +34,7 @@ pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
         }
         _ => {}
     }
-    // Of a lone file the configuration is not the subject.
+    // A single file is not checked against its configuration.
     if matches!(checkpoint.kind, read::CHECKPOINT | read::CONFIG)
         && let Some(config) = &config
     {
@@ -43,53 +43,52 @@ pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// The configuration that counts, as far as it is understood.
+/// Effective configuration, as far as it can be parsed.
 pub(super) fn config_of(checkpoint: &Checkpoint) -> Option<Config> {
     chosen::config_text(checkpoint).and_then(parse_config)
 }
 
-/// The finding that a remark of the reader is, where it is more than a remark.
+/// Finding for a note of the reader, unless the note is informational.
 fn weigh(note: &Note, kind: &str) -> Option<Finding> {
     let (severity, hint) = match note.code {
-        NoteCode::OrphanUnfinished => {
-            (Severity::Warning, "they can be deleted; the next run overwrites them")
-        }
-        NoteCode::OrphanLeftBehind => {
-            (Severity::Warning, "they can be deleted, unless somebody wants the version")
-        }
-        NoteCode::EdgesUnfinished => (Severity::Warning, "write the edges again"),
-        NoteCode::AttributesDiffer => (Severity::Warning, "are all files of one run?"),
-        NoteCode::UnknownType => (Severity::Warning, "is the configuration that of these files?"),
-        NoteCode::EdgeColumns => {
-            (Severity::Warning, "the column belongs to other edges, or another one was cut short")
-        }
-        NoteCode::EdgeLists => (Severity::Warning, "offsets say which features are whose"),
+        NoteCode::OrphanUnfinished => (Severity::Warning, "delete them, or let the next run overwrite them"),
+        NoteCode::OrphanLeftBehind => (Severity::Warning, "delete them if the version is not needed"),
+        NoteCode::EdgesUnfinished => (Severity::Warning, "import the edges again"),
+        NoteCode::AttributesDiffer => (Severity::Warning, "check that all files are from one run"),
+        NoteCode::UnknownType => (Severity::Warning, "check that the configuration belongs to these files"),
+        NoteCode::EdgeColumns => (
+            Severity::Warning,
+            "check the source: the column belongs to other edges, or another column is truncated",
+        ),
+        NoteCode::EdgeLists => (Severity::Warning, "restore the offsets: they assign features to edges"),
         NoteCode::ModelMissing => {
-            (Severity::Error, "resuming would start the parameters anew; exporting fails")
+            (Severity::Error, "restore the file: resuming would reset the parameters, and exporting fails")
         }
-        NoteCode::EmbeddingsShape => (Severity::Error, "training and exporting stop there"),
+        NoteCode::EmbeddingsShape => (Severity::Error, "restore the file: training and exporting stop there"),
         NoteCode::SnapshotVersion | NoteCode::SnapshotIncomplete => {
-            (Severity::Error, "the snapshot cannot be used as a checkpoint")
+            (Severity::Error, "do not use the snapshot as a checkpoint")
         }
-        NoteCode::DeadLink => (Severity::Error, "links of snapshots are absolute: make them again"),
+        NoteCode::DeadLink => (Severity::Error, "create the links again: links of snapshots are absolute"),
         NoteCode::CountsDiffer => {
-            (Severity::Error, "the tables belong to other entities, or to another import of them")
+            (Severity::Error, "pass the entity folder of the import that the tables were trained on")
         }
-        NoteCode::EntitiesUnreadable => {
-            (Severity::Unchecked, "give the folder of entities that belongs to it")
-        }
+        NoteCode::EntitiesUnreadable => (Severity::Unchecked, "pass the entity folder of the checkpoint"),
         NoteCode::BucketMissing => (
             Severity::Error,
-            "training stops there. Where the importer left them out, converting the folder to biggraph writes them; \
+            "training stops there. If the importer omitted empty buckets, convert the folder to biggraph to write them; \
              otherwise their edges are lost",
         ),
-        NoteCode::CountBroken | NoteCode::CountMissing => (Severity::Error, "training stops there"),
-        NoteCode::StateBroken | NoteCode::StateForm => (Severity::Error, "resuming training stops there"),
+        NoteCode::CountBroken | NoteCode::CountMissing => {
+            (Severity::Error, "restore the count file: training stops there")
+        }
+        NoteCode::StateBroken | NoteCode::StateForm => {
+            (Severity::Error, "resuming training stops there; start with fresh optimizer state")
+        }
         NoteCode::StateShape | NoteCode::StateParameters | NoteCode::StateIncomplete => {
-            (Severity::Error, "resuming training fails, or goes on with wrong state")
+            (Severity::Error, "do not resume training: it fails or uses wrong state")
         }
         NoteCode::PartitionMissing if kind == read::CHECKPOINT => {
-            (Severity::Error, "resuming would fill them with random rows")
+            (Severity::Error, "restore the files: resuming would fill them with random rows")
         }
         _ => return None,
     };

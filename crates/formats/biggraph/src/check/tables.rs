@@ -1,4 +1,4 @@
-//! Tables, parameters, names and statistics against what the configuration says of them.
+//! Check of tables, parameters, names and statistics against the configuration.
 
 use super::super::config::{Config, Relation};
 use super::super::layout::FileName;
@@ -12,12 +12,12 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::text::escape;
 use weighbridge_format::OpenOptions;
 
-/// The tables and parameters that the configuration wants, and no others.
+/// Compares the tables and parameters with those of the configuration.
 pub(super) fn check(checkpoint: &Checkpoint, config: Option<&Config>) -> Result<Vec<Finding>> {
     let Some(config) = config else {
         let finding = Finding::unchecked(
             "no-config",
-            "there is no configuration: which tables and parameters there must be is not known",
+            "no configuration: tables and parameters were not checked for completeness",
         );
         return Ok(vec![finding]);
     };
@@ -29,7 +29,7 @@ pub(super) fn check(checkpoint: &Checkpoint, config: Option<&Config>) -> Result<
         let wanted = known.dimension.unwrap_or(config.dimension);
         let found = table.shape.dims().get(1).copied();
         if let Some(found) = found.filter(|found| *found != wanted) {
-            let text = format!("the rows have {found} numbers, where the configuration says {wanted}");
+            let text = format!("the table has {found} columns, but the configuration has dimension {wanted}");
             findings.push(Finding::error("table-dimension", text).on_tensor(table.name()));
         }
     }
@@ -43,26 +43,27 @@ pub(super) fn check(checkpoint: &Checkpoint, config: Option<&Config>) -> Result<
     Ok(findings)
 }
 
-/// The partitions of each type as a configuration has them.
+/// Compares the partitions of each type with a configuration.
 fn partitions(checkpoint: &Checkpoint, config: &Config, name: &str) -> Vec<Finding> {
     let found = lists_of(checkpoint.metadata.get("partitions"));
     let wanted = config.stored_types().map(|(entity, known)| (entity, known.num_partitions));
     let differ = |(entity, wanted): (&str, u64)| {
-        // That a table is not there is a finding of its own.
+        // A missing table is a finding of its own.
         let found = found.get(entity)?.len() as u64;
         (found != wanted).then(|| {
             let text = format!(
-                "{name} has {wanted} partitions of the type {}, the files have {found}",
+                "{name} has {wanted} partitions of the entity type {}, the files have {found}",
                 escape(entity)
             );
-            Finding::error("partitions-differ", text).hint("training would go on with other rows than these")
+            Finding::error("partitions-differ", text)
+                .hint("use the configuration of these files: training would use other rows")
         })
     };
     wanted.filter_map(differ).collect()
 }
 
-/// The `config.json` of the folder against the files of the version, and the configuration in them:
-/// whoever goes on from the folder does so with it.
+/// Compares the `config.json` of the folder with the files of the version and the configuration inside them:
+/// resuming from the folder uses `config.json`.
 fn folder_config(
     checkpoint: &Checkpoint,
     own: &HashMap<&TensorPath, &TensorEntry>,
@@ -86,7 +87,7 @@ fn folder_config(
         let (found, wanted) = (table.shape.dims().get(1).copied(), dimension(&folder, entity));
         if found.is_some_and(|found| found != wanted) && dimension(config, entity) != wanted {
             texts.push(format!(
-                "the type {} has {wanted} columns, the table {}",
+                "the entity type {} has dimension {wanted}, its table has {} columns",
                 escape(entity),
                 table.shape
             ));
@@ -94,15 +95,15 @@ fn folder_config(
     }
     let stored: HashSet<&str> = folder.stored_types().map(|(entity, _)| entity).collect();
     for (entity, _) in config.stored_types().filter(|(entity, _)| !stored.contains(entity)) {
-        texts.push(format!("no relation joins the type {}, which has a table", escape(entity)));
+        texts.push(format!("no relation uses the entity type {}, but it has a table", escape(entity)));
     }
     let trained: HashSet<&str> = config.stored_types().map(|(entity, _)| entity).collect();
     for entity in stored.iter().filter(|entity| !trained.contains(*entity)) {
-        texts.push(format!("the type {} has no table", escape(entity)));
+        texts.push(format!("the entity type {} has no table", escape(entity)));
     }
     if folder.relations.len() != config.relations.len() {
         let (wanted, found) = (folder.relations.len(), config.relations.len());
-        texts.push(format!("there are {wanted} relations, the files were trained with {found}"));
+        texts.push(format!("the configuration has {wanted} relations, the files were trained with {found}"));
     }
     for (number, (one, other)) in folder.relations.iter().zip(&config.relations).enumerate() {
         let of = |r: &Relation| format!("{} {} {} {}", r.name, r.lhs, r.rhs, r.operator);
@@ -120,14 +121,14 @@ fn folder_config(
             texts.push(format!("{key} is {one}, the files were trained with {other}"));
         }
     }
-    let hint = "name the configuration of these files when you go on from them, or restore it";
+    let hint = "restore the configuration of these files before you resume";
     let finding = |text: String| Finding::error("config-differs", format!("{name}: {text}")).hint(hint);
     let mut findings: Vec<Finding> = texts.into_iter().map(finding).collect();
     findings.extend(partitions(checkpoint, &folder, &name));
     Ok(findings)
 }
 
-/// True for a checkpoint whose file of parameters is not there: that is one finding, not one for each
+/// True for a checkpoint without its model file: that is one finding, not one for each
 /// parameter.
 fn has_no_model(checkpoint: &Checkpoint) -> bool {
     let Some(Value::Map(optimizer)) = checkpoint.metadata.get("optimizer") else { return false };
@@ -138,28 +139,25 @@ fn has_no_model(checkpoint: &Checkpoint) -> bool {
         && !checkpoint.tensors.iter().any(|t| t.role == Role::Parameter)
 }
 
-/// Parameters that are missing, unknown, or of another shape.
+/// Missing and unknown parameters, and parameters of another shape.
 fn parameters(own: &HashMap<&TensorPath, &TensorEntry>, config: &Config) -> Vec<Finding> {
-    // An operator that is not known is a problem of the configuration.
+    // An unknown operator is a finding of the configuration.
     let Some(wanted) = read::parameters(config) else { return Vec::new() };
     let mut findings = Vec::new();
     for (path, shape) in &wanted {
         let Some(found) = own.get(path) else {
             findings.push(
-                Finding::error(
-                    "parameter-missing",
-                    "the configuration wants this parameter, and it is not there",
-                )
-                .on_tensor(path)
-                .hint("BigGraph would go on with its initial value, without a word"),
+                Finding::error("parameter-missing", "the parameter is missing")
+                    .on_tensor(path)
+                    .hint("restore the parameter: BigGraph would silently use its initial value"),
             );
             continue;
         };
-        // Of dynamic relations the first extent is their number.
+        // The first dimension of a dynamic parameter is the number of relations.
         let skip = usize::from(config.dynamic_relations);
         let dims = found.shape.dims();
         if dims.len() != shape.len() || dims.get(skip..) != shape.get(skip..) {
-            let text = format!("the shape is {}, where the configuration means another one", found.shape);
+            let text = format!("the shape {} does not match the configuration", found.shape);
             findings.push(Finding::error("parameter-shape", text).on_tensor(path));
         }
     }
@@ -168,20 +166,20 @@ fn parameters(own: &HashMap<&TensorPath, &TensorEntry>, config: &Config) -> Vec<
         own.values().filter(|t| t.role == Role::Parameter && !known.contains(&t.path)).collect();
     unknown.sort_by(|a, b| a.path.cmp(&b.path));
     for entry in unknown {
-        // Affine operators had other names once, which are still read.
+        // Old names of affine parameters, still accepted.
         let last = entry.path.parts().last().and_then(|part| part.as_str()).unwrap_or_default();
         if !matches!(last, "rotation" | "rotations") {
             findings.push(
-                Finding::error("parameter-unknown", "the configuration knows no such parameter")
+                Finding::error("parameter-unknown", "the configuration has no such parameter")
                     .on_tensor(entry.name())
-                    .hint("BigGraph refuses names of parameters that it does not know"),
+                    .hint("remove the parameter: BigGraph refuses unknown parameter names"),
             );
         }
     }
     findings
 }
 
-/// Names of rows: as many as rows, and none twice.
+/// Checks the row names: one per row, no duplicates.
 pub(super) fn names(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for tensor in &checkpoint.tensors {
@@ -203,9 +201,9 @@ pub(super) fn names(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
             let text = match first {
                 Some((row, name)) => {
                     let other = index.get(name).copied().unwrap_or(row);
-                    format!("{twice} names come twice; row {row} is called {name:?} as row {other} is")
+                    format!("{twice} duplicate row names; rows {row} and {other} are both named {name:?}")
                 }
-                None => format!("{twice} names come twice"),
+                None => format!("{twice} duplicate row names"),
             };
             findings.push(
                 Finding::warning("duplicate-name", text).in_file(labels.label()).on_tensor(tensor.name()),
@@ -215,7 +213,7 @@ pub(super) fn names(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// The lines of the training statistics.
+/// Checks the training statistics.
 pub(super) fn statistics(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
     let name = FileName::Stats.to_string();
     let Some((_, source)) = checkpoint.companions.iter().find(|(own, _)| *own == name) else {
@@ -227,7 +225,7 @@ pub(super) fn statistics(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
     }
 }
 
-/// The partitions of entities that the configuration wants.
+/// Checks the entity partitions against the configuration.
 pub(super) fn entities(checkpoint: &Checkpoint, config: Option<&Config>) -> Vec<Finding> {
     let partitions = lists_of(checkpoint.metadata.get("partitions"));
     let mut findings = Vec::new();
@@ -235,21 +233,21 @@ pub(super) fn entities(checkpoint: &Checkpoint, config: Option<&Config>) -> Vec<
         let Some(entity) = tensor.path.parts().get(1).and_then(|part| part.as_str()) else { continue };
         let counts = partitions.get(entity).copied().map(numbers).unwrap_or_default();
         if tensor.row_names.is_none() && counts.iter().all(Option::is_some) {
-            let text = "there are no names of its entities, or not for all partitions";
+            let text = "entity names are missing for some or all partitions";
             findings.push(Finding::note("names-missing", text).on_tensor(tensor.name()));
         }
     }
     if config.is_some_and(|config| config.dynamic_relations)
         && checkpoint.metadata.get("dynamic_relations").is_none()
     {
-        let text = "the relations are dynamic, and there is no dynamic_rel_count.txt: training stops there";
+        let text = "dynamic relations need dynamic_rel_count.txt, which is missing; training stops there";
         findings.push(Finding::error("relation-count-missing", text));
     }
     if let (Some(Value::U64(count)), Some(Value::List(names))) =
         (checkpoint.metadata.get("dynamic_relations"), checkpoint.metadata.get("relation_names"))
         && *count != names.len() as u64
     {
-        let text = format!("there are {count} dynamic relations and {} names of relations", names.len());
+        let text = format!("{count} dynamic relations, but {} relation names", names.len());
         findings.push(Finding::error("relation-names-differ", text));
     }
     findings

@@ -1,27 +1,27 @@
-//! How values of each type are read and written: upstream's `Loader` and `Dumper`.
+//! Reading and writing of values by type, like upstream's `Loader` and `Dumper`.
 
 use crate::text::json::{Json, float_text, write_string};
 use weighbridge_core::error::Error;
 use weighbridge_core::finding::Finding;
 use weighbridge_core::text::escape;
 
-/// A value that a key can have.
+/// Type of a configuration value.
 pub(super) trait Field: Sized {
-    /// Reads it from JSON.
+    /// Parses a JSON value.
     fn load(json: &Json, loader: &mut Loader) -> Result<Self, Wrong>;
-    /// Writes it as JSON.
+    /// Writes the value as JSON.
     fn dump(&self, writer: &mut Writer);
-    /// How a number lies to 0, for the rules; `None` where it is no number, or NaN.
+    /// Comparison with 0, for the rules; `None` for values that are not numbers, and NaN.
     fn sign(&self) -> Option<std::cmp::Ordering> {
         None
     }
-    /// True for what has no items.
+    /// True for an empty collection or text.
     fn is_empty(&self) -> bool {
         false
     }
 }
 
-/// What a key demands of its value.
+/// Constraint on a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
     Any,
@@ -42,7 +42,7 @@ impl Rule {
     }
 }
 
-/// A value that cannot be taken, and the path to it.
+/// Invalid value, and the path to it.
 #[derive(Debug)]
 pub(super) struct Wrong {
     path: String,
@@ -60,7 +60,7 @@ impl Wrong {
         self
     }
 
-    /// As upstream prints it: `entities['user'].num_partitions: Not an int`.
+    /// Text as upstream prints it: `entities['user'].num_partitions: Not an int`.
     fn text(&self) -> String {
         match self.path.trim_start_matches('.') {
             "" => self.message.clone(),
@@ -69,7 +69,7 @@ impl Wrong {
     }
 
     pub(super) fn error(self) -> Error {
-        let error = Error::corrupt("config", format!("the configuration is refused: {}", self.text()));
+        let error = Error::corrupt("config", format!("invalid configuration: {}", self.text()));
         match self.hint {
             Some(hint) => error.hint(hint),
             None => error,
@@ -77,7 +77,7 @@ impl Wrong {
     }
 }
 
-/// Reads a configuration, and keeps what is odd about it.
+/// Loader of a configuration that collects findings.
 #[derive(Debug)]
 pub(super) struct Loader {
     lenient: bool,
@@ -89,7 +89,7 @@ impl Loader {
         Self { lenient, findings: Vec::new() }
     }
 
-    /// The key as it is now called: earlier ones were written in mixed case.
+    /// Current name of a key: early releases wrote mixed case.
     pub(super) fn lower(&mut self, key: &str) -> String {
         let mut lower = String::with_capacity(key.len());
         for c in key.chars() {
@@ -103,19 +103,19 @@ impl Loader {
         lower
     }
 
-    /// The value of a key; `None` where it cannot be taken and this is passed over.
+    /// Value of a key; `None` for an invalid value in lenient mode.
     pub(super) fn value<T: Field>(&mut self, key: &str, rule: Rule, json: &Json) -> Result<Option<T>, Wrong> {
         let value = T::load(json, self).and_then(|value| rule.check(&value).map(|()| value));
         match value.map_err(|wrong| wrong.below(format!(".{key}"))) {
             Ok(value) => {
                 if matches!(json, Json::Bool(_)) && value.sign().is_some() {
-                    let text = format!("{key} is a number, and was given as a truth value");
+                    let text = format!("{key} is a number, but the value is a boolean");
                     self.findings.push(Finding::note("config-number", text));
                 }
                 Ok(Some(value))
             }
             Err(wrong) if self.lenient => {
-                let text = format!("{}; passed over", wrong.text());
+                let text = format!("{}; ignored", wrong.text());
                 self.findings.push(Finding::error("config", text));
                 Ok(None)
             }
@@ -123,18 +123,18 @@ impl Loader {
         }
     }
 
-    /// A key that no version of upstream has.
+    /// Handles a key that no version of upstream has.
     pub(super) fn unknown(&mut self, key: &str, keys: &[&str]) -> Result<(), Wrong> {
         let mut wrong = Wrong::new(format!("Unknown key: {}", escape(key)));
         let near = keys.iter().map(|known| (distance(key, known), known)).min();
         wrong.hint = match near {
-            Some((steps, known)) if steps <= 1 + known.len() / 3 => Some(format!("is `{known}` meant?")),
-            _ => Some("upstream refuses a configuration with a key that it does not know".to_owned()),
+            Some((steps, known)) if steps <= 1 + known.len() / 3 => Some(format!("did you mean `{known}`?")),
+            _ => Some("remove the key: upstream refuses unknown keys".to_owned()),
         };
         if !self.lenient {
             return Err(wrong);
         }
-        let finding = Finding::error("config", format!("{}; passed over", wrong.text()));
+        let finding = Finding::error("config", format!("{}; ignored", wrong.text()));
         self.findings.push(match wrong.hint {
             Some(hint) => finding.hint(hint),
             None => finding,
@@ -142,7 +142,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Something that upstream refuses and that can be passed over.
+    /// Reports a fault that upstream refuses and lenient mode ignores.
     pub(super) fn odd(&mut self, message: String) -> weighbridge_core::error::Result<()> {
         if !self.lenient {
             return Err(Wrong::new(escape(&message)).error());
@@ -152,7 +152,7 @@ impl Loader {
     }
 }
 
-/// The pairs of an object.
+/// Pairs of a JSON object.
 pub(super) fn object<'a>(json: &'a Json, message: &str) -> Result<&'a [(String, Json)], Wrong> {
     match json {
         Json::Object(pairs) => Ok(pairs),
@@ -160,12 +160,12 @@ pub(super) fn object<'a>(json: &'a Json, message: &str) -> Result<&'a [(String, 
     }
 }
 
-/// A value that must have been given by now.
+/// Unwraps a required value.
 pub(super) fn given<T>(key: &str, value: Option<T>) -> Result<T, Wrong> {
     value.ok_or_else(|| Wrong::new(format!("missing a required key: '{key}'")))
 }
 
-/// The number of letters to change, add or take away. Only the beginning of long words counts.
+/// Edit distance between two words. Only the start of long words counts.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().take(64).collect();
     let b: Vec<char> = b.chars().take(64).collect();
@@ -184,14 +184,14 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// Writes JSON as `json.dumps(value, indent=4)`.
+/// Writer of JSON as `json.dumps(value, indent=4)`.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) text: String,
-    /// Only the keys of release 1.0.0.
+    /// True to write only the keys of release 1.0.0.
     pub(super) release: bool,
     depth: usize,
-    /// True where nothing stands in the innermost bracket yet.
+    /// True while the innermost bracket is empty.
     first: bool,
 }
 
@@ -215,7 +215,7 @@ impl Writer {
         self.first = false;
     }
 
-    /// Begins the line of an item.
+    /// Starts the line of an item.
     fn item(&mut self) {
         if !self.first {
             self.text.push(',');
@@ -261,13 +261,11 @@ impl Field for bool {
     }
 }
 
-/// In Python, truth values are integers too.
+/// Parses an integer. Booleans are integers in Python.
 fn integer(json: &Json) -> Result<i128, Wrong> {
     match json {
         Json::Bool(b) => Ok(i128::from(*b)),
-        Json::Int(digits) => {
-            digits.parse().map_err(|_| Wrong::new("larger than any integer that can be meant"))
-        }
+        Json::Int(digits) => digits.parse().map_err(|_| Wrong::new("integer out of range")),
         _ => Err(Wrong::new("Not an int")),
     }
 }
@@ -275,7 +273,7 @@ fn integer(json: &Json) -> Result<i128, Wrong> {
 impl Field for u64 {
     fn load(json: &Json, _: &mut Loader) -> Result<Self, Wrong> {
         let value = integer(json)?;
-        let message = if value < 0 { "must be >= 0" } else { "larger than any integer that can be meant" };
+        let message = if value < 0 { "must be >= 0" } else { "integer out of range" };
         Self::try_from(value).map_err(|_| Wrong::new(format!("{message}, got {value}")))
     }
     fn dump(&self, writer: &mut Writer) {
@@ -289,7 +287,7 @@ impl Field for u64 {
 impl Field for i64 {
     fn load(json: &Json, _: &mut Loader) -> Result<Self, Wrong> {
         let value = integer(json)?;
-        let message = "larger than any integer that can be meant";
+        let message = "integer out of range";
         Self::try_from(value).map_err(|_| Wrong::new(format!("{message}, got {value}")))
     }
     fn dump(&self, writer: &mut Writer) {

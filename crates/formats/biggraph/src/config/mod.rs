@@ -1,8 +1,8 @@
-//! The configuration: keys, types, defaults, rules; read and written as upstream does.
+//! Configuration: keys, types, defaults and rules, read and written as upstream does.
 //!
 //! `config.json` is one JSON object, written with `json.dumps(config, indent=4)`: all keys in the order
-//! of the fields of [`Config`], defaults filled in. The same text stands in the attribute `config/json`
-//! of each file of a checkpoint. Of a Python file the literal dictionary is read; it is never executed.
+//! of the fields of [`Config`], with defaults filled in. The same text is the attribute `config/json`
+//! of each checkpoint file. From a Python file only the literal dictionary is read; it is never executed.
 
 mod field;
 mod parameters;
@@ -24,32 +24,32 @@ use weighbridge_core::limits::Limits;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// Longest name of a type, in bytes: it is a part of the names of files, none of which is longer.
+/// Maximum length of a type name in bytes: it is a part of file names, which are no longer.
 const MOST_TYPE_NAME: usize = 255;
 
-/// Types that there may be: each is a table, and thousands of bytes wherever it is told. Upstream loads all of them at
-/// once.
+/// Maximum number of entity types: each is a table, and costs thousands of bytes wherever it is reported. Upstream loads all of
+/// them at once.
 const MOST_TYPES: usize = 1 << 14;
 
-/// The numbers of partitions of the two sides of edges: the extents of the table of buckets.
+/// Numbers of partitions of the two sides of edges: the dimensions of the table of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sides {
-    /// Partitions of left sides.
+    /// Number of partitions of left sides.
     pub lhs: u64,
-    /// Partitions of right sides.
+    /// Number of partitions of right sides.
     pub rhs: u64,
 }
 
 impl Config {
-    /// Reads the text of a configuration: JSON, or a Python file whose function returns a literal
-    /// dictionary, which is not run. The findings tell what was taken though it is odd;
-    /// where `lenient` is set also unknown keys and values of the wrong sort, in whose place the
-    /// default stands.
+    /// Parses a configuration: JSON, or a Python file whose function returns a literal
+    /// dictionary (which is not executed). The findings list accepted oddities; with
+    /// `lenient` also unknown keys and invalid values, which are replaced by their
+    /// defaults.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`]: `not-json`, or `config` with upstream's own words: an unknown key, a
-    /// missing one, a value of the wrong sort or against the rule, a type whose name is too long for a
-    /// file, or too many of them; [`weighbridge_core::Kind::Unsupported`], `python-config`, for Python code that is more
+    /// [`weighbridge_core::Kind::Corrupt`]: `not-json`, or `config` with upstream's own wording: an unknown or
+    /// missing key, an invalid value, a type name too long for a
+    /// file name, or too many types; [`weighbridge_core::Kind::Unsupported`], `python-config`, for Python code other
     /// than literals.
     pub fn parse(text: &str, lenient: bool) -> Result<(Self, Vec<Finding>)> {
         let json = match json::parse(text) {
@@ -65,17 +65,17 @@ impl Config {
         Ok((config, loader.findings))
     }
 
-    /// Reads a file that holds a configuration.
+    /// Reads a configuration file.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse), and [`weighbridge_core::Kind::Limit`] past [`Limits::header_bytes`].
+    /// Like [`parse`](Self::parse), and [`weighbridge_core::Kind::Limit`] past [`Limits::header_bytes`].
     pub fn read(source: &SourceRef, options: &OpenOptions) -> Result<(Self, Vec<Finding>)> {
         let limit = options.limits.header_bytes;
         let read = || {
             Limits::check("bytes of configuration", "header_bytes", source.len(), limit)?;
             let bytes = read_vec(&**source, 0, source.len())?;
             let text = String::from_utf8(bytes).map_err(|e| {
-                Error::corrupt("not-json", "the configuration is not text in UTF-8")
+                Error::corrupt("not-json", "the configuration is not UTF-8")
                     .at(e.utf8_error().valid_up_to() as u64)
             })?;
             Self::parse(&text, options.lenient)
@@ -84,27 +84,27 @@ impl Config {
         Ok((config, findings.into_iter().map(|f| f.in_file(source.label())).collect()))
     }
 
-    /// The text of `config.json`, byte for byte as upstream's last state writes it: no line end at
-    /// the end.
+    /// Returns the text of `config.json`, byte for byte as upstream's last state writes it: no final
+    /// newline.
     pub fn to_json(&self) -> String {
         let mut writer = Writer::new(false);
         self.dump(&mut writer);
         writer.text
     }
 
-    /// The same for release 1.0.0, which refuses the keys that came later: they are left out.
+    /// Returns the text for release 1.0.0, without the keys of later versions, which it refuses.
     pub fn to_json_of_release(&self) -> String {
         let mut writer = Writer::new(true);
         self.dump(&mut writer);
         writer.text
     }
 
-    /// The type of that name.
+    /// Entity type of this name.
     pub fn entity(&self, name: &str) -> Option<&EntityType> {
         self.entities.iter().find(|(own, _)| own == name).map(|(_, entity)| entity)
     }
 
-    /// All types by name, for who asks for more than one.
+    /// All entity types by name, for repeated lookups.
     pub(crate) fn by_name(&self) -> HashMap<&str, &EntityType> {
         let mut all = HashMap::with_capacity(self.entities.len());
         for (name, entity) in &self.entities {
@@ -113,7 +113,7 @@ impl Config {
         all
     }
 
-    /// The types of which a version has tables, in order: those that a relation uses. Upstream neither
+    /// Entity types with tables in a version, in order: those used by a relation. Upstream neither
     /// trains nor writes any other.
     pub fn stored_types(&self) -> impl Iterator<Item = (&str, &EntityType)> {
         let used: HashSet<&str> =
@@ -122,16 +122,16 @@ impl Config {
         all.filter(move |(name, _)| used.contains(name))
     }
 
-    /// The number of columns of the table of a type; `None` where there is no such type.
+    /// Number of columns of the table of a type; `None` for an unknown type.
     pub fn dimension_of(&self, name: &str) -> Option<u64> {
         Some(self.entity(name)?.dimension.unwrap_or(self.dimension))
     }
 
-    /// How many partitions the two sides of edges have.
+    /// Numbers of partitions of the two sides of edges.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`], `partitions-differ`, where the partitioned types of one side have
-    /// different numbers. Upstream finds that when training starts.
+    /// [`weighbridge_core::Kind::Mismatch`], `partitions-differ`, if the partitioned types of one side have
+    /// different numbers. Upstream detects that when training starts.
     pub fn sides(&self) -> Result<Sides> {
         let types = self.by_name();
         let parts = |side: Side| {
@@ -152,8 +152,8 @@ impl Config {
         Ok(Sides { lhs: parts(Side::Lhs)?, rhs: parts(Side::Rhs)? })
     }
 
-    /// The same configuration with `parts` partitions for each of `types`. Without types: for those
-    /// that are partitioned, or, where none is, for all that have no features.
+    /// Returns the configuration with `parts` partitions for each of `types`. Without types: for the
+    /// partitioned ones, or, if there are none, for all without features.
     #[must_use]
     pub fn with_partitions(mut self, parts: u64, types: &[&str]) -> Self {
         let any = self.entities.iter().any(|(_, entity)| entity.num_partitions > 1);
@@ -170,22 +170,22 @@ impl Config {
         self
     }
 
-    /// Names of types are repeated for each partition, among others: they must be such as files can have.
+    /// Checks the type names, which are repeated for each partition and must be valid in file names.
     fn check_types(&self) -> Result<()> {
         if self.entities.len() > MOST_TYPES {
-            return Err(Error::corrupt("config", "the configuration has more types than any model")
+            return Err(Error::corrupt("config", "the configuration has too many entity types")
                 .expected(format_args!("at most {MOST_TYPES}"))
                 .found(self.entities.len()));
         }
         let Some((name, _)) = self.entities.iter().find(|(name, _)| name.len() > MOST_TYPE_NAME) else {
             return Ok(());
         };
-        Err(Error::corrupt("config", "a type has a longer name than a file can have")
+        Err(Error::corrupt("config", "an entity type name is too long for a file name")
             .expected(format_args!("at most {MOST_TYPE_NAME} bytes"))
             .found(format_args!("{} bytes", name.len())))
     }
 
-    /// The rules that concern more than one key.
+    /// Checks the rules that concern several keys.
     fn check_whole(&self, loader: &mut Loader) -> Result<()> {
         let types = self.by_name();
         for (number, relation) in self.relations.iter().enumerate() {
@@ -209,11 +209,11 @@ impl Config {
     }
 }
 
-/// The JSON text of a configuration: `text` itself, or what the literals of a Python file are, with all
+/// JSON text of a configuration: `text` itself, or the literals of a Python file with all
 /// defaults filled in.
 ///
 /// # Errors
-/// As [`Config::parse`] where a Python file is more than literals.
+/// Like [`Config::parse`] if a Python file contains more than literals.
 pub(crate) fn json_text(text: String) -> Result<String> {
     if text.trim_start().starts_with('{') || !python::is_python(&text) {
         return Ok(text);

@@ -1,10 +1,10 @@
-//! Which parameters a model has: those of its operators, and the global embeddings.
+//! Parameters of a model: those of its operators, and the global embeddings.
 
 use super::Config;
 use std::fmt;
 use weighbridge_core::error::{Error, Result};
 
-/// A side of an edge.
+/// Side of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
     /// Left.
@@ -14,7 +14,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The word in paths: `lhs`, `rhs`.
+    /// Returns the word used in paths: `lhs`, `rhs`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Lhs => "lhs",
@@ -29,34 +29,34 @@ impl fmt::Display for Side {
     }
 }
 
-/// What a parameter is before training.
+/// Initial value of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Initial {
     /// All 0.
     Zeros,
     /// All 1.
     Ones,
-    /// The identity matrix (of each relation, where there are many).
+    /// The identity matrix (one for each dynamic relation).
     Identity,
 }
 
-/// A parameter of a model.
+/// Parameter of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelParameter {
-    /// The path of its dataset below `model`.
+    /// Path of its dataset below `model`.
     pub path: Vec<String>,
-    /// Its name in the model's state: the attribute `state_dict_key`.
+    /// Name in the model's state dict: the attribute `state_dict_key`.
     pub key: String,
-    /// Its extents.
+    /// Shape.
     pub shape: Vec<u64>,
-    /// What it is before training.
+    /// Initial value.
     pub initial: Initial,
 }
 
-/// Names of an operator's parameters, static and dynamic, their rank, and what they begin with.
+/// Static and dynamic name of an operator's parameter, its form, and its initial value.
 type Named = (&'static str, &'static str, Form, Initial);
 
-/// The shape of a parameter for one relation of dimension D.
+/// Shape of a parameter for one relation of dimension D.
 #[derive(Debug, Clone, Copy)]
 enum Form {
     /// D.
@@ -67,7 +67,7 @@ enum Form {
     Matrix,
 }
 
-/// The operators, with their parameters in order.
+/// Operators, with their parameters in order.
 const OPERATORS: &[(&str, &[Named])] = &[
     ("none", &[]),
     ("diagonal", &[("diagonal", "diagonals", Form::Vector, Initial::Ones)]),
@@ -89,15 +89,15 @@ const OPERATORS: &[(&str, &[Named])] = &[
     ),
 ];
 
-/// True where upstream has an operator of that name.
+/// True where upstream has an operator of this name.
 pub(super) fn is_operator(name: &str) -> bool {
     OPERATORS.iter().any(|(own, _)| *own == name)
 }
 
 impl Config {
-    /// The parameters of the model in the order in which the optimizer counts them: operators of left
+    /// Returns the parameters of the model in the order of the optimizer: operators of left
     /// sides (dynamic relations only), operators of right sides, global embeddings.
-    /// `dynamic_relations` is the number of dynamic relations; without them it is not looked at.
+    /// `dynamic_relations` is the number of dynamic relations; ignored without them.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Mismatch`], `operator`, for an operator that upstream does not have.
@@ -109,7 +109,7 @@ impl Config {
         for &side in sides {
             for (index, relation) in self.relations.iter().enumerate() {
                 let Some((_, named)) = OPERATORS.iter().find(|(name, _)| *name == relation.operator) else {
-                    return Err(Error::mismatch("operator", "there is no such operator")
+                    return Err(Error::mismatch("operator", "unknown operator")
                         .expected(operator_names())
                         .found(format_args!("{} of relation {index}", relation.operator)));
                 };
@@ -133,7 +133,7 @@ impl Config {
                 }
             }
         }
-        // Upstream does not have both; what a configuration with both means is not known.
+        // Upstream does not allow both; a configuration with both has no defined meaning.
         if self.global_emb && !self.dynamic_relations {
             for (name, entity) in &self.entities {
                 let path = ["entities", name, "global_embedding"];
@@ -149,7 +149,7 @@ impl Config {
     }
 }
 
-/// The names of the operators, for people.
+/// Names of the operators, for messages.
 pub(super) fn operator_names() -> String {
     OPERATORS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }

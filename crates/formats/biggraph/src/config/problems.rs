@@ -1,16 +1,16 @@
-//! What upstream finds late, or never.
+//! Faults of a configuration that upstream finds late or never.
 
 use super::{Config, parameters};
 use crate::layout::{is_type_name, plain_path};
 use weighbridge_core::finding::Finding;
 use weighbridge_core::text::escape;
 
-/// Types, and relations, whose faults are listed one by one.
+/// Maximum number of types, and of relations, with individually listed faults.
 const MOST_LISTED: usize = 20;
 
 impl Config {
-    /// What is wrong or odd about the configuration though it can be parsed: what upstream finds when
-    /// training starts, in its midst, or never.
+    /// Returns faults and oddities of a parsed configuration: those that upstream finds when
+    /// training starts, during training, or never.
     pub fn problems(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         self.of_entities(&mut found);
@@ -24,17 +24,18 @@ impl Config {
     fn of_entities(&self, found: &mut Vec<Finding>) {
         for (name, entity) in &self.entities {
             if found.len() >= MOST_LISTED {
-                found.push(Finding::unchecked("types-not-checked", "further types were not looked at"));
+                found.push(Finding::unchecked("types-not-checked", "further entity types were not checked"));
                 break;
             }
             let shown = escape(name);
             if !is_type_name(name) {
-                let text =
-                    format!("the type {shown:?} cannot have that name: torch takes no dots, files no /");
+                let text = format!(
+                    "invalid entity type name {shown:?}: torch refuses dots, file names cannot contain /"
+                );
                 found.push(Finding::error("type-name", text));
             }
             if entity.featurized && entity.num_partitions > 1 {
-                let text = format!("the type {shown} has features and is partitioned");
+                let text = format!("the entity type {shown} is featurized and partitioned");
                 found.push(Finding::warning("featurized-partitioned", text));
             }
         }
@@ -47,7 +48,7 @@ impl Config {
         }
         let one = self.entities.iter().all(|(_, entity)| entity.num_partitions <= 1);
         if self.num_machines > 1 && one {
-            let text = "several machines need types that are partitioned";
+            let text = "distributed training needs partitioned entity types";
             found.push(Finding::error("machines", text));
         }
     }
@@ -59,23 +60,23 @@ impl Config {
         for (index, relation) in self.relations.iter().enumerate() {
             let name = format!("relation {index} ({})", escape(&relation.name));
             if !parameters::is_operator(&relation.operator) {
-                let text = format!("{name}: there is no operator {:?}", escape(&relation.operator));
-                let hint = format!("the operators are {}", parameters::operator_names());
+                let text = format!("{name}: unknown operator {:?}", escape(&relation.operator));
+                let hint = format!("use one of {}", parameters::operator_names());
                 found.push(Finding::error("operator", text).hint(hint));
             }
             let (lhs, rhs) = (dimension(&relation.lhs), dimension(&relation.rhs));
             if lhs != rhs {
                 let (lhs, rhs) = (lhs.unwrap_or(0), rhs.unwrap_or(0));
-                let text = format!("{name}: its sides have {lhs} and {rhs} columns");
+                let text = format!("{name}: the sides have different dimensions, {lhs} and {rhs}");
                 found.push(Finding::error("dimensions-differ", text));
             }
             let odd = |d: Option<u64>| d.is_some_and(|d| d % 2 == 1);
             if relation.operator == "complex_diagonal" && (odd(rhs) || self.dynamic_relations && odd(lhs)) {
-                let text = format!("{name}: complex_diagonal needs an even number of columns");
+                let text = format!("{name}: complex_diagonal needs an even dimension");
                 found.push(Finding::error("odd-dimension", text));
             }
             if found.len() >= before + MOST_LISTED {
-                let text = "further relations were not looked at";
+                let text = "further relations were not checked";
                 found.push(Finding::unchecked("relations-not-checked", text));
                 break;
             }
@@ -84,36 +85,36 @@ impl Config {
 
     fn of_training(&self, found: &mut Vec<Finding>) {
         if !["dot", "cos", "l2", "squared_l2"].contains(&self.comparator.as_str()) {
-            let text = format!("there is no comparator {:?}", escape(&self.comparator));
-            found.push(Finding::error("comparator", text).hint("there is dot, cos, l2, squared_l2"));
+            let text = format!("unknown comparator {:?}", escape(&self.comparator));
+            found.push(Finding::error("comparator", text).hint("use dot, cos, l2 or squared_l2"));
         }
         if !["ranking", "logistic", "softmax"].contains(&self.loss_fn.as_str()) {
-            let text = format!("there is no loss {:?}", escape(&self.loss_fn));
-            found.push(Finding::error("loss-fn", text).hint("there is ranking, logistic, softmax"));
+            let text = format!("unknown loss function {:?}", escape(&self.loss_fn));
+            found.push(Finding::error("loss-fn", text).hint("use ranking, logistic or softmax"));
         }
         if self.loss_fn == "logistic" && self.comparator == "cos" {
-            let text = "logistic loss of cosines: they lie between -1 and 1";
+            let text = "logistic loss with cos: scores are limited to -1 to 1";
             found.push(Finding::warning("logistic-cos", text));
         }
         if self.regularization_coef != 0.0 && self.regularizer != "N3" {
-            let text = format!("there is no regularizer {:?}", escape(&self.regularizer));
-            found.push(Finding::error("regularizer", text).hint("there is N3"));
+            let text = format!("unknown regularizer {:?}", escape(&self.regularizer));
+            found.push(Finding::error("regularizer", text).hint("use N3"));
         }
         let plain = |o: &str| ["none", "diagonal", "translation", "complex_diagonal"].contains(&o);
         let other =
             self.relations.iter().find(|r| parameters::is_operator(&r.operator) && !plain(&r.operator));
         if let Some(relation) = other.filter(|_| self.regularization_coef != 0.0) {
-            let text = format!("the operator {} cannot be regularised", relation.operator);
+            let text = format!("the operator {} cannot be regularized", relation.operator);
             found.push(Finding::error("regularizer", text));
         }
         let all = self.relations.iter().all(|relation| relation.all_negs);
         if self.num_batch_negs == 0 && self.num_uniform_negs == 0 && !all {
-            let text = "num_batch_negs and num_uniform_negs are both 0: there is nothing to learn from";
+            let text = "num_batch_negs and num_uniform_negs are both 0: training has no negatives";
             found.push(Finding::error("no-negatives", text));
         }
         if self.num_batch_negs > 0 && !self.batch_size.is_multiple_of(self.num_batch_negs) {
             let text = format!(
-                "batch_size ({}) is no multiple of num_batch_negs ({}): the model is refused",
+                "batch_size ({}) is not a multiple of num_batch_negs ({}): training does not start",
                 self.batch_size, self.num_batch_negs
             );
             found.push(Finding::error("batch-size", text));
@@ -130,7 +131,7 @@ impl Config {
             _ => {}
         }
         if self.verbose > 1 {
-            let text = format!("verbose is {}: upstream knows 0 and 1", self.verbose);
+            let text = format!("verbose is {}: upstream accepts 0 and 1", self.verbose);
             found.push(Finding::error("verbose", text));
         }
         for (key, value) in [("init_scale", self.init_scale), ("lr", self.lr), ("margin", self.margin)] {
@@ -146,7 +147,7 @@ impl Config {
             found.push(Finding::error("eval-negatives", text));
         }
         if self.eval_fraction > 1.0 {
-            let text = format!("eval_fraction is {}: more than there are edges", self.eval_fraction);
+            let text = format!("eval_fraction is {}, above 1", self.eval_fraction);
             found.push(Finding::error("eval-fraction", text));
         }
     }
@@ -161,12 +162,12 @@ impl Config {
                 found.push(Finding::warning("url", text));
             }
             if key == "init_path" && path.is_some_and(|path| path == "None") {
-                let text = "init_path is the text \"None\": an override on the command line cannot say null";
+                let text = "init_path is the text \"None\", probably from a command-line override";
                 found.push(Finding::warning("init-path-none", text));
             }
         }
         if self.edge_paths.is_empty() {
-            found.push(Finding::warning("no-edges", "edge_paths is empty: there is nothing to train on"));
+            found.push(Finding::warning("no-edges", "edge_paths is empty: training has no edges"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Configurations that are Python files: the literal dictionary in them, read without running anything.
+//! Configurations in Python files: their literal dictionary, read without running code.
 //!
 //! ```text
 //! entity_base = "data"                     names of literals
@@ -13,32 +13,32 @@
 //! ```
 //!
 //! Literals are strings, numbers, `True`, `False`, `None`, lists, tuples, dictionaries and `dict(key=value)`.
-//! A name stands for the literal that was assigned to it before. Everything else is an error: what it
-//! would give is known only by running it.
+//! A name is replaced by the literal assigned to it before. Everything else is an error: its
+//! value is known only by running it.
 
 use crate::text::json::{FREE, Json, VALUE};
 use std::collections::HashMap;
 use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
 
-/// The function that upstream calls.
+/// Function called by upstream.
 pub(super) const FUNCTION: &str = "get_torchbiggraph_config";
 
-/// How to make a JSON file of a configuration that is more than literals: by upstream's own parser.
-const BY_UPSTREAM: &str = "code is not run here; if you trust the file: python -c 'import sys, json; \
+/// Hint for converting a configuration with code to JSON by upstream's own parser.
+const BY_UPSTREAM: &str = "weighbridge does not run code; if you trust the file, run: python -c 'import sys, json; \
      from torchbiggraph.config import ConfigFileLoader as L; \
      print(json.dumps(L().load_config(sys.argv[1]).to_dict(), indent=4))' FILE > config.json";
 
-/// True for text that is a Python configuration, whatever is in it.
+/// True for text that is a Python configuration, valid or not.
 pub(super) fn is_python(text: &str) -> bool {
     text.contains(FUNCTION) || text.lines().any(|line| line.starts_with("def "))
 }
 
-/// The literal dictionary that the configuration function of a Python file returns.
+/// Returns the literal dictionary that the configuration function of a Python file returns.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Unsupported`], `python-config`, with the line, where the file holds more than literals;
-/// [`weighbridge_core::Kind::Limit`] for deep nesting, and for more values than any configuration has.
+/// [`weighbridge_core::Kind::Unsupported`], `python-config`, with the line, if the file contains more than literals;
+/// [`weighbridge_core::Kind::Limit`] for deep nesting, and for too many values.
 pub(super) fn parse(text: &str) -> Result<Json> {
     let mut reader = Reader { text, at: 0, left: text.len() / VALUE + FREE, names: HashMap::new() };
     reader.file()
@@ -47,9 +47,9 @@ pub(super) fn parse(text: &str) -> Result<Json> {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
-    /// Values that may still come. A name counts as all that it stands for.
+    /// Remaining budget of values. A name counts as all the values of its literal.
     left: usize,
-    /// Literals that have a name.
+    /// Named literals.
     names: HashMap<&'a str, Json>,
 }
 
@@ -62,17 +62,17 @@ impl<'a> Reader<'a> {
         self.rest().chars().next()
     }
 
-    /// An error at the current line.
+    /// Error at the current line.
     fn wrong(&self, expected: &str) -> Error {
         let before = self.text.get(..self.at).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let rest: String = self.rest().lines().next().unwrap_or_default().chars().take(40).collect();
         let found = if rest.trim().is_empty() { "the end of the line".to_owned() } else { rest };
-        let what = format!("the configuration is Python code, and line {line} is more than literals");
+        let what = format!("line {line} of the Python configuration is not a literal");
         Error::unsupported("python-config", what).expected(expected).found(found).hint(BY_UPSTREAM)
     }
 
-    /// Goes past blanks and comments; past the ends of lines too where a bracket is open.
+    /// Skips blanks and comments; inside brackets also line ends.
     fn blanks(&mut self, in_brackets: bool) {
         loop {
             let rest = self.rest();
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes past `token` if it comes next, after blanks inside of brackets.
+    /// Skips `token` if it follows, behind blanks if inside brackets.
     fn skip(&mut self, token: char) -> bool {
         self.blanks(true);
         let there = self.peek() == Some(token);
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         there
     }
 
-    /// The identifier that comes next; empty where there is none.
+    /// Next identifier; empty if there is none.
     fn word(&mut self) -> &'a str {
         let rest = self.rest();
         let starts = rest.starts_with(|c: char| c.is_alphabetic() || c == '_');
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         word
     }
 
-    /// The end of a statement.
+    /// Expects the end of a statement.
     fn end_of_line(&mut self) -> Result<()> {
         self.blanks(false);
         match self.peek() {
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// All statements up to the one that returns the dictionary.
+    /// Parses all statements up to the one that returns the dictionary.
     fn file(&mut self) -> Result<Json> {
         let mut inside = false;
         let found = loop {
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes past an import, which only matters where something of it is used: its names stand for no literal.
+    /// Skips an import. Imported names are not literals; using one is an error.
     fn past_import(&mut self) {
         let mut depth = 0usize;
         let rest = self.rest();
@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
             c == '\n' && depth == 0
         });
         let imported = &rest[..end.unwrap_or(rest.len())];
-        // A literal of an imported name is no longer what that name means.
+        // An import replaces a literal of the same name.
         if imported.contains('*') {
             self.names.clear();
         }
@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         self.at += imported.len();
     }
 
-    /// `NAME = LITERAL`, with or without a type.
+    /// Parses `NAME = LITERAL`, with or without a type.
     fn assignment(&mut self, name: &'a str, start: usize) -> Result<()> {
         self.blanks(false);
         if self.peek() == Some(':') {
@@ -218,9 +218,9 @@ impl<'a> Reader<'a> {
 
     fn spend(&mut self, count: usize) -> Result<()> {
         self.left = self.left.checked_sub(count).ok_or_else(|| {
-            Error::limit("limit", "the configuration has more values than a configuration has")
+            Error::limit("limit", "the configuration has too many values")
                 .at(self.at as u64)
-                .expected(format_args!("a value for each {VALUE} bytes, and {FREE}"))
+                .expected(format_args!("at most one value for each {VALUE} bytes, plus {FREE}"))
         })?;
         Ok(())
     }
@@ -293,7 +293,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The pairs of `{...}`.
+    /// Pairs of `{...}`.
     fn pairs(&mut self, depth: usize) -> Result<Json> {
         let mut dictionary = Dictionary::default();
         loop {
@@ -301,7 +301,7 @@ impl<'a> Reader<'a> {
                 return Ok(Json::Object(dictionary.pairs));
             }
             let Json::Text(key) = self.value(depth + 1)? else {
-                return Err(self.wrong("texts as keys of a dictionary"));
+                return Err(self.wrong("strings as keys of a dictionary"));
             };
             if !self.skip(':') {
                 return Err(self.wrong("a colon after the key"));
@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The pairs of `dict(...)`.
+    /// Pairs of `dict(...)`.
     fn keywords(&mut self, depth: usize) -> Result<Json> {
         let mut dictionary = Dictionary::default();
         loop {
@@ -335,7 +335,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An integer or a float, with a sign.
+    /// Integer or float, with a sign.
     fn number(&mut self) -> Result<Json> {
         let start = self.at;
         let rest = self.rest();
@@ -344,7 +344,7 @@ impl<'a> Reader<'a> {
             None => ("", rest.strip_prefix('+').unwrap_or(rest)),
         };
         self.at += rest.len() - digits.len();
-        // A sign within a number follows the letter of its exponent.
+        // Inside a number, a sign follows the exponent letter.
         let mut before = ' ';
         let end = digits.find(|c: char| {
             let of_number = c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
@@ -373,13 +373,13 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// Strings one after the other, which are one string.
+    /// Adjacent string literals, joined.
     fn strings(&mut self, depth: usize) -> Result<Json> {
         let mut all = String::new();
         loop {
             self.string(&mut all)?;
             let after = self.at;
-            // Outside of brackets the next line is another statement.
+            // Outside brackets the next line is another statement.
             self.blanks(depth > 0);
             let rest = self.rest();
             let prefixed = rest.starts_with(['r', 'R', 'u', 'U'])
@@ -410,7 +410,7 @@ impl<'a> Reader<'a> {
             }
             match rest.chars().next() {
                 Some('\\') if raw => {
-                    // A quote after a backslash does not end a raw string; both belong to it.
+                    // A quote after a backslash does not end a raw string; both are part of it.
                     let next = rest.chars().nth(1).unwrap_or('\\');
                     out.push('\\');
                     out.push(next);
@@ -429,7 +429,7 @@ impl<'a> Reader<'a> {
         Err(self.wrong("the end of the string"))
     }
 
-    /// The character that a backslash begins.
+    /// Parses the escape sequence at a backslash.
     fn escaped(&mut self, out: &mut String) -> Result<()> {
         let rest = self.rest();
         let code = |digits: usize| {
@@ -457,7 +457,7 @@ impl<'a> Reader<'a> {
                 let value = rest.get(1..=digits).and_then(|text| u32::from_str_radix(text, 8).ok());
                 value.and_then(char::from_u32).map(|c| (Some(c), 1 + digits))
             }
-            // Python keeps the backslash of what is no escape.
+            // Python keeps the backslash of an unknown escape.
             Some(other) if *other != b'N' => plain('\\').map(|(c, _)| (c, 1)),
             _ => None,
         };
@@ -468,13 +468,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Words that are no names of variables.
+/// Keywords that cannot be variable names.
 const RESERVED: [&str; 16] = [
     "assert", "async", "class", "del", "elif", "else", "except", "finally", "for", "global", "if", "raise",
     "return", "try", "while", "with",
 ];
 
-/// A dictionary as it is read: a key that repeats keeps its first place and its last value.
+/// Dictionary under construction: a duplicate key keeps its first position and its last value.
 #[derive(Default)]
 struct Dictionary {
     pairs: Vec<(String, Json)>,
@@ -493,7 +493,7 @@ impl Dictionary {
     }
 }
 
-/// The number of values in a value, itself included. Text counts by its length: a copy takes as much memory again.
+/// Number of values in a value, including itself. Text counts by its length: a copy needs as much memory.
 fn values_of(value: &Json) -> usize {
     let text = |text: &str| text.len() / VALUE;
     match value {
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_are_read_as_python_reads_them() {
+    fn parses_literals_like_python() {
         let text = concat!(
             "#!/usr/bin/env python3\n\"\"\"A\nconfiguration.\"\"\"\nimport os\nfrom typing import (Dict,\n  List)\n",
             "base: str = 'data' '/x'  # joined\nnames = [\"a\", 'b',]\n\n\n",
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn an_imported_name_is_no_literal() {
+    fn rejects_imported_names_as_literals() {
         for import in ["from settings import base", "from settings import *", "import base"] {
             let text = format!("base = 'a'\n{import}\n{}", function("    return dict(a=base)"));
             assert_eq!(parse(&text).unwrap_err().code().as_str(), "python-config", "{import}");
@@ -546,14 +546,14 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_long_text_are_bounded() {
+    fn limits_copies_of_long_text() {
         let text = format!("x = '{}'\n", "a".repeat(700_000));
         let body = format!("    return dict(a=[{}])", "x,".repeat(60_000));
         assert_eq!(parse(&(text + &function(&body))).unwrap_err().code().as_str(), "limit");
     }
 
     #[test]
-    fn refuses_what_only_running_would_tell() {
+    fn rejects_code_other_than_literals() {
         for (body, line) in [
             ("    return dict(a=os.getenv('A'))", "line 2"),
             ("    x = 1\n    return dict(a=x + 1)", "line 3"),
@@ -585,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_nesting_are_bounded() {
+    fn limits_names_and_nesting() {
         let mut text = "a0 = [1, 1]\n".to_owned();
         for n in 1..60 {
             text.push_str(&format!("a{n} = [a{}, a{}]\n", n - 1, n - 1));

@@ -1,11 +1,11 @@
-//! The keys.
+//! Keys of the configuration.
 
 use super::field::{Field, Loader, Rule, Writer, Wrong, given, object};
 use super::parameters::Side;
 use weighbridge_core::text::escape;
 
-/// Defines a structure whose fields are the keys, in the order in which they are written: name, type,
-/// rule, default (`None`: it must be given), and whether release 1.0.0 knows it.
+/// Defines a structure with the keys as fields, in writing order: name, type,
+/// rule, default (`None`: required), and whether release 1.0.0 has the key.
 macro_rules! schema {
     ($(#[$what:meta])* $name:ident {
         $($(#[$doc:meta])* $key:ident: $kind:ty, $rule:ident, $default:expr, $old:literal;)*
@@ -17,7 +17,7 @@ macro_rules! schema {
         }
 
         impl $name {
-            /// The keys, in the order in which they are written.
+            /// Keys in the order of writing.
             pub const KEYS: &'static [&'static str] = &[$(stringify!($key)),*];
         }
 
@@ -51,29 +51,29 @@ macro_rules! schema {
 }
 
 schema! {
-    /// A type of entities.
+    /// Entity type.
     EntityType {
-        /// The number of partitions; 1 where it is not partitioned.
+        /// Number of partitions; 1 if unpartitioned.
         num_partitions: u64, Positive, None, true;
         /// True where entities are sets of features: the rows of the table are features.
         featurized: bool, Any, Some(false), true;
-        /// The number of columns, where it is not that of the whole configuration.
+        /// Number of columns, if different from the global dimension.
         dimension: Option<u64>, Positive, Some(None), false;
     }
 }
 
 schema! {
-    /// A type of relations.
+    /// Relation type.
     Relation {
-        /// Its name; names may repeat.
+        /// Name; names may repeat.
         name: String, NonEmpty, None, true;
-        /// The type of left sides.
+        /// Entity type of left sides.
         lhs: String, NonEmpty, None, true;
-        /// The type of right sides.
+        /// Entity type of right sides.
         rhs: String, NonEmpty, None, true;
-        /// The factor of its loss.
+        /// Weight of its loss.
         weight: f64, Positive, Some(1.0), true;
-        /// What is done to one side before both are compared.
+        /// Operator applied to one side before the comparison.
         operator: String, Any, Some("none".to_owned()), true;
         /// True where all entities are negatives.
         all_negs: bool, Any, Some(false), true;
@@ -81,95 +81,95 @@ schema! {
 }
 
 schema! {
-    /// A configuration. [`Config::parse`] makes one; each field is a key of `config.json`.
+    /// Configuration, parsed by [`Config::parse`]; each field is a key of `config.json`.
     Config {
-        /// The types of entities, by name, in order.
+        /// Entity types by name, in order.
         entities: Vec<(String, EntityType)>, NonEmpty, None, true;
-        /// The relations; edges mean them by their index.
+        /// Relations; edges refer to them by index.
         relations: Vec<Relation>, NonEmpty, None, true;
-        /// The number of columns of tables.
+        /// Number of columns of tables.
         dimension: u64, Positive, None, true;
-        /// The standard deviation of the rows that training begins with.
+        /// Standard deviation of initial rows.
         init_scale: f64, Positive, Some(1e-3), true;
-        /// Rows longer than this are made shorter.
+        /// Maximum norm of rows.
         max_norm: Option<f64>, Positive, Some(None), true;
-        /// True where each type has a vector that is added to all its rows.
+        /// True where each entity type has a vector that is added to all its rows.
         global_emb: bool, Any, Some(true), true;
-        /// How two rows are compared: `dot`, `cos`, `l2`, `squared_l2`.
+        /// Comparator of two rows: `dot`, `cos`, `l2`, `squared_l2`.
         comparator: String, Any, Some("cos".to_owned()), true;
         /// True where the first column is a bias.
         bias: bool, Any, Some(false), true;
-        /// `ranking`, `logistic` or `softmax`.
+        /// Loss function: `ranking`, `logistic` or `softmax`.
         loss_fn: String, Any, Some("ranking".to_owned()), true;
-        /// The margin of the ranking loss.
+        /// Margin of the ranking loss.
         margin: f64, Any, Some(0.1), true;
-        /// The weight of the regulariser.
+        /// Weight of the regularizer.
         regularization_coef: f64, Any, Some(0.0), false;
-        /// The regulariser.
+        /// Regularizer.
         regularizer: String, Any, Some("N3".to_owned()), false;
-        /// The folder of counts and names.
+        /// Folder of entity counts and names.
         entity_path: String, Any, None, true;
-        /// The folders of edges.
+        /// Folders of edges.
         edge_paths: Vec<String>, Any, None, true;
-        /// The folder of checkpoints.
+        /// Checkpoint folder.
         checkpoint_path: String, Any, None, true;
-        /// A folder of rows to begin with.
+        /// Folder of initial rows.
         init_path: Option<String>, Any, Some(None), true;
-        /// A snapshot is kept every so many epochs.
+        /// Interval of snapshots in epochs.
         checkpoint_preservation_interval: Option<i64>, Any, Some(None), true;
-        /// The number of epochs in all.
+        /// Total number of epochs.
         num_epochs: u64, NonNegative, Some(1), true;
-        /// The number of chunks that each bucket is cut into.
+        /// Number of chunks of each bucket.
         num_edge_chunks: Option<u64>, Positive, Some(None), true;
-        /// The most edges of a chunk, where the number of chunks is not given.
+        /// Maximum number of edges of a chunk, if the number of chunks is not set.
         max_edges_per_chunk: u64, Positive, Some(1_000_000_000), true;
-        /// The order of buckets.
+        /// Order of buckets.
         bucket_order: BucketOrder, Any, Some(BucketOrder::InsideOut), true;
-        /// The number of processes.
+        /// Number of processes.
         workers: Option<u64>, Positive, Some(None), true;
-        /// The number of edges of a batch.
+        /// Number of edges of a batch.
         batch_size: u64, Positive, Some(1000), true;
-        /// Negatives taken from the batch.
+        /// Number of negatives taken from the batch.
         num_batch_negs: u64, NonNegative, Some(50), true;
-        /// Negatives taken from the partition.
+        /// Number of negatives taken from the partition.
         num_uniform_negs: u64, NonNegative, Some(50), true;
         /// True where left sides are not corrupted.
         disable_lhs_negs: bool, Any, Some(false), true;
         /// True where right sides are not corrupted.
         disable_rhs_negs: bool, Any, Some(false), true;
-        /// The learning rate.
+        /// Learning rate.
         lr: f64, NonNegative, Some(1e-2), true;
-        /// The learning rate of operators, where it is another.
+        /// Learning rate of operators, if different.
         relation_lr: Option<f64>, NonNegative, Some(None), true;
-        /// The part of the edges that is held out.
+        /// Fraction of held-out edges.
         eval_fraction: f64, NonNegative, Some(0.05), true;
-        /// As `num_batch_negs`, in evaluation.
+        /// Like `num_batch_negs`, in evaluation.
         eval_num_batch_negs: Option<u64>, NonNegative, Some(Some(1000)), true;
-        /// As `num_uniform_negs`, in evaluation.
+        /// Like `num_uniform_negs`, in evaluation.
         eval_num_uniform_negs: Option<u64>, NonNegative, Some(Some(1000)), true;
-        /// Of no effect.
+        /// No effect.
         background_io: bool, Any, Some(false), true;
-        /// How much is logged: 0 or 1.
+        /// Log level: 0 or 1.
         verbose: u64, NonNegative, Some(0), true;
-        /// Seconds.
+        /// Delay in seconds.
         hogwild_delay: f64, NonNegative, Some(2.0), true;
-        /// True where relations are rows of tables of parameters.
+        /// True where relations are rows of parameter tables.
         dynamic_relations: bool, Any, Some(false), true;
-        /// The number of machines.
+        /// Number of machines.
         num_machines: u64, Positive, Some(1), true;
-        /// -1: the trainers; 0: none, partitions go by disk; else so many are started elsewhere.
+        /// Partition servers: -1 for the trainers; 0 for none, with partitions on disk; otherwise the number started separately.
         num_partition_servers: i64, Any, Some(-1), true;
-        /// How machines find each other.
+        /// Method by which machines find each other.
         distributed_init_method: Option<String>, Any, Some(None), true;
         /// True where buckets wait for a partition that was trained before.
         distributed_tree_init_order: bool, Any, Some(true), true;
-        /// The number of GPUs.
+        /// Number of GPUs.
         num_gpus: i64, Any, Some(0), false;
-        /// Groups of processes.
+        /// Number of process groups.
         num_groups_for_partition_server: i64, Any, Some(16), false;
-        /// Groups of processes for a server of sharded partitions.
+        /// Number of process groups for each partition server of sharded partitions.
         num_groups_per_sharded_partition_server: i64, Any, Some(1), false;
-        /// MiB.
+        /// Bandwidth in MiB.
         partition_shard_size: i64, Any, Some(250), false;
         /// True where a GPU computes in binary16.
         half_precision: bool, Any, Some(false), false;
@@ -177,7 +177,7 @@ schema! {
 }
 
 impl Relation {
-    /// The type of one side.
+    /// Entity type of one side.
     pub fn side(&self, side: Side) -> &str {
         match side {
             Side::Lhs => &self.lhs,
@@ -186,12 +186,12 @@ impl Relation {
     }
 }
 
-/// The order in which buckets are trained.
+/// Training order of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BucketOrder {
-    /// Any.
+    /// Random order.
     Random,
-    /// Buckets that share a partition follow each other.
+    /// Consecutive buckets share a partition.
     Affinity,
     /// By layers min(l, r), highest first.
     InsideOut,
@@ -202,7 +202,7 @@ pub enum BucketOrder {
 impl BucketOrder {
     const ALL: [Self; 4] = [Self::Random, Self::Affinity, Self::InsideOut, Self::OutsideIn];
 
-    /// The word in `config.json`.
+    /// Returns the word used in `config.json`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Random => "random",

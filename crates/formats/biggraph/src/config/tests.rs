@@ -16,7 +16,7 @@ fn config(keys: &str) -> Config {
 }
 
 #[test]
-fn files_of_upstream_come_back_byte_for_byte() {
+fn upstream_files_round_trip_byte_for_byte() {
     for name in ["std.json", "dyn.json", "feat.json", "legacy.json"] {
         let text = file(name);
         let (config, findings) = Config::parse(&text, false).unwrap();
@@ -30,7 +30,7 @@ fn files_of_upstream_come_back_byte_for_byte() {
 }
 
 #[test]
-fn parameters_in_the_order_of_the_optimizer() {
+fn lists_parameters_in_optimizer_order() {
     let (config, _) = Config::parse(&file("std.json"), false).unwrap();
     let found: Vec<_> =
         config.parameters(0).unwrap().into_iter().map(|p| (p.key, p.path.join("/"), p.shape)).collect();
@@ -56,7 +56,7 @@ fn parameters_in_the_order_of_the_optimizer() {
 }
 
 #[test]
-fn values_are_taken_as_upstream_takes_them() {
+fn accepts_values_like_upstream() {
     let found = config(
         r#", "batchSize": 7, "maxNorm": 1, "bucketOrder": "Inside_Out", "bias": "ON", "global_emb": 0,
         "lr": NaN, "init_path": null, "num_epochs": true, "eval_num_batch_negs": null"#,
@@ -70,7 +70,7 @@ fn values_are_taken_as_upstream_takes_them() {
 }
 
 #[test]
-fn values_are_refused_as_upstream_refuses_them() {
+fn rejects_values_like_upstream() {
     for (keys, words) in [
         (r#", "num_epochs": 4.0"#, "num_epochs: Not an int"),
         (r#", "num_epochs": -1"#, "num_epochs: must be >= 0"),
@@ -97,12 +97,12 @@ fn values_are_refused_as_upstream_refuses_them() {
         assert_eq!(error.code().as_str(), "config");
         assert!(error.message().contains(words), "{keys}: {}", error.message());
     }
-    assert_eq!(with(r#", "batch_sise": 1"#).unwrap_err().hint_text(), Some("is `batch_size` meant?"));
+    assert_eq!(with(r#", "batch_sise": 1"#).unwrap_err().hint_text(), Some("did you mean `batch_size`?"));
     assert_eq!(Config::parse("[]", false).unwrap_err().code().as_str(), "config");
 }
 
 #[test]
-fn what_is_passed_over_is_told() {
+fn lenient_mode_reports_ignored_values() {
     let text = SMALL
         .replace("KEYS", r#", "batch_sise": 1, "lr": "x", "disable_lhs_negs": 1, "disable_rhs_negs": 1"#);
     let (config, findings) = Config::parse(&text, true).unwrap();
@@ -124,7 +124,7 @@ fn python_code_is_not_run() {
 }
 
 #[test]
-fn sides_and_partitions() {
+fn computes_sides_and_partitions() {
     let mut found = config("");
     assert_eq!(found.sides().unwrap(), Sides { lhs: 4, rhs: 4 });
     assert_eq!(found.clone().with_partitions(2, &[]).sides().unwrap(), Sides { lhs: 2, rhs: 2 });
@@ -145,7 +145,7 @@ fn sides_and_partitions() {
 }
 
 #[test]
-fn what_upstream_finds_late_or_never() {
+fn reports_faults_that_upstream_finds_late() {
     let codes = |config: &Config| config.problems().iter().map(|f| f.code.as_str()).collect::<Vec<_>>();
     assert_eq!(codes(&config("")), [""; 0]);
     for (keys, code) in [

@@ -1,4 +1,4 @@
-//! A column of a new bucket: its elements are found in the old buckets when they are read.
+//! Column of a new bucket, assembled from the old buckets on access.
 
 use super::buckets::Side;
 use super::integers::{self, read_elements};
@@ -9,13 +9,13 @@ use weighbridge_core::error::Result;
 use weighbridge_core::tensor::{DType, Order, Region};
 use weighbridge_io::source::{Source, check_range, to_usize};
 
-/// What a column holds.
+/// Content of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Ids(Side),
     Relations,
     Weights(DType),
-    /// Where each list of features begins, and the end of the last.
+    /// Start of each feature list, and the end of the last.
     Offsets(Side),
     Features(Side),
 }
@@ -29,7 +29,7 @@ impl What {
     }
 }
 
-/// A column of a new bucket, little-endian.
+/// Column of a new bucket, little-endian.
 #[derive(Debug)]
 pub(super) struct MovedColumn {
     mover: Arc<Mover>,
@@ -72,7 +72,7 @@ impl MovedColumn {
         }
     }
 
-    /// Some of the edges of a run.
+    /// Appends some edges of a run.
     fn edges(&self, run: &Run, range: Range<usize>, out: &mut Vec<u8>) -> Result<()> {
         let selection = self.mover.select(run.block(), self.target)?;
         let numbers = match self.what {
@@ -102,7 +102,7 @@ impl MovedColumn {
         Ok(())
     }
 
-    /// Element 0 is 0, element k + 1 the end of the list of edge k.
+    /// Appends offsets: element 0 is 0, element k + 1 is the end of the list of edge k.
     fn offsets(&self, target: &Target, side: Side, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         if range.start == 0 {
             out.extend_from_slice(&0u64.to_le_bytes());
@@ -139,7 +139,7 @@ impl MovedColumn {
                 let list = &lists[position as usize];
                 let begin = at;
                 at += list.end - list.start;
-                // The part of the list that is asked for.
+                // The requested part of the list.
                 let (from, to) = (range.start.max(begin), range.end.min(at));
                 if from < to {
                     let wanted = list.start + (from - begin)..list.start + (to - begin);

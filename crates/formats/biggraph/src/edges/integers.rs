@@ -1,4 +1,4 @@
-//! Columns of numbers as 64-bit integers, whatever they are stored as.
+//! Numeric columns as 64-bit integers, whatever their dtype.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{DType, Element, Encoding, Order, Region, Shape};
 use weighbridge_io::source::{Source, SourceRef, check_range, to_usize};
 
-/// The elements `range` of a column as integers: reals lose their fraction, what is too large
-/// becomes the largest or smallest integer, and NaN the smallest, as libhdf5 does when upstream
-/// reads them.
+/// Reads the elements `range` of a column as integers: floats are truncated, values out of range
+/// become the largest or smallest integer, and NaN the smallest, as libhdf5 converts them for
+/// upstream.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Unsupported`], code `not-numbers`, for complex numbers and elements of less than a byte;
-/// and what the sources say.
+/// [`weighbridge_core::Kind::Unsupported`], code `not-numbers`, for complex numbers and elements below one byte;
+/// and the errors of the sources.
 pub(crate) fn read(entry: &TensorEntry, range: Range<u64>) -> Result<Vec<i64>> {
     let region = Region { start: vec![range.start], shape: vec![range.end.saturating_sub(range.start)] };
     let bytes = entry.read_region(&region, Order::Row)?;
@@ -30,7 +30,7 @@ fn integer(element: Element) -> Option<i64> {
         Element::Bool(b) => Some(i64::from(b)),
         Element::Int(n) => Some(i64::try_from(n).unwrap_or(if n < 0 { i64::MIN } else { i64::MAX })),
         Element::Float(x) if x.is_nan() => Some(i64::MIN),
-        // This cast cuts towards zero and stops at both ends, which is what is wanted.
+        // The cast truncates towards zero and saturates.
         #[allow(clippy::cast_possible_truncation)]
         Element::Float(x) => Some(x as i64),
         Element::Complex(..) => None,
@@ -38,11 +38,11 @@ fn integer(element: Element) -> Option<i64> {
 }
 
 fn not_numbers(entry: &TensorEntry) -> Error {
-    Error::unsupported("not-numbers", format!("elements of type {} cannot become integers", entry.dtype()))
+    Error::unsupported("not-numbers", format!("dtype {} cannot be converted to integers", entry.dtype()))
         .on_tensor(entry.name())
 }
 
-/// A column as little-endian `i64`, converted when it is read.
+/// Column as little-endian `i64`, converted on access.
 #[derive(Debug)]
 struct IntegerSource {
     entry: TensorEntry,
@@ -50,11 +50,11 @@ struct IntegerSource {
     len: u64,
 }
 
-/// `entry`, a column, as a column of `i64`: itself, where it is one.
+/// Returns `entry`, a column, as an `i64` column: unchanged if it is one.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Unsupported`] for complex numbers and elements of less than a byte, and for columns
-/// whose length has no place below 2^64.
+/// [`weighbridge_core::Kind::Unsupported`] for complex numbers and elements below one byte, and for columns
+/// whose byte size overflows 64 bits.
 pub(crate) fn as_integers(entry: &TensorEntry) -> Result<TensorEntry> {
     if entry.dtype() == DType::I64 {
         return Ok(entry.clone());
@@ -64,9 +64,9 @@ pub(crate) fn as_integers(entry: &TensorEntry) -> Result<TensorEntry> {
         return Err(not_numbers(entry));
     }
     let shape = Shape::new([entry.elements()]);
-    let len = shape
-        .bytes(DType::I64)
-        .ok_or_else(|| Error::unsupported("shape-overflow", "as integers, the column passes 2^64 bytes"))?;
+    let len = shape.bytes(DType::I64).ok_or_else(|| {
+        Error::unsupported("shape-overflow", "the byte size of the column as i64 overflows 64 bits")
+    })?;
     let label = entry.extents.first().map_or("", |extent| extent.source.label()).to_owned();
     let source: SourceRef = Arc::new(IntegerSource { entry: entry.clone(), label, len });
     let mut made = TensorEntry::dense(entry.path.clone(), DType::I64, shape, &source, 0, Encoding::ROW)?;
@@ -97,8 +97,8 @@ impl Source for IntegerSource {
     }
 }
 
-/// Fills `buffer` with the bytes from `offset` on of elements of `size` bytes, which `make` appends for
-/// a range of whole ones.
+/// Fills `buffer` with the bytes at `offset` of elements of `size` bytes; `make` appends
+/// a range of whole elements.
 pub(crate) fn read_elements(
     offset: u64,
     buffer: &mut [u8],
@@ -115,7 +115,7 @@ pub(crate) fn read_elements(
     let skip = to_usize(offset - first * size)?;
     match bytes.get(skip..skip + buffer.len()) {
         Some(wanted) => buffer.copy_from_slice(wanted),
-        None => return Err(Error::corrupt("past-the-end", "a column ends before its last element")),
+        None => return Err(Error::corrupt("past-the-end", "the column ends before its last element")),
     }
     Ok(())
 }
@@ -134,10 +134,10 @@ mod tests {
     }
 
     #[test]
-    fn reals_become_what_upstream_reads() {
+    fn converts_floats_like_upstream() {
         let reals = [0.5f32, 2.999, -1.5, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -0.0];
         let entry = column(DType::F32, reals.iter().flat_map(|x| x.to_le_bytes()).collect());
-        // As h5py reads these into an int64 array.
+        // Values of h5py reading into an int64 array.
         let expected = [0, 2, -1, i64::MIN, i64::MAX, i64::MIN, i64::MAX, 0];
         assert_eq!(read(&entry, 0..8).unwrap(), expected);
         assert_eq!(read(&entry, 1..3).unwrap(), [2, -1]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn every_width_and_sign() {
+    fn converts_every_integer_type() {
         assert_eq!(read(&column(DType::U8, vec![0, 255]), 0..2).unwrap(), [0, 255]);
         assert_eq!(read(&column(DType::I8, vec![0, 255]), 0..2).unwrap(), [0, -1]);
         let wide = column(DType::U64, u64::MAX.to_le_bytes().to_vec());

@@ -1,5 +1,5 @@
-//! Edges: what is in a file of them, and moving them when types of entities are cut into other
-//! partitions.
+//! Edges: the columns of edge files, and moving edges when entity types are
+//! repartitioned.
 //!
 //! ```text
 //! edges_0_1.h5  lhs 5  rhs 2  rel 0        user 0 has 10 rows, user 1 begins at row 10
@@ -8,8 +8,8 @@
 //! edges_1_2.h5  lhs 0  rhs 2  rel 0
 //! ```
 //!
-//! A row keeps its place in the whole table: the order of all rows is that of the old partitions,
-//! and new ones are cut from it. Within a new bucket, edges stand in the order of the old buckets and
+//! A row keeps its index in the whole table: rows are ordered by old partition,
+//! and new partitions are cut from that order. A new bucket keeps the order of the old buckets and
 //! of the edges in each.
 
 pub(crate) mod buckets;
@@ -35,32 +35,32 @@ use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{Encoding, Shape};
 use weighbridge_io::source::SourceRef;
 
-/// The metadata that says how many rows each partition of each type has.
+/// Metadata key of the row counts of each partition of each type.
 pub(crate) const COUNTS: &str = "counts";
-/// The metadata that holds the configuration.
+/// Metadata key of the configuration.
 pub(crate) const CONFIG: &str = "config";
 
-/// An index of the same edges in other buckets. All edges are read once, to count them and to hold
-/// every id against the number of rows; what the new columns hold is made when they are read.
+/// Returns an index of the same edges in other buckets. Reads all edges once, to count them and to
+/// check every id; the new columns are assembled on access.
 ///
-/// The checkpoint must know its configuration (metadata `config`) and the rows of every partition
-/// (`counts`). Ids and relations become `i64`; weights stay as they are. Every bucket that upstream
-/// asks for is there, if only with no edges: it stops at one that is missing. Ids of edges from another
-/// format, which name no bucket, are rows of whole types.
+/// The checkpoint must have its configuration (metadata `config`) and the row counts of every partition
+/// (`counts`). Ids and relations become `i64`; weights stay unchanged. Every bucket that upstream
+/// expects is created, also without edges: upstream stops at a missing one. Ids of edges from another
+/// format, without buckets, are rows of whole types.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `no-config`, `no-counts`, `no-edges`, `bucket-missing`, and where the columns or the
-/// partitions do not fit together; [`weighbridge_core::Kind::Corrupt`]: `id-out-of-range`,
+/// [`weighbridge_core::Kind::Mismatch`]: `no-config`, `no-counts`, `no-edges`, `bucket-missing`, and for inconsistent columns
+/// or partitions; [`weighbridge_core::Kind::Corrupt`]: `id-out-of-range`,
 /// `relation-out-of-range`, `no-such-partition`, `bad-list`, with the bucket and the edge;
 /// [`weighbridge_core::Kind::Limit`]: `too-many-edges`, `too-many-buckets`, `too-many-runs`.
 pub fn repartition(checkpoint: &Checkpoint, partitions: &Partitions) -> Result<Checkpoint> {
     repartition_within(checkpoint, partitions, None)
 }
 
-/// As [`repartition`], with so many bytes of memory for what is kept of the edges until they are written.
+/// Like [`repartition`], with a memory budget in bytes for the edges kept until they are written.
 ///
 /// # Errors
-/// As [`repartition`].
+/// Like [`repartition`].
 pub(crate) fn repartition_within(
     checkpoint: &Checkpoint,
     partitions: &Partitions,
@@ -82,7 +82,7 @@ pub(crate) fn repartition_within(
     }
     let place = |name: &str| {
         config.entities.iter().position(|(own, _)| own == name).ok_or_else(|| {
-            Error::mismatch("no-such-type", "a relation joins a type that there is not").found(name)
+            Error::mismatch("no-such-type", "a relation uses an unknown entity type").found(name)
         })
     };
     let relation = |relation: &super::config::Relation| Ok([place(&relation.lhs)?, place(&relation.rhs)?]);
@@ -93,14 +93,14 @@ pub(crate) fn repartition_within(
     moved(checkpoint, config, mover)
 }
 
-/// True where ids are rows of whole types: of edges from elsewhere that name no bucket.
+/// True where ids are rows of whole types: for edges from another format without buckets.
 fn is_whole(checkpoint: &Checkpoint, buckets: &[buckets::Bucket]) -> bool {
     let own = checkpoint.carried_origin().is_some_and(|origin| origin.format == "biggraph");
     checkpoint.format != "biggraph" && !own && buckets.iter().all(|bucket| bucket.parts.is_none())
 }
 
-/// The partitions into which edges from elsewhere are cut without being asked: those of their entities, where
-/// these have several.
+/// Default partitions of edges from another format: those of their entities, if
+/// there are several.
 pub(crate) fn known_partitions(checkpoint: &Checkpoint) -> Option<Partitions> {
     let Some(Value::Map(counts)) = checkpoint.metadata.get(COUNTS) else { return None };
     if !matches!(checkpoint.metadata.get(CONFIG), Some(Value::Text(_))) {
@@ -116,7 +116,7 @@ pub(crate) fn known_partitions(checkpoint: &Checkpoint) -> Option<Partitions> {
     (several && is_whole(checkpoint, &buckets)).then_some(Partitions::Named(parts))
 }
 
-/// The index of what `mover` makes.
+/// Index of the edges moved by `mover`.
 fn moved(checkpoint: &Checkpoint, mut config: Config, mover: Mover) -> Result<Checkpoint> {
     let mover = Arc::new(mover);
     let mut made = Checkpoint { tensors: Vec::new(), ..checkpoint.clone() };
@@ -142,7 +142,7 @@ fn moved(checkpoint: &Checkpoint, mut config: Config, mover: Mover) -> Result<Ch
     Ok(made)
 }
 
-/// The columns that each new bucket has.
+/// Columns of each new bucket.
 fn columns(mover: &Mover) -> Vec<(&'static str, What)> {
     let mut columns: Vec<_> = Side::BOTH.map(|side| (side.ids(), What::Ids(side))).into();
     columns.push(("rel", What::Relations));
@@ -166,32 +166,29 @@ fn column(mover: &Arc<Mover>, [l, r]: [u64; 2], name: &str, what: What) -> Resul
     Ok(entry)
 }
 
-/// The configuration of an index of edges.
+/// Configuration of an edge index.
 fn config(checkpoint: &Checkpoint) -> Result<Config> {
     match checkpoint.metadata.get(CONFIG) {
         Some(Value::Text(text)) => {
-            // Keys that are not known say nothing about edges.
+            // Unknown keys do not affect edges.
             let (config, _) = Config::parse(text, true).map_err(|e| e.in_file(&checkpoint.label))?;
             Ok(config)
         }
         _ => Err(Error::mismatch(
             "no-config",
-            "without the configuration nobody knows which types of entities an edge joins",
+            "the configuration is missing: the entity types of the edges are unknown",
         )
         .in_file(&checkpoint.label)
-        .hint(phrase![Opt::Config.any("FILE"), " names config.json"])),
+        .hint(phrase![Opt::Config.any("FILE"), " sets the path of config.json"])),
     }
 }
 
-/// The rows of each partition of a type.
+/// Row counts of the partitions of a type.
 fn counts(checkpoint: &Checkpoint, entity: &str) -> Result<Vec<u64>> {
     let missing = || {
-        Error::mismatch(
-            "no-counts",
-            format!("nobody knows how many rows the partitions of type {entity} have"),
-        )
-        .in_file(&checkpoint.label)
-        .hint(phrase![Opt::Entities.any("FOLDER"), " names the folder of entity_count_TYPE_PART.txt"])
+        Error::mismatch("no-counts", format!("the row counts of the partitions of type {entity} are unknown"))
+            .in_file(&checkpoint.label)
+            .hint(phrase![Opt::Entities.any("FOLDER"), " sets the folder of entity_count_TYPE_PART.txt"])
     };
     let Some(Value::Map(all)) = checkpoint.metadata.get(COUNTS) else { return Err(missing()) };
     let own = all.iter().find(|(name, _)| name.as_str() == Some(entity));

@@ -1,14 +1,14 @@
-//! Which edges go where: the counting pass, and the edges of a block that go to one bucket.
+//! Destination of edges: the counting pass, and the selection of a block's edges for one bucket.
 //!
-//! Edges are looked at in blocks. Planning counts how many of each block go to each new bucket; that
-//! fixes every length. What a new column holds is made when it is read, from the old columns of the
-//! blocks that it draws from.
+//! Edges are processed in blocks. Planning counts the edges of each block for each new bucket, so
+//! all lengths are known. The content of a new column is assembled on access, from the old columns of the
+//! blocks it uses.
 //!
-//! All of it is bounded by a memory budget ([`Room`]). Where all edges fit into three quarters of it, which are
-//! seven million with the usual 256 MiB, the blocks that were sorted while counting are kept, and every edge is
+//! Memory is bounded by a budget ([`EdgeBudget`]). If all edges fit into three quarters of it (seven million
+//! edges at the default of 256 MiB), the blocks sorted while counting are kept, and every edge is
 //! read once. Otherwise all blocks are read again once for each group of new buckets that fit into the store
-//! together: with 256 MiB for about every three million edges that are written. A bucket that alone has more
-//! is made of blocks that are read again for each of its columns. Lists of features are always read again: for
+//! together: with 256 MiB, for about every three million written edges. A single bucket above that size
+//! rereads its blocks for each of its columns. Feature lists are always reread, for
 //! each bucket and column.
 
 use super::buckets::{Bucket, Side};
@@ -25,31 +25,31 @@ use weighbridge_core::tensor::DType;
 use weighbridge_io::engine::{MIN_MEMORY, default_threads};
 use weighbridge_io::source::to_usize;
 
-/// The usual budget in bytes: that of [`RunOptions`](weighbridge_io::engine::RunOptions).
+/// Default budget in bytes: that of [`RunOptions`](weighbridge_io::engine::RunOptions).
 const USUAL: u64 = 256 << 20;
-/// Budget for each thread that counts.
+/// Budget in bytes of each counting thread.
 const OF_THREAD: u64 = 32 << 20;
-/// Bytes that a thread has at most for an edge of the block that it looks at.
+/// Maximum bytes per edge of the block that a thread processes.
 const WORK: u64 = 64;
-/// The most bytes of an edge in the store.
+/// Maximum bytes per edge in the store.
 const EDGE: u64 = 28;
 
-/// The memory budget of a [`Mover`], dealt out.
+/// Memory budget of a [`Mover`], divided by use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
-    /// Edges in a block.
+    /// Number of edges in a block.
     pub(super) block: u64,
-    /// Threads that count.
+    /// Number of counting threads.
     pub(super) threads: usize,
-    /// Bytes of edges that are kept between planning and writing: of all blocks, or of what groups of new
-    /// buckets need of them. Two groups fit: one ends where the next begins.
+    /// Bytes of edges kept between planning and writing: of all blocks, or of the blocks' shares for groups of new
+    /// buckets. Two groups fit: one ends where the next begins.
     pub(super) edges: u64,
-    /// The most runs. Every block may have one for every new bucket.
+    /// Maximum number of runs. Every block may have one for every new bucket.
     pub(super) runs: u64,
 }
 
 impl Room {
-    /// Deals out so many bytes, or the usual ones.
+    /// Divides `memory` bytes, or the default.
     pub(crate) fn of(memory: Option<u64>) -> Self {
         let memory = memory.unwrap_or(USUAL).max(MIN_MEMORY);
         let threads = to_usize(memory / OF_THREAD).unwrap_or(1).clamp(1, default_threads());
@@ -60,16 +60,16 @@ impl Room {
             edges: memory / 4 * 3,
             runs: memory / 4 / run,
         };
-        // Small graphs of tests have many blocks too, and more than are kept.
+        // Small test graphs have several blocks too, and more than are kept.
         if cfg!(test) { Self { block: 16, edges: 8 << 10, ..room } } else { room }
     }
 }
 
-/// The most edges that are moved. A file that claims more without having the bytes would only waste
+/// Maximum number of edges to move. A file that declares more without having the bytes would only waste
 /// time.
 const MOST_EDGES: u64 = 1 << 36;
 
-/// The edges of a folder on their way into other buckets.
+/// Edges that move to other buckets.
 #[derive(Debug)]
 pub(crate) struct Mover {
     label: String,
@@ -77,12 +77,12 @@ pub(crate) struct Mover {
     places: Places,
     blocks: Vec<Block>,
     targets: Vec<Target>,
-    /// Whether the edges of each side have lists of features.
+    /// True for each side whose edges have feature lists.
     pub(super) lists: [bool; 2],
-    /// The type of the weights, where there are any.
+    /// Dtype of the weights, if any.
     pub(super) weight: Option<DType>,
     groups: Groups,
-    /// What the groups need of blocks that are not kept.
+    /// Store of the groups' shares of blocks that are not kept.
     store: Store,
     /// True where all blocks are kept.
     keep: bool,
@@ -97,23 +97,23 @@ struct Block {
     sorted: Option<Arc<Sorted>>,
 }
 
-/// What a new bucket is made of.
+/// Sources of a new bucket.
 #[derive(Debug, Default)]
 pub(super) struct Target {
-    /// In the order of the old buckets, and of the edges in them.
+    /// Runs in the order of the old buckets and their edges.
     pub(super) runs: Vec<Run>,
     pub(super) edges: u64,
     pub(super) features: [u64; 2],
 }
 
-/// The edges of one block that go to one new bucket.
+/// Edges of one block that go to one new bucket.
 #[derive(Debug)]
 pub(super) struct Run {
     block: u32,
     edges: u32,
-    /// Its first edge in the new bucket.
+    /// Index of its first edge in the new bucket.
     pub(super) first: u64,
-    /// Of each side, its first feature in the new bucket and the number of them, where edges have lists.
+    /// For each side with lists, index of its first feature in the new bucket, and number of features.
     features: Option<Box<[[u64; 2]; 2]>>,
 }
 
@@ -124,28 +124,28 @@ impl Run {
     pub(super) fn edges(&self) -> u64 {
         u64::from(self.edges)
     }
-    /// Behind its last edge.
+    /// End index of its edges.
     pub(super) fn end(&self) -> u64 {
         self.first + self.edges()
     }
-    /// The first feature of a side.
+    /// First feature of a side.
     pub(super) fn first_feature(&self, side: Side) -> u64 {
         self.features.as_ref().map_or(0, |of| of[side as usize][0])
     }
-    /// The number of features of a side.
+    /// Number of features of a side.
     pub(super) fn features(&self, side: Side) -> u64 {
         self.features.as_ref().map_or(0, |of| of[side as usize][1])
     }
 }
 
-/// What counting has for all blocks together.
+/// Shared state of counting.
 struct Counting {
-    /// Runs so far.
+    /// Number of runs so far.
     runs: AtomicU64,
-    /// The most of them.
+    /// Maximum number of runs.
     most_runs: u64,
-    /// A number for each new bucket, all 0: one list for each thread, which every block would otherwise
-    /// make and clear.
+    /// Pool of zeroed counters, one list per thread with one number per new bucket; every block would otherwise
+    /// allocate and clear its own.
     tallies: Mutex<Vec<Vec<usize>>>,
 }
 
@@ -155,13 +155,13 @@ impl Counting {
         Self { runs: AtomicU64::new(0), most_runs: room.runs, tallies }
     }
 
-    /// A list of `targets` zeros.
+    /// Takes a list of `targets` zeros from the pool.
     fn tally(&self, targets: usize) -> Vec<usize> {
         let free = self.tallies.lock().ok().and_then(|mut free| free.pop());
         free.unwrap_or_else(|| vec![0; targets])
     }
 
-    /// Takes a list of zeros back.
+    /// Returns a list of zeros to the pool.
     fn free(&self, tally: Vec<usize>) {
         if let Ok(mut free) = self.tallies.lock() {
             free.push(tally);
@@ -169,22 +169,22 @@ impl Counting {
     }
 }
 
-/// What a block gives to a new bucket.
+/// Edges of a block for one new bucket.
 struct Share {
     target: u32,
     edges: u32,
-    /// Features of each side, where edges have lists.
+    /// Number of features of each side, if edges have lists.
     features: Option<Box<[u64; 2]>>,
 }
 
 impl Mover {
-    /// Counts. All edges are read once.
+    /// Counts the edges. Reads all of them once.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Corrupt`]: `id-out-of-range`, `relation-out-of-range`, `bad-list` and
-    /// `no-such-partition` with the bucket and the number of the edge; [`weighbridge_core::Kind::Mismatch`],
-    /// `weights-differ`, where the weights of two buckets are not of one type, or only some have any;
-    /// [`weighbridge_core::Kind::Limit`]: `too-many-edges`, and `too-many-runs` where so many edges go to too
+    /// `no-such-partition` with the bucket and the index of the edge; [`weighbridge_core::Kind::Mismatch`],
+    /// `weights-differ`, if weights of two buckets have different dtypes, or only some buckets have weights;
+    /// [`weighbridge_core::Kind::Limit`]: `too-many-edges`, and `too-many-runs` if too many edges go to too
     /// many buckets.
     pub(crate) fn new(label: &str, buckets: Vec<Bucket>, places: Places, room: Room) -> Result<Self> {
         let mut blocks = Vec::new();
@@ -193,7 +193,7 @@ impl Mover {
             let edges = bucket.edges()?;
             sum = sum.saturating_add(edges);
             if sum > MOST_EDGES {
-                return Err(Error::limit("too-many-edges", "there are more edges than can be moved")
+                return Err(Error::limit("too-many-edges", "too many edges to repartition")
                     .in_file(label)
                     .expected(format_args!("at most {MOST_EDGES}"))
                     .found(sum));
@@ -232,13 +232,14 @@ impl Mover {
                 let Share { edges, features, .. } = share;
                 target.edges += u64::from(edges);
                 for (sum, own) in target.features.iter_mut().zip(features.as_deref().into_iter().flatten()) {
-                    // Features may be named by several edges; together they may be very many.
+                    // Several edges may refer to the same features, so their sum may be very large.
                     *sum = sum.checked_add(*own).ok_or_else(|| {
-                        Error::corrupt("bad-list", "the lists of features never end").in_file(label)
+                        Error::corrupt("bad-list", "the total length of the feature lists overflows")
+                            .in_file(label)
                     })?;
                 }
                 let features = features.map(|own| Box::new([[starts[0], own[0]], [starts[1], own[1]]]));
-                // There are at most 2^36 edges, and 2^12 or more in a block.
+                // There are at most 2^36 edges, and at least 2^12 in a block.
                 let block = u32::try_from(block).unwrap_or(u32::MAX);
                 target.runs.push(Run { block, edges, first, features });
             }
@@ -248,7 +249,7 @@ impl Mover {
         Ok(mover)
     }
 
-    /// Fails where features belong to no edge: they would be lost.
+    /// Fails if features belong to no edge: they would be lost.
     fn check_ends(&self) -> Result<()> {
         for bucket in &self.buckets {
             for side in Side::BOTH {
@@ -257,7 +258,7 @@ impl Mover {
                 let end = |place: u64| Ok(integers::read(offsets, place..place + 1)?.first().copied());
                 let (first, last) = (end(0)?, end(edges)?);
                 if first != Some(0) || last.and_then(|n| u64::try_from(n).ok()) != Some(features) {
-                    let text = format!("features of {bucket} are in the list of no edge");
+                    let text = format!("some features of {bucket} belong to no edge");
                     let shown = |end: Option<i64>| end.map_or("nothing".to_owned(), |n| n.to_string());
                     return Err(Error::corrupt("bad-list", text)
                         .in_file(&self.label)
@@ -278,19 +279,21 @@ impl Mover {
     }
 
     pub(super) fn target(&self, number: usize) -> Result<&Target> {
-        self.targets.get(number).ok_or_else(|| Error::usage("no-such-bucket", "there is no such bucket"))
+        self.targets
+            .get(number)
+            .ok_or_else(|| Error::usage("no-such-bucket", "the edge bucket does not exist"))
     }
 
     pub(super) fn bucket_of(&self, block: usize) -> &Bucket {
         &self.buckets[self.blocks[block].bucket]
     }
 
-    /// The number of the first edge of a block in its bucket.
+    /// Index in its bucket of the first edge of a block.
     pub(super) fn first_of(&self, block: usize) -> u64 {
         self.blocks[block].first
     }
 
-    /// What a block gives to each new bucket, and its edges sorted where these are kept.
+    /// Shares of a block for each new bucket, and its sorted edges if they are kept.
     fn count(&self, number: usize, counting: &Counting) -> Result<(Vec<Share>, Option<Sorted>)> {
         let assigned = self.assign(number)?;
         let mut tally = counting.tally(self.targets.len());
@@ -305,17 +308,17 @@ impl Mover {
         let mut shares: Vec<Share> = starts.iter().zip(ends).map(share).collect();
         let runs = counting.runs.fetch_add(shares.len() as u64, Ordering::Relaxed);
         if runs.saturating_add(shares.len() as u64) > counting.most_runs {
-            return Err(Error::limit("too-many-runs", "so many edges cannot go to so many buckets at once")
+            return Err(Error::limit("too-many-runs", "too many runs of edges to repartition at once")
                 .in_file(&self.label)
                 .expected(format_args!("at most {} runs of edges for one bucket", counting.most_runs))
                 .found(format_args!("more, for {} buckets", self.targets.len()))
-                .hint(phrase!["fewer partitions, or more memory: ", Opt::Memory]));
+                .hint(phrase!["use fewer partitions, or raise the memory limit: ", Opt::Memory]));
         }
         for side in Side::BOTH.into_iter().filter(|side| self.lists[*side as usize]) {
             for (index, list) in self.lists(number, side)?.into_iter().enumerate() {
                 let target = assigned.target[index];
                 let place = shares.partition_point(|share| share.target < target);
-                // At most 2^18 lists of less than 2^63 features; sums above are refused.
+                // At most 2^18 lists of less than 2^63 features; larger sums are rejected.
                 if let Some(sums) = &mut shares[place].features {
                     let sum = &mut sums[side as usize];
                     *sum = sum.saturating_add(list.end - list.start);
@@ -329,7 +332,7 @@ impl Mover {
         Ok((shares, sorted))
     }
 
-    /// Reads a block and finds where each edge goes.
+    /// Reads a block and assigns a bucket to each edge.
     fn assign(&self, number: usize) -> Result<Assigned> {
         let block = &self.blocks[number];
         let bucket = &self.buckets[block.bucket];
@@ -343,25 +346,20 @@ impl Mover {
             let edge = || block.first + index as u64;
             let Some(relation) = self.places.relation(rel) else {
                 return Err(self
-                    .fault(
-                        "relation-out-of-range",
-                        "an edge is of a relation that there is not",
-                        bucket,
-                        edge(),
-                    )
+                    .fault("relation-out-of-range", "an edge has an undefined relation", bucket, edge())
                     .expected(self.places.expected_relation())
                     .found(rel));
             };
             let Some([from, to]) = &windows[relation] else {
                 return Err(self.fault(
                     "no-such-partition",
-                    "an edge stands in a bucket whose partitions its types do not have",
+                    "the entity types of an edge do not have the partitions of its bucket",
                     bucket,
                     edge(),
                 ));
             };
             let out_of_range = |side: Side, window: &Window<'_>, id: i64| {
-                self.fault("id-out-of-range", "an edge leads to a row that there is not", bucket, edge())
+                self.fault("id-out-of-range", "an edge refers to a row beyond its table", bucket, edge())
                     .expected(window.expected())
                     .found(format_args!("{} {id}", side.ids()))
             };
@@ -380,7 +378,7 @@ impl Mover {
         Error::corrupt(code, format!("{text}: edge {edge} of {bucket}")).in_file(&self.label)
     }
 
-    /// Which features each edge of a block has.
+    /// Feature range of each edge of a block.
     pub(super) fn lists(&self, number: usize, side: Side) -> Result<Vec<Range<u64>>> {
         let block = &self.blocks[number];
         let bucket = &self.buckets[block.bucket];
@@ -396,7 +394,7 @@ impl Mover {
         let lists = bounds.windows(2).enumerate().map(|(index, pair)| {
             list(pair).ok_or_else(|| {
                 let edge = block.first + index as u64;
-                self.fault("bad-list", "the list of features of an edge is none", bucket, edge)
+                self.fault("bad-list", "an edge has an invalid feature list", bucket, edge)
                     .expected(format_args!("two offsets from 0 to {features}, in order"))
                     .found(format_args!("{} and {}", pair[0], pair[1]))
             })
@@ -404,12 +402,12 @@ impl Mover {
         lists.collect()
     }
 
-    /// True where it matters which edge of a block one is: something else of it is to be fetched.
+    /// True where the position of an edge in its block is needed, to fetch other columns.
     fn with_positions(&self) -> bool {
         self.weight.is_some() || self.lists != [false; 2]
     }
 
-    /// The edges of a block that go to one new bucket.
+    /// Edges of a block that go to one new bucket.
     pub(super) fn select(&self, number: usize, target: usize) -> Result<Selection> {
         let target = u32::try_from(target).unwrap_or(u32::MAX);
         if let Some(sorted) = &self.blocks[number].sorted {
@@ -426,7 +424,7 @@ impl Mover {
     }
 }
 
-/// The type of all weights.
+/// Dtype of all weights.
 fn weight_type(buckets: &[Bucket]) -> Result<Option<DType>> {
     let mut first: Option<(Option<DType>, &Bucket)> = None;
     for bucket in buckets {
@@ -441,7 +439,7 @@ fn weight_type(buckets: &[Bucket]) -> Result<Option<DType>> {
                 let word = |dtype: Option<DType>| dtype.map_or("none", DType::name);
                 return Err(Error::mismatch(
                     "weights-differ",
-                    "edges with different weights cannot share a file",
+                    "edge buckets with different weights cannot be merged",
                 )
                 .expected(format_args!("{} weights, as {one}", word(other)))
                 .found(format_args!("{} weights of {bucket}", word(own))));
@@ -454,7 +452,7 @@ fn weight_type(buckets: &[Bucket]) -> Result<Option<DType>> {
     }
 }
 
-/// Does `count` pieces of work on so many threads. The results are in order; the first failure wins.
+/// Runs `count` jobs on several threads. Results are in order; the first failure wins.
 fn parallel<T: Send>(
     count: usize,
     threads: usize,
@@ -468,7 +466,7 @@ fn parallel<T: Send>(
             let Some(slot) = slots.get(number) else { break };
             let done = work(number);
             if done.is_err() {
-                // The others stop after what they are at.
+                // The others stop after their current job.
                 next.store(count, Ordering::Relaxed);
             }
             if let Ok(mut slot) = slot.lock() {

@@ -1,4 +1,4 @@
-//! Where a row of a partition comes to stand when its type is cut into other partitions.
+//! New position of a row when its entity type is repartitioned.
 
 use super::super::partitions::new_counts;
 use super::buckets::Side;
@@ -6,37 +6,35 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 
-/// A type of entities: how its rows are dealt out now and later.
+/// Entity type with its old and new partitions.
 #[derive(Debug)]
 pub(crate) struct EntityType {
     name: String,
     featurised: bool,
-    /// The first row of each partition as it is, and the number of all rows behind.
+    /// First row of each old partition, and the total number of rows.
     old: Vec<u64>,
-    /// The first row of each partition as it shall be, and the number of all rows behind.
+    /// First row of each new partition, and the total number of rows.
     new: Vec<u64>,
 }
 
 impl EntityType {
-    /// A type with so many rows in each of its partitions, and the number that it is to have. Where edges
-    /// mean rows of the `whole` type, they are as those of one partition.
+    /// Entity type with the row count of each partition, and the new number of partitions. If edges
+    /// refer to rows of the `whole` type, ids are those of a single partition.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`], code `too-many-rows`, where the counts pass 2^63 rows;
+    /// [`weighbridge_core::Kind::Corrupt`], code `too-many-rows`, if the counts exceed 2^63 rows;
     /// [`weighbridge_core::Kind::Unsupported`], code `featurised-partitions`, for a featurised type with several
-    /// partitions: its edges hold lists, and a list has no one partition.
+    /// partitions: its edges hold lists, and the features of a list may be in several partitions.
     pub(crate) fn new(name: &str, featurised: bool, counts: &[u64], parts: u64, whole: bool) -> Result<Self> {
         if featurised && (counts.len() != 1 || parts != 1) {
             return Err(Error::unsupported(
                 "featurised-partitions",
-                format!(
-                    "the type {name} is featurised: its lists of features cannot go to several partitions"
-                ),
+                format!("the entity type {name} is featurised and cannot be partitioned"),
             )
             .hint(phrase![
-                "leave it with one partition: ",
+                "keep one partition: ",
                 Opt::Set.pair("partitions", "TYPE:N,…"),
-                " names those that change"
+                " lists the entity types to change"
             ]));
         }
         let mut old = starts(counts.iter().copied())?;
@@ -47,12 +45,12 @@ impl EntityType {
         Ok(Self { name: name.to_owned(), featurised, old, new })
     }
 
-    /// The number of partitions it shall have.
+    /// New number of partitions.
     pub(crate) fn new_parts(&self) -> u64 {
         self.new.len().saturating_sub(1) as u64
     }
 
-    /// The rows of each new partition.
+    /// Row count of each new partition.
     pub(crate) fn new_counts(&self) -> impl Iterator<Item = u64> {
         self.new.windows(2).map(|pair| pair[1] - pair[0])
     }
@@ -62,7 +60,7 @@ impl EntityType {
     }
 
     fn window(&self, part: u64) -> Option<Window<'_>> {
-        // A type with one partition is whole in whatever bucket it turns up.
+        // An unpartitioned type is whole in every bucket.
         let part = if self.old.len() == 2 { 0 } else { usize::try_from(part).ok()? };
         let (&start, &end) = (self.old.get(part)?, self.old.get(part + 1)?);
         Some(Window { kind: self, start, rows: end - start, starts: self.new.split_last()?.1 })
@@ -73,28 +71,29 @@ fn starts(counts: impl Iterator<Item = u64>) -> Result<Vec<u64>> {
     let mut starts = vec![0u64];
     let mut sum = 0u64;
     for count in counts {
-        sum = sum.checked_add(count).filter(|sum| i64::try_from(*sum).is_ok()).ok_or_else(|| {
-            Error::corrupt("too-many-rows", "the partitions of a type have more than 2^63 rows together")
-        })?;
+        sum = sum
+            .checked_add(count)
+            .filter(|sum| i64::try_from(*sum).is_ok())
+            .ok_or_else(|| Error::corrupt("too-many-rows", "the row count of an entity type exceeds 2^63"))?;
         starts.push(sum);
     }
     Ok(starts)
 }
 
-/// One partition of a type as it is.
+/// Old partition of a type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window<'a> {
     kind: &'a EntityType,
-    /// The row of the whole type that is its first.
+    /// Index in the whole type of its first row.
     start: u64,
     rows: u64,
-    /// The first rows of the new partitions.
+    /// First rows of the new partitions.
     starts: &'a [u64],
 }
 
 impl Window<'_> {
-    /// The new partition of a row, and the row within it; `None` where there is no such row. What
-    /// stands for a list of features stays as it is.
+    /// New partition of a row, and the index in it; `None` for a missing row. The placeholder
+    /// of a feature list stays unchanged.
     #[inline]
     pub(crate) fn place(&self, id: i64) -> Option<(u64, i64)> {
         if self.kind.featurised {
@@ -102,15 +101,15 @@ impl Window<'_> {
         }
         let id = u64::try_from(id).ok().filter(|id| *id < self.rows)?;
         let row = self.start + id;
-        // The last partition that begins at or before it: those without rows begin with their next.
+        // The last partition that begins at or before the row: empty ones begin with their successor.
         let part = self.starts.partition_point(|start| *start <= row).checked_sub(1)?;
         Some((part as u64, i64::try_from(row - self.starts[part]).ok()?))
     }
 
-    /// What an id must be, for people.
+    /// Description of valid ids, for messages.
     pub(crate) fn expected(&self) -> String {
         format!(
-            "0 to {}: this partition of type {} has {} rows",
+            "0 to {} (this partition of type {} has {} rows)",
             self.rows.saturating_sub(1),
             self.kind.name,
             self.rows
@@ -118,26 +117,26 @@ impl Window<'_> {
     }
 }
 
-/// All types, and which of them each relation joins.
+/// All entity types, and the types joined by each relation.
 #[derive(Debug)]
 pub(crate) struct Places {
     types: Vec<EntityType>,
-    /// The types on the left and right of each relation.
+    /// Types on the left and right of each relation.
     relations: Vec<[usize; 2]>,
-    /// True where the numbers of relations are those of the data and all join the types of the
-    /// first one.
+    /// True where relation numbers are in the data and all have the types of the
+    /// first relation.
     dynamic: bool,
-    /// The new number of partitions of both sides.
+    /// New number of partitions of both sides.
     parts: [u64; 2],
 }
 
 impl Places {
-    /// The most buckets that are made.
+    /// Maximum number of new buckets.
     const MOST: u64 = 1_000_000;
 
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`], code `partitions-differ`, where the types on one side of the
-    /// relations would be cut differently; [`weighbridge_core::Kind::Limit`], code `too-many-buckets`.
+    /// [`weighbridge_core::Kind::Mismatch`], code `partitions-differ`, if the types on one side of the
+    /// relations would have different partitions; [`weighbridge_core::Kind::Limit`], code `too-many-buckets`.
     pub(crate) fn new(types: Vec<EntityType>, relations: Vec<[usize; 2]>, dynamic: bool) -> Result<Self> {
         let mut parts = [1, 1];
         for side in Side::BOTH {
@@ -147,7 +146,7 @@ impl Places {
                 if *all != 1 && *all != kind.new_parts() {
                     return Err(Error::mismatch(
                         "partitions-differ",
-                        "all partitioned types on one side of the edges must have the same number of partitions",
+                        "the partitioned entity types on one side of the edges have different numbers of partitions",
                     )
                     .expected(format_args!("{all} partitions, as another type of {}", side.ids()))
                     .found(format_args!("{} partitions of type {}", kind.new_parts(), kind.name)));
@@ -156,7 +155,7 @@ impl Places {
             }
         }
         if parts[0].saturating_mul(parts[1]) > Self::MOST {
-            return Err(Error::limit("too-many-buckets", "the edges would be cut into too many files")
+            return Err(Error::limit("too-many-buckets", "too many edge buckets")
                 .expected(format_args!("at most {} buckets", Self::MOST))
                 .found(format_args!("{} times {}", parts[0], parts[1])));
         }
@@ -167,12 +166,12 @@ impl Places {
         &self.types
     }
 
-    /// The new number of partitions of the left and the right side.
+    /// New number of partitions of the left and the right side.
     pub(crate) fn parts(&self) -> [u64; 2] {
         self.parts
     }
 
-    /// The old number of partitions of the left and the right side: the most that a type has there.
+    /// Old number of partitions of the left and the right side: the largest of its types.
     pub(crate) fn old_parts(&self) -> [u64; 2] {
         Side::BOTH.map(|side| {
             let used = self.relations.iter().map(|pair| &self.types[pair[side as usize]]);
@@ -180,13 +179,13 @@ impl Places {
         })
     }
 
-    /// The number of new buckets.
+    /// Number of new buckets.
     pub(crate) fn buckets(&self) -> usize {
         usize::try_from(self.parts[0] * self.parts[1]).unwrap_or(usize::MAX)
     }
 
-    /// For each relation, the partitions from which the edges of an old bucket come; `None` where a
-    /// type of it has no such partition.
+    /// For each relation, the old partitions of an old bucket; `None` if a
+    /// type lacks its partition.
     pub(crate) fn windows(&self, parts: [u64; 2]) -> Vec<Option<[Window<'_>; 2]>> {
         let window = |pair: &[usize; 2]| {
             let of = |side: Side| self.types[pair[side as usize]].window(parts[side as usize]);
@@ -195,7 +194,7 @@ impl Places {
         self.relations.iter().map(window).collect()
     }
 
-    /// Which of the relations a number in the column `rel` means.
+    /// Relation of a value in the column `rel`.
     #[inline]
     pub(crate) fn relation(&self, rel: i64) -> Option<usize> {
         match usize::try_from(rel) {
@@ -205,13 +204,13 @@ impl Places {
         }
     }
 
-    /// What a number of a relation must be, for people.
+    /// Description of valid relation numbers, for messages.
     pub(crate) fn expected_relation(&self) -> String {
         if self.dynamic {
-            "the number of a relation, not below 0".to_owned()
+            "a relation number of at least 0".to_owned()
         } else {
             format!(
-                "0 to {}: there are {} relations",
+                "0 to {} (the configuration has {} relations)",
                 self.relations.len().saturating_sub(1),
                 self.relations.len()
             )
@@ -225,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_comes_to_stand_where_arithmetic_says() {
+    fn rows_move_to_the_computed_partition() {
         for counts in [vec![14], vec![4, 3, 4, 3], vec![0, 5, 0], vec![0], vec![0, 0, 3], vec![9, 0, 0, 1]] {
             let rows: u64 = counts.iter().sum();
             for parts in 1..20 {
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_must_agree() {
+    fn rejects_sides_with_different_partitions() {
         let kind = |parts| EntityType::new("t", false, &[10], parts, false).unwrap();
         let places = |relations| Places::new(vec![kind(4), kind(1), kind(2)], relations, false);
         assert_eq!(places(vec![[0, 0], [1, 0], [0, 1]]).unwrap().parts(), [4, 4]);

@@ -1,11 +1,11 @@
-//! Edges of a block in the order of the new buckets, and the store of those that are at hand.
+//! Edges of a block in the order of the new buckets, and the store of sorted blocks.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use weighbridge_io::source::to_usize;
 
-/// Where each edge of a block goes.
+/// Target bucket of each edge of a block.
 pub(super) struct Assigned {
     pub(super) target: Vec<u32>,
     pub(super) ids: [Vec<i64>; 2],
@@ -13,8 +13,8 @@ pub(super) struct Assigned {
 }
 
 impl Assigned {
-    /// Where the edges of each bucket that gets some begin, in the order of the buckets; `tally` then says
-    /// where the next edge of each goes.
+    /// Start of the edges of each non-empty bucket, in bucket order; afterwards `tally` holds
+    /// the next position for each bucket.
     pub(super) fn tally(&self, tally: &mut [usize]) -> Vec<(u32, usize)> {
         let mut starts = Vec::new();
         for &target in &self.target {
@@ -33,12 +33,12 @@ impl Assigned {
         starts
     }
 
-    /// The edges that go to some buckets, in the order of these.
+    /// Edges for some buckets, in bucket order.
     pub(super) fn pick(&self, targets: &Range<u32>, with_positions: bool) -> Sorted {
         let of = |index: &u32| self.target[*index as usize];
         let mut order: Vec<u32> =
             (0u32..).zip(&self.target).filter(|(_, target)| targets.contains(target)).map(|p| p.0).collect();
-        // Stable: edges of one bucket stay in their order.
+        // Stable: edges of a bucket keep their order.
         order.sort_by_key(of);
         let mut starts: Vec<(u32, usize)> = Vec::new();
         for (place, target) in order.iter().map(of).enumerate() {
@@ -51,7 +51,7 @@ impl Assigned {
         Sorted { starts, positions: if with_positions { order } else { Vec::new() }, ids, rel }
     }
 
-    /// Brings the edges into the order of their buckets. `next` says where the next edge for each goes.
+    /// Sorts the edges by bucket. `next` holds the next position for each.
     pub(super) fn sort(self, starts: Vec<(u32, usize)>, next: &mut [usize], with_positions: bool) -> Sorted {
         let count = self.target.len();
         let mut positions = vec![0u32; if with_positions { count } else { 0 }];
@@ -72,18 +72,18 @@ impl Assigned {
     }
 }
 
-/// Edges of a block, sorted by where they go.
+/// Edges of a block, sorted by target bucket.
 #[derive(Debug, Default)]
 pub(super) struct Sorted {
-    /// Each new bucket that gets some, and where its edges begin.
+    /// Each new bucket with edges, and the start of its edges.
     pub(super) starts: Vec<(u32, usize)>,
-    /// Where each edge stands in the block; left out where nothing but these columns is moved.
+    /// Index of each edge in the block; empty if no other columns are moved.
     pub(super) positions: Vec<u32>,
     pub(super) ids: [Vec<i64>; 2],
     pub(super) rel: Vec<i64>,
 }
 
-/// The edges of a block that go to one new bucket, in their order.
+/// Edges of a block that go to one new bucket, in order.
 #[derive(Debug)]
 pub(super) struct Selection {
     sorted: Arc<Sorted>,
@@ -91,15 +91,15 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Where they stand in the block.
+    /// Indexes of the edges in the block.
     pub(super) fn positions(&self) -> &[u32] {
         self.sorted.positions.get(self.range.clone()).unwrap_or_default()
     }
-    /// Their ids on one side.
+    /// Ids of one side.
     pub(super) fn ids(&self, side: usize) -> &[i64] {
         self.sorted.ids.get(side).and_then(|ids| ids.get(self.range.clone())).unwrap_or_default()
     }
-    /// Their relations.
+    /// Relations.
     pub(super) fn rel(&self) -> &[i64] {
         self.sorted.rel.get(self.range.clone()).unwrap_or_default()
     }
@@ -110,7 +110,7 @@ impl Sorted {
         self.rel.len() * 24 + self.positions.len() * 4 + self.starts.len() * 16
     }
 
-    /// Those that go to one bucket.
+    /// Edges for one bucket.
     pub(super) fn select(self: &Arc<Self>, target: u32) -> Selection {
         let place = self.starts.partition_point(|(t, _)| *t < target);
         let start = self.starts.get(place).map_or(self.rel.len(), |s| s.1);
@@ -120,13 +120,13 @@ impl Sorted {
     }
 }
 
-/// New buckets that follow each other, and whose edges have room together: what they need of a block
-/// is taken at once.
+/// Groups of consecutive new buckets whose edges fit in memory together: a block's edges for a group
+/// are read at once.
 #[derive(Debug, Default)]
 pub(super) struct Groups(Vec<u32>);
 
 impl Groups {
-    /// Groups of buckets with so many edges each, of up to `most` edges, or of a single bucket.
+    /// Groups of buckets of up to `most` edges, or of a single bucket; `edges` lists the edges per bucket.
     pub(super) fn new(edges: impl Iterator<Item = u64>, most: u64) -> Self {
         let mut starts = Vec::new();
         let mut sum = 0u64;
@@ -140,7 +140,7 @@ impl Groups {
         Self(starts)
     }
 
-    /// The group of a bucket.
+    /// Group of a bucket.
     pub(super) fn of(&self, target: u32) -> Range<u32> {
         let next = self.0.partition_point(|start| *start <= target);
         let start = next.checked_sub(1).and_then(|place| self.0.get(place)).copied();
@@ -148,13 +148,13 @@ impl Groups {
     }
 }
 
-/// What groups of buckets need of blocks, as far as there is room; the oldest goes first.
+/// Cache of blocks' edges for groups of buckets; evicts the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     inner: Mutex<Inner>,
 }
 
-/// A block, and the first bucket of a group.
+/// Block, and the first bucket of a group.
 type Key = (usize, u32);
 
 #[derive(Debug, Default)]
@@ -169,7 +169,7 @@ impl Store {
         self.inner.lock().ok()?.all.get(&key).cloned()
     }
 
-    /// Keeps `sorted`, and drops others until all have room in `most` bytes.
+    /// Stores `sorted`, and evicts others until all fit in `most` bytes.
     pub(super) fn put(&self, key: Key, sorted: Arc<Sorted>, most: u64) {
         let Ok(mut inner) = self.inner.lock() else { return };
         let most = to_usize(most).unwrap_or(usize::MAX);
@@ -193,14 +193,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_share_a_group_as_long_as_there_is_room() {
+    fn groups_buckets_up_to_the_budget() {
         let groups = Groups::new([3, 3, 5, 20, 0, 1].into_iter(), 8);
         let all: Vec<_> = (0..6).map(|target| groups.of(target)).collect();
         assert_eq!(all, [0..2, 0..2, 2..3, 3..4, 4..u32::MAX, 4..u32::MAX]);
     }
 
     #[test]
-    fn the_oldest_goes_first_and_what_is_too_large_is_not_kept() {
+    fn evicts_the_oldest_and_rejects_oversized_entries() {
         let sorted = |edges: usize| {
             let rel = vec![1; edges];
             Arc::new(Sorted { ids: [rel.clone(), rel.clone()], rel, ..Sorted::default() })

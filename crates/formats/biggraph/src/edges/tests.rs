@@ -4,7 +4,7 @@ use serde_json::json;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_io::source::MemorySource;
 
-/// Numbers that look random.
+/// Pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -14,7 +14,7 @@ impl Dice {
     }
 }
 
-/// An edge with rows of whole types.
+/// Edge with rows of whole types.
 type Edge = (i64, i64, i64, u32, Vec<i64>);
 
 const USERS: [u64; 3] = [7, 0, 5];
@@ -51,7 +51,7 @@ fn i64s(numbers: &[i64]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
-/// Edges in three times three buckets, with features for documents where `lists`.
+/// Edges in three by three buckets, with document features where `lists`.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::needless_range_loop)]
 fn graph(each: u64, lists: bool) -> Checkpoint {
     let mut made = Checkpoint::new("biggraph", "edges", "edges");
@@ -65,7 +65,7 @@ fn graph(each: u64, lists: bool) -> Checkpoint {
             let (mut offsets, mut data) = (vec![0i64], vec![]);
             for number in 0..dice.below(each) {
                 let relation = dice.below(if lists { 4 } else { 3 });
-                // The sides that are cut, or the one bucket of those that are not.
+                // The partitioned sides, or the single bucket of unpartitioned ones.
                 let (from, to) = match relation {
                     0 if users > 0 => (dice.below(users), dice.below(items)),
                     1 if l == 0 => (dice.below(3), dice.below(items)),
@@ -107,7 +107,7 @@ fn column_of(bucket: &Bucket, name: &str) -> Vec<i64> {
     integers::read(column, 0..column.elements()).unwrap()
 }
 
-/// All edges with the rows of whole types, in the order of the buckets.
+/// All edges with the rows of whole types, in bucket order.
 fn edges(checkpoint: &Checkpoint) -> Vec<Edge> {
     let config = super::config(checkpoint).unwrap();
     let start = |entity: &str, part: u64| -> i64 {
@@ -145,7 +145,7 @@ fn sorted(mut edges: Vec<Edge>) -> Vec<Edge> {
 }
 
 #[test]
-fn edges_keep_their_rows_in_any_partitions_and_back() {
+fn edges_keep_their_rows_when_repartitioned_and_back() {
     for lists in [false, true] {
         let old = graph(150, lists);
         let truth = sorted(edges(&old));
@@ -154,7 +154,7 @@ fn edges_keep_their_rows_in_any_partitions_and_back() {
             let new = repartition(&old, &Partitions::Partitioned(parts)).unwrap();
             assert_eq!(sorted(edges(&new)), truth, "{parts}");
             let all = buckets(&new).unwrap();
-            // Also those without edges: upstream stops at one that is missing.
+            // Also buckets without edges: upstream stops at a missing one.
             assert_eq!(all.len() as u64, parts * parts);
             assert_eq!(counts(&new, "user").unwrap().len() as u64, parts);
             assert_eq!(counts(&new, "country").unwrap(), [3]);
@@ -165,7 +165,7 @@ fn edges_keep_their_rows_in_any_partitions_and_back() {
                 assert!(rel.iter().all(|rel| !matches!(rel, 1 | 3) || l == 0));
                 assert!(rel.iter().all(|rel| *rel != 2 || r == 0));
             }
-            // Reading a part of a column gives that part.
+            // Partial reads of a column return that part.
             for entry in new.tensors.iter().filter(|t| t.elements() > 0) {
                 let whole = entry.read_tensor(Order::Row).unwrap();
                 let source = &entry.extents[0].source;
@@ -188,8 +188,8 @@ fn edges_keep_their_rows_in_any_partitions_and_back() {
     }
 }
 
-/// The edges of `old` in the order in which they must come to stand when types are cut as in `new`:
-/// by new bucket, and in each as they stood. One edge at a time, with plain arithmetic.
+/// Expected edges of `old` when types are partitioned as in `new`:
+/// by new bucket, in their old order in each. One edge at a time, with plain arithmetic.
 fn moved_one_by_one(old: &Checkpoint, new: &Checkpoint) -> Vec<Edge> {
     let config = super::config(new).unwrap();
     let part = |entity: &str, row: i64| {
@@ -213,7 +213,7 @@ fn moved_one_by_one(old: &Checkpoint, new: &Checkpoint) -> Vec<Edge> {
 }
 
 #[test]
-fn edges_stand_in_the_order_of_the_old_buckets() {
+fn edges_keep_the_order_of_the_old_buckets() {
     for lists in [false, true] {
         // More blocks than are kept and stored.
         let old = graph(400, lists);
@@ -226,7 +226,7 @@ fn edges_stand_in_the_order_of_the_old_buckets() {
 }
 
 #[test]
-fn runs_are_counted() {
+fn rejects_too_many_runs() {
     let old = graph(400, false);
     let places = || {
         let kind = |name: &str, counts: &[u64]| EntityType::new(name, false, counts, 4, false).unwrap();
@@ -243,7 +243,7 @@ fn runs_are_counted() {
 }
 
 #[test]
-fn nothing_moves_where_the_number_stays() {
+fn same_partition_count_moves_nothing() {
     let old = graph(100, true);
     let new = repartition(&old, &Partitions::Partitioned(3)).unwrap();
     assert_eq!(edges(&new), edges(&old));
@@ -251,14 +251,14 @@ fn nothing_moves_where_the_number_stays() {
 }
 
 #[test]
-fn one_side_alone() {
+fn repartitions_a_single_type() {
     let old = graph(100, false);
     let only = |name: &str, parts| Partitions::Named(vec![(name.to_owned(), parts)]);
     let new = repartition(&old, &only("item", 2)).unwrap();
     assert_eq!(buckets(&new).unwrap().len(), 6);
     assert_eq!(sorted(edges(&new)), sorted(edges(&old)));
-    assert_eq!(repartition(&old, &only("nobody", 2)).unwrap_err().code().as_str(), "no-such-type");
-    // Countries stand on both sides: now they would be cut, and differently from users.
+    assert_eq!(repartition(&old, &only("unknown", 2)).unwrap_err().code().as_str(), "no-such-type");
+    // Countries are on both sides: they would be partitioned, and differently from users.
     assert_eq!(repartition(&old, &only("country", 2)).unwrap_err().code().as_str(), "partitions-differ");
     assert_eq!(
         repartition(&graph(100, true), &only("doc", 2)).unwrap_err().code().as_str(),
@@ -267,7 +267,7 @@ fn one_side_alone() {
 }
 
 #[test]
-fn edges_that_lead_nowhere_are_refused() {
+fn rejects_edges_beyond_their_tables() {
     let spoil = |name: &str, bytes: Vec<u8>, dtype: DType| {
         let mut made = Checkpoint::new("biggraph", "edges", "edges");
         made.metadata = graph(1, false).metadata;
@@ -320,7 +320,7 @@ fn edges_that_lead_nowhere_are_refused() {
 }
 
 #[test]
-fn a_bucket_that_is_not_there_is_missed() {
+fn rejects_a_missing_bucket() {
     let mut graph = graph(9, false);
     let of = |bucket: &'static str| move |t: &TensorEntry| t.path.parts()[0] != Name::from(bucket);
     graph.tensors.retain(of("1_2"));
@@ -329,7 +329,7 @@ fn a_bucket_that_is_not_there_is_missed() {
     graph.tensors.retain(|t| t.path.parts()[0] == Name::from("0_0"));
     let error = repartition(&graph, &Partitions::parse("2").unwrap()).unwrap_err();
     assert!(error.found_text().unwrap().ends_with("edges_1_2.h5 and more"), "{error}");
-    // An empty one is there.
+    // An empty bucket is accepted.
     let bucket = Bucket { parts: Some([0, 0]), columns: Vec::new() };
     assert!(buckets::check_all(&[bucket], [1, 1]).is_ok());
     let claim = buckets::check_all(&[], [u64::MAX, u64::MAX]).unwrap_err();

@@ -1,77 +1,77 @@
-//! What the files of a folder are, by their names.
+//! Classification of the files of a folder by their names.
 
 use super::FileName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The files of a folder of BigGraph, sorted into what they are.
+/// Files of a BigGraph folder, sorted by type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
-    /// Counts of entities: the partitions of each type.
+    /// Entity count files: the partitions of each type.
     pub counts: BTreeMap<String, BTreeSet<u64>>,
-    /// Names of entities: the partitions of each type.
+    /// Entity name files: the partitions of each type.
     pub names: BTreeMap<String, BTreeSet<u64>>,
-    /// True where there is a count of dynamic relations.
+    /// True if there is a count of dynamic relations.
     pub relation_count: bool,
-    /// True where there are names of relations.
+    /// True if there are relation names.
     pub relation_names: bool,
-    /// The buckets of edges (left, right).
+    /// Edge buckets (left, right).
     pub edges: BTreeSet<(u64, u64)>,
-    /// The buckets of edges that were not finished.
+    /// Unfinished edge buckets.
     pub unfinished_edges: BTreeSet<(u64, u64)>,
-    /// The files of each version.
+    /// Files of each version.
     pub versions: BTreeMap<u64, VersionFiles>,
-    /// True where there is a version file.
+    /// True if there is a version file.
     pub version_file: bool,
-    /// True where there is a configuration.
+    /// True if there is a configuration.
     pub config: bool,
-    /// True where there are training statistics.
+    /// True if there are training statistics.
     pub stats: bool,
-    /// The snapshots, by epoch.
+    /// Snapshots by epoch.
     pub snapshots: BTreeMap<u64, Snapshot>,
-    /// What BigGraph gives no such name, in the order given.
+    /// Files without a BigGraph name, in the given order.
     pub strays: Vec<PathBuf>,
 }
 
-/// The files of one version.
+/// Files of one version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct VersionFiles {
-    /// True where there is a file of parameters.
+    /// True if there is a model file.
     pub model: bool,
-    /// The partitions of each type that are there.
+    /// Existing partitions of each type.
     pub embeddings: BTreeMap<String, BTreeSet<u64>>,
 }
 
-/// The folder of a snapshot.
+/// Folder of a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    /// The files of each version; a sound snapshot has one.
+    /// Files of each version; an intact snapshot has one version.
     pub versions: BTreeMap<u64, VersionFiles>,
-    /// True where there is a version file.
+    /// True if there is a version file.
     pub version_file: bool,
 }
 
-/// A file of a version that is not the current one.
+/// File of a version that is not the current one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Orphan {
-    /// Its name.
+    /// File name.
     pub name: FileName,
-    /// Why it is there.
+    /// Reason for its existence.
     pub reason: OrphanReason,
 }
 
-/// Why there is a file of a version that is not the current one.
+/// Reason for a file of a version that is not the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OrphanReason {
-    /// Of a later version: an iteration that did not come to its end. The next run overwrites it.
+    /// Of a later version: an unfinished iteration. The next run overwrites it.
     Unfinished,
-    /// Of an earlier version that no snapshot holds: a run ended before it was deleted. No run ever
+    /// Of an earlier version without a snapshot: a run ended before deleting it. No run ever
     /// deletes it.
     LeftBehind,
 }
 
 impl VersionFiles {
-    /// The names of the files, which are of that version.
+    /// Names of the files of `version`.
     pub(crate) fn names(&self, version: u64) -> impl Iterator<Item = FileName> {
         let embeddings = self.embeddings.iter().flat_map(move |(entity, parts)| {
             let name = move |&part| FileName::Embeddings { entity: entity.clone(), part, version };
@@ -82,7 +82,7 @@ impl VersionFiles {
 }
 
 impl Listing {
-    /// Sorts names relative to the folder, from listings one or two levels deep.
+    /// Classifies names relative to the folder, from listings one or two levels deep.
     pub(crate) fn of<'a>(names: impl IntoIterator<Item = &'a Path>) -> Self {
         let mut listing = Self::default();
         for name in names {
@@ -134,15 +134,15 @@ impl Listing {
             FileName::Version => self.version_file = true,
             FileName::Config => self.config = true,
             FileName::Stats => self.stats = true,
-            // A snapshot is a folder; this is a file of its name.
+            // A snapshot is a folder; this is a file with its name.
             FileName::Snapshot { .. } => return None,
             name => put(&mut self.versions, name)?,
         }
         Some(())
     }
 
-    /// The files of versions that are neither `current` nor in a snapshot. Version 0 is never counted:
-    /// it is what a run began with, and is kept.
+    /// Files of versions that are neither `current` nor in a snapshot. Version 0 is excluded:
+    /// it is the start of a run, and is kept.
     pub(crate) fn orphans(&self, current: u64) -> Vec<Orphan> {
         let kept = |version: u64| self.snapshots.values().any(|s| s.versions.contains_key(&version));
         let others = self.versions.iter().filter(|&(&v, _)| v != current && v != 0 && !kept(v));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_folder_is_sorted() {
+    fn classifies_a_checkpoint_folder() {
         let found = listing(&[
             "checkpoint_version.txt",
             "config.json",
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entity_and_an_edge_folder_are_sorted() {
+    fn classifies_entity_and_edge_folders() {
         let found = listing(&[
             "entity_count_all_0.txt",
             "entity_count_all_1.txt",

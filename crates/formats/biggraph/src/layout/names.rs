@@ -1,72 +1,72 @@
-//! The names of the files.
+//! File names.
 
 use std::fmt;
 
-/// A file of a folder of BigGraph, as its name tells. [`fmt::Display`] gives the name back.
+/// File of a BigGraph folder, by its name. [`fmt::Display`] prints the name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileName {
-    /// `entity_count_{entity}_{part}.txt`: the number of rows of a partition.
+    /// `entity_count_{entity}_{part}.txt`: number of rows of a partition.
     EntityCount {
-        /// The type of entities.
+        /// Entity type.
         entity: String,
-        /// The partition.
+        /// Partition.
         part: u64,
     },
-    /// `entity_names_{entity}_{part}.json`: the names of the rows of a partition.
+    /// `entity_names_{entity}_{part}.json`: row names of a partition.
     EntityNames {
-        /// The type of entities.
+        /// Entity type.
         entity: String,
-        /// The partition.
+        /// Partition.
         part: u64,
     },
-    /// `dynamic_rel_count.txt`: the number of dynamic relations.
+    /// `dynamic_rel_count.txt`: number of dynamic relations.
     RelationCount,
-    /// `dynamic_rel_names.json`: the names of the relations, dynamic or not.
+    /// `dynamic_rel_names.json`: names of the relations, dynamic or not.
     RelationNames,
-    /// `edges_{lhs}_{rhs}.h5`: a bucket.
+    /// `edges_{lhs}_{rhs}.h5`: an edge bucket.
     Edges {
-        /// The partition of the left sides.
+        /// Partition of the left sides.
         lhs: u64,
-        /// The partition of the right sides.
+        /// Partition of the right sides.
         rhs: u64,
     },
-    /// `edges_{lhs}_{rhs}.tmp.h5`: a bucket that was not finished.
+    /// `edges_{lhs}_{rhs}.tmp.h5`: an unfinished edge bucket.
     UnfinishedEdges {
-        /// The partition of the left sides.
+        /// Partition of the left sides.
         lhs: u64,
-        /// The partition of the right sides.
+        /// Partition of the right sides.
         rhs: u64,
     },
-    /// `embeddings_{entity}_{part}.v{version}.h5`: the rows of a partition.
+    /// `embeddings_{entity}_{part}.v{version}.h5`: rows of a partition.
     Embeddings {
-        /// The type of entities.
+        /// Entity type.
         entity: String,
-        /// The partition.
+        /// Partition.
         part: u64,
-        /// The version of the checkpoint.
+        /// Version of the checkpoint.
         version: u64,
     },
-    /// `model.v{version}.h5`: the parameters.
+    /// `model.v{version}.h5`: parameters.
     Model {
-        /// The version of the checkpoint.
+        /// Version of the checkpoint.
         version: u64,
     },
-    /// `checkpoint_version.txt`: which version is complete.
+    /// `checkpoint_version.txt`: the current version.
     Version,
-    /// `config.json`: the configuration of the last run.
+    /// `config.json`: configuration of the last run.
     Config,
-    /// `training_stats.json`: a line for each bucket trained.
+    /// `training_stats.json`: one line per trained bucket.
     Stats,
-    /// `epoch_{epoch}`: the folder of a snapshot.
+    /// `epoch_{epoch}`: folder of a snapshot.
     Snapshot {
-        /// The epoch that came next when it was made.
+        /// Epoch that followed the snapshot.
         epoch: u64,
     },
 }
 
 impl FileName {
-    /// What a file (or folder) of this name is; `None` for names that BigGraph gives to nothing.
-    /// Numbers must be written as it writes them: no sign, no leading zero.
+    /// Parses the name of a file or folder; `None` for names that BigGraph does not use.
+    /// Numbers must have BigGraph's form: no sign, no leading zero.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "dynamic_rel_count.txt" => return Some(Self::RelationCount),
@@ -104,7 +104,7 @@ impl FileName {
         Some(Self::Snapshot { epoch })
     }
 
-    /// The version that the name gives, where it gives one.
+    /// Version in the name, if any.
     pub fn version(&self) -> Option<u64> {
         match self {
             Self::Embeddings { version, .. } | Self::Model { version } => Some(*version),
@@ -134,13 +134,13 @@ impl fmt::Display for FileName {
     }
 }
 
-/// True where upstream can have a type of entities of that name: torch refuses dots in the names of
-/// parameters, and a slash would be a folder.
+/// True for a valid entity type name in upstream: torch refuses dots in parameter
+/// names, and a slash would be a folder.
 pub(crate) fn is_type_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['.', '/', '\0'])
 }
 
-/// What stands between a beginning and an end that do not overlap.
+/// Text between a prefix and a suffix that do not overlap.
 fn inside<'a>(name: &'a str, before: &str, after: &str) -> Option<&'a str> {
     name.strip_prefix(before)?.strip_suffix(after)
 }
@@ -155,7 +155,7 @@ fn two_parts(text: &str) -> Option<(u64, u64)> {
     Some((decimal(lhs)?, decimal(rhs)?))
 }
 
-/// A number as Python prints it.
+/// Number as Python prints it.
 fn decimal(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let short = text == "0" || !text.starts_with('0');
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_written_are_read_back() {
+    fn names_round_trip() {
         let entity = || "a_b:süß_7".to_owned();
         let all = [
             (FileName::EntityCount { entity: entity(), part: 0 }, "entity_count_a_b:süß_7_0.txt"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_strays() {
+    fn rejects_other_names() {
         let strays = [
             "",
             "edges_0_0.h5.bak",

@@ -1,24 +1,24 @@
-//! How rows are dealt out to partitions.
+//! Distribution of rows over partitions.
 
 use std::ops::Range;
 
-/// The first row of partition `part` where `rows` rows are dealt out to `parts` partitions:
+/// First row of partition `part` of `rows` rows in `parts` partitions:
 /// ceil(part * rows / parts). For `part == parts` that is `rows`.
 ///
-/// Upstream computes this in floating point, where it works at all with the same result.
+/// Upstream computes this in floating point, with the same result where its import succeeds.
 pub(crate) fn part_start(part: u64, rows: u64, parts: u64) -> u64 {
     let parts = u128::from(parts.max(1));
     let start = (u128::from(part) * u128::from(rows)).div_ceil(parts);
-    // More than all rows only where there is no such partition.
+    // More than all rows only for a partition that does not exist.
     u64::try_from(start).unwrap_or(rows).min(rows)
 }
 
-/// The rows of each partition, in order. Nothing is allocated, however many there are.
+/// Rows of each partition, in order. Allocates nothing, whatever the number.
 pub(crate) fn split(rows: u64, parts: u64) -> impl Iterator<Item = Range<u64>> {
     (0..parts).map(move |part| part_start(part, rows, parts)..part_start(part.saturating_add(1), rows, parts))
 }
 
-/// The number of rows of each partition, in order.
+/// Row count of each partition, in order.
 pub(crate) fn split_counts(rows: u64, parts: u64) -> impl Iterator<Item = u64> {
     split(rows, parts).map(|range| range.end - range.start)
 }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_is_in_the_partition_that_holds_it() {
+    fn every_row_is_in_the_computed_partition() {
         for rows in (0..200).chain([1000, 9973]) {
             for parts in (1..40).chain([97, 500]) {
                 let ranges: Vec<_> = split(rows, parts).collect();
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_of_numbers_that_no_float_holds() {
+    fn splits_row_counts_beyond_float_precision() {
         // Python: n = 2**64 - 1; p = 1000003; -(-(p - 1) * n // p) and (n - 1) * p // n.
         let n = u64::MAX;
         assert_eq!(part_start(1_000_002, n, 1_000_003), 18_446_725_627_020_817_972);

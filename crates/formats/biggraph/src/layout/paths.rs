@@ -1,21 +1,21 @@
-//! The paths of a configuration.
+//! Paths of a configuration.
 
 use std::path::PathBuf;
 use weighbridge_core::error::{Error, Result};
 
-/// The plain path that a path of a configuration means: without `file://` in front.
+/// Plain path of a configuration path: without a leading `file://`.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Unsupported`], `url`, for another scheme, as upstream's parser of URLs sees it:
-/// also `s3:foo` and the letter of a drive.
+/// [`weighbridge_core::Kind::Unsupported`], `url`, for another scheme, by the rules of upstream's URL parser:
+/// also `s3:foo` and a drive letter.
 pub(crate) fn plain_path(path: &str) -> Result<&str> {
     if let Some(rest) = path.strip_prefix("file://") {
         return Ok(rest);
     }
     match scheme(path) {
-        // `file:x` is a path of that very name for upstream.
+        // `file:x` is a path of exactly that name in upstream.
         Some(scheme) if !scheme.eq_ignore_ascii_case("file") => {
-            Err(Error::unsupported("url", "the configuration's path is a URL, not a path of a file system")
+            Err(Error::unsupported("url", "the path in the configuration is a URL, not a file system path")
                 .expected("a path, or file:// and a path")
                 .found(path))
         }
@@ -23,7 +23,7 @@ pub(crate) fn plain_path(path: &str) -> Result<&str> {
     }
 }
 
-/// The scheme that Python's `urlparse` finds. Blanks and control characters in front are passed over.
+/// Scheme found by Python's `urlparse`. Skips leading blanks and control characters.
 fn scheme(path: &str) -> Option<&str> {
     let path = path.trim_start_matches(|c: char| c <= ' ');
     let (scheme, _) = path.split_once(':')?;
@@ -31,12 +31,12 @@ fn scheme(path: &str) -> Option<&str> {
     (letters && scheme.starts_with(|c: char| c.is_ascii_alphabetic())).then_some(scheme)
 }
 
-/// The path from a checkpoint's folder to the folder of its entities, where the two paths of the
-/// configuration tell it: both relative or both absolute. By words alone; no file is looked at. So a
+/// Path from a checkpoint folder to its entity folder, if the two paths of the
+/// configuration determine it: both relative or both absolute. Computed from the texts alone, without file access. So a
 /// tree that was moved as a whole still finds its entities.
 ///
-/// `None` where one is relative and the other is not, where either is a URL, and where the way would
-/// lead through a folder whose name the paths do not tell.
+/// `None` if only one path is relative, if either is a URL, and if the result would
+/// lead through a folder whose name the paths do not contain.
 pub(crate) fn relative_entity_folder(checkpoint_path: &str, entity_path: &str) -> Option<PathBuf> {
     let (from_root, from) = parts(plain_path(checkpoint_path).ok()?);
     let (to_root, to) = parts(plain_path(entity_path).ok()?);
@@ -52,7 +52,7 @@ pub(crate) fn relative_entity_folder(checkpoint_path: &str, entity_path: &str) -
     Some(if path.as_os_str().is_empty() { PathBuf::from(".") } else { path })
 }
 
-/// True for an absolute path; its parts, with `.` and `x/..` taken out.
+/// True for an absolute path; and its parts, with `.` and `x/..` removed.
 fn parts(path: &str) -> (bool, Vec<&str>) {
     let absolute = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();
@@ -62,7 +62,7 @@ fn parts(path: &str) -> (bool, Vec<&str>) {
             ".." if parts.last().is_some_and(|&last| last != "..") => {
                 parts.pop();
             }
-            // The folder around the root is the root.
+            // The parent of the root is the root.
             ".." if absolute => {}
             part => parts.push(part),
         }
@@ -76,7 +76,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn only_plain_paths_and_file_urls() {
+    fn accepts_plain_paths_and_file_urls() {
         for (given, plain) in [
             ("data/x", "data/x"),
             ("", ""),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_from_a_checkpoint_to_its_entities() {
+    fn computes_the_path_from_checkpoint_to_entities() {
         let way = |from: &str, to: &str| relative_entity_folder(from, to);
         let is = |way: &str| Some(Path::new(way).to_owned());
         assert_eq!(way("ckpt_std_zip", "std/entities"), is("../std/entities"));
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(way("/../a", "/b"), is("../b"));
         assert_eq!(way("model", "../entities"), is("../../entities"));
         assert_eq!(way("../model", "../entities"), is("../entities"));
-        // What the folder is called in which the run was started, nobody says.
+        // The paths do not contain the name of the working folder of the run.
         assert_eq!(way("../model", "entities"), None);
         assert_eq!(way("/x/model", "entities"), None);
         assert_eq!(way("model", "s3://entities"), None);

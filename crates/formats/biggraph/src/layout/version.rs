@@ -1,38 +1,38 @@
-//! Versions and iterations: which pass over which edges made a version, and what becomes of it.
+//! Versions and iterations: the pass over the edges that made a version.
 
-/// How a training run counts: an iteration is one pass over one chunk of one edge path.
+/// Iteration count of a training run: an iteration is one pass over one chunk of one edge path.
 ///
 /// Versions count iterations, not epochs: the iteration of index i makes version i + 1. So another
-/// number of paths or chunks gives the versions of a folder another meaning.
+/// number of paths or chunks changes the meaning of the versions of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Schedule {
-    /// The number of epochs in all.
+    /// Total number of epochs.
     pub epochs: u64,
-    /// The number of edge paths.
+    /// Number of edge paths.
     pub paths: u64,
-    /// The number of chunks that each bucket is cut into.
+    /// Number of chunks of each bucket.
     pub chunks: u64,
 }
 
-/// An iteration, as its place within the run. All are counted from 0.
+/// Position of an iteration within the run. All are counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EpochPosition {
-    /// The epoch.
+    /// Epoch.
     pub epoch: u64,
-    /// The edge path.
+    /// Edge path.
     pub path: u64,
-    /// The chunk.
+    /// Chunk.
     pub chunk: u64,
 }
 
 impl Schedule {
-    /// The number of iterations in all, which is also the last version; `None` past 2^64.
+    /// Total number of iterations, which is also the last version; `None` past 2^64.
     pub(crate) fn iterations(&self) -> Option<u64> {
         self.epochs.checked_mul(self.paths)?.checked_mul(self.chunks)
     }
 
-    /// The iteration of that index; `None` where the schedule has no paths or no chunks. Whether it is
-    /// past the last epoch is not asked.
+    /// Iteration of this index; `None` if the schedule has no paths or no chunks. Indexes past
+    /// the last epoch are accepted.
     pub(crate) fn place(&self, index: u64) -> Option<EpochPosition> {
         let paths = index.checked_div(self.chunks)?;
         Some(EpochPosition {
@@ -42,7 +42,7 @@ impl Schedule {
         })
     }
 
-    /// The iteration that made a version; `None` for version 0, which is what there was before.
+    /// Iteration that made a version; `None` for version 0, the state before training.
     pub(crate) fn made_by(&self, version: u64) -> Option<EpochPosition> {
         self.place(version.checked_sub(1)?)
     }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_and_places_are_one_to_one() {
+    fn versions_map_one_to_one_to_iterations() {
         let schedule = Schedule { epochs: 3, paths: 2, chunks: 5 };
         assert_eq!(schedule.iterations(), Some(30));
         for index in 0..40 {

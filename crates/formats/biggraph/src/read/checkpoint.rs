@@ -1,4 +1,4 @@
-//! The folder of a checkpoint: one version of its files as one index.
+//! Checkpoint folder: one version of its files as one index.
 
 use super::super::config::Config;
 use super::super::layout::{FileName, Listing, VersionFiles};
@@ -14,30 +14,30 @@ use weighbridge_core::limits::Limits;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, SourceRef};
 
-/// Partitions that are not there and are named, of each type and of all.
+/// Maximum number of missing partitions listed, per type and in total.
 const MOST_LISTED: usize = 64;
 
-/// A file of the version, opened.
+/// Opened file of the version.
 enum Opened {
     Model(Model),
     Part(Box<Part>),
 }
 
-/// The partitions of each type; `None` where one is not there.
+/// Partitions of each type.
 type Parts = BTreeMap<String, BTreeMap<u64, (SourceRef, Part)>>;
 
-/// The files of a version.
+/// Files of a version.
 #[derive(Debug, Default)]
 struct Files {
     model: Option<Model>,
     parts: Parts,
-    /// What is said of those that cannot be read.
+    /// Notes on unreadable files.
     broken: Vec<Note>,
-    /// Those that were.
+    /// Sources read.
     read: Vec<SourceRef>,
 }
 
-/// Files that should be there: a configuration can want any number of them.
+/// Missing files: a configuration can require any number of them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Missing {
     pub(super) count: usize,
@@ -67,11 +67,11 @@ impl Missing {
 /// Opens one version of a checkpoint folder.
 ///
 /// # Errors
-/// What [`version::choose`] says and what the files say; `partition-missing`, `model-missing`.
+/// Errors of [`version::choose`] and of the files; `partition-missing`, `model-missing`.
 pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions) -> Result<Checkpoint> {
     let given = config::given(options)?;
     let beside = config::beside(folder)?;
-    // That of the folder is of the last run, which need not be the one that wrote the version.
+    // The folder's configuration is from the last run, possibly not the one that wrote the version.
     let fallback = given.as_ref().or(beside.as_ref());
     let (number, init, mut all_notes) =
         version::choose(folder, listing, fallback.map(|known| &known.config), options)?;
@@ -85,7 +85,7 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     let attributes = Attributes::of(model.as_ref(), &parts);
     let stored = attributes.config_text().and_then(config::lenient);
     let of_given = given.as_ref().map(|known| &known.config);
-    // By its own configuration the state of the model is numbered, where the files do not agree on one.
+    // The model's own configuration numbers its state, if the files have different ones.
     let own = model.as_ref().filter(|_| stored.is_none()).and_then(|model| config_in(&model.attributes));
     let own = own.and_then(|text| Some(Known { config: config::lenient(text)?, text: text.to_owned() }));
     let fallback = given.as_ref().or(own.as_ref()).or(beside.as_ref());
@@ -111,10 +111,10 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
             model.optimizer
         }
         None => {
-            // One that is there and cannot be read was noted as such.
+            // An existing but unreadable model was noted as such.
             let noted = files.model && broken_files;
             if options.salvage && !init {
-                let error = Error::corrupt("model-missing", "the file is not there or not readable");
+                let error = Error::corrupt("model-missing", "the file is missing or unreadable");
                 checkpoint.lose("(parameters of the model)", &error);
             }
             if !init && !noted {
@@ -132,7 +132,7 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
             checkpoint.companions.push((name, source));
         }
     }
-    // One without tensors is a file of the model too: an operator can have no parameters, a partition no rows.
+    // A model without parameters or a partition without rows is also part of the version.
     checkpoint.files.extend(read);
     super::was_read(&mut checkpoint, folder, &FileName::Version)?;
     checkpoint.notes = all_notes;
@@ -142,21 +142,21 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     Ok(checkpoint)
 }
 
-/// A version whose tables are joined.
+/// Tables of a version while they are joined.
 struct Joining<'a> {
     checkpoint: Checkpoint,
     notes: Vec<Note>,
     missing: Missing,
     number: u64,
-    /// True for initial values, which need not be whole.
+    /// True for initial values, which may be incomplete.
     init: bool,
     options: &'a OpenOptions,
 }
 
 impl Joining<'_> {
-    /// Joins the partitions of each type. Gives the state of the optimizers that is kept as values, by type.
+    /// Joins the partitions of each type. Returns the optimizer state stored as values, by type.
     fn tables(&mut self, config: Option<&Config>, files: &VersionFiles, mut parts: Parts) -> Result<Value> {
-        // Of a type that no relation uses there are no files.
+        // A type without relations has no files.
         let stored: HashMap<&str, u64> = config
             .into_iter()
             .flat_map(Config::stored_types)
@@ -169,7 +169,7 @@ impl Joining<'_> {
         for entity in order_of_types(config, meant, files) {
             if types.as_ref().is_some_and(|types| !types.contains_key(entity.as_str())) && !self.init {
                 let text =
-                    format!("the configuration knows no type {entity}, but there are embeddings of it");
+                    format!("embeddings of entity type {entity}, which the configuration does not have");
                 self.notes.push(Note::new("unknown-type", text));
             }
             let wanted = stored.get(entity.as_str()).filter(|_| !self.init).copied();
@@ -190,7 +190,7 @@ impl Joining<'_> {
         Ok(Value::Map(optimizers))
     }
 
-    /// Joins the `count` partitions of a type, as far as they were `found`; `None` where it was left out.
+    /// Joins the `count` partitions of a type, as far as `found`; `None` if the table was skipped.
     fn table(
         &mut self,
         entity: &str,
@@ -209,7 +209,7 @@ impl Joining<'_> {
         };
         self.missing.extend(absent);
         let path = super::table_path(Some(entity));
-        let error = Error::corrupt("partition-missing", "the partition is not there or not readable");
+        let error = Error::corrupt("partition-missing", "the partition is missing or unreadable");
         for name in &lost.first {
             self.checkpoint.lose(format_args!("{path} (rows of {name})"), &error);
         }
@@ -223,7 +223,7 @@ impl Joining<'_> {
                 if self.options.salvage {
                     self.checkpoint.lose(path, &error);
                 }
-                let text = format!("the table of {entity} was left out: {}", error.message());
+                let text = format!("table of {entity} skipped: {}", error.message());
                 self.notes.push(Note::omission(error.code(), text));
                 return Ok(None);
             }
@@ -240,7 +240,7 @@ impl Joining<'_> {
     }
 }
 
-/// Types in the order of the configuration, as far as they are `meant`, then those it does not know.
+/// Types in the order of the configuration, if `meant`, then unknown types.
 fn order_of_types(
     config: Option<&Config>,
     meant: impl Fn(&str) -> bool,
@@ -256,7 +256,7 @@ fn order_of_types(
         .collect()
 }
 
-/// Opens the files of a version, several at once. Those that cannot be read are notes where
+/// Opens the files of a version in parallel. Unreadable files become notes if
 /// `options.lenient`.
 fn open_files(
     folder: &FolderRef,
@@ -295,7 +295,7 @@ fn open_files(
             }
             (_, Ok(_)) => {}
             (_, Err(error)) if options.lenient && super::is_content(&error) => {
-                let text = format!("{name} was left out: {}", error.message());
+                let text = format!("{name} skipped: {}", error.message());
                 all.broken.push(Note::omission(error.code(), text));
             }
             (_, Err(error)) => return Err(error),
@@ -304,11 +304,11 @@ fn open_files(
     Ok(all)
 }
 
-/// The attributes that the files of a version have.
+/// Root attributes of the files of a version.
 struct Attributes {
-    /// Those that are the same in all.
+    /// Attributes that are equal in all files.
     common: Vec<(Name, Value)>,
-    /// The names of the others.
+    /// Names of the others.
     differ: Vec<String>,
 }
 
@@ -341,12 +341,12 @@ impl Attributes {
 
     fn note(&self) -> Option<Note> {
         let names = self.differ.join(", ");
-        let text = format!("the files of the version do not agree on the attributes {names}");
+        let text = format!("attributes differ between the files of the version: {names}");
         (!self.differ.is_empty()).then(|| Note::omission("attributes-differ", text))
     }
 }
 
-/// The configuration among the attributes of a file.
+/// Configuration among the attributes of a file.
 fn config_in(attributes: &[(Name, Value)]) -> Option<&str> {
     match attributes.iter().find(|(name, _)| name.as_str() == Some(super::super::detect::CONFIG_JSON)) {
         Some((_, Value::Text(text))) => Some(text),

@@ -1,4 +1,4 @@
-//! Configurations: the one that the caller names, the one beside the files, and the one in them.
+//! Configurations: the one named by the caller, the one next to the files, and the one in them.
 
 use super::super::config::{Config, json_text};
 use super::super::layout::FileName;
@@ -11,34 +11,33 @@ use weighbridge_core::limits::Limits;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, MemorySource, SourceRef, read_vec};
 
-/// Longest configuration that is read, in bytes. One of a thousand relations has 200 kB.
+/// Maximum length of a configuration in bytes. One with a thousand relations has 200 kB.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// A configuration and the text that it was read from.
+/// Configuration and its text.
 pub(in super::super) struct Known {
     pub(in super::super) config: Config,
     pub(in super::super) text: String,
 }
 
-/// The JSON text of a configuration, which may be a Python file of literals.
+/// JSON text of a configuration, which may be a Python file of literals.
 ///
-/// # Errors
-/// [`weighbridge_core::Kind::Limit`]; [`weighbridge_core::Kind::Corrupt`], `config-text`, where it is not UTF-8;
-/// [`weighbridge_core::Kind::Unsupported`], `python-config`, for Python code that is more than literals.
+/// [`weighbridge_core::Kind::Limit`]; [`weighbridge_core::Kind::Corrupt`], `config-text`, if it is not UTF-8;
+/// [`weighbridge_core::Kind::Unsupported`], `python-config`, for Python code other than literals.
 pub(super) fn text_of(source: &SourceRef) -> Result<String> {
     Limits::check("bytes of a configuration", "header_bytes", source.len(), MOST_BYTES)
         .map_err(|e| e.in_file(source.label()))?;
     let bytes = read_vec(&**source, 0, source.len())?;
     String::from_utf8(bytes)
-        .map_err(|_| Error::corrupt("config-text", "a configuration is UTF-8"))
+        .map_err(|_| Error::corrupt("config-text", "the configuration is not UTF-8"))
         .and_then(json_text)
         .map_err(|e| e.in_file(source.label()))
 }
 
-/// The configuration that the caller names.
+/// Configuration named by the caller.
 ///
 /// # Errors
-/// What it says that is wrong.
+/// Errors of parsing it.
 pub(in super::super) fn given(options: &OpenOptions) -> Result<Option<Known>> {
     let Some(source) = &options.own::<ReadOptions>().config else { return Ok(None) };
     let text = text_of(source)?;
@@ -46,8 +45,8 @@ pub(in super::super) fn given(options: &OpenOptions) -> Result<Option<Known>> {
     Ok(Some(Known { config, text }))
 }
 
-/// The `config.json` of a folder; `None` where there is none, and where it cannot be understood: the
-/// files have the one that they were written with.
+/// The `config.json` of a folder; `None` if it is missing or cannot be parsed: the
+/// files contain their own.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Io`].
@@ -61,14 +60,14 @@ pub(super) fn beside(folder: &FolderRef) -> Result<Option<Known>> {
     Ok(lenient(&text).map(|config| Known { config, text }))
 }
 
-/// The configuration that a text is, where it can be understood; what is odd about it is the matter of the
+/// Configuration parsed leniently, if possible; faults in it are left to the
 /// check.
 pub(in super::super) fn lenient(text: &str) -> Option<Config> {
     Config::parse(text, true).ok().map(|(config, _)| config)
 }
 
-/// The parameters that a model must have, in the order in which the optimizer knows them, with the
-/// extents of each; the first extent of a dynamic one is not known. None where an operator is not known.
+/// Required parameters of a model, in optimizer order, with their shapes; the first
+/// dimension of a dynamic one is not known. `None` for an unknown operator.
 pub(in super::super) fn parameters(config: &Config) -> Option<Vec<(TensorPath, Vec<u64>)>> {
     let all = config.parameters(0).ok()?;
     let path =
@@ -76,8 +75,8 @@ pub(in super::super) fn parameters(config: &Config) -> Option<Vec<(TensorPath, V
     Some(all.iter().map(|parameter| (path(&parameter.path), parameter.shape.clone())).collect())
 }
 
-/// True for JSON text that is a configuration: an object with the keys that every one has. Only its
-/// beginning is there to be looked at.
+/// True for JSON text with the required keys of a configuration. Checks only
+/// the available head.
 pub(super) fn looks_like_config(head: &[u8]) -> bool {
     let text = head.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     let has = |key: &str| text.contains(&format!("\"{key}\""));
@@ -87,7 +86,7 @@ pub(super) fn looks_like_config(head: &[u8]) -> bool {
 /// Opens a configuration as a checkpoint without tensors.
 ///
 /// # Errors
-/// What it says that is wrong; with `options.lenient` that is a note.
+/// Errors of parsing it; with `options.lenient` notes.
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = super::checkpoint(super::CONFIG, source.label());
     let text = text_of(source)?;

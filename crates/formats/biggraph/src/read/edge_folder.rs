@@ -1,4 +1,4 @@
-//! A folder of edges: a file for each bucket.
+//! Edge folder: one file per bucket.
 
 use super::super::config::{Config, Sides};
 use super::super::layout::{FileName, Listing};
@@ -13,10 +13,10 @@ use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, MemorySource, SourceRef};
 
-/// Opens all buckets of a folder, in the order of their numbers.
+/// Opens all buckets of a folder in order.
 ///
 /// # Errors
-/// What the files say. With `options.lenient` a file that cannot be read is a note.
+/// Errors of the files. With `options.lenient` an unreadable file becomes a note.
 pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = super::checkpoint(super::EDGES, folder.label());
     let buckets: Vec<(u64, u64)> = listing.edges.iter().copied().collect();
@@ -42,7 +42,7 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
                 if options.salvage {
                     checkpoint.lose(format_args!("(edges of {name})"), &error);
                 }
-                let text = format!("{name} was left out: {}", error.message());
+                let text = format!("{name} skipped: {}", error.message());
                 checkpoint.notes.push(Note::omission(error.code(), text));
             }
             Err(error) => return Err(error),
@@ -57,11 +57,11 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         .map(|&(lhs, rhs)| FileName::UnfinishedEdges { lhs, rhs }.to_string())
         .collect();
     if !unfinished.is_empty() {
-        let text = format!("files that a writer left unfinished: {}", notes::some(unfinished));
+        let text = format!("unfinished edge files skipped: {}", notes::some(unfinished));
         checkpoint.notes.push(Note::new("edges-unfinished", text));
     }
     if !listing.counts.is_empty() || !listing.names.is_empty() {
-        let text = "entities stand in the same folder";
+        let text = "the folder also contains entities";
         checkpoint.notes.push(Note::new("also-here", text));
     }
     checkpoint.notes.extend(notes::strays(listing));
@@ -71,15 +71,15 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     Ok(checkpoint)
 }
 
-/// Adds the buckets without a file, without edges: upstream's importer writes no file for a bucket that
-/// gets no edge. One that a writer left unfinished is not empty.
+/// Adds the buckets without a file as empty ones: upstream's importer writes no file for a bucket
+/// without edges. An unfinished bucket is not empty.
 fn add_empty_buckets(
     checkpoint: &mut Checkpoint,
     listing: &Listing,
     config: &Config,
     options: &OpenOptions,
 ) -> Result<()> {
-    // That sides have different numbers is a problem of the configuration.
+    // Different partition counts of a side are a finding of the configuration.
     let Ok(Sides { lhs, rhs }) = config.sides() else { return Ok(()) };
     let mut columns: Vec<(Name, DType)> = Vec::new();
     for column in &checkpoint.tensors {
@@ -104,7 +104,7 @@ fn add_empty_buckets(
     let zero: SourceRef = Arc::new(MemorySource::new(checkpoint.label.clone(), vec![0; 8]));
     for &(l, r) in &missing {
         for (name, dtype) in &columns {
-            // Where the lists of no edges begin.
+            // Offsets of an empty column of lists.
             let is_offsets = LISTS.iter().any(|(offsets, _)| name.as_str() == Some(offsets));
             let (shape, dtype) = if is_offsets { (1, DType::I64) } else { (0, *dtype) };
             let path = TensorPath::new([Name::from(format!("{l}_{r}").as_str()), name.clone()]);
@@ -121,11 +121,11 @@ fn add_empty_buckets(
         },
         _ => (u64::MAX, u64::MAX),
     };
-    // Stable: the columns of a bucket stay in their order.
+    // Stable: the columns of a bucket keep their order.
     checkpoint.tensors.sort_by_key(bucket);
     let names = missing.iter().map(|&(lhs, rhs)| FileName::Edges { lhs, rhs }.to_string());
     let text = format!(
-        "{} of {lhs} x {rhs} buckets have no file and are read as empty: {}",
+        "{} of {lhs} x {rhs} edge buckets have no file and are read as empty: {}",
         missing.len(),
         notes::some(names)
     );
@@ -133,8 +133,8 @@ fn add_empty_buckets(
     Ok(())
 }
 
-/// Adds what is known of the meaning of edges: the configuration, which is returned, and how many entities
-/// there are.
+/// Adds the meaning of edges: the configuration, which is returned, and the entity
+/// counts.
 pub(super) fn know(
     checkpoint: &mut Checkpoint,
     folder: Option<&FolderRef>,
@@ -157,7 +157,7 @@ pub(super) fn know(
     Ok(known.map(|known| known.config))
 }
 
-/// Tells how many entities there are, where that is found.
+/// Adds the entity counts, if found.
 fn count_entities(
     checkpoint: &mut Checkpoint,
     folder: Option<&FolderRef>,
@@ -169,7 +169,7 @@ fn count_entities(
     };
     let (counts, notes) = names::counts(&entities, config)?;
     checkpoint.notes.extend(notes);
-    checkpoint.notes.push(Note::new("counts-from", format!("the numbers of entities are those of {way}")));
+    checkpoint.notes.push(Note::new("counts-from", format!("entity counts are from {way}")));
     checkpoint.metadata.set("counts", counts);
     if let Some(count) = names::dynamic_count(&entities)? {
         checkpoint.metadata.set("dynamic_relations", Value::U64(count));

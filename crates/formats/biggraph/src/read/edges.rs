@@ -1,4 +1,4 @@
-//! Files of edges: columns of equal length.
+//! Edge files: columns of equal length.
 
 use super::file::{File, numbers};
 use weighbridge_core::checkpoint::{Name, Note, Role, TensorEntry, TensorPath, Value};
@@ -6,31 +6,31 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 
-/// The columns that every file has.
+/// Columns of every file.
 const IDS: [&str; 3] = ["lhs", "rhs", "rel"];
-/// The lists of features of each side: where the list of an edge begins, and all lists end to end.
+/// Feature lists of each side: the start of each edge's list, and all lists concatenated.
 pub(in super::super) const LISTS: [(&str, &str); 2] =
     [("lhsd_offsets", "lhsd_data"), ("rhsd_offsets", "rhsd_data")];
-/// The weights of edges, where there are any.
+/// Optional weights of edges.
 const WEIGHT: &str = "weight";
-/// The attribute of a column: the partitions of its left-hand and right-hand sides.
+/// Attribute of a column: the partitions of its left-hand and right-hand sides.
 pub(in super::super) const BUCKET: &str = "bucket";
 
-/// The columns of one file.
+/// Columns of one file.
 #[derive(Debug)]
 pub(super) struct Edges {
-    /// The columns, in the order in which BigGraph makes them.
+    /// Columns in BigGraph's order.
     pub(super) columns: Vec<TensorEntry>,
     /// `format_version`, as stored.
     pub(super) version: Option<Value>,
-    /// What is odd.
+    /// Notes.
     pub(super) notes: Vec<Note>,
 }
 
 /// Reads the columns of a file; their names begin with `prefix`.
 ///
 /// # Errors
-/// What [`File::open`] says; `dataset-missing`, `edge-shape`, `edge-columns` where BigGraph's reader
+/// Errors of [`File::open`]; `dataset-missing`, `edge-shape`, `edge-columns` where BigGraph's reader
 /// fails too.
 pub(super) fn open(source: &SourceRef, prefix: Option<(u64, u64)>, options: &OpenOptions) -> Result<Edges> {
     let mut file = File::open(source, options)?;
@@ -53,7 +53,7 @@ pub(super) fn open(source: &SourceRef, prefix: Option<(u64, u64)>, options: &Ope
             }
             (Some(_), None) => return Err(file.missing(&[data])),
             (None, Some(_)) => {
-                let text = format!("{}: {data} has no {offsets} and was left out", source.label());
+                let text = format!("{}: {data} skipped: it has no {offsets}", source.label());
                 found.notes.push(Note::omission("edge-lists", text));
             }
             (None, None) => {}
@@ -68,7 +68,7 @@ pub(super) fn open(source: &SourceRef, prefix: Option<(u64, u64)>, options: &Ope
     Ok(Edges { columns, version, notes: file.notes })
 }
 
-/// Columns as they are gathered.
+/// Columns under construction.
 struct Columns<'a> {
     file: &'a File,
     prefix: Option<(u64, u64)>,
@@ -77,7 +77,7 @@ struct Columns<'a> {
 }
 
 impl Columns<'_> {
-    /// The column of that name, if the file has it.
+    /// Column of this name, if the file has it.
     fn column(&self, name: &str) -> Result<Option<TensorEntry>> {
         let Some(dataset) = self.file.dataset(&[name]) else { return Ok(None) };
         let bucket = self.prefix.map(|(l, r)| Name::from(format!("{l}_{r}").as_str()));
@@ -86,7 +86,7 @@ impl Columns<'_> {
         let mut entry = numbers(dataset, path).map_err(fail)?;
         if entry.shape.rank() != 1 {
             return Err(fail(
-                Error::corrupt("edge-shape", "a column of edges has one dimension")
+                Error::corrupt("edge-shape", "an edge column must have one dimension")
                     .on_tensor(&entry.path)
                     .found(&entry.shape),
             ));
@@ -98,8 +98,8 @@ impl Columns<'_> {
         Ok(Some(entry))
     }
 
-    /// Takes the first `count` elements of a column. BigGraph passes over the rest of it, and fails
-    /// where there are not as many.
+    /// Takes the first `count` elements of a column. BigGraph ignores the rest, and fails
+    /// for a shorter column.
     fn cut(&mut self, name: &str, column: TensorEntry, count: u64) -> Result<()> {
         let have = column.elements();
         if have < count {
@@ -114,7 +114,7 @@ impl Columns<'_> {
             return Ok(());
         }
         let text = format!(
-            "{}: the column {name} has {have} elements where {count} belong to edges; the rest is passed over, \
+            "{}: the column {name} has {have} elements for {count} edges; the rest is ignored, \
              as BigGraph does",
             self.file.source.label()
         );

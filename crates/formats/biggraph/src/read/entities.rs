@@ -1,4 +1,4 @@
-//! A folder of entities: tables that have names only.
+//! Entity folder: tables of names only.
 
 use super::super::layout::{FileName, Listing};
 use super::super::text::{read_count, read_names};
@@ -16,17 +16,17 @@ use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, MemorySource, SourceRef, read_vec};
 
-/// Types without counts that are told one by one.
+/// Maximum number of types without counts listed one by one.
 const MOST_LISTED: usize = 20;
-/// Bytes of a file with a count, at most.
+/// Maximum length of a count file in bytes.
 const COUNT: u64 = 64;
-/// What a name of a relation takes beside its text, at least: each is a value of the metadata.
+/// Minimum memory of a relation name besides its text: each is a metadata value.
 const VALUE: u64 = 320;
 
-/// The names of the files of a folder of entities, or of what else has counts and names of entities.
+/// Names of the entity files in a folder.
 ///
 /// # Errors
-/// What listing says.
+/// Errors of listing.
 pub(crate) fn entity_files(folder: &FolderRef) -> Result<Vec<PathBuf>> {
     let is_of_entities = |name: &Path| {
         name.to_str().and_then(FileName::parse).is_some_and(|name| {
@@ -38,7 +38,7 @@ pub(crate) fn entity_files(folder: &FolderRef) -> Result<Vec<PathBuf>> {
     Ok(items.into_iter().map(|item| item.name).filter(|name| is_of_entities(name)).collect())
 }
 
-/// The names of the relations, where the rows of `entry` are theirs: of a parameter of dynamic relations.
+/// Relation names, if the rows of `entry` are relations: for a parameter of dynamic relations.
 pub(crate) fn relation_rows(checkpoint: &Checkpoint, entry: &TensorEntry) -> Option<RowNameList> {
     let is_parameter = entry.path.parts().first().and_then(Name::as_str) == Some("relations");
     let Some(Value::List(names)) = checkpoint.metadata.get("relation_names") else { return None };
@@ -56,10 +56,10 @@ pub(crate) fn relation_rows(checkpoint: &Checkpoint, entry: &TensorEntry) -> Opt
     Some(names.iter().map(String::as_str).collect())
 }
 
-/// Opens a folder of entities.
+/// Opens an entity folder.
 ///
 /// # Errors
-/// What a count or a list of relation names says; with `options.lenient` these are notes.
+/// Errors of a count or of a list of relation names; with `options.lenient` notes.
 pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = super::checkpoint(super::ENTITIES, folder.label());
     let known = match config::given(options)? {
@@ -93,14 +93,14 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
             false if uncounted >= MOST_LISTED => uncounted += 1,
             false => {
                 uncounted += 1;
-                let text = format!("{entity}: partitions without a count: names cannot be given to rows");
+                let text = format!("{entity}: partitions without a count file; rows have no names");
                 checkpoint.notes.push(Note::new("count-missing", text));
             }
         }
         checkpoint.tensors.push(entry);
     }
     if let Some(more) = uncounted.checked_sub(MOST_LISTED).filter(|more| *more > 0) {
-        let text = format!("{more} more types have partitions without a count");
+        let text = format!("{more} more entity types have partitions without a count file");
         checkpoint.notes.push(Note::new("count-missing", text));
     }
     checkpoint.metadata.set("partitions", all);
@@ -112,7 +112,7 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     Ok(checkpoint)
 }
 
-/// Counts the files of counts among those that were read. They are kept in memory, as there may be many.
+/// Adds the count files to the sources read. They are kept in memory, as there may be many.
 fn counts_read(checkpoint: &mut Checkpoint, entities: &Entities) -> Result<()> {
     for (entity, parts) in &entities.listing.counts {
         for &part in parts {
@@ -127,10 +127,10 @@ fn counts_read(checkpoint: &mut Checkpoint, entities: &Entities) -> Result<()> {
     Ok(())
 }
 
-/// The number and the names of relations, where there are files of them.
+/// Adds the number and the names of relations, if there are files of them.
 ///
 /// # Errors
-/// What these files say, unless `options.lenient`.
+/// Errors of these files, unless `options.lenient`.
 pub(super) fn relations(
     checkpoint: &mut Checkpoint,
     folder: &FolderRef,
@@ -154,7 +154,7 @@ pub(super) fn relations(
         Limits::check("bytes of names", "header_bytes", source.len(), options.limits.header_bytes)?;
         let mut list = RowNameList::new();
         let most = options.limits.header_bytes / 4;
-        // Past the most, one is enough to tell that they are too many.
+        // Beyond the limit, one more name is enough to detect the excess.
         let count = match read_names(source, &options.limits, Some(most / VALUE), &mut list) {
             Err(error) if error.code() == ErrorCode::NamesDiffer => most / VALUE + 1,
             count => count?,

@@ -1,4 +1,4 @@
-//! One HDF5 file of BigGraph: its contents, and the rules that hold for all kinds of it.
+//! HDF5 file of BigGraph: its contents, and the rules of all file types.
 
 use super::super::detect::{CONFIG_JSON, FORMAT_VERSION, is_version_one};
 use std::collections::BTreeSet;
@@ -8,25 +8,25 @@ use weighbridge_format::OpenOptions;
 use weighbridge_hdf5::{self as hdf5, Contents, Dataset, Item};
 use weighbridge_io::source::SourceRef;
 
-/// A file that was opened.
+/// Opened file.
 #[derive(Debug)]
 pub(super) struct File {
-    /// Its bytes.
+    /// Source.
     pub(super) source: SourceRef,
-    /// What it holds, without what could not be read.
+    /// Contents, without unreadable parts.
     contents: Contents,
-    /// What is odd about it.
+    /// Notes.
     pub(super) notes: Vec<Note>,
-    /// Paths that could not be read.
+    /// Unreadable paths.
     broken: BTreeSet<Vec<String>>,
 }
 
 impl File {
-    /// Opens `source` and holds it against `format_version`.
+    /// Opens `source` and checks `format_version`.
     ///
     /// # Errors
-    /// What the reader of HDF5 says; `format-version`. With `options.lenient` a part that is damaged
-    /// and a wrong version are notes.
+    /// Errors of the HDF5 reader; `format-version`. With `options.lenient` damaged parts
+    /// and a wrong version become notes.
     pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Self> {
         let fail = |error: Error| error.in_file(source.label());
         let mut contents = hdf5::read(source, &options.limits).map_err(fail)?;
@@ -34,10 +34,10 @@ impl File {
         for problem in std::mem::take(&mut contents.problems) {
             let path = problem.path.join("/");
             let damaged = !matches!(problem.error.kind(), Kind::Unsupported | Kind::Limit);
-            // Without a part of the root nothing says which datasets there were: no lenient reading knows the model.
+            // With a damaged root the list of datasets is unknown: lenient mode cannot tell which model it was.
             let unknown = problem.members && path.is_empty() && !options.salvage;
             if damaged && (unknown || !options.lenient) {
-                // A fault of the whole file is in no part of it.
+                // A fault of the whole file has no path.
                 let in_part = |error: Error| error.within(format_args!("in {path}"));
                 return Err(fail(if path.is_empty() { problem.error } else { in_part(problem.error) }));
             }
@@ -56,11 +56,11 @@ impl File {
             return Ok(self);
         }
         let shown = found.map_or_else(|| "no such attribute".to_owned(), |value| value.to_json().to_string());
-        // A higher number may be a form that is not known yet; all else was never written.
+        // A higher number may be a newer form; everything else was never written by BigGraph.
         let number = matches!(found, Some(Value::I64(_) | Value::U64(_) | Value::F64(_)));
-        let message = "BigGraph refuses the file: its format_version is not 1";
+        let message = "the format_version is not 1, so BigGraph refuses the file";
         if options.lenient {
-            let text = format!("{}: {message}, it is {shown}", self.source.label());
+            let text = format!("{}: {message} (found {shown})", self.source.label());
             self.notes.push(Note::new("format-version", text));
             return Ok(self);
         }
@@ -73,15 +73,15 @@ impl File {
             .in_file(self.source.label())
             .expected("the number 1 as attribute format_version of the root")
             .found(shown)
-            .hint("lenient reading takes it as version 1"))
+            .hint("lenient reading treats it as version 1"))
     }
 
-    /// An attribute of the root.
+    /// Root attribute.
     pub(super) fn attribute(&self, name: &str) -> Option<&Value> {
         self.contents.attributes.iter().find(|(own, _)| own == name).map(|(_, value)| value)
     }
 
-    /// All attributes of the root, in the order of the file.
+    /// All root attributes, in file order.
     pub(super) fn attributes(&self) -> Vec<(Name, Value)> {
         self.contents
             .attributes
@@ -90,7 +90,7 @@ impl File {
             .collect()
     }
 
-    /// The text of the configuration that was in force when it was written.
+    /// Text of the configuration that the file was written with.
     pub(super) fn config_text(&self) -> Option<&str> {
         match self.attribute(CONFIG_JSON) {
             Some(Value::Text(text)) => Some(text),
@@ -103,50 +103,50 @@ impl File {
         &self.contents.items
     }
 
-    /// The dataset at that path.
+    /// Dataset at this path.
     pub(super) fn dataset(&self, path: &[&str]) -> Option<&Dataset> {
         let at = |item: &&Item| item.path.iter().map(String::as_str).eq(path.iter().copied());
         self.contents.items.iter().find(at).and_then(|item| item.dataset.as_ref())
     }
 
-    /// The error that there is no dataset at that path.
+    /// Error for a missing dataset.
     pub(super) fn missing(&self, path: &[&str]) -> Error {
         let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
         let name = path.join("/");
         let message = if self.broken.contains(&path) {
-            format!("the dataset {name} cannot be read")
+            format!("the dataset {name} is unreadable")
         } else {
-            format!("there is no dataset {name}")
+            format!("the dataset {name} is missing")
         };
         Error::corrupt("dataset-missing", message).in_file(self.source.label())
     }
 
-    /// Notes that there are datasets which BigGraph does not know, unless `known` says otherwise.
+    /// Notes datasets unknown to BigGraph, as decided by `known`.
     pub(super) fn note_unknown(&mut self, known: impl Fn(&[String]) -> bool) {
         let unknown = |item: &&Item| item.dataset.is_some() && !known(&item.path);
         let label = self.source.label();
         let note = |item: &Item| {
-            let reason = format!("a dataset of {label} that is not known to BigGraph");
+            let reason = format!("a dataset of {label} that BigGraph does not use");
             Note::skipped_tensor(item.path.join("."), reason)
         };
         self.notes.extend(self.contents.items.iter().filter(unknown).map(note));
     }
 }
 
-/// A dataset as a tensor.
+/// Dataset as a tensor.
 ///
 /// # Errors
-/// `dataset-type` where its elements are no numbers.
+/// `dataset-type` if its elements are not numbers.
 pub(super) fn numbers(dataset: &Dataset, name: TensorPath) -> Result<TensorEntry> {
     match &dataset.kind {
         hdf5::Kind::Numbers(..) => dataset.entry(name),
-        other => Err(Error::corrupt("dataset-type", "the elements of a dataset are no numbers")
+        other => Err(Error::corrupt("dataset-type", "the dataset has no numeric type")
             .on_tensor(&name)
             .found(format_args!("{other:?}"))),
     }
 }
 
-/// The attributes of a group or dataset as those of a tensor.
+/// Attributes of a group or dataset as tensor attributes.
 pub(super) fn entry_attributes(own: &hdf5::Attributes) -> Attributes {
     own.iter().cloned().collect()
 }

@@ -1,14 +1,14 @@
-//! From files and folders to an index.
+//! Index of files and folders.
 //!
-//! | module | what it opens |
+//! | module | opens |
 //! | --- | --- |
 //! | `file` | any HDF5 file of BigGraph: attributes, `format_version` |
-//! | `part`, `table` | a partition of embeddings; the partitions of a type as one table |
-//! | `model` | parameters of operators, with the optimizer's state of each |
-//! | `edges`, `edge_folder` | a bucket of edges; a folder of them |
-//! | `entities`, `names` | counts and names of entities, alone and for the rows of tables |
-//! | `version`, `checkpoint` | which version of a folder is complete; that version |
-//! | `config` | configurations, wherever they stand |
+//! | `part`, `table` | an embeddings partition; the partitions of a type as one table |
+//! | `model` | parameters of operators, with their optimizer state |
+//! | `edges`, `edge_folder` | an edge bucket; a folder of them |
+//! | `entities`, `names` | entity counts and names, alone and as row names of tables |
+//! | `version`, `checkpoint` | selection of a version; that version |
+//! | `config` | configurations in any place |
 
 mod checkpoint;
 mod config;
@@ -44,26 +44,26 @@ use weighbridge_format::{HEAD, OpenOptions};
 use weighbridge_hdf5 as hdf5;
 use weighbridge_io::source::{FolderRef, SourceRef};
 
-/// The kind of a folder with a checkpoint.
+/// Kind of a checkpoint folder.
 pub(super) const CHECKPOINT: &str = "checkpoint";
-/// The kind of a folder to start training from: version 0 without a version file.
+/// Kind of a folder to start training from: version 0 without a version file.
 pub(super) const INIT: &str = "init";
-/// The kind of edges: a folder or a file.
+/// Kind of edges: a folder or a file.
 pub(super) const EDGES: &str = "edges";
-/// The kind of a folder of entities.
+/// Kind of an entity folder.
 pub(super) const ENTITIES: &str = "entities";
-/// The kind of a file of one partition.
+/// Kind of a file of one partition.
 pub(super) const EMBEDDINGS: &str = "embeddings";
-/// The kind of a file of parameters.
+/// Kind of a model file.
 pub(super) const MODEL: &str = "model";
-/// The kind of a configuration, alone.
+/// Kind of a single configuration.
 pub(super) const CONFIG: &str = "config";
 
-/// Partitions that all types together may have. Names of files are free: one could claim to be the
+/// Maximum number of partitions of all types together. File names are untrusted: one could claim to be the
 /// last of 2^64.
 pub(super) const MOST_PARTS: u64 = 50_000;
 
-/// What stands around the tensors: the structures of HDF5; text is one thing.
+/// Outline: HDF5 structures; a text file is a single item.
 pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     match hdf5::is_hdf5(source) {
         true => hdf5::outline(source, limits),
@@ -71,36 +71,36 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     }
 }
 
-/// An empty index of that kind.
+/// Empty index of this kind.
 fn checkpoint(kind: &'static str, label: &str) -> Checkpoint {
     let mut checkpoint = Checkpoint::new("biggraph", kind, label);
     checkpoint.origin = Some(Origin { format: "biggraph".to_owned(), kind: kind.to_owned() });
     checkpoint
 }
 
-/// Counts a file of the folder among those that were read, where it is there.
+/// Adds a file of the folder to the sources read, if it exists.
 fn was_read(checkpoint: &mut Checkpoint, folder: &FolderRef, name: &FileName) -> Result<()> {
     checkpoint.files.extend(folder.open(Path::new(&name.to_string()))?);
     Ok(())
 }
 
-/// True for errors about what stands in a file, which lenient reading turns into notes.
+/// True for errors about file contents, which lenient reading turns into notes.
 fn is_content(error: &Error) -> bool {
     !matches!(error.kind(), Kind::Io | Kind::Usage | Kind::Cancelled)
 }
 
-/// True where a file of this beginning is BigGraph's. One that cannot be read is taken for none here;
-/// who opens it meets the error.
+/// True where a file with this head is BigGraph's. Read errors count as false here;
+/// opening the file reports them.
 pub(super) fn recognises(head: &[u8], source: &SourceRef) -> bool {
     matches!(detect(head, source), Ok(Some(_))) || config::looks_like_config(head)
 }
 
-/// Opens a file alone.
+/// Opens a single file.
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     open_file(source, None, options)
 }
 
-/// Opens a file, whose name and folder say more of it.
+/// Opens a file with its name and folder as context.
 pub(super) fn open_beside(
     source: &SourceRef,
     folder: &FolderRef,
@@ -120,7 +120,7 @@ fn open_file(
     let name = place.and_then(|(_, name)| name.to_str()).and_then(FileName::parse);
     let kind = match detect(&head, source)? {
         Some(kind) => kind,
-        // The caller says that it is BigGraph's, or it would not be here: then the name may tell.
+        // The caller requested BigGraph, so the file name may decide.
         None => match name {
             Some(FileName::Edges { .. }) => FileKind::Edges,
             Some(FileName::Embeddings { .. }) => FileKind::Embeddings,
@@ -158,10 +158,7 @@ fn open_part(source: &SourceRef, name: Option<FileName>, options: &OpenOptions) 
     };
     let part = part::open(source, entity, options)?;
     if part.rows.shape.rank() != 2 {
-        let text = format!(
-            "the embeddings have the shape {}: BigGraph trains on rows and columns only",
-            part.rows.shape
-        );
+        let text = format!("the embeddings have shape {}; BigGraph requires two dimensions", part.rows.shape);
         found.notes.push(weighbridge_core::checkpoint::Note::new("embeddings-shape", text));
     }
     found.metadata.set("attributes", Value::Map(part.attributes));
@@ -204,7 +201,7 @@ fn open_model(source: &SourceRef, name: Option<FileName>, options: &OpenOptions)
     Ok(found)
 }
 
-/// What a folder holds, by the names of its files.
+/// Content of a folder, by its file names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FolderKind {
     Checkpoint,
@@ -214,7 +211,7 @@ enum FolderKind {
 }
 
 impl FolderKind {
-    /// Where several stand in one folder, a checkpoint comes before edges, and these before entities.
+    /// If a folder contains several, a checkpoint precedes edges, and edges precede entities.
     fn of(listing: &Listing) -> Option<Self> {
         if listing.version_file || !listing.versions.is_empty() {
             Some(Self::Checkpoint)
@@ -230,7 +227,7 @@ impl FolderKind {
     }
 }
 
-/// True where the folder is one of BigGraph's, by the names of its files.
+/// True for a BigGraph folder, by its file names.
 pub(super) fn recognises_folder(folder: &FolderRef) -> bool {
     let Ok(items) = folder.list(1) else { return false };
     match FolderKind::of(&Listing::of(items.iter().map(|item| item.name.as_path()))) {
@@ -251,7 +248,7 @@ pub(super) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<C
         Some(FolderKind::Config) | None => match folder.open(Path::new(&FileName::Config.to_string()))? {
             Some(source) => config::open(&source, options)?,
             None => {
-                return Err(Error::usage("not-a-model", "there is no file of BigGraph in the folder")
+                return Err(Error::usage("not-a-model", "the folder contains no BigGraph file")
                     .in_file(folder.label()));
             }
         },

@@ -1,4 +1,4 @@
-//! The file of parameters: of operators, and embeddings that are common to a type.
+//! Model file: parameters of operators, and global embeddings of types.
 
 use super::super::config::Config;
 use super::file::{File, entry_attributes, numbers};
@@ -11,27 +11,27 @@ use weighbridge_core::error::Result;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 
-/// The group of parameters.
+/// Group of parameters.
 const MODEL: &str = "model";
 
-/// A file of parameters that was opened.
+/// Opened model file.
 #[derive(Debug)]
 pub(super) struct Model {
-    /// The parameters in the order of the file, each followed by its state.
+    /// Parameters in file order, each followed by its state.
     pub(super) tensors: Vec<TensorEntry>,
-    /// The options of the optimizer; `Null` where there is no state.
+    /// Options of the optimizer; `Null` without state.
     pub(super) optimizer: Value,
-    /// The attributes of the root.
+    /// Root attributes.
     pub(super) attributes: Vec<(Name, Value)>,
-    /// What is odd.
+    /// Notes.
     pub(super) notes: Vec<Note>,
 }
 
-/// Opens a file of parameters. The state of the optimizer has numbers only. Which parameters these are
-/// says the configuration that is `given`, else the one in the file, else the one `beside` it.
+/// Opens a model file. The optimizer state numbers its parameters. The configuration that is `given` maps numbers
+/// to parameters, else the one in the file, else the one `beside` it.
 ///
 /// # Errors
-/// What [`File::open`] says; `dataset-type`.
+/// Errors of [`File::open`]; `dataset-type`.
 pub(super) fn open(
     source: &SourceRef,
     given: Option<&Config>,
@@ -76,14 +76,14 @@ pub(super) fn open(
         found.tensors.push(parameter);
         found.tensors.extend(state.into_iter().flatten());
     }
-    // State of parameters that are not there: the check of every format finds it.
+    // The general check reports state of missing parameters.
     let mut rest: Vec<TensorEntry> = states.into_values().flatten().collect();
     rest.sort_by(|a, b| (&a.path, a.role.slot()).cmp(&(&b.path, b.role.slot())));
     found.tensors.extend(rest);
     Ok(found)
 }
 
-/// Gives each number of the state its parameter.
+/// Assigns each number of the state to its parameter.
 fn assign(
     state: super::super::state::State,
     config: Option<&Config>,
@@ -93,7 +93,7 @@ fn assign(
 ) -> HashMap<TensorPath, Vec<TensorEntry>> {
     let mut note = |code, text: String| {
         let text = format!("{label}: {text}");
-        // Nothing is left out where the file itself has less than it should.
+        // Nothing is omitted where the file itself is incomplete.
         remarks.push(if code == "state-incomplete" {
             Note::new(code, text)
         } else {
@@ -101,14 +101,14 @@ fn assign(
         });
     };
     for name in &state.unknown {
-        note("state-unknown-key", format!("the optimizer's state has a key {name}"));
+        note("state-unknown-key", format!("unknown key {name} in the optimizer state"));
     }
     let mut found: HashMap<TensorPath, Vec<TensorEntry>> = HashMap::new();
     if state.state.is_empty() && state.parameters.is_empty() {
         // An empty dict is the state of a model without parameters.
         if !parameters.is_empty() {
             let text =
-                format!("the optimizer's state is of no parameter, and the model has {}", parameters.len());
+                format!("the optimizer state has no parameters, but the model has {}", parameters.len());
             note("state-incomplete", text);
         }
         return found;
@@ -116,21 +116,20 @@ fn assign(
     let Some(config) = config else {
         note(
             "state-parameters",
-            "without a configuration nobody knows whose the optimizer's state is".to_owned(),
+            "optimizer state dropped: without a configuration its parameters are unknown".to_owned(),
         );
         return found;
     };
     let Some(order) = super::config::parameters(config) else {
         note(
             "state-parameters",
-            "the configuration has operators that are not known: whose the optimizer's state is, neither"
-                .to_owned(),
+            "optimizer state dropped: the configuration has unknown operators".to_owned(),
         );
         return found;
     };
     if order.len() != state.parameters.len() {
         let text = format!(
-            "the optimizer knows {} parameters, the configuration {}: its state was left out",
+            "optimizer state dropped: it has {} parameters, the configuration {}",
             state.parameters.len(),
             order.len()
         );
@@ -140,29 +139,29 @@ fn assign(
     let order = order.iter().map(|(path, _)| path);
     let paths: HashMap<i64, &TensorPath> = state.parameters.iter().copied().zip(order).collect();
     let shapes: HashMap<&TensorPath, &TensorEntry> = parameters.iter().map(|p| (&p.path, p)).collect();
-    // What upstream's optimizer looks up for each of its parameters.
+    // Entries that upstream's optimizer reads for each of its parameters.
     let complete: HashSet<i64> =
         state.state.iter().filter(|one| one.is_complete()).map(|one| one.parameter).collect();
     let lacking = state.parameters.iter().filter(|number| !complete.contains(number));
     let lacking: Vec<String> =
         lacking.filter_map(|number| paths.get(number)).map(|path| path.to_string()).collect();
     if !lacking.is_empty() {
-        let text = format!("the optimizer's state has no `{SUM}` or no `{STEP}` of {}", notes::some(lacking));
+        let text = format!("the optimizer state lacks `{SUM}` or `{STEP}` of {}", notes::some(lacking));
         note("state-incomplete", text);
     }
     for one in state.state {
         let Some(&path) = paths.get(&one.parameter) else {
-            note(
-                "state-parameters",
-                format!("the optimizer's state has a parameter {} too many", one.parameter),
-            );
+            note("state-parameters", format!("the optimizer state has an extra parameter {}", one.parameter));
             continue;
         };
         let tensors = found.entry(path.clone()).or_default();
         for (name, mut entry) in one.tensors {
             let wrong = name != STEP && shapes.get(path).is_some_and(|p| p.shape != entry.shape);
             if wrong {
-                note("state-shape", format!("the state {name} of {path} has the shape {}", entry.shape));
+                note(
+                    "state-shape",
+                    format!("the optimizer state {name} of {path} has shape {}", entry.shape),
+                );
                 continue;
             }
             entry.path = path.clone();
@@ -174,7 +173,9 @@ fn assign(
                 Some(last) => {
                     last.attributes.insert(name, value);
                 }
-                None => note("state-unknown-key", format!("the state of {path} has {name} and no tensor")),
+                None => {
+                    note("state-unknown-key", format!("the optimizer state {name} of {path} is not a tensor"))
+                }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Entities: how many of each type there are, and what they are called.
+//! Entities: counts and names of each type.
 
 use super::super::config::Config;
 use super::super::layout::{FileName, Listing, relative_entity_folder};
@@ -14,14 +14,14 @@ use weighbridge_core::limits::Limits;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, SourceRef, to_usize};
 
-/// A folder of entities.
+/// Entity folder.
 pub(super) struct Entities {
     pub(super) folder: FolderRef,
     pub(super) listing: Listing,
 }
 
 impl Entities {
-    /// The folder, where it has any file of entities.
+    /// Returns the folder, if it contains any entity file.
     pub(super) fn of(folder: &FolderRef) -> Result<Option<Self>> {
         let items = folder.list(1)?;
         let listing = Listing::of(items.iter().map(|item| item.name.as_path()));
@@ -30,15 +30,15 @@ impl Entities {
     }
 }
 
-/// The numbers of entities by type and partition; `Null` for a partition without a count. Types in
-/// the order of the configuration, which alone counts where there is one.
+/// Entity counts by type and partition; `Null` for a partition without a count. Types in
+/// the order of the configuration, which takes precedence if present.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Io`]; a count that cannot be read is a note.
+/// [`weighbridge_core::Kind::Io`]; an unreadable count becomes a note.
 pub(super) fn counts(entities: &Entities, config: Option<&Config>) -> Result<(Value, Vec<Note>)> {
     let (mut pairs, mut notes) = (Vec::new(), Vec::new());
     for (entity, parts) in types(entities, config)? {
-        // Only those that are there: a configuration can speak of any number.
+        // Only existing files: a configuration can claim any number.
         let have = entities.listing.counts.get(&entity);
         let jobs: Vec<u64> = have.into_iter().flatten().copied().filter(|part| *part < parts).collect();
         let name = |part: u64| FileName::EntityCount { entity: entity.clone(), part };
@@ -68,7 +68,7 @@ pub(super) fn counts(entities: &Entities, config: Option<&Config>) -> Result<(Va
     Ok((Value::Map(pairs), notes))
 }
 
-/// The number of dynamic relations, where it can be read.
+/// Number of dynamic relations, if readable.
 pub(super) fn dynamic_count(entities: &Entities) -> Result<Option<u64>> {
     let Some(source) = entities.folder.open(Path::new(&FileName::RelationCount.to_string()))? else {
         return Ok(None);
@@ -80,7 +80,7 @@ pub(super) fn dynamic_count(entities: &Entities) -> Result<Option<u64>> {
     }
 }
 
-/// The types of a folder and how many partitions each has.
+/// Entity types of a folder and their partition counts.
 fn types(entities: &Entities, config: Option<&Config>) -> Result<Vec<(String, u64)>> {
     let listing = &entities.listing;
     let last = |parts: Option<&std::collections::BTreeSet<u64>>| {
@@ -97,14 +97,14 @@ fn types(entities: &Entities, config: Option<&Config>) -> Result<Vec<(String, u6
             all.into_iter().map(|(entity, parts)| (entity.clone(), parts)).collect()
         }
     };
-    // The names of files, and a configuration, could claim any number of them.
+    // File names and a configuration could claim any number of partitions.
     let all = list.iter().fold(0u64, |sum, (_, parts)| sum.saturating_add(*parts));
     Limits::check("partitions", "tensors", all, super::MOST_PARTS)?;
     Ok(list)
 }
 
-/// The names of the rows of `entity`, whose partitions have these numbers of rows: only where every
-/// partition has a file of names. One that is not there (`None`) has no rows, and no names.
+/// Row names of `entity`, whose partitions have these row counts: only if every
+/// partition has a name file. A missing partition (`None`) has no rows and no names.
 pub(super) fn labels(
     entities: &Entities,
     entity: &str,
@@ -125,12 +125,12 @@ pub(super) fn labels(
     Ok((!files.is_empty()).then(|| NameFiles::shared(label.display().to_string(), files, limits.clone())))
 }
 
-/// Gives the tables of a checkpoint the names of their rows, where these are found: in the folder that
-/// the caller names, or where the configuration says, seen from the checkpoint.
+/// Adds row names to the tables of a checkpoint, if found: in the folder named by the
+/// caller, or at the path in the configuration, relative to the checkpoint.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Io`] and [`weighbridge_core::Kind::Limit`] of the folder that the caller names. Of another,
-/// that is a note: nobody asked for it.
+/// [`weighbridge_core::Kind::Io`] and [`weighbridge_core::Kind::Limit`] of the folder named by the caller. For another folder
+/// these become a note.
 pub(super) fn attach(
     checkpoint: &mut Checkpoint,
     folder: &FolderRef,
@@ -141,7 +141,7 @@ pub(super) fn attach(
     let notes = checkpoint.notes.len();
     unasked(name_rows(checkpoint, folder, listing, config, options), options).map(|trouble| {
         let Some(trouble) = trouble else { return };
-        // All rows have names, or none.
+        // All rows have names, or no row.
         for tensor in checkpoint.tensors.iter_mut().filter(|t| t.role == Role::Embedding) {
             tensor.row_names = None;
         }
@@ -150,7 +150,7 @@ pub(super) fn attach(
     })
 }
 
-/// Where nobody asked for entities, a failure to read them is a note and not an error.
+/// Turns a failure to read entities into a note, unless the caller named the entity folder.
 pub(super) fn unasked(done: Result<()>, options: &OpenOptions) -> Result<Option<Note>> {
     match done {
         Ok(()) => Ok(None),
@@ -158,7 +158,7 @@ pub(super) fn unasked(done: Result<()>, options: &OpenOptions) -> Result<Option<
             let place = error.file().map_or_else(String::new, |file| format!("{file}: "));
             let cause = std::error::Error::source(&error).map_or_else(String::new, |e| format!(": {e}"));
             let what = error.message();
-            let text = format!("entities were looked for and cannot be read: {place}{what}{cause}");
+            let text = format!("the entities are unreadable: {place}{what}{cause}");
             Ok(Some(Note::new("entities-unreadable", text)))
         }
         Err(error) => Err(error),
@@ -178,12 +178,12 @@ fn name_rows(
     let (all, broken) = counts(&entities, config)?;
     checkpoint.notes.extend(broken);
     name_tables(checkpoint, &entities, &all, &way, options)?;
-    // Without them the tables are as whole as with them.
+    // Without row names the tables are still complete.
     let lenient = OpenOptions { lenient: true, ..options.clone() };
     relations(checkpoint, &entities.folder, &lenient)
 }
 
-/// Gives the file of one partition the names of its rows, where the caller names the folder of entities.
+/// Adds row names to the file of one partition, if the caller named an entity folder.
 pub(super) fn attach_to_part(
     checkpoint: &mut Checkpoint,
     entity: &str,
@@ -207,7 +207,7 @@ pub(super) fn attach_to_part(
     let source = match entities.folder.open(Path::new(&file.to_string()))? {
         Some(source) if entities.listing.names.get(entity).is_some_and(|own| own.contains(&part)) => source,
         _ => {
-            let text = format!("there is no {file} in {way}: the rows have no names");
+            let text = format!("{file} is missing in {way}; rows have no names");
             checkpoint.notes.push(Note::new("names-missing", text));
             return Ok(());
         }
@@ -221,18 +221,18 @@ pub(super) fn attach_to_part(
 }
 
 fn names_from(way: &str) -> Note {
-    Note::new("names-from", format!("the names of rows are those of {way}"))
+    Note::new("names-from", format!("row names are from {way}"))
 }
 
 fn differ_from(way: &str, entities: Vec<String>) -> Note {
     let text = format!(
-        "the numbers of entities in {way} are not those of the rows, so rows have no names: {}",
+        "entity counts in {way} differ from the row counts; rows have no names: {}",
         notes::some(entities)
     );
     Note::new("counts-differ", text)
 }
 
-/// Gives each table the names of its rows, if the numbers of entities are those of the rows.
+/// Adds row names to each table, if the entity counts equal the row counts.
 fn name_tables(
     checkpoint: &mut Checkpoint,
     entities: &Entities,
@@ -256,7 +256,7 @@ fn name_tables(
             differ.push(entity);
             continue;
         }
-        // The rows of a partition that is not there are not in the table either.
+        // The rows of a missing partition are not in the table either.
         match labels(entities, &entity, &rows, &options.limits)? {
             Some(labels) => {
                 tensor.row_names = Some(labels);
@@ -271,14 +271,14 @@ fn name_tables(
     }
     if !in_part.is_empty() {
         let text = format!(
-            "some partitions have no file of names in {way}, so rows have no names: {}",
+            "some partitions have no name file in {way}; rows have no names: {}",
             notes::some(in_part)
         );
         checkpoint.notes.push(Note::omission("names-incomplete", text));
     }
-    // Counts without names are no less than upstream asks for: only who names the folder expects more.
+    // Upstream needs counts only; names are expected only from a folder named by the caller.
     if !nameless.is_empty() && options.own::<ReadOptions>().entities.is_some() {
-        let text = format!("there are no names in {way}, so rows have none: {}", notes::some(nameless));
+        let text = format!("{way} has no names; rows have no names: {}", notes::some(nameless));
         checkpoint.notes.push(Note::new("names-missing", text));
     }
     if named {
@@ -287,7 +287,7 @@ fn name_tables(
     Ok(())
 }
 
-/// The lists in a map of lists, by type.
+/// Lists in a map of lists, by type.
 pub(in super::super) fn lists_of(map: Option<&Value>) -> HashMap<&str, &[Value]> {
     let Some(Value::Map(pairs)) = map else { return HashMap::new() };
     let mut lists = HashMap::with_capacity(pairs.len());
@@ -299,7 +299,7 @@ pub(in super::super) fn lists_of(map: Option<&Value>) -> HashMap<&str, &[Value]>
     lists
 }
 
-/// The numbers in a list; `None` for what is none.
+/// Numbers in a list; `None` for other values.
 pub(in super::super) fn numbers(list: &[Value]) -> Vec<Option<u64>> {
     let number = |value: &Value| match value {
         Value::U64(number) => Some(*number),
@@ -308,14 +308,14 @@ pub(in super::super) fn numbers(list: &[Value]) -> Vec<Option<u64>> {
     list.iter().map(number).collect()
 }
 
-/// The entities that the caller names.
+/// Entities named by the caller.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`], code `no-entities`, where there are none.
+/// [`weighbridge_core::Kind::Usage`], code `no-entities`, if the folder has none.
 fn given(options: &OpenOptions) -> Result<Option<Entities>> {
     let Some(given) = &options.own::<ReadOptions>().entities else { return Ok(None) };
     Entities::of(given)?.map(Some).ok_or_else(|| {
-        Error::usage("no-entities", "there are no counts or names of entities in the folder")
+        Error::usage("no-entities", "the folder has no entity counts or names")
             .in_file(given.label())
             .expected("entity_count_TYPE_PART.txt and entity_names_TYPE_PART.json")
     })
@@ -334,7 +334,7 @@ fn entities_of_checkpoint(
     let mut ways: Vec<PathBuf> = Vec::new();
     if let Some(config) = config {
         let way = relative_entity_folder(&config.checkpoint_path, &config.entity_path);
-        // A snapshot stands one level deeper than its checkpoint.
+        // A snapshot is one level deeper than its checkpoint.
         let snapshot = !listing.config && listing.version_file;
         ways.extend(way.iter().cloned());
         ways.extend(way.filter(|_| snapshot).map(|way| Path::new("..").join(way)));
@@ -342,8 +342,8 @@ fn entities_of_checkpoint(
     find(folder, ways)
 }
 
-/// The entities of a folder of edges: in the folder that the caller names, or where the configuration
-/// says, seen from the edges, or in the same folder.
+/// Entities of an edge folder: in the folder named by the caller, at the path in the configuration
+/// relative to the edges, or in the same folder.
 pub(super) fn entities_of_edges(
     folder: Option<&FolderRef>,
     config: Option<&Config>,
@@ -357,7 +357,7 @@ pub(super) fn entities_of_edges(
     let own = Path::new(folder.label()).file_name();
     let mut ways = Vec::new();
     for path in config.into_iter().flat_map(|config| &config.edge_paths) {
-        // Only the edge path that this folder can be.
+        // Only the edge path that can be this folder.
         if Path::new(path).file_name() == own
             && let Some(config) = config
         {
@@ -367,7 +367,7 @@ pub(super) fn entities_of_edges(
     find(folder, ways)
 }
 
-/// The first of these folders that holds entities; the folder itself comes last.
+/// First of these folders that contains entities; the folder itself comes last.
 fn find(folder: &FolderRef, ways: Vec<PathBuf>) -> Result<Option<(Entities, String)>> {
     for way in ways {
         if let Some(found) = folder.beside(&way)?

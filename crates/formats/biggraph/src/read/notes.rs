@@ -1,4 +1,4 @@
-//! What is odd about a folder, as notes. The check of the format says how much each weighs.
+//! Notes on oddities of a folder. The check of the format assigns their severity.
 
 use super::super::config::Config;
 use super::super::layout::{FileName, Listing, Orphan, OrphanReason};
@@ -11,18 +11,18 @@ use weighbridge_core::text::{escape, first_and_more};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, SkipReason};
 
-/// Names that are listed for people, at most.
+/// Maximum number of names listed in a note.
 const SHOWN: usize = 5;
 
-/// Some of `names`, escaped, and how many more there are.
+/// Some of `names`, escaped, and the number of the others.
 pub(super) fn some(names: impl IntoIterator<Item = String>) -> String {
     first_and_more(names.into_iter().map(|name| escape(&name)), SHOWN)
 }
 
-/// Partitions of the version that are not there.
+/// Note on missing partitions of the version.
 ///
 /// # Errors
-/// `partition-missing`, unless the folder is one to start training from, or `options.lenient`.
+/// `partition-missing`, unless the folder is an init folder, or `options.lenient`.
 pub(super) fn missing(
     missing: &Missing,
     init: bool,
@@ -38,34 +38,34 @@ pub(super) fn missing(
         _ => list,
     };
     if init {
-        let text = format!("not there, so that training begins with random rows: {list}");
+        let text = format!("missing, training starts with random rows: {list}");
         return Ok(vec![Note::new("partition-missing", text)]);
     }
     if options.lenient {
-        return Ok(vec![Note::omission("partition-missing", format!("not there or not readable: {list}"))]);
+        return Ok(vec![Note::omission("partition-missing", format!("missing or unreadable: {list}"))]);
     }
-    Err(Error::corrupt("partition-missing", "partitions of the version are not there")
+    Err(Error::corrupt("partition-missing", "partitions of the version are missing")
         .in_file(folder.label())
         .found(format_args!("no {list}"))
-        .hint("resuming BigGraph would fill them with random rows without a word; lenient reading opens the rest"))
+        .hint("restore the files: BigGraph would silently resume with random rows; lenient reading opens the rest"))
 }
 
-/// The file of parameters of the version is not there.
+/// Note on a missing model file of the version.
 ///
 /// # Errors
 /// `model-missing`, unless `options.lenient`.
 pub(super) fn no_model(version: u64, folder: &FolderRef, options: &OpenOptions) -> Result<Note> {
     let name = FileName::Model { version };
     if options.lenient {
-        return Ok(Note::omission("model-missing", format!("there is no {name}: no parameters are known")));
+        return Ok(Note::omission("model-missing", format!("{name} is missing: the parameters are unknown")));
     }
-    Err(Error::corrupt("model-missing", "the parameters of the version are not there")
+    Err(Error::corrupt("model-missing", "the model file of the version is missing")
         .in_file(folder.label())
         .found(format_args!("no {name}"))
-        .hint("resuming BigGraph would start them anew without a word; lenient reading opens the rest"))
+        .hint("restore the file: BigGraph would silently resume with initial parameters; lenient reading opens the rest"))
 }
 
-/// What else stands in the folder of a checkpoint of which `version` is opened.
+/// Notes on other content of a checkpoint folder with `version` opened.
 pub(super) fn of_folder(
     folder: &FolderRef,
     listing: &Listing,
@@ -76,12 +76,8 @@ pub(super) fn of_folder(
     let mut notes = Vec::new();
     let orphans = if init { Vec::new() } else { orphans(folder, listing, version)? };
     for (reason, code, text) in [
-        (OrphanReason::Unfinished, "orphan-unfinished", "files of an iteration that did not come to its end"),
-        (
-            OrphanReason::LeftBehind,
-            "orphan-left-behind",
-            "files of an earlier version that no run will delete",
-        ),
+        (OrphanReason::Unfinished, "orphan-unfinished", "files of an unfinished iteration"),
+        (OrphanReason::LeftBehind, "orphan-left-behind", "files of an earlier version that no run deletes"),
     ] {
         let names: Vec<String> =
             orphans.iter().filter(|o| o.reason == reason).map(|o| o.name.to_string()).collect();
@@ -91,15 +87,15 @@ pub(super) fn of_folder(
     }
     notes.extend(snapshots(folder, listing, config)?);
     if !listing.edges.is_empty() || !listing.unfinished_edges.is_empty() {
-        let text = "edges stand in the same folder and were passed over: give the path of one file of them";
+        let text = "edges in the same folder skipped: open the path of one edge file to read them";
         notes.push(Note::new("also-here", text));
     }
     notes.extend(strays(listing));
     Ok(notes)
 }
 
-/// The files of versions that neither count nor are opened. Which one counts says the version file,
-/// whichever was asked for.
+/// Files of versions that are neither current nor opened. The version file names the current one,
+/// whichever was requested.
 fn orphans(folder: &FolderRef, listing: &Listing, opened: u64) -> Result<Vec<Orphan>> {
     let said = match folder.open(Path::new(&FileName::Version.to_string()))? {
         Some(source) => super::super::text::read_version(&source).ok().flatten(),
@@ -115,21 +111,21 @@ fn orphans(folder: &FolderRef, listing: &Listing, opened: u64) -> Result<Vec<Orp
     Ok(orphans)
 }
 
-/// Files that nobody accounts for.
+/// Note on unrecognized files.
 pub(super) fn strays(listing: &Listing) -> Option<Note> {
     let names = listing.strays.iter().map(|path| path.display().to_string());
-    let text = format!("files that are none of BigGraph's and were passed over: {}", some(names));
+    let text = format!("unrecognized files skipped: {}", some(names));
     (!listing.strays.is_empty()).then(|| Note::new("other-files", text))
 }
 
-/// Links that lead nowhere, here and in snapshots, and snapshots that are not whole: that lack a file which
-/// the configuration of the folder asks for, or have an empty one.
+/// Notes on broken links, here and in snapshots, and on incomplete snapshots: those that lack a file required
+/// by the configuration of the folder, or have an empty one.
 fn snapshots(folder: &FolderRef, listing: &Listing, config: Option<&Config>) -> Result<Vec<Note>> {
     let mut notes = Vec::new();
     let dead = folder.skipped(2)?.into_iter().filter(|item| item.reason == SkipReason::DeadLink);
     let dead: Vec<String> = dead.map(|item| item.name.display().to_string()).collect();
     if !dead.is_empty() {
-        let text = format!("links that lead nowhere, as in a folder that was moved: {}", some(dead));
+        let text = format!("broken links, possibly after moving the folder: {}", some(dead));
         notes.push(Note::new("dead-link", text));
     }
     let items = folder.list(2)?.into_iter().filter(|item| item.len == 0);
@@ -146,7 +142,7 @@ fn snapshots(folder: &FolderRef, listing: &Listing, config: Option<&Config>) -> 
         let versions: Vec<u64> = snapshot.versions.keys().copied().collect();
         let sound = matches!(&said, Ok(Some(said)) if versions.iter().all(|v| v == said));
         if !sound {
-            let text = format!("the version file of {name} does not name the version of its files");
+            let text = format!("the version file of {name} differs from the version of its files");
             notes.push(Note::new("snapshot-version", text));
         }
         let Some((version, files)) = snapshot.versions.first_key_value().filter(|_| sound) else { continue };
@@ -164,7 +160,7 @@ fn snapshots(folder: &FolderRef, listing: &Listing, config: Option<&Config>) -> 
             lacking.extend(absent.take(SHOWN + 1).map(|part| file(part).to_string()));
         }
         if !lacking.is_empty() {
-            let text = format!("{name} lacks {}", some(lacking));
+            let text = format!("{name} has missing files: {}", some(lacking));
             notes.push(Note::new("snapshot-incomplete", text));
         }
     }

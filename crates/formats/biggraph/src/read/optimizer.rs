@@ -1,4 +1,4 @@
-//! The blob of a file: found, read, and what it says as metadata.
+//! Optimizer state blob of a file: located, read, and converted to metadata.
 
 use super::super::state::{self, State};
 use super::file::File;
@@ -8,37 +8,36 @@ use weighbridge_core::tensor::DType;
 use weighbridge_format::OpenOptions;
 use weighbridge_hdf5::Kind;
 
-/// Where the blob stands.
+/// Path of the blob.
 pub(crate) const STATE: [&str; 2] = ["optimizer", "state_dict"];
 
-/// A blob that cannot be read: the checkpoint is one without it.
+/// Unreadable blob: the checkpoint is opened without it.
 pub(super) struct Broken(pub(super) Note);
 
-/// What the blob of a file says; `None` where the file has none.
+/// State in the blob of a file; `None` if the file has no blob.
 pub(super) fn state_of(file: &File, options: &OpenOptions) -> Result<Option<State>, Broken> {
     let Some(dataset) = file.dataset(&STATE) else { return Ok(None) };
     let read = || {
         let bytes =
             matches!(&dataset.kind, Kind::Opaque { size: 1, .. } | Kind::Numbers(DType::U8 | DType::I8, _));
         if !bytes || dataset.shape.rank() != 1 {
-            return Err(Error::corrupt("state-form", "the optimizer's state is not kept as a row of bytes"));
+            return Err(Error::corrupt(
+                "state-form",
+                "the optimizer state is not a one-dimensional byte dataset",
+            ));
         }
         state::read(&dataset.entry(TensorPath::value())?, &options.limits)
     };
     read().map(Some).map_err(|error| {
         let damaged = !matches!(error.kind(), Situation::Unsupported | Situation::Limit);
         let code = if damaged { "state-broken" } else { "state-not-understood" };
-        let text = format!(
-            "{}: the optimizer's state cannot be read and was left out: {}",
-            file.source.label(),
-            error.message()
-        );
+        let text = format!("{}: optimizer state dropped: {}", file.source.label(), error.message());
         Broken(Note::omission(code, text))
     })
 }
 
-/// The form of a blob and the options in it, as metadata: `form`, `param_groups`, and `empty` where it has
-/// options and remembers nothing.
+/// Form of a blob and its options, as metadata: `form`, `param_groups`, and `empty` for a blob with
+/// options and no state.
 pub(super) fn optimizer_value(state: &State) -> Value {
     let form = (Name::from("form"), Value::Text(state.form.to_owned()));
     let groups = state.groups.clone().map(|groups| (Name::from("param_groups"), groups));

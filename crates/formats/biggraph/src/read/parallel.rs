@@ -1,14 +1,14 @@
-//! Many small files, opened by several threads.
+//! Parallel opening of many small files.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weighbridge_io::engine::default_threads;
 
-/// Files that a thread should have to open for it to be worth its start.
+/// Minimum number of files per thread.
 const WORTH: usize = 8;
 
-/// What `work` makes of each item, in the order of the items.
+/// Results of `work` for each item, in the order of the items.
 pub(in super::super) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = default_threads().min(items.len() / WORTH);
     if threads <= 1 {
@@ -38,7 +38,7 @@ pub(in super::super) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn results_come_in_the_order_of_the_items() {
+    fn results_keep_the_order_of_the_items() {
         for count in [0u32, 1, 7, 8, 1000] {
             let items: Vec<u32> = (0..count).collect();
             let doubled: Vec<u32> = items.iter().map(|n| n * 2).collect();

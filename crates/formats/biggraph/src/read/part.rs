@@ -1,4 +1,4 @@
-//! One partition of the embeddings of a type.
+//! Embeddings partition of a type.
 
 use super::super::state;
 use super::file::{File, numbers};
@@ -8,38 +8,38 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 
-/// The slot of row-wise Adagrad: for each row the sum of what its gradients were.
+/// Slot of row-wise Adagrad: the sum of squared gradients of each row.
 pub(in super::super) const SUM: &str = "sum";
-/// How often the optimizer was called.
+/// Slot of the number of optimizer calls.
 pub(in super::super) const STEP: &str = "step";
 
-/// A partition that was opened.
+/// Opened partition.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// Its rows, as a tensor of its own.
+    /// Rows, as a separate tensor.
     pub(super) rows: TensorEntry,
-    /// The sums of the optimizer.
+    /// Sums of the optimizer.
     pub(super) sum: Option<TensorEntry>,
-    /// The optimizer's step, where it is an integer beside the sums.
+    /// Step of the optimizer, if stored as an integer.
     pub(super) step: Option<Value>,
-    /// The options of the optimizer; `Null` where there is no state.
+    /// Options of the optimizer; `Null` without state.
     pub(super) optimizer: Value,
-    /// The attributes of the root.
+    /// Root attributes.
     pub(super) attributes: Vec<(Name, Value)>,
-    /// What is odd.
+    /// Notes.
     pub(super) notes: Vec<Note>,
 }
 
-/// The path of the table of a type.
+/// Path of the table of a type.
 pub(in super::super) fn table_path(entity: Option<&str>) -> TensorPath {
     let parts = std::iter::once("embeddings").chain(entity);
     TensorPath::new(parts.map(Name::from).collect::<Vec<_>>())
 }
 
-/// Opens the file of a partition; its type where the name of the file tells it.
+/// Opens the file of a partition, with its type if the file name contains it.
 ///
 /// # Errors
-/// What [`File::open`] says; `dataset-missing`, `dataset-type`.
+/// Errors of [`File::open`]; `dataset-missing`, `dataset-type`.
 pub(super) fn open(source: &SourceRef, entity: Option<&str>, options: &OpenOptions) -> Result<Part> {
     let mut file = File::open(source, options)?;
     file.note_unknown(|path| {
@@ -68,7 +68,7 @@ pub(super) fn open(source: &SourceRef, entity: Option<&str>, options: &OpenOptio
 }
 
 impl Part {
-    /// The number of rows, where it is a table.
+    /// Number of rows, if it is a table.
     pub(super) fn row_count(&self) -> Option<u64> {
         match self.rows.shape.dims() {
             [rows, _] => Some(*rows),
@@ -81,44 +81,50 @@ impl Part {
         if self.rows.shape.rank() == 2 {
             return Ok(());
         }
-        Err(Error::corrupt("embeddings-shape", "a table of embeddings has rows and columns")
+        Err(Error::corrupt("embeddings-shape", "an embedding table must have two dimensions")
             .in_file(source.label())
             .on_tensor(&self.rows.path)
             .expected("a shape (rows, dimension)")
             .found(&self.rows.shape))
     }
 
-    /// Takes what the optimizer remembers about the only parameter of a partition.
+    /// Takes the optimizer state of the single parameter of a partition.
     fn take(&mut self, state: state::State, label: &str) {
         let note = |code, text: String| Note::omission(code, format!("{label}: {text}"));
         self.optimizer = optimizer_value(&state);
         for name in &state.unknown {
-            self.notes.push(note("state-unknown-key", format!("the optimizer's state has a key {name}")));
+            self.notes.push(note("state-unknown-key", format!("unknown key {name} in the optimizer state")));
         }
         let wanted = state.parameters.first().copied().unwrap_or(0);
         let slots = state.state.iter().filter(|one| one.parameter == wanted).flat_map(|one| &one.tensors);
         if !slots.into_iter().any(|(name, _)| name == SUM) {
-            let text = format!("{label}: the optimizer's state has no `{SUM}` of the rows");
+            let text = format!("{label}: the optimizer state lacks `{SUM}` of the rows");
             self.notes.push(Note::new("state-incomplete", text));
         }
         for one in state.state {
             if one.parameter != wanted {
-                let text = format!("the optimizer's state is of a parameter {}", one.parameter);
+                let text = format!("the optimizer state has an unexpected parameter {}", one.parameter);
                 self.notes.push(note("state-parameters", text));
                 continue;
             }
             for (name, value) in one.values {
                 match name.as_str() {
                     STEP => self.step = Some(value),
-                    _ => self.notes.push(note("state-unknown-key", format!("the state has a key {name}"))),
+                    _ => self.notes.push(note(
+                        "state-unknown-key",
+                        format!("unknown key {name} in the optimizer state"),
+                    )),
                 }
             }
             for (name, mut entry) in one.tensors {
                 if name != SUM {
-                    self.notes.push(note("state-unknown-key", format!("the state has a tensor {name}")));
+                    self.notes.push(note(
+                        "state-unknown-key",
+                        format!("unknown tensor {name} in the optimizer state"),
+                    ));
                 } else if entry.shape.dims() != self.rows.shape.dims().get(..1).unwrap_or_default() {
                     let text = format!(
-                        "the optimizer's sums have the shape {}, the table {}",
+                        "the optimizer sums have shape {}, the table {}",
                         entry.shape, self.rows.shape
                     );
                     self.notes.push(note("state-shape", text));

@@ -1,4 +1,4 @@
-//! The partitions of a type as one table.
+//! Partitions of a type, joined to one table.
 
 use super::part::{Part, STEP, table_path};
 use std::collections::BTreeMap;
@@ -7,25 +7,25 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::Shape;
 use weighbridge_io::source::SourceRef;
 
-/// A table and what the optimizer remembers about its rows.
+/// Table and its optimizer state.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// The table, if any of its partitions could be read.
+    /// Table, if any of its partitions is readable.
     pub(super) rows: Option<TensorEntry>,
-    /// The sums of the optimizer, if all partitions have them.
+    /// Optimizer sums, if all partitions have them.
     pub(super) sum: Option<TensorEntry>,
-    /// The number of rows of each partition; `Null` for one that is not there.
+    /// Row count of each partition; `Null` for a missing one.
     pub(super) counts: Vec<Value>,
-    /// The options of the optimizer of each partition.
+    /// Optimizer options of each partition.
     pub(super) optimizers: Vec<Value>,
-    /// What is odd.
+    /// Notes.
     pub(super) notes: Vec<Note>,
 }
 
-/// Joins the partitions of `entity`, of which there should be `count`, in their order.
+/// Joins the partitions of `entity` in order; there should be `count`.
 ///
 /// # Errors
-/// `embeddings-shape` and `partitions-differ` where they are not parts of one table.
+/// `embeddings-shape` and `partitions-differ` if they are not parts of one table.
 pub(super) fn join(entity: &str, count: u64, mut parts: BTreeMap<u64, (SourceRef, Part)>) -> Result<Table> {
     let mut table = Table::default();
     let mut rows: Vec<TensorEntry> = Vec::with_capacity(parts.len());
@@ -46,12 +46,12 @@ pub(super) fn join(entity: &str, count: u64, mut parts: BTreeMap<u64, (SourceRef
         table.notes.extend(part.notes);
         rows.push(part.rows);
         sums.extend(part.sum);
-        // One for each partition that is there, or they would be dealt to others.
+        // One entry per existing partition, or entries would be assigned to others.
         steps.push(part.step.unwrap_or(Value::Null));
     }
     if !sums.is_empty() && (sums.len() < rows.len() || sums.iter().any(|s| s.stored != sums[0].stored)) {
         let text = format!(
-            "{}: {} of {} partitions have optimizer state of one kind; it was left out",
+            "{}: optimizer state dropped: only {} of {} partitions have the same kind of state",
             table_path(Some(entity)),
             sums.len(),
             rows.len()
@@ -71,21 +71,21 @@ pub(super) fn join(entity: &str, count: u64, mut parts: BTreeMap<u64, (SourceRef
     Ok(table)
 }
 
-/// Fails unless two partitions have the same type of elements and the same dimension.
+/// Fails unless two partitions have the same dtype and dimension.
 fn check_alike(first: &TensorEntry, other: &TensorEntry, source: &SourceRef) -> Result<()> {
     let kind = |entry: &TensorEntry| (entry.stored, entry.shape.dims().get(1).copied());
     if kind(first) == kind(other) {
         return Ok(());
     }
     let shown = |entry: &TensorEntry| format!("{} {}", entry.stored, entry.shape);
-    Err(Error::corrupt("partitions-differ", "the partitions of a table are not of one kind")
+    Err(Error::corrupt("partitions-differ", "the partitions of a table have different dtypes or dimensions")
         .in_file(source.label())
         .on_tensor(&first.path)
         .expected(format_args!("as in the first partition, {}", shown(first)))
         .found(shown(other)))
 }
 
-/// Tensors of one type, alike but for the number of rows, as one. No bytes move.
+/// Concatenates tensors that differ only in the number of rows. No bytes move.
 fn one_below_the_other(tensors: Vec<TensorEntry>) -> Result<Option<TensorEntry>> {
     let mut all = tensors.into_iter();
     let Some(mut whole) = all.next() else { return Ok(None) };
@@ -96,7 +96,7 @@ fn one_below_the_other(tensors: Vec<TensorEntry>) -> Result<Option<TensorEntry>>
         let start = dims[0];
         let end = next.shape.dims().first().and_then(|rows| start.checked_add(*rows));
         dims[0] = end.ok_or_else(|| {
-            Error::corrupt("shape-overflow", "the partitions together have more than 2^64 rows")
+            Error::corrupt("shape-overflow", "the row count of all partitions overflows 64 bits")
                 .on_tensor(&whole.path)
         })?;
         for mut extent in next.extents {

@@ -1,4 +1,4 @@
-//! Which version of a checkpoint folder is opened.
+//! Selection of a version of a checkpoint folder.
 
 use super::super::config::Config;
 use super::super::layout::{FileName, Listing, VersionFiles};
@@ -11,24 +11,24 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::FolderRef;
 
-/// Versions that are listed for people, at most.
+/// Maximum number of versions listed in an error.
 const SHOWN: usize = 10;
 
-/// What the version file says.
+/// Content of the version file.
 enum Said {
     Version(u64),
-    /// Nothing: training would begin anew.
+    /// No version: training would start from scratch.
     Nothing(&'static str),
     Wrong(Error),
 }
 
-/// The version to open, and true where the folder is one to start training from: files of version
+/// Returns the version to open, and true if the folder is an init folder: files of version
 /// 0 without a version file.
 ///
 /// # Errors
-/// `version-missing`, `version-empty` and what is wrong with the version file, unless the caller
-/// names a version; `no-such-version`. With `options.lenient` it is the newest version that is
-/// complete, and a note.
+/// `version-missing`, `version-empty` and errors of the version file, unless the caller
+/// names a version; `no-such-version`. With `options.lenient` the newest complete version is
+/// opened, with a note.
 pub(super) fn choose(
     folder: &FolderRef,
     listing: &Listing,
@@ -40,7 +40,7 @@ pub(super) fn choose(
     if let Some(wanted) = options.own::<ReadOptions>().version {
         let init = wanted == 0 && !listing.version_file;
         if !listing.versions.contains_key(&wanted) {
-            return Err(Error::usage("no-such-version", "the folder has no file of that version")
+            return Err(Error::usage("no-such-version", "the folder has no file of this version")
                 .in_file(folder.label())
                 .expected(OnDisk { listing, empty: &empty_files(folder)?, config }.told())
                 .found(wanted));
@@ -50,20 +50,19 @@ pub(super) fn choose(
     let error = match said {
         Said::Version(version) => match listing.versions.contains_key(&version) || version == 0 {
             true => return Ok((version, false, Vec::new())),
-            false => Error::corrupt(
-                "version-without-files",
-                "there is no file of the version that the version file names",
-            )
-            .found(version),
+            false => {
+                Error::corrupt("version-without-files", "the current version has no files").found(version)
+            }
         },
         Said::Nothing("version-missing") if only_first => return Ok((0, true, Vec::new())),
         Said::Nothing(code) => {
-            let message = "nothing says which version is complete: BigGraph would start anew and overwrite what is there";
+            let message =
+                "the current version is unknown; BigGraph would restart from scratch and overwrite files";
             Error::corrupt(code, message)
         }
         Said::Wrong(error) => {
             let again =
-                Error::new(error.kind(), error.code(), format!("the version file: {}", error.message()));
+                Error::new(error.kind(), error.code(), format!("invalid version file: {}", error.message()));
             match error.found_text() {
                 Some(found) => again.found(found),
                 None => again,
@@ -76,14 +75,14 @@ pub(super) fn choose(
     if options.lenient
         && let Some(newest) = newest
     {
-        let text = format!("{}; version {newest} was opened, the newest that is complete", error.message());
+        let text = format!("{}; opened version {newest}, the newest complete one", error.message());
         return Ok((newest, false, vec![Note::new(error.code(), text)]));
     }
     let error = error.in_file(Path::new(folder.label()).join(FileName::Version.to_string()).display());
     let error = error.expected(on_disk.told());
     Err(match newest {
-        Some(newest) => error.hint(format_args!("open version {newest}, the newest that is complete")),
-        None => error.hint("no version is complete"),
+        Some(newest) => error.hint(format_args!("open version {newest}, the newest complete one")),
+        None => error.hint("restore missing files: no version is complete"),
     })
 }
 
@@ -101,12 +100,12 @@ fn said(folder: &FolderRef, listing: &Listing) -> Result<Said> {
     })
 }
 
-/// The names of the files without a byte, as a crash leaves them: no file of BigGraph is so short.
+/// Names of empty files, as a crash leaves them: BigGraph files are never empty.
 fn empty_files(folder: &FolderRef) -> Result<HashSet<PathBuf>> {
     Ok(folder.list(1)?.into_iter().filter(|item| item.len == 0).map(|item| item.name).collect())
 }
 
-/// The versions of a folder.
+/// Versions of a folder.
 struct OnDisk<'a> {
     listing: &'a Listing,
     empty: &'a HashSet<PathBuf>,
@@ -114,15 +113,15 @@ struct OnDisk<'a> {
 }
 
 impl OnDisk<'_> {
-    /// The newest version that has all its files.
+    /// Newest version with all its files.
     fn newest_complete(&self) -> Option<u64> {
         let complete = |(version, files): &(&u64, &VersionFiles)| self.is_complete(**version, files);
         self.listing.versions.iter().rev().find(complete).map(|(version, _)| *version)
     }
 
-    /// True where a version has its model and all partitions: those of the types that the
-    /// configuration's relations use, or else as many of each type as any version has. An empty file is
-    /// not there.
+    /// True where a version has its model and all partitions: those of the types used by the
+    /// configuration's relations, or else as many of each type as any version has. An empty file counts as
+    /// missing.
     fn is_complete(&self, version: u64, files: &VersionFiles) -> bool {
         let all_below = |entity: &str, count: u64| {
             files.embeddings.get(entity).map_or(0, |parts| parts.range(..count).count() as u64) == count
@@ -138,10 +137,10 @@ impl OnDisk<'_> {
         files.model && tables && (self.empty.is_empty() || !files.names(version).any(is_empty))
     }
 
-    /// The versions in words.
+    /// List of versions, for messages.
     fn told(&self) -> String {
         let one = |(version, files): (&u64, &VersionFiles)| {
-            let word = if self.is_complete(*version, files) { "complete" } else { "in part" };
+            let word = if self.is_complete(*version, files) { "complete" } else { "incomplete" };
             format!("{version} ({word})")
         };
         let shown: Vec<String> = self.listing.versions.iter().rev().take(SHOWN).map(one).collect();

@@ -6,15 +6,15 @@ use weighbridge_core::tensor::{Endian, Order, Region};
 use weighbridge_io::engine::Scratch;
 use weighbridge_io::source::{Source, SourceRef, check_range, to_usize};
 
-/// Rows that are put in order at once.
+/// Number of rows ordered at once.
 const AT_ONCE: usize = 1 << 16;
-/// Bytes that are read at once from a table whose rows must be changed on the way.
+/// Read size in bytes for a table whose rows must be converted.
 const BLOCK: u64 = 1 << 20;
 
-/// Rows of one or more tables, in any order, as often as wanted: dense, little-endian, row by row.
+/// Rows of one or more tables, in any order and with repetitions: dense, little-endian, row by row.
 ///
-/// Rows that follow each other here and there are read at once; others in the order of the table, so
-/// that a disk goes one way. Checksums that a table's file gives are not held against the bytes.
+/// Consecutive rows are read at once; others in the order of the table, so
+/// that reads go forwards. Checksums in a table's file are not verified.
 #[derive(Debug)]
 pub(crate) struct GatherSource {
     label: String,
@@ -24,52 +24,50 @@ pub(crate) struct GatherSource {
     row: u64,
 }
 
-/// Rows that stand in one place.
+/// Rows in one source.
 #[derive(Debug)]
 struct Part {
-    /// The number of its first row among all rows of all tables.
+    /// Index of its first row among all rows of all tables.
     first: u64,
-    /// The number of its rows.
+    /// Number of rows.
     count: u64,
     place: RowSource,
 }
 
 #[derive(Debug)]
 enum RowSource {
-    /// Whole rows as they are wanted, from this offset on.
+    /// Complete rows in output form, from this offset on.
     Bytes(SourceRef, u64),
-    /// A table whose bytes must be changed or put together.
+    /// Table whose bytes must be converted or assembled.
     Table(Box<TensorEntry>),
 }
 
 impl GatherSource {
-    /// The rows of those numbers, where the rows of all `tables` are counted on from one to the next.
-    /// All tables have one element type (after casts) and one shape of rows.
+    /// Source of the rows with these indexes; the rows of all `tables` are numbered consecutively.
+    /// All tables have the same dtype (after casts) and row shape.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`], `rows-differ`, where the tables' rows differ;
-    /// [`weighbridge_core::Kind::Usage`], `rows`, for a row that no table has, or without any table;
-    /// [`weighbridge_core::Kind::Unsupported`], `packed-rows`, for elements of less than a byte.
+    /// [`weighbridge_core::Kind::Mismatch`], `rows-differ`, if the tables' rows differ;
+    /// [`weighbridge_core::Kind::Usage`], `rows`, for a missing row, or without any table;
+    /// [`weighbridge_core::Kind::Unsupported`], `packed-rows`, for elements below one byte.
     pub(crate) fn new(label: impl Into<String>, tables: &[TensorEntry], rows: Vec<u64>) -> Result<Self> {
         let Some(table) = tables.first() else {
-            return Err(Error::usage("rows", "there is no table to take rows from"));
+            return Err(Error::usage("rows", "no table to read rows from"));
         };
         let shape = |table: &TensorEntry| table.shape.dims().get(1..).map(<[u64]>::to_vec);
         let (kind, columns) = (table.dtype(), shape(table));
         let Some(size) = kind.size().filter(|_| tables.iter().all(|t| t.stored.size().is_some())) else {
-            return Err(Error::unsupported(
-                "packed-rows",
-                "rows of elements that share bytes cannot be moved",
-            )
-            .on_tensor(table.name()));
+            return Err(Error::unsupported("packed-rows", "rows of packed elements cannot be reordered")
+                .on_tensor(table.name()));
         };
         let elements = columns.iter().flatten().try_fold(size as u64, |all, &n| all.checked_mul(n));
-        let row = elements.ok_or_else(|| Error::corrupt("shape-overflow", "a row passes 2^64 bytes"))?;
+        let row = elements
+            .ok_or_else(|| Error::corrupt("shape-overflow", "the byte size of a row overflows 64 bits"))?;
         let mut parts = Vec::new();
         let mut first = 0u64;
         for table in tables {
             if table.dtype() != kind || shape(table) != columns {
-                return Err(Error::mismatch("rows-differ", "the tables have not the same sort of rows")
+                return Err(Error::mismatch("rows-differ", "the tables have different rows")
                     .on_tensor(table.name())
                     .expected(format_args!("{kind} rows of {columns:?}"))
                     .found(format_args!("{} {}", table.dtype(), table.shape)));
@@ -81,16 +79,16 @@ impl GatherSource {
             first = first.checked_add(count).ok_or_else(|| Error::limit("too-long", "too many rows"))?;
         }
         if let Some(none) = rows.iter().find(|&&row| row >= first) {
-            return Err(Error::usage("rows", "no table has this row")
+            return Err(Error::usage("rows", "the row is beyond the last table")
                 .expected(format_args!("less than {first}"))
                 .found(none));
         }
         let len = row.checked_mul(rows.len() as u64);
-        len.ok_or_else(|| Error::corrupt("shape-overflow", "the rows pass 2^64 bytes"))?;
+        len.ok_or_else(|| Error::corrupt("shape-overflow", "the byte size of the rows overflows 64 bits"))?;
         Ok(Self { label: label.into(), parts, rows, row })
     }
 
-    /// Reads whole rows, from the `start`-th on.
+    /// Reads whole rows, starting at index `start`.
     fn whole(&self, start: usize, out: &mut [u8]) -> Result<()> {
         let size = to_usize(self.row)?;
         let wanted = self.rows.get(start..start + out.len() / size).unwrap_or_default();
@@ -119,7 +117,7 @@ impl GatherSource {
         Ok(())
     }
 
-    /// Reads rows that follow each other, which may lie in several parts.
+    /// Reads consecutive rows, possibly from several parts.
     fn run(&self, row: u64, out: &mut [u8], scratch: &mut Scratch, block: &mut Vec<u8>) -> Result<()> {
         let mut row = row;
         let mut rest = out;
@@ -160,7 +158,7 @@ fn add(parts: &mut Vec<Part>, table: &TensorEntry, first: u64, count: u64) {
         let whole = extent.shape(&table.shape).get(1..) == table.shape.dims().get(1..);
         rows && whole && !swapped(extent)
     };
-    // Pieces that leave out a row, or give it twice, are left to the engine.
+    // Extents that skip or repeat a row are left to the engine.
     let mut next = 0;
     let gapless = extents.iter().all(|extent| {
         let here = extent.first_row() == next;
@@ -180,7 +178,7 @@ fn add(parts: &mut Vec<Part>, table: &TensorEntry, first: u64, count: u64) {
 
 impl Source for GatherSource {
     fn len(&self) -> u64 {
-        // Held against 2^64 when it was made.
+        // Checked against 2^64 in `new`.
         self.row * self.rows.len() as u64
     }
 
@@ -193,7 +191,7 @@ impl Source for GatherSource {
         let mut row = to_usize(offset / self.row)?;
         let mut rest = buffer;
         let mut within = to_usize(offset % self.row)?;
-        // Rows of which only a part is wanted: the first and the last.
+        // Partial rows: the first and the last.
         let mut single = Vec::new();
         while !rest.is_empty() {
             let whole = rest.len() / size * size;
@@ -237,7 +235,7 @@ mod tests {
     use weighbridge_core::tensor::{DType, Encoding, Shape};
     use weighbridge_io::source::{CountingSource, MemorySource, read_vec};
 
-    /// A table of u16 whose element k is `from + k`, row by row.
+    /// Table of u16 whose element k is `from + k`, row by row.
     fn table(rows: u64, columns: u64, from: u16, encoding: Encoding) -> TensorEntry {
         let at = |i: u64| {
             let (row, column) = match encoding.order {
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_tables_of_every_sort() {
+    fn gathers_rows_of_every_encoding() {
         let big = Encoding { order: Order::Row, endian: Endian::Big };
         let tables = [
             table(5, 3, 0, Encoding::ROW),
@@ -295,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_found_and_runs_are_read_at_once() {
+    fn finds_extents_and_reads_runs_at_once() {
         let whole = table(1000, 4, 0, Encoding::ROW);
         let counted = Arc::new(CountingSource::new(whole.extents[0].source.clone()));
         let mut extents = weighbridge_core::checkpoint::Pieces::new();
@@ -316,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cast_is_applied_and_other_rows_are_refused() {
+    fn applies_casts_and_rejects_different_rows() {
         let mut wide = table(3, 2, 0, Encoding::ROW);
         wide.cast = Some(DType::F32.into());
         let source = GatherSource::new("rows", std::slice::from_ref(&wide), vec![2, 0]).unwrap();

@@ -1,4 +1,4 @@
-//! Tables with their type's global embedding added to each row, as the exporter shows them
+//! Tables with the global embedding of their type added to each row, as the exporter writes them
 //! (specification, sections 5.4 and 9).
 
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use weighbridge_core::tensor::{DType, Encoding, Order, Region};
 use weighbridge_io::engine::Scratch;
 use weighbridge_io::source::{Source, SourceRef, check_range, to_usize};
 
-/// Bytes of rows that are read at once.
+/// Read size in bytes.
 const BLOCK: u64 = 1 << 20;
 
 /// Adds the global embedding of each type to the rows of its table, in float32 as upstream does. The
-/// global embeddings themselves are left out: they are in the rows now, and so would count twice.
-/// Returns the number of tables that were changed; 0 where no type has a global embedding.
+/// global embeddings themselves are removed: they would count twice.
+/// Returns the number of changed tables; 0 if no type has a global embedding.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`], `global-shape`, where a global embedding is not as wide as its table; and
-/// what reading it says.
+/// [`weighbridge_core::Kind::Mismatch`], `global-shape`, if a global embedding and its table have different widths; and
+/// errors of reading it.
 pub(crate) fn add_global_embeddings(checkpoint: &mut Checkpoint) -> Result<usize> {
     let mut added = Vec::new();
     for place in 0..checkpoint.tensors.len() {
@@ -46,7 +46,7 @@ pub(crate) fn add_global_embeddings(checkpoint: &mut Checkpoint) -> Result<usize
     Ok(added.len())
 }
 
-/// The rows of a table, each plus the same row: dense float32, little-endian.
+/// Rows of a table, each plus the same row: dense float32, little-endian.
 #[derive(Debug)]
 struct SumSource {
     table: TensorEntry,
@@ -60,16 +60,22 @@ impl SumSource {
         let mut table = table.clone();
         table.row_names = None;
         if table.shape.rank() != 2 || table.shape.dims()[1..] != *global.shape.dims() {
-            return Err(Error::mismatch("global-shape", "the global embedding does not fit the table")
-                .on_tensor(table.name())
-                .expected(format_args!("a row of {}", table.shape))
-                .found(&global.shape));
+            return Err(Error::mismatch(
+                "global-shape",
+                "the global embedding and the table have different dimensions",
+            )
+            .on_tensor(table.name())
+            .expected(format_args!("a row of {}", table.shape))
+            .found(&global.shape));
         }
         for entry in [&table, global] {
             if entry.dtype() != DType::F32 {
-                return Err(Error::unsupported("global-dtype", "only tables of float32 have this sum")
-                    .on_tensor(entry.name())
-                    .found(entry.dtype()));
+                return Err(Error::unsupported(
+                    "global-dtype",
+                    "global embeddings can be added to f32 tables only",
+                )
+                .on_tensor(entry.name())
+                .found(entry.dtype()));
             }
         }
         let bytes = global.read_tensor(Order::Row)?;
@@ -79,7 +85,7 @@ impl SumSource {
         Ok(Self { table, addend, label, len })
     }
 
-    /// Reads the rows from `row` on, as many as `out` has room for, and adds.
+    /// Reads `count` rows from `row` on, and adds.
     fn rows(&self, row: u64, count: u64, out: &mut Vec<u8>) -> Result<()> {
         let mut region = Region::whole(&self.table.shape);
         (region.start[0], region.shape[0]) = (row, count);
@@ -137,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_is_the_sum() {
+    fn adds_the_global_embedding_to_each_row() {
         let mut table = entry("embeddings.user", Shape::from([2, 3]), &[1.0, 2.0, 3.0, -1.0, 0.5, 1e10]);
         table.role = Role::Embedding;
         let mut checkpoint = Checkpoint::new("biggraph", "checkpoint", "c");

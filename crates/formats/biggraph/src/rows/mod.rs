@@ -1,6 +1,6 @@
-//! Sources of rows that stand in no file yet: random ones, zeros, and rows of tables in another order.
+//! Sources of generated rows: random ones, zeros, and rows of tables in another order.
 //!
-//! Each is a pure function of the place that is read: any offset, from any thread, without memory of
+//! Each is a pure function of the offset: any offset, from any thread, with memory independent of
 //! the size of the table. With [`TensorEntry::dense`](weighbridge_core::checkpoint::TensorEntry::dense) they are
 //! tensors like all others.
 
@@ -16,14 +16,14 @@ pub(crate) use normal::{NormalSource, REPEAT_OF_UPSTREAM, Repeat, seed_of_table}
 use weighbridge_core::error::Result;
 use weighbridge_io::source::{Source, check_range};
 
-/// Zeros: what an optimizer remembers of rows that were never trained.
+/// Zeros: the optimizer state of rows that were never trained.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ZeroSource {
     len: u64,
 }
 
 impl ZeroSource {
-    /// So many bytes.
+    /// Source of `len` zero bytes.
     pub(crate) fn new(len: u64) -> Self {
         Self { len }
     }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_end_where_they_end() {
+    fn rejects_reads_beyond_the_end() {
         let zeros = ZeroSource::new(10);
         let mut buffer = [1; 4];
         zeros.read_at(6, &mut buffer).unwrap();

@@ -4,23 +4,23 @@ use super::quantile::normal_quantile;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{Source, check_range};
 
-/// The period with which upstream repeats its random numbers: a prime.
+/// Period of upstream's repeated random numbers: a prime.
 pub(crate) const REPEAT_OF_UPSTREAM: u64 = 1_000_003;
 
-/// Whether the numbers of a table repeat.
+/// Repetition of the numbers of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// No: each is drawn for itself.
+    /// Each number is drawn independently.
     Independent,
-    /// A table of at least so many numbers repeats after them, row by row, as upstream's do with
+    /// A table of at least this many numbers repeats after them, in row-major order, like upstream's with
     /// [`REPEAT_OF_UPSTREAM`].
     Block(u64),
 }
 
-/// Rows of independent normal numbers of mean 0: binary32, little-endian, row by row.
+/// Rows of independent normal numbers with mean 0: binary32, little-endian, row by row.
 ///
-/// Number k of a table depends on the seed and on k alone, and has the same bits on every machine. It is
-/// `scale` times the quantile (see AS 241) of one of 2^52 equally likely probabilities, so it lies
+/// Number k of a table depends only on the seed and k, and has the same bits on every machine. It is
+/// `scale` times the quantile (see AS 241) of one of 2^52 equally likely probabilities, so it is
 /// within 8.3 times `scale`.
 #[derive(Debug, Clone)]
 pub(crate) struct NormalSource {
@@ -31,26 +31,28 @@ pub(crate) struct NormalSource {
 }
 
 impl NormalSource {
-    /// A table of `rows` by `columns` numbers with standard deviation `scale`.
+    /// Table of `rows` by `columns` numbers with standard deviation `scale`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`]: `scale` where it is negative, not finite or too large for binary32;
-    /// `shape-overflow` where the table passes 2^64 bytes; `repeat` for a period of 0.
+    /// [`weighbridge_core::Kind::Usage`]: `scale` if negative, not finite or too large for binary32;
+    /// `shape-overflow` if the table exceeds 2^64 bytes; `repeat` for a period of 0.
     pub(crate) fn new(rows: u64, columns: u64, scale: f64, seed: u64, repeat: Repeat) -> Result<Self> {
         if !(scale >= 0.0 && scale * 9.0 <= f64::from(f32::MAX)) {
-            return Err(Error::usage("scale", "random rows need a scale from 0 to about 3e37").found(scale));
+            return Err(
+                Error::usage("scale", "the scale of random rows must be from 0 to about 3e37").found(scale)
+            );
         }
         let count = rows.checked_mul(columns);
         let len = count.and_then(|count| count.checked_mul(4)).ok_or_else(|| {
-            Error::usage("shape-overflow", "the table has no length below 2^64 bytes")
+            Error::usage("shape-overflow", "the byte size of the table overflows 64 bits")
                 .found(format_args!("{rows} rows of {columns}"))
         })?;
         let repeat = match repeat {
             Repeat::Independent => None,
-            Repeat::Block(0) => return Err(Error::usage("repeat", "numbers cannot repeat after none")),
+            Repeat::Block(0) => return Err(Error::usage("repeat", "the repeat period is 0")),
             Repeat::Block(period) => Some(period).filter(|&period| len / 4 >= period),
         };
-        // The seed is scattered first, lest the tables of neighbouring seeds be shifts of each other.
+        // Scatter the seed first: otherwise tables of neighboring seeds would be shifts of each other.
         Ok(Self { len, key: scatter(seed ^ 0x5851_f42d_4c95_7f2d), scale, repeat })
     }
 
@@ -58,29 +60,29 @@ impl NormalSource {
     fn number(&self, k: u64) -> [u8; 4] {
         let k = self.repeat.map_or(k, |period| k % period);
         let bits = scatter(self.key.wrapping_add(k.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        // 52 bits and a half: exact, never 0 or 1, and as far from the one as from the other.
+        // 52 bits and a half: exact, never 0 or 1, and symmetric.
         let p = ((bits >> 12) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64);
-        // Rounded to the nearest, and in range by the rule for the scale.
+        // Rounded to nearest; in range by the check of the scale.
         #[allow(clippy::cast_possible_truncation)]
         let x = (normal_quantile(p) * self.scale) as f32;
         x.to_le_bytes()
     }
 }
 
-/// The seed of rows that are drawn for a table which has `rows` rows of the type `entity`. Tables of
-/// other types, and a table that has grown since, get other numbers from one `seed`; the same seed,
-/// type and number of rows give the same ones, on every machine.
+/// Seed for the rows drawn for a table with `rows` rows of the type `entity`. Other types,
+/// and the same table with more rows, get other numbers from one `seed`; the same seed,
+/// type and row count yield the same numbers on every machine.
 pub(crate) fn seed_of_table(seed: u64, entity: &str, rows: u64) -> u64 {
-    // FNV-1a. Every name is followed by eight bytes, so no name with its rows reads as another.
+    // FNV-1a. Each name is followed by eight bytes, so the combination is unambiguous.
     let bytes = entity.bytes().chain(rows.to_le_bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
-    // The seed is scattered before the hash joins it, lest a neighbouring seed undo a neighbouring name.
+    // Scatter the seed before the hash joins it: otherwise neighboring seeds and names could cancel out.
     scatter(scatter(seed) ^ hash)
 }
 
-/// The finaliser of SplitMix64: every bit of the result depends on every bit of `x`.
+/// Finalizer of SplitMix64: every bit of the result depends on every bit of `x`.
 fn scatter(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -97,7 +99,7 @@ impl Source for NormalSource {
         check_range(self, offset, buffer.len() as u64)?;
         let mut k = offset / 4;
         let mut rest = buffer;
-        // A read may begin within a number.
+        // A read may begin inside a number.
         let within = weighbridge_io::source::to_usize(offset % 4)?;
         if within > 0 {
             let number = self.number(k);
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_are_normal() {
+    fn numbers_are_normally_distributed() {
         for seed in [0, 1, u64::MAX] {
             let n = 1_000_000;
             let source = NormalSource::new(n, 1, 0.001, seed, Repeat::Independent).unwrap();
@@ -147,13 +149,13 @@ mod tests {
             assert!((moment(2) - 1.0).abs() < 5.0 * 1.42e-3);
             assert!(moment(3).abs() < 5.0 * 3.9e-3);
             assert!((moment(4) - 3.0).abs() < 5.0 * 9.8e-3);
-            // Neighbours, and numbers of neighbouring seeds, know nothing of each other.
+            // Neighbors, and numbers of neighboring seeds, are uncorrelated.
             let other = NormalSource::new(n, 1, 1.0, seed.wrapping_add(1), Repeat::Independent).unwrap();
             let y = numbers(&other, 0, n);
             let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>() / n as f64;
             assert!(product(&x, &x[1..]).abs() < 5e-3 && product(&x, &y).abs() < 5e-3);
             assert!(product(&x, &y[1..]).abs() < 5e-3);
-            // Kolmogorov and Smirnov: the k-th smallest is near the quantile of its place.
+            // Kolmogorov-Smirnov: the k-th smallest is near the quantile of its rank.
             x.sort_by(f64::total_cmp);
             let wanted =
                 [(100_000, -1.281_552), (500_000, 0.0), (841_345, 1.0), (977_250, 2.0), (999_000, 3.0902)];
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn any_range_is_that_of_the_whole() {
+    fn partial_reads_match_the_whole() {
         let source = NormalSource::new(10, 7, 1.0, 3, Repeat::Block(50)).unwrap();
         let whole = read_vec(&source, 0, 280).unwrap();
         for start in 0..280u64 {
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn large_tables_repeat_as_upstream_does_where_that_is_asked() {
+    fn large_tables_repeat_like_upstream_on_request() {
         let period = REPEAT_OF_UPSTREAM;
         let of = |rows, repeat| NormalSource::new(rows, 1, 0.5, 9, repeat).unwrap();
         let block = of(3 * period, Repeat::Block(period));
@@ -189,14 +191,14 @@ mod tests {
         let free = of(3 * period, Repeat::Independent);
         assert_eq!(numbers(&block, 5, 100), numbers(&free, 5, 100));
         assert_ne!(numbers(&free, 5, 100), numbers(&free, 5 + period, 100));
-        // The last numbers are far away, and cost no more.
+        // The last numbers cost as little as the first.
         let far = NormalSource::new(1 << 50, 100, 1.0, 0, Repeat::Independent).unwrap();
         assert!(numbers(&far, far.len() / 4 - 10, 10).iter().all(|x| x.is_finite()));
     }
 
-    /// Python, with the same generator and `statistics.NormalDist().inv_cdf`.
+    /// Values from Python, with the same generator and `statistics.NormalDist().inv_cdf`.
     #[test]
-    fn the_bits_are_fixed() {
+    fn numbers_have_fixed_bits() {
         let source = NormalSource::new(100_000, 1, 1.0, 42, Repeat::Independent).unwrap();
         let bits = |k: u64| u32::from_le_bytes(source.number(k));
         assert_eq!(
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_refused() {
+    fn rejects_invalid_parameters() {
         for scale in [-1.0, f64::NAN, f64::INFINITY, 1e38] {
             assert!(NormalSource::new(1, 1, scale, 0, Repeat::Independent).is_err());
         }

@@ -1,5 +1,5 @@
-//! The quantiles of the normal distribution, with the same bits on every machine.
-// The digits are those of the paper.
+//! Quantiles of the normal distribution, with the same bits on every machine.
+// The digits are from the paper.
 #![allow(clippy::excessive_precision)]
 
 /// Numerator and denominator of each region of AS 241 (Wichura 1988), constant term last.
@@ -74,9 +74,9 @@ const FAR: Ratio = (
     ],
 );
 
-/// The number below which a standard normal number lies with probability `p`, 0 < p < 1; to about 16
-/// digits. Only additions, multiplications, divisions and square roots, which IEEE 754 rounds in one
-/// way: the libraries' logarithms differ from machine to machine.
+/// Quantile of the standard normal distribution at `p`, 0 < p < 1, to about 16
+/// digits. Uses only additions, multiplications, divisions and square roots, which IEEE 754 defines
+/// exactly: logarithms of math libraries differ between machines.
 pub(super) fn normal_quantile(p: f64) -> f64 {
     let q = p - 0.5;
     if q.abs() <= 0.425 {
@@ -93,7 +93,7 @@ fn ratio((above, below): &Ratio, x: f64) -> f64 {
     polynomial(above) / polynomial(below)
 }
 
-/// The natural logarithm of a normal number above 0, to about 16 digits.
+/// Natural logarithm of a normal number above 0, to about 16 digits.
 fn ln(x: f64) -> f64 {
     const FRACTION: u64 = (1 << 52) - 1;
     let bits = x.to_bits();
@@ -104,7 +104,7 @@ fn ln(x: f64) -> f64 {
         mantissa *= 0.5;
         exponent += 1.0;
     }
-    // ln m = 2 artanh s, |s| < 0.172: after eleven terms less than half a unit of the last place is left.
+    // ln m = 2 artanh s, |s| < 0.172: after eleven terms the error is below half a unit in the last place.
     let s = (mantissa - 1.0) / (mantissa + 1.0);
     let square = s * s;
     let mut sum = 0.0;
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logarithms_are_those_of_the_library() {
+    fn logarithms_match_the_standard_library() {
         let mut x = f64::EPSILON / 8.0;
         while x < 2.0 {
             assert!((ln(x) - x.ln()).abs() <= 4.0 * f64::EPSILON * x.ln().abs().max(0.1), "{x}");
@@ -129,7 +129,7 @@ mod tests {
 
     /// Known quantiles, to 16 digits.
     #[test]
-    fn quantiles_are_those_of_tables() {
+    fn quantiles_match_published_tables() {
         for (p, x) in [
             (0.5, 0.0),
             (0.75, 0.674_489_750_196_081_7),

@@ -1,10 +1,10 @@
-//! The optimizer's blobs: what `torch.save(optimizer.state_dict())` left in a dataset.
+//! Optimizer state blobs: the output of `torch.save(optimizer.state_dict())` in a dataset.
 //!
 //! ```text
 //! {"state": {0: {"sum": tensor}}, "param_groups": [{"lr": 0.1, ..., "params": [0]}]}
 //! ```
 //!
-//! Parameters are numbers there; which parameter a number means, the configuration tells.
+//! Parameters are numbers in the blob; the configuration maps them to parameters.
 
 mod read;
 #[cfg(test)]
@@ -16,16 +16,16 @@ pub(super) use write::{Slots, Step, blob, empty, model_groups, table_groups};
 
 use weighbridge_core::checkpoint::{Name, Value};
 
-/// What the metadata say of a blob that has options and remembers nothing. State that was left out on
-/// the way looks alike otherwise.
+/// Metadata key of a blob with options and no state. It distinguishes such a blob from one with state
+/// that was dropped.
 const EMPTY: &str = "empty";
 
-/// The mark of such a blob.
+/// Marker of a blob with options and no state.
 pub(super) fn empty_mark() -> (Name, Value) {
     (Name::from(EMPTY), Value::Bool(true))
 }
 
-/// True where the metadata of a blob have that mark.
+/// True where the metadata of a blob have that marker.
 pub(super) fn says_empty(optimizer: &Value) -> bool {
     matches!(optimizer, Value::Map(pairs) if pairs.contains(&empty_mark()))
 }

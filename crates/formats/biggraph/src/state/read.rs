@@ -1,4 +1,4 @@
-//! From a blob to what the optimizer remembers about each parameter.
+//! Parsing of a blob to the optimizer state of each parameter.
 
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Name, TensorEntry, TensorPath, Value};
@@ -8,36 +8,36 @@ use weighbridge_io::source::{ConcatSource, RangeSource, SourceRef};
 use weighbridge_pickle::{Graph, Object, ObjectId};
 use weighbridge_torch_archive::{self as torch, Saved};
 
-/// The slots of Adagrad.
+/// Slots of Adagrad.
 const SUM: &str = "sum";
 const STEP: &str = "step";
-/// Values of options are taken so deep; BigGraph's have three levels.
+/// Maximum nesting of option values; BigGraph's have three levels.
 const DEPTH: usize = 16;
-/// Slots and values that are taken out of one blob, and pairs that are looked at for them. A pickle
-/// can say the same list many times.
+/// Maximum number of slots and values taken from one blob, and of pairs visited for them. A pickle
+/// can refer to the same list many times.
 const MOST_VALUES: usize = 1 << 18;
-/// Parameters of one optimizer.
+/// Maximum number of parameters of one optimizer.
 const MOST_PARAMETERS: usize = 100_000;
 
-/// What a blob says.
+/// Contents of a blob.
 #[derive(Debug)]
 pub(in super::super) struct State {
-    /// `zip` or `legacy`: how torch wrote it.
+    /// Container form written by torch: `zip` or `legacy`.
     pub(in super::super) form: &'static str,
-    /// What is remembered, in the order of the blob.
+    /// State by parameter, in the order of the blob.
     pub(in super::super) state: Vec<Remembered>,
-    /// The options of the optimizer; `None` where the blob is an empty dict.
+    /// Optimizer options; `None` for an empty dict.
     pub(in super::super) groups: Option<Value>,
-    /// The numbers of the parameters, in the order in which the optimizer was given them.
+    /// Parameter numbers, in the order of the optimizer.
     pub(in super::super) parameters: Vec<i64>,
-    /// Keys that are not known, and so not in the index.
+    /// Unknown keys, not in the index.
     pub(in super::super) unknown: Vec<String>,
 }
 
-/// What is remembered about one parameter.
+/// Optimizer state of one parameter.
 #[derive(Debug)]
 pub(in super::super) struct Remembered {
-    /// The number of the parameter.
+    /// Number of the parameter.
     pub(in super::super) parameter: i64,
     /// Tensors by name, such as `sum`.
     pub(in super::super) tensors: Vec<(String, TensorEntry)>,
@@ -46,7 +46,7 @@ pub(in super::super) struct Remembered {
 }
 
 impl Remembered {
-    /// True where all is there that upstream's Adagrad looks up for a parameter: torch stops with a
+    /// True where all slots that upstream's Adagrad reads are present: torch fails with a
     /// `KeyError` otherwise.
     pub(in super::super) fn is_complete(&self) -> bool {
         let has_sum = self.tensors.iter().any(|(name, _)| name == SUM);
@@ -56,10 +56,10 @@ impl Remembered {
     }
 }
 
-/// Reads the blob whose bytes are the elements of `entry`.
+/// Parses the blob in the elements of `entry`.
 ///
 /// # Errors
-/// What the reader of torch's files says; `state-form` where it is no state of an optimizer.
+/// Errors of the torch reader; `state-form` if it is not an optimizer state.
 pub(in super::super) fn read(entry: &TensorEntry, limits: &Limits) -> Result<State> {
     let source = bytes_of(entry)?;
     let saved = torch::read(&source, limits)?;
@@ -80,16 +80,16 @@ pub(in super::super) fn read(entry: &TensorEntry, limits: &Limits) -> Result<Sta
                 found.parameters = parameters(&mut values, value)?;
                 found.groups = Some(values.value(value, DEPTH)?);
             }
-            other => found.unknown.push(other.unwrap_or("a key that is no text").to_owned()),
+            other => found.unknown.push(other.unwrap_or("a key that is not text").to_owned()),
         }
     }
     Ok(found)
 }
 
-/// The bytes behind a one-dimensional tensor of bytes, wherever they are.
+/// Source of the bytes of a one-dimensional byte tensor, in one or more extents.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`] where they leave their source.
+/// [`weighbridge_core::Kind::Corrupt`] if they extend beyond their source.
 fn bytes_of(entry: &TensorEntry) -> Result<SourceRef> {
     if let Some(extent) = entry.single_extent() {
         return Ok(Arc::new(RangeSource::new(extent.source.clone(), extent.offset, extent.len)?));
@@ -101,10 +101,10 @@ fn bytes_of(entry: &TensorEntry) -> Result<SourceRef> {
 }
 
 fn wrong(what: &str) -> Error {
-    Error::corrupt("state-form", "this is not the state of an optimizer").expected(what)
+    Error::corrupt("state-form", "not an optimizer state dict").expected(what)
 }
 
-/// What is remembered about each parameter.
+/// Optimizer state of each parameter.
 fn state(
     saved: &Saved,
     id: ObjectId,
@@ -118,11 +118,11 @@ fn state(
         let parameter = graph.int(key).ok_or_else(|| wrong("numbers of parameters as keys of state"))?;
         let slots = graph.pairs(value).ok_or_else(|| wrong("a dict for each parameter"))?;
         let mut one = Remembered { parameter, tensors: Vec::new(), values: Vec::new() };
-        // Parameters may share their slots in the pickle; here each has its own.
+        // Parameters may share slots in the pickle; here each gets its own.
         values.spend(1 + slots.len())?;
         for &(name, value) in slots {
             let name = graph.text(name).ok_or_else(|| wrong("text as names of slots"))?.to_owned();
-            // The caller knows the path of the parameter.
+            // The caller sets the path of the parameter.
             if let Some(entry) = saved.tensor(value, TensorPath::value())? {
                 one.tensors.push((name, entry));
                 continue;
@@ -138,7 +138,7 @@ fn state(
     Ok(all)
 }
 
-/// The numbers in `params` of all groups, in order.
+/// Numbers in `params` of all groups, in order.
 fn parameters(values: &mut Values<'_>, groups: ObjectId) -> Result<Vec<i64>> {
     let graph = values.graph;
     let mut all = Vec::new();
@@ -147,7 +147,7 @@ fn parameters(values: &mut Values<'_>, groups: ObjectId) -> Result<Vec<i64>> {
         values.spend(1 + pairs.len())?;
         let params = pairs.iter().rev().find(|(key, _)| graph.text(*key) == Some("params"));
         let numbers = params.and_then(|(_, list)| graph.sequence(*list)).unwrap_or_default();
-        // A group may stand in the list many times, but no parameter may.
+        // A group may occur in the list many times, but a parameter may not.
         if all.len() + numbers.len() > MOST_PARAMETERS {
             return Err(Error::limit("state-size", "the optimizer has too many parameters"));
         }
@@ -158,20 +158,20 @@ fn parameters(values: &mut Values<'_>, groups: ObjectId) -> Result<Vec<i64>> {
     Ok(all)
 }
 
-/// Plain values of a graph. A list that is shared is written out each time, so all that is taken out
-/// of a blob is counted together.
+/// Plain values of a graph. A shared list is copied for each reference, so all values taken
+/// from a blob share one budget.
 struct Values<'a> {
     graph: &'a Graph,
-    /// What may still be taken out; 0 once more was asked for.
+    /// Remaining values; 0 once the budget is exceeded.
     left: usize,
 }
 
 fn too_much() -> Error {
-    Error::limit("state-size", "the state or the options of the optimizer are too many or too deep")
+    Error::limit("state-size", "the optimizer state or options are too large or too deeply nested")
 }
 
 impl Values<'_> {
-    /// Takes from what is left.
+    /// Charges the budget.
     fn spend(&mut self, count: usize) -> Result<()> {
         let left = self.left.checked_sub(count);
         self.left = left.unwrap_or(0);

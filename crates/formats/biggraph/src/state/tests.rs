@@ -1,4 +1,4 @@
-//! Blobs that say one thing many times.
+//! Blobs with shared objects.
 
 use super::read;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn bytes(bytes: Vec<u8>) -> TensorEntry {
     TensorEntry::dense(TensorPath::value(), DType::U8, shape, &source, 0, Encoding::ROW).unwrap()
 }
 
-/// A blob whose `parameters` parameters share the slots that `slots` makes.
+/// Blob with `parameters` parameters that share the slots made by `slots`.
 fn blob(parameters: i64, slots: impl FnOnce(&mut SavedBuilder) -> Result<ObjectId>) -> TensorEntry {
     let build = || -> Result<Vec<u8>> {
         let mut saved = SavedBuilder::new();
@@ -40,7 +40,7 @@ fn numbers(saved: &mut SavedBuilder, count: i64) -> Result<ObjectId> {
     saved.value(&Value::List((0..count).map(Value::I64).collect()))
 }
 
-/// One slot of that name.
+/// One slot of this name.
 fn slot(saved: &mut SavedBuilder, name: &str, value: ObjectId) -> Result<ObjectId> {
     let name = saved.builder_mut().interned(name)?;
     saved.builder_mut().dict(vec![(name, value)])
@@ -51,7 +51,7 @@ fn code(entry: &TensorEntry) -> &'static str {
 }
 
 #[test]
-fn slots_that_are_shared_count_for_each_parameter() {
+fn shared_slots_count_for_each_parameter() {
     let shared = |parameters, count| {
         let slots = |saved: &mut SavedBuilder| {
             let list = numbers(saved, count)?;
@@ -66,7 +66,7 @@ fn slots_that_are_shared_count_for_each_parameter() {
 }
 
 #[test]
-fn tensors_that_are_shared_count_for_each_parameter() {
+fn shared_tensors_count_for_each_parameter() {
     let slots = |saved: &mut SavedBuilder| {
         let tensor = saved.tensor(&bytes(vec![1]))?;
         let builder = saved.builder_mut();
@@ -78,7 +78,7 @@ fn tensors_that_are_shared_count_for_each_parameter() {
 }
 
 #[test]
-fn a_slot_that_is_too_deep_is_unknown_and_the_rest_is_read() {
+fn slots_nested_too_deeply_are_unknown() {
     let slots = |saved: &mut SavedBuilder| {
         let deep = saved.value(&Value::List(vec![Value::List(vec![Value::I64(1)])]))?;
         slot(saved, "deep", deep)

@@ -1,4 +1,4 @@
-//! From what is remembered about parameters to the blob that upstream's optimizers load.
+//! Encoding of optimizer state as the blob that upstream's optimizers load.
 
 use weighbridge_core::checkpoint::{Name, TensorEntry, Value};
 use weighbridge_core::error::Result;
@@ -6,28 +6,28 @@ use weighbridge_core::plan::PlannedFile;
 use weighbridge_pickle::ObjectId;
 use weighbridge_torch_archive::SavedBuilder;
 
-/// What the blob says about one parameter.
+/// Optimizer state of one parameter.
 #[derive(Debug)]
 pub(in super::super) struct Slots {
-    /// The number of the parameter.
+    /// Number of the parameter.
     pub(in super::super) parameter: i64,
-    /// How often the optimizer was called, where that is known.
+    /// Number of optimizer calls, if known.
     pub(in super::super) step: Option<Step>,
-    /// The sums of squared gradients.
+    /// Sums of squared gradients.
     pub(in super::super) sum: Option<TensorEntry>,
 }
 
-/// The number of calls, as a tensor or as Python's integer.
+/// Number of optimizer calls, as a tensor or as Python's integer.
 #[derive(Debug)]
 pub(in super::super) enum Step {
     Tensor(TensorEntry),
     Number(Value),
 }
 
-/// The blob `{"state": {...}, "param_groups": groups}`.
+/// Writes the blob `{"state": {...}, "param_groups": groups}`.
 ///
 /// # Errors
-/// What a file of torch cannot hold.
+/// Values that a torch file cannot hold.
 pub(in super::super) fn blob(state: &[Slots], groups: &Value) -> Result<PlannedFile> {
     let mut saved = SavedBuilder::new();
     let mut numbers = Vec::with_capacity(state.len());
@@ -55,10 +55,10 @@ pub(in super::super) fn blob(state: &[Slots], groups: &Value) -> Result<PlannedF
     finish(saved, root)
 }
 
-/// The blob `{}` of a model that has no parameters.
+/// Writes the blob `{}` of a model without parameters.
 ///
 /// # Errors
-/// As [`blob`].
+/// Like [`blob`].
 pub(in super::super) fn empty() -> Result<PlannedFile> {
     let mut saved = SavedBuilder::new();
     let root = saved.builder_mut().dict(Vec::new())?;
@@ -69,7 +69,7 @@ fn finish(saved: SavedBuilder, root: ObjectId) -> Result<PlannedFile> {
     saved.finish(root, "")
 }
 
-/// The options of the optimizer of a partition, as a new one has them.
+/// Default optimizer options of a partition.
 pub(in super::super) fn table_groups(lr: f64) -> Value {
     let group = [
         ("lr", Value::F64(lr.to_bits())),
@@ -80,8 +80,8 @@ pub(in super::super) fn table_groups(lr: f64) -> Value {
     one_group(group)
 }
 
-/// The options of the optimizer of a model with so many parameters, as a new one of torch 2.2 has
-/// them; other versions of torch add what they lack.
+/// Default optimizer options of a model with this number of parameters, as in torch 2.2;
+/// other versions of torch add missing options.
 pub(in super::super) fn model_groups(lr: f64, parameters: usize) -> Value {
     let numbers = (0i64..).take(parameters).map(Value::I64).collect();
     let group = [

@@ -1,4 +1,4 @@
-//! Making what is staged the version that counts.
+//! Commit: staged files become the current version.
 
 use super::report::CommitReport;
 use super::snapshot::LinkForm;
@@ -8,66 +8,65 @@ use crate::layout::FileName;
 use std::collections::BTreeSet;
 use weighbridge_core::error::{Error, Result};
 
-/// How to commit.
+/// Options of a commit.
 #[derive(Debug, Clone, Default)]
 pub struct CommitOptions {
-    /// What becomes of files of the version before that were not put anew.
+    /// Treatment of files of the previous version that were not staged.
     pub carry: Carry,
-    /// Make the new version a snapshot of this number.
-    /// BigGraph does so where an epoch begins whose number is a multiple of `checkpoint_preservation_interval`.
+    /// Make the new version a snapshot of this epoch.
+    /// BigGraph does so at the start of an epoch that is a multiple of `checkpoint_preservation_interval`.
     pub preserve: Option<u64>,
-    /// What that snapshot is made of.
+    /// Form of the files in that snapshot.
     pub form: LinkForm,
-    /// What becomes of the version before.
+    /// Treatment of the previous version.
     pub previous: Previous,
 }
 
-/// What becomes of files of the version before that were not put anew.
+/// Treatment of files of the previous version that were not staged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Carry {
-    /// They are missing, and that is an error.
+    /// Report them as missing files.
     #[default]
     No,
-    /// They are copied. Where the file system shares blocks between copies, that costs nothing.
+    /// Copy them. Free on file systems that share blocks between copies.
     Copy,
-    /// They get a second name. BigGraph writes in place: should this commit be cut short, and
-    /// BigGraph then go on from the version before, it would destroy that one too. Only for folders
+    /// Hard-link them. BigGraph writes in place: if this commit is interrupted, and
+    /// BigGraph then resumes from the previous version, it would overwrite that version too. Only for folders
     /// that BigGraph does not write to.
     Link,
 }
 
-/// What becomes of the version before.
+/// Treatment of the previous version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Previous {
-    /// It is deleted, by BigGraph's rule: not version 0, and none that a snapshot holds by links.
+    /// Delete it by BigGraph's rule: not version 0, and not a version that a snapshot links to.
     #[default]
     Delete,
-    /// It stays; [`prune`](super::CheckpointStore::prune) deletes it later.
+    /// Keep it; [`prune`](super::CheckpointStore::prune) deletes it later.
     Keep,
 }
 
 impl Staging {
-    /// Makes what was put the version that counts: checks that it is whole, syncs the files, gives
-    /// them their names, and then writes the version file. After that it makes the snapshot and
-    /// deletes the version before; what fails there is told in the report, and the commit stands.
+    /// Makes the staged files the current version: checks that they are complete, syncs and
+    /// renames them, and then writes the version file. Afterwards it makes the snapshot and
+    /// deletes the previous version; failures there are in the report, and the commit is valid.
     ///
-    /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`], `incomplete-version`, where files are missing; `version-moved` where
-    /// somebody wrote the version file meanwhile without the lock; [`weighbridge_core::Kind::Usage`],
-    /// `snapshot-holds`, as [`begin`](super::CheckpointStore::begin); [`weighbridge_core::Kind::Io`]. The version
-    /// before stays and counts, unless the very last sync failed: then the new one may count, which
-    /// is whole too.
+    /// [`weighbridge_core::Kind::Mismatch`], `incomplete-version`, if files are missing; `version-moved` if
+    /// the version file was changed meanwhile without the lock; [`weighbridge_core::Kind::Usage`],
+    /// `snapshot-holds`, as in [`begin`](super::CheckpointStore::begin); [`weighbridge_core::Kind::Io`]. On error the previous version
+    /// stays current, unless the very last sync failed: then the new one may be current, which
+    /// is complete too.
     pub fn commit(self, options: &CommitOptions) -> Result<CommitReport> {
         let state = self.store.state()?;
         let here = |error: Error| self.store.here(error);
         if state.marker.version() != self.version.checked_sub(1) {
             return Err(here(
-                Error::mismatch("version-moved", "the version file was changed while this was written")
+                Error::mismatch("version-moved", "the version file has changed during the write")
                     .expected(self.version.saturating_sub(1))
                     .found(state.marker.to_json()),
             ));
         }
-        // Somebody may have made a snapshot since, without the lock.
+        // A snapshot may have been made meanwhile without the lock.
         state.check_free(self.version).map_err(here)?;
         let before = state.versions.get(&self.version.saturating_sub(1));
         let carried = self.carry(before, options.carry)?;
@@ -80,8 +79,8 @@ impl Staging {
         let replaced = self.clear_the_way(&state)?;
         self.give_names(&names)?;
         self.store.sync_folder()?;
-        // From here on nothing is taken back: the version file may say the new number even where
-        // the system says that writing it failed.
+        // No rollback from here on: the version file may contain the new number even if
+        // the write reported an error.
         self.store.write_marker(self.version)?;
         let mut report = CommitReport::new(self.version, names.len(), sync);
         report.carried = carried;
@@ -90,7 +89,7 @@ impl Staging {
         Ok(report)
     }
 
-    /// Stages the files of the version before that were not put. Returns how many.
+    /// Stages the files of the previous version that were not staged. Returns their number.
     fn carry(&self, before: Option<&VersionState>, how: Carry) -> Result<usize> {
         let (Some(before), true) = (before, how != Carry::No) else { return Ok(0) };
         let staged: BTreeSet<String> = self.files.names().into_iter().collect();
@@ -113,11 +112,11 @@ impl Staging {
         Ok(carried)
     }
 
-    /// Fails where a file is not staged that a version must have.
+    /// Fails if a required file of the version is not staged.
     fn check_whole(&self, state: &StoreState) -> Result<()> {
         let staged = self.files.names();
         let mut present: BTreeSet<&str> = staged.iter().map(String::as_str).collect();
-        // Where nothing else is known, at least the partitions below the highest one must be there.
+        // Without other information, at least all partitions below the highest one are required.
         let ours = match state.basis {
             Basis::Given | Basis::Config => Expected::default(),
             Basis::Versions | Basis::Nothing => Expected::of_names(&staged),
@@ -130,22 +129,22 @@ impl Staging {
         if missing.is_empty() {
             return Ok(());
         }
-        Err(Error::mismatch("incomplete-version", "files of the new version are missing")
+        Err(Error::mismatch("incomplete-version", "the new version is incomplete")
             .expected(format_args!(
-                "what the {} say",
+                "all files required by the {}",
                 match state.basis {
-                    Basis::Given => "caller's own words",
-                    Basis::Config => "configuration's relations",
+                    Basis::Given => "caller",
+                    Basis::Config => "relations of the configuration",
                     Basis::Versions | Basis::Nothing => "other partitions",
                 }
             ))
             .found(format_args!("without {}", few(&missing)))
-            .hint("put them, or carry them over from the version before"))
+            .hint("write the missing files, or carry them over from the previous version"))
     }
 
-    /// Removes what has the names of this version: of a run that died, or that was rolled back. So
-    /// never do files of two runs stand together as one version. No snapshot holds them, which was
-    /// looked at before. Returns how many there were.
+    /// Removes files with the names of this version, from a crashed run or after a rollback. So
+    /// files of two runs never mix in one version. No snapshot links to them, which was
+    /// checked before. Returns their number.
     fn clear_the_way(&self, state: &StoreState) -> Result<usize> {
         let Some(there) = state.versions.get(&self.version) else { return Ok(0) };
         let removed = self.store.remove(&there.files)?.len();
@@ -153,7 +152,7 @@ impl Staging {
         Ok(removed)
     }
 
-    /// Gives the files their names. On failure those that have theirs are removed.
+    /// Renames the staged files. On failure removes those already renamed.
     fn give_names(&self, names: &[String]) -> Result<()> {
         for name in names {
             if let Err(error) = self.files.publish(name) {
@@ -166,7 +165,7 @@ impl Staging {
         Ok(())
     }
 
-    /// What follows once the new version counts.
+    /// Steps after the new version is current.
     fn afterwards(&self, before: Option<&VersionState>, options: &CommitOptions, report: &mut CommitReport) {
         if let Some(epoch) = options.preserve {
             match self.store.preserve_locked(epoch, options.form) {

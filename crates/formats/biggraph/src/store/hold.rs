@@ -1,25 +1,25 @@
-//! The lock of the folder, held for as long as one version is written, or for many.
+//! Folder lock, held while one version is written, or for several.
 
 use super::CheckpointStore;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weighbridge_core::error::Result;
 use weighbridge_io::engine::{DiskLock, LOCK_NAME};
 
-/// A lock that is held from one version to the next.
+/// Lock held across versions.
 #[derive(Debug)]
 pub(super) struct Held {
     state: Mutex<State>,
-    /// Who holds it: a process that was forked meanwhile has a copy of all this, and not the right to write.
+    /// Process that holds it: a forked process has a copy of this, but not the right to write.
     process: u32,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Nothing once it was released and nobody writes any more.
+    /// `None` once released and no longer in use.
     lock: Option<DiskLock>,
-    /// True while somebody writes: others, of the same holder, wait as those of another process.
+    /// True while a version is written: other writers of the same holder wait like other processes.
     lent: bool,
-    /// False once it was released.
+    /// False once released.
     wanted: bool,
 }
 
@@ -29,13 +29,13 @@ impl Held {
     }
 }
 
-/// The right to write to the folder, until it is dropped.
+/// Right to write to the folder, until dropped.
 #[derive(Debug)]
 pub(super) enum Lock {
-    /// For this work alone.
+    /// Taken for a single operation.
     #[expect(dead_code, reason = "held, not used")]
     Own(DiskLock),
-    /// Lent by the store, which holds it on.
+    /// Lent by the store, which keeps it.
     Lent(Arc<Held>),
 }
 
@@ -52,12 +52,12 @@ impl Drop for Lock {
 }
 
 impl CheckpointStore {
-    /// The same store, which holds the lock of the folder from now on: also between the end of one version and the
-    /// beginning of the next nobody else writes, also no process that is forked from this one. The lock is free when this
-    /// and all clones of it are dropped, or after [`release`](Self::release).
+    /// Returns the same store with the folder lock held from now on: between versions no other process can
+    /// write, not even one forked from this process. The lock is released when the store
+    /// and all its clones are dropped, or by [`release`](Self::release).
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], `locked`, where somebody writes to the folder; [`weighbridge_core::Kind::Io`].
+    /// [`weighbridge_core::Kind::Usage`], `locked`, if the folder is being written; [`weighbridge_core::Kind::Io`].
     pub fn hold(&self) -> Result<Self> {
         let lock = self.disk.lock(&self.folder.join(LOCK_NAME))?;
         let state = State { lock: Some(lock), lent: false, wanted: true };
@@ -65,8 +65,8 @@ impl CheckpointStore {
         Ok(Self { held: Some(Arc::new(held)), ..self.clone() })
     }
 
-    /// Frees the lock that [`hold`](Self::hold) took: at once, or when the version that is being written ends. From then on
-    /// the store takes the lock for each work by itself.
+    /// Releases the lock taken by [`hold`](Self::hold): at once, or when the version being written ends. Afterwards
+    /// the store takes the lock for each operation.
     pub fn release(&self) {
         if let Some(held) = &self.held {
             let mut state = held.state();
@@ -77,7 +77,7 @@ impl CheckpointStore {
         }
     }
 
-    /// The lock for one work.
+    /// Lock for one operation.
     pub(super) fn lock(&self) -> Result<Lock> {
         let path = self.folder.join(LOCK_NAME);
         if let Some(held) = &self.held {

@@ -1,4 +1,4 @@
-//! The version file: what it says, and how it is written.
+//! Version file: parsing and writing.
 
 use super::{MARKER, VersionWrite};
 use crate::text::{number_text, parse_number};
@@ -8,20 +8,20 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_io::engine::{Disk, replace_small};
 use weighbridge_io::source::to_usize;
 
-/// Bytes of a version file that are read. An honest one has 20.
+/// Maximum number of bytes read of a version file. A well-formed one has up to 20.
 const LONGEST: u64 = 4096;
 
-/// What a version file says, by BigGraph's rules.
+/// Content of a version file, by BigGraph's rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Marker {
     /// This version is complete.
     Version(u64),
-    /// There is no such file: BigGraph begins from nothing.
+    /// No version file: BigGraph starts from scratch.
     Missing,
-    /// It is empty or blank, as a crash leaves it: BigGraph begins from nothing.
+    /// Empty or blank, as a crash leaves it: BigGraph starts from scratch.
     Blank,
-    /// It does not hold a number; these are its first bytes. BigGraph fails, or, on a number below
-    /// 0, does nobody knows what.
+    /// Not a number; these are the first bytes. BigGraph fails, or behaves
+    /// unpredictably for a negative number.
     Unparsable(String),
 }
 
@@ -46,7 +46,7 @@ impl Marker {
         }
     }
 
-    /// The version, where the file gives one.
+    /// Version in the file, if any.
     pub fn version(&self) -> Option<u64> {
         match self {
             Self::Version(version) => Some(*version),
@@ -54,17 +54,17 @@ impl Marker {
         }
     }
 
-    /// What is wrong with it, for people; empty where nothing is.
+    /// Description of the fault; empty for a valid version.
     pub fn trouble(&self) -> &'static str {
         match self {
             Self::Version(_) => "",
-            Self::Missing => "there is no version file",
+            Self::Missing => "the version file is missing",
             Self::Blank => "the version file is empty, as a crash leaves it",
-            Self::Unparsable(_) => "the version file does not hold a number",
+            Self::Unparsable(_) => "the version file does not contain a number",
         }
     }
 
-    /// `{"version": N}`, or `{"version": null, "trouble": …}`.
+    /// Returns `{"version": N}`, or `{"version": null, "trouble": …}`.
     pub fn to_json(&self) -> Json {
         match self {
             Self::Version(version) => json!({"version": version}),
@@ -91,21 +91,22 @@ pub(super) fn write(
     disk.append(&path, text.as_bytes())?;
     if sync {
         disk.sync_file(&path)?;
-        // It may have been made just now.
+        // The file may be new.
         disk.sync_folder(folder)?;
     }
     Ok(())
 }
 
-/// The error of a folder whose version file does not say which version counts.
+/// Error for a folder with versions but no valid version file.
 pub(super) fn lost(marker: &Marker, complete: Option<u64>) -> Error {
-    let error = Error::corrupt("version-lost", format!("{}, though versions are there", marker.trouble()));
+    let error =
+        Error::corrupt("version-lost", format!("{}, but the folder contains versions", marker.trouble()));
     match complete {
         Some(version) => error
             .found(format_args!("version {version} is complete"))
-            .hint("recover makes the highest complete version count; BigGraph would begin from nothing"),
+            .hint("`recover` makes the highest complete version current; BigGraph would start from scratch"),
         None => error
             .found("no version is complete")
-            .hint("recover, with the option to start over, makes version 0 count"),
+            .hint("`recover` with the option to start over makes version 0 current"),
     }
 }

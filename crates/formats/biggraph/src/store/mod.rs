@@ -1,18 +1,18 @@
-//! A folder of checkpoints in PyTorch-BigGraph's form that cannot lose a complete version.
+//! Crash-safe folder of PyTorch-BigGraph checkpoint versions.
 //!
 //! ```text
-//! checkpoint_version.txt              which version counts: replaced in one step, last of all
-//! model.v6.h5                         the files of that version: written under hidden names,
-//! embeddings_user_0.v6.h5             synced, renamed, before the version file speaks of them
-//! epoch_2/                            a snapshot: links to the files of version 4, which stay
-//! .weighbridge.lock                   who writes holds a lock on it; who reads does not care
-//! .model.v7.h5.weighbridge-….part     being written; ignored by everybody
+//! checkpoint_version.txt              current version: replaced atomically, last of all
+//! model.v6.h5                         files of that version: written under hidden names,
+//! embeddings_user_0.v6.h5             synced and renamed before the version file is written
+//! epoch_2/                            a snapshot: links to the files of version 4, which are kept
+//! .weighbridge.lock                   lock file of writers; readers ignore it
+//! .model.v7.h5.weighbridge-….part     staged file; ignored by all readers
 //! ```
 //!
-//! BigGraph itself writes the files in place and truncates the version file: a crash there makes the
-//! next run begin from nothing, without a word. Here a version is found only when all of it is on the
-//! disk, what cannot be told is an error and not version 0, and the version before is deleted only
-//! afterwards. BigGraph reads and continues what is written here, and the other way round.
+//! BigGraph itself writes the files in place and truncates the version file: after a crash there, the
+//! next run silently starts from scratch. Here a version becomes current only when all of it is on
+//! disk, an unreadable version file is an error instead of version 0, and the previous version is deleted only
+//! afterwards. BigGraph reads and resumes folders written here, and the other way round.
 //!
 //! ```
 //! # fn main() -> weighbridge_core::Result<()> {
@@ -69,45 +69,45 @@ use weighbridge_format::{Format, OpenOptions, Registry};
 use weighbridge_io::engine::{Disk, LocalDisk, RunOptions};
 use weighbridge_io::source::SourceRef;
 
-/// The formats of a store's files.
+/// Formats of a store's files.
 fn registry() -> Registry {
     Registry::new([&crate::BigGraph as &dyn Format])
 }
 
-/// The name of the version file.
+/// Name of the version file.
 pub(crate) const MARKER: &str = "checkpoint_version.txt";
-/// The name of the configuration.
+/// Name of the configuration.
 pub(crate) const CONFIG: &str = "config.json";
-/// The name of the training statistics.
+/// Name of the training statistics.
 pub(crate) const STATS: &str = "training_stats.json";
 
-/// How a store works.
+/// Options of a store.
 #[derive(Debug, Clone, Default)]
 pub struct StoreOptions {
-    /// How files are written. `memory` is for each file that is put, so threads that put at the same
-    /// time take it once each. Without `sync`, versions survive a crash of the program and not a loss
-    /// of power.
+    /// Options for writing files. `memory` applies to each file that is written, so parallel writers
+    /// use it once each. Without `sync`, versions survive a crash of the program, but not a power
+    /// failure.
     pub run: RunOptions,
-    /// The partitions of each type, where the caller knows better than the folder tells.
+    /// Partitions of each type, if the caller overrides the information in the folder.
     pub expected: Option<Expected>,
-    /// How the version file is written.
+    /// Method of writing the version file.
     pub version_write: VersionWrite,
 }
 
-/// How the version file is written.
+/// Method of writing the version file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VersionWrite {
-    /// A new file takes the place of the old one in one step.
+    /// Atomic replacement by a new file.
     #[default]
     Replace,
-    /// As BigGraph does: truncated, written, synced. For network disks on which a renamed file is not
-    /// seen by everybody at once. A crash in between leaves it empty, which
-    /// [`CheckpointStore::recover`] puts right.
+    /// Like BigGraph: truncated, written, synced. For network disks where a renamed file is not
+    /// visible to all clients at once. A crash in between leaves it empty, which
+    /// [`CheckpointStore::recover`] repairs.
     InPlace,
 }
 
-/// A folder of versions of a checkpoint. Cheap to clone; holds nothing open, but for the lock where
-/// [`hold`](Self::hold) took it.
+/// Folder of checkpoint versions. Cheap to clone; holds no open files, except for the lock taken by
+/// [`hold`](Self::hold).
 #[derive(Debug, Clone)]
 pub struct CheckpointStore {
     disk: Arc<dyn Disk>,
@@ -117,31 +117,31 @@ pub struct CheckpointStore {
 }
 
 impl CheckpointStore {
-    /// The store in the folder at `path`. Nothing is changed, and nothing need be in it.
+    /// Opens the store in the folder at `path`. Changes nothing; the folder may be empty.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] where it cannot be listed.
+    /// [`weighbridge_core::Kind::Io`] if the folder cannot be listed.
     pub fn open(path: impl AsRef<Path>, options: StoreOptions) -> Result<Self> {
         Self::on(Arc::new(LocalDisk), path, options)
     }
 
-    /// The same on another disk.
+    /// Opens a store on another disk.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Like [`open`](Self::open).
     pub fn on(disk: Arc<dyn Disk>, path: impl AsRef<Path>, options: StoreOptions) -> Result<Self> {
         let store = Self { disk, folder: path.as_ref().to_owned(), options: Arc::new(options), held: None };
         store.disk.list(&store.folder)?;
         Ok(store)
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What stands in the folder now. Content is not looked at, except that of the version files, the
-    /// configuration, and the one in the files of older versions that seem to lack some.
+    /// Current content of the folder. Reads only the version files, the
+    /// configuration, and the one in the files of older versions that seem to be incomplete.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
@@ -149,26 +149,26 @@ impl CheckpointStore {
         StoreState::look(&*self.disk, &self.folder, self.options.expected.as_ref())
     }
 
-    /// The version that counts; 0 where there is none yet.
+    /// Current version; 0 if there is none yet.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`], `version-lost`, where the version file does not say which, though
-    /// versions are there: BigGraph would begin from nothing.
+    /// [`weighbridge_core::Kind::Corrupt`], `version-lost`, if the folder has versions but no valid version
+    /// file: BigGraph would start from scratch.
     pub fn current(&self) -> Result<u64> {
         self.state()?.current()
     }
 
-    /// The files of a complete version: the model first, then the partitions by type and number.
+    /// Files of a complete version: the model first, then the partitions by type and number.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`], `no-version` where there is no file of it, and `incomplete-version`
-    /// where some are missing, with their names.
+    /// [`weighbridge_core::Kind::Mismatch`], `no-version` if it has no file, and `incomplete-version`
+    /// with the names of missing files.
     pub fn version(&self, version: u64) -> Result<Vec<StoredFile>> {
         let state = self.state()?;
         Ok(state.complete(version).map_err(|e| self.here(e))?.files.clone())
     }
 
-    /// The content of a file of the folder; `None` where there is none.
+    /// Content of a file of the folder; `None` if missing.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Corrupt`], `unsafe-name`.
@@ -180,22 +180,22 @@ impl CheckpointStore {
     /// Opens a complete version as one checkpoint.
     ///
     /// # Errors
-    /// As [`version`](Self::version), and as [`Registry::open_with`].
+    /// Like [`version`](Self::version), and like [`Registry::open_with`].
     pub fn checkpoint(&self, version: u64, options: &OpenOptions) -> Result<Checkpoint> {
         self.version(version)?;
         let own = ReadOptions { version: Some(version), ..options.own() };
         registry().open_with(&self.folder, &options.clone().with_own(own))
     }
 
-    /// Begins the version after the current one. The folder is locked until what this gives is
-    /// dropped or committed; leftovers of writers that died are removed. In a new folder the version
-    /// file is written, with 0.
+    /// Starts the version after the current one. The folder is locked until the returned value is
+    /// dropped or committed; leftovers of crashed writers are removed. In a new folder the version
+    /// file is created, with 0.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], `locked`, where somebody else writes to the folder, and
-    /// `snapshot-holds` where a snapshot has links to files of the version that would be written, as
-    /// after going back: they would lead to other bytes then; as [`current`](Self::current) and
-    /// [`version`](Self::version) of it; [`weighbridge_core::Kind::Io`].
+    /// [`weighbridge_core::Kind::Usage`], `locked`, if the folder is being written, and
+    /// `snapshot-holds` if a snapshot links to files of the version to be written, possible
+    /// after a rollback: its links would then lead to other content; like [`current`](Self::current) and
+    /// [`version`](Self::version) of the current version; [`weighbridge_core::Kind::Io`].
     pub fn begin(&self) -> Result<Staging> {
         Staging::begin(self)
     }
@@ -216,7 +216,7 @@ impl CheckpointStore {
         marker::write(&*self.disk, &self.folder, version, self.options.version_write, self.sync())
     }
 
-    /// Removes files by their names. Those that are not there any more are as good as removed.
+    /// Removes files by name. Files that no longer exist count as removed.
     fn remove(&self, files: &[StoredFile]) -> Result<Vec<StoredFile>> {
         let mut removed = Vec::new();
         for file in files {

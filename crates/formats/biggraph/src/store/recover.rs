@@ -1,37 +1,37 @@
-//! A folder whose version file does not say which version counts.
+//! Recovery of a folder without a valid version file.
 
 use super::{CheckpointStore, Marker};
 use serde_json::{Value as Json, json};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
 
-/// How to recover.
+/// Options of a recovery.
 #[derive(Debug, Clone, Default)]
 pub struct RecoverOptions {
-    /// Open every file of a version before it is made to count: BigGraph writes in place, so a file
-    /// that is there need not be whole.
+    /// Open every file of a version before making it current: BigGraph writes in place, so an
+    /// existing file may be incomplete.
     pub verify: Option<OpenOptions>,
-    /// Where no version is complete, make version 0 count: training starts over.
+    /// If no version is complete, make version 0 current: training starts over.
     pub start_over: bool,
 }
 
-/// What recovering did.
+/// Report of a recovery.
 #[derive(Debug)]
 pub struct RecoverReport {
-    /// What the version file said.
+    /// Version file before the recovery.
     pub found: Marker,
-    /// The version that counts now.
+    /// Current version.
     pub version: u64,
-    /// True where the version file was written.
+    /// True if the version file was written.
     pub changed: bool,
-    /// Higher versions that do not count, each with the files that are missing or damaged.
+    /// Skipped higher versions, each with its missing or damaged files.
     pub passed_over: Vec<(u64, Vec<String>)>,
-    /// True where the files of the version were opened.
+    /// True if the files of the version were opened.
     pub verified: bool,
 }
 
 impl RecoverReport {
-    /// The report as JSON.
+    /// Returns the report as JSON.
     pub fn to_json(&self) -> Json {
         let passed = self.passed_over.iter();
         json!({
@@ -45,13 +45,13 @@ impl RecoverReport {
 }
 
 impl CheckpointStore {
-    /// Where the version file is missing, empty or no number, makes the highest complete version
-    /// count. Where it says a version, nothing is changed.
+    /// Makes the highest complete version current if the version file is missing, empty or not a number.
+    /// A valid version file is left unchanged.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], `locked`; [`weighbridge_core::Kind::Mismatch`], `no-complete-version`, where there
-    /// is none and `start_over` is not asked for, and `incomplete-version` where the version file is
-    /// sound and its version is not: that is not guessed away, see
+    /// [`weighbridge_core::Kind::Usage`], `locked`; [`weighbridge_core::Kind::Mismatch`], `no-complete-version`, if there
+    /// is none and `start_over` is not set, and `incomplete-version` if the version file is
+    /// valid and its version is incomplete: for that case see
     /// [`rollback`](Self::rollback); [`weighbridge_core::Kind::Io`].
     pub fn recover(&self, options: &RecoverOptions) -> Result<RecoverReport> {
         let _lock = self.lock()?;
@@ -69,9 +69,9 @@ impl CheckpointStore {
                     self.damaged(&state.complete(version).map_err(|e| self.here(e))?.files, options)?;
                 if !damaged.is_empty() {
                     return Err(self.here(
-                        Error::mismatch("incomplete-version", "files of the current version cannot be read")
+                        Error::mismatch("incomplete-version", "files of the current version are unreadable")
                             .found(super::state::few(&damaged))
-                            .hint("go back to a version that is whole"),
+                            .hint("roll back to a complete version"),
                     ));
                 }
             }
@@ -94,15 +94,15 @@ impl CheckpointStore {
         let Some(version) = whole.or_else(|| (nothing || options.start_over).then_some(0)) else {
             return Err(self.here(
                 Error::mismatch("no-complete-version", "no version in the folder is complete")
-                    .found(format_args!("{} that are not", report.passed_over.len()))
-                    .hint("bring missing files back, or ask to start over from version 0"),
+                    .found(format_args!("{} incomplete versions", report.passed_over.len()))
+                    .hint("restore missing files, or start over from version 0"),
             ));
         };
         self.write_marker(version)?;
         Ok(RecoverReport { version, changed: true, ..report })
     }
 
-    /// The names of the files that do not open, where that is asked.
+    /// Names of the files that cannot be opened, if verification is requested.
     fn damaged(&self, files: &[super::StoredFile], options: &RecoverOptions) -> Result<Vec<String>> {
         let Some(open) = &options.verify else { return Ok(Vec::new()) };
         let mut damaged = Vec::new();

@@ -1,31 +1,31 @@
-//! What a commit did.
+//! Report of a commit.
 
 use super::snapshot::SnapshotReport;
 use super::state::StoredFile;
 use serde_json::{Value as Json, json};
 use weighbridge_core::error::Error;
 
-/// What a commit did. The version counts.
+/// Report of a commit. The new version is current.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CommitReport {
-    /// The version that counts now.
+    /// Current version.
     pub version: u64,
-    /// How many files it has.
+    /// Number of its files.
     pub files: usize,
-    /// Of these, how many were carried over from the version before.
+    /// Number of files carried over from the previous version.
     pub carried: usize,
-    /// How many files of a run that died, or that was rolled back, had their names and were removed.
+    /// Number of removed files with the names of the new version, from a crashed run or after a rollback.
     pub replaced: usize,
-    /// True where it would survive a loss of power.
+    /// True if the version survives a power failure.
     pub synced: bool,
-    /// The snapshot that was made.
+    /// Snapshot made by the commit.
     pub snapshot: Option<SnapshotReport>,
-    /// The files of the version before that were deleted.
+    /// Deleted files of the previous version.
     pub deleted: Vec<StoredFile>,
-    /// The version before, where it stays.
+    /// Previous version, if it was kept.
     pub kept: Option<u64>,
-    /// What failed after the commit: the snapshot, or deleting.
+    /// Failures after the commit: making the snapshot, or deleting files.
     pub troubles: Vec<Error>,
 }
 
@@ -44,7 +44,7 @@ impl CommitReport {
         }
     }
 
-    /// The report as JSON.
+    /// Returns the report as JSON.
     pub fn to_json(&self) -> Json {
         json!({
             "version": self.version,
@@ -60,7 +60,7 @@ impl CommitReport {
     }
 }
 
-/// Names and lengths.
+/// Names and lengths as JSON.
 pub(super) fn files_json(files: &[StoredFile]) -> Json {
     files.iter().map(|file| json!({"name": file.name, "bytes": file.len})).collect()
 }

@@ -1,4 +1,4 @@
-//! Snapshots: folders `epoch_{E}` that keep a version while training goes on.
+//! Snapshots: folders `epoch_{E}` that keep a version while training continues.
 
 use super::state::{SnapshotState, StoredFile};
 use super::{CheckpointStore, Expected, MARKER, Marker};
@@ -10,39 +10,39 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::FileBuilder;
 use weighbridge_io::engine::{Disk, ItemKind, StagingArea, hidden_path, replace_small};
 
-/// What a snapshot is made of.
+/// Form of the files in a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LinkForm {
-    /// Symbolic links that go with the folder when it is moved.
+    /// Symbolic links with relative targets, valid after the folder is moved.
     #[default]
     Relative,
-    /// Symbolic links with absolute targets, as BigGraph makes them.
+    /// Symbolic links with absolute targets, like BigGraph's.
     Absolute,
-    /// Files of its own. Where the file system shares blocks between copies, they take no place.
+    /// Copies. They need no space on file systems that share blocks between copies.
     Copies,
 }
 
-/// What was done to make a snapshot.
+/// Report of making a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotReport {
-    /// Its number.
+    /// Epoch.
     pub epoch: u64,
-    /// The version that it keeps.
+    /// Version it keeps.
     pub version: u64,
-    /// How many files it has.
+    /// Number of its files.
     pub files: usize,
-    /// False where it was there already, of this version and complete.
+    /// False if it existed already, complete and with this version.
     pub made: bool,
 }
 
 impl SnapshotReport {
-    /// The report as JSON.
+    /// Returns the report as JSON.
     pub fn to_json(&self) -> Json {
         json!({"epoch": self.epoch, "version": self.version, "files": self.files, "made": self.made})
     }
 }
 
-/// Looks at the snapshot of that number in `folder`.
+/// Reads the state of the snapshot of this epoch in `folder`.
 pub(super) fn look(disk: &dyn Disk, folder: &Path, epoch: u64, expected: &Expected) -> Result<SnapshotState> {
     let path = folder.join(FileName::Snapshot { epoch }.to_string());
     let marker = Marker::read(disk, &path)?;
@@ -53,7 +53,7 @@ pub(super) fn look(disk: &dyn Disk, folder: &Path, epoch: u64, expected: &Expect
         let Some(version) = FileName::parse(name).and_then(|name| name.version()) else { continue };
         if let ItemKind::Link { target, .. } = &item.kind {
             copies = false;
-            // What the link says counts, also where it is broken because the folder was moved.
+            // The link target counts, even if the link is broken because the folder was moved.
             let held = target.file_name().and_then(|t| FileName::parse(t.to_str()?)?.version());
             holds.insert(held.unwrap_or(version));
             if target.is_absolute() {
@@ -71,12 +71,12 @@ pub(super) fn look(disk: &dyn Disk, folder: &Path, epoch: u64, expected: &Expect
 }
 
 impl CheckpointStore {
-    /// Makes the current version a snapshot of that number, which keeps its files from being
-    /// deleted. It comes into being as a whole, or not at all.
+    /// Makes the current version a snapshot of this epoch, which protects its files from
+    /// deletion. The snapshot is created atomically.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], `locked`, and `snapshot-exists` where there is another one of this
-    /// number, or a damaged one; as [`version`](Self::version); [`weighbridge_core::Kind::Io`].
+    /// [`weighbridge_core::Kind::Usage`], `locked`, and `snapshot-exists` if there is a different or damaged snapshot of this
+    /// epoch; like [`version`](Self::version); [`weighbridge_core::Kind::Io`].
     pub fn preserve(&self, epoch: u64, form: LinkForm) -> Result<SnapshotReport> {
         let _lock = self.lock()?;
         self.preserve_locked(epoch, form)
@@ -92,7 +92,7 @@ impl CheckpointStore {
             if there.is_complete() && there.marker == Marker::Version(current) {
                 return Ok(SnapshotReport { made: false, ..report });
             }
-            return Err(Error::usage("snapshot-exists", "there is another snapshot of this number")
+            return Err(Error::usage("snapshot-exists", "a different snapshot of this epoch exists")
                 .in_file(self.folder.join(&name).display())
                 .expected(format_args!("none, or a complete one of version {current}"))
                 .hint("move it away first"));
@@ -131,21 +131,22 @@ impl CheckpointStore {
         for name in copied.names() {
             copied.publish(&name)?;
         }
-        // The version file brings the names of the others to the disk with its own.
+        // Syncing the version file also syncs the names of the others.
         replace_small(&*self.disk, at, MARKER, format!("{version}\n").as_bytes(), self.sync())
     }
 
     /// Stages a copy of a file of the store.
     pub(super) fn put_copy(&self, into: &StagingArea, from: &str, name: &str) -> Result<()> {
         let Some(source) = self.source(from)? else {
-            return Err(Error::mismatch("no-version", "the file is not there any more").in_file(from));
+            return Err(Error::mismatch("no-version", "the file no longer exists").in_file(from));
         };
         into.put(FileBuilder::copy_of(name, &source), &self.options.run).map(|_| ())
     }
 
     fn absolute(&self, name: &str) -> Result<PathBuf> {
-        std::path::absolute(self.folder.join(name))
-            .map_err(|e| Error::io("cannot tell where the folder is", e).in_file(self.folder.display()))
+        std::path::absolute(self.folder.join(name)).map_err(|e| {
+            Error::io("cannot determine the absolute path of the folder", e).in_file(self.folder.display())
+        })
     }
 
     /// Removes a staged snapshot.

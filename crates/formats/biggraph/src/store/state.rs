@@ -1,4 +1,4 @@
-//! What stands in the folder of a store.
+//! State of a store's folder.
 
 use super::expected::{Basis, Expected};
 use super::marker::{Marker, lost};
@@ -11,71 +11,71 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::text::first_and_more;
 use weighbridge_io::engine::{Disk, DiskItem, ItemKind, staged_for};
 
-/// What stands in the folder of a store, by names and lengths.
+/// State of a store's folder, by names and lengths.
 #[derive(Debug, Clone)]
 pub struct StoreState {
-    /// What the version file says.
+    /// Content of the version file.
     pub marker: Marker,
-    /// Every version of which there is a file, by number.
+    /// Every version with at least one file, by number.
     pub versions: BTreeMap<u64, VersionState>,
     /// Snapshots, by epoch.
     pub snapshots: BTreeMap<u64, SnapshotState>,
-    /// What no version and no snapshot needs.
+    /// Files that no version and no snapshot needs.
     pub orphans: Vec<Orphan>,
-    /// Which files a version must have.
+    /// Required files of a version.
     pub expected: Expected,
-    /// How that is known.
+    /// Source of that list.
     pub basis: Basis,
-    /// Why the configuration in the folder could not be used, where that is so.
+    /// Reason why the configuration in the folder is unusable, if so.
     pub config_trouble: Option<String>,
 }
 
-/// A file of a store.
+/// File of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredFile {
-    /// Its name in the folder.
+    /// Name in the folder.
     pub name: String,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// The files of one version.
+/// Files of one version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionState {
-    /// Its number.
+    /// Version number.
     pub version: u64,
-    /// Its files: the model first, then the partitions by type and number. Empty ones do not count:
-    /// no HDF5 file is empty, and a loss of power leaves such.
+    /// Files: the model first, then the partitions by type and number. Empty files are excluded:
+    /// HDF5 files are never empty, and a power failure leaves empty files.
     pub files: Vec<StoredFile>,
-    /// The names of files that it should have today, and has not or has empty: the first 100.
+    /// Required files that are missing or empty: the first 100.
     pub missing: Vec<String>,
-    /// The snapshots that hold its files by links.
+    /// Snapshots that link to its files.
     pub snapshots: Vec<u64>,
 }
 
 impl VersionState {
-    /// True where every file is there.
+    /// Returns true if every required file exists.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty() && !self.files.is_empty()
     }
 
-    /// The length of all files together, in bytes.
+    /// Returns the total length of its files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.len).sum()
     }
 
-    /// True where there is a file of that name.
+    /// Returns true if it has a file of this name.
     pub fn has(&self, name: &str) -> bool {
         self.files.iter().any(|file| file.name == name)
     }
 
-    /// The names of its files that are not empty.
+    /// Names of its files that are not empty.
     fn present(&self) -> BTreeSet<&str> {
         self.files.iter().filter(|file| file.len > 0).map(|file| file.name.as_str()).collect()
     }
 
-    /// True where it is known that files are missing that it once had. The configuration in the folder
-    /// does not tell: a run that adds a type rewrites it, and older versions never had that type.
+    /// True if it certainly lost files. The configuration in the folder
+    /// does not prove that: a run that adds a type rewrites it, and older versions never had that type.
     fn is_remnant(&self, disk: &dyn Disk, folder: &Path) -> bool {
         let present = self.present();
         let model = FileName::Model { version: self.version }.to_string();
@@ -86,7 +86,7 @@ impl VersionState {
         own.is_some_and(|own| !own.missing(self.version, &present).is_empty())
     }
 
-    /// True where it is not complete, neither by the configuration in the folder nor by its own.
+    /// True if it is incomplete by both the configuration in the folder and its own.
     pub(super) fn is_broken(&self, disk: &dyn Disk, folder: &Path) -> bool {
         !self.is_complete() && self.is_remnant(disk, folder)
     }
@@ -103,37 +103,37 @@ impl VersionState {
     }
 }
 
-/// A snapshot: the folder `epoch_{E}`, or a link to one.
+/// Snapshot: the folder `epoch_{E}`, or a link to one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotState {
-    /// The number of the epoch that came next when it was made.
+    /// Epoch that followed the snapshot.
     pub epoch: u64,
-    /// What its version file says.
+    /// Content of its version file.
     pub marker: Marker,
-    /// Its files that can be read, by the names in it.
+    /// Names of its readable files.
     pub files: Vec<String>,
-    /// Its links that lead nowhere; its own name where it is a link that cannot be followed.
+    /// Its broken links; its own name if it is a broken link.
     pub broken: Vec<String>,
-    /// Links whose targets are absolute: they break when the folder is moved.
+    /// Links with absolute targets: they break when the folder is moved.
     pub absolute: Vec<String>,
-    /// True where it holds files of its own, without links.
+    /// True if it consists of copies, without links.
     pub copies: bool,
-    /// The names of files that it should have and has not.
+    /// Names of missing files.
     pub missing: Vec<String>,
-    /// The versions to whose files it has links.
+    /// Versions that it links to.
     pub holds: BTreeSet<u64>,
-    /// True where it is a link to a folder that cannot be looked into now, as on a disk that is not
-    /// mounted. It may hold any version, and is taken to hold all that are there.
+    /// True if it is a link to a folder that is not accessible now, such as on an unmounted
+    /// disk. It is assumed to hold every existing version.
     pub out_of_sight: bool,
 }
 
 impl SnapshotState {
-    /// True where it can be read as a checkpoint of its own.
+    /// Returns true if it can be opened as a checkpoint.
     pub fn is_complete(&self) -> bool {
         self.marker.version().is_some() && self.missing.is_empty() && self.broken.is_empty()
     }
 
-    /// What is known of a snapshot that cannot be looked into.
+    /// State of an inaccessible snapshot.
     fn out_of_sight(epoch: u64) -> Self {
         Self {
             epoch,
@@ -163,37 +163,37 @@ impl SnapshotState {
     }
 }
 
-/// Something that no version and no snapshot needs.
+/// Item that no version and no snapshot needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
-    /// Its name in the folder.
+    /// Name in the folder.
     pub name: String,
-    /// Its length in bytes; 0 for a folder.
+    /// Length in bytes; 0 for a folder.
     pub len: u64,
-    /// What it is.
+    /// Type.
     pub kind: OrphanKind,
 }
 
-/// What an orphan is.
+/// Type of an orphan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrphanKind {
-    /// A file of a version above the current one: of a run that died, or that was rolled back.
+    /// File of a version above the current one: from a crashed run, or after a rollback.
     Newer,
-    /// A file of a version below the current one that no snapshot holds: kept on purpose, or of a run
-    /// that died before it was deleted. `prune` is for these. It has every file that the folder's
-    /// configuration asks for today, or that the one in its own files asks for, or it cannot be told.
+    /// File of a version below the current one without a snapshot: kept on purpose, or by a run
+    /// that crashed before deleting it. `prune` removes these. The version is complete by the folder's
+    /// configuration or by its own, or its completeness is unknown.
     Older,
-    /// The same of a version that lacks its model, or partitions that the configuration in its own
-    /// files asks for: of a run that died while it was deleted.
+    /// Like `Older`, of a version that lacks its model or partitions required by the configuration in its own
+    /// files: from a run that crashed while deleting it.
     Remnant,
-    /// Under a hidden name: of a writer of ours that died, or that is at work.
+    /// Hidden staged file: of a crashed or active writer.
     Staged,
-    /// With the ending `.tmp`, of whoever.
+    /// File with the suffix `.tmp`, from any program.
     Temporary,
 }
 
 impl OrphanKind {
-    /// The word used in JSON.
+    /// Returns the word used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Newer => "newer",
@@ -234,7 +234,7 @@ impl StoreState {
         }
         for (epoch, link) in epochs {
             let mut snapshot = match snapshot::look(disk, folder, epoch, &state.expected) {
-                // Its folder is elsewhere, and cannot be looked into now: its links may lead here.
+                // Its folder is inaccessible now: its links may lead here.
                 Err(_) if link => SnapshotState::out_of_sight(epoch),
                 looked => looked?,
             };
@@ -252,7 +252,7 @@ impl StoreState {
         Ok(state)
     }
 
-    /// Puts a file where it belongs. Returns what its name says.
+    /// Classifies a file. Returns its parsed name.
     fn sort(&mut self, item: &DiskItem) -> Option<FileName> {
         let len = item.kind.len();
         if let (Some(_), Some(name)) = (staged_for(&item.name), item.name.to_str()) {
@@ -270,7 +270,7 @@ impl StoreState {
             let state = self.versions.entry(version).or_insert(blank);
             state.files.push(StoredFile { name: text.to_owned(), len: len? });
         }
-        // A snapshot may have been moved to another disk, with a link in its place.
+        // A snapshot may have been moved to another disk and replaced by a link.
         let folder = matches!(item.kind, ItemKind::Folder | ItemKind::Link { len: None, .. });
         if matches!(name, FileName::Snapshot { .. }) && !folder {
             return None;
@@ -282,7 +282,7 @@ impl StoreState {
         self.orphans.push(Orphan { name: name.to_owned(), len, kind });
     }
 
-    /// Finds out which files a version must have.
+    /// Determines the required files of a version.
     fn expect(&mut self, disk: &dyn Disk, folder: &Path, given: Option<&Expected>) -> Result<()> {
         if let Some(given) = given {
             given.check()?;
@@ -325,10 +325,10 @@ impl StoreState {
         self.orphans.extend(found);
     }
 
-    /// The version that counts; 0 where there is none yet.
+    /// Returns the current version; 0 if there is none yet.
     ///
     /// # Errors
-    /// As [`CheckpointStore::current`](super::CheckpointStore::current).
+    /// Like [`CheckpointStore::current`](super::CheckpointStore::current).
     pub fn current(&self) -> Result<u64> {
         let begun = self.versions.keys().any(|&version| version > 0);
         match &self.marker {
@@ -338,37 +338,37 @@ impl StoreState {
         }
     }
 
-    /// The highest version of which every file is there.
+    /// Returns the highest version with all its files.
     pub fn highest_complete(&self) -> Option<u64> {
         self.versions.values().rev().find(|v| v.is_complete()).map(|v| v.version)
     }
 
-    /// A complete version.
+    /// Returns a complete version.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Mismatch`], `no-version` and `incomplete-version`.
     pub fn complete(&self, version: u64) -> Result<&VersionState> {
         let Some(found) = self.versions.get(&version) else {
             let there: Vec<_> = self.versions.keys().map(u64::to_string).collect();
-            return Err(Error::mismatch("no-version", "the folder has no such version")
+            return Err(Error::mismatch("no-version", "the version does not exist")
                 .expected(format_args!("version {version}"))
                 .found(if there.is_empty() { "none".to_owned() } else { there.join(", ") }));
         };
         if found.is_complete() {
             return Ok(found);
         }
-        let error = Error::mismatch("incomplete-version", format!("files of version {version} are missing"))
+        let error = Error::mismatch("incomplete-version", format!("version {version} is incomplete"))
             .found(format_args!("without {}", few(&found.missing)));
         Err(match self.highest_complete() {
             Some(other) => error.hint(format_args!(
-                "BigGraph would replace them by random values; version {other} is complete"
+                "use version {other}, which is complete; BigGraph would replace missing files by random values"
             )),
-            None => error.hint("BigGraph would replace them by random values"),
+            None => error.hint("restore the files; BigGraph would replace them by random values"),
         })
     }
 
-    /// Fails where a snapshot has links to files of `version`: whoever writes that version would
-    /// change what the snapshot keeps. Links that lead nowhere count, too: they would lead there.
+    /// Fails if a snapshot links to files of `version`: writing that version would
+    /// change the snapshot. Broken links count too: they would then lead to the new files.
     pub(super) fn check_free(&self, version: u64) -> Result<()> {
         let holders = self.snapshots.values().filter(|s| s.holds.contains(&version));
         let names: Vec<_> = holders.map(|s| FileName::Snapshot { epoch: s.epoch }.to_string()).collect();
@@ -376,15 +376,15 @@ impl StoreState {
             return Ok(());
         }
         let names = few(&names);
-        Err(Error::usage("snapshot-holds", "a snapshot has links to files of the version to be written")
+        Err(Error::usage("snapshot-holds", "a snapshot links to files of the version to be written")
             .expected(format_args!("no links to files of version {version}"))
-            .found(format_args!("those of {names}"))
+            .found(format_args!("links in {names}"))
             .hint(format_args!(
-                "put copies in place of the links of {names} (cp -rL), or remove or move it away"
+                "replace the links in {names} by copies (cp -rL), or move or remove the snapshot"
             )))
     }
 
-    /// The state as JSON.
+    /// Returns the state as JSON.
     pub fn to_json(&self) -> Json {
         json!({
             "marker": self.marker.to_json(),
@@ -401,7 +401,7 @@ impl StoreState {
     }
 }
 
-/// The first few of `names`, for people.
+/// The first few of `names`, for messages.
 pub(super) fn few(names: &[String]) -> String {
     first_and_more(names, 5)
 }

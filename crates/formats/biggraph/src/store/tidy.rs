@@ -1,4 +1,4 @@
-//! Going back to another version, and removing what is not needed.
+//! Rollback to another version, and removal of unneeded files.
 
 use super::CheckpointStore;
 use super::report::files_json;
@@ -7,92 +7,94 @@ use serde_json::{Value as Json, json};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::engine::ItemKind;
 
-/// What pruning did.
+/// Report of pruning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PruneReport {
-    /// The versions that stay: the newest ones, those of snapshots, and version 0.
+    /// Kept versions: the newest ones, those of snapshots, and version 0.
     pub kept: Vec<u64>,
-    /// The files that were deleted.
+    /// Deleted files.
     pub deleted: Vec<StoredFile>,
 }
 
 impl PruneReport {
-    /// The report as JSON.
+    /// Returns the report as JSON.
     pub fn to_json(&self) -> Json {
         json!({"kept": self.kept, "deleted": files_json(&self.deleted)})
     }
 }
 
-/// How to go back.
+/// Options of a rollback.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RollbackOptions {
-    /// Delete the files of the versions above. Else they stay, and the next commits replace them one
+    /// Delete the files of the versions above. Otherwise they stay, and the next commits replace them one
     /// version after the other.
     pub delete_newer: bool,
 }
 
-/// What going back did.
+/// Report of a rollback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RollbackReport {
-    /// What the version file said before, where it said a version.
+    /// Version in the version file before, if any.
     pub from: Option<u64>,
-    /// The version that counts now.
+    /// Current version.
     pub to: u64,
-    /// Versions above that are there still. They do not count any more.
+    /// Remaining versions above. They are not current any more.
     pub left: Vec<u64>,
-    /// The files that were deleted.
+    /// Deleted files.
     pub deleted: Vec<StoredFile>,
 }
 
 impl RollbackReport {
-    /// The report as JSON.
+    /// Returns the report as JSON.
     pub fn to_json(&self) -> Json {
         json!({"from": self.from, "to": self.to, "left": self.left, "deleted": files_json(&self.deleted)})
     }
 }
 
-/// What to sweep.
+/// Options of sweeping.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SweepOptions {
     /// Files of versions above the current one.
     pub newer: bool,
-    /// Files of versions below the current one, however many, except version 0. Also of complete
-    /// ones, which may have been kept on purpose.
+    /// Files of all versions below the current one, except version 0. Includes complete
+    /// versions, which may have been kept on purpose.
     pub older: bool,
-    /// Of these, the files of versions that lack their model, or partitions that the configuration in
-    /// their own files asks for.
+    /// Files of those lower versions that lack their model, or partitions required by the configuration in
+    /// their own files.
     pub remnants: bool,
-    /// Files with the ending `.tmp`.
+    /// Files with the suffix `.tmp`.
     pub temporary: bool,
 }
 
-/// What sweeping did.
+/// Report of sweeping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SweepReport {
-    /// What was removed.
+    /// Removed files.
     pub removed: Vec<StoredFile>,
-    /// What nobody needs and stays, as it was not asked for.
+    /// Remaining unneeded files, excluded by the options.
     pub left: Vec<StoredFile>,
 }
 
 impl SweepReport {
-    /// The report as JSON.
+    /// Returns the report as JSON.
     pub fn to_json(&self) -> Json {
         json!({"removed": files_json(&self.removed), "left": files_json(&self.left)})
     }
 }
 
 impl CheckpointStore {
-    /// Deletes versions below the current one except the `keep` newest complete ones (the current
-    /// one counts as one of them), those that a snapshot holds by links, and version 0. What an older
-    /// version must have for that, the configuration in its own files tells.
+    /// Deletes versions below the current one except the `keep` newest complete ones (including the current
+    /// one), those that a snapshot links to, and version 0. The configuration in a version's own files decides
+    /// whether an older version is complete.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], `locked`, and `keep-none` for 0; as [`version`](Self::version) of the
-    /// current one: while that is damaged, nothing is deleted; [`weighbridge_core::Kind::Io`].
+    /// [`weighbridge_core::Kind::Usage`], `locked`, and `keep-none` for 0; like [`version`](Self::version) of the
+    /// current one: while it is damaged, nothing is deleted; [`weighbridge_core::Kind::Io`].
     pub fn prune(&self, keep: usize) -> Result<PruneReport> {
         if keep == 0 {
-            return Err(Error::usage("keep-none", "the current version always stays").expected("1 or more"));
+            return Err(
+                Error::usage("keep-none", "the number of versions to keep is 0").expected("1 or more")
+            );
         }
         let _lock = self.lock()?;
         let state = self.state()?;
@@ -117,11 +119,11 @@ impl CheckpointStore {
         Ok(report)
     }
 
-    /// Makes version `to` count, which must be complete: an older one, or a newer one of a run that
-    /// died just before it counted. The configuration stays as it is.
+    /// Makes the complete version `to` current: an older one, or a newer one of a run that
+    /// crashed just before its commit. The configuration is unchanged.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], `locked`; as [`version`](Self::version); [`weighbridge_core::Kind::Io`].
+    /// [`weighbridge_core::Kind::Usage`], `locked`; like [`version`](Self::version); [`weighbridge_core::Kind::Io`].
     pub fn rollback(&self, to: u64, options: RollbackOptions) -> Result<RollbackReport> {
         let _lock = self.lock()?;
         let state = self.state()?;
@@ -132,7 +134,7 @@ impl CheckpointStore {
         }
         let mut report = RollbackReport { from, to, left: Vec::new(), deleted: Vec::new() };
         for version in state.versions.values().filter(|version| version.version > to) {
-            // A snapshot of it is a promise.
+            // A snapshot guarantees its version.
             if options.delete_newer && version.snapshots.is_empty() {
                 report.deleted.extend(self.remove(&version.files)?);
             } else {
@@ -142,12 +144,11 @@ impl CheckpointStore {
         Ok(report)
     }
 
-    /// Removes leftovers of our own writers that died, and what else is asked for. Never anything of
-    /// the current version, or of one that a snapshot holds by links.
+    /// Removes leftovers of crashed Weighbridge writers, and further files by option. Never removes files of
+    /// the current version, or of a version that a snapshot links to.
     ///
-    /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], `locked`: then a leftover is not one; as [`version`](Self::version) of
-    /// the current one, where files of versions are asked for; [`weighbridge_core::Kind::Io`].
+    /// [`weighbridge_core::Kind::Usage`], `locked`: leftovers may then be in use; like [`version`](Self::version) of
+    /// the current one, if files of versions are to be removed; [`weighbridge_core::Kind::Io`].
     pub fn sweep(&self, options: SweepOptions) -> Result<SweepReport> {
         let _lock = self.lock()?;
         let state = self.state()?;
@@ -179,7 +180,7 @@ impl CheckpointStore {
         Ok(report)
     }
 
-    /// Removes a leftover with a hidden name: a file, or the folder of a snapshot.
+    /// Removes a hidden leftover: a file, or the folder of a snapshot.
     pub(super) fn remove_staged(&self, name: &str) -> Result<()> {
         let path = self.folder.join(name);
         let found = self.disk.list(&self.folder)?.into_iter().find(|item| item.name == *name);

@@ -1,5 +1,5 @@
-//! The small text files: counts, versions, lists of names, training statistics; and JSON as Python
-//! reads and writes it.
+//! Small text files: counts, versions, lists of names, training statistics; and JSON in Python's
+//! form.
 //!
 //! ```text
 //! entity_count_{type}_{part}.txt, dynamic_rel_count.txt, checkpoint_version.txt

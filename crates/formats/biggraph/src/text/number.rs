@@ -3,13 +3,13 @@
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// Longest file of one number that is read, in bytes. Blanks around the number are allowed, but not
-/// without end.
+/// Maximum length in bytes of a file with one number. Blanks around the number are allowed, but
+/// limited.
 const MOST_BYTES: u64 = 64 << 10;
-/// The most digits that Python converts.
+/// Maximum number of digits that Python converts.
 const MOST_DIGITS: usize = 4300;
 
-/// Zeros of the decimal digits of Unicode (14, as CPython 3.11 has them); the other nine follow each.
+/// Zero digits of Unicode (version 14, as in CPython 3.11); the other nine follow each.
 const ZEROS: [u32; 66] = [
     0x30, 0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xde6, 0xe50,
     0xed0, 0xf20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40,
@@ -19,25 +19,25 @@ const ZEROS: [u32; 66] = [
     0x1e140, 0x1e2f0, 0x1e950, 0x1fbf0,
 ];
 
-/// A number as such a file holds it.
+/// Number in a text file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Number {
-    /// Its value. Upstream takes negative ones too.
+    /// Value. Upstream accepts negative ones too.
     pub value: i64,
-    /// True where the text is what upstream writes: digits without a leading zero, and `\n`.
+    /// True for upstream's form: digits without a leading zero, and `\n`.
     pub plain: bool,
 }
 
-/// What stands in a file of one number, as Python's `int(text.strip())` reads it; `None` where there
-/// are only blanks.
+/// Parses a number like Python's `int(text.strip())`; `None` for blank
+/// text.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`], `not-a-number`, where Python refuses it;
-/// [`weighbridge_core::Kind::Unsupported`], `huge-number`, where it does not fit 64 bits.
+/// [`weighbridge_core::Kind::Corrupt`], `not-a-number`, if Python rejects it;
+/// [`weighbridge_core::Kind::Unsupported`], `huge-number`, if it does not fit in 64 bits.
 pub(crate) fn parse_number(bytes: &[u8]) -> Result<Option<Number>> {
     let shown = || String::from_utf8_lossy(bytes).chars().take(40).collect::<String>();
     let wrong = || {
-        Error::corrupt("not-a-number", "the file does not hold one whole number")
+        Error::corrupt("not-a-number", "the file does not contain a single integer")
             .expected("decimal digits")
             .found(format_args!("{:?}", shown()))
     };
@@ -63,48 +63,48 @@ pub(crate) fn parse_number(bytes: &[u8]) -> Result<Option<Number>> {
         count += 1;
         after_digit = true;
     }
-    // Ends in an underscore, has no digit, or more than Python converts.
+    // Ends in an underscore, has no digit, or has more digits than Python converts.
     if !after_digit || count > MOST_DIGITS {
         return Err(wrong());
     }
-    let huge = || Error::unsupported("huge-number", "the number does not fit 64 bits").found(shown());
+    let huge = || Error::unsupported("huge-number", "the number does not fit in 64 bits").found(shown());
     let value = value.ok_or_else(huge)?;
     Ok(Some(Number { value, plain: bytes == format!("{value}\n").as_bytes() }))
 }
 
-/// Reads a file of a count.
+/// Reads a count file.
 ///
 /// # Errors
-/// As [`parse_number`]; `not-a-number` also for a blank file; [`weighbridge_core::Kind::Corrupt`],
-/// `negative-number`, for a number below 0, which upstream takes and then fails on.
+/// Like [`parse_number`]; `not-a-number` also for a blank file; [`weighbridge_core::Kind::Corrupt`],
+/// `negative-number`, for a negative number, which upstream accepts and then fails on.
 pub(crate) fn read_count(source: &SourceRef) -> Result<u64> {
     let named = |e: Error| e.in_file(source.label());
     let blank = || {
-        Error::corrupt("not-a-number", "the file holds no number")
+        Error::corrupt("not-a-number", "the file is blank")
             .expected("decimal digits")
-            .hint("was the writing of it cut short? The file of names, if there is one, has as many")
+            .hint("restore the number; the name file, if any, has as many names")
     };
     natural(read_number(source)?.ok_or_else(blank).map_err(named)?).map_err(named)
 }
 
-/// Reads a version file; `None` where it is blank. Upstream takes a blank version file, like a missing
-/// one, as version 0 and starts from the beginning: it is what a crash while writing it leaves.
+/// Reads a version file; `None` if it is blank. Upstream treats a blank or missing version file
+/// as version 0 and starts from scratch; a crash during the write leaves it blank.
 ///
 /// # Errors
-/// As [`parse_number`]; [`weighbridge_core::Kind::Corrupt`], `negative-number`, for a number below 0.
+/// Like [`parse_number`]; [`weighbridge_core::Kind::Corrupt`], `negative-number`, for a negative number.
 pub(crate) fn read_version(source: &SourceRef) -> Result<Option<u64>> {
     let number = read_number(source)?;
     number.map(natural).transpose().map_err(|e| e.in_file(source.label()))
 }
 
-/// The text of a count or version file, as upstream writes it.
+/// Text of a count or version file in upstream's form.
 pub(crate) fn number_text(value: u64) -> String {
     format!("{value}\n")
 }
 
 fn read_number(source: &SourceRef) -> Result<Option<Number>> {
     if source.len() > MOST_BYTES {
-        return Err(Error::limit("limit", "a file of one number is larger than such files are")
+        return Err(Error::limit("limit", "the file of a single number is too large")
             .in_file(source.label())
             .expected(format_args!("at most {MOST_BYTES} bytes"))
             .found(source.len()));
@@ -118,7 +118,7 @@ fn natural(number: Number) -> Result<u64> {
     })
 }
 
-/// What Python's `str.strip` takes away: the white space of Unicode and four control characters.
+/// True for characters that Python's `str.strip` removes: Unicode white space and four control characters.
 pub(super) fn is_blank(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
@@ -139,9 +139,9 @@ mod tests {
         Arc::new(MemorySource::new("count.txt", bytes.to_vec()))
     }
 
-    /// What upstream made of each text: its own run.
+    /// Results of upstream's own parser.
     #[test]
-    fn numbers_as_upstream_reads_them() {
+    fn reads_numbers_like_upstream() {
         let accepted: [&[u8]; 8] = [
             b"12\n",
             b"12",
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edges_of_what_python_takes() {
+    fn accepts_and_rejects_edge_cases_like_python() {
         let value = |text: &str| parse_number(text.as_bytes()).unwrap().unwrap().value;
         assert_eq!(value("\u{1c}\u{3000}0_0\u{85}"), 0);
         assert_eq!(value("-0"), 0);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_plain() {
+    fn written_numbers_are_plain() {
         for n in [0, 6, u64::from(u32::MAX)] {
             let number = parse_number(number_text(n).as_bytes()).unwrap().unwrap();
             assert_eq!((number.value, number.plain), (i64::try_from(n).unwrap(), true));

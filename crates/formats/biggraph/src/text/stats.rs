@@ -1,4 +1,4 @@
-//! `training_stats.json`: one JSON object a line, appended as training goes on.
+//! `training_stats.json`: one JSON object per line, appended during training.
 
 use super::json::{self, Json};
 use std::collections::HashSet;
@@ -7,59 +7,59 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{SourceRef, to_usize};
 
-/// Bytes that are read at once.
+/// Bytes read at once.
 const WINDOW: u64 = 1 << 20;
-/// Lines that are remembered to find those that come twice; about 100 MB of memory.
+/// Maximum number of lines compared to find duplicates; about 100 MB of memory.
 const MOST_REMEMBERED: usize = 1_000_000;
-/// Findings that are listed one by one.
+/// Maximum number of findings listed one by one.
 const MOST_FINDINGS: usize = 20;
 
-/// One line.
+/// Line of training statistics.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StatsLine {
-    /// The epoch.
+    /// Epoch.
     pub epoch: u64,
-    /// The edge path.
+    /// Edge path.
     pub path: u64,
-    /// The chunk.
+    /// Chunk.
     pub chunk: u64,
-    /// How many buckets were trained before this one, over all iterations.
+    /// Number of buckets trained before this one, over all iterations.
     pub index: u64,
-    /// The bucket (left, right); `None` in the line that sums up the evaluation of an iteration.
+    /// Bucket (left, right); `None` in a line with the evaluation averages of an iteration.
     pub bucket: Option<(u64, u64)>,
-    /// Under their names (`stats`, `eval_stats_before`, `eval_stats_after`, `eval_stats_chunk_avg`),
-    /// the averages that the line gives.
+    /// Averages of the line by name (`stats`, `eval_stats_before`, `eval_stats_after`,
+    /// `eval_stats_chunk_avg`).
     pub stats: Vec<(String, Averages)>,
 }
 
 /// Averages over edges.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Averages {
-    /// The number of edges.
+    /// Number of edges.
     pub count: u64,
-    /// The metrics in the order of the file; they can be NaN or infinite.
+    /// Metrics in file order; they can be NaN or infinite.
     pub metrics: Vec<(String, f64)>,
 }
 
-/// What a whole file says.
+/// Summary of a whole file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct StatsSummary {
-    /// The number of lines.
+    /// Number of lines.
     pub lines: u64,
-    /// Lines whose place (iteration, bucket) came before: a run that ended between writing them and
-    /// switching the version wrote them again when it was resumed.
+    /// Lines that repeat an earlier iteration and bucket: a run that ended between writing them and
+    /// updating the version wrote them again when resumed.
     pub repeated: u64,
-    /// The last line of a bucket.
+    /// Last line of a bucket.
     pub last: Option<StatsLine>,
-    /// What is wrong or odd.
+    /// Faults and oddities.
     pub findings: Vec<Finding>,
 }
 
-/// Reads one line. Its keys and their values must be those that upstream writes, in any order;
-/// further keys are passed over.
+/// Parses one line. Its keys and values must be upstream's, in any order;
+/// further keys are ignored.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`]: `not-json`, or `stats-line` where a key is missing or of another sort.
+/// [`weighbridge_core::Kind::Corrupt`]: `not-json`, or `stats-line` if a key is missing or has a wrong type.
 pub(crate) fn parse_stats_line(line: &str) -> Result<StatsLine> {
     let json = json::parse(line)?;
     let number = |key: &str| match json.get(key) {
@@ -87,8 +87,7 @@ pub(crate) fn parse_stats_line(line: &str) -> Result<StatsLine> {
 }
 
 fn wrong(key: &str, expected: &str) -> Error {
-    Error::corrupt("stats-line", format!("a line of training statistics is not as they are: {key}"))
-        .expected(expected)
+    Error::corrupt("stats-line", format!("invalid {key} in a line of training statistics")).expected(expected)
 }
 
 fn averages(key: &str, json: &Json) -> Result<Averages> {
@@ -112,18 +111,18 @@ fn averages(key: &str, json: &Json) -> Result<Averages> {
     })
 }
 
-/// Reads all lines in order, in bounded memory: each goes to `take` with the offset at which it
-/// begins. Upstream takes no blank lines, and needs no line end behind the last one.
+/// Reads all lines in order, in bounded memory; `take` receives each with its
+/// offset. Like upstream, rejects blank lines, and accepts a last line without a line end.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Limit`] for a line longer than [`Limits::header_bytes`], and what the source says.
+/// [`weighbridge_core::Kind::Limit`] for a line longer than [`Limits::header_bytes`], and the errors of the source.
 pub(crate) fn read_stats(
     source: &SourceRef,
     limits: &Limits,
     take: &mut dyn FnMut(u64, Result<StatsLine>),
 ) -> Result<()> {
     let mut rest: Vec<u8> = Vec::new();
-    // Bytes of `rest` that were looked through without finding the end of a line.
+    // Bytes of `rest` searched without finding a line end.
     let mut seen = 0;
     let mut start = 0;
     let mut at = 0;
@@ -155,10 +154,10 @@ fn line(bytes: &[u8]) -> Result<StatsLine> {
     parse_stats_line(text)
 }
 
-/// Looks through a whole file: is every line as it must be, and which come twice?
+/// Checks a whole file: validates every line and counts repeated ones.
 ///
 /// # Errors
-/// As [`read_stats`].
+/// Like [`read_stats`].
 pub(crate) fn summarise_stats(source: &SourceRef, limits: &Limits) -> Result<StatsSummary> {
     let mut summary = StatsSummary::default();
     let mut places = HashSet::new();
@@ -170,7 +169,7 @@ pub(crate) fn summarise_stats(source: &SourceRef, limits: &Limits) -> Result<Sta
             Ok(line) => line,
             Err(error) => {
                 bad += 1;
-                // The offset within the line tells the place, where there is one.
+                // The offset within the line locates the fault, if known.
                 let at = offset + error.offset().unwrap_or(0);
                 if summary.findings.len() < MOST_FINDINGS
                     && let Some(finding) = Finding::from_error(&error)
@@ -194,19 +193,19 @@ pub(crate) fn summarise_stats(source: &SourceRef, limits: &Limits) -> Result<Sta
     })?;
     let listed = summary.findings.len() as u64;
     if bad > listed {
-        let text = format!("{} further lines cannot be read", bad - listed);
+        let text = format!("{} further lines are invalid", bad - listed);
         summary.findings.push(Finding::error("stats-line", text).in_file(file));
     }
     if summary.repeated > 0 {
-        let text = format!("{} lines come twice: an iteration was trained again", summary.repeated);
+        let text = format!("{} duplicate lines: an iteration was trained again", summary.repeated);
         summary.findings.push(
-            Finding::note("repeated-stats", text).in_file(file).hint(
-                "the run ended before its version was complete, and was resumed; the later lines count",
-            ),
+            Finding::note("repeated-stats", text)
+                .in_file(file)
+                .hint("use the later lines: the run ended before its version was complete, and was resumed"),
         );
     }
     if places.len() == MOST_REMEMBERED {
-        let text = "there are more lines than are remembered to find those that come twice";
+        let text = "too many lines to check all of them for duplicates";
         summary.findings.push(Finding::unchecked("stats-not-compared", text).in_file(file));
     }
     Ok(summary)
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sorts_of_lines() {
+    fn parses_both_kinds_of_lines() {
         let line = parse_stats_line(BUCKET).unwrap();
         assert_eq!((line.epoch, line.path, line.chunk, line.index, line.bucket), (1, 0, 4, 9, Some((3, 2))));
         assert_eq!(line.stats[0].1.count, 28);
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_not_as_they_must_be() {
+    fn rejects_invalid_lines() {
         for (from, to) in [
             ("\"index\": 9", "\"index\": -1"),
             ("\"index\": 9, ", ""),
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_summed_up() {
+    fn summarizes_a_file() {
         let found = summary(&format!("{BUCKET}\n{AVERAGE}\n{BUCKET}"));
         assert_eq!((found.lines, found.repeated), (3, 1));
         assert_eq!(found.last.unwrap().index, 9);
@@ -274,14 +273,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_refused() {
+    fn rejects_an_overlong_line() {
         let source: SourceRef = Arc::new(MemorySource::new("stats", vec![b'x'; 3 << 20]));
         let limits = Limits { header_bytes: 1 << 20, ..Limits::default() };
         assert_eq!(summarise_stats(&source, &limits).unwrap_err().code().as_str(), "limit");
     }
 
     #[test]
-    fn lines_across_the_edge_of_a_window() {
+    fn reads_lines_across_window_boundaries() {
         let many = format!("{BUCKET}\n").repeat(10_000);
         let found = summary(&many);
         assert_eq!((found.lines, found.repeated, found.findings.len()), (10_000, 9_999, 1));

@@ -1,4 +1,4 @@
-//! The folders of checkpoints, and the single files of one.
+//! Checkpoint folders, and their single files.
 
 use super::super::align::ALIGNED;
 use super::super::layout::FileName;
@@ -18,23 +18,23 @@ use weighbridge_core::{ErrorCode, phrase};
 use weighbridge_hdf5::write::{Data, Hdf5Builder};
 use weighbridge_io::source::SourceRef;
 
-/// The name of the file of training statistics.
+/// Name of the training statistics file.
 const STATS_FILE: &str = "training_stats.json";
-/// The dataset of rows.
+/// Dataset of rows.
 const EMBEDDINGS: &str = "embeddings";
 
-/// What the files of tables have in common.
+/// Common properties of table files.
 struct Form<'a> {
     root: &'a Root,
-    /// Rows and sums become `f32`, as upstream writes them.
+    /// True to convert rows and sums to `f32`, as upstream writes them.
     float32: bool,
-    /// The rate of learning, where an optimizer does not tell its own.
+    /// Default learning rate of an optimizer.
     lr: f64,
-    /// The optimizer's state as `torch.save` wrote it; without it, made from the sums of the table.
+    /// Optimizer state as written by `torch.save`; otherwise made from the sums of the table.
     state: Option<&'a [u8]>,
 }
 
-/// A checkpoint of one version. The file that says which version is complete comes last.
+/// Plans a checkpoint of one version. The version file comes last.
 pub(super) fn folder(
     checkpoint: &Checkpoint,
     settings: &Settings,
@@ -69,14 +69,14 @@ pub(super) fn folder(
     Ok(files)
 }
 
-/// The folder of an `init_path`: version 0, and no file that says so.
+/// Plans an `init_path` folder: version 0, without a version file.
 pub(super) fn init(
     checkpoint: &Checkpoint,
     settings: &Settings,
     losses: &mut Vec<Loss>,
 ) -> Result<Vec<PlannedFile>> {
     if settings.version.is_some_and(|version| version != 0) {
-        return Err(Error::usage("bad-setting", "the files of an init_path are of version 0")
+        return Err(Error::usage("bad-setting", "the files of an init_path must have version 0")
             .hint(phrase![Opt::Kind.with("checkpoint"), " writes another version"]));
     }
     let known = known::find(checkpoint)?;
@@ -96,31 +96,31 @@ pub(super) fn init(
     Ok(files)
 }
 
-/// The rate of learning of a configuration that does not give one.
+/// Learning rate of a configuration without one.
 const DEFAULT_LR: f64 = 0.01;
 
-/// One table as one file.
+/// Plans one table as one file.
 pub(super) fn embeddings(
     checkpoint: &Checkpoint,
     settings: &Settings,
     losses: &mut Vec<Loss>,
 ) -> Result<PlannedFile> {
     let known = known::find(checkpoint)?;
-    // The type does not stand in the file.
+    // The file does not contain the type.
     let settings =
         Settings { entity: settings.entity.clone().or(Some("table".to_owned())), ..Settings::default() };
     let tables = tables::tables(checkpoint, &settings, None).map_err(|e| match e.code() {
-        ErrorCode::OneType => Error::mismatch("several-tables", "this kind of file holds one table")
+        ErrorCode::OneType => Error::mismatch("several-tables", "an embeddings file holds one table")
             .in_file(&checkpoint.label)
             .hint(phrase![
                 Opt::Select,
-                " picks one; ",
+                " selects one; ",
                 Opt::Kind.with("checkpoint"),
-                " writes a folder of all"
+                " writes a folder with all tables"
             ]),
         _ => e,
     })?;
-    let table = tables.first().ok_or_else(|| Error::mismatch("no-tables", "there is no table"))?;
+    let table = tables.first().ok_or_else(|| Error::mismatch("no-tables", "no embedding table"))?;
     let root = Root::of(checkpoint, None, known.as_ref().and_then(Known::instead));
     let lr = known.map_or(DEFAULT_LR, |k| k.config.lr);
     let form = Form { root: &root, float32: false, lr, state: None };
@@ -133,7 +133,7 @@ pub(super) fn embeddings(
     Ok(file)
 }
 
-/// The parameters as one file.
+/// Plans the parameters as one file.
 pub(super) fn model(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) -> Result<PlannedFile> {
     let known = known::find(checkpoint)?;
     let root = Root::of(checkpoint, None, known.as_ref().and_then(Known::instead));
@@ -145,14 +145,14 @@ pub(super) fn model(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) -> Result<P
     Ok(file)
 }
 
-/// Lays out one file of a version by itself: the partition `part` of the only table of `checkpoint`, or its parameters
-/// where that is `None`. A table larger than memory is written this way, one partition at a time.
+/// Lays out one file of a version: partition `part` of the only table of `checkpoint`, or its parameters
+/// if `part` is `None`. A table larger than memory can be written this way, one partition at a time.
 ///
-/// `state` is the optimizer's state as `torch.save` wrote it. Without it, the state is made from the tensors that have the
+/// `state` is the optimizer state as written by `torch.save`. Without it, the state is made from the tensors with the
 /// role of optimizer state. Rows and sums become `f32`.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `no-tables`, `several-tables`, `no-place` where a tensor does not belong into the file.
+/// [`weighbridge_core::Kind::Mismatch`]: `no-tables`, `several-tables`, `no-place` if a tensor does not belong in the file.
 pub fn version_file(
     checkpoint: &Checkpoint,
     version: u64,
@@ -175,7 +175,7 @@ pub fn version_file(
     };
     let tables = tables::tables(checkpoint, &Settings::default(), None)?;
     let [table] = tables.as_slice() else {
-        return Err(Error::mismatch("several-tables", "the file of a partition holds rows of one table")
+        return Err(Error::mismatch("several-tables", "a partition file holds rows of one table")
             .found(format_args!("{} tables", tables.len())));
     };
     if let Some(other) = checkpoint.tensors.iter().find(|t| t.path != table.rows.path) {
@@ -190,17 +190,19 @@ pub fn version_file(
 }
 
 fn misplaced(tensor: &TensorEntry, expected: &str) -> Error {
-    Error::mismatch("no-place", "this file of a version does not hold such a tensor")
+    Error::mismatch("no-place", "the tensor does not belong in this file")
         .on_tensor(tensor.name())
         .expected(expected)
 }
 
-/// The configuration alone.
+/// Plans the configuration alone.
 pub(super) fn config(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) -> Result<PlannedFile> {
     let Some(known) = known::find(checkpoint)? else {
-        return Err(Error::mismatch("no-config", "the configuration is not known").in_file(&checkpoint.label));
+        return Err(Error::mismatch("no-config", "the configuration is missing").in_file(&checkpoint.label));
     };
-    let none = |tensor: &TensorEntry| Loss::new("tensors", tensor.name(), "a configuration holds none");
+    let none = |tensor: &TensorEntry| {
+        Loss::new("tensors", tensor.name(), "tensor dropped: a configuration file holds none")
+    };
     losses.extend(checkpoint.tensors.iter().map(none));
     match &known.file {
         Some(source) => bytes_of("", source.clone()),
@@ -208,21 +210,21 @@ pub(super) fn config(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) -> Result<
     }
 }
 
-/// The version that is written.
+/// Version to write.
 fn version(checkpoint: &Checkpoint, settings: &Settings, known: &Known) -> Result<u64> {
     if settings.version == Some(0) {
         return Err(Error::usage(
             "bad-setting",
-            "version 0 of a checkpoint is what there is before training",
+            "a checkpoint cannot have version 0, the state before training",
         )
-        .hint(phrase![Opt::Kind.with("init"), " writes files that a training starts from"]));
+        .hint(phrase![Opt::Kind.with("init"), " writes files to start training from"]));
     }
     let stored = super::version_of(checkpoint).filter(|version| *version > 0);
     let finished = || root::schedule(&known.config).iterations().filter(|n| *n > 0).unwrap_or(1);
     Ok(settings.version.or(stored).unwrap_or_else(finished))
 }
 
-/// The files of all partitions of all tables.
+/// Plans the files of all partitions of all tables.
 fn partitions(
     tables: &[Table<'_>],
     version: u64,
@@ -231,7 +233,7 @@ fn partitions(
 ) -> Result<Vec<PlannedFile>> {
     let mut files = Vec::new();
     for table in tables {
-        // What is lost is lost of the table, not of each partition.
+        // Losses are reported per table, not per partition.
         let mut of_table = Vec::new();
         for part in table.parts() {
             let name = FileName::Embeddings { entity: table.entity.clone(), part: part.number, version };
@@ -278,7 +280,7 @@ fn partition(
     file.finish()
 }
 
-/// The files of entities, or that they are left out.
+/// Plans the entity files, or reports them as dropped.
 fn names(
     checkpoint: &Checkpoint,
     tables: &[Table<'_>],
@@ -289,8 +291,8 @@ fn names(
     if settings.entities {
         return entities::beside(checkpoint, tables, relations, losses);
     }
-    // Where nothing moves and no row is new, the names of a checkpoint are still those beside it, and
-    // those of a table that was put in the order of a folder of entities are that folder's.
+    // If no row moves and none is new, the name files next to the checkpoint stay valid; aligned tables use
+    // those of the entity folder.
     let stale = |table: &&Table<'_>| {
         let opened = table.row_names().is_some_and(|labels| !labels.sources().is_empty());
         let beside = checkpoint.format == super::ID || table.rows.attributes.contains_key(ALIGNED);
@@ -303,15 +305,15 @@ fn names(
 
 fn names_left_out(table: &Table<'_>) -> Loss {
     let detail = phrase![
-        "the names of its rows stand in files of their own: ",
+        "row names dropped; to write them use ",
         Opt::Set.pair("entities", "yes"),
-        ", or ",
+        " or ",
         Opt::Kind.with("entities")
     ];
     Loss::new("names-left-out", &table.entity, detail)
 }
 
-/// Whatever is neither a table nor a parameter, nor state of one.
+/// Reports tensors that are neither a table nor a parameter, nor state of one.
 fn rest(checkpoint: &Checkpoint, tables: &[Table<'_>], losses: &mut Vec<Loss>) {
     for tensor in &checkpoint.tensors {
         if tables::is_table(tensor) || model::is_parameter(&tensor.path) {

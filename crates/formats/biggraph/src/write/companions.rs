@@ -1,4 +1,4 @@
-//! The versions and snapshots that stand beside the checkpoint that is written.
+//! Other versions and snapshots next to the written checkpoint.
 
 use super::super::layout::{FileName, Listing};
 use super::super::{INFO, ReadOptions};
@@ -12,11 +12,11 @@ use weighbridge_core::source::Folder;
 use weighbridge_format::{Companion, OpenOptions, PlanOptions};
 use weighbridge_io::source::LocalFolder;
 
-/// The versions of `folder` that are not opened, and the snapshots; `None` where the opened one or what is written is no
-/// checkpoint. Where `all` are taken along, versions that a snapshot holds are not named again.
+/// Unopened versions of `folder`, and the snapshots; `None` if the opened or the written kind is not a
+/// checkpoint. If `all` are copied, versions of snapshots are not listed again.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`], `bad-setting`, where all versions would get one number; [`weighbridge_core::Kind::Io`].
+/// [`weighbridge_core::Kind::Usage`], `bad-setting`, if all versions would get the same number; [`weighbridge_core::Kind::Io`].
 pub(crate) fn companions(
     checkpoint: &Checkpoint,
     folder: &Path,
@@ -29,9 +29,9 @@ pub(crate) fn companions(
         return Ok(None);
     }
     if all && settings.setting("version").is_some() {
-        return Err(Error::usage("bad-setting", "all versions cannot get one number")
+        return Err(Error::usage("bad-setting", "several versions cannot get the same number")
             .found("version")
-            .hint(phrase!["leave out the setting, or ", Opt::Versions.with("all")]));
+            .hint(phrase!["omit the setting, or use ", Opt::Versions.with("all")]));
     }
     let opened = match checkpoint.metadata.get("version") {
         Some(Value::U64(version)) => Some(*version),
@@ -61,8 +61,8 @@ pub(crate) fn companions(
     Ok(Some(versions.map(version).chain(listing.snapshots.keys().map(snapshot)).collect()))
 }
 
-/// Adds the files of another version, laid out as those of the opened one are. A snapshot is written as files of its own;
-/// what a folder has once, such as its configuration, stays that of the opened version.
+/// Adds the files of another version, laid out like those of the opened one. A snapshot is written as copies;
+/// unversioned files, such as the configuration, stay those of the opened version.
 pub(crate) fn add(plan: &mut WritePlan, companion: &Companion, mut files: Vec<PlannedFile>) {
     files.retain(|file| match FileName::parse(&file.name) {
         Some(FileName::Version) => companion.folder.is_some(),
@@ -72,7 +72,7 @@ pub(crate) fn add(plan: &mut WritePlan, companion: &Companion, mut files: Vec<Pl
     if let Some(folder) = &companion.folder {
         files.iter_mut().for_each(|file| file.name = format!("{folder}/{}", file.name));
     }
-    // The file that says which version is complete stays the last one.
+    // The version file stays last.
     let marker = plan.files.pop();
     plan.files.extend(files.into_iter().chain(marker));
 }

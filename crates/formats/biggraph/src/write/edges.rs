@@ -1,4 +1,4 @@
-//! Files of edges.
+//! Edge files.
 
 use super::super::edges::buckets::{self, Bucket, COLUMNS, column_name};
 use super::super::edges::{self, integers};
@@ -11,24 +11,26 @@ use weighbridge_core::plan::PlannedFile;
 use weighbridge_core::tensor::DType;
 use weighbridge_hdf5::write::{Data, Hdf5Builder};
 
-/// The column of weights.
+/// Weight column.
 const WEIGHT: &str = "weight";
 
-/// The files of a checkpoint's edges: one for each bucket, or the target itself where the columns
-/// belong to no bucket. The edges are cut into other partitions first, where that is asked for.
+/// Plans the files of a checkpoint's edges: one per bucket, or the target itself for columns
+/// without a bucket. Repartitions the edges first, if requested.
 pub(super) fn files(
     checkpoint: &Checkpoint,
     settings: &Settings,
     losses: &mut Vec<Loss>,
 ) -> Result<Vec<PlannedFile>> {
     if settings.partitions.is_some() && settings.stored_ids {
-        return Err(Error::usage("bad-setting", "edges that go to other partitions are written as int64")
+        return Err(Error::usage("bad-setting", "repartitioned edges must be written as int64")
             .found("ids=stored")
-            .hint("leave out ids=stored, or partitions"));
+            .hint("omit ids=stored, or partitions"));
     }
     losses.extend(checkpoint.tensors.iter().filter(|t| changes(t, settings)).map(|column| {
-        let detail =
-            format!("{} values become int64: fractions and what is too large are lost", column.dtype());
+        let detail = format!(
+            "{} values are stored as int64: fractions are truncated, large values clamped",
+            column.dtype()
+        );
         Loss::new("ids-changed", column.name(), detail)
     }));
     let parts = settings.partitions.clone().or_else(|| edges::known_partitions(checkpoint));
@@ -44,7 +46,7 @@ pub(super) fn files(
     buckets.iter().map(|bucket| file(bucket, settings, losses)).collect()
 }
 
-/// True where ids, relations or lists may not be the same numbers as `i64`.
+/// True where ids, relations or lists may change as `i64`.
 fn changes(column: &TensorEntry, settings: &Settings) -> bool {
     let written = |name: &str| name != WEIGHT && COLUMNS.contains(&name);
     let inexact = column.dtype().is_float() || column.dtype() == DType::U64;
@@ -64,7 +66,7 @@ fn file(bucket: &Bucket, settings: &Settings, losses: &mut Vec<Loss>) -> Result<
     file.finish()
 }
 
-/// A column in the type in which it is written.
+/// Column in its output type.
 fn stored(
     name: &str,
     column: &TensorEntry,
@@ -76,7 +78,7 @@ fn stored(
         return Ok(column.clone());
     }
     if name == WEIGHT && (column.dtype().is_float() || column.dtype() == DType::U64) {
-        let detail = "weights lose their fraction, and what passes int64";
+        let detail = "weights are stored as int64: fractions are truncated, large values clamped";
         losses.push(Loss::new("weights-truncated", column.name(), detail));
     }
     integers::as_integers(column)

@@ -13,24 +13,24 @@ use weighbridge_core::checkpoint::{
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::PlannedFile;
 
-/// The metadata that tells the number of dynamic relations.
+/// Metadata key of the number of dynamic relations.
 const DYNAMIC_RELATIONS: &str = "dynamic_relations";
-/// The metadata that holds the names of relations.
+/// Metadata key of the relation names.
 const RELATION_NAMES: &str = "relation_names";
-/// The part under which types of entities stand that have no table.
+/// First path part of entity types without a table.
 const ENTITIES: &str = "entities";
 
-/// Types with the rows of each of their partitions, and their names where they are known.
+/// Entity type with the row count of each partition, and its names if known.
 struct Kind<'a> {
     entity: String,
     counts: Vec<u64>,
     row_names: Option<&'a RowNamesRef>,
 }
 
-/// The folder of a checkpoint's entities.
+/// Plans the entity folder of a checkpoint.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`], `no-entities`, where there are neither types nor tables.
+/// [`weighbridge_core::Kind::Mismatch`], `no-entities`, without types and tables.
 pub(super) fn folder(
     checkpoint: &Checkpoint,
     settings: &Settings,
@@ -41,7 +41,7 @@ pub(super) fn folder(
     };
     let mut kinds = Vec::new();
     for entry in checkpoint.tensors.iter().filter(is_type) {
-        // The same arithmetic as of a table: only the number of columns is another.
+        // Same arithmetic as for a table; only the number of columns differs.
         let table = tables::entity_type(checkpoint, entry, settings)?;
         let counts = known_counts(&table, losses);
         kinds.push(Kind { entity: table.entity, counts, row_names: entry.row_names.as_ref() });
@@ -49,8 +49,7 @@ pub(super) fn folder(
     if kinds.is_empty() {
         let tables = tables::tables(checkpoint, settings, None).map_err(|e| match e.code() {
             ErrorCode::NoTables => {
-                Error::mismatch("no-entities", "there are neither types of entities nor tables")
-                    .in_file(&checkpoint.label)
+                Error::mismatch("no-entities", "no entity types and no tables").in_file(&checkpoint.label)
             }
             _ => e,
         })?;
@@ -63,18 +62,14 @@ pub(super) fn folder(
     for kind in &kinds {
         all.extend(files(kind)?);
         if kind.row_names.is_none() {
-            losses.push(Loss::new(
-                "no-names",
-                &kind.entity,
-                "the names of its rows are not known: there are counts only",
-            ));
+            losses.push(Loss::new("no-names", &kind.entity, "row names unknown: only counts are written"));
         }
     }
     all.extend(relations(checkpoint, None)?);
     Ok(all)
 }
 
-/// The files of entities that go along with the tables of a checkpoint.
+/// Plans the entity files next to the tables of a checkpoint.
 pub(super) fn beside(
     checkpoint: &Checkpoint,
     tables: &[Table<'_>],
@@ -95,7 +90,7 @@ fn kind_of<'a>(table: &Table<'a>, losses: &mut Vec<Loss>) -> Kind<'a> {
 
 fn known_counts(table: &Table<'_>, losses: &mut Vec<Loss>) -> Vec<u64> {
     if table.counts.contains(&None) {
-        let detail = "partitions that are not there are written as empty";
+        let detail = "missing partitions are written as empty";
         losses.push(Loss::new("partition-missing", &table.entity, detail));
     }
     table.counts.iter().map(|count| count.unwrap_or(0)).collect()
@@ -126,7 +121,7 @@ fn names_of(labels: &RowNamesRef, kind: &Kind<'_>) -> Result<Arc<RowNameList>> {
     Ok(names)
 }
 
-/// The files of relations that the metadata know; `given` are names that the configuration knows.
+/// Plans the relation files from the metadata; `given` are names from the configuration.
 fn relations(checkpoint: &Checkpoint, given: Option<&[String]>) -> Result<Vec<PlannedFile>> {
     let mut all = Vec::new();
     if let Some(Value::U64(count)) = checkpoint.metadata.get(DYNAMIC_RELATIONS) {

@@ -1,4 +1,4 @@
-//! What a checkpoint from elsewhere says that BigGraph's files do not.
+//! Losses for content of other formats that BigGraph files cannot hold.
 
 use super::super::align::ALIGNED;
 use super::super::read::BUCKET;
@@ -8,7 +8,7 @@ use weighbridge_core::checkpoint::{
     Attributes, Checkpoint, Loss, Name, Role, TensorEntry, TensorPath, escape_text,
 };
 
-/// The keys of the metadata that come from these files, and go into them.
+/// Metadata keys that are stored in BigGraph files.
 const KEYS: [&str; 10] = [
     "attributes",
     "config",
@@ -21,31 +21,32 @@ const KEYS: [&str; 10] = [
     "relation_names",
     "version",
 ];
-/// The attributes of tensors that do.
+/// Tensor attributes that are stored in BigGraph files.
 const ATTRIBUTES: [&str; 5] = [ALIGNED, BUCKET, Attributes::RENAMED_FROM, Attributes::SALVAGED_ROWS, STEP];
 
-/// The metadata and attributes that are left out. What came from BigGraph's files has none.
+/// Losses of metadata and attributes. A checkpoint read from BigGraph files has none.
 pub(super) fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
     let carried = checkpoint.carried_origin().is_some_and(|origin| origin.format == super::ID);
     if checkpoint.format == super::ID || carried {
         return Vec::new();
     }
     let keys = checkpoint.metadata.iter().filter(|(key, _)| !KEYS.contains(key));
-    let detail = "BigGraph's files have no place for metadata of others";
+    let detail = "metadata dropped: BigGraph files have no place for it";
     let mut losses: Vec<Loss> =
         keys.map(|(key, _)| Loss::new("metadata-dropped", escape_text(key), detail)).collect();
     let written = |tensor: &&TensorEntry| tables::is_table(tensor) || model::is_parameter(&tensor.path);
     for tensor in checkpoint.tensors.iter().filter(written) {
         for key in tensor.attributes.keys().filter(|key| !ATTRIBUTES.contains(&key.as_str())) {
-            let detail = format!("BigGraph's files have no place for `{}`", escape_text(key));
+            let detail =
+                format!("attribute dropped: BigGraph files have no place for `{}`", escape_text(key));
             losses.push(Loss::new("attribute-dropped", tensor.name(), detail));
         }
     }
     losses
 }
 
-/// Tables of a folder are known by their type: other parts of a name, and another role, are not read again. A table that is
-/// called by its type alone is what becomes `embeddings.TYPE`, and one of embeddings as like as not: nothing is lost.
+/// Losses of names and roles. Tables of a folder are identified by their type, so other name parts and another role are not restored.
+/// A table named by its type alone is written as `embeddings.TYPE` without a loss.
 pub(super) fn names(tables: &[Table<'_>]) -> Vec<Loss> {
     let of = |table: &Table<'_>| {
         let entity = || Name::from(table.entity.as_str());
@@ -54,7 +55,7 @@ pub(super) fn names(tables: &[Table<'_>]) -> Vec<Loss> {
         let is_same = is_named && matches!(table.rows.role, Role::Embedding | Role::Parameter);
         (!is_same).then(|| {
             let detail = format!(
-                "a folder has tables of types: it is the {} of {} no longer, but that of the entities of `{}`, {path}",
+                "the {} of {} is stored as the table of entity type `{}`, {path}",
                 table.rows.role.as_str(),
                 table.rows.path.to_json_text(),
                 escape_text(&table.entity)

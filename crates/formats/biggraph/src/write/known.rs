@@ -1,4 +1,4 @@
-//! The configuration that goes along with a checkpoint: the one it has, changed, or made.
+//! Configuration written with a checkpoint: the existing one, a changed one, or a new one.
 
 use super::super::chosen;
 use super::super::config::Config;
@@ -11,30 +11,30 @@ use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// The name of its file.
+/// Name of its file.
 pub(super) const CONFIG_FILE: &str = "config.json";
 
-/// A configuration as text, and as it is understood.
+/// Configuration as text, and parsed.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) config: Config,
-    /// As it is written into files.
+    /// Text to write into files.
     pub(super) text: String,
-    /// The file of the folder, where it is to go along as it is.
+    /// File of the folder, if copied unchanged.
     pub(super) file: Option<SourceRef>,
-    /// True where it differs from what the files of the checkpoint said.
+    /// True if it differs from the one in the checkpoint's files.
     pub(super) changed: bool,
-    /// True where the files of the checkpoint had another one.
+    /// True if the checkpoint's files had another one.
     replaces: bool,
-    /// True where some of it was not understood.
+    /// True if parts of it are not supported.
     odd: bool,
 }
 
-/// The configuration of a checkpoint, if it has one: the one that [counts](chosen::config_text), else
+/// Configuration of a checkpoint, if any: the [effective one](chosen::config_text), else
 /// that of the folder.
 ///
 /// # Errors
-/// What the configuration's own rules say.
+/// Errors of the configuration's own rules.
 pub(super) fn find(checkpoint: &Checkpoint) -> Result<Option<Known>> {
     let file = checkpoint.companions.iter().find(|(name, _)| name == CONFIG_FILE).map(|(_, source)| source);
     let stored = chosen::stored_text(checkpoint);
@@ -43,10 +43,10 @@ pub(super) fn find(checkpoint: &Checkpoint) -> Result<Option<Known>> {
         (None, Some(source)) => text_of(source)?,
         (None, None) => return Ok(None),
     };
-    // What is odd goes along as it is, as long as nothing must change.
+    // Oddities are written unchanged, unless the configuration must change.
     let (config, odd) = Config::parse(&text, true).map_err(|e| e.in_file(&checkpoint.label))?;
     let changed = stored != Some(text.as_str());
-    // The file of the folder may be that of a later run; it goes along unless another one was named.
+    // The folder's file may be from a later run; it is copied unless the caller named another one.
     let same = |source: &&SourceRef| !changed || text_of(source).is_ok_and(|own| own == text);
     let file = file.filter(same).cloned();
     let replaces = changed && stored.is_some();
@@ -54,24 +54,23 @@ pub(super) fn find(checkpoint: &Checkpoint) -> Result<Option<Known>> {
 }
 
 impl Known {
-    /// The text to write in place of the one that the files of the checkpoint had.
+    /// Text that replaces the one in the checkpoint's files.
     pub(super) fn instead(&self) -> Option<&str> {
         self.replaces.then_some(self.text.as_str())
     }
 }
 
-/// The text of a companion.
+/// Text of a companion.
 fn text_of(source: &SourceRef) -> Result<String> {
     Limits::check("bytes of a configuration", "header_bytes", source.len(), Limits::default().header_bytes)?;
-    String::from_utf8(read_vec(&**source, 0, source.len())?).map_err(|_| {
-        Error::corrupt("not-utf8", "the configuration is not text in UTF-8").in_file(source.label())
-    })
+    String::from_utf8(read_vec(&**source, 0, source.len())?)
+        .map_err(|_| Error::corrupt("not-utf8", "the configuration is not UTF-8").in_file(source.label()))
 }
 
-/// Makes the configuration fit the tables: with their number of partitions.
+/// Adapts the configuration to the tables: sets their partition counts.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `no-such-type` for a table that the configuration does not know,
+/// [`weighbridge_core::Kind::Mismatch`]: `no-such-type` for a table whose type is not in the configuration,
 /// `dimension-differs`.
 pub(super) fn fit(known: &mut Known, tables: &[Table<'_>], losses: &mut Vec<Loss>) -> Result<()> {
     let mut changed = false;
@@ -83,23 +82,23 @@ pub(super) fn fit(known: &mut Known, tables: &[Table<'_>], losses: &mut Vec<Loss
             let names: Vec<_> = known.config.entities.iter().map(|(name, _)| name.as_str()).collect();
             return Err(Error::mismatch(
                 "no-such-type",
-                "the configuration does not know the type of this table",
+                "the configuration does not have the entity type of the table",
             )
             .on_tensor(table.rows.name())
             .expected(names.join(", "))
             .found(&table.entity)
             .hint(phrase![
                 Opt::Set.any_pair("type", "NAME"),
-                " names the type of one table; ",
+                " sets the entity type of a single table; ",
                 Opt::Rename,
-                " changes names"
+                " renames tables"
             ]));
         };
         let dimension = entity.dimension.unwrap_or(default);
         if dimension != columns {
             return Err(Error::mismatch(
                 "dimension-differs",
-                "the table has another dimension than its type",
+                "the dimension of the table differs from its entity type",
             )
             .on_tensor(table.rows.name())
             .expected(dimension)
@@ -114,18 +113,18 @@ pub(super) fn fit(known: &mut Known, tables: &[Table<'_>], losses: &mut Vec<Loss
         known.file = None;
         known.changed = true;
         if known.odd {
-            let detail = "it is written anew, without the keys and values that are not known here";
+            let detail = "the configuration is rewritten; unknown keys and values are dropped";
             losses.push(Loss::new("config-keys", CONFIG_FILE, detail));
         }
     }
     Ok(())
 }
 
-/// The smallest configuration that upstream takes for these tables: one relation that joins the
-/// first type with itself.
+/// Minimal configuration that upstream accepts for these tables: one relation from the
+/// first type to itself.
 ///
 /// # Errors
-/// What the configuration's own rules say.
+/// Errors of the configuration's own rules.
 pub(super) fn make(tables: &[Table<'_>], losses: &mut Vec<Loss>) -> Result<Known> {
     let columns = |table: &Table<'_>| table.rows.shape.dims().get(1).copied().unwrap_or(0);
     let dimension = tables.first().map_or(0, columns);
@@ -135,7 +134,7 @@ pub(super) fn make(tables: &[Table<'_>], losses: &mut Vec<Loss>) -> Result<Known
     };
     let entities: serde_json::Map<_, _> = tables.iter().map(entity).collect();
     let first = tables.first().map(|table| table.entity.as_str());
-    // Global embeddings would be parameters that are not there.
+    // Global embeddings would be missing parameters.
     let made = json!({
         "entities": entities,
         "relations": [{ "name": "relation", "lhs": first, "rhs": first }],
@@ -149,7 +148,7 @@ pub(super) fn make(tables: &[Table<'_>], losses: &mut Vec<Loss>) -> Result<Known
     losses.push(Loss::new(
         "config-made",
         CONFIG_FILE,
-        "the configuration is not known: a minimal one was made, with one relation, and `.` for all paths",
+        "the configuration is missing: a minimal one is written, with one relation, and `.` for all paths",
     ));
     Ok(Known { text: config.to_json(), config, file: None, changed: true, replaces: false, odd: false })
 }

@@ -1,4 +1,4 @@
-//! Lists of edges from elsewhere: columns called `lhs`, `rhs` and `rel`, or one table that has them.
+//! Edge lists of other formats: columns named `lhs`, `rhs` and `rel`, or one table with these columns.
 
 use super::super::edges::buckets::column_name;
 use super::super::edges::integers::read_elements;
@@ -11,18 +11,18 @@ use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Order, Region, Shape};
 use weighbridge_io::source::{Source, SourceRef, check_range};
 
-/// The columns that a list of edges must have.
+/// Required columns of an edge list.
 const NEEDED: [&str; 3] = ["lhs", "rhs", "rel"];
-/// The column that it may have.
+/// Optional column.
 const WEIGHT: &str = "weight";
-/// A column that is not read.
+/// Name of an ignored column.
 const NONE: &str = "-";
-/// The most columns of a list of edges.
+/// Maximum number of columns of an edge list.
 const MOST: u64 = 4;
-/// Rows of a table of text that are looked at.
+/// Number of rows of a text table that are checked.
 const LOOKED: u64 = 64;
 
-/// True where the tensors are the columns of a list of edges, or the columns of the only table are named so.
+/// True where the tensors are the columns of an edge list, or the columns of the only table have these names.
 pub(crate) fn has_columns(checkpoint: &Checkpoint) -> bool {
     if let [table] = checkpoint.tensors.as_slice()
         && NEEDED.iter().all(|name| column_names(table).iter().any(|own| own == name))
@@ -38,7 +38,7 @@ pub(crate) fn has_columns(checkpoint: &Checkpoint) -> bool {
     NEEDED.into_iter().all(is_column)
 }
 
-/// The names of the columns of a table, where its file has some.
+/// Column names of a table, if its file has them.
 fn column_names(table: &TensorEntry) -> Vec<String> {
     let Some(Value::List(names)) = table.attributes.get("columns") else { return Vec::new() };
     let text = |name: &Value| match name {
@@ -48,11 +48,11 @@ fn column_names(table: &TensorEntry) -> Vec<String> {
     names.iter().filter_map(text).collect()
 }
 
-/// The columns of a table of edges as tensors of their own, where the checkpoint is such a table; `None`
-/// where it has columns already.
+/// Splits a table of edges into a tensor per column; `None`
+/// if the checkpoint has columns already.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`], `edge-columns`, where `names` do not say which columns these are.
+/// [`weighbridge_core::Kind::Usage`], `edge-columns`, if `names` do not identify the columns.
 pub(super) fn columns(checkpoint: &Checkpoint, names: Option<&[String]>) -> Result<Option<Checkpoint>> {
     let [table] = checkpoint.tensors.as_slice() else { return Ok(None) };
     let [rows, count] = *table.shape.dims() else { return Ok(None) };
@@ -68,7 +68,7 @@ pub(super) fn columns(checkpoint: &Checkpoint, names: Option<&[String]>) -> Resu
     let known = |name: &String| [WEIGHT, NONE].contains(&name.as_str()) || NEEDED.contains(&name.as_str());
     let fits = names.len() as u64 == count && NEEDED.iter().all(once) && names.iter().all(known);
     if !fits || names.iter().filter(|name| *name == WEIGHT).count() > 1 {
-        return Err(Error::usage("edge-columns", "it is not said which columns of the table are the edges")
+        return Err(Error::usage("edge-columns", "the edge columns of the table are not specified")
             .on_tensor(table.name())
             .expected(format_args!("names of {count} columns: lhs, rhs, rel, and weight or - for others"))
             .found(if names.is_empty() { "none".to_owned() } else { names.join(",") })
@@ -86,7 +86,7 @@ pub(super) fn columns(checkpoint: &Checkpoint, names: Option<&[String]>) -> Resu
     Ok(Some(made))
 }
 
-/// Fails where a table from elsewhere is a list of edges: written as embeddings, its ids would be rows of
+/// Rejects an edge list of another format as a table of embeddings: its ids would become rows of
 /// numbers.
 ///
 /// # Errors
@@ -98,27 +98,24 @@ pub(in super::super) fn refuse(checkpoint: &Checkpoint) -> Result<()> {
     }
     for table in checkpoint.tensors.iter().filter(|t| tables::is_table(t)) {
         if is_list(checkpoint, table)? {
-            return Err(Error::mismatch(
-                "edge-list",
-                "the table looks like a list of edges, not like embeddings",
-            )
-            .on_tensor(table.name())
-            .expected("rows of real numbers")
-            .found(format_args!("whole numbers in {}", table.shape))
-            .hint(phrase![
-                Opt::Kind.with("edges"),
-                " ",
-                Opt::Set.pair("columns", "lhs,rel,rhs"),
-                " writes edges; ",
-                Opt::Cast.with("f32"),
-                " makes embeddings of the numbers"
-            ]));
+            return Err(Error::mismatch("edge-list", "the table looks like an edge list, not embeddings")
+                .on_tensor(table.name())
+                .expected("rows of real numbers")
+                .found(format_args!("whole numbers in {}", table.shape))
+                .hint(phrase![
+                    Opt::Kind.with("edges"),
+                    " ",
+                    Opt::Set.pair("columns", "lhs,rel,rhs"),
+                    " writes edges; ",
+                    Opt::Cast.with("f32"),
+                    " writes the numbers as embeddings"
+                ]));
         }
     }
     Ok(())
 }
 
-/// True for a table of two to four columns that holds whole numbers: names of rows are a column too.
+/// True for a table of two to four columns with integers; row names count as a column.
 fn is_list(checkpoint: &Checkpoint, table: &TensorEntry) -> Result<bool> {
     let [rows, columns] = *table.shape.dims() else { return Ok(false) };
     let all = columns + u64::from(table.row_names.is_some());
@@ -128,7 +125,7 @@ fn is_list(checkpoint: &Checkpoint, table: &TensorEntry) -> Result<bool> {
     if !table.stored.is_float() {
         return Ok(!matches!(table.stored, DType::C64 | DType::C128));
     }
-    // Text does not say what its numbers are: ids are whole, and one column more may have weights.
+    // Text has no dtype: ids are integers, and one more column may hold weights.
     if checkpoint.format != "tsv" {
         return Ok(false);
     }
@@ -147,12 +144,12 @@ fn is_list(checkpoint: &Checkpoint, table: &TensorEntry) -> Result<bool> {
         None => false,
     };
     let ids = whole as u64 + u64::from(numbered);
-    // Weights are known as such where all else is a number.
+    // A column counts as weights only if all others are integers.
     let needed = if numbered { all - 1 } else { columns };
     Ok(ids >= needed.max(2))
 }
 
-/// A column of a table, little-endian.
+/// Column of a table, little-endian.
 #[derive(Debug)]
 struct Column {
     table: TensorEntry,
@@ -164,7 +161,7 @@ struct Column {
 impl Column {
     fn new(table: &TensorEntry, place: u64) -> Result<Self> {
         let size = table.dtype().size().ok_or_else(|| {
-            Error::unsupported("packed-columns", "columns of elements that share bytes cannot be told apart")
+            Error::unsupported("packed-columns", "columns of packed elements cannot be split")
                 .on_tensor(table.name())
         })? as u64;
         let rows = table.shape.dims().first().copied().unwrap_or(0);

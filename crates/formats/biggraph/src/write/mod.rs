@@ -1,4 +1,4 @@
-//! From an index to the files of a folder, or one of them. Same index, same bytes.
+//! Files of a folder, or a single file, from an index. Deterministic.
 
 mod checkpoint;
 mod companions;
@@ -27,19 +27,19 @@ use weighbridge_core::tensor::{Cast, DType, Encoding, Order, Shape};
 use weighbridge_format::PlanOptions;
 use weighbridge_io::source::SourceRef;
 
-/// The id of the format.
+/// Format id.
 const ID: &str = "biggraph";
-/// Where the blob of an optimizer stands in a file.
+/// Path of the optimizer blob in a file.
 const STATE: [&str; 2] = ["optimizer", "state_dict"];
-/// What can be written.
+/// Kinds that can be written.
 const KINDS: [&str; 7] = ["checkpoint", "init", "embeddings", "model", "edges", "entities", "config"];
 
-/// Lays out `checkpoint` as the kind that is asked for, that it had, or that suits it.
+/// Lays out `checkpoint` as the requested kind, its original kind, or a suitable one.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`] for a kind or setting that there is not; [`weighbridge_core::Kind::Mismatch`] where the
-/// kind cannot hold the checkpoint; [`weighbridge_core::Kind::Corrupt`] where edges that are to be moved lead to
-/// rows that there are not.
+/// [`weighbridge_core::Kind::Usage`] for an unknown kind or setting; [`weighbridge_core::Kind::Mismatch`] if the
+/// kind cannot hold the checkpoint; [`weighbridge_core::Kind::Corrupt`] if edges to be repartitioned refer to
+/// missing rows.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     checkpoint.check_unique()?;
     let settings = Settings::of(options)?;
@@ -69,14 +69,12 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     Ok(WritePlan { format: ID, kind, files, losses })
 }
 
-/// The kind to write.
+/// Kind to write.
 fn kind(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<&'static str> {
     let known = |word: &str| KINDS.into_iter().find(|kind| *kind == word);
     if let Some(word) = &options.kind {
         return known(word).ok_or_else(|| {
-            Error::usage("unknown-kind", "BigGraph has no such kind of file or folder")
-                .expected(KINDS.join(", "))
-                .found(word)
+            Error::usage("unknown-kind", "unknown kind for biggraph").expected(KINDS.join(", ")).found(word)
         });
     }
     if let Some(origin) = checkpoint.origin.as_ref().filter(|o| o.format == ID)
@@ -94,7 +92,7 @@ fn kind(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<&'static str> 
     })
 }
 
-/// The version that the metadata tell.
+/// Version in the metadata.
 fn version_of(checkpoint: &Checkpoint) -> Option<u64> {
     match checkpoint.metadata.get("version") {
         Some(Value::U64(version)) => Some(*version),
@@ -102,8 +100,7 @@ fn version_of(checkpoint: &Checkpoint) -> Option<u64> {
     }
 }
 
-/// What the metadata of a blob say: `None` where there is none, `Some(None)` where it is an empty dict,
-/// else the options of the optimizer.
+/// Optimizer options in the metadata of a blob: `None` without a blob, `Some(None)` for an empty dict.
 fn param_groups(value: &Value) -> Option<Option<&Value>> {
     match value {
         Value::Map(pairs) => Some(
@@ -113,7 +110,7 @@ fn param_groups(value: &Value) -> Option<Option<&Value>> {
     }
 }
 
-/// `entry` as `f32`, which is what upstream writes. A type that was asked for stays: upstream reads any.
+/// Returns `entry` as `f32`, like upstream. A requested cast is kept: upstream reads any type.
 fn as_float32(entry: &TensorEntry, losses: &mut Vec<Loss>) -> Result<TensorEntry> {
     let subject = || match entry.role {
         Role::OptimizerState { .. } => entry.name(),
@@ -122,7 +119,7 @@ fn as_float32(entry: &TensorEntry, losses: &mut Vec<Loss>) -> Result<TensorEntry
     let mut entry = entry.clone();
     if let Some(cast) = entry.cast {
         if cast.to != DType::F32 {
-            let detail = format!("upstream writes f32, and turns {} into it when it reads", cast.to);
+            let detail = format!("upstream writes f32, and converts {} to f32 on reading", cast.to);
             losses.push(Loss::new("not-float32", subject(), detail));
         }
         return Ok(entry);
@@ -138,7 +135,7 @@ fn as_float32(entry: &TensorEntry, losses: &mut Vec<Loss>) -> Result<TensorEntry
         let detail = format!("{} values are rounded to f32", entry.stored);
         losses.push(Loss::new("rounding", subject(), detail));
     } else {
-        let detail = format!("upstream writes f32, which has all values of {}", entry.stored);
+        let detail = format!("dtype {} is stored as f32, as upstream writes it", entry.stored);
         losses.push(Loss::new("dtype-lost", subject(), detail));
     }
     entry.cast = Some(Cast::from(DType::F32));
@@ -146,11 +143,15 @@ fn as_float32(entry: &TensorEntry, losses: &mut Vec<Loss>) -> Result<TensorEntry
 }
 
 fn no_place(tensor: &TensorEntry) -> Loss {
-    Loss::new("no-place", tensor.name(), "this kind of file has no place for it")
+    Loss::new("no-place", tensor.name(), "tensor dropped: this kind of file has no place for it")
 }
 
 fn no_such_slot(tensor: &TensorEntry) -> Loss {
-    Loss::new("state-slot", tensor.name(), "upstream's optimizer keeps nothing of this name and shape")
+    Loss::new(
+        "state-slot",
+        tensor.name(),
+        "tensor dropped: upstream's optimizer has no state of this name and shape",
+    )
 }
 
 fn literal(name: &str, content: impl AsRef<[u8]>) -> PlannedFile {
@@ -159,7 +160,7 @@ fn literal(name: &str, content: impl AsRef<[u8]>) -> PlannedFile {
     file.finish()
 }
 
-/// The bytes of a source as a file.
+/// Writes the bytes of a source as a file.
 fn bytes_of(name: &str, source: SourceRef) -> Result<PlannedFile> {
     let shape = Shape::new([source.len()]);
     let path = TensorPath::value();

@@ -1,4 +1,4 @@
-//! The file of the parameters that are not of single entities.
+//! Model file: parameters shared by entities.
 
 use super::super::config::Config;
 use super::super::state::{self, Slots, Step};
@@ -13,14 +13,14 @@ use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::PlannedFile;
 use weighbridge_hdf5::write::{Data, Hdf5Builder};
 
-/// The group of parameters.
+/// Group of parameters.
 const MODEL: &str = "model";
-/// The attribute that tells the name of a parameter in upstream's code.
+/// Attribute with the name of a parameter in upstream's state dict.
 const STATE_DICT_KEY: &str = "state_dict_key";
-/// The slot that counts calls.
+/// Slot that counts calls.
 pub(super) const STEP: &str = "step";
 
-/// The parameters of a checkpoint with what the optimizer remembers about them.
+/// Parameters of a checkpoint with their optimizer state.
 #[derive(Debug)]
 pub(super) struct Model<'a> {
     checkpoint: &'a Checkpoint,
@@ -28,12 +28,12 @@ pub(super) struct Model<'a> {
     states: HashMap<&'a TensorPath, Vec<&'a TensorEntry>>,
 }
 
-/// True where upstream's loader knows a parameter of that path; it stops at others.
+/// True where upstream's loader accepts a parameter of this path; it fails for others.
 pub(super) fn is_parameter(path: &TensorPath) -> bool {
     state_dict_key(path).is_some()
 }
 
-/// What upstream's code calls the parameter of a path.
+/// Name of a parameter in upstream's state dict.
 fn state_dict_key(path: &TensorPath) -> Option<String> {
     let parts = path.parts().iter().map(Name::as_str).collect::<Option<Vec<_>>>()?;
     if !parts.iter().all(|part| super::super::layout::is_type_name(part)) {
@@ -64,7 +64,7 @@ impl<'a> Model<'a> {
         self.parameters.is_empty()
     }
 
-    /// The file, with the optimizer's `state` as `torch.save` wrote it, or else made from the tensors that are state.
+    /// Plans the file, with the optimizer's `state` as written by `torch.save`, or else made from the state tensors.
     pub(super) fn file(
         &self,
         name: String,
@@ -81,7 +81,7 @@ impl<'a> Model<'a> {
             let path: Vec<&str> = std::iter::once(MODEL).chain(parts).collect();
             file.dataset(&path, Data::Tensor(as_float32(parameter, losses)?))?;
             for (name, value) in &parameter.attributes {
-                // What other formats say about their tensors is no affair of this file.
+                // Attributes of tensors from other formats are reported elsewhere.
                 if self.checkpoint.format == super::ID
                     && name != STATE_DICT_KEY
                     && Hdf5Builder::is_attribute(name, value)
@@ -103,11 +103,11 @@ impl<'a> Model<'a> {
         file.finish()
     }
 
-    /// The state of the optimizer, where there is any.
+    /// Optimizer state, if any.
     fn blob(&self, config: Option<&Config>, losses: &mut Vec<Loss>) -> Result<Option<PlannedFile>> {
         let said = self.groups();
         if self.states.is_empty() {
-            // A model without parameters has an empty state, where it has one.
+            // A model without parameters has an empty state, if it has one.
             return match said {
                 Some(None) if self.is_empty() => state::empty().map(Some),
                 Some(Some(groups)) if self.optimizer().is_some_and(state::says_empty) => {
@@ -123,10 +123,10 @@ impl<'a> Model<'a> {
             let Some(number) = places.get(path).and_then(|place| i64::try_from(*place).ok()) else {
                 return Err(Error::mismatch(
                     "state-without-parameter",
-                    "there is optimizer state of a parameter that the configuration does not know",
+                    "the optimizer state belongs to a parameter that the configuration does not have",
                 )
                 .on_tensor(path)
-                .hint(phrase![Opt::NoState, " leaves optimizer state out"]));
+                .hint(phrase![Opt::NoState, " drops the optimizer state"]));
             };
             slots.push(self.slots(number, tensors, losses)?);
         }
@@ -136,9 +136,9 @@ impl<'a> Model<'a> {
         for (number, path) in (0i64..).zip(&order) {
             if !complete.contains(&number) {
                 let detail = phrase![
-                    "its optimizer state is not complete, and upstream stops there: ",
+                    "optimizer state incomplete, upstream fails on it: ",
                     Opt::NoState,
-                    " leaves all state out"
+                    " drops all state"
                 ];
                 losses.push(Loss::new("state-incomplete", path.to_string(), detail));
             }
@@ -168,7 +168,7 @@ impl<'a> Model<'a> {
         Ok(slots)
     }
 
-    /// What the metadata say about the optimizer: `None` where nothing, `Some(None)` where it has no
+    /// Optimizer options in the metadata: `None` if missing, `Some(None)` for an optimizer without
     /// parameters.
     fn groups(&self) -> Option<Option<&'a Value>> {
         super::param_groups(self.optimizer()?)
@@ -179,7 +179,7 @@ impl<'a> Model<'a> {
         all.iter().find(|(name, _)| name.as_str() == Some(MODEL)).map(|(_, value)| value)
     }
 
-    /// The parameters in the order in which the optimizer counts them.
+    /// Parameters in optimizer order.
     fn order(&self, config: Option<&Config>) -> Result<Vec<TensorPath>> {
         let Some(config) = config else {
             let mut paths: Vec<TensorPath> = self.parameters.iter().map(|p| p.path.clone()).collect();
@@ -195,8 +195,8 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Where a parameter stands in the order of the optimizer, as far as its path tells: operators of the
-/// left side, of the right side, each by relation; then what is common to a type, as it stands.
+/// Rank of a parameter in optimizer order, by its path: operators of the
+/// left side, of the right side, each by relation; then global embeddings, in their order.
 fn rank(path: &TensorPath) -> (usize, u64, usize) {
     const ORDER: [&str; 8] = [
         "diagonal",

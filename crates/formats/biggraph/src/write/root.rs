@@ -1,4 +1,4 @@
-//! The attributes that every file of a checkpoint begins with.
+//! Root attributes of every checkpoint file.
 
 use super::super::config::Config;
 use super::super::layout::{EpochPosition, Schedule};
@@ -6,9 +6,9 @@ use weighbridge_core::checkpoint::{Checkpoint, Value};
 use weighbridge_core::error::Result;
 use weighbridge_hdf5::write::Hdf5Builder;
 
-/// The attribute that says how the file is laid out.
+/// Attribute with the version of the file format.
 pub(super) const FORMAT_VERSION: &str = "format_version";
-/// The attribute that holds the configuration.
+/// Attribute with the configuration.
 pub(super) const CONFIG_JSON: &str = "config/json";
 
 /// Attributes of the root group, in order.
@@ -16,8 +16,8 @@ pub(super) const CONFIG_JSON: &str = "config/json";
 pub(super) struct Root(Vec<(String, Value)>);
 
 impl Root {
-    /// Those of the checkpoint. Where it has none, `config` tells what a finished run would have
-    /// written. `text` is the configuration that goes along, where it is another than before.
+    /// Attributes of the checkpoint. If it has none, those of a finished run of
+    /// `config`. `text` is the configuration to write, if changed.
     pub(super) fn of(checkpoint: &Checkpoint, config: Option<&Config>, text: Option<&str>) -> Self {
         let mut all: Vec<(String, Value)> = match checkpoint.metadata.get("attributes") {
             Some(Value::Map(pairs)) => pairs
@@ -43,13 +43,13 @@ impl Root {
         Self(all)
     }
 
-    /// Puts them into a file.
+    /// Writes them into a file.
     pub(super) fn put(&self, file: &mut Hdf5Builder) -> Result<()> {
         self.0.iter().try_for_each(|(name, value)| file.attribute(&[], name, value))
     }
 }
 
-/// How a run of this configuration counts.
+/// Schedule of a run of this configuration.
 pub(super) fn schedule(config: &Config) -> Schedule {
     Schedule {
         epochs: config.num_epochs,
@@ -58,7 +58,7 @@ pub(super) fn schedule(config: &Config) -> Schedule {
     }
 }
 
-/// What the last iteration of a run says about itself.
+/// Attributes of the last iteration of a run.
 fn iteration(config: &Config) -> Vec<(String, Value)> {
     let schedule = schedule(config);
     let last = schedule.iterations().and_then(|all| schedule.made_by(all));

@@ -1,71 +1,71 @@
-//! What can be chosen when BigGraph's files are written.
+//! Settings for writing BigGraph files.
 
 use super::super::partitions::Partitions;
 use super::super::retype;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_format::{PlanOptions, Setting};
 
-/// What can be chosen, for the facts of the format.
+/// Settings listed in the format info.
 pub(in super::super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "partitions",
         values: "N, or TYPE:N,TYPE:N",
-        what: "how many partitions the types are cut into; N means all that have several (default: as they are)",
+        what: "number of partitions of entity types; N applies to all partitioned types (default: unchanged)",
     },
     Setting {
         name: "version",
         values: "a number",
-        what: "the version of a checkpoint (default: as it is, else that of a run just finished)",
+        what: "version of the checkpoint (default: unchanged, else that of a finished run)",
     },
     Setting {
         name: "type",
         values: "a name",
-        what: "the type of entities that a table is of (default: the last part of its name)",
+        what: "entity type of a table (default: the last part of its name)",
     },
     Setting {
         name: "rename-type",
         values: "OLD=NEW,OLD=NEW",
-        what: "give types of entities other names: tables, counts, names and the configuration together",
+        what: "rename entity types in tables, counts, names and the configuration",
     },
     Setting {
         name: "columns",
         values: "NAME,NAME,NAME",
-        what: "the columns of a table of edges, in order: lhs, rhs, rel, and weight or - where there is more",
+        what: "columns of an edge table, in order: lhs, rhs, rel, weight, or - for others",
     },
     Setting {
         name: "entities",
         values: "yes or no",
-        what: "write counts and names of rows beside a checkpoint (default: no)",
+        what: "write entity counts and names next to a checkpoint (default: no)",
     },
     Setting {
         name: "weights",
         values: "kept or truncated",
-        what: "write the weights of edges as they are, or as the integers that upstream makes of them (default: kept)",
+        what: "write edge weights unchanged, or truncated to integers as upstream does (default: kept)",
     },
     Setting {
         name: "ids",
         values: "int64 or stored",
-        what: "the type of ids, relations and lists of edges (default: int64, as upstream; edges that move are always int64)",
+        what: "dtype of ids, relations and lists of edges (default: int64; repartitioned edges are always int64)",
     },
 ];
 
-/// What was chosen.
+/// Parsed settings.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub(super) partitions: Option<Partitions>,
     pub(super) version: Option<u64>,
     pub(super) entity: Option<String>,
-    /// Types that get another name: old and new.
+    /// Renamed entity types: old and new name.
     pub(super) renamed: Vec<(String, String)>,
-    /// The columns of a table of edges.
+    /// Columns of an edge table.
     pub(super) columns: Option<Vec<String>>,
-    /// Write counts and names beside a checkpoint.
+    /// True to write counts and names next to a checkpoint.
     pub(super) entities: bool,
-    /// Weights become integers.
+    /// True to truncate weights to integers.
     pub(super) truncated: bool,
-    /// Ids stay in the type they are stored in.
+    /// True to keep the stored dtype of ids.
     pub(super) stored_ids: bool,
-    /// Bytes that edges on their way into other partitions may take; the usual ones where `None`.
+    /// Memory in bytes for repartitioned edges; the default if `None`.
     pub(super) memory: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ impl Settings {
     }
 }
 
-/// Whether the second word was chosen; the first one is the default.
+/// True if the second word was chosen; the first one is the default.
 fn one_of(options: &PlanOptions, name: &'static str, words: [&str; 2]) -> Result<bool> {
     match options.setting(name) {
         None => Ok(false),
@@ -96,7 +96,7 @@ fn one_of(options: &PlanOptions, name: &'static str, words: [&str; 2]) -> Result
 }
 
 fn bad(name: &str, expected: &str, found: &str) -> Error {
-    Error::usage("bad-setting", format!("the setting `{name}` has no such value"))
+    Error::usage("bad-setting", format!("invalid value of the setting `{name}`"))
         .expected(expected)
         .found(found)
 }

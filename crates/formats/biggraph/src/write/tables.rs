@@ -1,4 +1,4 @@
-//! The tables of a checkpoint: of which type each is, and how its rows are dealt out.
+//! Tables of a checkpoint: their entity types and partitions.
 
 use super::super::config::Config;
 use super::super::layout::is_type_name;
@@ -13,45 +13,45 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 
-/// The slot of row-wise Adagrad.
+/// Slot of row-wise Adagrad.
 pub(super) const SUM: &str = "sum";
-/// The part under which tables stand.
+/// First path part of tables.
 pub(super) const EMBEDDINGS: &str = "embeddings";
-/// The parts under which the parameters of a model stand.
+/// First path parts of model parameters.
 const MODEL: [&str; 2] = ["relations", "entities"];
 
-/// The table of one type of entities.
+/// Table of one entity type.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
-    /// The type.
+    /// Entity type.
     pub(super) entity: String,
     /// All rows.
     pub(super) rows: &'a TensorEntry,
-    /// What row-wise Adagrad keeps for each row.
+    /// State of row-wise Adagrad, per row.
     pub(super) sum: Option<&'a TensorEntry>,
-    /// The rows of each partition that is written; `None` for one that is not there.
+    /// Row count of each written partition; `None` for a missing one.
     pub(super) counts: Vec<Option<u64>>,
-    /// True where rows come to stand in another partition than they did.
+    /// True where rows move to another partition.
     pub(super) moved: bool,
-    /// True where the metadata know it by another type: it was renamed.
+    /// True where the metadata lists it under another type: it was renamed.
     pub(super) renamed: bool,
-    /// The number of partitions there were.
+    /// Old number of partitions.
     old_parts: usize,
-    /// What the metadata say about the optimizer of each old partition.
+    /// Optimizer metadata of each old partition.
     optimizers: &'a [Value],
 }
 
-/// One partition of a table.
+/// Partition of a table.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
-    /// Its number.
+    /// Index.
     pub(super) number: u64,
-    /// Its rows.
+    /// Rows.
     pub(super) rows: Range<u64>,
 }
 
 impl<'a> Table<'a> {
-    /// The partitions that are written, in order.
+    /// Written partitions, in order.
     pub(super) fn parts(&self) -> impl Iterator<Item = Part> {
         let mut next = 0;
         let part = move |(number, count): (u64, &Option<u64>)| {
@@ -62,13 +62,13 @@ impl<'a> Table<'a> {
         (0u64..).zip(&self.counts).filter_map(part)
     }
 
-    /// The names of its rows, where they are known.
+    /// Row names, if known.
     pub(super) fn row_names(&self) -> Option<&'a RowNamesRef> {
         self.rows.row_names.as_ref()
     }
 
-    /// What the metadata say about the optimizer of a partition: that of the partition from which
-    /// its first rows come.
+    /// Optimizer metadata of a partition: that of the old partition of
+    /// its first rows.
     pub(super) fn optimizer(&self, part: u64) -> Option<&'a Value> {
         let old = if self.moved {
             let parts = self.counts.len().max(1) as u64;
@@ -79,12 +79,12 @@ impl<'a> Table<'a> {
         self.optimizers.get(usize::try_from(old).ok()?)
     }
 
-    /// The step of Python's kind that a partition has, where release 1.0.0 wrote it.
+    /// Integer step of a partition, as release 1.0.0 wrote it.
     pub(super) fn step(&self, part: u64) -> Option<Value> {
         let step = match self.sum?.attributes.get("step")? {
             Value::List(steps) if self.moved => steps.iter().max_by_key(|s| as_i64(s)).cloned(),
             Value::List(steps) => {
-                // One for each partition that is there.
+                // One entry per existing partition.
                 let before = self.parts().take_while(|p| p.number < part).count();
                 steps.get(before).cloned()
             }
@@ -102,7 +102,7 @@ fn as_i64(value: &Value) -> i64 {
     }
 }
 
-/// True where a tensor is a table of embeddings, not a parameter of the model.
+/// True for a table of embeddings, as opposed to a parameter of the model.
 pub(super) fn is_table(entry: &TensorEntry) -> bool {
     if entry.role.is_state() || matches!(entry.role, Role::Names | Role::Edges) {
         return false;
@@ -113,12 +113,12 @@ pub(super) fn is_table(entry: &TensorEntry) -> bool {
     entry.role == Role::Embedding || named || entry.shape.rank() == 2 && !of_model
 }
 
-/// The tables of a checkpoint, in its order, or in that of the configuration.
+/// Tables of a checkpoint, in its order, or in that of the configuration.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `no-tables`; `bad-type-name` where a table has no name that upstream can
-/// have; `two-tables` of one type; `not-a-table`; [`weighbridge_core::Kind::Usage`], `one-type`, where the setting
-/// `type` would name several.
+/// [`weighbridge_core::Kind::Mismatch`]: `no-tables`; `bad-type-name` if the name of a table is not valid in
+/// upstream; `two-tables` for a duplicate type; `not-a-table`; [`weighbridge_core::Kind::Usage`], `one-type`, if the setting
+/// `type` would apply to several.
 pub(super) fn tables<'a>(
     checkpoint: &'a Checkpoint,
     settings: &Settings,
@@ -128,16 +128,16 @@ pub(super) fn tables<'a>(
     let mut types = HashSet::new();
     let found: Vec<&TensorEntry> = checkpoint.tensors.iter().filter(|t| is_table(t)).collect();
     if found.is_empty() {
-        return Err(Error::mismatch("no-tables", "there is no table of embeddings to write")
+        return Err(Error::mismatch("no-tables", "no embedding table to write")
             .in_file(&checkpoint.label)
             .expected("a tensor of two dimensions: rows of entities"));
     }
     if let Some(name) = &settings.entity
         && found.len() > 1
     {
-        return Err(Error::usage("one-type", "there are several tables, and they cannot all be of one type")
+        return Err(Error::usage("one-type", "several tables cannot have the same entity type")
             .found(format_args!("type={name} for {} tables", found.len()))
-            .hint(phrase![Opt::Select, " picks one; ", Opt::Rename, " gives each a name: embeddings.TYPE"]));
+            .hint(phrase![Opt::Select, " selects one; ", Opt::Rename, " renames each to embeddings.TYPE"]));
     }
     let partitions = match &settings.partitions {
         Some(partitions) => {
@@ -153,15 +153,15 @@ pub(super) fn tables<'a>(
     for rows in found {
         let entity = type_of(rows, settings)?;
         if rows.shape.rank() != 2 {
-            return Err(Error::mismatch("not-a-table", "a table of embeddings has two dimensions")
+            return Err(Error::mismatch("not-a-table", "an embedding table must have two dimensions")
                 .on_tensor(rows.name())
                 .found(&rows.shape));
         }
         if !types.insert(entity.clone()) {
-            return Err(Error::mismatch("two-tables", "two tables are of one type")
+            return Err(Error::mismatch("two-tables", "two tables have the same entity type")
                 .on_tensor(rows.name())
                 .found(&entity)
-                .hint(phrase![Opt::Rename, " gives each a name of its own: embeddings.TYPE"]));
+                .hint(phrase![Opt::Rename, " renames each to embeddings.TYPE"]));
         }
         tables.push(table(checkpoint, rows, entity, partitions.as_ref(), config)?);
     }
@@ -177,11 +177,11 @@ pub(super) fn tables<'a>(
     Ok(tables)
 }
 
-/// A type of entities of which only the names and the partitions are known, as a table without
-/// columns.
+/// Table without columns for an entity type with known names and partitions
+/// only.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`], `bad-type-name`, and as [`tables`].
+/// [`weighbridge_core::Kind::Mismatch`], `bad-type-name`, and the errors of [`tables`].
 pub(super) fn entity_type<'a>(
     checkpoint: &'a Checkpoint,
     entry: &'a TensorEntry,
@@ -190,17 +190,17 @@ pub(super) fn entity_type<'a>(
     table(checkpoint, entry, type_of(entry, &Settings::default())?, settings.partitions.as_ref(), None)
 }
 
-/// The type that a table is of.
+/// Entity type of a table.
 fn type_of(rows: &TensorEntry, settings: &Settings) -> Result<String> {
     let last = || rows.path.parts().last().and_then(Name::as_str);
     let name = settings.entity.as_deref().or_else(last).unwrap_or_default();
     if is_type_name(name) {
         return Ok(name.to_owned());
     }
-    Err(Error::mismatch("bad-type-name", "the table has no name that a type of entities can have")
+    Err(Error::mismatch("bad-type-name", "the table name is not a valid entity type name")
         .on_tensor(rows.name())
         .expected("a name without `.` and `/`")
-        .hint(phrase![Opt::Set.any_pair("type", "NAME"), " names it"]))
+        .hint(phrase![Opt::Set.any_pair("type", "NAME"), " sets the entity type"]))
 }
 
 fn table<'a>(
@@ -219,7 +219,7 @@ fn table<'a>(
     let mut counts = old;
     if moved {
         if let Some(missing) = counts.iter().position(Option::is_none) {
-            return Err(Error::mismatch("partition-missing", "a table that is not whole cannot be cut anew")
+            return Err(Error::mismatch("partition-missing", "an incomplete table cannot be repartitioned")
                 .on_tensor(rows.name())
                 .found(format_args!("no partition {missing}")));
         }
@@ -234,7 +234,7 @@ fn table<'a>(
     let sum = checkpoint.tensors.iter().find(is_sum);
     let stored = stored_type(rows);
     let optimizers = optimizers(checkpoint, &stored);
-    // The file of a single table does not tell its type.
+    // The file of a single table does not contain its type.
     let renamed = !stored.is_empty() && stored != entity;
     Ok(Table {
         entity,
@@ -248,10 +248,10 @@ fn table<'a>(
     })
 }
 
-/// How many partitions a table has: as the metadata say, else as the configuration says, else one.
+/// Number of partitions of a table: from the metadata, else from the configuration, else one.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Limit`] where a configuration says that it has more than there can be.
+/// [`weighbridge_core::Kind::Limit`] if a configuration declares too many.
 fn old_parts(
     checkpoint: &Checkpoint,
     rows: &TensorEntry,
@@ -270,7 +270,7 @@ fn old_parts(
     }
 }
 
-/// The rows of each partition as the metadata say, where that fits the table.
+/// Row count of each partition in the metadata, if consistent with the table.
 fn stored_counts(checkpoint: &Checkpoint, entity: &str, rows: u64) -> Option<Vec<Option<u64>>> {
     let Some(Value::Map(all)) = checkpoint.metadata.get("partitions") else { return None };
     let (_, Value::List(counts)) = all.iter().find(|(name, _)| name.as_str() == Some(entity))? else {
@@ -286,7 +286,7 @@ fn stored_counts(checkpoint: &Checkpoint, entity: &str, rows: u64) -> Option<Vec
     (sum == Some(rows)).then_some(counts)
 }
 
-/// What the metadata say about the optimizers of the partitions of a type.
+/// Optimizer metadata of the partitions of a type.
 fn optimizers<'a>(checkpoint: &'a Checkpoint, entity: &str) -> &'a [Value] {
     let get = |value: Option<&'a Value>, key: &str| match value? {
         Value::Map(pairs) => pairs.iter().find(|(name, _)| name.as_str() == Some(key)).map(|(_, v)| v),

@@ -1,11 +1,11 @@
-//! Operators, understood: arguments, attributes and paths are read and checked before any runs.
+//! Parsed operators: arguments, attributes and paths are read and checked before any operator runs.
 
 use super::arguments::{
-    extents, input, inputs, int, no_input, number, optional_input, output, outputs, required_int, text,
+    dims, input, inputs, int, no_input, number, optional_input, output, outputs, required_int, text,
     text_or_empty, truth,
 };
 use super::number::read;
-use super::place::below;
+use super::path::below;
 use super::step::Step;
 use crate::dtype;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use weighbridge_core::tensor::{DType, Shape};
 use weighbridge_core::text::first_and_more;
 use weighbridge_core::topology::{Operator, Topology};
 
-/// The operators that are known.
+/// Supported operators.
 const KNOWN: [&str; 10] = [
     "feed",
     "fetch",
@@ -28,12 +28,12 @@ const KNOWN: [&str; 10] = [
     "cast",
     "scale",
 ];
-/// Unknown operators that an error names.
-const NAMED: usize = 100;
-/// The number of FP32, which `fill_constant` makes where the program does not say.
+/// Maximum number of unknown operators named in an error.
+const MAX_NAMED: usize = 100;
+/// Number of FP32, the default type of `fill_constant`.
 const FP32: i64 = 5;
 
-/// What an operator does.
+/// Action of an operator.
 #[derive(Debug, Clone)]
 pub(super) enum Action {
     Feed {
@@ -90,19 +90,19 @@ pub(super) struct Save {
     pub(super) combined: bool,
 }
 
-/// Some elements of a tensor, in the order in which they are stored.
+/// Range of elements of a tensor, in storage order.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
-    /// The first one.
+    /// Index of the first element.
     pub(super) seek: u64,
-    /// Their shape.
+    /// Shape of the range.
     pub(super) shape: Shape,
 }
 
-/// The operators of the main block, in order.
-pub(super) fn understand(topology: &Topology, folder: &Path) -> Result<Vec<(Step, Action)>> {
+/// Parses the operators of the main block, in order.
+pub(super) fn parse(topology: &Topology, folder: &Path) -> Result<Vec<(Step, Action)>> {
     let Some(main) = topology.blocks.first() else {
-        return Err(Error::corrupt("no-main-block", "the program has no block to run"));
+        return Err(Error::corrupt("no-main-block", "the program has no main block"));
     };
     refuse_unknown(&main.operators)?;
     let understood = |(place, operator): (usize, &Operator)| {
@@ -112,13 +112,13 @@ pub(super) fn understand(topology: &Topology, folder: &Path) -> Result<Vec<(Step
     main.operators.iter().enumerate().map(understood).collect()
 }
 
-/// An operator in errors.
+/// Returns the name of an operator for errors.
 fn name(place: usize, operator: &Operator) -> String {
     format!("operator {place} ({})", operator.kind)
 }
 
 impl Step {
-    /// The operator in errors.
+    /// Returns the name of the operator for errors.
     pub(super) fn name(&self) -> String {
         format!("operator {} ({})", self.place, self.operator)
     }
@@ -136,10 +136,10 @@ fn refuse_unknown(operators: &[Operator]) -> Result<()> {
         1 => (*kind).to_owned(),
         _ => format!("{kind} ({count} times)"),
     };
-    Err(Error::unsupported("unknown-operators", "the program has operators that cannot be run here")
+    Err(Error::unsupported("unknown-operators", "the program has unsupported operators")
         .expected(KNOWN.join(", "))
-        .found(first_and_more(unknown.iter().map(one), NAMED))
-        .hint("nothing was run: only programs that save, load and convert can be"))
+        .found(first_and_more(unknown.iter().map(one), MAX_NAMED))
+        .hint("no operator was run; use a program that only loads, converts and saves tensors"))
 }
 
 impl Action {
@@ -184,11 +184,11 @@ impl Action {
                 bias: number(operator, "bias", 0.0)?,
                 bias_after_scale: truth(operator, "bias_after_scale", true)?,
             },
-            _ => return Err(Error::unsupported("unknown-operators", "this operator cannot be run here")),
+            _ => return Err(Error::unsupported("unknown-operators", "unsupported operator")),
         })
     }
 
-    /// The variables that must have values before.
+    /// Returns the variables that must have values before the action.
     pub(super) fn reads(&self) -> Vec<&String> {
         match self {
             Self::Feed { .. } | Self::Load { .. } | Self::LoadCombine { .. } | Self::Fill { .. } => {
@@ -200,8 +200,8 @@ impl Action {
         }
     }
 
-    /// The variables that have values afterwards.
-    pub(super) fn gives(&self) -> &[String] {
+    /// Returns the variables that have values after the action.
+    pub(super) fn writes(&self) -> &[String] {
         match self {
             Self::Fetch { .. } | Self::Save(_) => &[],
             Self::LoadCombine { to, .. } => to,
@@ -224,7 +224,7 @@ impl Action {
             place,
             operator: operator.kind.clone(),
             inputs: self.reads().into_iter().cloned().collect(),
-            outputs: self.gives().to_vec(),
+            outputs: self.writes().to_vec(),
             reads,
             writes,
             replaces,
@@ -257,7 +257,7 @@ fn part(operator: &Operator) -> Result<Option<Part>> {
                     .expected("0 or more, or -1 for the whole tensor")
                     .found(seek)
             })?;
-            Ok(Some(Part { seek, shape: Shape::new(extents(operator, "shape")?) }))
+            Ok(Some(Part { seek, shape: Shape::new(dims(operator, "shape")?) }))
         }
     }
 }
@@ -273,7 +273,7 @@ fn fill(operator: &Operator) -> Result<Action> {
     };
     Ok(Action::Fill {
         to: output(operator, "Out")?,
-        shape: Shape::new(extents(operator, "shape")?),
+        shape: Shape::new(dims(operator, "shape")?),
         dtype: element_type("dtype", int(operator, "dtype")?.unwrap_or(FP32))?,
         number,
     })
@@ -283,16 +283,16 @@ fn element_type(attribute: &str, number: i64) -> Result<DType> {
     let narrow = i32::try_from(number).ok();
     narrow.and_then(dtype::from_number).ok_or_else(|| {
         let word = narrow.and_then(dtype::word).unwrap_or("?");
-        Error::corrupt("attribute-value", format!("the attribute `{attribute}` is no element type"))
+        Error::corrupt("attribute-value", format!("the attribute `{attribute}` is not an element type"))
             .expected("an element type such as 5 (FP32)")
             .found(format_args!("{number} ({word})"))
     })
 }
 
-/// Fails where a truth value is set that asks for what is not done here.
+/// Fails if a flag requests unsupported behaviour.
 fn refuse(operator: &Operator, name: &str) -> Result<()> {
     if !truth(operator, name, false)? {
         return Ok(());
     }
-    Err(Error::unsupported("in-memory", format!("`{name}` is not supported: a file is needed")))
+    Err(Error::unsupported("in-memory", format!("`{name}` is not supported; the tensors must be in a file")))
 }

@@ -1,24 +1,24 @@
-//! Reading the arguments and attributes of an operator, with errors that say which.
+//! Accessors for arguments and attributes of an operator, with errors that name them.
 
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::topology::{AttributeValue, Operator, Slot};
 
-/// What stands in a slot where an argument is left out.
+/// Name in a slot for an omitted argument.
 const EMPTY: &str = "@EMPTY@";
-/// An extent, or the number of extents, of a shape.
-const MOST_EXTENTS: usize = 64;
+/// Maximum rank of a shape.
+const MAX_RANK: usize = 64;
 
-/// The one argument of an input slot.
+/// Returns the single argument of an input slot.
 pub(super) fn input(operator: &Operator, slot: &str) -> Result<String> {
     one(&operator.inputs, "input", slot)
 }
 
-/// The one argument of an output slot.
+/// Returns the single argument of an output slot.
 pub(super) fn output(operator: &Operator, slot: &str) -> Result<String> {
     one(&operator.outputs, "output", slot)
 }
 
-/// The argument of an input slot that may be empty.
+/// Returns the argument of an input slot that may be empty.
 pub(super) fn optional_input(operator: &Operator, slot: &str) -> Result<Option<String>> {
     if names(&operator.inputs, slot).next().is_none() {
         return Ok(None);
@@ -26,17 +26,17 @@ pub(super) fn optional_input(operator: &Operator, slot: &str) -> Result<Option<S
     input(operator, slot).map(Some)
 }
 
-/// All arguments of an input slot: at least one.
+/// Returns all arguments of an input slot: at least one.
 pub(super) fn inputs(operator: &Operator, slot: &str) -> Result<Vec<String>> {
     some(&operator.inputs, "input", slot)
 }
 
-/// All arguments of an output slot: at least one.
+/// Returns all arguments of an output slot: at least one.
 pub(super) fn outputs(operator: &Operator, slot: &str) -> Result<Vec<String>> {
     some(&operator.outputs, "output", slot)
 }
 
-/// Fails where an input slot is used whose meaning is not known here.
+/// Fails if an unsupported input slot is used.
 pub(super) fn no_input(operator: &Operator, slot: &str) -> Result<()> {
     match names(&operator.inputs, slot).next() {
         None => Ok(()),
@@ -70,7 +70,7 @@ fn arity(side: &str, slot: &str, expected: &str, found: usize) -> Error {
         .found(found)
 }
 
-/// A text that must be there.
+/// Returns a required text attribute.
 pub(super) fn text<'a>(operator: &'a Operator, name: &str) -> Result<&'a str> {
     match value(operator, name) {
         None => Err(missing(name)),
@@ -79,22 +79,22 @@ pub(super) fn text<'a>(operator: &'a Operator, name: &str) -> Result<&'a str> {
     }
 }
 
-/// A text; empty where it is not there.
+/// Returns a text attribute; empty if it is missing.
 pub(super) fn text_or_empty<'a>(operator: &'a Operator, name: &str) -> Result<&'a str> {
     if value(operator, name).is_some() { text(operator, name) } else { Ok("") }
 }
 
-/// A truth value. Programs may hold it as a number.
+/// Returns a boolean attribute. Programs may store it as a number.
 pub(super) fn truth(operator: &Operator, name: &str, default: bool) -> Result<bool> {
     match value(operator, name) {
         None => Ok(default),
         Some(AttributeValue::Bool(truth)) => Ok(*truth),
         Some(AttributeValue::Int(number)) => Ok(*number != 0),
-        Some(other) => Err(wrong(name, "a truth value", other)),
+        Some(other) => Err(wrong(name, "a boolean", other)),
     }
 }
 
-/// An integer; `None` where it is not there.
+/// Returns an integer attribute; `None` if it is missing.
 pub(super) fn int(operator: &Operator, name: &str) -> Result<Option<i64>> {
     match value(operator, name) {
         None => Ok(None),
@@ -103,12 +103,12 @@ pub(super) fn int(operator: &Operator, name: &str) -> Result<Option<i64>> {
     }
 }
 
-/// An integer that must be there.
+/// Returns a required integer attribute.
 pub(super) fn required_int(operator: &Operator, name: &str) -> Result<i64> {
     int(operator, name)?.ok_or_else(|| missing(name))
 }
 
-/// A number, widened: Paddle's own are of 32 bits.
+/// Returns a number attribute as 64 bits; Paddle stores 32 bits.
 pub(super) fn number(operator: &Operator, name: &str, default: f64) -> Result<f64> {
     match value(operator, name) {
         None => Ok(default),
@@ -122,24 +122,24 @@ pub(super) fn number(operator: &Operator, name: &str, default: f64) -> Result<f6
     }
 }
 
-/// Extents; none where they are not there.
-pub(super) fn extents(operator: &Operator, name: &str) -> Result<Vec<u64>> {
+/// Returns a shape attribute; rank 0 if it is missing.
+pub(super) fn dims(operator: &Operator, name: &str) -> Result<Vec<u64>> {
     let list = match value(operator, name) {
         None => return Ok(Vec::new()),
-        Some(AttributeValue::List(list)) if list.len() <= MOST_EXTENTS => list,
-        Some(other) => return Err(wrong(name, "a list of at most 64 extents", other)),
+        Some(AttributeValue::List(list)) if list.len() <= MAX_RANK => list,
+        Some(other) => return Err(wrong(name, "a list of at most 64 dimensions", other)),
     };
-    let extent = |extent: &AttributeValue| {
-        let AttributeValue::Int(extent) = extent else {
-            return Err(wrong(name, "a list of integers", extent));
+    let dim = |dim: &AttributeValue| {
+        let AttributeValue::Int(dim) = dim else {
+            return Err(wrong(name, "a list of integers", dim));
         };
-        u64::try_from(*extent).map_err(|_| {
-            Error::corrupt("attribute-value", format!("the attribute `{name}` has a negative extent"))
+        u64::try_from(*dim).map_err(|_| {
+            Error::corrupt("attribute-value", format!("the attribute `{name}` has a negative dimension"))
                 .expected("0 or more")
-                .found(extent)
+                .found(dim)
         })
     };
-    list.iter().map(extent).collect()
+    list.iter().map(dim).collect()
 }
 
 fn value<'a>(operator: &'a Operator, name: &str) -> Option<&'a AttributeValue> {
@@ -153,19 +153,19 @@ fn missing(name: &str) -> Error {
 fn wrong(name: &str, expected: &str, found: &AttributeValue) -> Error {
     let found = match found {
         AttributeValue::None => "nothing",
-        AttributeValue::Bool(_) => "a truth value",
+        AttributeValue::Bool(_) => "a boolean",
         AttributeValue::Int(_) => "an integer",
         AttributeValue::Float(_) | AttributeValue::Double(_) => "a number",
         AttributeValue::Complex(..) => "a complex number",
         AttributeValue::Text(_) => "text",
         AttributeValue::Bytes(_) => "bytes that are not UTF-8",
-        AttributeValue::List(list) if list.len() > MOST_EXTENTS => "a longer list",
+        AttributeValue::List(list) if list.len() > MAX_RANK => "a longer list",
         AttributeValue::List(_) => "a list",
         AttributeValue::Block(_) => "a block",
-        AttributeValue::Variable(_) => "a variable in its place, which is not supported",
+        AttributeValue::Variable(_) => "a variable instead of a value, which is not supported",
         AttributeValue::Word(_) => "a word",
     };
-    Error::corrupt("attribute-type", format!("the attribute `{name}` is of the wrong kind"))
+    Error::corrupt("attribute-type", format!("the attribute `{name}` has the wrong type"))
         .expected(expected)
         .found(found)
 }

@@ -1,4 +1,4 @@
-//! What operators compute: tensors in memory, made block by block.
+//! Computing operators: tensors in memory, computed block by block.
 
 use super::element::put;
 use super::scope::Value;
@@ -11,10 +11,10 @@ use weighbridge_core::tensor::{
 };
 use weighbridge_io::source::{MemorySource, SourceRef, to_usize};
 
-/// Elements that are computed at once.
-const BLOCK: u64 = 1 << 18;
+/// Number of elements computed at once.
+const BLOCK_ELEMENTS: u64 = 1 << 18;
 
-/// Complex elements, as C++ multiplies and adds them.
+/// Scales complex elements with the arithmetic of C++.
 macro_rules! complex {
     ($t:ty, $block:expr, $scale:expr, $bias:expr, $bias_after_scale:expr) => {{
         const HALF: usize = size_of::<$t>();
@@ -33,16 +33,16 @@ macro_rules! complex {
     }};
 }
 
-/// How to compute, and how much memory is left for what is computed.
+/// Rounding mode and memory budget of computations.
 #[derive(Debug)]
 pub(super) struct Computer {
     pub(super) rounding: Rounding,
-    /// The bytes that all results of a run may have together.
+    /// Maximum total length in bytes of all results of a run.
     pub(super) memory: u64,
     pub(super) used: u64,
 }
 
-/// `scale` and `bias`, and which comes first.
+/// `scale` and `bias`, and their order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scaling {
     pub(super) scale: Element,
@@ -51,30 +51,30 @@ pub(super) struct Scaling {
 }
 
 impl Computer {
-    /// Counts a value that a variable is given: words, LoD and numbers of rows are copied for each of them.
+    /// Charges the value of a variable: vocabularies, LoD and row indices are copied for each variable.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Limit`], `memory`.
     pub(super) fn charge(&mut self, value: &Value) -> Result<()> {
-        /// What a word or a number takes beside its bytes.
-        const EACH: u64 = 48;
+        /// Overhead of a word or a number in bytes.
+        const OVERHEAD: u64 = 48;
         fn numbers(value: &Known) -> u64 {
             match value {
-                Known::List(list) => list.iter().map(numbers).fold(EACH, u64::saturating_add),
-                _ => EACH,
+                Known::List(list) => list.iter().map(numbers).fold(OVERHEAD, u64::saturating_add),
+                _ => OVERHEAD,
             }
         }
         let need = match value {
             Value::Words(words) => {
-                let word = |(word, _): &(Name, i32)| word.as_bytes().len() as u64 + EACH;
-                words.iter().map(word).fold(EACH, u64::saturating_add)
+                let word = |(word, _): &(Name, i32)| word.as_bytes().len() as u64 + OVERHEAD;
+                words.iter().map(word).fold(OVERHEAD, u64::saturating_add)
             }
             Value::Tensor(entry) => entry.attributes.values().map(numbers).fold(0, u64::saturating_add),
         };
-        self.take_bytes(need, "words, LoD and numbers of rows")
+        self.take_bytes(need, "vocabularies, LoD and row indices")
     }
 
-    /// A tensor of that shape, every element of which is `number`.
+    /// Returns a tensor whose elements are all `number`.
     pub(super) fn fill(&mut self, shape: Shape, dtype: DType, number: f64) -> Result<TensorEntry> {
         let mut one = Vec::new();
         put(Element::Float(number), dtype, self.rounding, &mut one).ok_or_else(|| cannot("fill", dtype))?;
@@ -86,16 +86,16 @@ impl Computer {
         dense(shape, dtype, bytes)
     }
 
-    /// The tensor with elements of type `to`. To a float it is cast when its elements are needed;
+    /// Casts the elements of a tensor to the type `to`. Casts to floats are deferred until the elements are needed;
     /// nothing is read here.
     pub(super) fn cast(&mut self, entry: &TensorEntry, to: DType) -> Result<TensorEntry> {
         let from = entry.dtype();
         if from == to {
             return Ok(entry.clone());
         }
-        // Integers wrap around as Paddle's do; floats of 8 bits are not among its types here.
+        // Integers wrap as in Paddle; 8-bit floats are not supported here.
         if from.cast_is_supported(to) && matches!(to, DType::F16 | DType::BF16 | DType::F32 | DType::F64) {
-            // One cast can wait, not two.
+            // Only one cast can be deferred.
             let mut result = if entry.cast.is_some() {
                 self.each(entry, from, |block| Ok(block.to_vec()))?
             } else {
@@ -107,7 +107,7 @@ impl Computer {
         let rounding = self.rounding;
         let none = || {
             Error::unsupported("no-such-cast", format!("cannot cast {from} to {to}"))
-                .hint("casts go between truth values, integers and floats that Paddle 2.6.2 has")
+                .hint("casts are supported between the booleans, integers and floats of Paddle 2.6.2")
         };
         if !put_is_supported(from, to) {
             return Err(none());
@@ -123,7 +123,7 @@ impl Computer {
         })
     }
 
-    /// Every element times `scale` plus `bias`, in the type of the tensor.
+    /// Computes every element times `scale` plus `bias`, in the type of the tensor.
     pub(super) fn scale(&mut self, entry: &TensorEntry, scaling: Scaling) -> Result<TensorEntry> {
         let (dtype, rounding) = (entry.dtype(), self.rounding);
         let typed = |number: Element| {
@@ -138,21 +138,21 @@ impl Computer {
         })
     }
 
-    /// The single element of a tensor.
+    /// Returns the only element of a tensor.
     pub(super) fn single(entry: &TensorEntry) -> Result<Element> {
         let wrong = |what: &str| {
             Error::mismatch("scale-tensor", what).found(format_args!("{} {}", entry.dtype(), entry.shape))
         };
         if entry.shape.elements() != Some(1) {
-            return Err(wrong("the tensor that gives the scale must have one element"));
+            return Err(wrong("the scale tensor must have one element"));
         }
         entry.verify_tensor()?;
         let bytes = entry.read_region(&Region::whole(&entry.shape), Order::Row)?;
         DType::element_at(entry.dtype(), &bytes, 0)
-            .ok_or_else(|| wrong("the tensor that gives the scale holds no number"))
+            .ok_or_else(|| wrong("the scale tensor has no numeric element"))
     }
 
-    /// A tensor whose blocks `make` makes of those of `entry`. Shape and attributes stay.
+    /// Maps the blocks of a tensor. Shape and attributes are kept.
     fn each(
         &mut self,
         entry: &TensorEntry,
@@ -162,7 +162,7 @@ impl Computer {
         let len = self.take(&entry.shape, to)?;
         entry.verify_tensor()?;
         let mut bytes = Vec::with_capacity(len);
-        for region in Region::blocks(&entry.shape, Order::Row, BLOCK) {
+        for region in Region::blocks(&entry.shape, Order::Row, BLOCK_ELEMENTS) {
             bytes.extend_from_slice(&make(&entry.read_region(&region, Order::Row)?)?);
         }
         let mut result = dense(entry.shape.clone(), to, bytes)?;
@@ -170,7 +170,7 @@ impl Computer {
         Ok(result)
     }
 
-    /// Takes memory for a result: its length in bytes.
+    /// Charges memory for a result, and returns its length in bytes.
     fn take(&mut self, shape: &Shape, dtype: DType) -> Result<usize> {
         let len = shape.bytes(dtype).unwrap_or(u64::MAX);
         self.take_bytes(len, format_args!("{dtype} {shape}"))?;
@@ -180,10 +180,10 @@ impl Computer {
     fn take_bytes(&mut self, len: u64, what: impl Display) -> Result<()> {
         let used = self.used.saturating_add(len);
         if used > self.memory {
-            return Err(Error::limit("memory", "the program computes more than may stand in memory")
+            return Err(Error::limit("memory", "the results of the program exceed the memory budget")
                 .expected(format_args!("at most {} bytes", self.memory))
-                .found(format_args!("{what}, {used} bytes with what was computed before"))
-                .hint("if you trust the program, allow more memory"));
+                .found(format_args!("{what}, {used} bytes with earlier results"))
+                .hint("if you trust the program, raise the memory budget"));
         }
         self.used = used;
         Ok(())
@@ -207,7 +207,7 @@ fn put_is_supported(from: DType, to: DType) -> bool {
     !complex && element.is_some_and(|e| put(e, to, Rounding::default(), &mut Vec::new()).is_some())
 }
 
-/// A block of elements, scaled. `scale` and `bias` are elements of the same type.
+/// Scales a block of elements. `scale` and `bias` are elements of the same type.
 fn scaled(
     dtype: DType,
     block: &[u8],
@@ -244,7 +244,7 @@ fn scaled(
             step(&step(block, scale, |a, b| a * b)?, bias, |a, b| a + b)?
         }
         DType::F16 | DType::BF16 => step(&step(block, bias, |a, b| a + b)?, scale, |a, b| a * b)?,
-        // Truth values multiply by `and`, and add by `or`.
+        // Booleans multiply by `and`, and add by `or`.
         DType::Bool => {
             let (s, b) = (scale != [0], bias != [0]);
             let one =
@@ -257,7 +257,7 @@ fn scaled(
     })
 }
 
-/// Elements of 16 bits and one more: each becomes an `f32`, and the result is rounded again.
+/// Combines 16-bit elements with a number: each becomes an `f32`, and the result is rounded again.
 fn narrow_step(
     dtype: DType,
     block: &[u8],

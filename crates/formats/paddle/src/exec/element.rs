@@ -1,10 +1,10 @@
-//! One number as an element of any type.
+//! Conversion of a number to an element of any type.
 
 use weighbridge_core::tensor::{Cast, DType, Element, Rounding, cast};
 
-/// Appends `number` as an element of type `to`, little-endian. Floats are cut towards zero to become
-/// integers, or become the nearest there is; integers wrap. `None` where there is no such cast: from
-/// complex numbers, and to the types that Paddle 2.6.2 does not compute with.
+/// Appends `number` as an element of type `to`, little-endian. Floats are truncated towards zero to become
+/// integers, saturating at the limits of the type; integers wrap. `None` for unsupported casts: from
+/// complex numbers, and to types in which Paddle 2.6.2 does not compute.
 pub(super) fn put(number: Element, to: DType, rounding: Rounding, out: &mut Vec<u8>) -> Option<()> {
     match to {
         DType::Bool => out.push(u8::from(truth(number)?)),
@@ -15,7 +15,7 @@ pub(super) fn put(number: Element, to: DType, rounding: Rounding, out: &mut Vec<
         DType::F16 | DType::BF16 | DType::F32 | DType::F64 => {
             let to = Cast { to, rounding };
             match number {
-                // Not by way of f64, which could round twice.
+                // A cast by way of f64 could round twice.
                 Element::Int(i) if i64::try_from(i).is_ok() => {
                     cast(i.to_le_bytes().get(..8)?, DType::I64, to, out)?;
                 }
@@ -48,7 +48,7 @@ fn truth(number: Element) -> Option<bool> {
     }
 }
 
-/// The number as an integer of which the low bytes count.
+/// Returns the number as an integer; the low bytes are used.
 #[allow(clippy::cast_possible_truncation)]
 fn integer(number: Element, to: DType) -> Option<i128> {
     match number {
@@ -62,7 +62,7 @@ fn integer(number: Element, to: DType) -> Option<i128> {
                     (-highest - 1, highest)
                 }
             };
-            // The language defines this cast: towards zero, to the nearest there is, NaN to 0.
+            // The cast is defined by Rust: towards zero, saturating, NaN to 0.
             Some((x as i128).clamp(lowest, highest))
         }
         Element::Complex(..) => None,
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_become_integers_that_there_are() {
+    fn truncates_and_saturates_floats_to_integers() {
         for (x, to, value) in [
             (2.9, DType::I8, 2),
             (-2.9, DType::I8, -2),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_wrap_and_round_once() {
+    fn wraps_integers_and_rounds_once() {
         assert_eq!(one(Element::Int(300), DType::U8).unwrap(), [44]);
         assert_eq!(one(Element::Int(-1), DType::I16).unwrap(), [0xff, 0xff]);
         let wide = (1i64 << 54) + (1 << 30) + 1;
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_zero_is_true() {
+    fn converts_nonzero_numbers_to_true() {
         for (number, truth) in [(0.0, 0), (-0.0, 0), (0.1, 1), (f64::NAN, 1)] {
             assert_eq!(one(Element::Float(number), DType::Bool).unwrap(), [truth]);
         }

@@ -1,8 +1,8 @@
-//! Running programs that save and load: as Paddle was designed, a model is saved by a program
-//! that an executor runs, and loaded by another one.
+//! Execution of programs that save and load tensors. In Paddle's original design, a program saves a model, and
+//! another program loads it.
 //!
-//! Only operators that move tensors are known; whatever else a program does, it is refused before
-//! anything runs. Only the main block is run, in order.
+//! Only operators that move tensors are supported; programs with other operators are rejected before anything
+//! runs. Only the main block is run, in order.
 //!
 //! | operator | inputs → outputs | attributes (default) |
 //! | --- | --- | --- |
@@ -17,32 +17,31 @@
 //! | `cast` | X → Out | out_dtype |
 //! | `scale` | X, ScaleTensor? → Out | scale (1), bias (0), bias_after_scale (true) |
 //!
-//! They mean what they mean to Paddle 2.6.2 on the CPU, and files come out byte for byte as its own.
-//! A loaded tensor is a range of its file and a saved one a copy of ranges: `load`, `assign` and
-//! `save` move no data. Casts to floats are done while a file is written. What `fill_constant`,
-//! `scale` and casts to integers make stands in memory, up to [`Executor::memory`].
+//! The operators behave as in Paddle 2.6.2 on the CPU, and files are identical byte for byte.
+//! A loaded tensor is a range of its file, and a saved one a copy of ranges: `load`, `assign` and
+//! `save` move no data. Casts to floats are done while a file is written. The results of `fill_constant`,
+//! `scale` and casts to integers are kept in memory, up to [`Executor::memory`].
 //!
-//! Where it differs from Paddle, it is stricter, or says what C++ leaves open:
+//! Differences from Paddle are stricter checks, or definitions where C++ is undefined:
 //!
 //! - All operators, their arguments, attributes and paths are checked before the first one runs;
 //!   a variable must have a value before it is read.
-//! - A program may come from a stranger: files are read and written below one folder only. Parts of
-//!   a path that are `.` are dropped; one with `..`, or an absolute one that does not lie below the
-//!   folder, is refused. So is a path of which a part below the folder is a symbolic link, wherever it
-//!   leads: a model from a stranger may bring links along. The folder itself may be one.
-//! - A saved file is there whole or not at all. A file that is cut short is not loaded, nor are
-//!   elements behind the end (`seek`).
-//! - A float that becomes an integer is cut towards zero. One that does not fit becomes the nearest
-//!   integer that does, and NaN becomes 0; in C++ that is undefined. Integers wrap, as in Paddle.
-//! - `save` takes truth values and complex numbers too; in 2.6.2 only `save_combine` does.
-//! - The words of a Vocab are kept as they stand in the file, in its order.
+//! - Programs may be untrusted: files are read and written below one folder only. Components `.` of a path
+//!   are dropped. A path with `..`, or an absolute one outside the folder, is rejected. A path with a symbolic
+//!   link below the folder is rejected, regardless of its target, because a model may contain links. The folder
+//!   itself may be a link.
+//! - A saved file is complete or absent. A truncated file is not loaded, nor are elements beyond the end (`seek`).
+//! - A float converted to an integer is truncated towards zero. Values out of range saturate, and NaN becomes 0;
+//!   in C++ the result is undefined. Integers wrap, as in Paddle.
+//! - `save` supports booleans and complex numbers; in 2.6.2 only `save_combine` does.
+//! - The words of a vocabulary keep their bytes and their order in the file.
 
 mod action;
 mod arguments;
 mod compute;
 mod element;
 mod number;
-mod place;
+mod path;
 mod run;
 mod scope;
 mod step;

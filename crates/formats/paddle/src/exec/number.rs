@@ -1,8 +1,8 @@
-//! Numbers as C++ streams read them: how Paddle reads `str_value`.
+//! Number parsing of C++ streams, as Paddle parses `str_value`.
 
-/// The number at the beginning of `text`, as `std::istream >> double` reads it in the C locale: 0
-/// where there is none, the largest finite value where it is too large. Paddle knows the words
-/// `inf`, `-inf` and `nan` beside it.
+/// Parses the number at the beginning of `text`, as `std::istream >> double` does in the C locale: 0
+/// if there is none, the largest finite value if it is too large. Paddle also supports the words
+/// `inf`, `-inf` and `nan`.
 pub(super) fn read(text: &str) -> f64 {
     match text {
         "inf" => return f64::INFINITY,
@@ -12,12 +12,12 @@ pub(super) fn read(text: &str) -> f64 {
     }
     let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
     let taken = &text[..length(text.as_bytes())];
-    // What was taken and is no number, such as `1e`, is a failure, and gives 0.
+    // An incomplete number, such as `1e`, is a failure and yields 0.
     let value: f64 = taken.parse().unwrap_or(0.0);
     if value.is_infinite() { f64::MAX.copysign(value) } else { value }
 }
 
-/// How many characters a stream takes: a sign, digits with a point, an exponent.
+/// Returns the number of characters that a stream consumes: a sign, digits with a point, an exponent.
 fn length(text: &[u8]) -> usize {
     let at = |i: usize| text.get(i).copied().unwrap_or(0);
     let mut i = usize::from(matches!(at(0), b'+' | b'-'));
@@ -44,9 +44,9 @@ fn length(text: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// What 2.6.2 filled an FP64 tensor with.
+    /// Values with which 2.6.2 filled an FP64 tensor.
     #[test]
-    fn texts_are_read_as_paddle_reads_them() {
+    fn parses_numbers_like_paddle() {
         for (text, value) in [
             ("NaN", 0.0),
             ("Inf", 0.0),

@@ -1,6 +1,6 @@
 //! The executor.
 
-use super::action::{Action, understand};
+use super::action::{Action, parse};
 use super::compute::{Computer, Scaling};
 use super::scope::{Scope, Value};
 use super::step::Step;
@@ -14,33 +14,33 @@ use weighbridge_core::tensor::{Element, Rounding};
 use weighbridge_core::topology::{Topology, VariableKind};
 use weighbridge_io::engine::RunOptions;
 
-/// Runs programs that save and load: see [the module](super).
+/// Executor of programs that save and load tensors: see [the module](super).
 #[derive(Debug, Clone)]
 pub struct Executor {
-    /// The folder below which files are read and written.
+    /// Folder below which files are read and written.
     pub folder: PathBuf,
-    /// True to let programs replace files, where they say so themselves.
+    /// True to allow programs to replace files, if the program requests it.
     pub replace: bool,
-    /// How files are written.
+    /// Options for writing files.
     pub run: RunOptions,
-    /// What the files may ask for.
+    /// Limits for reading files.
     pub limits: Limits,
-    /// How numbers become `f16` and `bf16`.
+    /// Rounding mode of conversions to `f16` and `bf16`.
     pub rounding: Rounding,
-    /// Bytes that all tensors which a run computes may have together, and words, LoD and numbers of rows that variables
-    /// are given. Files that a run writes may have twice as many, and eight times what it reads and is given.
+    /// Memory budget in bytes for all computed tensors of a run, and for the vocabularies, LoD and row indices of its
+    /// variables. The written files may have twice as many bytes, plus eight times the bytes of read and fed tensors.
     pub memory: u64,
 }
 
-/// What a step did.
+/// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Done {
-    /// Bytes of the tensors in the file that was read or written, headers among them.
+    /// Bytes of the tensors in the file that was read or written, including headers.
     pub bytes: u64,
 }
 
 impl Executor {
-    /// An executor that works below `folder`: it replaces files where a program says so, rounds as
+    /// Creates an executor for files below `folder`. It replaces files if a program requests it, rounds as
     /// Paddle 2.6.2 does, and computes up to 1 GiB.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
@@ -53,10 +53,10 @@ impl Executor {
         }
     }
 
-    /// What a program would do, with the files that it would read and write. Nothing is touched.
+    /// Returns the steps of a program, with the files that it would read and write. No file is accessed.
     ///
     /// # Errors
-    /// What is wrong with the program itself: [`weighbridge_core::Kind::Unsupported`], `unknown-operators` with
+    /// Errors in the program itself: [`weighbridge_core::Kind::Unsupported`], `unknown-operators` with
     /// all of them; [`weighbridge_core::Kind::Corrupt`]: `no-main-block`, `operator-arity`,
     /// `missing-attribute`, `attribute-type`, `attribute-value`, `unsafe-name`.
     pub fn plan(&self, topology: &Topology) -> Result<Vec<Step>> {
@@ -65,15 +65,15 @@ impl Executor {
     }
 
     /// Runs a program. `feeds` are values for its `feed` operators, or for variables that it reads
-    /// and nothing gives a value; of two of one name the last one counts. Returns what its `fetch`
-    /// operators were given, in the order of `col`.
+    /// but does not write; for duplicate names the last value is used. Returns the values of its `fetch`
+    /// operators, in the order of `col`.
     ///
     /// # Errors
-    /// As [`plan`](Self::plan); before anything runs, [`weighbridge_core::Kind::Mismatch`],
-    /// `undefined-variable`, and [`weighbridge_core::Kind::Usage`]: `missing-feed`, `unknown-feed`. What reading
-    /// and writing files says; `exists`, `not-savable`, `not-loadable`, `seek-outside`,
-    /// `no-such-cast`, `operator-dtype`; [`weighbridge_core::Kind::Limit`], `memory`, `too-much-written`. Files that were written
-    /// before stay, and variables keep what they were given.
+    /// Same as [`plan`](Self::plan); before anything runs, [`weighbridge_core::Kind::Mismatch`],
+    /// `undefined-variable`, and [`weighbridge_core::Kind::Usage`]: `missing-feed`, `unknown-feed`. Errors from reading
+    /// and writing files; `exists`, `not-savable`, `not-loadable`, `seek-outside`,
+    /// `no-such-cast`, `operator-dtype`; [`weighbridge_core::Kind::Limit`], `memory`, `too-much-written`. On error
+    /// the files written so far are kept, and variables keep their values.
     pub fn run(
         &self,
         topology: &Topology,
@@ -83,16 +83,16 @@ impl Executor {
         self.run_and_tell(topology, scope, feeds, &mut |_, _| ())
     }
 
-    /// As [`run`](Self::run); `tell` is called after each step.
+    /// Same as [`run`](Self::run); `report` is called after each step.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// Same as [`run`](Self::run).
     pub fn run_and_tell(
         &self,
         topology: &Topology,
         scope: &mut Scope,
         feeds: &[(String, TensorEntry)],
-        tell: &mut dyn FnMut(&Step, Done),
+        report: &mut dyn FnMut(&Step, Done),
     ) -> Result<Vec<(String, TensorEntry)>> {
         let steps = self.actions(topology)?;
         let feeds: BTreeMap<&str, &TensorEntry> =
@@ -106,10 +106,10 @@ impl Executor {
         }
         let given: u64 = scope.iter().map(|(_, value)| length(value)).fold(0, u64::saturating_add);
         let fed_bytes = feeds.values().map(|entry| entry.bytes()).fold(given, u64::saturating_add);
-        let mut room = Room { left: self.memory.saturating_mul(2), read: BTreeSet::new() };
-        room.grow(fed_bytes);
+        let mut budget = WriteBudget { remaining: self.memory.saturating_mul(2), read: BTreeSet::new() };
+        budget.grow(fed_bytes);
         let mut job = Job {
-            room,
+            budget,
             executor: self,
             kinds: kinds(topology),
             feeds,
@@ -121,19 +121,19 @@ impl Executor {
                 return Err(Error::cancelled());
             }
             let bytes = job.act(action, scope).map_err(|e| e.within(step.name()))?;
-            tell(step, Done { bytes });
+            report(step, Done { bytes });
         }
         Ok(job.fetched.into_values().collect())
     }
 
     fn actions(&self, topology: &Topology) -> Result<Vec<(Step, Action)>> {
-        let steps = understand(topology, &self.folder)?;
+        let steps = parse(topology, &self.folder)?;
         let mut cols = BTreeSet::new();
         for (step, action) in &steps {
             if let Action::Fetch { col, .. } = action
                 && !cols.insert(*col)
             {
-                return Err(Error::corrupt("attribute-value", "two `fetch` operators have the same `col`")
+                return Err(Error::corrupt("attribute-value", "duplicate `col` of `fetch` operators")
                     .found(col)
                     .within(step.name()));
             }
@@ -142,7 +142,7 @@ impl Executor {
     }
 }
 
-/// The variable that a `feed` operator gives a value.
+/// Returns the variable that a `feed` operator writes.
 fn fed(action: &Action) -> Option<&str> {
     match action {
         Action::Feed { to } => Some(to),
@@ -150,7 +150,7 @@ fn fed(action: &Action) -> Option<&str> {
     }
 }
 
-/// Every `feed` operator must have a value, and every value a use.
+/// Fails if a `feed` operator has no value, or a value is not used.
 fn check_feeds(steps: &[(Step, Action)], feeds: &BTreeMap<&str, &TensorEntry>) -> Result<()> {
     let mut wanted = BTreeSet::new();
     let mut used = BTreeSet::new();
@@ -161,7 +161,7 @@ fn check_feeds(steps: &[(Step, Action)], feeds: &BTreeMap<&str, &TensorEntry>) -
     let missing: Vec<_> = wanted.iter().copied().filter(|name| !feeds.contains_key(name)).collect();
     if !missing.is_empty() {
         return Err(
-            Error::usage("missing-feed", "the program must be fed more values").expected(missing.join(", "))
+            Error::usage("missing-feed", "the program needs more fed values").expected(missing.join(", "))
         );
     }
     let unknown: Vec<_> =
@@ -170,12 +170,16 @@ fn check_feeds(steps: &[(Step, Action)], feeds: &BTreeMap<&str, &TensorEntry>) -
         return Ok(());
     }
     let error =
-        Error::usage("unknown-feed", "the program has no use for this value").found(unknown.join(", "));
+        Error::usage("unknown-feed", "the program does not read the fed value").found(unknown.join(", "));
     let wanted: Vec<_> = wanted.into_iter().collect();
-    Err(if wanted.is_empty() { error } else { error.hint(format_args!("it is fed {}", wanted.join(", "))) })
+    Err(if wanted.is_empty() {
+        error
+    } else {
+        error.hint(format_args!("feed one of: {}", wanted.join(", ")))
+    })
 }
 
-/// Every variable must be given a value before it is read.
+/// Fails if a variable is read before it has a value.
 fn check_values<'a>(
     steps: &'a [(Step, Action)],
     scope: &'a Scope,
@@ -186,68 +190,68 @@ fn check_values<'a>(
         if let Some(name) = action.reads().into_iter().find(|name| !defined.contains(name.as_str())) {
             return Err(undefined(name)
                 .within(step.name())
-                .hint("load it, compute it or feed it before; nothing was run"));
+                .hint("load, compute or feed the variable first; no operator was run"));
         }
-        defined.extend(action.gives().iter().map(String::as_str));
+        defined.extend(action.writes().iter().map(String::as_str));
     }
     Ok(())
 }
 
-/// What the variables of the main block hold.
+/// Returns the kinds of the variables of the main block.
 fn kinds(topology: &Topology) -> HashMap<&str, &VariableKind> {
     let variables = topology.blocks.iter().take(1).flat_map(|block| &block.variables);
     variables.map(|variable| (variable.name.as_str(), &variable.kind)).collect()
 }
 
-/// A run.
+/// State of a run.
 struct Job<'a> {
     executor: &'a Executor,
     kinds: HashMap<&'a str, &'a VariableKind>,
     feeds: BTreeMap<&'a str, &'a TensorEntry>,
     fetched: BTreeMap<i64, (String, TensorEntry)>,
     computer: Computer,
-    room: Room,
+    budget: WriteBudget,
 }
 
-/// Bytes that may still be written: a short program could save one tensor thousands of times.
-pub(super) struct Room {
-    left: u64,
-    /// Files that were read. Each counts once.
+/// Budget of bytes to write: a short program could save one tensor thousands of times.
+pub(super) struct WriteBudget {
+    remaining: u64,
+    /// Files that were read. Each is counted once.
     read: BTreeSet<PathBuf>,
 }
 
-impl Room {
-    /// Bytes that may be written for each that is read or given.
-    const TIMES: u64 = 8;
+impl WriteBudget {
+    /// Bytes that may be written for each byte that is read or fed.
+    const BYTES_PER_INPUT_BYTE: u64 = 8;
 
     fn grow(&mut self, bytes: u64) {
-        self.left = self.left.saturating_add(bytes.saturating_mul(Self::TIMES));
+        self.remaining = self.remaining.saturating_add(bytes.saturating_mul(Self::BYTES_PER_INPUT_BYTE));
     }
 
-    /// Makes room for what was read from a file.
+    /// Extends the budget by the bytes read from a file.
     fn read(&mut self, file: &Path, bytes: u64) {
         if self.read.insert(file.to_owned()) {
             self.grow(bytes);
         }
     }
 
-    /// Takes room for a file of that length.
+    /// Charges the length of a file to be written.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Limit`], `too-much-written`.
     pub(super) fn write(&mut self, bytes: u64) -> Result<()> {
-        let Some(left) = self.left.checked_sub(bytes) else {
-            return Err(Error::limit("too-much-written", "the program writes many times what it reads")
-                .expected(format_args!("at most {} more bytes", self.left))
+        let Some(remaining) = self.remaining.checked_sub(bytes) else {
+            return Err(Error::limit("too-much-written", "the program writes far more than it reads")
+                .expected(format_args!("at most {} more bytes", self.remaining))
                 .found(bytes)
-                .hint("if you trust the program, allow more memory: twice as much may be written, and 8 times what is read"));
+                .hint("if you trust the program, raise the memory budget; the write limit is twice that budget plus 8 times the bytes read"));
         };
-        self.left = left;
+        self.remaining = remaining;
         Ok(())
     }
 }
 
-/// What a value that was there before comes to in a file, about.
+/// Returns the approximate length of an existing value in a file.
 fn length(value: &Value) -> u64 {
     match value {
         Value::Tensor(entry) => entry.bytes(),
@@ -258,9 +262,9 @@ fn length(value: &Value) -> u64 {
 }
 
 impl Job<'_> {
-    /// Runs one operator. Returns the bytes that were read from, or written to, a file.
+    /// Runs one operator. Returns the number of bytes read from, or written to, a file.
     fn act(&mut self, action: &Action, scope: &mut Scope) -> Result<u64> {
-        let Self { executor, kinds, feeds, fetched, computer, room } = self;
+        let Self { executor, kinds, feeds, fetched, computer, budget } = self;
         let (to, value) = match action {
             Action::Feed { to } => {
                 let entry = feeds.get(to.as_str()).ok_or_else(|| undefined(to))?;
@@ -270,12 +274,12 @@ impl Job<'_> {
                 fetched.insert(*col, (from.clone(), tensor(scope, from)?.clone()));
                 return Ok(0);
             }
-            Action::Save(save) => return executor.save(save, scope, computer, room),
+            Action::Save(save) => return executor.save(save, scope, computer, budget),
             Action::Load { to, file, part, as_f16 } => {
                 let kind = kinds.get(to.as_str()).copied();
                 let (value, bytes) = executor.load(to, file, part.as_ref(), *as_f16, kind, computer)?;
                 computer.charge(&value).map_err(|e| e.on_tensor(to))?;
-                room.read(file, bytes);
+                budget.read(file, bytes);
                 scope.set(to, value);
                 return Ok(bytes);
             }
@@ -283,7 +287,7 @@ impl Job<'_> {
                 let kind = |name: &str| kinds.get(name).map(|&kind| kind.clone());
                 let (values, bytes) = executor.load_combine(to, file, *as_f16, kind, computer)?;
                 values.iter().try_for_each(|value| computer.charge(value))?;
-                room.read(file, bytes);
+                budget.read(file, bytes);
                 to.iter().zip(values).for_each(|(name, value)| scope.set(name, value));
                 return Ok(bytes);
             }
@@ -314,22 +318,23 @@ impl Job<'_> {
     }
 }
 
-/// The tensor of a variable, dense or of selected rows.
+/// Returns the tensor of a variable, dense or of selected rows.
 fn tensor<'a>(scope: &'a Scope, name: &str) -> Result<&'a TensorEntry> {
     match scope.get(name).ok_or_else(|| undefined(name))? {
         Value::Tensor(entry) => Ok(entry),
         Value::Words(_) => {
-            Err(Error::mismatch("not-a-tensor", "the variable holds a Vocab, not a tensor").found(name))
+            Err(Error::mismatch("not-a-tensor", "the variable is a vocabulary, not a tensor").found(name))
         }
     }
 }
 
-/// The dense tensor of a variable.
+/// Returns the dense tensor of a variable.
 fn dense<'a>(scope: &'a Scope, name: &str) -> Result<&'a TensorEntry> {
     let entry = tensor(scope, name)?;
     if super::scope::is_selected_rows(entry) {
-        return Err(Error::mismatch("not-a-tensor", "the variable holds selected rows, not a dense tensor")
-            .found(name));
+        return Err(
+            Error::mismatch("not-a-tensor", "the variable has selected rows, not a dense tensor").found(name)
+        );
     }
     Ok(entry)
 }

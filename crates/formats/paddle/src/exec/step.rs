@@ -1,34 +1,34 @@
-//! A step of a program, as it is told to people before and after it is run.
+//! Steps of a program, for display before and after they are run.
 
 use serde_json::{Value as Json, json};
 use std::fmt;
 use std::path::PathBuf;
 use weighbridge_core::text::{escape, first_and_more};
 
-/// What one operator does.
+/// Step that one operator performs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The place of the operator in the main block, from 0 on.
+    /// Index of the operator in the main block, counted from 0.
     pub place: usize,
-    /// Its type, such as `load`.
+    /// Operator type, such as `load`.
     pub operator: String,
-    /// The variables that it reads.
+    /// Variables that it reads.
     pub inputs: Vec<String>,
-    /// The variables that it gives values.
+    /// Variables that it writes.
     pub outputs: Vec<String>,
-    /// The file that it reads, relative to the folder.
+    /// File that it reads, relative to the folder.
     pub reads: Option<PathBuf>,
-    /// The file that it writes, relative to the folder.
+    /// File that it writes, relative to the folder.
     pub writes: Option<PathBuf>,
-    /// True where a file that stands there is replaced.
+    /// True if an existing file is replaced.
     pub replaces: bool,
 }
 
-/// Variables that a line names; JSON has them all.
-const SHOWN: usize = 4;
+/// Maximum number of variables in a line; JSON contains all.
+const MAX_NAMES_SHOWN: usize = 4;
 
 impl Step {
-    /// `place`, `operator`, `inputs`, `outputs`; `reads`, or `writes` and `replaces`, where there is
+    /// Returns `place`, `operator`, `inputs`, `outputs`; `reads`, or `writes` and `replaces`, if there is
     /// a file.
     pub fn to_json(&self) -> Json {
         let mut json = json!({
@@ -49,7 +49,7 @@ impl Step {
 }
 
 impl fmt::Display for Step {
-    /// One line, safe for terminals: `3 load -> w, reads net/w`.
+    /// Formats one line, safe for terminals: `3 load -> w, reads net/w`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.place, escape(&self.operator))?;
         if !self.inputs.is_empty() {
@@ -62,7 +62,7 @@ impl fmt::Display for Step {
             write!(f, ", reads {}", escape(&file.display().to_string()))?;
         }
         if let Some(file) = &self.writes {
-            let how = if self.replaces { "writes" } else { "writes, if it is not there," };
+            let how = if self.replaces { "writes" } else { "writes (if absent)" };
             write!(f, ", {how} {}", escape(&file.display().to_string()))?;
         }
         Ok(())
@@ -70,5 +70,5 @@ impl fmt::Display for Step {
 }
 
 fn list(names: &[String]) -> String {
-    first_and_more(names.iter().map(|name| escape(name)), SHOWN)
+    first_and_more(names.iter().map(|name| escape(name)), MAX_NAMES_SHOWN)
 }

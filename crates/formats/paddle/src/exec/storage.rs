@@ -1,8 +1,8 @@
-//! Saving and loading: from variables to files, and back.
+//! Saving variables to files, and loading them.
 
 use super::action::{Part, Save};
 use super::compute::Computer;
-use super::run::{Executor, Room};
+use super::run::{Executor, WriteBudget};
 use super::scope::{Scope, Value, is_selected_rows};
 use crate::stream::combined::{self, Item};
 use crate::stream::{Kind as StreamKind, Stream, Wanted, dense, lod, selected_rows};
@@ -24,7 +24,7 @@ impl Executor {
         save: &Save,
         scope: &Scope,
         computer: &mut Computer,
-        room: &mut Room,
+        budget: &mut WriteBudget,
     ) -> Result<u64> {
         let mut values = Vec::with_capacity(save.from.len());
         for name in &save.from {
@@ -47,18 +47,18 @@ impl Executor {
             }
         };
         let plan = WritePlan { format: "paddle", kind, files: vec![file.finish()], losses: Vec::new() };
-        room.write(plan.bytes())?;
+        budget.write(plan.bytes())?;
         self.write(&plan, &save.file, save.overwrite)?;
         Ok(plan.bytes())
     }
 
-    /// A value as it is to be saved.
+    /// Prepares a value for saving.
     fn ready(&self, save: &Save, name: &str, value: &Value, computer: &mut Computer) -> Result<Value> {
         let refuse = |what: &str| Err(Error::unsupported("not-savable", what).on_tensor(name));
         match value {
-            Value::Words(_) if !save.combined => refuse("only `save_combine` saves a Vocab"),
+            Value::Words(_) if !save.combined => refuse("a vocabulary can be saved by `save_combine` only"),
             Value::Tensor(entry) if is_selected_rows(entry) && save.combined => {
-                refuse("selected rows stand alone in their file: only `save` saves them")
+                refuse("selected rows can be saved by `save` only")
             }
             Value::Tensor(entry) if is_selected_rows(entry) && save.as_f16 => {
                 refuse("selected rows cannot be saved as f16")
@@ -71,17 +71,17 @@ impl Executor {
     }
 
     fn write(&self, plan: &WritePlan, name: &Path, overwrite: bool) -> Result<()> {
-        // Looked at before the first step too; a link may have been put there since.
+        // Links were checked before the first step too; one may have been created since.
         check_no_links(&self.folder, name)?;
         let path = self.folder.join(name);
         let replace = overwrite && self.replace;
-        if !replace && there_is(&path)? {
+        if !replace && exists(&path)? {
             let hint = if overwrite {
-                "files are not to be replaced: move it away, or allow it"
+                "move the file, or allow the replacement of files"
             } else {
-                "the program says overwrite=false: move the file away"
+                "move the file; the program sets overwrite=false"
             };
-            return Err(Error::usage("exists", "the file exists already").in_file(path.display()).hint(hint));
+            return Err(Error::usage("exists", "the file already exists").in_file(path.display()).hint(hint));
         }
         if let Some(parent) = path.parent() {
             make_folders(parent)?;
@@ -89,7 +89,7 @@ impl Executor {
         run(plan, &LocalSink::file(&path, replace)?, &self.run).map(|_| ())
     }
 
-    /// Loads the tensor of a file of its own. Returns it with the bytes of its stream.
+    /// Loads the tensor of a single-tensor file. Returns it with the length of its stream.
     pub(super) fn load(
         &self,
         to: &str,
@@ -106,7 +106,7 @@ impl Executor {
             Some(VariableKind::SelectedRows) if part.is_some() || as_f16 => {
                 return Err(Error::unsupported(
                     "not-loadable",
-                    "selected rows are loaded whole, and as they are",
+                    "selected rows can only be loaded whole and without a cast",
                 )
                 .on_tensor(to));
             }
@@ -115,7 +115,7 @@ impl Executor {
             Some(other) => {
                 return Err(Error::unsupported(
                     "not-loadable",
-                    "`load` loads tensors and selected rows only",
+                    "`load` supports tensors and selected rows only",
                 )
                 .on_tensor(to)
                 .found(other.as_str()));
@@ -131,7 +131,7 @@ impl Executor {
         Ok((Value::Tensor(loaded(entry, as_f16, computer)?), bytes))
     }
 
-    /// Loads all tensors of a combined file, which must hold just these. Returns them with the bytes
+    /// Loads all tensors of a combined file, which must contain exactly these. Returns them with the length
     /// of the file.
     pub(super) fn load_combine(
         &self,
@@ -148,7 +148,7 @@ impl Executor {
                 Some(other) => {
                     return Err(Error::unsupported(
                         "not-loadable",
-                        "`load_combine` loads dense tensors and Vocabs only",
+                        "`load_combine` supports dense tensors and vocabularies only",
                     )
                     .on_tensor(name)
                     .found(other.as_str()));
@@ -179,8 +179,8 @@ fn item(value: &Value) -> Item<'_> {
     }
 }
 
-/// True where there is anything at `path`.
-fn there_is(path: &Path) -> Result<bool> {
+/// True if a file or folder exists at `path`.
+fn exists(path: &Path) -> Result<bool> {
     match PathKind::of(path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == Kind::Io && error.code() == ErrorCode::NotFound => Ok(false),
@@ -188,9 +188,9 @@ fn there_is(path: &Path) -> Result<bool> {
     }
 }
 
-/// The error for a variable without a value.
+/// Returns the error for a variable without a value.
 pub(super) fn undefined(name: &str) -> Error {
-    Error::mismatch("undefined-variable", "a variable is read that has no value").found(name)
+    Error::mismatch("undefined-variable", "the variable has no value when it is read").found(name)
 }
 
 fn loaded(entry: TensorEntry, as_f16: bool, computer: &mut Computer) -> Result<TensorEntry> {
@@ -201,14 +201,17 @@ fn loaded(entry: TensorEntry, as_f16: bool, computer: &mut Computer) -> Result<T
     computer.cast(&entry, DType::F16).map_err(|e| e.on_tensor(name))
 }
 
-/// The elements of a dense tensor from `seek` on, in the shape that is asked for.
+/// Returns the elements of a dense tensor from `seek` on, in the requested shape.
 fn some_of(entry: &TensorEntry, source: &SourceRef, data: u64, part: &Part) -> Result<TensorEntry> {
     if !lod::levels(entry)?.is_empty() {
-        return Err(Error::unsupported("seek-with-lod", "a part of a tensor with LoD cannot be loaded")
-            .hint("Paddle does not hop over the LoD, and refuses it too"));
+        return Err(Error::unsupported(
+            "seek-with-lod",
+            "partial loading of a tensor with LoD is not supported",
+        )
+        .hint("load the whole tensor; Paddle does not support this either"));
     }
     let outside = || {
-        Error::mismatch("seek-outside", "the part of the tensor that is asked for leaves it")
+        Error::mismatch("seek-outside", "the requested part exceeds the tensor")
             .expected(format_args!("within {} elements", entry.elements()))
             .found(format_args!("{} from element {} on", part.shape, part.seek))
     };
@@ -217,6 +220,6 @@ fn some_of(entry: &TensorEntry, source: &SourceRef, data: u64, part: &Part) -> R
         return Err(outside());
     }
     let size = u64::from(entry.stored.bits() / 8);
-    let offset = part.seek.checked_mul(size).and_then(|hop| hop.checked_add(data)).ok_or_else(outside)?;
+    let offset = part.seek.checked_mul(size).and_then(|skip| skip.checked_add(data)).ok_or_else(outside)?;
     TensorEntry::dense(entry.path.clone(), entry.stored, part.shape.clone(), source, offset, Encoding::ROW)
 }

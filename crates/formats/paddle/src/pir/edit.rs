@@ -1,8 +1,8 @@
-//! Changes of a text: pieces that are replaced, in order.
+//! Text edits: replacement of byte ranges, in order.
 
 use std::ops::Range;
 
-/// Pieces of a text and what comes in their place.
+/// Byte ranges of a text with their replacements.
 #[derive(Debug, Default)]
 pub(super) struct Edits {
     pieces: Vec<(Range<usize>, String)>,
@@ -13,13 +13,13 @@ impl Edits {
         self.pieces.is_empty()
     }
 
-    /// Puts `text` in the place of `piece`.
+    /// Replaces `piece` by `text`.
     pub(super) fn replace(&mut self, piece: Range<usize>, text: String) {
         self.pieces.push((piece, text));
     }
 
-    /// Takes elements out of the array at `list`, with a comma each, so that an array stays.
-    /// `elements` are all elements in order, with whether they go.
+    /// Removes elements with their commas from the array at `list`, so that it stays a valid array. `elements` are
+    /// all elements in order, each with a flag for removal.
     pub(super) fn remove(&mut self, list: &Range<usize>, elements: &[(Range<usize>, bool)]) {
         let Some(first_kept) = elements.iter().position(|(_, goes)| !goes) else {
             if !elements.is_empty() {
@@ -37,9 +37,9 @@ impl Edits {
         }
     }
 
-    /// The text with all changes made. A change within another one is lost.
+    /// Returns the text with all edits. An edit within another one is dropped.
     pub(super) fn apply(mut self, bytes: &[u8]) -> Vec<u8> {
-        // Of pieces that begin at the same place the longest comes first.
+        // Among edits with the same start the longest comes first.
         self.pieces.sort_by_key(|(piece, _)| (piece.start, std::cmp::Reverse(piece.end)));
         let mut result = Vec::with_capacity(bytes.len());
         let mut done = 0;
@@ -60,7 +60,7 @@ impl Edits {
 mod tests {
     use super::*;
 
-    /// `[0,1,2,3]` without those elements.
+    /// Returns `[0,1,2,3]` without those elements.
     fn without(gone: &[usize]) -> String {
         let text = "x[ 0 , 1, 2,3 ]y";
         let places = [3, 7, 10, 12];
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_an_array() {
+    fn removes_elements_and_keeps_a_valid_array() {
         for mask in 0..16_usize {
             let gone: Vec<_> = (0..4).filter(|i| mask & (1 << i) != 0).collect();
             let kept: Vec<_> = (0..4).filter(|i| mask & (1 << i) == 0).collect();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outer_change_wins() {
+    fn applies_the_outer_of_two_nested_edits() {
         let mut edits = Edits::default();
         edits.replace(2..3, "inner".into());
         edits.replace(1..4, "outer".into());

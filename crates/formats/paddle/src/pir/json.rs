@@ -1,8 +1,7 @@
-//! JSON with places: a flat tree of tokens that points into the text.
+//! JSON with positions: a flat tree of tokens that refer to the text.
 //!
-//! A program is changed by cutting and pasting its text, and an error names the byte where it
-//! lies; so every value must know where it stands. Numbers stay as they are written, so nothing
-//! is rounded on the way. The grammar is that of RFC 8259, to the letter.
+//! Programs are changed by editing their text, and errors report byte offsets, so every value stores its position.
+//! Numbers keep their text, so there is no rounding. The grammar is exactly that of RFC 8259.
 
 #[cfg(test)]
 mod tests;
@@ -12,43 +11,43 @@ use std::ops::Range;
 use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
 
-/// Characters of the file that are shown in an error.
-const SHOWN: usize = 40;
+/// Maximum number of characters of the file shown in an error.
+const MAX_SHOWN: usize = 40;
 
-/// What a value is.
+/// Kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Null,
     True,
     False,
     Number,
-    /// A string without escapes: its bytes are its text.
+    /// String without escapes: its bytes are its text.
     Plain,
-    /// A string with escapes.
+    /// String with escapes.
     Escaped,
     Array,
-    /// Its children are keys and values by turns.
+    /// Object whose children alternate between keys and values.
     Object,
 }
 
-/// One value. Places are 32 bits: a tree costs 16 bytes a value.
+/// Value in the tree. Positions have 32 bits, so a value takes 16 bytes.
 #[derive(Debug, Clone, Copy)]
 struct Node {
     start: u32,
     end: u32,
-    /// The node after this one and all that it holds.
+    /// Index of the node after this one and its children.
     next: u32,
     kind: Kind,
 }
 
-/// A text that is JSON, with all its values.
+/// JSON text with all its values.
 #[derive(Debug)]
 pub(super) struct Document<'a> {
     text: &'a str,
     nodes: Vec<Node>,
 }
 
-/// A value in a [`Document`].
+/// Value in a [`Document`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item<'d> {
     document: &'d Document<'d>,
@@ -56,19 +55,19 @@ pub(super) struct Item<'d> {
 }
 
 impl<'a> Document<'a> {
-    /// Reads all of `bytes`; takes 16 bytes of memory a value.
+    /// Parses all of `bytes`. Memory: 16 bytes for each value.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Corrupt`]: `not-utf8`, `bad-json`; [`weighbridge_core::Kind::Limit`]: `nesting`;
-    /// [`weighbridge_core::Kind::Unsupported`]: `too-long` from 4 GiB on.
+    /// [`weighbridge_core::Kind::Unsupported`]: `too-long` for 4 GiB and more.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self> {
         if u32::try_from(bytes.len()).is_err() {
-            return Err(Error::unsupported("too-long", "a JSON text of 4 GiB or more is not read"));
+            return Err(Error::unsupported("too-long", "JSON texts of 4 GiB and more are not supported"));
         }
         let text = std::str::from_utf8(bytes)
             .map_err(|e| Error::corrupt("not-utf8", "the program is not UTF-8").at(e.valid_up_to() as u64))?;
         let mut scanner = Scanner { bytes, text, at: 0, nodes: Vec::new(), open: Vec::new() };
-        // A byte order mark is let pass, as Paddle's own parser does.
+        // A byte order mark is accepted, as in Paddle's own parser.
         if text.starts_with('\u{feff}') {
             scanner.at = '\u{feff}'.len_utf8();
         }
@@ -76,7 +75,7 @@ impl<'a> Document<'a> {
         Ok(Self { text, nodes: scanner.nodes })
     }
 
-    /// The outermost value.
+    /// Returns the outermost value.
     pub(super) fn root(&'a self) -> Item<'a> {
         Item { document: self, at: 0 }
     }
@@ -91,28 +90,28 @@ impl<'d> Item<'d> {
         self.node().kind
     }
 
-    /// The bytes of the text that it takes.
+    /// Returns the byte range of the value in the text.
     pub(super) fn span(self) -> Range<usize> {
         let node = self.node();
         node.start as usize..node.end as usize
     }
 
-    /// Its first byte, for errors.
+    /// Returns the offset of the first byte, for errors.
     pub(super) fn offset(self) -> u64 {
         u64::from(self.node().start)
     }
 
-    /// The text as it stands in the file.
+    /// Returns the original text of the value.
     pub(super) fn raw(self) -> &'d str {
         &self.document.text[self.span()]
     }
 
-    /// The elements of an array; nothing for any other kind.
+    /// Iterates over the elements of an array; empty for other kinds.
     pub(super) fn elements(self) -> Children<'d> {
         self.children(self.kind() == Kind::Array)
     }
 
-    /// Keys and values of an object, by turns; nothing for any other kind.
+    /// Iterates over alternating keys and values of an object; empty for other kinds.
     fn members(self) -> Children<'d> {
         self.children(self.kind() == Kind::Object)
     }
@@ -122,10 +121,10 @@ impl<'d> Item<'d> {
         Children { document: Some(self.document), at: self.at + 1, end }
     }
 
-    /// The values of these keys of an object.
+    /// Returns the values of the given keys of an object.
     ///
     /// # Errors
-    /// `bad-program` where it is no object, `duplicate-key` where one of the keys stands twice.
+    /// `bad-program` if the value is not an object, `duplicate-key` for a duplicate among the given keys.
     pub(super) fn fields<const N: usize>(self, what: &str, keys: [&str; N]) -> Result<[Option<Self>; N]> {
         if self.kind() != Kind::Object {
             return Err(self.wrong(what, "an object"));
@@ -136,35 +135,35 @@ impl<'d> Item<'d> {
             let name = key.string();
             let Some(slot) = keys.iter().position(|k| *k == name) else { continue };
             if found[slot].replace(value).is_some() {
-                return Err(Error::corrupt("duplicate-key", format!("{what} has a key twice"))
+                return Err(Error::corrupt("duplicate-key", format!("{what} has a duplicate key"))
                     .at(key.offset())
                     .found(key.shown())
-                    .hint("readers differ in which of the two they take, so neither is believed"));
+                    .hint("remove one of the two; parsers differ in which one they use"));
             }
         }
         Ok(found)
     }
 
-    /// The text of a string; empty for any other kind.
+    /// Returns the text of a string; empty for other kinds.
     fn string(self) -> Cow<'d, str> {
         let raw = self.raw();
         match self.kind() {
             Kind::Plain => Cow::Borrowed(raw.get(1..raw.len().saturating_sub(1)).unwrap_or("")),
-            // The scanner has read it once already, so this cannot fail.
+            // The scanner has checked the escapes, so this cannot fail.
             Kind::Escaped => Cow::Owned(serde_json::from_str(raw).unwrap_or_default()),
             _ => Cow::Borrowed(""),
         }
     }
 
-    /// The text of a string; empty for any other kind.
+    /// Returns the text of a string; empty for other kinds.
     pub(super) fn string_text(self) -> String {
         self.string().into_owned()
     }
 
-    /// The text of a string.
+    /// Returns the text of a string.
     ///
     /// # Errors
-    /// `bad-program` for any other kind.
+    /// `bad-program` for other kinds.
     pub(super) fn text(self, what: &str) -> Result<Cow<'d, str>> {
         match self.kind() {
             Kind::Plain | Kind::Escaped => Ok(self.string()),
@@ -172,7 +171,7 @@ impl<'d> Item<'d> {
         }
     }
 
-    /// The number, where it is a whole one of 64 bits with sign. `1.0` is whole, as for Paddle.
+    /// Returns the number if it is a signed 64-bit integer. `1.0` is an integer, as in Paddle.
     pub(super) fn integer(self) -> Option<i64> {
         if self.kind() != Kind::Number {
             return None;
@@ -185,7 +184,7 @@ impl<'d> Item<'d> {
         whole.0.parse().ok()
     }
 
-    /// The number, rounded once to 64 bits; none where it is too large for them.
+    /// Returns the number, rounded once to 64 bits; `None` if it exceeds their range.
     pub(super) fn float(self) -> Option<f64> {
         if self.kind() != Kind::Number {
             return None;
@@ -193,7 +192,7 @@ impl<'d> Item<'d> {
         self.raw().parse().ok().filter(|x: &f64| x.is_finite())
     }
 
-    /// The truth value, also where it is written as a number.
+    /// Returns the boolean value, also if it is written as a number.
     pub(super) fn truth(self) -> Option<bool> {
         match self.kind() {
             Kind::True => Some(true),
@@ -202,34 +201,36 @@ impl<'d> Item<'d> {
         }
     }
 
-    /// The error of a value of the wrong kind.
+    /// Returns the error for a value of the wrong kind.
     pub(super) fn wrong(self, what: &str, expected: &str) -> Error {
-        Error::corrupt("bad-program", format!("{what} is not what a PIR program holds there"))
+        Error::corrupt("bad-program", format!("{what} has the wrong type for a PIR program"))
             .at(self.offset())
             .expected(expected)
             .found(self.shown())
     }
 
-    /// The error of a key that is not there.
+    /// Returns the error for a missing key.
     pub(super) fn missing(self, what: &str, key: &str) -> Error {
-        Error::corrupt("missing-field", format!("{what} lacks a key")).at(self.offset()).expected(key)
+        Error::corrupt("missing-field", format!("{what} lacks a required key"))
+            .at(self.offset())
+            .expected(key)
     }
 
-    /// The beginning of its text.
+    /// Returns the beginning of the text of the value.
     pub(super) fn shown(self) -> String {
         shown(self.raw())
     }
 }
 
 fn shown(raw: &str) -> String {
-    let mut text: String = raw.chars().take(SHOWN).collect();
+    let mut text: String = raw.chars().take(MAX_SHOWN).collect();
     if text.len() < raw.len() {
         text.push('…');
     }
     text
 }
 
-/// Values one after the other.
+/// Iterator over sibling values.
 #[derive(Debug, Clone)]
 pub(super) struct Children<'d> {
     document: Option<&'d Document<'d>>,
@@ -238,7 +239,7 @@ pub(super) struct Children<'d> {
 }
 
 impl Children<'_> {
-    /// No values at all.
+    /// Returns an empty iterator.
     pub(super) fn none() -> Self {
         Self { document: None, at: 0, end: 0 }
     }
@@ -257,20 +258,20 @@ impl<'d> Iterator for Children<'d> {
     }
 }
 
-/// Walks over the text once, without recursion.
+/// Scanner that reads the text once, without recursion.
 struct Scanner<'a> {
     bytes: &'a [u8],
     text: &'a str,
     at: usize,
     nodes: Vec<Node>,
-    /// Arrays and objects that are not closed yet.
+    /// Indices of open arrays and objects.
     open: Vec<usize>,
 }
 
 impl Scanner<'_> {
     fn document(&mut self) -> Result<()> {
         self.space();
-        // Each turn reads one value or opens one container, then all that may follow it.
+        // Each iteration reads one value or opens one container, then the punctuation after it.
         loop {
             let opened = self.value()?;
             self.space();
@@ -287,7 +288,7 @@ impl Scanner<'_> {
                 match self.peek() {
                     Some(b',') => break,
                     Some(byte) if byte == self.closing() => self.close(),
-                    _ => return Err(self.error("a comma or the end of the list is missing")),
+                    _ => return Err(self.error("missing comma or end of the list")),
                 }
             }
             self.space();
@@ -299,7 +300,7 @@ impl Scanner<'_> {
             self.key_if_object()?;
         }
         if self.at < self.bytes.len() {
-            return Err(self.error("there is more after the end of the program"));
+            return Err(self.error("trailing content after the program"));
         }
         Ok(())
     }
@@ -330,25 +331,25 @@ impl Scanner<'_> {
         }
     }
 
-    /// In an object, reads a key and its colon.
+    /// Reads a key and its colon, if the innermost container is an object.
     fn key_if_object(&mut self) -> Result<()> {
         if self.innermost() != Some(Kind::Object) {
             return Ok(());
         }
         if self.peek() != Some(b'"') {
-            return Err(self.error("a key in quotes is missing"));
+            return Err(self.error("missing quoted key"));
         }
         self.string()?;
         self.space();
         if self.peek() != Some(b':') {
-            return Err(self.error("a colon is missing"));
+            return Err(self.error("missing colon"));
         }
         self.at += 1;
         self.space();
         Ok(())
     }
 
-    /// Reads one value; true where it opened an array or object.
+    /// Reads one value; true if it opened an array or object.
     fn value(&mut self) -> Result<bool> {
         match self.peek() {
             Some(b'{') => return self.container(Kind::Object),
@@ -358,15 +359,15 @@ impl Scanner<'_> {
             Some(b't') => self.word("true", Kind::True)?,
             Some(b'f') => self.word("false", Kind::False)?,
             Some(b'n') => self.word("null", Kind::Null)?,
-            Some(_) => return Err(self.error("a value is missing")),
-            None => return Err(self.error("the text ends in the middle")),
+            Some(_) => return Err(self.error("missing value")),
+            None => return Err(self.error("unexpected end of the text")),
         }
         Ok(false)
     }
 
     fn container(&mut self, kind: Kind) -> Result<bool> {
         if self.open.len() >= Budget::DEPTH {
-            return Err(Error::limit("nesting", "arrays and objects are nested too deep")
+            return Err(Error::limit("nesting", "arrays and objects are nested too deeply")
                 .at(self.at as u64)
                 .expected(format_args!("at most {} levels", Budget::DEPTH)));
         }
@@ -376,7 +377,7 @@ impl Scanner<'_> {
         Ok(true)
     }
 
-    /// Notes a value that ends here.
+    /// Adds a value that ends at the current position.
     fn push(&mut self, kind: Kind, start: usize) {
         let next = narrow(self.nodes.len() + 1);
         self.nodes.push(Node { start: narrow(start), end: narrow(self.at), next, kind });
@@ -384,7 +385,7 @@ impl Scanner<'_> {
 
     fn word(&mut self, word: &str, kind: Kind) -> Result<()> {
         if !self.bytes[self.at..].starts_with(word.as_bytes()) {
-            return Err(self.error("a value is missing"));
+            return Err(self.error("missing value"));
         }
         let start = self.at;
         self.at += word.len();
@@ -403,18 +404,18 @@ impl Scanner<'_> {
                     kind = Kind::Escaped;
                     self.at += 2;
                 }
-                Some(0..0x20) => return Err(self.error("a control character stands in a string")),
+                Some(0..0x20) => return Err(self.error("control character in a string")),
                 Some(_) => self.at += 1,
                 None => {
                     self.at = self.bytes.len();
-                    return Err(self.error("a string does not end"));
+                    return Err(self.error("unterminated string"));
                 }
             }
         }
         self.at += 1;
         if kind == Kind::Escaped && serde_json::from_str::<String>(&self.text[start..self.at]).is_err() {
             self.at = start;
-            return Err(self.error("a string has an escape that is none"));
+            return Err(self.error("invalid escape in a string"));
         }
         self.push(kind, start);
         Ok(())
@@ -425,7 +426,7 @@ impl Scanner<'_> {
         if self.peek() == Some(b'-') {
             self.at += 1;
         }
-        // No leading zeros.
+        // Leading zeros are not allowed.
         if self.peek() == Some(b'0') {
             self.at += 1;
         } else {
@@ -452,7 +453,7 @@ impl Scanner<'_> {
             self.at += 1;
         }
         if self.at == start {
-            return Err(self.error("a digit is missing"));
+            return Err(self.error("missing digit"));
         }
         Ok(())
     }
@@ -468,7 +469,7 @@ impl Scanner<'_> {
     }
 }
 
-/// A place in a text that was found to be shorter than 4 GiB.
+/// Converts a position in a text that is known to be shorter than 4 GiB.
 fn narrow(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }

@@ -1,83 +1,83 @@
-//! What was understood of a program, with the places where it stands in the text.
+//! Content of a program, with byte ranges in the text.
 
 use std::ops::Range;
 use weighbridge_core::tensor::DType;
 use weighbridge_core::topology::{Attribute, VariableKind};
 
-/// A program.
+/// Program.
 #[derive(Debug, Clone)]
 pub(super) struct Model {
     /// `base_code.version`.
     pub(super) version: i64,
-    /// `base_code.trainable`; false where it is not said.
+    /// `base_code.trainable`; false if it is missing.
     pub(super) trainable: bool,
-    /// The block of the program first; bodies of control flow follow in the order of the file.
+    /// Main block first; bodies of control flow follow in file order.
     pub(super) blocks: Vec<Block>,
 }
 
-/// A sequence of operators.
+/// Sequence of operators.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Block {
     pub(super) parent: Option<usize>,
     pub(super) arguments: Vec<Value>,
     pub(super) operators: Vec<Op>,
-    /// The list of operators in the text.
+    /// Byte range of the operator list.
     pub(super) list: Range<usize>,
 }
 
-/// An operator.
+/// Operator.
 #[derive(Debug, Clone)]
 pub(super) struct Op {
-    /// Its full name, such as `pd_op.conv2d`.
+    /// Full name, such as `pd_op.conv2d`.
     pub(super) name: String,
     pub(super) attributes: Vec<Attr>,
-    /// Ids of the values that it reads; 0 is none.
+    /// Ids of the operands; 0 means no value.
     pub(super) operands: Vec<i64>,
     pub(super) results: Vec<Value>,
-    /// Places in [`Model::blocks`] of its bodies.
+    /// Indices of the bodies in [`Model::blocks`].
     pub(super) blocks: Vec<usize>,
-    /// What it says of a tensor that has a name of its own.
+    /// Name of a tensor, if the operator has one.
     pub(super) named: Option<Named>,
-    /// The lists in which its attributes stand.
+    /// Byte ranges of the attribute lists.
     pub(super) lists: Vec<Range<usize>>,
-    /// Where it stands in the text.
+    /// Byte range of the operator.
     pub(super) span: Range<usize>,
 }
 
-/// A setting of an operator.
+/// Attribute of an operator.
 #[derive(Debug, Clone)]
 pub(super) struct Attr {
     pub(super) attribute: Attribute,
-    /// The list that it stands in, of [`Op::lists`].
+    /// Index of the containing list in [`Op::lists`].
     pub(super) list: usize,
-    /// Where it stands in the text.
+    /// Byte range of the attribute.
     pub(super) span: Range<usize>,
 }
 
-/// A name that an operator gives to a tensor, and what goes with it.
+/// Tensor name used by an operator.
 #[derive(Debug, Clone)]
 pub(super) struct Named {
     pub(super) name: String,
-    /// The name in the text, with its quotes.
+    /// Byte range of the name with its quotes.
     pub(super) span: Range<usize>,
-    /// True where the operator declares the tensor, false where it writes to one or reads it.
+    /// True if the operator declares the tensor, false if it writes or reads it.
     pub(super) declares: bool,
 }
 
-/// A value: the result of an operator or the argument of a block.
+/// Value: the result of an operator or the argument of a block.
 #[derive(Debug, Clone)]
 pub(super) struct Value {
-    /// Positive for results, negative for arguments of blocks, 0 for none.
+    /// Positive for results, negative for block arguments, 0 for no value.
     pub(super) id: i64,
     pub(super) kind: Type,
-    /// Where its type stands in the text.
+    /// Byte range of the type.
     pub(super) text: Range<usize>,
-    /// `None` where the file does not say.
+    /// `None` if the file has no flag.
     pub(super) persistable: Option<bool>,
     pub(super) stop_gradient: bool,
 }
 
-/// The type of a value.
+/// Type of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Type {
     pub(super) kind: VariableKind,
@@ -88,7 +88,7 @@ pub(super) struct Type {
 }
 
 impl Op {
-    /// The attribute of that name.
+    /// Returns the attribute with a name.
     pub(super) fn attribute(&self, name: &str) -> Option<&Attr> {
         self.attributes.iter().find(|a| a.attribute.name == name)
     }

@@ -1,4 +1,4 @@
-//! From JSON to what it means.
+//! Conversion of JSON to a program model.
 
 use super::json::{Document, Item, Kind};
 use super::model::{Attr, Block, Model, Named, Op, Value};
@@ -9,7 +9,7 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::topology::{Attribute, AttributeValue};
 
-/// Names of the flags of the short form of a parameter, in their order.
+/// Names of the flags in the short form of a parameter, in their order.
 const FLAGS: [&str; 3] = ["is_distributed", "is_parameter", "need_clip"];
 
 /// Reads a program.
@@ -27,9 +27,9 @@ pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Model> {
         return Err(not_pir(magic).found(magic.shown()));
     }
     let version = version.ok_or_else(|| base.missing("base_code", "version"))?;
-    let version = version.integer().ok_or_else(|| version.wrong("the version", "a whole number"))?;
+    let version = version.integer().ok_or_else(|| version.wrong("the version", "an integer"))?;
     let trainable = match trainable {
-        Some(said) => said.truth().ok_or_else(|| said.wrong("trainable", "true or false"))?,
+        Some(flag) => flag.truth().ok_or_else(|| flag.wrong("trainable", "true or false"))?,
         None => false,
     };
     let program = program.ok_or_else(|| root.missing("the file", "program"))?;
@@ -48,12 +48,12 @@ pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Model> {
 }
 
 fn not_pir(item: Item<'_>) -> Error {
-    Error::unsupported("not-pir", "this JSON is no program of Paddle 3")
+    Error::unsupported("not-pir", "the JSON file is not a Paddle 3 program")
         .at(item.offset())
         .expected("base_code with the magic word \"pir\"")
 }
 
-/// The elements of an array; none where it is absent or null.
+/// Returns the elements of an array; empty if it is absent or null.
 fn list<'d>(item: Option<Item<'d>>, what: &str) -> Result<super::json::Children<'d>> {
     match item {
         Some(item) if !matches!(item.kind(), Kind::Array | Kind::Null) => Err(item.wrong(what, "an array")),
@@ -65,14 +65,14 @@ fn list<'d>(item: Option<Item<'d>>, what: &str) -> Result<super::json::Children<
 struct Reader<'l> {
     limits: &'l Limits,
     blocks: Vec<Block>,
-    /// Ids of values that are taken: ids count over the whole file.
+    /// Ids in use: ids are unique within the file.
     ids: HashSet<i64>,
-    /// Number of tensors with names.
+    /// Number of named tensors.
     names: u64,
 }
 
 impl Reader<'_> {
-    /// Reads the blocks of a region; gives their places. Regions nest no deeper than JSON does.
+    /// Reads the blocks of a region; returns their indices. Regions nest no deeper than JSON does.
     fn region(&mut self, region: Item<'_>, parent: Option<usize>) -> Result<Vec<usize>> {
         let [blocks] = region.fields("a region", ["blocks"])?;
         let mut places = Vec::new();
@@ -100,14 +100,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// An id and a type. An id that is taken already would make two readings of the file.
+    /// Reads an id and a type. A duplicate id would make the file ambiguous.
     fn value(&mut self, item: Item<'_>, what: &str) -> Result<Value> {
         let [short, long, kind] = item.fields(what, ["%", "#", "TT"])?;
         let id = id_of(item, short.or(long), what)?;
         if id != 0 && !self.ids.insert(id) {
-            return Err(Error::corrupt("duplicate-value", "two values have the same id")
-                .at(item.offset())
-                .found(id));
+            return Err(Error::corrupt("duplicate-value", "duplicate value id").at(item.offset()).found(id));
         }
         let kind = kind.ok_or_else(|| item.missing(what, "TT"))?;
         let text = kind.span();
@@ -169,7 +167,7 @@ impl Reader<'_> {
 
 fn id_of(item: Item<'_>, id: Option<Item<'_>>, what: &str) -> Result<i64> {
     let id = id.ok_or_else(|| item.missing(what, "%"))?;
-    id.integer().ok_or_else(|| id.wrong("the id of a value", "a whole number of 64 bits"))
+    id.integer().ok_or_else(|| id.wrong("the id of a value", "a 64-bit integer"))
 }
 
 /// Reads a list of `{"N": name, "AT": value}`.
@@ -181,7 +179,7 @@ fn attribute_list(op: &mut Op, item: Option<Item<'_>>) -> Result<()> {
         let [name, value] = element.fields("an attribute", ["N", "AT"])?;
         let name =
             name.ok_or_else(|| element.missing("an attribute", "N"))?.text("the name of an attribute")?;
-        // Without a value the attribute counts as taken out.
+        // An attribute without a value counts as removed.
         let (kind, value) = value.map_or(Ok((String::new(), AttributeValue::None)), attribute)?;
         let attribute = Attribute { name: name.into_owned(), kind, value };
         op.attributes.push(Attr { attribute, list: list_number, span: element.span() });
@@ -218,9 +216,9 @@ fn parameter(op: &mut Op, attributes: Item<'_>, flags: Option<Item<'_>>) -> Resu
     op.attributes.push(Attr { attribute, list: number, span: name.span() });
     op.named = Some(Named { name: text, span: name.span(), declares: true });
     let Some(flags) = flags.filter(|f| f.kind() != Kind::Null) else { return Ok(()) };
-    let mut said = list(Some(flags), "the flags of a parameter")?;
+    let mut values = list(Some(flags), "the flags of a parameter")?;
     let (Some(persistable), Some(stop_gradient), Some(trainable), None) =
-        (said.next(), said.next(), said.next(), said.next())
+        (values.next(), values.next(), values.next(), values.next())
     else {
         return Err(flags.wrong("the flags of a parameter", "three flags"));
     };
@@ -235,7 +233,7 @@ fn parameter(op: &mut Op, attributes: Item<'_>, flags: Option<Item<'_>>) -> Resu
     Ok(())
 }
 
-/// Finds the name that an operator of the general form gives to a tensor.
+/// Finds the tensor name in an operator of the general form.
 fn named(op: &mut Op, attributes: Option<Item<'_>>) -> Result<()> {
     let (key, declares) = match op.name.as_str() {
         PARAMETER => ("parameter_name", true),
@@ -257,7 +255,7 @@ fn named(op: &mut Op, attributes: Option<Item<'_>>) -> Result<()> {
     Ok(())
 }
 
-/// Hands the lists of flags, one flag a result, to the results.
+/// Assigns lists of flags, one flag for each result, to the results.
 fn result_flags(op: &mut Op) {
     let Op { attributes, results, .. } = op;
     let find =

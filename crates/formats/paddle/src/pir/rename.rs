@@ -1,4 +1,4 @@
-//! New names for tensors.
+//! Renaming of tensors.
 
 use super::edit::Edits;
 use super::json::{Document, Item, Kind};
@@ -9,7 +9,7 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::text::escape;
 use weighbridge_core::topology::AttributeValue;
 
-/// The changes, and the old names that are there.
+/// Returns the edits, and the old names that the program has.
 pub(super) fn edits(
     model: &Model,
     bytes: &[u8],
@@ -22,15 +22,13 @@ pub(super) fn edits(
     for &old in &present {
         let new = names.get(old).map_or(old, String::as_str);
         if new.is_empty() {
-            return Err(
-                Error::usage("bad-name", "a tensor of a program must have a name").on_tensor(escape(old))
-            );
+            return Err(Error::usage("bad-name", "the new tensor name is empty").on_tensor(escape(old)));
         }
         if let Some(other) = taken.insert(new, old) {
-            return Err(Error::mismatch("name-taken", "two tensors of the program would have one name")
+            return Err(Error::mismatch("name-taken", "duplicate tensor name after renaming")
                 .on_tensor(escape(old))
-                .expected("a name of its own")
-                .found(format_args!("{new}, as for {other}")));
+                .expected("a unique name")
+                .found(format_args!("{new}, already the name of {other}")));
         }
     }
     let mut edits = Edits::default();
@@ -47,7 +45,7 @@ pub(super) fn edits(
             }
             replace(&named.name, named.span.clone());
         }
-        // Attributes may point to tensors by name.
+        // Attributes may refer to tensors by name.
         for attr in op.attributes.iter().filter(|a| mentions(&a.attribute.value)) {
             let document = Document::parse(&bytes[attr.span.clone()])?;
             let [value] = document.root().fields("an attribute", ["AT"])?;
@@ -65,7 +63,7 @@ pub(super) fn edits(
     Ok((edits, renamed))
 }
 
-/// A text in JSON, with the escapes that Paddle's own writer uses.
+/// Encodes a text as JSON, with the escapes of Paddle's own writer.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -78,7 +76,7 @@ fn mentions(value: &AttributeValue) -> bool {
     }
 }
 
-/// Finds the names in an attribute value.
+/// Finds the tensor names in an attribute value.
 fn mentioned<'d>(item: Item<'d>, found: &mut Vec<Item<'d>>) -> Result<()> {
     match item.kind() {
         Kind::Array => item.elements().try_for_each(|e| mentioned(e, found)),

@@ -1,4 +1,4 @@
-//! What can be taken out of a program, and what must stay.
+//! Removal of training parts and source information from a program.
 
 use super::edit::Edits;
 use super::model::{Attr, Model, Op};
@@ -12,7 +12,7 @@ use std::ops::Range;
 use weighbridge_core::error::Result;
 use weighbridge_core::topology::{AttributeValue, Topology};
 
-/// Operators that train, beside those whose name ends in `_grad`.
+/// Training operators, besides those whose name ends in `_grad`.
 const TRAINING: &[&str] = &[
     "adadelta_",
     "adagrad_",
@@ -46,10 +46,10 @@ const TRAINING: &[&str] = &[
     "update_loss_scaling_",
 ];
 
-/// The part of training that an operator belongs to.
+/// Returns the training phase of an operator.
 fn phase(op: &Op) -> Phase {
     let name = short(&op.name);
-    // An operator that works in place has the ending `_`; those on sparse rows say so.
+    // In-place operators end in `_`; those on sparse rows have a suffix of their own.
     let bare = name.strip_suffix('_').unwrap_or(name);
     let dense = bare.strip_suffix("_dense_param_sparse").unwrap_or(bare);
     if TRAINING.iter().any(|t| *t == name || t.strip_suffix('_').unwrap_or(t) == dense) {
@@ -61,7 +61,7 @@ fn phase(op: &Op) -> Phase {
     }
 }
 
-/// The changes that take out what is asked for, and what they take. Names are left to the caller.
+/// Returns the edits that remove the requested parts, and a description of the change. Names are set by the caller.
 ///
 /// # Errors
 /// See [`super::PirProgram::strip`].
@@ -136,18 +136,18 @@ pub(super) fn edits(model: &Model, topology: &Topology, what: &Strip) -> Result<
     Ok((edits, Change { report, kept, outputs: names }))
 }
 
-/// What a strip does to a program.
+/// Result of a strip.
 pub(super) struct Change {
     pub(super) report: StripReport,
-    /// For each operator of the main block whether the outputs need it; empty where none is taken
-    /// out for the sake of the others.
+    /// For each operator of the main block, true if the outputs need it; empty if no operators are removed for their
+    /// lack of use.
     pub(super) kept: Vec<bool>,
-    /// The values that become outputs, or the ends of the forward pass of a program without outputs.
+    /// Values that become outputs, or the ends of the forward pass of a program without outputs.
     pub(super) outputs: Option<Vec<String>>,
 }
 
 impl Change {
-    /// Holds the changed program against the outputs of the program before.
+    /// Compares the outputs of the changed program with those of the original.
     ///
     /// # Errors
     /// See [`Flow::check`].
@@ -160,19 +160,19 @@ impl Change {
     }
 }
 
-/// A value that becomes an output.
+/// Value that becomes an output.
 struct Output {
     id: i64,
-    /// Its name in the topology.
+    /// Name of the value in the topology.
     value: String,
-    /// The name of the output.
+    /// Name of the output.
     name: String,
-    /// Its type as the file has it.
+    /// Byte range of its type in the file.
     kind: Range<usize>,
 }
 
-/// The values of the main block that have the names of `what.outputs`. The name of an output that
-/// the program has names the value that it hands out.
+/// Returns the values of the main block with the names in `what.outputs`. The name of an existing output refers to
+/// its value.
 fn outputs(model: &Model, topology: &Topology, what: &Strip) -> Result<Vec<Output>> {
     if what.outputs.is_empty() {
         return Ok(Vec::new());
@@ -202,7 +202,7 @@ fn outputs(model: &Model, topology: &Topology, what: &Strip) -> Result<Vec<Outpu
     let output = |(place, wanted): (usize, &String)| {
         let (id, value) = *found.get(wanted.as_str()).ok_or_else(|| no_such_output(wanted))?;
         let kind = kinds.get(&id).copied().ok_or_else(|| no_such_output(wanted))?.clone();
-        // Paddle names an output after its value where that has a name.
+        // Paddle names an output after its value, if the value has a name.
         let unnamed = wanted.starts_with('%') || wanted.starts_with("fetch_name_");
         let name = if unnamed { format!("fetch_name_{place}") } else { wanted.clone() };
         Ok(Output { id, value: value.to_owned(), name, kind })
@@ -224,7 +224,7 @@ fn inference(op: &Op, bytes: &[u8], edits: &mut Edits) {
     edits.replace(attr.span.clone(), text);
 }
 
-/// Adds the operators that hand out `outputs`, as Paddle writes them.
+/// Adds operators that fetch `outputs`, as Paddle writes them.
 fn fetches(model: &Model, outputs: &[Output], bytes: &[u8], edits: &mut Edits) {
     let ids = model.blocks.iter().flat_map(|b| b.operators.iter().flat_map(|op| &op.results)).map(|r| r.id);
     let mut id = ids.max().unwrap_or(0).max(0);
@@ -247,14 +247,14 @@ fn fetches(model: &Model, outputs: &[Output], bytes: &[u8], edits: &mut Edits) {
 }
 
 fn source(op: &Op, edits: &mut Edits, report: &mut StripReport) {
-    let tells = |attr: &Attr| SOURCE.contains(&attr.attribute.name.as_str());
-    for attr in op.attributes.iter().filter(|a| tells(a)) {
+    let is_source = |attr: &Attr| SOURCE.contains(&attr.attribute.name.as_str());
+    for attr in op.attributes.iter().filter(|a| is_source(a)) {
         report.attributes += 1;
         report.attribute_bytes += text(&attr.attribute.value).len() as u64;
     }
     for (number, list) in op.lists.iter().enumerate() {
         let of_list = op.attributes.iter().filter(|a| a.list == number);
-        let elements: Vec<_> = of_list.map(|a| (a.span.clone(), tells(a))).collect();
+        let elements: Vec<_> = of_list.map(|a| (a.span.clone(), is_source(a))).collect();
         if elements.iter().any(|(_, goes)| *goes) {
             edits.remove(list, &elements);
         }
@@ -287,7 +287,7 @@ pub(super) fn leaks(model: &Model) -> Vec<SourceLeak> {
     leaks
 }
 
-/// All texts of a value, a line each.
+/// Returns all texts of a value, one per line.
 fn text(value: &AttributeValue) -> String {
     match value {
         AttributeValue::Text(text) => text.clone(),

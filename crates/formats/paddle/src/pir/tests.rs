@@ -1,10 +1,10 @@
-//! The judge of reading is what Paddle 3.3.1 itself said of its files (`expected.json`).
+//! Expected values were recorded by Paddle 3.3.1 itself (`expected.json`).
 #![allow(clippy::disallowed_methods)]
 
 mod change;
 mod crafted;
 mod golden;
-mod hostile;
+mod malformed;
 
 use super::PirProgram;
 use serde_json::Value as Json;

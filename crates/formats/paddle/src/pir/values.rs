@@ -1,4 +1,4 @@
-//! Types and attribute values: an object with `#`, the kind, and `D`, the data.
+//! Types and attribute values: objects with `#`, the kind, and `D`, the data.
 
 use super::json::{Item, Kind};
 use super::model::Type;
@@ -8,8 +8,7 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::topology::{AttributeValue, VariableKind};
 
-/// The parts of a type or attribute: its kind, `D`, and `VD`, which stands in place of `D` for
-/// numbers that JSON lacks.
+/// Parts of a type or attribute: its kind, `D`, and `VD`, which replaces `D` for numbers that JSON lacks.
 struct Parts<'d> {
     kind: String,
     data: Option<Item<'d>>,
@@ -41,7 +40,7 @@ fn value(item: Item<'_>, parts: &Parts<'_>) -> Result<AttributeValue> {
         "a_bool" => match data()?.kind() {
             Kind::True => AttributeValue::Bool(true),
             Kind::False => AttributeValue::Bool(false),
-            _ => return Err(data()?.wrong("a truth value", "true or false")),
+            _ => return Err(data()?.wrong("a boolean", "true or false")),
         },
         "a_i32" | "a_i64" | "a_index" => AttributeValue::Int(integer(data()?)?),
         "a_f32" => AttributeValue::Float(narrow(float(data()?)?)),
@@ -58,7 +57,7 @@ fn value(item: Item<'_>, parts: &Parts<'_>) -> Result<AttributeValue> {
             AttributeValue::List(list.elements().map(|e| Ok(attribute(e)?.1)).collect::<Result<_>>()?)
         }
         "a_type" => AttributeValue::Word(type_word(data()?)?),
-        // The first of these is the name of a type, not a text.
+        // The first element is the name of a type, not a text.
         "a_scalar" => match any(data()?)? {
             AttributeValue::List(mut list) => {
                 if let Some(AttributeValue::Text(word)) = list.first() {
@@ -72,27 +71,27 @@ fn value(item: Item<'_>, parts: &Parts<'_>) -> Result<AttributeValue> {
     })
 }
 
-/// NaN and the infinities. Paddle 3.3.1 writes `NaN` and reads `NAN`, so letter case is free.
+/// Reads NaN and infinities. Paddle 3.3.1 writes `NaN` and reads `NAN`, so case is ignored.
 fn not_finite(void: Item<'_>, kind: &str) -> Result<AttributeValue> {
-    let word = void.text("a number that is not finite")?;
+    let word = void.text("a non-finite number")?;
     let x = match word.to_ascii_lowercase().as_str() {
         "nan" | "-nan" => f64::NAN,
         "inf" | "infinity" => f64::INFINITY,
         "-inf" | "-infinity" => f64::NEG_INFINITY,
-        _ => return Err(void.wrong("a number that is not finite", "NaN, INF or -INF")),
+        _ => return Err(void.wrong("a non-finite number", "NaN, INF or -INF")),
     };
     Ok(if kind == "a_f32" { AttributeValue::Float(narrow(x)) } else { AttributeValue::Double(x) })
 }
 
 fn integer(item: Item<'_>) -> Result<i64> {
-    item.integer().ok_or_else(|| item.wrong("a number", "a whole number of 64 bits"))
+    item.integer().ok_or_else(|| item.wrong("a number", "a 64-bit integer"))
 }
 
 fn float(item: Item<'_>) -> Result<f64> {
     item.float().ok_or_else(|| item.wrong("a number", "a number within the range of 64-bit floats"))
 }
 
-/// Rounds to 32 bits after rounding to 64, as Paddle does when it reads.
+/// Rounds to 32 bits after rounding to 64, as Paddle does on reading.
 #[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is what is wanted")]
 fn narrow(x: f64) -> f32 {
     x as f32
@@ -106,7 +105,7 @@ fn complex(item: Item<'_>) -> Result<AttributeValue> {
     }
 }
 
-/// A value of a kind that is not known, by its look alone. Nesting is bounded by the scanner.
+/// Reads a value of an unknown kind by its JSON type. Nesting is bounded by the scanner.
 fn any(item: Item<'_>) -> Result<AttributeValue> {
     Ok(match item.kind() {
         Kind::Null => AttributeValue::None,
@@ -114,10 +113,10 @@ fn any(item: Item<'_>) -> Result<AttributeValue> {
         Kind::False => AttributeValue::Bool(false),
         Kind::Plain | Kind::Escaped => AttributeValue::Text(item.text("a text")?.into_owned()),
         Kind::Number => match item.integer() {
-            // `1.0` is a float where nothing says otherwise.
+            // `1.0` is a float unless a type says otherwise.
             Some(n) if !item.raw().contains('.') => AttributeValue::Int(n),
             _ if item.raw().contains(['.', 'e', 'E']) => AttributeValue::Double(float(item)?),
-            // Beyond 64 bits with sign: kept to the last digit.
+            // Integers beyond 64 bits are kept as text.
             _ => AttributeValue::Word(item.raw().to_owned()),
         },
         Kind::Array => AttributeValue::List(item.elements().map(any).collect::<Result<_>>()?),
@@ -128,7 +127,7 @@ fn any(item: Item<'_>) -> Result<AttributeValue> {
     })
 }
 
-/// A type as one word, such as `t_f32` or `t_dtensor<t_f32>[-1, 3]`.
+/// Returns a type as one word, such as `t_f32` or `t_dtensor<t_f32>[-1, 3]`.
 fn type_word(item: Item<'_>) -> Result<String> {
     let parts = parts(item, "a type")?;
     let read = describe(&parts, &Limits::default())?;
@@ -155,8 +154,8 @@ fn describe(parts: &Parts<'_>, limits: &Limits) -> Result<Type> {
     let Some(data) = parts.data else { return Ok(read) };
     let must = matches!(parts.kind.as_str(), "t_dtensor" | "t_dense_tensor_array");
     let mut items = data.elements();
-    // All kinds of tensors begin with the element type (a distributed one with the type of the
-    // whole tensor) and the extents; a list of types (`t_vec`) has no extents.
+    // All tensor types begin with the element type (a distributed one with the type of the
+    // whole tensor) and the shape; a list of types (`t_vec`) has no shape.
     let (first, second) = (items.next(), items.next());
     match first.filter(|f| f.kind() == Kind::Object) {
         Some(first) if parts.kind != "t_vec" => {
@@ -174,11 +173,13 @@ fn describe(parts: &Parts<'_>, limits: &Limits) -> Result<Type> {
         _ => return Ok(read),
     }
     match second.filter(|s| s.kind() == Kind::Array) {
-        Some(dims) => read.shape = Some(extents(dims, limits)?),
-        None if must => return Err(data.wrong("the type of a tensor", "an array of extents in second place")),
+        Some(dims) => read.shape = Some(shape_of(dims, limits)?),
+        None if must => {
+            return Err(data.wrong("the type of a tensor", "an array of dimensions as second element"));
+        }
         None => return Ok(read),
     }
-    // Layout, LoD, offset: of a dense tensor only.
+    // Layout, LoD, offset: dense tensors only.
     if parts.kind == "t_dtensor" {
         let levels = items.nth(1).map_or(0, |lod| lod.elements().count());
         read.lod_level = u32::try_from(levels).unwrap_or(u32::MAX);
@@ -186,7 +187,7 @@ fn describe(parts: &Parts<'_>, limits: &Limits) -> Result<Type> {
     Ok(read)
 }
 
-fn extents(dims: Item<'_>, limits: &Limits) -> Result<Vec<i64>> {
+fn shape_of(dims: Item<'_>, limits: &Limits) -> Result<Vec<i64>> {
     let rank = dims.elements().count() as u64;
     Limits::check("dimensions", "dimensions", rank, limits.dimensions)
         .map_err(|e: Error| e.at(dims.offset()))?;

@@ -1,4 +1,4 @@
-//! The neutral view of a program.
+//! Neutral view of a program.
 
 use super::model::{Model, Op, Type, Value};
 use super::words::{DATA, FETCH, PARAMETER, SHADOW_OUTPUT, known_dialect};
@@ -8,20 +8,20 @@ use weighbridge_core::checkpoint::Note;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::topology::{AttributeValue, Block, Endpoint, Operator, Slot, Topology, Variable};
 
-/// What stands where an operator is given nothing: value 0. The word of the older programs.
+/// Name of a missing operand (value 0), as in the older programs.
 const EMPTY: &str = "@EMPTY@";
 
-/// The names of all values.
+/// Names of all values.
 struct Names<'m> {
     by_id: HashMap<i64, String>,
-    /// The names that the file itself gives.
+    /// Names given in the file.
     given: HashSet<&'m str>,
 }
 
 impl<'m> Names<'m> {
     fn of(model: &'m Model) -> Self {
         let mut names = Self { by_id: HashMap::new(), given: HashSet::new() };
-        // Tensors first, as a fetch may not take the name of one.
+        // Tensors first, because a fetch must not take the name of a tensor.
         for wanted in [|op: &Op| op.name != FETCH, |op: &Op| op.name == FETCH] {
             for op in operators(model).filter(|op| wanted(op)) {
                 let (Some(named), Some(result)) = (declared(op), op.results.first()) else { continue };
@@ -31,7 +31,7 @@ impl<'m> Names<'m> {
                 }
             }
         }
-        // Some tensor might be called as a value would be. Each such value is looked at once.
+        // A tensor may have the default name of a value. Each such value is renamed once.
         for &taken in &names.given {
             let Some(id) = taken.strip_prefix('%').and_then(|id| id.parse::<i64>().ok()) else { continue };
             let mut name = format!("%{id}");
@@ -57,46 +57,46 @@ impl<'m> Names<'m> {
     }
 }
 
-/// Bytes of names that a program of `len` bytes may give out: an operand is a number in the file, and a name for those
-/// who read it. Honest names are as long as what stands around the number.
-fn most_names(len: usize) -> usize {
+/// Maximum total length in bytes of the names in the view of a program of `len` bytes. An operand is a number in the
+/// file and a name in the view. Well-formed files have names about as long as the text around the number.
+fn max_name_bytes(len: usize) -> usize {
     len.saturating_mul(4).saturating_add(4 << 20)
 }
 
-/// Fails where the names of what all operators read and make would be many times the program.
+/// Fails if the names of all operands and results together are many times the length of the program.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Limit`], `names-too-long`.
 pub(super) fn check_names(model: &Model, len: usize) -> Result<()> {
     let names = Names::of(model);
-    // Others are a number.
+    // Other values are a number.
     let length = |id: i64| names.by_id.get(&id).map_or(0, String::len);
     let ids = operators(model)
         .flat_map(|op| op.operands.iter().copied().chain(op.results.iter().map(|result| result.id)));
     let sum = ids.fold(0usize, |sum, id| sum.saturating_add(length(id)));
-    let most = most_names(len);
+    let most = max_name_bytes(len);
     if sum <= most {
         return Ok(());
     }
-    Err(Error::limit("names-too-long", "operators name their operands by far more than the program has")
+    Err(Error::limit("names-too-long", "the operand names exceed the length of the program many times")
         .expected(format_args!("at most {most} bytes of names"))
         .found(sum)
-        .hint("a long name of a tensor that many operators read: give it a shorter one"))
+        .hint("shorten the long name of a tensor that many operators read"))
 }
 
 fn operators(model: &Model) -> impl Iterator<Item = &Op> {
     model.blocks.iter().flat_map(|b| &b.operators)
 }
 
-/// The name that the operator gives to its result.
+/// Returns the name that the operator declares for its result.
 fn declared(op: &Op) -> Option<&str> {
     op.named.as_ref().filter(|n| n.declares).map(|n| n.name.as_str())
 }
 
-/// True where the operator's result stands in a file: a parameter or state.
+/// True if the operator's result is stored in a file: a parameter or state.
 ///
-/// A file that was saved as not trainable has lost the flag. Then every parameter counts, as
-/// there is no parameter file otherwise, and data are inputs.
+/// A program saved as not trainable lacks the flag. Then every parameter counts as stored, because there would
+/// be no parameter file otherwise, and data are inputs.
 pub(super) fn stored(op: &Op) -> bool {
     let flag = op.results.first().and_then(|r| r.persistable);
     match op.name.as_str() {
@@ -106,12 +106,12 @@ pub(super) fn stored(op: &Op) -> bool {
     }
 }
 
-/// True where the operator's result is an input of the program.
+/// True if the operator's result is an input of the program.
 pub(super) fn fed(op: &Op) -> bool {
     op.name == DATA && !stored(op)
 }
 
-/// What was understood of the program whose text is `bytes`.
+/// Returns the content of the program whose text is `bytes`.
 pub(super) fn topology(model: &Model, bytes: &Arc<[u8]>) -> Topology {
     let names = Names::of(model);
     let blocks = model.blocks.iter().map(|block| {
@@ -120,7 +120,7 @@ pub(super) fn topology(model: &Model, bytes: &Arc<[u8]>) -> Topology {
         for op in &block.operators {
             for result in op.results.iter().filter(|r| r.id != 0) {
                 let name = names.name(result.id);
-                // Two operators may name the same tensor.
+                // Several operators may name the same tensor.
                 if declared(op).is_some() && !seen.insert(name.clone()) {
                     continue;
                 }
@@ -150,7 +150,7 @@ pub(super) fn topology(model: &Model, bytes: &Arc<[u8]>) -> Topology {
     }
 }
 
-/// Parameters of the short form say it; others are parameters unless they say no.
+/// True for parameters: the short form has a flag; other operators are parameters unless their flag is false.
 fn is_parameter(op: &Op) -> bool {
     let no = |value: &AttributeValue| match value {
         AttributeValue::List(list) => list.first() == Some(&AttributeValue::Bool(false)),
@@ -179,7 +179,7 @@ fn operator(op: &Op, names: &Names<'_>) -> Operator {
         true => Vec::new(),
         false => vec![Slot { name: String::new(), arguments }],
     };
-    // What is said of the results stands with the variables.
+    // Properties of the results are stored with the variables.
     let of_result = ["persistable", "stop_gradient"];
     let kept = op.attributes.iter().filter(|a| {
         !of_result.contains(&a.attribute.name.as_str())
@@ -194,7 +194,7 @@ fn operator(op: &Op, names: &Names<'_>) -> Operator {
     }
 }
 
-/// Inputs in the order of the file; outputs in that of their columns.
+/// Returns inputs in file order and outputs in column order.
 fn endpoints(model: &Model, names: &Names<'_>) -> (Vec<Endpoint>, Vec<Endpoint>) {
     let endpoint = |name: String, value: Option<&Type>| Endpoint {
         name,
@@ -218,7 +218,7 @@ fn endpoints(model: &Model, names: &Names<'_>) -> (Vec<Endpoint>, Vec<Endpoint>)
     if !fetches.is_empty() {
         return (feeds, fetches.into_iter().map(|(_, endpoint)| endpoint).collect());
     }
-    // Programs made of dynamic code name their outputs in another way, until they are saved for
+    // Programs traced from dynamic code name their outputs in another way, until they are saved for
     // inference.
     let types: HashMap<i64, &Type> = values(model).map(|v| (v.id, &v.kind)).collect();
     let shadows = operators(model).filter(|op| op.name == SHADOW_OUTPUT);
@@ -229,18 +229,18 @@ fn endpoints(model: &Model, names: &Names<'_>) -> (Vec<Endpoint>, Vec<Endpoint>)
     (feeds, shadows.map(shadow).collect())
 }
 
-/// All values: arguments of blocks and results.
+/// Iterates over all values: arguments of blocks and results.
 fn values(model: &Model) -> impl Iterator<Item = &Value> {
     model.blocks.iter().flat_map(|b| b.arguments.iter().chain(b.operators.iter().flat_map(|op| &op.results)))
 }
 
-/// What is odd about the program.
+/// Returns notes on irregularities of the program.
 pub(super) fn notes(model: &Model) -> Vec<Note> {
     let mut notes = Vec::new();
     if model.version == 0 {
         notes.push(Note::new(
             "pir-version-0",
-            "the program is of version 0, that of development builds; Paddle 3.3 does not load it",
+            "the program has version 0 (a development build); Paddle 3.3 does not load it",
         ));
     }
     let unsaid = operators(model)
@@ -250,8 +250,8 @@ pub(super) fn notes(model: &Model) -> Vec<Note> {
         notes.push(Note::new(
             "parameters-guessed",
             format!(
-                "{unsaid} parameters do not say whether they stand in the file (saved with trainable=False); all are \
-                 taken to. Paddle 3.3 cannot use such a program"
+                "{unsaid} parameters lack the flag `persistable` (saved with trainable=False) and are assumed to be in \
+                 the parameter file; Paddle 3.3 cannot use the program"
             ),
         ));
     }
@@ -269,7 +269,7 @@ pub(super) fn notes(model: &Model) -> Vec<Note> {
         let count = lost.count() + 1;
         notes.push(Note::new(
             "undefined-value",
-            format!("{count} operands are values that no operator makes, first %{first}"),
+            format!("{count} operands refer to undefined values, first %{first}"),
         ));
     }
     let mut unknown = operators(model).filter(|op| !known_dialect(&op.name));
@@ -278,7 +278,7 @@ pub(super) fn notes(model: &Model) -> Vec<Note> {
         let name: String = first.name.chars().take(80).collect();
         notes.push(Note::new(
             "unknown-dialect",
-            format!("{count} operators are of a dialect that is not known, first {name}"),
+            format!("{count} operators have an unknown dialect, first {name}"),
         ));
     }
     let mut types: HashMap<&str, &Type> = HashMap::new();
@@ -288,7 +288,7 @@ pub(super) fn notes(model: &Model) -> Vec<Note> {
             let name: String = name.chars().take(80).collect();
             notes.push(Note::new(
                 "name-of-two-types",
-                format!("two tensors of different types are called {name}"),
+                format!("two tensors of different types have the name {name}"),
             ));
             break;
         }
@@ -296,7 +296,7 @@ pub(super) fn notes(model: &Model) -> Vec<Note> {
     notes
 }
 
-/// Names of everything that the program declares, named or not.
+/// Returns the names of all declared values.
 pub(super) fn all_names(model: &Model) -> std::collections::BTreeSet<String> {
     let names = Names::of(model);
     values(model).filter(|v| v.id != 0).map(|v| names.name(v.id)).collect()

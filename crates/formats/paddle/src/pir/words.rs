@@ -1,4 +1,4 @@
-//! The short words of PIR files, and what they stand for.
+//! Abbreviations in PIR files.
 
 use std::borrow::Cow;
 
@@ -6,28 +6,28 @@ use std::borrow::Cow;
 const DIALECTS: &[(&str, &str)] =
     &[("0", "builtin"), ("1", "pd_op"), ("2", "cf"), ("3", "custom_op"), ("4", "pd_dist")];
 
-/// The operator that declares a parameter has a form of its own and a name of one letter.
+/// Short name of the operator that declares a parameter; it has a special form.
 pub(super) const SHORT_PARAMETER: &str = "p";
 
-/// The full name of that operator.
+/// Full name of that operator.
 pub(super) const PARAMETER: &str = "builtin.parameter";
 
-/// Writes a parameter.
+/// Operator that writes a parameter.
 pub(super) const SET_PARAMETER: &str = "builtin.set_parameter";
 
-/// An input of the program, or state of an optimizer.
+/// Operator for an input of the program, or state of an optimizer.
 pub(super) const DATA: &str = "pd_op.data";
 
-/// An output of the program.
+/// Operator for an output of the program.
 pub(super) const FETCH: &str = "pd_op.fetch";
 
-/// An output of a program that came from dynamic code.
+/// Operator for an output of a program traced from dynamic code.
 pub(super) const SHADOW_OUTPUT: &str = "builtin.shadow_output";
 
-/// What stands in place of a type or attribute that there is not.
+/// Name of an absent type or attribute.
 pub(super) const NULL: &str = "NULL";
 
-/// The full form of a word such as `1.conv2d`; words that are full already stay.
+/// Expands a name such as `1.conv2d`; full names are unchanged.
 pub(super) fn full(word: &str) -> Cow<'_, str> {
     if word == SHORT_PARAMETER {
         return Cow::Borrowed(PARAMETER);
@@ -39,15 +39,15 @@ pub(super) fn full(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// True where the word has a dialect that Paddle knows.
+/// True if the name has a dialect of Paddle.
 pub(super) fn known_dialect(word: &str) -> bool {
     let dialect = word.split_once('.').map(|(dialect, _)| dialect);
     word == SHORT_PARAMETER
         || DIALECTS.iter().any(|&(short, long)| dialect == Some(short) || dialect == Some(long))
 }
 
-/// The word of a type or attribute for people: without dialect where that is one of the two
-/// that all programs use, else in full.
+/// Shortens the name of a type or attribute for display: without the two dialects that all programs use, else in
+/// full.
 pub(super) fn bare(word: &str) -> Cow<'_, str> {
     match word.split_once('.') {
         Some(("0" | "1" | "builtin" | "pd_op", rest)) => Cow::Borrowed(rest),
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_words_become_full_ones() {
+    fn expands_abbreviations() {
         assert_eq!(full("1.conv2d"), "pd_op.conv2d");
         assert_eq!(full("2.yield"), "cf.yield");
         assert_eq!(full("p"), "builtin.parameter");

@@ -1,15 +1,15 @@
-//! Short ways to what the generated messages hold.
+//! Accessors for generated messages.
 
 use super::framework::op_desc::{Attr, Var};
 use super::framework::{OpDesc, ProgramDesc, VarDesc};
 use std::borrow::Cow;
 
-/// The bytes of an optional string; none where it is not set.
+/// Returns the bytes of an optional string; empty if it is not set.
 pub(super) fn bytes(field: &Option<Vec<u8>>) -> &[u8] {
     field.as_deref().unwrap_or_default()
 }
 
-/// A string as text. Bytes that are not UTF-8 show as `\xNN`, so that two names stay two names.
+/// Returns a string as text. Bytes that are not UTF-8 are shown as `\xNN`, so that distinct names stay distinct.
 pub(super) fn shown(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -24,27 +24,27 @@ pub(super) fn shown(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The attribute of that name. Paddle itself writes some twice, and reads the last.
+/// Returns the attribute with a name. Paddle writes some attributes in duplicate and reads the last.
 pub(super) fn attribute<'a>(op: &'a OpDesc, name: &str) -> Option<&'a Attr> {
     op.attrs.iter().rev().find(|a| bytes(&a.name) == name.as_bytes())
 }
 
-/// The number of a variable's type, such as 7 for a tensor.
+/// Returns the number of a variable's type, such as 7 for a tensor.
 pub(super) fn kind(var: &VarDesc) -> Option<i32> {
     var.r#type.as_option().and_then(|t| t.r#type).map(|t| t.to_i32())
 }
 
-/// The names that the slots hold.
+/// Iterates over the variable names in the slots.
 pub(super) fn arguments(slots: &[Var]) -> impl Iterator<Item = &Vec<u8>> {
     slots.iter().flat_map(|slot| &slot.arguments)
 }
 
-/// The variables that stand in for attributes of an operator: it reads them.
+/// Iterates over the variables that an operator reads as attribute values.
 pub(super) fn in_attributes(op: &OpDesc) -> impl Iterator<Item = &Vec<u8>> {
     op.attrs.iter().flat_map(|a| a.var_name.iter().chain(&a.vars_name))
 }
 
-/// Every operator of every block.
+/// Iterates over all operators of all blocks.
 pub(super) fn operators(program: &ProgramDesc) -> impl Iterator<Item = &OpDesc> {
     program.blocks.iter().flat_map(|block| &block.ops)
 }

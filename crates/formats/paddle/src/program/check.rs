@@ -1,21 +1,21 @@
-//! The check before decoding: one walk over the bytes along the schema.
+//! Validation before decoding: one traversal of the bytes along the schema.
 //!
-//! The decoder says that something is wrong; this says what and where. And it holds what the file
-//! claims against its length and the limits before anything is built. Nothing is allocated here.
+//! The decoder reports that the bytes are invalid; this check reports the fault and its offset. It also compares
+//! counts and lengths with the file and the limits before anything is built. It does not allocate memory.
 
 use super::schema::{BLOCK, Bound, Field, Kind, Message, PROGRAM};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 
-/// Deepest nesting of groups in fields that the schema does not know.
-const GROUPS: u32 = 50;
-/// Most fields that the schema does not know: the decoder makes 40 bytes of two.
-pub(super) const UNKNOWN: usize = 1_000_000;
+/// Maximum nesting of groups in unknown fields.
+const MAX_GROUP_DEPTH: u32 = 50;
+/// Maximum number of unknown fields. The decoder needs 40 bytes for a field of two bytes.
+pub(super) const MAX_UNKNOWN_FIELDS: usize = 1_000_000;
 
-/// Checks a whole program. `placed`: whether offsets in `bytes` mean something to the caller.
+/// Checks a whole program. `placed`: true if errors report offsets in `bytes`.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`] for bytes that are no such message, or lack a required field;
+/// [`weighbridge_core::Kind::Corrupt`] for bytes that are not a program message, or lack a required field;
 /// [`weighbridge_core::Kind::Limit`].
 pub(super) fn check(bytes: &[u8], limits: &Limits, placed: bool) -> Result<()> {
     let mut walk = Walk::new(bytes, bytes.len(), limits, placed);
@@ -26,9 +26,8 @@ pub(super) fn check(bytes: &[u8], limits: &Limits, placed: bool) -> Result<()> {
     }
 }
 
-/// True where `head`, the beginning of a file of `len` bytes, can be the beginning of a program:
-/// it begins with a block, everything up to its end follows the schema, and something that only
-/// a block holds was seen.
+/// True if `head`, the beginning of a file of `len` bytes, can be the beginning of a program: it begins with a
+/// block, follows the schema to its end, and contains a field that only blocks have.
 pub(super) fn plausible(head: &[u8], len: usize) -> bool {
     if head.first() != Some(&0x0a) {
         return false;
@@ -40,18 +39,19 @@ pub(super) fn plausible(head: &[u8], len: usize) -> bool {
 }
 
 fn truncated() -> Error {
-    Error::corrupt("truncated", "the program ends too early").hint("the file was cut off, or is no program")
+    Error::corrupt("truncated", "the program is truncated")
+        .hint("the file is truncated or is not a program; download it again")
 }
 
-/// Why a walk ended before its end.
+/// Reason for the early end of a traversal.
 enum Stop {
-    /// The bytes at hand end here; those that follow are unknown.
+    /// The available bytes end here; the following bytes are unknown.
     HeadEnds,
     Bad(Error),
 }
 
 struct Walk<'a> {
-    /// What is at hand: all, or the beginning.
+    /// Available bytes: the whole file or its beginning.
     bytes: &'a [u8],
     /// Length of the whole file.
     len: usize,
@@ -59,7 +59,7 @@ struct Walk<'a> {
     placed: bool,
     variables: u64,
     unknown: usize,
-    /// Fields of blocks that were walked over.
+    /// Number of block fields seen.
     block_fields: u64,
 }
 
@@ -68,10 +68,10 @@ impl<'a> Walk<'a> {
         Self { bytes, len, limits, placed, variables: 0, unknown: 0, block_fields: 0 }
     }
 
-    /// Walks over the message in the bytes `at..end`.
+    /// Checks the message in the bytes `at..end`.
     fn message(&mut self, schema: &'static Message, mut at: usize, end: usize) -> Result<(), Stop> {
         let start = at;
-        // All numbers in the schema are below 32.
+        // All field numbers of the schema are below 32.
         let mut seen = 0_u32;
         let mut dimensions = 0_u64;
         while at < end {
@@ -79,9 +79,9 @@ impl<'a> Walk<'a> {
             let (number, wire) = self.tag(&mut at, end)?;
             let Some(field) = schema.fields.iter().find(|f| f.number == number) else {
                 self.unknown += 1;
-                if self.unknown > UNKNOWN {
-                    let error = Error::limit("limit", "the program has more unknown fields than is allowed")
-                        .expected(format_args!("at most {UNKNOWN}"));
+                if self.unknown > MAX_UNKNOWN_FIELDS {
+                    let error = Error::limit("limit", "the program has too many unknown fields")
+                        .expected(format_args!("at most {MAX_UNKNOWN_FIELDS}"));
                     return Err(Stop::Bad(self.place(error, place)));
                 }
                 self.skip(number, wire, &mut at, end, place, 0)?;
@@ -96,7 +96,7 @@ impl<'a> Walk<'a> {
         match schema.fields.iter().find(|f| f.required && seen & (1 << f.number) == 0) {
             None => Ok(()),
             Some(missing) => {
-                let text = format!("a {} without its required field `{}`", schema.name, missing.name);
+                let text = format!("a {} lacks its required field `{}`", schema.name, missing.name);
                 Err(self.bad(start, "missing-field", text))
             }
         }
@@ -144,7 +144,7 @@ impl<'a> Walk<'a> {
                 self.limit("bytes of a name", "name_bytes", length, self.limits.name_bytes, place)
             }
             Bound::Dimension => {
-                // Packed, a dimension takes a byte at least, and the length takes one.
+                // A packed dimension takes at least one byte, and the length takes one.
                 *dimensions += if wire == 0 { 1 } else { (*at - before) as u64 };
                 self.limit("dimensions", "dimensions", *dimensions, self.limits.dimensions, place)
             }
@@ -152,7 +152,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Steps over a field that the schema does not know.
+    /// Skips an unknown field.
     fn skip(
         &mut self,
         number: u32,
@@ -170,25 +170,21 @@ impl<'a> Walk<'a> {
                 *at += length;
                 Ok(())
             }
-            3 if depth < GROUPS => loop {
+            3 if depth < MAX_GROUP_DEPTH => loop {
                 let inside = *at;
                 let (inner, wire) = self.tag(at, end)?;
                 if wire == 4 {
                     if inner == number {
                         return Ok(());
                     }
-                    return Err(self.bad(inside, "bad-group", "a group ends that did not begin"));
+                    return Err(self.bad(inside, "bad-group", "group end without a matching start"));
                 }
                 self.unknown += 1;
                 self.skip(inner, wire, at, end, inside, depth + 1)?;
             },
-            3 => Err(self.bad(place, "nested-too-deep", "groups are nested too deep")),
+            3 => Err(self.bad(place, "nested-too-deep", "groups are nested too deeply")),
             5 => self.advance(at, 4, end),
-            _ => Err(self.bad(
-                place,
-                "wrong-wire-type",
-                format!("a field of wire type {wire} has no place here"),
-            )),
+            _ => Err(self.bad(place, "wrong-wire-type", format!("a field has the invalid wire type {wire}"))),
         }
     }
 
@@ -198,11 +194,11 @@ impl<'a> Walk<'a> {
         let number = u32::try_from(tag >> 3).ok().filter(|n| (1..1 << 29).contains(n));
         match number {
             Some(number) => Ok((number, (tag & 7) as u8)),
-            None => Err(self.bad(place, "bad-field-number", "a field has an impossible number")),
+            None => Err(self.bad(place, "bad-field-number", "invalid field number")),
         }
     }
 
-    /// A length that fits before `end`.
+    /// Reads a length that must not exceed `end`.
     fn length(&self, at: &mut usize, end: usize) -> Result<usize, Stop> {
         let place = *at;
         let claim = self.varint(at, end)?;
@@ -212,7 +208,7 @@ impl<'a> Walk<'a> {
             None => {
                 let error = truncated()
                     .expected(format_args!("{claim} bytes"))
-                    .found(format_args!("{left} bytes up to the end of the message around"));
+                    .found(format_args!("{left} bytes to the end of the enclosing message"));
                 Err(Stop::Bad(self.place(error, place)))
             }
         }
@@ -250,7 +246,7 @@ impl<'a> Walk<'a> {
                 return Ok(value);
             }
         }
-        Err(self.bad(place, "bad-varint", "a number is longer than 64 bits"))
+        Err(self.bad(place, "bad-varint", "a varint exceeds 64 bits"))
     }
 
     fn limit(

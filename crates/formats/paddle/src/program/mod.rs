@@ -1,6 +1,6 @@
 //! Programs as protobuf messages: `__model__` and `.pdmodel`.
 //!
-//! A plain serialised message `ProgramDesc` of protobuf 2, without an envelope:
+//! The file is a serialised message `ProgramDesc` of protobuf 2, without an envelope:
 //!
 //! ```text
 //! ProgramDesc   1 blocks*             3 op_compatible_map (1.6 to 1.8)   4 version   5 op_version_map
@@ -12,11 +12,11 @@
 //!
 //! The schema is `proto/paddle/framework.proto` in the folder of this crate.
 //!
-//! A [`ProgramDesc`] holds the bytes as they were read beside what they mean. It is looked at
-//! through its [`topology`](ProgramDesc::topology). It is changed by [`rename`](ProgramDesc::rename),
-//! [`strip`](ProgramDesc::strip) and [`set_version`](ProgramDesc::set_version), and then written as
-//! the serialiser of Paddle would: fields in the order of their numbers, those that are not
-//! known here after them. [`build`] makes programs from nothing.
+//! A [`ProgramDesc`] keeps the original bytes together with their decoded message. Its content is available as a
+//! [`topology`](ProgramDesc::topology). It is changed by [`rename`](ProgramDesc::rename),
+//! [`strip`](ProgramDesc::strip) and [`set_version`](ProgramDesc::set_version). A changed program is written as
+//! Paddle's serialiser would: fields in the order of their numbers, unknown fields after them.
+//! [`build`] makes new programs.
 //!
 //! ```
 //! use weighbridge::Limits;
@@ -74,7 +74,7 @@ use weighbridge_core::phrase;
 use weighbridge_core::phrase::limit;
 use weighbridge_core::topology::Variable;
 
-/// A program: its message, and the bytes that say it.
+/// Program: its message and its bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProgramDesc {
     message: framework::ProgramDesc,
@@ -82,90 +82,90 @@ pub struct ProgramDesc {
 }
 
 impl ProgramDesc {
-    /// Reads a program. Its bytes are kept.
+    /// Parses a program. Its bytes are kept.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`] for an empty file and for bytes that are no program, with the
+    /// [`weighbridge_core::Kind::Corrupt`] for an empty file and for bytes that are not a program, with the
     /// offset of the fault; [`weighbridge_core::Kind::Limit`].
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Self> {
         if bytes.is_empty() {
-            return Err(Error::corrupt("empty-program", "an empty file is no program")
-                .hint("an empty .pdmodel crashes Paddle 2.6"));
+            return Err(Error::corrupt("empty-program", "the program file is empty")
+                .hint("use another copy of the file; an empty .pdmodel crashes Paddle 2.6"));
         }
         Limits::check("bytes of a program", "header_bytes", bytes.len() as u64, limits.header_bytes)?;
         check::check(bytes, limits, true)?;
         Ok(Self { message: decode(bytes, limits)?, bytes: bytes.into() })
     }
 
-    /// The program as a file holds it: the very bytes that were read, or, after a change, those
-    /// that Paddle's serialiser would write.
+    /// Returns the bytes of the program: the original bytes or, after a change, those that Paddle's serialiser
+    /// would write.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.bytes.to_vec()
     }
 
-    /// As [`to_bytes`](Self::to_bytes), shared.
+    /// Same as [`to_bytes`](Self::to_bytes), shared.
     pub fn bytes(&self) -> &Arc<[u8]> {
         &self.bytes
     }
 
-    /// The version of Paddle that the program names: major * 1000000 + minor * 1000 + patch, so
-    /// 2006002 for 2.6.2. Builds of developers name 0; old programs name none.
+    /// Returns the version of Paddle stored in the program: major * 1000000 + minor * 1000 + patch, so
+    /// 2006002 for 2.6.2. Developer builds store 0; old programs have no version.
     pub fn version(&self) -> Option<i64> {
         self.message.version.as_option().map(|v| v.version.unwrap_or(0))
     }
 
-    /// True where the name of a variable is not UTF-8.
+    /// True if the name of a variable is not UTF-8.
     pub fn has_odd_names(&self) -> bool {
         let variables = self.message.blocks.iter().flat_map(|block| &block.vars);
         variables.map(|var| access::bytes(&var.name)).any(|name| std::str::from_utf8(name).is_err())
     }
 
-    /// Names another version of Paddle, as a number such as 2006002. Paddle itself never checks it.
+    /// Sets the version of Paddle as a number such as 2006002. Paddle itself does not check it.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Limit`] where the program would be larger than protobuf allows.
+    /// [`weighbridge_core::Kind::Limit`] if the program would exceed protobuf's maximum size.
     pub fn set_version(&mut self, version: i64) -> Result<()> {
         let mut message = self.message.clone();
         message.version.get_or_insert_default().version = Some(version);
         self.replace(message)
     }
 
-    /// The variables that stand in parameter files, in the order of Paddle's combined files: that
-    /// of the bytes of their names. See [`weighbridge_core::topology::Topology::parameters`].
+    /// Returns the variables that are stored in parameter files, in the order of Paddle's combined files: sorted by
+    /// the bytes of their names. See [`weighbridge_core::topology::Topology::parameters`].
     pub fn parameters(&self) -> Vec<Variable> {
         understand::parameters(&self.message)
     }
 
-    /// Puts a changed message in the place of the old one, with its bytes; or changes nothing.
+    /// Replaces message and bytes; on error the program is unchanged.
     fn replace(&mut self, message: framework::ProgramDesc) -> Result<()> {
         *self = Self::of(message)?;
         Ok(())
     }
 
-    /// The program of a message.
+    /// Encodes a message into a program.
     fn of(message: framework::ProgramDesc) -> Result<Self> {
         let bytes = encode(&message)?;
         Ok(Self { message, bytes: bytes.into() })
     }
 }
 
-/// The message as Paddle's serialiser writes it.
+/// Encodes the message as Paddle's serialiser writes it.
 fn encode(message: &framework::ProgramDesc) -> Result<Vec<u8>> {
     message
         .try_encode_to_vec()
-        .map_err(|_| Error::limit("limit", "the program is larger than 2 GiB, which protobuf does not allow"))
+        .map_err(|_| Error::limit("limit", "the program exceeds 2 GiB, the maximum size in protobuf"))
 }
 
-/// What the elements of lists may take when `len` bytes are decoded. A stripped program of Paddle
-/// takes 30 bytes in memory for each of its bytes; a hostile one would take 250, so there is a ceiling.
+/// Memory budget for list elements when `len` bytes are decoded. A stripped program of Paddle takes 30 bytes
+/// of memory for each of its bytes; a malformed one can take 250, so there is a ceiling.
 fn budget(len: usize, limits: &Limits) -> usize {
     let ceiling = usize::try_from(limits.header_bytes.saturating_mul(4)).unwrap_or(usize::MAX);
     (32 << 20) + len.saturating_mul(64).min(ceiling)
 }
 
-/// The error of a program above its budget.
+/// Returns the error for a program that exceeds its budget.
 fn too_much(len: usize, limits: &Limits) -> Error {
-    Error::limit("limit", "the program takes far more memory than programs do")
+    Error::limit("limit", "the program exceeds the memory budget for programs")
         .expected(format_args!("at most {} bytes for lists", budget(len, limits)))
         .hint(phrase!["if you trust the file, raise the limit ", limit("header_bytes")])
 }
@@ -173,7 +173,7 @@ fn too_much(len: usize, limits: &Limits) -> Error {
 fn decode(bytes: &[u8], limits: &Limits) -> Result<framework::ProgramDesc> {
     let options = DecodeOptions::new()
         .with_max_message_size(bytes.len())
-        .with_unknown_field_limit(check::UNKNOWN)
+        .with_unknown_field_limit(check::MAX_UNKNOWN_FIELDS)
         .with_element_memory_limit(budget(bytes.len(), limits));
     options.decode_from_slice(bytes).map_err(|error| match error {
         DecodeError::ElementMemoryLimitExceeded | DecodeError::UnknownFieldLimitExceeded => {

@@ -1,15 +1,15 @@
-//! Telling a program by its content.
+//! Detection of programs by their content.
 
 use super::check;
 
-/// True where `head`, the first bytes of a file of `len` bytes, begins a program in protobuf. 4096
-/// bytes are plenty.
+/// True if `head`, the first bytes of a file of `len` bytes, begins a program in protobuf. 4096
+/// bytes are sufficient.
 pub fn looks_like(head: &[u8], len: u64) -> bool {
     usize::try_from(len).is_ok_and(|len| check::plausible(head, len.max(head.len())))
 }
 
-/// True where `head`, the first bytes of a file, begins a program in the text form of protobuf:
-/// after blanks and comments (`#` to the end of the line) comes a field of a program and its brace.
+/// True if `head`, the first bytes of a file, begins a program in protobuf's text format: a field of a
+/// program with a brace, after whitespace and comments (`#` to the end of the line).
 pub(crate) fn looks_like_text(head: &[u8]) -> bool {
     let mut rest = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     while rest.first() == Some(&b'#') {

@@ -1,4 +1,4 @@
-//! Renaming variables, everywhere at once.
+//! Consistent renaming of variables.
 
 use super::access::{bytes, kind, shown};
 use super::{ProgramDesc, framework};
@@ -6,12 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::topology::Quantized;
 
-/// Text attributes that hold names of variables. Only values that equal a name are renamed.
+/// Text attributes that contain names of variables. Only values equal to a name are renamed.
 ///
-/// In order: the parameter and gradient of an operator; what control flow must not free; names
-/// across a step of `recurrent`; gradients that `while_grad` was asked for; signatures of
-/// `run_program`; sending and receiving between trainers; what an engine that stands for a part
-/// of the program holds.
+/// In order: parameter and gradient of an operator; variables kept by control flow; names across a step of
+/// `recurrent`; gradients requested from `while_grad`; signatures of `run_program`; variables sent and received
+/// between trainers; parameters of an engine that replaces a part of the program.
 const NAMING: &[&str] = &[
     "op_role_var",
     "skip_eager_deletion_vars",
@@ -33,34 +32,34 @@ const NAMING: &[&str] = &[
     "parameters",
 ];
 
-/// The argument that stands for none.
+/// Argument that denotes no variable.
 const EMPTY: &str = "@EMPTY@";
-/// Names by which the executor finds its own lists.
+/// Names of the lists of the executor.
 const HOLDERS: [&str; 2] = ["feed", "fetch"];
 
-/// What becomes of names that Paddle derived from a renamed one by an `@`: `w@GRAD`,
+/// Treatment of names that Paddle derived from a renamed one by an `@`: `w@GRAD`,
 /// `w@GRAD@RENAME@block0@0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Derived {
-    /// They keep their names.
+    /// Derived names are kept.
     Keep,
-    /// They are renamed along: `w@GRAD` becomes `v@GRAD` where `w` becomes `v`.
+    /// Derived names are renamed too: `w@GRAD` becomes `v@GRAD` if `w` becomes `v`.
     Along,
 }
 
 impl ProgramDesc {
-    /// Renames variables: their declarations in all blocks, the inputs and outputs of operators,
-    /// variables that stand in for attributes, text attributes that are known to hold names
-    /// (`op_role_var`, `skip_eager_deletion_vars` and others), and attributes whose own names begin with
-    /// that of a variable (`w_quant_scale`). Gives the number of places that were
-    /// changed; with 0 the program keeps its bytes. All names change at once, so two can be
-    /// swapped. Names are as [`topology`](Self::topology) shows them. Remember that the order of a
-    /// combined file is the order of the names.
+    /// Renames variables in all places: declarations in all blocks, inputs and outputs of operators, variables used
+    /// as attribute values, text attributes with variable names (`op_role_var`, `skip_eager_deletion_vars` and
+    /// others), and attributes whose own names begin with that of a variable (`w_quant_scale`).
+    ///
+    /// Returns the number of changed places; if it is 0, the program keeps its bytes. All names change at once, so two
+    /// names can be swapped. Names are written as in [`topology`](Self::topology). The order of a combined file
+    /// is the order of the names, so it changes with them.
     ///
     /// # Errors
-    /// All or nothing. [`weighbridge_core::Kind::Mismatch`] for a name that the program does not have, and
-    /// where two variables would get one name; [`weighbridge_core::Kind::Usage`] for an empty name and for the
-    /// names that Paddle keeps to itself (`feed`, `fetch`, `@EMPTY@`).
+    /// On error nothing is renamed. [`weighbridge_core::Kind::Mismatch`] for a name that the program lacks, and
+    /// for two variables with the same new name; [`weighbridge_core::Kind::Usage`] for an empty name and for the
+    /// names that Paddle reserves (`feed`, `fetch`, `@EMPTY@`).
     pub fn rename(&mut self, names: &BTreeMap<String, String>, derived: Derived) -> Result<u64> {
         let mut message = self.message.clone();
         let mapping = mapping(&mut message, names, derived)?;
@@ -86,12 +85,12 @@ impl ProgramDesc {
     }
 }
 
-/// The new name of a variable that Paddle derived by an `@` from one of `names`, as [`Derived::Along`] renames it.
+/// Returns the new name of a variable that Paddle derived by an `@` from one of `names`, as [`Derived::Along`] does.
 pub(in super::super) fn derived_name(name: &str, names: &BTreeMap<String, String>) -> Option<String> {
     new_name(name.as_bytes(), names, Derived::Along).and_then(|new| String::from_utf8(new).ok())
 }
 
-/// Old names and new ones, of those that change.
+/// Maps old names to new ones, for those that change.
 fn mapping(
     message: &mut framework::ProgramDesc,
     names: &BTreeMap<String, String>,
@@ -118,9 +117,9 @@ fn mapping(
         }
         if let Some(other) = taken.insert(new.clone().unwrap_or_else(|| old.clone()), old) {
             let both = format!("{} and {}", shown(other), shown(old));
-            return Err(Error::mismatch("name-collision", "two variables would get the same name")
+            return Err(Error::mismatch("name-collision", "duplicate variable name after renaming")
                 .found(both)
-                .hint("rename the other one as well, or choose another name"));
+                .hint("rename the other variable as well, or choose another name"));
         }
         if let Some(new) = new {
             mapping.insert(old.clone(), new);
@@ -129,13 +128,13 @@ fn mapping(
     match missing.first() {
         None => Ok(mapping),
         Some(name) => {
-            Err(Error::mismatch("no-such-variable", "the program has no variable of that name").found(name))
+            Err(Error::mismatch("no-such-variable", "the program has no variable with this name").found(name))
         }
     }
 }
 
-/// The new name of a variable: the one asked for, or that derived from the longest name before
-/// an `@` that was asked for.
+/// Returns the new name of a variable: the requested one, or the one derived from the longest requested name before
+/// an `@`.
 fn new_name(old: &[u8], names: &BTreeMap<String, String>, derived: Derived) -> Option<Vec<u8>> {
     if let Some(new) = names.get(&*shown(old)) {
         return Some(new.as_bytes().to_vec());
@@ -143,7 +142,7 @@ fn new_name(old: &[u8], names: &BTreeMap<String, String>, derived: Derived) -> O
     if derived == Derived::Keep {
         return None;
     }
-    // Names are bounded by a limit, and an `@` is rare: this is no loop to fear.
+    // Names are bounded by a limit, and an `@` is rare: the loop is short.
     let ends =
         old.iter().enumerate().rev().filter(|&(at, &b)| at > 0 && b == b'@').map(|(at, _)| at).take(16);
     for end in ends {
@@ -157,29 +156,26 @@ fn new_name(old: &[u8], names: &BTreeMap<String, String>, derived: Derived) -> O
 
 fn refuse_reserved(old: &[u8], new: &[u8], reserved: &HashSet<&[u8]>) -> Result<()> {
     if new.is_empty() {
-        return Err(Error::usage("empty-name", "a variable needs a name").found(shown(old)));
+        return Err(Error::usage("empty-name", "the new variable name is empty").found(shown(old)));
     }
     let kept = |name: &[u8]| reserved.contains(name);
     if kept(old) || kept(new) || HOLDERS.iter().any(|h| h.as_bytes() == new) {
-        return Err(Error::usage("reserved-name", "Paddle keeps that name to itself").found(format_args!(
-            "{} to {}",
-            shown(old),
-            shown(new)
-        )));
+        return Err(Error::usage("reserved-name", "the variable name is reserved by Paddle")
+            .found(format_args!("{} to {}", shown(old), shown(new))));
     }
     Ok(())
 }
 
-/// Where a name stands.
+/// Role of a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NameKind {
-    /// It names a variable for sure.
+    /// Name of a variable.
     Variable,
-    /// It may: a text attribute that is known to hold names.
+    /// Possible name of a variable, in a text attribute that contains names.
     Mention,
 }
 
-/// Every place that holds the name of a variable.
+/// Visits every place with the name of a variable.
 fn each_name(program: &mut framework::ProgramDesc, visit: &mut impl FnMut(&mut Vec<u8>, NameKind)) {
     for block in &mut program.blocks {
         for var in &mut block.vars {

@@ -1,14 +1,14 @@
-//! The schema of `proto/paddle/framework.proto` as a table, for the check before decoding.
+//! Schema of `proto/paddle/framework.proto` as a table, for validation before decoding.
 
-/// A message and its fields. No message holds itself, so a walk along the table ends.
+/// Message with its fields. Messages are not recursive, so a traversal of the table ends.
 pub(super) struct Message {
-    /// Its name, for people.
+    /// Name for error messages.
     pub(super) name: &'static str,
-    /// Its fields, by rising number.
+    /// Fields by ascending number.
     pub(super) fields: &'static [Field],
 }
 
-/// A field of a message.
+/// Field of a message.
 pub(super) struct Field {
     pub(super) number: u32,
     pub(super) name: &'static str,
@@ -17,36 +17,36 @@ pub(super) struct Field {
     pub(super) bound: Bound,
 }
 
-/// What a field holds on the wire.
+/// Wire encoding of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
-    /// A varint.
+    /// Varint.
     Varint,
     /// Four bytes.
     Fixed32,
     /// Eight bytes.
     Fixed64,
-    /// Varints one by one, or packed.
+    /// Varints, single or packed.
     Varints,
-    /// Groups of four bytes one by one, or packed.
+    /// Four-byte values, single or packed.
     Fixed32s,
-    /// Groups of eight bytes one by one, or packed.
+    /// Eight-byte values, single or packed.
     Fixed64s,
-    /// A length and bytes.
+    /// Length-prefixed bytes.
     Bytes,
-    /// A length and a message.
+    /// Length-prefixed message.
     Message(&'static Message),
 }
 
-/// Which limit a field counts against.
+/// Limit that applies to a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     None,
-    /// The length of a name.
+    /// Length of a name.
     Name,
-    /// One more variable.
+    /// Number of variables.
     Variable,
-    /// One more dimension.
+    /// Number of dimensions.
     Dimension,
 }
 
@@ -213,7 +213,7 @@ static VERSION_PAIR: Message = Message {
 static VERSION_MAP: Message =
     Message { name: "OpVersionMap", fields: &[field(1, "pair", Kind::Message(&VERSION_PAIR))] };
 
-/// The whole file.
+/// Whole file.
 pub(super) static PROGRAM: Message = Message {
     name: "ProgramDesc",
     fields: &[

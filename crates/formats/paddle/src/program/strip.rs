@@ -1,4 +1,4 @@
-//! Taking out of a program what its users do not need.
+//! Removal of training parts and source information from a program.
 
 use super::ProgramDesc;
 use super::access::{arguments, attribute, bytes, in_attributes, kind, operators, shown};
@@ -14,43 +14,41 @@ use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::DType;
 use weighbridge_core::topology::{Topology, Variable, VariableKind};
 
-/// The attribute with the author's source lines.
+/// Attribute with the author's source lines.
 pub(super) const CALLSTACK: &[u8] = b"op_callstack";
 
-// Bits of the attribute `op_role`. Forward is 0; 4 and 8 (talk between trainers) stay.
+// Bits of the attribute `op_role`. Forward is 0; 4 and 8 (communication between trainers) are kept.
 const BACKWARD: i32 = 1;
 const OPTIMIZE: i32 = 2;
 const SCHEDULE: i32 = 16;
-/// The role of an operator whose role was never set: all other bits mean nothing.
+/// Role of an operator whose role was never set; all other bits are undefined.
 const UNSPECIFIED: i32 = 0x1000;
 
 impl ProgramDesc {
-    /// Takes out what is asked for. What is left can be loaded: blocks keep their places, and
-    /// nothing goes that a remaining operator uses.
+    /// Removes the requested parts. The result can be loaded: blocks keep their indices, and everything that a remaining
+    /// operator uses is kept.
     ///
-    /// - `source`: the attribute `op_callstack`. Other text that gives away paths is listed by
-    ///   [`source_leaks`](Self::source_leaks) and stays.
-    /// - `training`: operators on which no output depends, and no effect that is independent of
-    ///   training (prints, assertions, random draws, changes of persistable variables). Inputs that
-    ///   only they read go too. A program without outputs keeps its forward pass, as with
-    ///   `clone(for_test=True)`. Each operator that has the attribute `is_test` gets it.
+    /// - `source`: the attribute `op_callstack`. Other text with paths is kept and listed by
+    ///   [`source_leaks`](Self::source_leaks).
+    /// - `training`: operators that no output depends on and without effects independent of training (prints,
+    ///   assertions, random draws, changes of persistable variables). Inputs that only these operators read are removed
+    ///   too. A program without outputs keeps its forward pass, as with `clone(for_test=True)`. Operators with the
+    ///   attribute `is_test` are switched to inference.
     /// - `gradients`: variables with `@GRAD` in their names.
-    /// - `state`: persistable variables that only operators of the optimizer and of schedules use,
-    ///   and never as the parameter: moments, powers, learning rates. They are recognised by the
-    ///   roles and slots of operators, not by names. As long as the operators stay (without
-    ///   `training`), the variables do.
-    /// - `unused`: variables that no operator of any block uses, persistable ones as well; the
-    ///   lists of feeds and fetches stay. A program without operators is a list of variables, and
-    ///   keeps them.
-    /// - `outputs`: see [`Strip::outputs`]. The operators `feed` and `fetch` are made anew.
+    /// - `state`: persistable variables that only operators of the optimizer and of schedules use, and never as the
+    ///   parameter: moments, powers, learning rates. They are recognised by roles and slots of operators, not by
+    ///   names. As long as the operators are kept (without `training`), the variables are kept.
+    /// - `unused`: variables that no operator of any block uses, including persistable ones; the lists of feeds and
+    ///   fetches are kept. A program without operators is a list of variables, and keeps them.
+    /// - `outputs`: see [`Strip::outputs`]. The operators `feed` and `fetch` are created again.
     ///
-    /// The changed program is held against the outputs of the one before.
+    /// The outputs of the changed program are compared with those of the original.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`]: `outputs-without-training`; `reserved-name` for a variable that has the
+    /// [`weighbridge_core::Kind::Usage`]: `outputs-without-training`; `reserved-name` for a variable with the
     /// name of the list of inputs or outputs; [`weighbridge_core::Kind::Mismatch`], `no-such-output`;
-    /// [`weighbridge_core::Kind::Corrupt`], `outputs-changed`; [`weighbridge_core::Kind::Limit`] where the program would be
-    /// larger than protobuf allows. The program is as before.
+    /// [`weighbridge_core::Kind::Corrupt`], `outputs-changed`; [`weighbridge_core::Kind::Limit`] if the program would
+    /// exceed protobuf's maximum size. On error the program is unchanged.
     pub fn strip(&mut self, what: &Strip) -> Result<StripReport> {
         let mut report = StripReport::default();
         if what.is_nothing() {
@@ -83,9 +81,8 @@ impl ProgramDesc {
         Flow::of(topology, |block, place| phase(&self.message.blocks[block].ops[place]))
     }
 
-    /// Takes training out of `message`, a copy of this program, and switches the rest to inference.
-    /// Gives the steps that stay, and the outputs to hold them against where they are not those of
-    /// the program.
+    /// Removes training from `message`, a copy of this program, and switches the rest to inference. Returns the live
+    /// steps, and the outputs for the comparison if they are not those of the program.
     fn cut(
         &self,
         message: &mut framework::ProgramDesc,
@@ -112,10 +109,10 @@ impl ProgramDesc {
     }
 }
 
-/// For each step whether it stays, and names of outputs.
+/// For each step, true if it is kept; and names of outputs.
 type Kept = (Vec<bool>, Option<Vec<String>>);
 
-/// Fails where an output is no variable of the main block.
+/// Fails if an output is not a variable of the main block.
 fn declared(topology: &Topology, outputs: &[String]) -> Result<()> {
     let main: HashSet<&str> =
         topology.blocks.first().into_iter().flat_map(|b| &b.variables).map(|v| v.name.as_str()).collect();
@@ -151,8 +148,8 @@ fn phase(op: &OpDesc) -> Phase {
     }
 }
 
-/// True for an operator that makes a step: it has a parameter, its gradient and the parameter after.
-/// Programs before roles have no other sign.
+/// True for an operator that updates a parameter: its slots are the parameter, its gradient and the new parameter.
+/// Programs older than roles have no other indication.
 fn is_optimizer(op: &OpDesc) -> bool {
     let has =
         |slots: &[framework::op_desc::Var], name: &[u8]| slots.iter().any(|s| bytes(&s.parameter) == name);
@@ -160,7 +157,7 @@ fn is_optimizer(op: &OpDesc) -> bool {
 }
 
 /// Keeps the steps of `live`, their bodies, and the inputs that they read. Other bodies become
-/// empty, since blocks are known by their numbers.
+/// empty, because blocks are identified by their indices.
 fn prune(
     program: &mut framework::ProgramDesc,
     flow: &Flow<'_>,
@@ -168,7 +165,7 @@ fn prune(
     outputs: &[String],
     report: &mut StripReport,
 ) -> Result<()> {
-    // An input that no operator read before stays: it is none that training needed.
+    // An input that no operator read before is kept: training did not need it.
     let read: HashSet<Vec<u8>> = operators(program).flat_map(|op| arguments(&op.inputs)).cloned().collect();
     for (number, block) in program.blocks.iter_mut().enumerate() {
         let owner = flow.owner(number);
@@ -212,7 +209,7 @@ fn prune(
     holder(main, "fetch", VariableKind::Fetch)
 }
 
-/// The inputs that live steps need: those that the program feeds already in their order, then the
+/// Returns the inputs of live steps: those that the program feeds already in their order, then the
 /// others in the order of reading.
 fn inputs(main: &BlockDesc, flow: &Flow<'_>, live: &[bool]) -> Vec<String> {
     let mut feeds: Vec<&OpDesc> = main.ops.iter().filter(|op| bytes(&op.r#type) == b"feed").collect();
@@ -230,16 +227,16 @@ fn inputs(main: &BlockDesc, flow: &Flow<'_>, live: &[bool]) -> Vec<String> {
     inputs
 }
 
-/// Declares the list in which the executor keeps inputs or outputs.
+/// Declares the list of inputs or outputs of the executor.
 fn holder(main: &mut BlockDesc, name: &str, of: VariableKind) -> Result<()> {
     let list = Variable { kind: of, dtype: None, shape: None, ..dense(name, DType::F32, &[]) };
     let desc = variable(&list)?;
     match main.vars.iter().find(|var| bytes(&var.name) == name.as_bytes()) {
         Some(var) if kind(var) == kind(&desc) => {}
         Some(_) => {
-            return Err(Error::usage("reserved-name", "Paddle keeps that name to itself")
+            return Err(Error::usage("reserved-name", "the variable name is reserved by Paddle")
                 .found(name)
-                .hint(phrase!["rename the variable with ", Opt::Rename.any("OLD=NEW"), " first"]));
+                .hint(phrase!["use ", Opt::Rename.any("OLD=NEW"), " to rename the variable first"]));
         }
         None => main.vars.push(desc),
     }
@@ -257,7 +254,7 @@ fn inference(program: &mut framework::ProgramDesc) {
     }
 }
 
-/// The variables of the optimizer: persistable, used by updates only, and never as the parameter.
+/// Returns the variables of the optimizer: persistable, used by updates only, and never as the parameter.
 fn state(program: &framework::ProgramDesc) -> HashSet<Vec<u8>> {
     let vars = program.blocks.iter().flat_map(|b| &b.vars);
     let mut state: HashSet<Vec<u8>> =
@@ -283,7 +280,7 @@ fn state(program: &framework::ProgramDesc) -> HashSet<Vec<u8>> {
     state
 }
 
-/// Removes the declarations of variables that are asked for and that no operator uses.
+/// Removes the declarations of requested variables that no operator uses.
 fn variables(
     program: &mut framework::ProgramDesc,
     what: &Strip,

@@ -1,4 +1,4 @@
-//! Programs as text: the text form of protobuf.
+//! Programs in protobuf's text format.
 
 use super::{ProgramDesc, budget, check, framework, too_much};
 use buffa::text::{ParseErrorKind, TextDecoder, TextEncoder, TextFormat};
@@ -6,10 +6,10 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 
 impl ProgramDesc {
-    /// The program in the text form of protobuf, as Paddle 2 prints it but for order and blanks.
-    /// Strings that are not UTF-8 are escaped and survive. Of a NaN in a float attribute the text
-    /// keeps that it is one. Fields that are not known here show as their number; a text with such
-    /// fields cannot be read back, here or in Paddle, since a number tells no type.
+    /// Returns the program in protobuf's text format, as Paddle 2 prints it except for order and whitespace. Strings
+    /// that are not UTF-8 are escaped and preserved. The payload of a NaN in a float attribute is lost. Unknown
+    /// fields are shown by number; a text with unknown fields cannot be read back, here or in Paddle, because a number
+    /// does not determine the type.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         let mut encoder = TextEncoder::new_pretty(&mut text).emit_unknown(true);
@@ -21,10 +21,10 @@ impl ProgramDesc {
         text
     }
 
-    /// Reads the text form, with the names of fields of Paddle 2 or of Paddle 3.
+    /// Parses the text format, with the field names of Paddle 2 or of Paddle 3.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`] for text that is no program, with line and column;
+    /// [`weighbridge_core::Kind::Corrupt`] for text that is not a program, with line and column;
     /// [`weighbridge_core::Kind::Limit`].
     pub fn from_text(text: &str, limits: &Limits) -> Result<Self> {
         Limits::check("bytes of a program", "header_bytes", text.len() as u64, limits.header_bytes)?;
@@ -35,13 +35,15 @@ impl ProgramDesc {
             let place = format!("line {}, column {}", error.line, error.col);
             match error.kind {
                 ParseErrorKind::ElementMemoryLimitExceeded => too_much(text.len(), limits).found(place),
-                kind => Error::corrupt("bad-text", format!("not the text of a program: {kind}, {place}"))
-                    .hint("fields without a name (numbers) cannot be read from text"),
+                kind => Error::corrupt("bad-text", format!("the text is not a program: {kind}, {place}"))
+                    .hint(
+                        "remove fields that have a number instead of a name; they cannot be read from text",
+                    ),
             }
         })?;
         let program = Self::of(message)?;
         if program.bytes.is_empty() {
-            return Err(Error::corrupt("empty-program", "an empty text is no program"));
+            return Err(Error::corrupt("empty-program", "the program text is empty"));
         }
         check::check(&program.bytes, limits, false)?;
         Ok(program)

@@ -1,4 +1,4 @@
-//! What a program means: its message as a [`Topology`].
+//! Conversion of a program message to a [`Topology`].
 
 use super::ProgramDesc;
 use super::access::{bytes, kind, shown};
@@ -13,9 +13,9 @@ use weighbridge_core::topology::{
 };
 
 impl ProgramDesc {
-    /// What the program means. A name or text that is not UTF-8 shows its odd bytes as `\xNN`. An
-    /// attribute whose value is not set has the default of protobuf: 0, false, no text. Numbers of
-    /// kinds and types that are not known here stand as numbers.
+    /// Returns the content of the program. Bytes of names and texts that are not UTF-8 are shown as `\xNN`. An
+    /// attribute without a value has the default of protobuf: 0, false, empty text. Unknown kinds and types are shown
+    /// as numbers.
     pub fn topology(&self) -> Topology {
         let count = self.message.blocks.len();
         let blocks: Vec<Block> = self.message.blocks.iter().map(|b| block(b, count)).collect();
@@ -34,8 +34,7 @@ impl ProgramDesc {
     }
 }
 
-/// See [`ProgramDesc::parameters`]. Sorted by the bytes as they are, which the shown names of odd
-/// ones are not.
+/// Implements [`ProgramDesc::parameters`]. The order is that of the original bytes; escaped names may sort differently.
 pub(super) fn parameters(program: &framework::ProgramDesc) -> Vec<Variable> {
     let stored = |v: &&VarDesc| v.persistable.unwrap_or(false) && !matches!(kind(v), Some(9 | 10 | 15 | 17));
     let mut all: Vec<&VarDesc> = program.blocks.iter().flat_map(|b| &b.vars).filter(stored).collect();
@@ -44,7 +43,7 @@ pub(super) fn parameters(program: &framework::ProgramDesc) -> Vec<Variable> {
     all.into_iter().map(variable).collect()
 }
 
-/// `2.6.2` for 2006002; nothing for 0.
+/// Returns `2.6.2` for 2006002; `None` for 0.
 fn writer(version: i64) -> Option<String> {
     (version > 0).then(|| format!("{}.{}.{}", version / 1_000_000, version / 1000 % 1000, version % 1000))
 }
@@ -58,7 +57,7 @@ fn operator_versions(program: &framework::ProgramDesc) -> Vec<(String, i64)> {
     map.pair.iter().map(pair).collect()
 }
 
-/// The inputs or outputs of the program: the operators of that type in the main block, in the
+/// Returns the inputs or outputs of the program: the operators of that type in the main block, in the
 /// order of their attribute `col`.
 fn endpoints(topology: &Topology, kind: &str, names: fn(&Operator) -> &[String]) -> Vec<Endpoint> {
     let Some(main) = topology.blocks.first() else { return Vec::new() };
@@ -71,7 +70,7 @@ fn endpoints(topology: &Topology, kind: &str, names: fn(&Operator) -> &[String])
         return Vec::new();
     }
     operators.sort_by_key(column);
-    // One table for all, since a hostile program may have as many endpoints as variables.
+    // One table for all, because a malformed program may have as many endpoints as variables.
     let mut declared = std::collections::HashMap::new();
     for variable in &main.variables {
         declared.entry(variable.name.as_str()).or_insert(variable);
@@ -96,7 +95,7 @@ fn block(desc: &framework::BlockDesc, count: usize) -> Block {
     }
 }
 
-/// The place in a list that a number names; nothing where it is negative.
+/// Converts a number to an index; `None` if it is negative.
 fn place(number: i32) -> Option<usize> {
     usize::try_from(number).ok()
 }
@@ -132,7 +131,7 @@ fn variable_kind(number: i32) -> VariableKind {
     }
 }
 
-/// The tensor that a type of that number describes, and its levels of LoD.
+/// Returns the tensor described by a type with this number, and its LoD levels.
 fn tensor(desc: &VarType, number: i32) -> (Option<&TensorDesc>, i32) {
     match number {
         7 => desc
@@ -219,7 +218,7 @@ fn list<T>(values: &[T], one: impl Fn(&T) -> AttributeValue) -> AttributeValue {
     AttributeValue::List(values.iter().map(one).collect())
 }
 
-/// A block, or the number where it cannot be the place of one.
+/// Returns a block, or the number if it cannot be a block index.
 fn body(number: i32) -> AttributeValue {
     place(number).map_or(AttributeValue::Int(number.into()), AttributeValue::Block)
 }

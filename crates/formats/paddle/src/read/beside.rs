@@ -1,4 +1,4 @@
-//! Files of one model that do not know each other: who belongs to whom, by names and by content.
+//! Associates files of one model by name and by content: none of them refers to another.
 
 use super::super::any_program::{Form, Program};
 use crate::ReadOptions;
@@ -9,49 +9,49 @@ use weighbridge_core::topology::Topology;
 use weighbridge_format::{HEAD, OpenOptions};
 use weighbridge_io::source::{FolderItem, FolderRef, SourceRef};
 
-/// Files of a folder whose first bytes are looked at in search of a program or parameters.
-const MOST_LOOKED_AT: usize = 64;
-/// Names of programs that hold no stem.
+/// Maximum number of files of a folder whose first bytes are read in search of a program or parameters.
+const MAX_FILES_PROBED: usize = 64;
+/// Program names without a stem.
 const PROGRAMS: [&str; 3] = ["__model__", "__model__.json", "model"];
-/// Names of combined parameters that hold no stem.
+/// Names of combined parameters without a stem.
 const PARAMETERS: [&str; 2] = ["__params__", "params"];
 
-/// Where an opened file stands.
+/// Opened file together with its folder.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Beside<'a> {
     pub(super) folder: &'a FolderRef,
-    /// The file's name in the folder.
+    /// Name of the file within the folder.
     pub(super) name: &'a Path,
 }
 
-/// A program that was found.
+/// Program found for a parameter file.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
     pub(super) topology: Arc<Topology>,
-    /// Its file.
+    /// File that contains the program.
     pub(super) file: SourceRef,
-    /// Its file name, without folders.
+    /// File name without folders.
     pub(super) name: String,
-    /// True where a person or a name says that it belongs here; false where it merely fits.
+    /// True if the caller or a file name identifies the program; false if it merely fits.
     pub(super) sure: bool,
 }
 
-/// True for the name of a file in which macOS keeps attributes of the file that it is named after: `._x.pdmodel`.
+/// True for the AppleDouble files in which macOS keeps the attributes of another file: `._x.pdmodel`.
 pub(super) fn is_hidden(name: &str) -> bool {
     name.starts_with("._")
 }
 
-/// The text of a name, where it is UTF-8.
+/// Returns the name as text, empty if it is not UTF-8.
 pub(super) fn text(name: &Path) -> &str {
     name.to_str().unwrap_or("")
 }
 
-/// The last part of a label or name.
+/// Returns the last component of a label or name.
 pub(super) fn base_name(label: &str) -> String {
     Path::new(label).file_name().map_or_else(|| label.to_owned(), |n| n.to_string_lossy().into_owned())
 }
 
-/// The first bytes of a source.
+/// Reads the first bytes of a source.
 pub(super) fn head(source: &SourceRef) -> Result<Vec<u8>> {
     let len = usize::try_from(source.len()).unwrap_or(HEAD).min(HEAD);
     let mut head = vec![0; len];
@@ -66,7 +66,7 @@ impl Beside<'_> {
         self.folder.open(&name)
     }
 
-    /// The first file that exists.
+    /// Opens the first file that exists.
     pub(super) fn first(&self, names: &[String]) -> Result<Option<(SourceRef, String)>> {
         for name in names {
             if let Some(source) = self.open(name)? {
@@ -76,12 +76,12 @@ impl Beside<'_> {
         Ok(None)
     }
 
-    /// The name of the file, without folders.
+    /// Returns the file name without folders.
     pub(super) fn file_name(&self) -> &str {
         self.name.file_name().and_then(|n| n.to_str()).unwrap_or("")
     }
 
-    /// Other files of the folder that may be programs by their first bytes.
+    /// Lists other files of the folder that may be programs by their first bytes.
     fn lookalikes(&self) -> Result<Vec<(SourceRef, String)>> {
         let mut found = Vec::new();
         for item in self.others()? {
@@ -93,18 +93,18 @@ impl Beside<'_> {
         Ok(found)
     }
 
-    /// Other files that are worth a look: those with telling names first.
+    /// Lists other files of the folder that are worth probing, the likeliest names first.
     pub(super) fn others(&self) -> Result<Vec<FolderItem>> {
         let mut items = self.folder.list(1)?;
         items.retain(|item| item.name != self.name && !is_hidden(text(&item.name)));
-        items.sort_by_key(|item| promise(text(&item.name)));
-        items.truncate(MOST_LOOKED_AT);
+        items.sort_by_key(|item| rank_by_name(text(&item.name)));
+        items.truncate(MAX_FILES_PROBED);
         Ok(items)
     }
 }
 
-/// How likely a file is part of a model, by its name: 0 is likeliest.
-pub(super) fn promise(name: &str) -> u8 {
+/// Ranks a file name by the likelihood that the file belongs to a model: 0 is likeliest.
+pub(super) fn rank_by_name(name: &str) -> u8 {
     let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
     if ends(&[".pdmodel", ".pb", ".json", ".pdiparams", "__model__", "__params__"]) {
         0
@@ -117,7 +117,7 @@ pub(super) fn promise(name: &str) -> u8 {
     }
 }
 
-/// The names that the program of a parameter file may have, likeliest first.
+/// Possible names of the program of a parameter file, likeliest first.
 pub(super) fn program_names(parameters: &str) -> Vec<String> {
     let mut names = Vec::new();
     let stem = [".pdiparams", ".pdparams", ".pdopt"].iter().find_map(|end| parameters.strip_suffix(end));
@@ -131,7 +131,7 @@ pub(super) fn program_names(parameters: &str) -> Vec<String> {
     names
 }
 
-/// The names that the combined parameters of a program may have, likeliest first.
+/// Possible names of the combined parameters of a program, likeliest first.
 pub(super) fn parameter_names(program: &str) -> Vec<String> {
     let mut names = Vec::new();
     if let Some(stem) = [".pdmodel", ".json"].iter().find_map(|end| program.strip_suffix(end)) {
@@ -147,11 +147,11 @@ pub(super) fn parameter_names(program: &str) -> Vec<String> {
     names
 }
 
-/// The program that a parameter file belongs to: the one that the caller names, one whose name
-/// says so, or, where a `search` is worth while, the only one beside it that `fits`.
+/// Finds the program of a parameter file: the one that the caller names, else one with a matching
+/// name. Where a `search` is worth while, the only program in the folder that `fits` follows.
 ///
 /// # Errors
-/// What reading a program says, where that program was named.
+/// Errors from reading the program, if the caller or a file name identified it.
 pub(super) fn find_program(
     beside: Option<Beside<'_>>,
     options: &OpenOptions,
@@ -173,7 +173,7 @@ pub(super) fn find_program(
     }
     let mut fitting = Vec::new();
     for (source, name) in beside.lookalikes()? {
-        // What only looks like a program, or belongs to another model, is none of our business.
+        // Files that only resemble a program, or belong to another model, are not an error here.
         let Ok(program) = Program::read(&source, &options.limits) else { continue };
         if program.has_odd_names() {
             continue;
@@ -186,16 +186,13 @@ pub(super) fn find_program(
     Ok(if fitting.len() == 1 { fitting.pop() } else { None })
 }
 
-/// The program in a file, whose variables can be names of tensors.
+/// Reads the program of a file and requires variable names that can be tensor names.
 fn joinable(source: &SourceRef, options: &OpenOptions) -> Result<Arc<Topology>> {
     let program = Program::read(source, &options.limits)?;
     if program.has_odd_names() {
-        return Err(Error::unsupported(
-            "names-not-utf8",
-            "the program has variables whose names are not UTF-8",
-        )
-        .in_file(source.label())
-        .hint("a copy of the parameters in a folder of its own opens without names"));
+        return Err(Error::unsupported("names-not-utf8", "variable names of the program are not UTF-8")
+            .in_file(source.label())
+            .hint("copy the parameter file to a separate folder to open it without names"));
     }
     Ok(Arc::new(program.topology()))
 }
@@ -205,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_all_eras() {
+    fn derives_file_names_of_all_eras() {
         assert_eq!(program_names("x.pdiparams"), ["x.pdmodel", "x.json"]);
         assert_eq!(program_names("__params__"), ["__model__", "__model__.json", "model"]);
         assert!(program_names("fc_0.w_0").is_empty());

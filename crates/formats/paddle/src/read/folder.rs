@@ -1,9 +1,9 @@
-//! Folders: which files are a model, and which one is to be opened.
+//! Model folders: recognition and the choice of the file to open.
 
 use super::super::any_program::Form;
 use super::super::state;
 use super::super::stream::{Stream, StreamKind, detect};
-use super::beside::{Beside, head, is_hidden, promise, text};
+use super::beside::{Beside, head, is_hidden, rank_by_name, text};
 use super::params::open_separate;
 use super::{checkpoint, merge_states, model, params, shards};
 use std::collections::BTreeMap;
@@ -16,12 +16,12 @@ use weighbridge_core::topology::VariableKind;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderItem, FolderRef, SourceRef};
 
-/// How deep names with slashes go: `a/b` is the file `b` in the folder `a`.
-const DEPTH: usize = 8;
-/// Files whose content is looked at to recognise a folder.
-const MOST_LOOKED_AT: usize = 32;
+/// Maximum depth of names with slashes: `a/b` is the file `b` in the folder `a`.
+const MAX_DEPTH: usize = 8;
+/// Maximum number of files whose content is read to recognise a folder.
+const MAX_FILES_PROBED: usize = 32;
 
-/// What a folder holds, by the names of its files.
+/// Content of a folder by the names of its files.
 #[derive(Debug, Default)]
 struct Inventory {
     /// Programs: `__model__`, `x.pdmodel`, `x.json` of PIR, `program.pb`.
@@ -30,12 +30,12 @@ struct Inventory {
     parameters: Vec<String>,
     /// Stems of pickled states: parameters, optimizer.
     states: BTreeMap<String, [Option<String>; 2]>,
-    /// Indexes of states that are cut into shards.
+    /// Shard indexes of states.
     indexes: Vec<String>,
     distributed: bool,
 }
 
-/// True where the folder is a Paddle model, by what stands in it.
+/// True if the files of the folder form a Paddle model.
 pub(super) fn recognises(folder: &FolderRef) -> bool {
     let Ok(items) = folder.list(1) else { return false };
     let Ok(inventory) = Inventory::of(folder, &items) else { return false };
@@ -44,29 +44,29 @@ pub(super) fn recognises(folder: &FolderRef) -> bool {
         || !inventory.states.is_empty()
         || inventory.distributed;
     let mut items = items;
-    items.sort_by_key(|item| promise(text(&item.name)));
-    named || items.iter().take(MOST_LOOKED_AT).any(|item| holds_a_tensor(folder, item))
+    items.sort_by_key(|item| rank_by_name(text(&item.name)));
+    named || items.iter().take(MAX_FILES_PROBED).any(|item| holds_a_tensor(folder, item))
 }
 
-/// True where a file is a whole tensor stream.
+/// True if a file is a whole tensor stream.
 fn holds_a_tensor(folder: &FolderRef, item: &FolderItem) -> bool {
     let Ok(Some(source)) = folder.open(&item.name) else { return false };
     matches!(detect(&source, &Limits::default()), Some(StreamKind::Dense | StreamKind::SelectedRows))
 }
 
-/// Opens the model that stands in a folder.
+/// Opens the model in a folder.
 pub(super) fn open(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
     let items = folder.list(1)?;
     let inventory = Inventory::of(folder, &items)?;
     let mut checkpoint = if inventory.distributed {
         state::read_distributed(folder, options)?
-            .ok_or_else(|| Error::unsupported("not-distributed", "the shards in this folder have no index"))?
+            .ok_or_else(|| Error::unsupported("not-distributed", "the shards in the folder have no index"))?
     } else if let Some(name) = main_program(&inventory.programs, folder)? {
         let beside = Beside { folder, name: Path::new(name) };
         let mut checkpoint = model::open(&source(folder, name)?, Some(beside), options)?;
         let others: Vec<_> = inventory.programs.iter().filter(|n| *n != name).map(String::as_str).collect();
         if !others.is_empty() {
-            let text = format!("other functions of the model stand beside it: {}", others.join(", "));
+            let text = format!("other functions of the model are not opened: {}", others.join(", "));
             checkpoint.notes.push(Note::omission("more-programs", text));
         }
         checkpoint
@@ -89,15 +89,15 @@ pub(super) fn open(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoi
     Ok(checkpoint)
 }
 
-/// The program of the model that stands in a folder, whatever its era.
+/// Returns the program of the model in a folder, of any era.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`]: `several-models`, which names them; `no-program`; [`weighbridge_core::Kind::Io`].
+/// [`weighbridge_core::Kind::Usage`]: `several-models` with their names; `no-program`; [`weighbridge_core::Kind::Io`].
 pub(in super::super) fn program(folder: &FolderRef) -> Result<SourceRef> {
     let inventory = Inventory::of(folder, &folder.list(1)?)?;
     match main_program(&inventory.programs, folder)? {
         Some(name) => source(folder, name),
-        None => Err(Error::usage("no-program", "there is no program in this folder")
+        None => Err(Error::usage("no-program", "the folder has no program")
             .in_file(folder.label())
             .expected("a __model__, a .pdmodel, or a .json of PIR")),
     }
@@ -118,7 +118,7 @@ impl Inventory {
                 Some((stem, "pdparams")) => found.state(stem)[0] = Some(name.to_owned()),
                 Some((stem, "pdopt")) => found.state(stem)[1] = Some(name.to_owned()),
                 Some((_, "distcp")) => shards = true,
-                // PyTorch's directory has no number.
+                // The metadata file of PyTorch's directory has no number.
                 Some((number, "metadata")) if !number.is_empty() => metadata = true,
                 _ if matches!(name, "__model__" | "model") && is_program(folder, item)? => {
                     found.programs.push(name.to_owned());
@@ -145,13 +145,17 @@ fn is_program(folder: &FolderRef, item: &FolderItem) -> Result<bool> {
 
 fn source(folder: &FolderRef, name: &str) -> Result<SourceRef> {
     folder.open(Path::new(name))?.ok_or_else(|| {
-        Error::new(weighbridge_core::Kind::Io, "file-vanished", "the file was there a moment ago")
-            .in_file(name)
+        Error::new(
+            weighbridge_core::Kind::Io,
+            "file-vanished",
+            "the file disappeared while the folder was read",
+        )
+        .in_file(name)
     })
 }
 
-/// The program to open: the only one, or the one whose stem begins all others (`x.pdmodel` beside
-/// `x.second.pdmodel`: the functions of one layer).
+/// Returns the program to open: the only one, or the one whose stem is a prefix of all others.
+/// Example: `x.pdmodel` with `x.second.pdmodel`, the functions of one layer.
 fn main_program<'a>(programs: &'a [String], folder: &FolderRef) -> Result<Option<&'a str>> {
     let stem = |name: &'a str| name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     let leads = |name: &&'a String| {
@@ -172,13 +176,13 @@ fn main_program<'a>(programs: &'a [String], folder: &FolderRef) -> Result<Option
 
 fn several(folder: &FolderRef, names: &[String]) -> Error {
     let shown = names.iter().take(8).cloned().collect::<Vec<_>>().join(", ");
-    Error::usage("several-models", "there are several models in this folder")
+    Error::usage("several-models", "the folder contains several models")
         .in_file(folder.label())
         .found(shown)
-        .hint("give the path of one of these files; what belongs to it is found")
+        .hint("pass the path of one of these files; the files that belong to it are found")
 }
 
-/// The state of one model: parameters and optimizer.
+/// Opens the state of one model: parameters and optimizer.
 fn open_states(folder: &FolderRef, inventory: &Inventory, options: &OpenOptions) -> Result<Checkpoint> {
     let names: Vec<String> = inventory.states.values().flatten().flatten().cloned().collect();
     if inventory.states.len() > 1 {
@@ -203,12 +207,12 @@ fn open_states(folder: &FolderRef, inventory: &Inventory, options: &OpenOptions)
     for (name, error) in failed {
         whole.lose(name, &error);
     }
-    // State names the variable of its parameter, which may go by its structured name here.
+    // Optimizer state names the variable of its parameter. Here the parameter may use its structured name.
     whole.attach_state();
     Ok(whole)
 }
 
-/// The state of one model, cut into shards: parameters, and the optimizer where it has an index too.
+/// Opens the sharded state of one model: parameters, and the optimizer if it has an index too.
 fn open_sharded(folder: &FolderRef, inventory: &Inventory, options: &OpenOptions) -> Result<Checkpoint> {
     let (optimizer, parameters): (Vec<&String>, Vec<&String>) =
         inventory.indexes.iter().partition(|name| shards::is_of_optimizer(name));
@@ -228,11 +232,11 @@ fn open_sharded(folder: &FolderRef, inventory: &Inventory, options: &OpenOptions
     Ok(whole)
 }
 
-/// A folder of files of one tensor each, without a program. What is no tensor is passed over.
+/// Opens a folder of single-tensor files without a program. Other files are skipped.
 fn open_tensors(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut found = checkpoint("separate", folder.label());
     let mut others = Vec::new();
-    for item in folder.list(DEPTH)? {
+    for item in folder.list(MAX_DEPTH)? {
         let name = text(&item.name).replace('\\', "/");
         let hidden = name.rsplit('/').next().is_some_and(|n| n.starts_with('.'));
         let Some(source) = folder.open(&item.name)? else { continue };
@@ -260,15 +264,15 @@ fn open_tensors(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint>
     if !others.is_empty() {
         let shown =
             others.iter().take(5).map(|n| Name::from(n.as_str()).to_string()).collect::<Vec<_>>().join(", ");
-        let files = counted(others.len(), "file is no tensor and was", "files are no tensors and were");
-        let text = format!("{files} passed over: {shown}");
+        let files = counted(others.len(), "file is not a tensor and was", "files are not tensors and were");
+        let text = format!("{files} skipped: {shown}");
         found.notes.push(Note::new("other-files", text));
     }
     if found.tensors.is_empty() && found.damage.is_none() {
-        return Err(Error::usage("no-parameters", "there are no parameters of Paddle in this folder")
+        return Err(Error::usage("no-parameters", "the folder has no Paddle parameters")
             .in_file(folder.label())
-            .expected("a program, .pdiparams, .pdparams, or files of one tensor each"));
+            .expected("a program, .pdiparams, .pdparams, or single-tensor files"));
     }
-    found.notes.push(Note::new("no-program", "there is no program; the names are those of the files"));
+    found.notes.push(Note::new("no-program", "no program found; tensors are named after their files"));
     Ok(found)
 }

@@ -1,4 +1,4 @@
-//! `x.pdiparams.info`: names in the structure of the source, for variables (specification section 4).
+//! Structured names of variables from `x.pdiparams.info` (specification section 4).
 
 use super::super::state::{self, Info, InfoRow};
 use super::super::{INFO_FILE, STOP_GRADIENT, TRAINABLE};
@@ -13,12 +13,12 @@ use weighbridge_core::text::{counted, escape, first_and_more};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 
-/// The ending that is added to the name of the parameters.
+/// Suffix appended to the name of the parameter file.
 pub(super) const ENDING: &str = ".info";
-/// Variables that are named in a note.
-const SHOWN: usize = 5;
+/// Maximum number of variables named in a note.
+const MAX_NAMES_SHOWN: usize = 5;
 
-/// Gives the tensors of a joined checkpoint the structured names that stand beside their file.
+/// Adds the structured names from the info file to the tensors of a joined checkpoint.
 pub(super) fn join(
     checkpoint: &mut Checkpoint,
     beside: Option<Beside<'_>>,
@@ -35,24 +35,25 @@ pub(super) fn join(
             checkpoint.companions.push((name, source));
         }
         Ok(None) => {
-            checkpoint
-                .notes
-                .push(Note::omission("info-ignored", format!("{name} is no list of structured names")));
+            checkpoint.notes.push(Note::omission(
+                "info-ignored",
+                format!("{name} skipped: it is not a list of structured names"),
+            ));
         }
         Err(error) => {
             checkpoint
                 .notes
-                .push(Note::omission("info-ignored", format!("{name} cannot be read: {}", error.message())));
+                .push(Note::omission("info-ignored", format!("{name} skipped: {}", error.message())));
         }
     }
     Ok(())
 }
 
-/// Gives tensors that come from elsewhere under their structured names the variables that they are.
+/// Adds the variable names to tensors of another format that have structured names.
 pub(super) fn attach(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
     let Some(source) = &options.own::<ReadOptions>().program_info else { return Ok(()) };
     let Ok(Some(info)) = state::read_info(source, &options.limits) else { return Ok(()) };
-    // It may have more entries than there are tensors.
+    // The list may have more entries than there are tensors.
     checkpoint.companions.push((base_name(source.label()), source.clone()));
     let name = |row: &InfoRow| Some((path_of(row.structured_name.as_ref()?), row.variable.clone()));
     let variables: HashMap<TensorPath, String> = info.iter().filter_map(name).collect();
@@ -67,7 +68,7 @@ pub(super) fn attach(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Resu
     Ok(())
 }
 
-/// The list beside the parameters, else the one beside the program that the caller names.
+/// Finds the info file of the parameters, else the one of the program that the caller names.
 fn find(
     checkpoint: &Checkpoint,
     beside: Option<Beside<'_>>,
@@ -91,7 +92,7 @@ fn find(
     Ok(beside.first(&names)?.or_else(named))
 }
 
-/// Returns the text of a note on entries of variables that the model has not.
+/// Applies the info entries. Returns a note text on entries whose variables the model lacks.
 fn apply(checkpoint: &mut Checkpoint, info: &Info) -> Option<String> {
     let rows: HashMap<TensorPath, &InfoRow> = info.iter().map(|row| (path_of(&row.variable), row)).collect();
     for tensor in checkpoint.tensors.iter_mut().filter(|t| !t.guessed) {
@@ -112,7 +113,7 @@ fn apply(checkpoint: &mut Checkpoint, info: &Info) -> Option<String> {
     let rest = info.iter().filter(|row| !held.contains(&path_of(&row.variable)));
     let rest: Vec<String> = rest.map(|row| escape(&row.variable)).collect();
     (!rest.is_empty()).then(|| {
-        let entries = counted(rest.len(), "entry is", "entries are");
-        format!("{entries} of variables that the model does not have: {}", first_and_more(rest, SHOWN))
+        let entries = counted(rest.len(), "entry is for", "entries are for");
+        format!("{entries} variables that the model lacks: {}", first_and_more(rest, MAX_NAMES_SHOWN))
     })
 }

@@ -1,26 +1,26 @@
-//! Names for tensors that have none: the sorted parameters of a program (specification section 4).
+//! Names for nameless tensors from the sorted parameters of a program (specification section 4).
 
 use weighbridge_core::checkpoint::{Name, Note, TensorEntry, TensorPath};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::topology::{Quantized, Topology, Variable, VariableKind};
 
-/// The path of a variable: one part between each two dots, as everywhere.
+/// Returns the path of a variable, split at its dots.
 pub(super) fn path_of(variable: &str) -> TensorPath {
     TensorPath::from_dotted(variable)
 }
 
-/// The path of the k-th tensor of a file without names.
+/// Returns the path of the k-th tensor of a file without names.
 fn numbered(k: usize) -> TensorPath {
     TensorPath::new([Name::from(format!("#{k}").as_str())])
 }
 
-/// True where a tensor is what the program declares: -1 stands for any extent.
+/// True if a tensor matches its declaration in the program. -1 stands for any size.
 pub(super) fn agrees(entry: &TensorEntry, variable: &Variable, quantized: &Quantized<'_>) -> bool {
     quantized.admits_dtype(variable, entry.stored) && quantized.admits(variable, entry.shape.dims())
 }
 
-/// The parameters of a program that are tensors, in the order of the file, and the number of those that are words.
+/// Returns the tensor parameters of a program in file order, and the number of its vocabularies.
 fn tensors_of(program: &Topology) -> (Vec<&Variable>, usize) {
     let mut parameters = program.parameters();
     let all = parameters.len();
@@ -29,7 +29,7 @@ fn tensors_of(program: &Topology) -> (Vec<&Variable>, usize) {
     (parameters, words)
 }
 
-/// True where every tensor of a file without words is what the program declares at its place.
+/// True if the tensors of a file without vocabularies match the declarations of the program in order.
 pub(super) fn fits(entries: &[TensorEntry], program: &Topology) -> bool {
     let ((parameters, words), quantized) = (tensors_of(program), program.quantized());
     words == 0
@@ -37,9 +37,8 @@ pub(super) fn fits(entries: &[TensorEntry], program: &Topology) -> bool {
         && entries.iter().zip(parameters).all(|(e, v)| agrees(e, v, &quantized))
 }
 
-/// Names the tensors of a combined file. With a program that has as many parameters, beside words, the k-th one
-/// gives the k-th name; where there are more or fewer of them, or of other shapes, the names are
-/// guesses. `label` is the program's name in notes.
+/// Names the tensors of a combined file. If the counts agree (vocabularies aside), the k-th parameter names
+/// the k-th tensor. If counts or shapes differ, the names are guesses. `label` is the program's name in notes.
 pub(super) fn name_in_order(
     entries: &mut [TensorEntry],
     program: Option<&Topology>,
@@ -54,9 +53,9 @@ pub(super) fn name_in_order(
         return vec![Note::new(
             "no-names",
             phrase![
-                "the file holds no names and no program was found that has them: tensors are numbered; ",
+                "the file has no names and no program with names was found: tensors are numbered; use ",
                 Opt::Program.any("FILE"),
-                " names the program"
+                " to name the program"
             ],
         )];
     };
@@ -76,16 +75,19 @@ pub(super) fn name_in_order(
         entry.guessed = !whole;
     }
     if whole {
-        return vec![Note::new("names-joined", format!("the names are those of the program {label}"))];
+        return vec![Note::new(
+            "names-joined",
+            format!("tensors are named after the parameters of the program {label}"),
+        )];
     }
     if same_count {
         let text = format!(
-            "the program {label} declares other shapes: is it of another model? The names are guesses"
+            "the program {label} declares other shapes and may belong to another model: the names are guesses"
         );
         return vec![Note::new("program-differs", text)];
     }
     let text = format!(
-        "the program {label} has {} parameters, the file {count} tensors: the names are guesses",
+        "the program {label} has {} parameters, the file has {count} tensors: the names are guesses",
         parameters.len()
     );
     vec![Note::new("parameter-count", text)]
@@ -134,17 +136,17 @@ mod tests {
     }
 
     #[test]
-    fn words_are_no_tensors() {
+    fn vocabularies_are_not_counted_as_tensors() {
         let words = Variable { kind: VariableKind::Vocab, ..variable("words", &[]) };
         let program = self::program(vec![variable("fc_0.w_0", &[2]), words]);
         let mut one = entries(1);
-        // A file without words is not of this program; beside them its tensors have their names.
+        // A file without vocabularies does not fit this program. If it is assigned, its tensors still get their names.
         assert!(!fits(&one, &program));
         assert_eq!(name_in_order(&mut one, Some(&program), "p")[0].code, "names-joined");
     }
 
     #[test]
-    fn names_by_place() {
+    fn names_tensors_by_position() {
         let program = self::program(vec![variable("fc_10.w_0", &[2]), variable("fc_2.w_0", &[-1])]);
         let mut two = entries(2);
         assert!(fits(&two, &program));

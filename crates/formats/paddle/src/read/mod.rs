@@ -1,4 +1,4 @@
-//! From files and folders to an index.
+//! Reading of files and folders into checkpoints.
 
 mod beside;
 mod folder;
@@ -24,17 +24,17 @@ use weighbridge_format::shards::alone;
 use weighbridge_format::{Input, OpenOptions};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
-/// An empty checkpoint of a kind.
+/// Returns an empty checkpoint of a kind.
 fn checkpoint(kind: &'static str, label: &str) -> Checkpoint {
     Checkpoint::new("paddle", kind, label)
 }
 
-/// Opens a file alone.
+/// Opens a single file without its folder.
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     open_file(source, None, options)
 }
 
-/// Opens a file and what belongs to it in its folder.
+/// Opens a file together with the related files of its folder.
 pub(super) fn open_beside(
     source: &SourceRef,
     folder: &FolderRef,
@@ -44,7 +44,7 @@ pub(super) fn open_beside(
     open_file(source, Some(Beside { folder, name }), options)
 }
 
-/// Takes out of a damaged file or folder what is intact.
+/// Extracts the intact parts of a damaged file or folder.
 pub(super) fn salvage(place: &Input<'_>, options: &OpenOptions) -> Result<Checkpoint> {
     match *place {
         Input::Alone(source) => open(source, options),
@@ -58,13 +58,13 @@ pub(super) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<C
     Ok(with_origin(folder::open(folder, options)?))
 }
 
-/// True where the folder is a Paddle model.
+/// True if the folder is a Paddle model.
 pub(super) fn recognises_folder(folder: &FolderRef) -> bool {
     folder::recognises(folder)
 }
 
 fn open_file(source: &SourceRef, beside: Option<Beside<'_>>, options: &OpenOptions) -> Result<Checkpoint> {
-    // A list of structured names leads to the parameters that it is of.
+    // A list of structured names is opened as the parameters that it describes.
     if let Some(beside) = beside
         && let Some(parameters) = beside.file_name().strip_suffix(info::ENDING)
         && let Some((file, name)) = beside.first(&[parameters.to_owned()])?
@@ -89,7 +89,7 @@ fn open_file(source: &SourceRef, beside: Option<Beside<'_>>, options: &OpenOptio
     Ok(with_origin(checkpoint))
 }
 
-/// Puts the program that the caller names beside tensors that come from elsewhere.
+/// Adds the program that the caller names to tensors of another format.
 pub fn attach(checkpoint: &mut Checkpoint, program: &SourceRef, options: &OpenOptions) -> Result<()> {
     checkpoint.topology = Some(Arc::new(Program::read(program, &options.limits)?.topology()));
     checkpoint.files.push(program.clone());
@@ -102,7 +102,7 @@ fn with_origin(mut checkpoint: Checkpoint) -> Checkpoint {
     checkpoint
 }
 
-/// Two states as one: what the first says stays where both say something.
+/// Merges two states. Metadata of the first takes precedence.
 fn merge_states(mut whole: Checkpoint, part: Checkpoint) -> Checkpoint {
     whole.tensors.extend(part.tensors);
     whole.files.extend(part.files);

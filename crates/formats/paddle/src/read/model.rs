@@ -1,4 +1,4 @@
-//! Program files, with the parameters that stand beside them.
+//! Program files with their parameters.
 
 use super::super::any_program::{Form, Program};
 use super::super::stream::{Stream, StreamKind, detect};
@@ -19,39 +19,36 @@ use weighbridge_core::{ErrorCode, phrase};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 
-/// Files of a folder that are looked at in search of what belongs to no program.
-const MOST_LOOKED_AT: usize = 64;
-/// Parameters that are named in a note about missing ones.
-const SHOWN: usize = 5;
+/// Maximum number of files of a folder that are probed for tensors outside the program.
+const MAX_FILES_PROBED: usize = 64;
+/// Maximum number of parameters named in a note.
+const MAX_NAMES_SHOWN: usize = 5;
 
-/// Opens a program file and whatever holds its parameters.
+/// Opens a program file and its parameters.
 pub(super) fn open(
     source: &SourceRef,
     beside: Option<Beside<'_>>,
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
     if options.own::<ReadOptions>().program.is_some() {
-        return Err(Error::usage(
-            "two-programs",
-            "this path leads to a program of its own, and another one is named",
-        )
-        .in_file(source.label())
-        .hint(phrase!["give the path of the parameter file, or leave ", Opt::Program, " out"]));
+        return Err(Error::usage("two-programs", "the input is a program, and another program is named")
+            .in_file(source.label())
+            .hint(phrase!["pass the path of the parameter file, or drop ", Opt::Program]));
     }
     let program = match Program::read(source, &options.limits) {
         Ok(program) => program,
         Err(error) if options.salvage && Damage::is(&error) => {
-            return without(source, beside, error, options);
+            return salvage_parameters(source, beside, error, options);
         }
         Err(error) => return Err(error),
     };
     let topology = Arc::new(program.topology());
     let name = base_name(source.label());
     if program.has_odd_names() {
-        let mut checkpoint = alone(source, &topology);
+        let mut checkpoint = program_only(source, &topology);
         checkpoint.notes.push(Note::omission(
             "names-not-utf8",
-            "variables have names that are not UTF-8: no parameters are joined with this program",
+            "variable names of the program are not UTF-8: no parameters are joined",
         ));
         checkpoint.topology = Some(topology);
         return Ok(checkpoint);
@@ -59,7 +56,7 @@ pub(super) fn open(
     let found = Found { topology: topology.clone(), file: source.clone(), name: name.clone(), sure: true };
     let mut checkpoint = match beside {
         Some(beside) => with_parameters(source, &found, beside, options)?,
-        None => alone(source, &topology),
+        None => program_only(source, &topology),
     };
     checkpoint.metadata.set(PROGRAM_FILE, Value::Text(name));
     checkpoint.notes.extend(program.notes());
@@ -72,8 +69,8 @@ pub(super) fn open(
     Ok(checkpoint)
 }
 
-/// The parameters of a program that is damaged, where a file beside it holds them.
-fn without(
+/// Opens the parameters of a damaged program, if a related file contains them.
+fn salvage_parameters(
     source: &SourceRef,
     beside: Option<Beside<'_>>,
     error: Error,
@@ -88,8 +85,8 @@ fn without(
     Ok(checkpoint)
 }
 
-/// A program without parameters.
-fn alone(source: &SourceRef, topology: &Topology) -> Checkpoint {
+/// Returns a program without parameters.
+fn program_only(source: &SourceRef, topology: &Topology) -> Checkpoint {
     let kind = if topology.form == Paddle::FORM_PIR { "pir" } else { "program" };
     checkpoint(kind, source.label())
 }
@@ -115,10 +112,10 @@ fn with_parameters(
     {
         return combined(&file, &name, found, beside, options);
     }
-    let mut checkpoint = alone(source, &found.topology);
+    let mut checkpoint = program_only(source, &found.topology);
     if !parameters.is_empty() {
         let text = format!(
-            "the program has {}, and no file beside it holds them",
+            "the program has {}, but no parameter file was found",
             counted(parameters.len(), "parameter", "parameters")
         );
         checkpoint.notes.push(Note::new(PARAMETERS_MISSING, text));
@@ -126,7 +123,7 @@ fn with_parameters(
     Ok(checkpoint)
 }
 
-/// Program and one file of all parameters.
+/// Opens a program with one file of all parameters.
 fn combined(
     file: &SourceRef,
     name: &str,
@@ -137,12 +134,12 @@ fn combined(
     let beside = Beside { name: Path::new(name), ..beside };
     let mut checkpoint = open_combined(file, Some(found.clone()), Some(beside), options)?;
     checkpoint.kind = "inference";
-    // It may hold words alone.
+    // The file may contain vocabularies only.
     checkpoint.files.push(file.clone());
     Ok(checkpoint)
 }
 
-/// One file for each parameter, named like it. `None` where there is not one of them.
+/// Opens one file for each parameter, named like the parameter. `None` if there are no such files.
 fn separate(
     parameters: &[&Variable],
     found: &Found,
@@ -159,7 +156,7 @@ fn separate(
                 missing.push(variable.name.as_str());
                 continue;
             }
-            // A name that leads out of the folder names no file in it.
+            // A name that points outside the folder does not name a file in it.
             Err(error) if error.code() == ErrorCode::UnsafeName => {
                 missing.push(variable.name.as_str());
                 continue;
@@ -188,14 +185,14 @@ fn separate(
     if !words.is_empty() {
         checkpoint.metadata.set(VOCAB, Value::Map(words));
     }
-    checkpoint.notes.extend(strangers(parameters, &beside)?);
+    checkpoint.notes.extend(files_not_in_program(parameters, &beside)?);
     if !missing.is_empty() {
-        let shown = missing.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+        let shown = missing.iter().take(MAX_NAMES_SHOWN).copied().collect::<Vec<_>>().join(", ");
         let parameters =
             counted(missing.len(), "parameter of the program has", "parameters of the program have");
         let text = format!("{parameters} no file: {shown}");
         for name in missing.iter().filter(|_| options.salvage) {
-            checkpoint.lose(name, &Error::corrupt(PARAMETERS_MISSING, "it has no file"));
+            checkpoint.lose(name, &Error::corrupt(PARAMETERS_MISSING, "the parameter has no file"));
         }
         checkpoint.notes.push(Note::omission(PARAMETERS_MISSING, text));
     }
@@ -203,12 +200,12 @@ fn separate(
     Ok(Some(checkpoint))
 }
 
-/// Files of tensors beside the parameters that the program does not have.
-fn strangers(parameters: &[&Variable], beside: &Beside<'_>) -> Result<Option<Note>> {
+/// Finds tensor files whose names are not parameters of the program.
+fn files_not_in_program(parameters: &[&Variable], beside: &Beside<'_>) -> Result<Option<Note>> {
     let own: HashSet<&str> = parameters.iter().map(|v| v.name.as_str()).collect();
     let at = beside.name.parent().unwrap_or(Path::new(""));
     let mut found = Vec::new();
-    for item in beside.folder.list(1)?.into_iter().take(MOST_LOOKED_AT.saturating_add(own.len())) {
+    for item in beside.folder.list(1)?.into_iter().take(MAX_FILES_PROBED.saturating_add(own.len())) {
         let Ok(name) = item.name.strip_prefix(at) else { continue };
         if own.contains(text(name)) || item.name == beside.name {
             continue;
@@ -220,14 +217,14 @@ fn strangers(parameters: &[&Variable], beside: &Beside<'_>) -> Result<Option<Not
         }
     }
     Ok((!found.is_empty()).then(|| {
-        let shown = found.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-        let files = counted(found.len(), "file of a tensor is", "files of tensors are");
-        let text = format!("{files} not in the program, and not read: {shown}");
+        let shown = found.iter().take(MAX_NAMES_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+        let files = counted(found.len(), "tensor file is", "tensor files are");
+        let text = format!("{files} not in the program and skipped: {shown}");
         Note::new("files-not-in-program", text)
     }))
 }
 
-/// `x.pdparams` and `x.pdopt` beside `x.pdmodel` or `x.json`, as `static.save` writes them.
+/// Opens `x.pdparams` and `x.pdopt` next to `x.pdmodel` or `x.json`, as `static.save` writes them.
 fn training(found: &Found, beside: Beside<'_>, options: &OpenOptions) -> Result<Option<Checkpoint>> {
     let name = beside.file_name();
     let Some(stem) = [".pdmodel", ".json"].iter().find_map(|end| name.strip_suffix(end)) else {
@@ -251,7 +248,7 @@ fn training(found: &Found, beside: Beside<'_>, options: &OpenOptions) -> Result<
     Ok(joined)
 }
 
-/// The only other file of the folder that holds many streams.
+/// Returns the only other file of the folder that contains several streams.
 fn lone_parameters(beside: &Beside<'_>) -> Result<Option<(SourceRef, String)>> {
     let folder = beside.folder;
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Files of tensor streams: one tensor, one file of many, words.
+//! Tensor stream files: single tensors, combined parameters, vocabularies.
 
 use super::super::stream::unshipped::{design_note, size_prefixed};
 use super::super::stream::{Kind, Stream, StreamKind, Wanted, combined, dense, detect, selected_rows, vocab};
@@ -18,7 +18,7 @@ use weighbridge_core::topology::{Topology, Variable, VariableKind};
 use weighbridge_format::{OpenOptions, unknown};
 use weighbridge_io::source::{Cursor, SourceRef};
 
-/// Opens a file of streams, with the program that gives the names.
+/// Opens a stream file together with the program that names its tensors.
 pub(super) fn open(
     source: &SourceRef,
     beside: Option<Beside<'_>>,
@@ -26,8 +26,8 @@ pub(super) fn open(
 ) -> Result<Checkpoint> {
     let limits = &options.limits;
     let kind = detect(source, limits).ok_or_else(|| unknown(source))?;
-    // Read once, however many programs stand beside the file. One that cannot be read fits no program: none is
-    // searched for.
+    // Read once, regardless of the number of programs in the folder. An unreadable file fits no program, so no
+    // search takes place.
     let tensors: OnceCell<Option<Vec<TensorEntry>>> = OnceCell::new();
     let tensors = || tensors.get_or_init(|| without_program(source, kind, limits)).as_deref();
     let readable = || kind != StreamKind::Combined || tensors().is_some();
@@ -42,7 +42,7 @@ pub(super) fn open(
             let mut cursor = Cursor::new(source.clone(), 0);
             let entry = selected_rows::read(&mut cursor, &file_path(source), limits)?.entry;
             let mut checkpoint = single(source, "selected-rows", entry);
-            checkpoint.notes.extend(behind(&cursor, options)?);
+            checkpoint.notes.extend(trailing_bytes(&cursor, options)?);
             Ok(checkpoint)
         }
         StreamKind::DesignNote => {
@@ -50,7 +50,7 @@ pub(super) fn open(
             let mut checkpoint = single(source, "tensor", entry);
             checkpoint.notes.push(Note::new(
                 "design-note",
-                "the form of the design note, with the LoD behind the data, which no released Paddle reads",
+                "the file uses the layout of the design note (LoD after the data); no released Paddle reads it",
             ));
             Ok(checkpoint)
         }
@@ -61,7 +61,7 @@ pub(super) fn open(
                 let mut cursor = Cursor::new(source.clone(), 0);
                 let entry = dense::read(&mut cursor, &file_path(source), limits)?.entry;
                 let mut checkpoint = single(source, "tensor", entry);
-                checkpoint.notes.extend(behind(&cursor, options)?);
+                checkpoint.notes.extend(trailing_bytes(&cursor, options)?);
                 Ok(checkpoint)
             }
         },
@@ -71,14 +71,14 @@ pub(super) fn open(
     }
 }
 
-/// A file of one tensor that has a program is a combined file, unless it bears the name of the
-/// variable: then it is one of many files.
+/// True if a single-tensor file is a combined file: it has a program and is not named after the
+/// variable. A file named after its variable is one of many.
 fn is_combined(source: &SourceRef, found: &Found) -> bool {
     let name = base_name(source.label());
     !found.topology.parameters().iter().any(|v| v.name == name)
 }
 
-/// True for the names that combined files have: one tensor in such a file may be what is left of many.
+/// True for names of combined files. A single tensor in such a file may be the remainder of many.
 fn named_combined(source: &SourceRef) -> bool {
     let name = base_name(source.label());
     name.ends_with(".pdiparams") || matches!(name.as_str(), "__params__" | "params")
@@ -95,7 +95,7 @@ pub(super) fn open_combined(
     let streams = if detect(source, &options.limits) == Some(StreamKind::SizePrefixed) {
         checkpoint.notes.push(Note::new(
             "size-prefixed",
-            "each tensor stands behind its size, as in a design note; no released Paddle reads this",
+            "each tensor is prefixed with its size, as in a design note; no released Paddle reads this",
         ));
         size_prefixed::read_all(source, &options.limits)?.into_iter().map(Stream::Dense).collect()
     } else {
@@ -132,14 +132,13 @@ pub(super) fn open_combined(
     Ok(checkpoint)
 }
 
-/// The error for a file that looks encrypted.
+/// Returns an error if the file appears to be encrypted.
 fn encrypted(source: &SourceRef) -> Result<Option<Error>> {
-    Ok(unknown::encrypted(&head(source)?, source, "file of tensors of Paddle"))
+    Ok(unknown::encrypted(&head(source)?, source, "Paddle tensor file"))
 }
 
-/// The streams of a combined file. What the program says of vocabularies among them is believed
-/// where it fits; a file that does not hold what its program has is read all the same, so that it
-/// can be listed and checked.
+/// Reads the streams of a combined file. The vocabularies that the program declares are used if they fit.
+/// A file that does not match its program is still read, so that it can be listed and checked.
 fn streams(source: &SourceRef, program: Option<&Topology>, limits: &Limits) -> Result<Vec<Stream>> {
     if let Some(topology) = program
         && topology.parameters().iter().any(|v| v.kind == VariableKind::Vocab)
@@ -150,24 +149,24 @@ fn streams(source: &SourceRef, program: Option<&Topology>, limits: &Limits) -> R
         Ok(all) => return Ok(all.into_iter().map(Stream::Dense).collect()),
         Err(error) => error,
     };
-    // Words among the tensors, and no program that says where.
+    // Vocabularies among the tensors, without a program that locates them.
     match combined::kinds(source, limits) {
         Some(kinds) if kinds.contains(&Kind::Vocab) => {
             let wanted = |kind| Wanted { path: TensorPath::value(), kind };
             combined::read_with(source, &kinds.into_iter().map(wanted).collect::<Vec<_>>(), limits)
         }
         _ => Err(match program {
-            Some(topology) => as_the_program_has_it(error, source, topology, limits),
+            Some(topology) => with_program_details(error, source, topology, limits),
             None => error,
         }),
     }
 }
 
-/// The same error, told with what the program knows: the name of the tensor, and whether others
-/// should follow. Where a program that does not fit makes it another error, it stays as it is.
-fn as_the_program_has_it(error: Error, source: &SourceRef, topology: &Topology, limits: &Limits) -> Error {
+/// Returns the same error with the details that the program adds: the tensor's name and the missing tensors.
+/// If a program that does not fit leads to a different error, the original is returned.
+fn with_program_details(error: Error, source: &SourceRef, topology: &Topology, limits: &Limits) -> Error {
     match combined::read_with(source, &wanted(topology), limits) {
-        Err(told) if (told.code(), told.offset()) == (error.code(), error.offset()) => told,
+        Err(detailed) if (detailed.code(), detailed.offset()) == (error.code(), error.offset()) => detailed,
         _ => error,
     }
 }
@@ -182,7 +181,7 @@ fn vocab_names(topology: &Topology) -> Vec<String> {
     vocabs.map(|v| v.name.clone()).collect()
 }
 
-/// Names, program and structured names for the tensors of a combined file.
+/// Adds names, program and structured names to the tensors of a combined file.
 fn join(
     checkpoint: &mut Checkpoint,
     program: Option<Found>,
@@ -191,7 +190,7 @@ fn join(
 ) -> Result<()> {
     let notes = match &program {
         Some(found) => {
-            let why = if found.sure { "" } else { ", the only one beside it that fits" };
+            let why = if found.sure { "" } else { " (the only matching one in the folder)" };
             name_in_order(&mut checkpoint.tensors, Some(&found.topology), &format!("{}{why}", found.name))
         }
         None if checkpoint.tensors.is_empty() => Vec::new(),
@@ -208,7 +207,7 @@ fn join(
     state_names::join(checkpoint, beside, options)
 }
 
-/// The tensors of a combined file that needs no program to be read.
+/// Reads the tensors of a combined file that can be read without a program.
 fn without_program(source: &SourceRef, kind: StreamKind, limits: &Limits) -> Option<Vec<TensorEntry>> {
     let all = match kind {
         StreamKind::Combined | StreamKind::Dense => combined::read_all(source, limits),
@@ -218,11 +217,11 @@ fn without_program(source: &SourceRef, kind: StreamKind, limits: &Limits) -> Opt
     Some(all.ok()?.into_iter().map(|dense| dense.entry).collect())
 }
 
-/// Orders of words and tensors by which a file is read in search of its program.
-const MOST_TRIED: usize = 8;
+/// Maximum number of vocabulary and tensor sequences tried in the search for a program.
+const MAX_SEQUENCES_TRIED: usize = 8;
 
-/// True where a file with words is used up by what the program has. It is read once for each order of words and
-/// tensors that the programs beside it have, which are kept in `tried`.
+/// True if a file with vocabularies has exactly the streams that the program declares. `tried` caches the result
+/// for each sequence of vocabularies and tensors.
 fn holds_words(
     source: &SourceRef,
     topology: &Topology,
@@ -235,14 +234,14 @@ fn holds_words(
     if let Some((_, holds)) = tried.iter().find(|(other, _)| *other == kinds) {
         return *holds;
     }
-    let holds = tried.len() < MOST_TRIED && combined::read_with(source, &wanted, limits).is_ok();
-    if tried.len() < MOST_TRIED {
+    let holds = tried.len() < MAX_SEQUENCES_TRIED && combined::read_with(source, &wanted, limits).is_ok();
+    if tried.len() < MAX_SEQUENCES_TRIED {
         tried.push((kinds, holds));
     }
     holds
 }
 
-/// Reads the stream of a variable that has a file of its own, and what is odd about that file.
+/// Reads the stream of a variable that has a separate file, with a note on trailing bytes.
 pub(super) fn open_separate(
     source: &SourceRef,
     variable: &str,
@@ -257,32 +256,32 @@ pub(super) fn open_separate(
         VariableKind::SelectedRows => Stream::Dense(selected_rows::read(&mut cursor, &path, limits)?),
         _ => Stream::Dense(dense::read(&mut cursor, &path, limits)?),
     };
-    let note = behind(&cursor, options)?;
+    let note = trailing_bytes(&cursor, options)?;
     Ok((stream, note))
 }
 
-/// Words as metadata: pairs of word and number, in the order of the file.
+/// Returns a vocabulary as metadata: pairs of word and number in file order.
 pub(super) fn words_value(words: Vec<(Name, i32)>) -> Value {
     Value::Map(words.into_iter().map(|(word, number)| (word, Value::I64(number.into()))).collect())
 }
 
-/// Paddle ignores what follows the stream of a single file; here it is an error, or a note where
-/// that is asked for.
-fn behind(cursor: &Cursor, options: &OpenOptions) -> Result<Option<Note>> {
+/// Checks for bytes after the stream of a single-tensor file. Paddle ignores them; here they are an error,
+/// or a note in lenient mode.
+fn trailing_bytes(cursor: &Cursor, options: &OpenOptions) -> Result<Option<Note>> {
     let rest = cursor.remaining();
     if rest == 0 {
         return Ok(None);
     }
     if options.lenient {
-        let text = format!("{rest} bytes behind the tensor were passed over, as Paddle does");
+        let text = format!("{rest} bytes after the tensor were ignored, as in Paddle");
         return Ok(Some(Note::omission("trailing-bytes", text)));
     }
-    Err(Error::corrupt("trailing-bytes", "the file goes on behind its tensor")
+    Err(Error::corrupt("trailing-bytes", "the file has trailing bytes after its tensor")
         .in_file(cursor.source().label())
         .at(cursor.position())
         .expected("the end of the file")
         .found(format_args!("{rest} more bytes"))
-        .hint(phrase!["Paddle ignores them; ", Opt::Lenient, " does so too"]))
+        .hint(phrase!["use ", Opt::Lenient, " to ignore them, as Paddle does"]))
 }
 
 fn single(source: &SourceRef, kind: &'static str, entry: TensorEntry) -> Checkpoint {
@@ -291,16 +290,16 @@ fn single(source: &SourceRef, kind: &'static str, entry: TensorEntry) -> Checkpo
     checkpoint
 }
 
-/// The path of a lone tensor: the name of its file.
+/// Returns the path of a single tensor: the name of its file.
 fn file_path(source: &SourceRef) -> TensorPath {
     path_of(&base_name(source.label()))
 }
 
 fn unknown(source: &SourceRef) -> Error {
-    Error::unsupported("not-a-stream", "this is no tensor stream of Paddle")
+    Error::unsupported("not-a-stream", "the file is not a Paddle tensor stream")
         .in_file(source.label())
         .at(0)
         .hint(
-            "Paddle can encrypt whole files with AES, and such a file shows no sign of it: was it encrypted?",
+            "the file may be encrypted: Paddle can encrypt whole files with AES and leaves no marker; decrypt it with Paddle first",
         )
 }

@@ -1,12 +1,12 @@
-//! What tensors are for, as far as a program says it.
+//! Tensor roles derived from a program.
 
 use super::join::path_of;
 use std::collections::HashMap;
 use weighbridge_core::checkpoint::{Role, TensorEntry};
 use weighbridge_core::topology::Topology;
 
-/// Marks as buffers what the program does not train: variables that it declares without the flag
-/// of a parameter, where it uses that flag at all, and running means and variances.
+/// Marks the untrained tensors as buffers: variables declared without the parameter flag, if the program
+/// uses that flag at all, and running means and variances.
 pub(super) fn from_program(tensors: &mut [TensorEntry], topology: &Topology) {
     let stored = topology.parameters();
     let flags = stored.iter().any(|v| v.parameter);
@@ -21,7 +21,7 @@ pub(super) fn from_program(tensors: &mut [TensorEntry], topology: &Topology) {
             "batch_norm" | "sync_batch_norm" => {
                 operator.input("Mean").iter().chain(operator.input("Variance")).collect()
             }
-            // PIR's operands have places instead of names: x, mean, variance, scale, bias.
+            // Operands of PIR have positions instead of names: x, mean, variance, scale, bias.
             "pd_op.batch_norm_" | "pd_op.batch_norm" | "pd_op.sync_batch_norm_" => {
                 operator.input("").iter().skip(1).take(2).collect()
             }

@@ -1,8 +1,8 @@
-//! What is intact of damaged parameters.
+//! Extraction of intact tensors from damaged parameters.
 //!
-//! A stream says how long it is by its shape, and the next one begins where it ends; so a stream is
-//! intact where another begins behind it, or the file ends, or the program declares what it is. Where
-//! what follows is no stream, the last one before is not certain: its shape may be what is damaged.
+//! The shape of a stream determines its length, and the next stream begins at its end. A stream is
+//! therefore intact if another begins after it, the file ends there, or the program declares its shape.
+//! If no stream follows, the last stream is uncertain: its own shape may be damaged.
 
 use super::super::stream::{Stream, combined};
 use super::join::agrees;
@@ -14,10 +14,10 @@ use weighbridge_core::topology::{Topology, Variable, VariableKind};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 
-/// Levels of LoD that a tensor may have without a doubt: Paddle's own have three at most.
-const HONEST_LEVELS: u64 = 8;
+/// Maximum plausible number of LoD levels of a tensor. Paddle itself uses at most three.
+const MAX_PLAUSIBLE_LOD_LEVELS: u64 = 8;
 
-/// The streams of a combined file up to its break. Those that the program has behind it are lost.
+/// Returns the streams of a combined file up to the damage. Later parameters of the program are lost.
 pub(super) fn streams(
     source: &SourceRef,
     program: Option<&Topology>,
@@ -38,11 +38,11 @@ pub(super) fn streams(
     };
     let quantized = program.map(Topology::quantized).unwrap_or_default();
     let parameters: Vec<&Variable> = program.map(Topology::parameters).unwrap_or_default();
-    // The file is as long as the shapes say, but for what is cut off.
+    // The file has the length that its shapes imply, except for the part cut off.
     let cut = match &broken {
         None => true,
         Some(e) if e.code() == ErrorCode::TrailingBytes => begins_a_stream(source, e),
-        // Levels of LoD for which there is no room: a few of them are honest, and the file is cut.
+        // The LoD levels exceed the file: if their number is plausible, the file is truncated.
         Some(e) if e.code() == ErrorCode::LodTooLong => begins_with_levels(source, streams.last()),
         Some(e) => e.code().as_str().starts_with("truncated") || e.code() == ErrorCode::MissingTensors,
     };
@@ -59,8 +59,7 @@ pub(super) fn streams(
         }
         streams.pop();
         if program.is_none() {
-            let error =
-                Error::corrupt("shape-uncertain", "what follows it is no tensor: its shape may be wrong");
+            let error = Error::corrupt("shape-uncertain", "no tensor follows: the shape may be damaged");
             checkpoint.lose(format_args!("#{place}"), &error);
             break;
         }
@@ -70,13 +69,13 @@ pub(super) fn streams(
         checkpoint.lose(&variable.name, broken);
     }
     if parameters.is_empty() {
-        checkpoint.lose(format_args!("(tensors behind #{})", streams.len()), broken);
+        checkpoint.lose(format_args!("(tensors after #{})", streams.len()), broken);
     }
     checkpoint.damage_mut(broken).expected = program.map(|_| parameters.len() as u64);
     streams
 }
 
-/// True where the few bytes that are left could be the version that begins a stream: zero.
+/// True if the few remaining bytes can be the version that begins a stream: zero.
 fn begins_a_stream(source: &SourceRef, error: &Error) -> bool {
     let mut rest = [1; 4];
     let left = error.offset().and_then(|at| source.len().checked_sub(at));
@@ -84,12 +83,12 @@ fn begins_a_stream(source: &SourceRef, error: &Error) -> bool {
     source.read_at(source.len() - rest.len() as u64, rest).is_ok() && rest.iter().all(|&b| b == 0)
 }
 
-/// True where the version and a number of levels of LoD that a tensor may have stand behind `last`.
+/// True if a version and a plausible number of LoD levels follow `last`.
 fn begins_with_levels(source: &SourceRef, last: Option<&Stream>) -> bool {
     let Some(Stream::Dense(dense)) = last else { return false };
     let Some(extent) = dense.entry.single_extent() else { return false };
     let (mut version, mut levels) = ([1; 4], [0; 8]);
     let at = extent.offset.saturating_add(extent.len);
     let read = source.read_at(at, &mut version).and_then(|()| source.read_at(at + 4, &mut levels));
-    read.is_ok() && version == [0; 4] && u64::from_le_bytes(levels) <= HONEST_LEVELS
+    read.is_ok() && version == [0; 4] && u64::from_le_bytes(levels) <= MAX_PLAUSIBLE_LOD_LEVELS
 }

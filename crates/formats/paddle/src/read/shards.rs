@@ -1,4 +1,4 @@
-//! States cut into shards, with an index of which file holds which tensor, as PaddleNLP writes them.
+//! Sharded states with an index from tensors to files, as PaddleNLP writes them.
 //!
 //! ```text
 //! model_state.pdparams.index.json            {"metadata": {"total_size": 284},
@@ -17,12 +17,12 @@ use weighbridge_format::OpenOptions;
 use weighbridge_format::shards::{Part, Reader, ShardIndex, open_index};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
-/// Ending of an index, behind the name of the state.
+/// Suffix of an index, after the name of the state.
 const INDEX: &str = ".index.json";
-/// Endings of states.
+/// Suffixes of states.
 const STATES: [&str; 2] = [".pdparams", ".pdopt"];
 
-/// True for the name of an index: of parameters, or of optimizer state.
+/// True for the name of an index of parameters or of optimizer state.
 pub(super) fn is_index_name(name: &str) -> bool {
     name.strip_suffix(INDEX).is_some_and(|state| STATES.iter().any(|ending| state.ends_with(ending)))
 }
@@ -32,17 +32,17 @@ pub(super) fn is_of_optimizer(name: &str) -> bool {
     name.strip_suffix(INDEX).is_some_and(|state| state.ends_with(STATES[1]))
 }
 
-/// True for an index whose files are states, by its content.
+/// True for an index whose entries are state files.
 pub(in super::super) fn is_index(head: &[u8], source: &SourceRef) -> bool {
     ShardIndex::is_index(head, source)
         && ShardIndex::names_files(source, &STATES)
         && !ShardIndex::names_files(source, &[".safetensors"])
 }
 
-/// Opens the state that the index `source` describes, whose shards are in the folder `around` of `folder`.
+/// Opens the state that the index `source` describes. Its shards are in the folder `around` of `folder`.
 ///
 /// # Errors
-/// As [`open_index`] and [`state::read`].
+/// Same as [`open_index`] and [`state::read`].
 pub(super) fn open(
     source: &SourceRef,
     folder: &FolderRef,
@@ -52,13 +52,13 @@ pub(super) fn open(
     let is_first = Cell::new(true);
     let read = |shard: &SourceRef| {
         let mut checkpoint = state::read(shard, options)?;
-        // How each pickle was written is no difference: the first is told.
+        // Differences in the pickle format between shards are ignored: the first shard's is reported.
         if !is_first.replace(false) {
             state::FORM.iter().for_each(|key| drop(checkpoint.metadata.remove(key)));
         }
         Ok(Part { names: checkpoint.tensors.iter().map(state::key_of).collect(), checkpoint })
     };
-    // Reading salvages by itself: it gives the tensors before the break.
+    // State reading salvages internally: it returns the tensors before the damage.
     let reader = Reader { open: &read, salvage: &|_, _| None, options };
     Ok(open_index(source, folder, around, checkpoint("state", source.label()), reader)?.0)
 }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_and_its_shards_are_one_state() {
+    fn opens_index_and_shards_as_one_state() {
         let whole = open(&files(&WHOLE), &OpenOptions::default()).unwrap();
         assert_eq!((whole.format, whole.kind, whole.label.as_str()), ("paddle", "state", "m"));
         let names: Vec<String> = whole.tensors.iter().map(|t| t.text()).collect();
@@ -128,7 +128,7 @@ mod tests {
         }
         assert_eq!(whole.notes, []);
         assert_eq!(whole.files.len(), 3);
-        // The files of macOS that have the same names are none of them.
+        // AppleDouble files of macOS with the same names are ignored.
         let mut more = files(&WHOLE);
         more.push(("._model_state-00001-of-00002.pdparams", vec![0, 5, 22, 7]));
         more.push(("._model_state.pdparams.index.json", vec![0, 5, 22, 7]));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_is_recognised_by_its_content() {
+    fn detects_index_by_content() {
         let source =
             |bytes: Vec<u8>| Arc::new(weighbridge_io::source::MemorySource::new("x", bytes)) as SourceRef;
         let of = |bytes: Vec<u8>| weighbridge::formats::registry().detect(&source(bytes)).unwrap().info().id;
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_that_differ_from_their_index_are_refused() {
+    fn rejects_shards_that_differ_from_their_index() {
         let mut without = files(&WHOLE);
         without.remove(2);
         assert_eq!(code(&without), "shard-missing");
@@ -160,9 +160,9 @@ mod tests {
         let mut more = WHOLE.to_vec();
         more.push(("third.weight", SECOND));
         assert_eq!(code(&files(&more)), "tensor-missing");
-        let mut twice = files(&WHOLE);
-        twice[2].1 = shard(1);
-        assert_eq!(code(&twice), "tensor-twice");
+        let mut duplicated = files(&WHOLE);
+        duplicated[2].1 = shard(1);
+        assert_eq!(code(&duplicated), "tensor-twice");
         assert_eq!(code(&files(&[("a", "../x.pdparams")])), "unsafe-name");
         let mut damaged = files(&WHOLE);
         damaged[2].1.truncate(60);
@@ -174,7 +174,7 @@ mod tests {
             assert_eq!(saved.tensors.len(), 4);
             assert!(lost.lost.iter().any(|lost| lost.name == "out.weight"), "{lost:?}");
         }
-        // Wherever a shard breaks off, the break is told, and what is lost is lost to it.
+        // Wherever a shard is truncated, the damage is reported, and the lost tensors are attributed to it.
         let second = shard(2);
         for end in (60..second.len()).step_by(5) {
             damaged[2].1 = second[..end].to_vec();
@@ -188,7 +188,7 @@ mod tests {
         let some = open(&without, &lenient).unwrap();
         assert!(some.notes.iter().any(|note| note.code == "shard-missing" && note.omission));
         assert_eq!(some.notes.iter().filter(|note| note.skipped.is_some()).count(), 6);
-        // A tensor that the index leaves out is read.
+        // A tensor missing from the index is still read.
         let fewer = open(&files(&WHOLE[..9]), &OpenOptions::default()).unwrap();
         assert_eq!((fewer.tensors.len(), fewer.notes[0].code.as_str()), (10, "not-in-list"));
     }

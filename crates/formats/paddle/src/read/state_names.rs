@@ -1,8 +1,9 @@
-//! Structured names for models of 3.x, which have no list of them: those of `x.pdparams` beside the model.
+//! Structured names for models of 3.x from `x.pdparams` in the same folder. Such models have no list of names.
 //!
-//! Names of variables count the layers of a whole program, so those of the state and of the model may differ. A tensor
-//! of the state is a parameter of the model where both are the only ones of their type and shape, or have the same
-//! values. Of tensors with equal values the state's own table of names decides, unless it contradicts the others.
+//! Variable names count the layers of a whole program, so those of the state and of the model may differ.
+//! A tensor of the state matches a parameter of the model if both are unique in type and shape, or if their
+//! values are equal. Among tensors with equal values the state's own name table decides, unless it contradicts
+//! the other matches.
 
 use super::super::{Paddle, state};
 use super::beside::{Beside, is_hidden, text};
@@ -15,17 +16,17 @@ use weighbridge_format::OpenOptions;
 use weighbridge_io::engine::is_encoded;
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// Bytes that are compared at each of the places of a tensor.
+/// Length in bytes of each compared sample of a tensor.
 const SAMPLE: u64 = 64;
-/// Places of a tensor at which bytes are compared.
+/// Number of samples compared for each tensor.
 const SAMPLES: u64 = 4;
-/// Ending of a state of parameters.
+/// Suffix of a parameter state.
 const ENDING: &str = ".pdparams";
 
-/// Gives the parameters of a PIR model the names that they have in the state beside it.
+/// Adds the structured names of the state to the parameters of a PIR model.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Io`]. A state that cannot be read is a note.
+/// [`weighbridge_core::Kind::Io`]. An unreadable state leads to a note.
 pub(super) fn join(
     checkpoint: &mut Checkpoint,
     beside: Option<Beside<'_>>,
@@ -38,32 +39,36 @@ pub(super) fn join(
         return Ok(());
     }
     let Some((source, name)) = find(beside)? else { return Ok(()) };
-    let note =
-        match state::read(&source, &OpenOptions { limits: options.limits.clone(), ..OpenOptions::default() })
-        {
-            Ok(found) => match names(&checkpoint.tensors, &found.tensors) {
-                Some(names) => {
-                    checkpoint.files.push(source);
-                    let count = names.len();
-                    for (place, structured) in names {
-                        let attributes = &mut checkpoint.tensors[place].attributes;
-                        attributes.insert(Attributes::STRUCTURED_NAME.to_owned(), Value::Text(structured));
-                    }
-                    let tensors = counted(checkpoint.tensors.len(), "tensor", "tensors");
-                    let text = format!(
-                        "{count} of {tensors}: structured names are those of {name}, by values and shapes"
-                    );
-                    Note::new("names-of-state", text)
+    let note = match state::read(
+        &source,
+        &OpenOptions { limits: options.limits.clone(), ..OpenOptions::default() },
+    ) {
+        Ok(found) => match names(&checkpoint.tensors, &found.tensors) {
+            Some(names) => {
+                checkpoint.files.push(source);
+                let count = names.len();
+                for (place, structured) in names {
+                    let attributes = &mut checkpoint.tensors[place].attributes;
+                    attributes.insert(Attributes::STRUCTURED_NAME.to_owned(), Value::Text(structured));
                 }
-                None => Note::new("state-ignored", format!("{name} has other tensors than the model")),
-            },
-            Err(error) => Note::new("state-ignored", format!("{name} cannot be read: {}", error.message())),
-        };
+                let tensors = counted(checkpoint.tensors.len(), "tensor", "tensors");
+                let text = format!(
+                    "{count} of {tensors}: structured names taken from {name}, matched by values and shapes"
+                );
+                Note::new("names-of-state", text)
+            }
+            None => Note::new(
+                "state-ignored",
+                format!("{name} skipped: its tensors differ from those of the model"),
+            ),
+        },
+        Err(error) => Note::new("state-ignored", format!("{name} skipped: {}", error.message())),
+    };
     checkpoint.notes.push(note);
     Ok(())
 }
 
-/// The state of the same name, else the only one in the folder.
+/// Finds the state of the same name, else the only one in the folder.
 fn find(beside: Option<Beside<'_>>) -> Result<Option<(SourceRef, String)>> {
     let Some(beside) = beside else { return Ok(None) };
     let stem = [".pdiparams", ".json"].iter().find_map(|end| beside.file_name().strip_suffix(end));
@@ -81,10 +86,10 @@ fn find(beside: Option<Beside<'_>>) -> Result<Option<(SourceRef, String)>> {
     }
 }
 
-/// Type and extents of tensors that can be the same.
+/// Type and shape, equal for tensors that can match.
 type Form<'a> = (DType, &'a [u64]);
 
-/// Structured names by the places of `variables`; `None` where the state lacks tensors of the model.
+/// Returns structured names with the positions of `variables`, or `None` if the state lacks tensors of the model.
 fn names(variables: &[TensorEntry], state: &[TensorEntry]) -> Option<Vec<(usize, String)>> {
     fn form(entry: &TensorEntry) -> Form<'_> {
         (entry.dtype(), entry.shape.dims())
@@ -135,7 +140,7 @@ fn names(variables: &[TensorEntry], state: &[TensorEntry]) -> Option<Vec<(usize,
     Some(pairs.into_iter().map(|(own, other)| (own, state[other].path.to_text())).collect())
 }
 
-/// Some bytes of a tensor, from its beginning to its end. `None` where it would have to be decoded.
+/// Samples a tensor from its beginning to its end. `None` if the bytes need decoding.
 fn sample(entry: &TensorEntry) -> Option<Vec<u8>> {
     let extent = entry.single_extent().filter(|extent| !is_encoded(&extent.source))?;
     if extent.encoding != Encoding::ROW && !entry.shape.is_order_free() {

@@ -1,19 +1,18 @@
-//! Operators that reach out of the program when the framework runs it: to files, to Python, to
-//! other machines.
+//! Operators with external effects when the framework runs the program: files, Python, other machines.
 //!
-//! Left out are the operators that exchange tensors within a group of processes which somebody else
-//! has set up (`c_allreduce_sum`, `send_v2`): by themselves they reach nobody.
+//! Operators that exchange tensors within an existing process group (`c_allreduce_sum`, `send_v2`) are not listed:
+//! they do not open connections themselves.
 
 use weighbridge_core::finding::{Finding, Severity};
 use weighbridge_core::text::escape;
 use weighbridge_core::topology::{AttributeValue, Operator, Topology};
 
-/// Operators of one effect that are listed; more are counted.
-const SHOWN: usize = 10;
-/// The longest path shown, in characters.
-const PATH: usize = 200;
+/// Maximum number of operators listed for an effect; further ones are counted.
+const MAX_SHOWN: usize = 10;
+/// Maximum length of a shown path in characters.
+const MAX_PATH_LEN: usize = 200;
 
-/// What an operator does beside its results.
+/// Effect of an operator besides its results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     WritesFiles,
@@ -66,10 +65,10 @@ const NETWORK: &[&str] = &[
     "trainer_barrier",
 ];
 
-/// Beside those named `create_…_reader`.
+/// Readers, besides those named `create_…_reader`.
 const READERS: &[&str] = &["load", "load_combine", "open_files", "read_file", "sparse_tensor_load"];
 
-/// Attributes that say which file, folder or machine.
+/// Attributes that name a file, folder or machine.
 const PLACES: &[&str] = &[
     "dir",
     "dirname",
@@ -83,27 +82,27 @@ const PLACES: &[&str] = &[
     "path",
 ];
 
-/// A finding for every operator with an effect, the worst first; of each effect no more than
-/// [`SHOWN`], and how many there are in all.
+/// Returns a finding for every operator with an effect, the worst first. For each effect at most [`MAX_SHOWN`] are
+/// listed, with the total number.
 pub(super) fn effects(program: &Topology, label: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for effect in EFFECTS {
         let operators = || program.operators().filter(|op| Effect::of(&op.kind) == Some(effect));
         let finding = |text| Finding::new(effect.severity(), effect.code(), text).in_file(label);
-        for operator in operators().take(SHOWN) {
+        for operator in operators().take(MAX_SHOWN) {
             let text = format!("{} {}{}", escape(&operator.kind), effect.text(), place(operator));
             findings.push(finding(text));
         }
         let count = operators().count();
-        if count > SHOWN {
-            findings.push(finding(format!("{count} operators in all; {} are not listed", count - SHOWN)));
+        if count > MAX_SHOWN {
+            findings.push(finding(format!("{count} operators in total; {} not listed", count - MAX_SHOWN)));
         }
     }
     findings
 }
 
 impl Effect {
-    /// The effect of an operator of that type, in any dialect, in place or not.
+    /// Returns the effect of an operator type, in any dialect, in place or not.
     fn of(kind: &str) -> Option<Self> {
         let name = kind.rsplit_once('.').map_or(kind, |(_, name)| name);
         let name = name.strip_suffix('_').unwrap_or(name);
@@ -130,7 +129,7 @@ impl Effect {
         match self {
             Self::WritesFiles => "writes a file when the program is run",
             Self::RunsPython => "runs a Python function when the program is run",
-            Self::Network => "talks to other machines when the program is run",
+            Self::Network => "connects to other machines when the program is run",
             Self::ReadsFiles => "reads a file when the program is run",
         }
     }
@@ -143,14 +142,15 @@ impl Effect {
     }
 }
 
-/// What the operator says of the place that it reaches, as `: file_path "w"`. An attribute that
-/// stands twice is shown twice: nobody knows which one counts.
+/// Returns the target of the operator, as `: file_path "w"`. Duplicate attributes are all shown, because it is
+/// undefined which one is used.
 fn place(operator: &Operator) -> String {
     let mut text = String::new();
-    for attribute in operator.attributes.iter().filter(|a| PLACES.contains(&a.name.as_str())).take(SHOWN) {
+    for attribute in operator.attributes.iter().filter(|a| PLACES.contains(&a.name.as_str())).take(MAX_SHOWN)
+    {
         let Some(place) = words(&attribute.value) else { continue };
         let start = if text.is_empty() { ": " } else { ", " };
-        let cut: String = place.chars().take(PATH).collect();
+        let cut: String = place.chars().take(MAX_PATH_LEN).collect();
         let more = if cut.len() < place.len() { "..." } else { "" };
         text.push_str(&format!("{start}{} \"{}{more}\"", attribute.name, escape(&cut)));
     }
@@ -166,7 +166,7 @@ fn words(value: &AttributeValue) -> Option<String> {
                 AttributeValue::Text(text) => Some(text.as_str()),
                 _ => None,
             });
-            Some(texts.take(SHOWN).collect::<Vec<_>>().join(" "))
+            Some(texts.take(MAX_SHOWN).collect::<Vec<_>>().join(" "))
         }
         _ => None,
     }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_that_reach_out_are_told_by_their_names() {
+    fn classifies_operators_by_name() {
         for (kind, effect) in [
             ("save", Some(Effect::WritesFiles)),
             ("pd_op.save_combine", Some(Effect::WritesFiles)),
@@ -232,17 +232,20 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_stands_first_with_its_path_in_any_block() {
+    fn lists_the_worst_effect_first_with_its_path() {
         let load = op("load", &[("file_path", text("w"))]);
-        let twice = op("save", &[("file_path", text("harmless")), ("file_path", text("/etc/\u{1b}x"))]);
+        let duplicated = op("save", &[("file_path", text("harmless")), ("file_path", text("/etc/\u{1b}x"))]);
         let files = AttributeValue::List(vec![text("a"), text("b")]);
-        let found =
-            effects(&program(vec![vec![load, op("open_files", &[("file_names", files)])], vec![twice]]), "m");
-        let told: Vec<_> = found.iter().map(|f| (f.severity, f.code.as_str(), f.text.as_str())).collect();
+        let found = effects(
+            &program(vec![vec![load, op("open_files", &[("file_names", files)])], vec![duplicated]]),
+            "m",
+        );
+        let found_texts: Vec<_> =
+            found.iter().map(|f| (f.severity, f.code.as_str(), f.text.as_str())).collect();
         let writes = "save writes a file when the program is run: \
                       file_path \"harmless\", file_path \"/etc/\\u{1b}x\"";
         assert_eq!(
-            told,
+            found_texts,
             [
                 (Severity::Error, "writes-files", writes),
                 (
@@ -261,13 +264,13 @@ mod tests {
     }
 
     #[test]
-    fn many_are_counted_and_long_paths_are_cut() {
+    fn counts_many_operators_and_shortens_long_paths() {
         let long = "p".repeat(1000);
         let many = (0..1000).map(|_| op("save", &[("file_path", text(&long))])).collect();
         let found = effects(&program(vec![many]), "m");
-        assert_eq!(found.len(), SHOWN + 1);
+        assert_eq!(found.len(), MAX_SHOWN + 1);
         assert!(found[0].text.len() < 300 && found[0].text.ends_with("p...\""), "{}", found[0].text);
-        assert_eq!(found[SHOWN].text, "1000 operators in all; 990 are not listed");
+        assert_eq!(found[MAX_SHOWN].text, "1000 operators in total; 990 not listed");
         assert!(effects(&program(vec![vec![op("relu", &[])]]), "m").is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Arrays in a pickle: which objects are tensors, and where their elements are.
+//! Detection of arrays in a pickle, and the location of their elements.
 
 use super::structure::Form;
 use weighbridge_core::checkpoint::TensorEntry;
@@ -8,36 +8,36 @@ use weighbridge_io::source::SourceRef;
 use weighbridge_pickle::{Graph, NdArray, Object, ObjectId, Options, Reduced, lod_tensor};
 use weighbridge_torch_archive as torch;
 
-/// The elements of an array.
+/// Array with the location of its elements.
 #[derive(Debug, Clone)]
 pub(super) struct Array {
-    /// Their type, as numpy has it.
+    /// Type of the elements, as stored by numpy.
     pub(super) dtype: DType,
-    /// The extents.
+    /// Shape of the array.
     pub(super) shape: Shape,
-    /// What holds them.
+    /// Source of the elements.
     pub(super) source: SourceRef,
     /// Offset of the first byte in `source`.
     pub(super) offset: u64,
-    /// How they lie there.
+    /// Byte order and element order.
     pub(super) encoding: Encoding,
-    /// What the array was made of: arrays that share it cost the file next to nothing.
+    /// Object from which the array was made. Arrays that share it take almost no space in the file.
     pub(super) made_of: Option<ObjectId>,
 }
 
-/// What an object is, seen as a tensor.
+/// Tensor view of an object.
 #[derive(Debug)]
 pub(super) enum Found {
     /// A tensor.
     Tensor(Form, Option<String>, Array),
-    /// An array of what no tensor holds; says what.
+    /// Array with an element type that tensors do not support; contains its description.
     Inert(String),
 }
 
-/// The tensor that the object would become when Paddle loads it; `None` where it is none.
+/// Returns the tensor that Paddle would make from the object, or `None` if it is not a tensor.
 ///
 /// # Errors
-/// What [`NdArray::of`] says; [`weighbridge_core::Kind::Corrupt`] where the elements are not in the file.
+/// Errors of [`NdArray::of`]; [`weighbridge_core::Kind::Corrupt`] if the elements are not in the file.
 pub(super) fn find(
     graph: &Graph,
     id: ObjectId,
@@ -62,7 +62,7 @@ pub(super) fn find(
     }))
 }
 
-/// A tensor of PyTorch, whose storage the object `held` has.
+/// Converts a PyTorch tensor whose storage is in the object `held`.
 fn of_torch(entry: &TensorEntry, held: ObjectId) -> Option<Found> {
     let extent = entry.single_extent()?;
     let array = Array {
@@ -76,7 +76,7 @@ fn of_torch(entry: &TensorEntry, held: ObjectId) -> Option<Found> {
     Some(Found::Tensor(Form::Array, None, array))
 }
 
-/// A pair of a name and what may be an array.
+/// Returns a pair of a name and a possible array.
 fn named(graph: &Graph, id: ObjectId) -> Option<(Form, &str, ObjectId)> {
     let (form, pair) = match graph.object(id) {
         Object::Tuple(_) => (Form::Pair, id),
@@ -91,7 +91,7 @@ fn named(graph: &Graph, id: ObjectId) -> Option<(Form, &str, ObjectId)> {
     }
 }
 
-/// Where the elements of an array are; `None` where no tensor can hold them.
+/// Locates the elements of an array; `None` if tensors do not support their type.
 fn locate(array: &NdArray, source: &SourceRef, made_of: Option<ObjectId>) -> Result<Option<Array>> {
     let Some(dtype) = array.dtype else { return Ok(None) };
     let Some((source, offset, encoding)) = array.elements(source)? else { return Ok(None) };

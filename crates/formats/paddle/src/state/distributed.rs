@@ -1,9 +1,8 @@
-//! Distributed checkpoints: `N.metadata` says where each tensor's parts are, `N_K.distcp` hold them.
+//! Distributed checkpoints: `N.metadata` describes the parts of each tensor, `N_K.distcp` contain them.
 //!
-//! The directory is a pickle of three dicts. Each tensor has a list of parts, each with the place
-//! (`global_offset`) and extents (`local_shape`) of a box of it; a second dict says for each box the
-//! file that holds it, in which it stands under the name of the tensor. The classes are not
-//! imported: what they would hold is read as data.
+//! The directory is a pickle of three dicts. Each tensor has a list of parts, each with the start
+//! (`global_offset`) and shape (`local_shape`) of a box of the tensor. A second dict maps each box to the
+//! file that stores it under the name of the tensor. Classes are never imported: their state is read as data.
 
 use super::KIND;
 use super::arrays::Array;
@@ -22,19 +21,19 @@ use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, check_range};
 use weighbridge_pickle::{self as pickle, Cost, Graph, ObjectId, Options, Reduced};
 
-/// What a file's name ends in where it says what the others hold.
+/// Extension of a directory file.
 const DIRECTORY: &str = "metadata";
-/// Work for comparing two boxes, to see that they do not overlap.
-const COMPARISON: u64 = 4;
-/// The most fields of an object of a directory: Paddle's have six. Many may share one, and each is searched.
-const MOST_FIELDS: usize = 32;
+/// Work units for one overlap test of two boxes.
+const OVERLAP_TEST_COST: u64 = 4;
+/// Maximum number of fields of a directory object. Paddle writes six. Objects may share fields, and each is searched.
+const MAX_FIELDS: usize = 32;
 
-/// Reads the index of a folder with a distributed checkpoint; `None` where there is none.
+/// Reads a folder with a distributed checkpoint; `None` if there is no directory file.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`]: `shard-missing` where a file or box is not there, `shard-mismatch`
-/// where it is not what the directory says, `shards-incomplete` where the boxes do not fill a
-/// tensor; what reading pickles says.
+/// [`weighbridge_core::Kind::Corrupt`]: `shard-missing` if a file or box is missing, `shard-mismatch` if it
+/// differs from the directory, `shards-incomplete` if the boxes do not fill a tensor; errors from reading
+/// pickles.
 pub(in super::super) fn read_distributed(
     folder: &FolderRef,
     options: &OpenOptions,
@@ -67,7 +66,7 @@ pub(in super::super) fn read_distributed(
     Ok(Some(checkpoint))
 }
 
-/// The dicts of a directory.
+/// Dicts of a directory.
 struct Directory<'a> {
     graph: &'a Graph,
     tensors: &'a [(ObjectId, ObjectId)],
@@ -76,7 +75,7 @@ struct Directory<'a> {
 }
 
 impl<'a> Directory<'a> {
-    /// The directory that an object is; `None` where it is something else.
+    /// Interprets an object as a directory; `None` if it is something else.
     fn of(graph: &'a Graph, root: ObjectId, limits: &Limits, budget: &Budget) -> Result<Option<Self>> {
         let dict = |state, name| graph.pairs(field(graph, state, name)?);
         let dicts = instance(graph, root).filter(|(class, _)| *class == "Metadata").and_then(|(_, state)| {
@@ -91,7 +90,7 @@ impl<'a> Directory<'a> {
                 Some((key, field(graph, index, "global_offset")?, graph.text(file)?))
             };
             let Some((key, offset, file)) = place() else { return Ok(None) };
-            // One tuple may be that of all places.
+            // One offset tuple may be shared by all boxes.
             let Some(offset) = counts(graph, offset, limits)? else { return Ok(None) };
             budget.take_memory(Cost::ITEM + 8 * offset.len() as u64)?;
             files.insert((key, offset), file);
@@ -100,7 +99,7 @@ impl<'a> Directory<'a> {
     }
 }
 
-/// Class and state of an object of Paddle's module of distributed checkpoints.
+/// Returns class and state of an object from Paddle's module for distributed checkpoints.
 fn instance(graph: &Graph, id: ObjectId) -> Option<(&str, ObjectId)> {
     let made: &Reduced = graph.made(id)?;
     let (module, class) = graph.global(made.callable)?;
@@ -109,21 +108,21 @@ fn instance(graph: &Graph, id: ObjectId) -> Option<(&str, ObjectId)> {
 }
 
 fn field(graph: &Graph, state: ObjectId, name: &str) -> Option<ObjectId> {
-    let fields = graph.pairs(state).filter(|fields| fields.len() <= MOST_FIELDS)?;
+    let fields = graph.pairs(state).filter(|fields| fields.len() <= MAX_FIELDS)?;
     fields.iter().find(|(key, _)| graph.text(*key) == Some(name)).map(|&(_, value)| value)
 }
 
-/// A place or a shape; `None` where it is none.
+/// Returns an offset or a shape; `None` if the object is neither.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Limit`] for more dimensions than a tensor may have.
+/// [`weighbridge_core::Kind::Limit`] for more dimensions than the limits allow.
 fn counts(graph: &Graph, id: ObjectId, limits: &Limits) -> Result<Option<Vec<u64>>> {
     let Some(numbers) = graph.sequence(id) else { return Ok(None) };
     Limits::check("dimensions", "dimensions", numbers.len() as u64, limits.dimensions)?;
     Ok(numbers.iter().map(|&n| graph.int(n).and_then(|n| u64::try_from(n).ok())).collect())
 }
 
-/// The files with the parts, each opened once.
+/// Files with the parts, each opened once.
 struct Shards<'a> {
     folder: &'a FolderRef,
     options: &'a OpenOptions,
@@ -139,7 +138,7 @@ impl Shards<'_> {
             self.opened.insert(file.to_owned(), all);
         }
         let array = self.opened.get(file).and_then(|arrays| arrays.get(key));
-        array.ok_or_else(|| missing("a file does not hold the part that it should").found(file))
+        array.ok_or_else(|| missing("a file lacks a part that the directory assigns to it").found(file))
     }
 }
 
@@ -163,11 +162,11 @@ impl Reader<'_, '_> {
             let count = (self.checkpoint.tensors.len() as u64).saturating_add(1);
             Limits::check("tensors", "tensors", count, self.options.limits.tensors)?;
             let Some(key) = graph.text(key) else {
-                return Err(Error::corrupt("shard-mismatch", "the name of a tensor is no text"));
+                return Err(Error::corrupt("shard-mismatch", "a tensor name is not text"));
             };
             self.budget.take_memory(Cost::name(key.split('.').count(), key.len() as u64))?;
             let Some(mut entry) = self.tensor(directory, key, parts).map_err(|e| e.on_tensor(key))? else {
-                let reason = "its parts are flattened ranges, which are not put together here";
+                let reason = "flattened parts are not supported";
                 self.checkpoint.notes.push(Note::skipped_tensor(key, reason));
                 continue;
             };
@@ -182,7 +181,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// A tensor of its parts; `None` where they are no boxes.
+    /// Assembles a tensor from its parts; `None` if they are not boxes.
     fn tensor(
         &mut self,
         directory: &Directory<'_>,
@@ -191,15 +190,15 @@ impl Reader<'_, '_> {
     ) -> Result<Option<TensorEntry>> {
         let graph = directory.graph;
         let bad = |message: &str| Error::corrupt("shard-mismatch", message);
-        let parts = graph.sequence(parts).ok_or_else(|| bad("the parts of a tensor are no list"))?;
+        let parts = graph.sequence(parts).ok_or_else(|| bad("the parts of a tensor are not a list"))?;
         let mut extents = Pieces::new();
         let mut seen = HashSet::new();
         let mut dtype: Option<DType> = None;
         let mut whole: Option<Vec<u64>> = None;
-        // Tensors may share the list of them.
+        // Tensors may share one list of parts.
         self.budget.take_work(Cost::VISIT.saturating_mul(parts.len() as u64))?;
         for &part in parts {
-            let (_, state) = instance(graph, part).ok_or_else(|| bad("a part is not described"))?;
+            let (_, state) = instance(graph, part).ok_or_else(|| bad("a part has no metadata"))?;
             if field(graph, state, "is_flattened").and_then(|id| graph.truth(id)) == Some(true) {
                 return Ok(None);
             }
@@ -209,17 +208,18 @@ impl Reader<'_, '_> {
                 None => Ok(None),
             };
             let (Some(start), Some(extent)) = (list("global_offset")?, list("local_shape")?) else {
-                return Err(bad("a part has no place"));
+                return Err(bad("a part has no offset or shape"));
             };
             let ends: Option<Vec<u64>> = start.iter().zip(&extent).map(|(&a, &b)| a.checked_add(b)).collect();
-            let ends =
-                ends.filter(|_| start.len() == extent.len()).ok_or_else(|| bad("a part has no place"))?;
+            let ends = ends
+                .filter(|_| start.len() == extent.len())
+                .ok_or_else(|| bad("offset and shape of a part differ in length"))?;
             let so_far = match &mut whole {
                 Some(whole) => whole,
                 none => none.insert(list("global_shape")?.unwrap_or_else(|| ends.clone())),
             };
             if so_far.len() != ends.len() {
-                return Err(bad("parts of one tensor differ in the number of their dimensions"));
+                return Err(bad("parts of one tensor differ in rank"));
             }
             so_far.iter_mut().zip(&ends).for_each(|(whole, &end)| *whole = (*whole).max(end));
             if !seen.insert(start.clone()) {
@@ -227,14 +227,17 @@ impl Reader<'_, '_> {
             }
             self.budget.take_memory(Cost::ITEM + Cost::dimensions(start.len()))?;
             let file = directory.files.get(&(key, start.clone()));
-            let file = file.ok_or_else(|| missing("the directory does not say where a part is"))?;
+            let file = file.ok_or_else(|| missing("the directory has no file for a part"))?;
             let array = self.shards.find(file, key)?;
             if array.shape.dims() != extent || *dtype.get_or_insert(array.dtype) != array.dtype {
-                return Err(bad("a part is not what the directory says")
+                return Err(bad("a part differs from its entry in the directory")
                     .expected(Shape::new(extent))
                     .found(format_args!("{} {} in {file}", array.dtype, array.shape)));
             }
-            let len = array.shape.bytes(array.dtype).ok_or_else(|| bad("a part has no length"))?;
+            let len = array
+                .shape
+                .bytes(array.dtype)
+                .ok_or_else(|| bad("the length of a part exceeds 2^64 bytes"))?;
             check_range(&*array.source, array.offset, len)?;
             let source = array.source.clone();
             let part = Some(Box::new(Region { start, shape: extent }));
@@ -250,12 +253,12 @@ impl Reader<'_, '_> {
         let (Some(dtype), Some(dims)) = (dtype, whole) else { return Err(bad("a tensor has no parts")) };
         let shape = Shape::new(dims);
         self.budget.take_memory(Cost::entry(false) + Cost::dimensions(shape.rank()))?;
-        self.fills(&shape, &extents)?;
+        self.check_coverage(&shape, &extents)?;
         extents.retain(|extent| extent.len > 0 || shape.elements() == Some(0));
         Ok(Some(TensorEntry {
             path: TensorPath::from_dotted(key),
             role: Role::Parameter,
-            // As in every pickle of Paddle.
+            // uint16 is bfloat16, as in every pickle of Paddle.
             stored: if dtype == DType::U16 { DType::BF16 } else { dtype },
             cast: None,
             shape,
@@ -266,8 +269,8 @@ impl Reader<'_, '_> {
         }))
     }
 
-    /// Fails unless the boxes fill the shape and do not overlap.
-    fn fills(&mut self, shape: &Shape, extents: &[Extent]) -> Result<()> {
+    /// Fails unless the boxes fill the shape without overlap.
+    fn check_coverage(&mut self, shape: &Shape, extents: &[Extent]) -> Result<()> {
         let all = extents
             .iter()
             .try_fold(0u64, |sum, extent| sum.checked_add(Shape::new(extent.shape(shape)).elements()?));
@@ -277,11 +280,11 @@ impl Reader<'_, '_> {
                 .found(format_args!("{} elements in {} parts", all.unwrap_or(u64::MAX), extents.len())));
         }
         for (at, extent) in extents.iter().enumerate() {
-            self.budget.take_work(COMPARISON.saturating_mul(at as u64))?;
+            self.budget.take_work(OVERLAP_TEST_COST.saturating_mul(at as u64))?;
             let region = extent.region(shape);
             let meets = |other: &Extent| region.intersect(&other.region(shape)).is_some();
             if extents.get(..at).unwrap_or_default().iter().any(meets) {
-                return Err(Error::corrupt("shards-incomplete", "parts of the tensor overlap"));
+                return Err(Error::corrupt("shards-incomplete", "tensor parts overlap"));
             }
         }
         Ok(())

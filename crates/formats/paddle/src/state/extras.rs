@@ -1,4 +1,4 @@
-//! Tensors that a structure does not know, because they were renamed or added.
+//! Insertion of renamed or added tensors into a stored structure.
 
 use super::structure::{self, Form, Pairs, View, view};
 use super::{TABLE, canonical, key_of, slots};
@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, Name, TensorEntry, TensorPath, Value};
 
-/// `structure` with the tensors that it does not know, each in
-/// the innermost dict that its path leads to. Where the root is no dict, a plain state dict.
+/// Returns `structure` with the tensors that it lacks, each in the innermost dict that matches its path. If the
+/// root is not a dict, a plain state dict is returned.
 pub(super) fn with_extras(checkpoint: &Checkpoint, structure: &Value, losses: &mut Vec<Loss>) -> Value {
     let mut known = HashSet::new();
     gather(structure, &mut known);
@@ -18,14 +18,14 @@ pub(super) fn with_extras(checkpoint: &Checkpoint, structure: &Value, losses: &m
     }
     let form = first_form(structure).unwrap_or(Form::Array);
     let mut changed = structure.clone();
-    // A tensor that was saved alone stays alone under a new name.
+    // A tensor that was saved on its own stays so under a new name.
     if let (View::Tensor(form, _), [entry], 1) =
         (view(structure), extras.as_slice(), checkpoint.tensors.len())
     {
         return structure::tensor(form, entry.text());
     }
     let Some(root) = pairs_mut(&mut changed) else {
-        let detail = "the tensors do not fit what was saved; a plain state dict is written";
+        let detail = "the original structure does not fit the tensors; a plain state dict is written";
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
         return canonical(checkpoint);
     };
@@ -40,8 +40,8 @@ pub(super) fn with_extras(checkpoint: &Checkpoint, structure: &Value, losses: &m
     changed
 }
 
-/// Puts those of `extras` that stand in the root into the table of names, where there is one that is not of all: they go by
-/// their names as variables still.
+/// Adds the `extras` of the root to the table of names, if the table lists individual tensors: they keep
+/// their variable names.
 fn keep_names(root: &mut [(Name, Value)], extras: &[&TensorEntry]) {
     let texts: HashSet<String> = extras.iter().map(|entry| entry.text()).collect();
     let is_extra = |value: &Value| matches!(view(value), View::Tensor(_, text) if texts.contains(text));
@@ -57,7 +57,7 @@ fn keep_names(root: &mut [(Name, Value)], extras: &[&TensorEntry]) {
     }
 }
 
-/// The texts of all tensors in a structure.
+/// Collects the names of all tensors in a structure.
 fn gather<'a>(value: &'a Value, known: &mut HashSet<&'a str>) {
     match view(value) {
         View::Tensor(_, text) => {
@@ -70,7 +70,7 @@ fn gather<'a>(value: &'a Value, known: &mut HashSet<&'a str>) {
     }
 }
 
-/// How the first tensor of a structure stands in it.
+/// Returns the form of the first tensor in a structure.
 fn first_form(value: &Value) -> Option<Form> {
     match view(value) {
         View::Tensor(form, _) => Some(form),
@@ -81,7 +81,7 @@ fn first_form(value: &Value) -> Option<Form> {
     }
 }
 
-/// The pairs of a dict whose keys are text.
+/// Returns the pairs of a dict with text keys.
 fn pairs_mut(value: &mut Value) -> Option<&mut Vec<(Name, Value)>> {
     let is_dict = matches!(view(value), View::Dict { pairs: Pairs::Named(_), .. });
     let Value::Map(pairs) = value else { return None };
@@ -96,11 +96,10 @@ fn pairs_mut(value: &mut Value) -> Option<&mut Vec<(Name, Value)>> {
     }
 }
 
-/// A tensor, and its path within the dict that it is to be put into.
+/// Tensor with its path relative to the target dict.
 type Extra<'a> = (&'a TensorEntry, &'a [Name]);
 
-/// Puts each tensor where its path within this dict leads to. The keys of the dict are looked
-/// through once, whatever the number of tensors.
+/// Inserts each tensor at its path within this dict. The keys of the dict are scanned once for all tensors.
 fn insert(pairs: &mut Vec<(Name, Value)>, extras: Vec<Extra<'_>>, form: Form, depth: usize) {
     let inner = Inner::of(pairs);
     let mut below: BTreeMap<usize, Vec<Extra<'_>>> = BTreeMap::new();
@@ -111,7 +110,7 @@ fn insert(pairs: &mut Vec<(Name, Value)>, extras: Vec<Extra<'_>>, form: Form, de
         let master = inner.master.filter(|_| is_master);
         let deeper = if depth < Budget::DEPTH { inner.leading_to(path) } else { None };
         let within = || TensorEntry { path: TensorPath::new(path), ..entry.clone() };
-        // Of several dicts that fit, the first.
+        // The first of several matching dicts.
         match (deeper, master) {
             (Some((place, rest)), master) if master.is_none_or(|master| place <= master) => {
                 below.entry(place).or_default().push((entry, rest));
@@ -137,13 +136,13 @@ fn item(key: String, entry: &TensorEntry, form: Form) -> (Name, Value) {
     (Name::from(key.as_str()), structure::tensor(form, entry.text()))
 }
 
-/// The dicts in a dict.
+/// Index of the dicts within a dict.
 struct Inner {
-    /// The place of each by the parts of its key; of several the first.
+    /// Positions by the components of the key; the first of several.
     places: HashMap<Vec<Name>, usize>,
-    /// The most parts of such a key.
+    /// Maximum number of components of a key.
     longest: usize,
-    /// The place of that with the copies in full precision.
+    /// Position of the dict with the full-precision copies.
     master: Option<usize>,
 }
 
@@ -164,7 +163,7 @@ impl Inner {
         inner
     }
 
-    /// The place of the first dict whose key `path` begins with, and the path within it.
+    /// Returns the position of the first dict whose key is a prefix of `path`, and the remaining path.
     fn leading_to<'p>(&self, path: &'p [Name]) -> Option<(usize, &'p [Name])> {
         let most = self.longest.min(path.len().saturating_sub(1));
         let fitting = (1..=most).filter_map(|count| {

@@ -1,12 +1,11 @@
-//! A tensor as one run of bytes, wherever and however its elements are stored.
+//! Contiguous view of a tensor, independent of its storage.
 
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{Order, Region};
 use weighbridge_io::source::{Source, check_range, to_usize};
 
-/// The elements of a tensor, row-major and little-endian, after any cast: what numpy's `flatten`
-/// gives.
+/// Elements of a tensor as one byte sequence: row-major, little-endian, after any cast, as in numpy's `flatten`.
 #[derive(Debug)]
 pub(super) struct FlatSource {
     entry: TensorEntry,
@@ -15,16 +14,19 @@ pub(super) struct FlatSource {
 }
 
 impl FlatSource {
-    /// The bytes of `entry`.
+    /// Wraps `entry`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Unsupported`] for elements of less than a byte, or without a length.
+    /// [`weighbridge_core::Kind::Unsupported`] for elements smaller than a byte, or a length beyond 2^64.
     pub(super) fn new(entry: TensorEntry) -> Result<Self> {
         let size = entry.dtype().size();
         match (size, entry.shape.bytes(entry.dtype())) {
             (Some(size), Some(len)) => Ok(Self { entry, size: size as u64, len }),
-            _ => Err(Error::unsupported("part-of-a-byte", "these elements have no bytes of their own")
-                .on_tensor(entry.name())),
+            _ => Err(Error::unsupported(
+                "part-of-a-byte",
+                "elements smaller than a byte are not supported in a pickled state",
+            )
+            .on_tensor(entry.name())),
         }
     }
 }
@@ -61,8 +63,8 @@ impl Source for FlatSource {
     }
 }
 
-/// The boxes that hold the `count` elements from the row-major place `start` on, in order: at most
-/// two for each dimension.
+/// Splits the `count` elements from the row-major position `start` into boxes, in order: at most two for
+/// each dimension.
 fn boxes(dims: &[u64], start: u64, count: u64) -> Vec<Region> {
     if count == 0 {
         return Vec::new();
@@ -73,7 +75,7 @@ fn boxes(dims: &[u64], start: u64, count: u64) -> Vec<Region> {
     let row: u64 = inner.iter().product();
     let mut all = Vec::new();
     let (mut at, mut left) = (start, count);
-    // The end of a row that is begun within, then whole rows, then the beginning of one.
+    // The remainder of a partial row, then whole rows, then the beginning of a row.
     while left > 0 && row > 0 {
         let (index, within) = (at / row, at % row);
         let taken = if within == 0 && left >= row {
@@ -107,7 +109,7 @@ mod tests {
     use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
 
     #[test]
-    fn every_range_of_a_column_major_tensor() {
+    fn reads_every_byte_range_of_a_column_major_tensor() {
         let shape = Shape::from([2, 3, 2]);
         let row: Vec<u8> = (0u16..12).flat_map(u16::to_le_bytes).collect();
         let mut column = vec![0; row.len()];

@@ -1,23 +1,23 @@
-//! Pickled states: `.pdparams`, `.pdopt`, and whatever else `paddle.save` was given.
+//! Pickled states: `.pdparams`, `.pdopt`, and other files of `paddle.save`.
 //!
 //! ```text
 //! pickle, protocol 2, 3 or 4 (see weighbridge_pickle); nothing in it is executed
 //!   {key: array, …,                                 a state dict: tensors in order
-//!    "LR_Scheduler": {…},                           what is no tensor
-//!    "StructuredToParameterName@@": {key: name}}    the names of the tensors as variables
-//!   {…: tuple((name, array)), …: […], …}            anything else: each tensor with its name
+//!    "LR_Scheduler": {…},                           values other than tensors
+//!    "StructuredToParameterName@@": {key: name}}    variable names of the tensors
+//!   {…: tuple((name, array)), …: […], …}            other structures: each tensor with its name
 //!   {…, "KEY@@.0": array, …, "UnpackBigParamInfor@@": {…}}   protocols 2 and 3: large arrays in parts
 //! ```
 //!
-//! FormatInfo of the pickle stand in the metadata, so that it can be written again as it was:
+//! The metadata store the properties of the pickle, so that it can be written again unchanged:
 //!
 //! | key | value |
 //! | --- | --- |
-//! | `paddle.protocol` | the protocol that it declares |
-//! | `paddle.numpy` | 1 or 2: whose module names it holds |
-//! | `paddle.name_table` | true where it has a table of names |
-//! | `paddle.python2` | true where Python 2 wrote it |
-//! | `paddle.structure` | what stands around the tensors, where it is no plain state dict: see `structure.rs` |
+//! | `paddle.protocol` | declared protocol |
+//! | `paddle.numpy` | 1 or 2: numpy generation of its module names |
+//! | `paddle.name_table` | true if it has a table of names |
+//! | `paddle.python2` | true if Python 2 wrote it |
+//! | `paddle.structure` | structure around the tensors, unless it is a plain state dict: see `structure.rs` |
 //!
 //! All other keys of the metadata are keys of the pickle.
 
@@ -27,8 +27,8 @@ mod distributed;
 mod extras;
 mod flat;
 mod info;
-mod left_out;
-mod mistaken;
+mod misread;
+mod omitted;
 mod read;
 mod slots;
 mod split;
@@ -49,33 +49,33 @@ pub(super) use write::plan;
 use structure::{Form, marked};
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Name, TensorEntry, Value};
 
-/// The kind of such a file.
+/// Kind of a pickled state.
 const KIND: &str = "state";
-/// Keys of the metadata that begin so say how the pickle was written.
+/// Prefix of metadata keys that describe the pickle.
 const RESERVED: &str = "paddle.";
-/// The protocol.
+/// Metadata key of the protocol.
 const PROTOCOL: &str = "paddle.protocol";
-/// The numpy whose names are in the pickle.
+/// Metadata key of the numpy generation whose module names are in the pickle.
 const NUMPY: &str = "paddle.numpy";
-/// Whether there is a table of names.
+/// Metadata key of the flag for a table of names.
 const NAME_TABLE: &str = "paddle.name_table";
-/// Whether Python 2 wrote it.
+/// Metadata key of the flag for pickles of Python 2.
 const PYTHON2: &str = "paddle.python2";
-/// What stands around the tensors.
+/// Metadata key of the structure around the tensors.
 const STRUCTURE: &str = "paddle.structure";
-/// The key of the table of names.
+/// Key of the table of names in a state dict.
 const TABLE: &str = "StructuredToParameterName@@";
 
-/// Keys of the metadata that say how a pickle was written.
+/// Metadata keys that describe a pickle.
 pub(super) const FORM: [&str; 5] = [PROTOCOL, NUMPY, NAME_TABLE, PYTHON2, STRUCTURE];
 
-/// True for metadata that says how parameters are pickled; all else is the optimizer's.
+/// True for metadata about pickled parameters; other metadata belong to the optimizer.
 pub(super) fn is_of_parameters(key: &str) -> bool {
     [PROTOCOL, NUMPY, NAME_TABLE, PYTHON2].contains(&key)
 }
 
-/// The key of a tensor in a state dict: its name; for an optimizer's tensor that of its parameter as
-/// a variable, and the slot behind it.
+/// Returns the key of a tensor in a state dict: its name. The key of optimizer state is the variable name of its
+/// parameter followed by the slot.
 pub(super) fn key_of(entry: &TensorEntry) -> String {
     let parameter = || {
         entry
@@ -89,7 +89,7 @@ pub(super) fn key_of(entry: &TensorEntry) -> String {
     }
 }
 
-/// The name as a variable that goes without saying: its path, or for an optimizer's tensor its key.
+/// Returns the default variable name: the path of a tensor, or the key of optimizer state.
 fn state_key(entry: &TensorEntry, key: Option<&str>) -> String {
     match (entry.role.slot(), key) {
         (Some(_), Some(key)) => key.to_owned(),
@@ -98,10 +98,11 @@ fn state_key(entry: &TensorEntry, key: Option<&str>) -> String {
     }
 }
 
-/// What stood around the tensors of a pickled state, with a marker in the place of each tensor and of each value that
-/// stands in the metadata; `None` where the checkpoint is no such state. The markers are those of the metadata key
-/// `paddle.structure`: a map whose first key is `@array`, `@tensor`, `@pair` or `@lod` is the tensor of that displayed
-/// name, `@metadata` the value of that key of the metadata, and `@names` the table of names.
+/// Returns the structure around the tensors of a pickled state, or `None` if the checkpoint is not a state.
+///
+/// Markers replace the tensors and the values stored in the metadata. They are the markers of the metadata key
+/// `paddle.structure`, maps with a special first key. `@array`, `@tensor`, `@pair` and `@lod` contain the displayed
+/// name of a tensor, `@metadata` a metadata key, and `@names` the table of names.
 pub fn state_structure(checkpoint: &Checkpoint) -> Option<Value> {
     if !is_state(checkpoint) {
         return None;
@@ -109,7 +110,7 @@ pub fn state_structure(checkpoint: &Checkpoint) -> Option<Value> {
     Some(checkpoint.metadata.get(STRUCTURE).cloned().unwrap_or_else(|| canonical(checkpoint)))
 }
 
-/// True where the checkpoint is, or was, a pickled state.
+/// True if the checkpoint is, or was, a pickled state.
 fn is_state(checkpoint: &Checkpoint) -> bool {
     checkpoint
         .origin
@@ -117,7 +118,7 @@ fn is_state(checkpoint: &Checkpoint) -> bool {
         .is_some_and(|origin| origin.format == "paddle" && [KIND, "training"].contains(&origin.kind.as_str()))
 }
 
-/// True where a table of names is to be written.
+/// True if a table of names is to be written.
 fn has_table(checkpoint: &Checkpoint) -> bool {
     match checkpoint.metadata.get(NAME_TABLE) {
         Some(Value::Bool(table)) => *table,
@@ -125,11 +126,11 @@ fn has_table(checkpoint: &Checkpoint) -> bool {
     }
 }
 
-/// The structure of a plain state dict: tensors, master weights, all else, the table of names.
+/// Returns the structure of a plain state dict: tensors, master weights, other values, the table of names.
 fn canonical(checkpoint: &Checkpoint) -> Value {
     let master = Name::from(slots::MASTER_WEIGHTS);
     let is_master = |entry: &&TensorEntry| entry.role.slot() == Some(&master);
-    // A dict within the dict that holds tensors is what makes Paddle write all of them with names.
+    // A nested dict with tensors makes Paddle write all tensors with names.
     let generic = checkpoint.tensors.iter().any(|entry| is_master(&entry));
     let form = if generic { Form::Tensor } else { Form::Array };
     let item =

@@ -1,9 +1,9 @@
-//! From the objects of a pickle to the index.
+//! Conversion of pickle objects to a checkpoint.
 
 use super::arrays::{Array, Found};
 use super::slots::{MASTER_WEIGHTS, Scope};
 use super::structure::{self, Form, marked};
-use super::walk::{Member, Spot, Walk};
+use super::walk::{Member, TensorProps, Walk};
 use super::{KIND, NAME_TABLE, NUMPY, PROTOCOL, PYTHON2, RESERVED, STRUCTURE, TABLE, canonical, split};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Name, Note, Origin, PICKLE, Value};
@@ -12,18 +12,18 @@ use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 use weighbridge_pickle::{self as pickle, Cost, Cut, Object, ObjectId, Options, Pickle};
 
-/// Reads the index of a pickled state: the instructions of the pickle, never the elements.
+/// Reads a pickled state: the opcodes of the pickle, but not the tensor elements.
 ///
 /// # Errors
-/// What the pickle room says of a broken pickle or array; [`weighbridge_core::Kind::Corrupt`],
-/// `split-parameter`; [`weighbridge_core::Kind::Limit`] where `options` are passed.
+/// Errors of the pickle reader for a malformed pickle or array; [`weighbridge_core::Kind::Corrupt`],
+/// `split-parameter`; [`weighbridge_core::Kind::Limit`] if limits are exceeded.
 pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let bounds = Options::with_limits(options.limits.with_budget_of(source));
     let cut = match options.salvage {
         true => pickle::read_cut(source, 0, &bounds)?,
         false => {
             let pickle =
-                pickle::read(source, 0, &bounds).map_err(|error| of_joblib(source, &bounds, error))?;
+                pickle::read(source, 0, &bounds).map_err(|error| joblib_error(source, &bounds, error))?;
             Cut { pickle, error: None, key: None }
         }
     };
@@ -40,11 +40,11 @@ pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Resul
     if !is_of_paddle(source, &pickle, &checkpoint) {
         checkpoint.kind = PICKLE;
     }
-    facts(&mut checkpoint, &pickle);
+    set_pickle_metadata(&mut checkpoint, &pickle);
     if let Some(error) = &cut.error {
-        cut_short(&mut checkpoint, error, cut.key);
+        report_truncation(&mut checkpoint, error, cut.key);
     } else if pickle.end < source.len() {
-        let text = format!("{} bytes follow the pickle; Paddle ignores them", source.len() - pickle.end);
+        let text = format!("{} bytes after the pickle were ignored, as in Paddle", source.len() - pickle.end);
         checkpoint.notes.push(Note::omission("trailing-bytes", text));
     }
     if canonical(&checkpoint) != root {
@@ -53,8 +53,8 @@ pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Resul
     Ok(checkpoint)
 }
 
-/// The error of a pickle that breaks: a dump of joblib has raw bytes of arrays between the instructions.
-fn of_joblib(source: &SourceRef, bounds: &Options, error: Error) -> Error {
+/// Returns the error of a malformed pickle. A joblib dump contains raw array bytes between its opcodes.
+fn joblib_error(source: &SourceRef, bounds: &Options, error: Error) -> Error {
     let arrays = Options { arrays: true, ..bounds.clone() };
     let is_dump = pickle::read(source, 0, &arrays).is_ok();
     if !is_dump {
@@ -62,14 +62,13 @@ fn of_joblib(source: &SourceRef, bounds: &Options, error: Error) -> Error {
     }
     Error::unsupported(
         "joblib",
-        "this is a dump of joblib, whose arrays stand between the instructions of a pickle",
+        "joblib dumps are not supported: arrays are stored between the opcodes of the pickle",
     )
     .in_file(source.label())
     .hint("load it with joblib and save its arrays as .npz")
 }
 
-/// True where something says that Paddle wrote the pickle: the name of the file, an import, a key of its own, or a tensor in
-/// its form.
+/// True if Paddle wrote the pickle, by its file name, an import, a key of Paddle, or a tensor in Paddle's form.
 fn is_of_paddle(source: &SourceRef, pickle: &Pickle, checkpoint: &Checkpoint) -> bool {
     let file = source.label().rsplit(['/', '\\']).next().unwrap_or_default();
     let mut extensions = file.split('.').skip(1);
@@ -85,24 +84,24 @@ fn is_of_paddle(source: &SourceRef, pickle: &Pickle, checkpoint: &Checkpoint) ->
     extension || imports() || keys() || named()
 }
 
-/// Says what a state lacks that is cut short. What tells how a large parameter was split stands at the
-/// end, so a part of one cannot be told from a parameter by anything but its name.
-fn cut_short(checkpoint: &mut Checkpoint, error: &Error, key: Option<String>) {
+/// Reports the losses of a truncated state. The description of split parameters is at the end, so a part is
+/// distinguished from a parameter by its name only.
+fn report_truncation(checkpoint: &mut Checkpoint, error: &Error, key: Option<String>) {
     let parts: Vec<String> =
         checkpoint.tensors.iter().map(|t| t.text()).filter(|name| name.contains(split::INFIX)).collect();
     checkpoint.tensors.retain(|tensor| !tensor.text().contains(split::INFIX));
     checkpoint.damage_mut(error);
     for name in parts {
-        let error = Error::corrupt("split-parameter", "it is a part of a parameter whose rest is lost");
+        let error = Error::corrupt("split-parameter", "the other parts of the split parameter are lost");
         checkpoint.lose(name, &error);
     }
-    checkpoint.lose(key.as_deref().unwrap_or("(tensors behind the break)"), error);
+    checkpoint.lose(key.as_deref().unwrap_or("(tensors after the damage)"), error);
 }
 
-/// The arrays of a dict under their own keys, nothing taken apart: what a shard holds.
+/// Returns the arrays of a dict by their keys, without name analysis: the content of a shard.
 ///
 /// # Errors
-/// As [`read`].
+/// Same as [`read`].
 pub(super) fn arrays(source: &SourceRef, options: &OpenOptions) -> Result<HashMap<String, Array>> {
     let bounds = Options::with_limits(options.limits.with_budget_of(source));
     let pickle = pickle::read(source, 0, &bounds)?;
@@ -122,8 +121,8 @@ pub(super) fn arrays(source: &SourceRef, options: &OpenOptions) -> Result<HashMa
     Ok(all)
 }
 
-/// How the pickle was written.
-fn facts(checkpoint: &mut Checkpoint, pickle: &Pickle) {
+/// Stores the properties of the pickle in the metadata.
+fn set_pickle_metadata(checkpoint: &mut Checkpoint, pickle: &Pickle) {
     checkpoint.metadata.set(PROTOCOL, Value::U32(pickle.protocol.into()));
     let era = pickle.global_names().iter().find_map(|(module, _)| {
         let new = module.starts_with("numpy._core.");
@@ -133,8 +132,7 @@ fn facts(checkpoint: &mut Checkpoint, pickle: &Pickle) {
     if let Some((module, name)) =
         classes.find(|(module, name)| module.starts_with("numpy") && *name == "memmap")
     {
-        let text =
-            format!("arrays of the class {module}.{name} are read, and written again, as plain arrays");
+        let text = format!("arrays of class {module}.{name} are read and written as plain arrays");
         checkpoint.notes.push(Note::new("array-class", text));
     }
     if let Some(era) = era {
@@ -145,10 +143,10 @@ fn facts(checkpoint: &mut Checkpoint, pickle: &Pickle) {
     }
 }
 
-/// The table of names of a state dict: keys and names as they stand.
+/// Table of names of a state dict: pairs of key and name, as stored.
 type Table<'a> = Vec<(&'a str, &'a str)>;
 
-/// The root, where it is a dict: the only place of a table of names and of split parameters.
+/// Reads a root dict: the only place of a table of names and of split parameters.
 fn root_dict(walk: &mut Walk<'_>, pairs: &[(ObjectId, ObjectId)]) -> Result<Value> {
     let graph = walk.graph();
     let values: HashMap<&str, ObjectId> =
@@ -170,15 +168,15 @@ fn root_dict(walk: &mut Walk<'_>, pairs: &[(ObjectId, ObjectId)]) -> Result<Valu
         members.push(Member::new(one.key.clone(), found));
     }
     if split && let Some(table) = &table {
-        in_order_of(&mut members, table);
+        sort_by_table(&mut members, table);
     }
     let names: HashMap<&str, &str> = table.iter().flatten().copied().collect();
     let items = dict(walk, members, &names, table.as_deref())?;
     Ok(structure::dict(items, false))
 }
 
-/// Puts split parameters back to where the table of names has them.
-fn in_order_of(members: &mut [Member], table: &[(&str, &str)]) {
+/// Moves split parameters to their positions in the table of names.
+fn sort_by_table(members: &mut [Member], table: &[(&str, &str)]) {
     let places: HashMap<&str, usize> =
         table.iter().enumerate().map(|(place, &(key, _))| (key, place)).collect();
     let place = |member: &Member| match (member.found.as_deref(), member.text()) {
@@ -190,7 +188,7 @@ fn in_order_of(members: &mut [Member], table: &[(&str, &str)]) {
     }
 }
 
-/// The items of the root. Values without tensors go to the metadata.
+/// Returns the items of the root. Values without tensors are moved to the metadata.
 fn dict(
     walk: &mut Walk<'_>,
     members: Vec<Member>,
@@ -223,7 +221,7 @@ fn tensor_keys(members: &[Member]) -> Vec<String> {
     members.iter().filter(tensor).filter_map(|m| m.text().map(str::to_owned)).collect()
 }
 
-/// The table: nothing where it is that of all tensors in order, else what is in it.
+/// Returns the table of names: null if it lists all tensors in order, else its rows.
 fn table_value(walk: &mut Walk<'_>, table: &[(&str, &str)], keys: &[String]) -> Result<Value> {
     if table.iter().map(|(key, _)| *key).eq(keys.iter().map(String::as_str)) {
         return Ok(marked(structure::NAMES, Value::Null));
@@ -241,7 +239,7 @@ fn table_value(walk: &mut Walk<'_>, table: &[(&str, &str)], keys: &[String]) -> 
     Ok(marked(structure::NAMES, Value::List(table.iter().map(row).collect())))
 }
 
-/// The name of a member as a variable, where it is a tensor that has one: its own, or that of the table.
+/// Returns the variable name of a member, if it is a tensor with a name of its own or in the table.
 fn variable_of<'a>(member: &'a Member, names: &HashMap<&str, &'a str>) -> Option<&'a str> {
     match (member.found.as_deref(), member.text()) {
         (Some(Found::Tensor(_, Some(name), _)), _) => Some(name),
@@ -250,22 +248,22 @@ fn variable_of<'a>(member: &'a Member, names: &HashMap<&str, &'a str>) -> Option
     }
 }
 
-/// The parameters of a dict, as its state calls them.
+/// Parameters of a dict as optimizer state refers to them.
 struct Owners<'a> {
     scope: Scope<'a>,
-    /// Keys by the names of variables.
+    /// Keys by variable name.
     keys: HashMap<String, String>,
 }
 
 impl Owners<'_> {
-    /// The key of the parameter that is called so as a variable; `None` where it stands under that name, or there is none.
+    /// Returns the key of the parameter with a variable name; `None` if the key equals the name, or there is none.
     fn key_of(&self, variable: &str) -> Option<&str> {
         if self.scope.has(variable) { None } else { self.keys.get(variable).map(String::as_str) }
     }
 }
 
 impl Walk<'_> {
-    /// The items of a dict whose members are known. `names` are those that a table gives.
+    /// Returns the items of a dict with the given members. `names` are the entries of the table of names.
     pub(super) fn dict(
         &mut self,
         members: Vec<Member>,
@@ -296,7 +294,7 @@ impl Walk<'_> {
         Ok(items)
     }
 
-    /// The keys of tensors by their names as variables, where these are others; of several that are called so the first.
+    /// Returns keys of tensors by variable name, if the two differ; the first of several with the same name.
     fn keys_of(
         &mut self,
         members: &[Member],
@@ -328,7 +326,7 @@ impl Walk<'_> {
             (Some(Found::Tensor(form, name, array)), id) => {
                 let table_name = names.get(key.as_str()).copied();
                 let name = name.or_else(|| table_name.map(str::to_owned));
-                // The state of an optimizer goes by one name only.
+                // Optimizer state has no second name.
                 let own = name.as_deref().is_none_or(|name| name == key);
                 let owner = if own { owners.scope.owner(&key) } else { None };
                 let slot = owner.map(|(_, slot)| Name::from(slot));
@@ -340,7 +338,7 @@ impl Walk<'_> {
                     (None, None) => &key,
                 });
                 let parameter = parameter.map(|(param, _)| param);
-                self.tensor(form, array, Spot { key: &key, name, slot, parameter, role, id })?
+                self.tensor(form, array, TensorProps { key: &key, name, slot, parameter, role, id })?
             }
             (Some(Found::Inert(what)), _) => {
                 self.push(&key);
@@ -349,7 +347,7 @@ impl Walk<'_> {
             (None, Some(id)) if key == MASTER_WEIGHTS && self.is_dict_of_tensors(id)? => {
                 self.master_weights(id, owners, depth)?
             }
-            // It is put there at the end.
+            // The table of names is added at the end.
             (None, Some(_)) if key == TABLE && !names.is_empty() => Value::Null,
             (None, Some(id)) => {
                 self.push(&key);
@@ -364,7 +362,7 @@ impl Walk<'_> {
         Ok(value)
     }
 
-    /// Copies of parameters in full precision, each under the name of its parameter.
+    /// Reads full-precision copies of parameters, each stored under the name of its parameter.
     fn master_weights(&mut self, id: ObjectId, owners: &Owners<'_>, depth: usize) -> Result<Value> {
         self.deeper(depth)?;
         let pairs = self.graph().pairs(id).unwrap_or_default();
@@ -375,7 +373,7 @@ impl Walk<'_> {
             let height = self.path.len();
             let parameter = owners.key_of(&key).map(|parameter| (key.as_str(), parameter));
             self.push(parameter.map_or(&key, |(_, parameter)| parameter));
-            let spot = Spot {
+            let spot = TensorProps {
                 key: &key,
                 name,
                 slot: Some(Name::from(MASTER_WEIGHTS)),

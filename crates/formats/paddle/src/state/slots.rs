@@ -1,9 +1,9 @@
-//! The names that Paddle's optimizers give their tensors: `PARAM_moment1_0`.
+//! Names of optimizer tensors in Paddle: `PARAM_moment1_0`.
 
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::Role;
 
-/// What 2.6.2 and 3.3.1 call what an optimizer remembers, longer names before those they end in.
+/// Accumulator names of Paddle 2.6.2 and 3.3.1, longer names before their own suffixes.
 const ACCUMULATORS: &[&str] = &[
     "_avg_squared_update",
     "_avg_squared_grad",
@@ -37,25 +37,25 @@ const ACCUMULATORS: &[&str] = &[
     "y",
 ];
 
-/// Between the name of a parameter and what is remembered of its copy in full precision.
+/// Separator between the name of a parameter and an accumulator of its full-precision copy.
 const MASTER: &str = "_fp32_master";
-/// The dict, and the slot, of the copies in full precision.
+/// Name of the dict, and of the slot, of full-precision copies.
 pub(super) const MASTER_WEIGHTS: &str = "master_weights";
-/// The dict of the schedule of the learning rate.
+/// Name of the dict of the learning rate schedule.
 pub(super) const LR_SCHEDULER: &str = "LR_Scheduler";
 
-/// Accumulators whose names are just as well those of layers: `fc_linear_0` may be a parameter.
+/// Accumulator names that are layer names as well: `fc_linear_0` may be a parameter.
 const COMMON: &[&str] = &["linear", "slow", "d", "m", "y"];
 
-/// A key that has the form of an optimizer's, taken apart.
+/// Key in optimizer form, split into its components.
 #[derive(Debug, Clone, Copy)]
-struct Apart<'a> {
+struct StateKey<'a> {
     param: &'a str,
     slot: &'a str,
     accumulator: &'a str,
 }
 
-impl<'a> Apart<'a> {
+impl<'a> StateKey<'a> {
     fn of(key: &'a str) -> Option<Self> {
         let counted = without_count(key)?;
         let (before, accumulator) = ACCUMULATORS
@@ -66,24 +66,24 @@ impl<'a> Apart<'a> {
         (!param.is_empty()).then_some(Self { param, slot, accumulator })
     }
 
-    /// True where the key can hardly be that of a parameter.
+    /// True if the key is unlikely to be that of a parameter.
     fn is_well_known(&self) -> bool {
         !COMMON.contains(&self.accumulator) || self.slot.starts_with(MASTER.trim_start_matches('_'))
     }
 }
 
-/// `key` without the number that makes it unique.
+/// Returns `key` without its unique number.
 fn without_count(key: &str) -> Option<&str> {
     let (rest, count) = key.rsplit_once('_')?;
     (!count.is_empty() && count.bytes().all(|b| b.is_ascii_digit())).then_some(rest)
 }
 
-/// The parameter that a key of an optimizer's form names.
+/// Returns the parameter in a key of optimizer form.
 pub(super) fn parameter_of(key: &str) -> Option<&str> {
-    Apart::of(key).map(|apart| apart.param)
+    StateKey::of(key).map(|state| state.param)
 }
 
-/// True for a tensor of an optimizer that belongs to no parameter.
+/// True for a tensor of an optimizer without a parameter.
 fn is_global(key: &str) -> bool {
     let name = without_count(key).unwrap_or(key);
     matches!(
@@ -92,57 +92,56 @@ fn is_global(key: &str) -> bool {
     )
 }
 
-/// Which of the keys of a dict are an optimizer's.
+/// Classification of the keys of a dict as optimizer state.
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
     keys: HashSet<&'a str>,
-    /// Parameters that an optimizer surely has tensors of.
+    /// Parameters that evidently have optimizer state.
     evident: HashSet<&'a str>,
-    /// Of these, those that nobody takes for the beginning of another name.
+    /// Evident parameters whose names cannot be the prefix of another name.
     certain: HashSet<&'a str>,
-    /// Of these, those that a tensor of the dict goes by as a variable: the keys of parameters are others then.
+    /// Evident parameters that are variable names of tensors of the dict; such parameters have other keys.
     variables: HashSet<&'a str>,
-    /// True where the whole dict is the state of an optimizer.
+    /// True if the whole dict is optimizer state.
     pub(super) whole: bool,
 }
 
 impl<'a> Scope<'a> {
-    /// The scope of a dict with these keys of tensors, these keys of all else, and the names that its tensors have as
-    /// variables.
+    /// Classifies a dict with these tensor keys, these other keys, and these variable names of its tensors.
     pub(super) fn new<'n>(
         tensors: impl Iterator<Item = &'a str>,
         others: impl Iterator<Item = &'a str>,
         names: impl Iterator<Item = &'n str>,
     ) -> Self {
         let keys: HashSet<&str> = tensors.collect();
-        let apart: Vec<Apart<'_>> = keys.iter().filter_map(|key| Apart::of(key)).collect();
-        let evident = evident(&apart);
-        // LookAhead's state is `slow` and nothing else; all other names come in company.
-        let sure = apart.iter().any(|key| key.accumulator == "slow") || !evident.is_empty();
-        let all = sure && keys.iter().all(|key| Apart::of(key).is_some() || is_global(key));
+        let state: Vec<StateKey<'_>> = keys.iter().filter_map(|key| StateKey::of(key)).collect();
+        let evident = evident(&state);
+        // LookAhead's state has `slow` only; all other accumulators occur together.
+        let sure = state.iter().any(|key| key.accumulator == "slow") || !evident.is_empty();
+        let all = sure && keys.iter().all(|key| StateKey::of(key).is_some() || is_global(key));
         let mut others = others;
         let whole = all || others.any(|key| key == LR_SCHEDULER || key == MASTER_WEIGHTS);
         let variables = names.filter_map(|name| evident.get(name).copied()).collect();
-        let certain = certain(&apart, &evident);
+        let certain = certain(&state, &evident);
         Self { keys, evident, certain, variables, whole }
     }
 
-    /// True where a tensor of the dict has that key.
+    /// True if a tensor of the dict has the key.
     pub(super) fn has(&self, key: &str) -> bool {
         self.keys.contains(key)
     }
 
-    /// Parameter and slot of the tensor under `key`, where it is an optimizer's: `w_0_moment1_0` is
+    /// Returns parameter and slot of the optimizer tensor under `key`, if it is one: `w_0_moment1_0` is
     /// `w_0` and `moment1_0`.
     pub(super) fn owner(&self, key: &'a str) -> Option<(&'a str, &'a str)> {
-        let apart = Apart::of(key)?;
-        let known = || self.keys.contains(apart.param) || self.variables.contains(apart.param);
-        let beside = || self.evident.contains(apart.param) && known();
-        (self.whole || beside()).then_some((apart.param, apart.slot))
+        let state = StateKey::of(key)?;
+        let known = || self.keys.contains(state.param) || self.variables.contains(state.param);
+        let beside = || self.evident.contains(state.param) && known();
+        (self.whole || beside()).then_some((state.param, state.slot))
     }
 
-    /// What a tensor is for, where its key says that it is no parameter: one of an optimizer that belongs to none.
-    /// `own` is true where it goes by that name only.
+    /// Returns the role of an optimizer tensor without a parameter; `None` if the key may be that of a parameter.
+    /// `own` is true if the tensor has no second name.
     pub(super) fn role(&self, key: &'a str, own: bool) -> Option<Role> {
         if self.whole && is_global(key) {
             return Some(Role::Other);
@@ -150,35 +149,35 @@ impl<'a> Scope<'a> {
         (own && self.is_without_owner(key)).then_some(Role::OptimizerPart { of: None })
     }
 
-    /// True for a tensor of an optimizer that stands among others, its parameter not known: that one goes by a name of its
-    /// own in the dict.
+    /// True for an optimizer tensor among other tensors whose parameter is unknown, because the parameter has another
+    /// name in the dict.
     pub(super) fn is_without_owner(&self, key: &'a str) -> bool {
-        self.owner(key).is_none() && Apart::of(key).is_some_and(|apart| self.certain.contains(apart.param))
+        self.owner(key).is_none() && StateKey::of(key).is_some_and(|state| self.certain.contains(state.param))
     }
 }
 
-/// True for the name that Paddle itself gives a parameter: `linear_0.w_0`.
+/// True for parameter names that Paddle generates: `linear_0.w_0`.
 fn is_generated(param: &str) -> bool {
     let mut parts = param.rsplit('.').map(without_count);
     matches!(parts.next(), Some(Some("w" | "b"))) && matches!(parts.next(), Some(Some(_)))
 }
 
-/// Of the parameters that are `evident` those that have tensors of several names, or a name as Paddle gives it.
-fn certain<'a>(apart: &[Apart<'a>], evident: &HashSet<&'a str>) -> HashSet<&'a str> {
+/// Returns the `evident` parameters with several accumulators, or with a name that Paddle generates.
+fn certain<'a>(keys: &[StateKey<'a>], evident: &HashSet<&'a str>) -> HashSet<&'a str> {
     let mut first: HashMap<&str, &str> = HashMap::new();
-    let is_certain = |key: &&Apart<'a>| {
+    let is_certain = |key: &&StateKey<'a>| {
         evident.contains(key.param)
             && (*first.entry(key.param).or_insert(key.accumulator) != key.accumulator
                 || is_generated(key.param))
     };
-    apart.iter().filter(is_certain).map(|key| key.param).collect()
+    keys.iter().filter(is_certain).map(|key| key.param).collect()
 }
 
-/// The parameters with a tensor of a well-known name, or with all three of ASGD.
-fn evident<'a>(apart: &[Apart<'a>]) -> HashSet<&'a str> {
+/// Returns the parameters with a well-known accumulator, or with all three of ASGD.
+fn evident<'a>(keys: &[StateKey<'a>]) -> HashSet<&'a str> {
     let mut of_asgd: HashMap<&str, HashSet<&str>> = HashMap::new();
     let mut evident = HashSet::new();
-    for key in apart {
+    for key in keys {
         if key.is_well_known() {
             evident.insert(key.param);
         } else if key.accumulator.len() == 1 {
@@ -197,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_come_apart_at_the_slot() {
+    fn splits_keys_into_parameter_and_slot() {
         for (key, param, slot) in [
             ("linear_0.w_0_moment1_0", "linear_0.w_0", "moment1_0"),
             ("linear_0.w_0_fp32_master_0_moment1_0", "linear_0.w_0", "fp32_master_0_moment1_0"),
@@ -206,19 +205,19 @@ mod tests {
             ("w_velocity_0", "w", "velocity_0"),
             ("w_moment2_max_0", "w", "moment2_max_0"),
         ] {
-            let apart = Apart::of(key).unwrap();
-            assert_eq!((apart.param, apart.slot), (param, slot));
+            let state = StateKey::of(key).unwrap();
+            assert_eq!((state.param, state.slot), (param, slot));
             assert_eq!(format!("{param}_{slot}"), key);
         }
         for key in
             ["linear_0.w_0", "moment1_0", "_moment1_0", "w_moment1", "w_moment1_x", "", "w_fp32_master_0"]
         {
-            assert!(Apart::of(key).is_none(), "{key}");
+            assert!(StateKey::of(key).is_none(), "{key}");
         }
     }
 
     #[test]
-    fn only_optimizers_are_taken_apart() {
+    fn splits_keys_of_optimizer_state_only() {
         let scope = |tensors: &[&'static str], others: &[&'static str]| {
             Scope::new(tensors.iter().copied(), others.iter().copied(), std::iter::empty())
         };
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_known_by_their_variables_too() {
+    fn finds_parameters_by_variable_name() {
         let keys = ["fc.weight", "w_0_moment1_0", "w_1_moment1_0", "w_0_linear_0"];
         let scope = Scope::new(keys.into_iter(), std::iter::empty(), ["w_0", "w_0_moment1_0"].into_iter());
         let found: Vec<_> = keys.into_iter().filter_map(|key| scope.owner(key)).collect();
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn state_of_parameters_of_other_names_is_known_by_company_or_by_names_of_paddle() {
+    fn detects_state_without_its_parameter_by_accumulators_or_generated_names() {
         let found = |keys: &[&'static str], names: &[&str]| {
             let scope = Scope::new(keys.iter().copied(), std::iter::empty(), names.iter().copied());
             keys.iter().filter(|key| scope.is_without_owner(key)).copied().collect::<Vec<_>>()
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn common_names_need_more_than_the_name() {
+    fn requires_evidence_for_common_accumulator_names() {
         let state = |tensors: &[&'static str], others: &[&'static str]| {
             let scope = Scope::new(tensors.iter().copied(), others.iter().copied(), std::iter::empty());
             let mut found: Vec<_> =

@@ -1,54 +1,53 @@
-//! What stands around the tensors, as a [`Value`] that keeps Python's types.
+//! Structure around the tensors, as a [`Value`] that keeps Python's types.
 //!
-//! Plain values are themselves: `None`, bools, integers, floats, text, bytes, lists. A dict whose
-//! keys are all text is a map. What JSON-like values cannot tell apart is a map whose first key is
-//! a marker:
+//! Plain values are stored directly: `None`, bools, integers, floats, text, bytes, lists. A dict with text keys
+//! only is a map. Other Python types are maps whose first key is a marker:
 //!
-//! | marker | its value | what it is |
+//! | marker | value | meaning |
 //! | --- | --- | --- |
 //! | `@tuple` | list | a tuple |
-//! | `@dict` | map, or list of `[key, value]` | a dict whose first key looks like a marker, or with keys that are no text |
+//! | `@dict` | map, or list of `[key, value]` | a dict whose first key resembles a marker, or with keys other than text |
 //! | `@ordered` | as `@dict` | a `collections.OrderedDict` |
 //! | `@set`, `@frozenset` | list | a set |
 //! | `@scalar` | text: the dtype | a numpy scalar; its little-endian bytes follow under `bytes` |
 //! | `@integer` | bytes | an integer beyond 64 bits: two's complement, little-endian |
 //! | `@global` | text: `module name` | a class or function |
-//! | `@object` | text: what it would be | something that is not kept |
+//! | `@object` | text: description | an omitted object |
 //! | `@tensor` | text: which tensor | a tensor as `tuple((name, array))` |
 //! | `@pair` | text: which tensor | a tensor as `(name, array)` |
 //! | `@array` | text: which tensor | a tensor as an array without a name |
 //! | `@lod` | text: which tensor | a tensor as `eval("data", {"data": array})` |
-//! | `@metadata` | text: the key | a value that stands in the metadata |
+//! | `@metadata` | text: the key | a value stored in the metadata |
 //! | `@names` | null, or list of `key` or `[key, name]` | the table of names; null: all tensors of the root, in order |
 
 use weighbridge_core::checkpoint::{Name, Value};
 
-/// A tuple.
+/// Marker of a tuple.
 pub(super) const TUPLE: &str = "@tuple";
-/// A dict that needs a marker.
+/// Marker of a dict.
 pub(super) const DICT: &str = "@dict";
-/// An ordered dict.
+/// Marker of an ordered dict.
 pub(super) const ORDERED: &str = "@ordered";
-/// A set.
+/// Marker of a set.
 pub(super) const SET: &str = "@set";
-/// A frozen set.
+/// Marker of a frozen set.
 pub(super) const FROZEN_SET: &str = "@frozenset";
-/// A numpy scalar.
+/// Marker of a numpy scalar.
 pub(super) const SCALAR: &str = "@scalar";
-/// The bytes of a numpy scalar.
+/// Key of the bytes of a numpy scalar.
 pub(super) const SCALAR_BYTES: &str = "bytes";
-/// A large integer.
+/// Marker of a large integer.
 pub(super) const INTEGER: &str = "@integer";
-/// A class or function.
+/// Marker of a class or function.
 pub(super) const GLOBAL: &str = "@global";
-/// What is not kept.
+/// Marker of an omitted object.
 pub(super) const OBJECT: &str = "@object";
-/// A value of the metadata.
+/// Marker of a value stored in the metadata.
 pub(super) const METADATA: &str = "@metadata";
-/// The table of names.
+/// Marker of the table of names.
 pub(super) const NAMES: &str = "@names";
 
-/// How a tensor stands in the pickle.
+/// Form of a tensor in the pickle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// `tuple((name, array))`.
@@ -64,7 +63,7 @@ pub(super) enum Form {
 impl Form {
     const ALL: [Self; 4] = [Self::Tensor, Self::Pair, Self::Array, Self::Lod];
 
-    /// The marker.
+    /// Returns the marker.
     pub(super) fn marker(self) -> &'static str {
         match self {
             Self::Tensor => "@tensor",
@@ -75,58 +74,58 @@ impl Form {
     }
 }
 
-/// The pairs of a dict.
+/// Pairs of a dict.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pairs<'a> {
-    /// With keys that are text.
+    /// Pairs with text keys.
     Named(&'a [(Name, Value)]),
-    /// With any keys: lists of a key and a value each.
+    /// Pairs with arbitrary keys: lists of a key and a value each.
     Listed(&'a [Value]),
 }
 
-/// What a value means.
+/// Meaning of a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum View<'a> {
-    /// Itself.
+    /// Plain value.
     Plain(&'a Value),
-    /// A list.
+    /// List.
     List(&'a [Value]),
-    /// A tuple.
+    /// Tuple.
     Tuple(&'a [Value]),
-    /// A dict.
+    /// Dict.
     Dict {
-        /// What is in it.
+        /// Items of the dict.
         pairs: Pairs<'a>,
         /// True for an ordered dict.
         ordered: bool,
     },
-    /// The tensor of that displayed text.
+    /// Tensor with a displayed name.
     Tensor(Form, &'a str),
-    /// The value of that key of the metadata.
+    /// Metadata value with a key.
     Metadata(&'a str),
-    /// The table of names.
+    /// Table of names.
     Names(Option<&'a [Value]>),
-    /// A numpy scalar: dtype and bytes.
+    /// Numpy scalar: dtype and bytes.
     Scalar(&'a str, &'a [u8]),
-    /// An integer beyond 64 bits: two's complement, little-endian.
+    /// Integer beyond 64 bits: two's complement, little-endian.
     Integer(&'a [u8]),
-    /// A class or function: `module name`.
+    /// Class or function: `module name`.
     Global(&'a str),
-    /// What cannot be written.
+    /// Unsupported object.
     Other(&'a str),
 }
 
-/// A value under a marker.
+/// Returns a value with a marker.
 pub(super) fn marked(marker: &str, value: Value) -> Value {
     Value::Map(vec![(Name::from(marker), value)])
 }
 
-/// The tensor of that displayed text.
+/// Returns the marker of a tensor with a displayed name.
 pub(super) fn tensor(form: Form, text: String) -> Value {
     marked(form.marker(), Value::Text(text))
 }
 
-/// A dict of these pairs, whose keys may be anything.
+/// Returns a dict of pairs with arbitrary keys.
 pub(super) fn dict(pairs: Vec<(Value, Value)>, ordered: bool) -> Value {
     let marker = if ordered { ORDERED } else { DICT };
     if pairs.iter().all(|(key, _)| matches!(key, Value::Text(_))) {
@@ -140,7 +139,7 @@ pub(super) fn dict(pairs: Vec<(Value, Value)>, ordered: bool) -> Value {
     marked(marker, Value::List(listed))
 }
 
-/// A dict with keys that are text.
+/// Returns a dict of pairs with text keys.
 pub(super) fn named_dict(pairs: Vec<(Name, Value)>, ordered: bool) -> Value {
     if ordered {
         return marked(ORDERED, Value::Map(pairs));
@@ -149,7 +148,7 @@ pub(super) fn named_dict(pairs: Vec<(Name, Value)>, ordered: bool) -> Value {
     if looks_marked { marked(DICT, Value::Map(pairs)) } else { Value::Map(pairs) }
 }
 
-/// What `value` means.
+/// Interprets a value.
 pub(super) fn view(value: &Value) -> View<'_> {
     let pairs = match value {
         Value::List(items) => return View::List(items),
@@ -170,7 +169,7 @@ pub(super) fn view(value: &Value) -> View<'_> {
         (GLOBAL, Value::Text(name)) => View::Global(name),
         (SCALAR, Value::Text(dtype)) => match pairs.get(1) {
             Some((_, Value::Bytes(bytes))) => View::Scalar(dtype, bytes),
-            _ => View::Other("a numpy scalar without its bytes"),
+            _ => View::Other("a numpy scalar without bytes"),
         },
         (OBJECT, Value::Text(what)) => View::Other(what),
         (SET, _) => View::Other("a set"),
@@ -178,13 +177,13 @@ pub(super) fn view(value: &Value) -> View<'_> {
         (INTEGER, Value::Bytes(bytes)) => View::Integer(bytes),
         (_, Value::Text(text)) => match Form::ALL.into_iter().find(|form| form.marker() == marker) {
             Some(form) => View::Tensor(form, text),
-            None => View::Other("something of an unknown kind"),
+            None => View::Other("an object of an unknown kind"),
         },
-        _ => View::Other("something of an unknown kind"),
+        _ => View::Other("an object of an unknown kind"),
     }
 }
 
-/// True where no tensor stands in `value`. Bounded by the depth of the value.
+/// True if `value` contains no tensors. The recursion is bounded by the depth of the value.
 pub(super) fn is_free_of_tensors(value: &Value) -> bool {
     match view(value) {
         View::Tensor(..) | View::Names(_) => false,

@@ -1,10 +1,10 @@
-//! Tests of the whole room: golden files of Paddle, what is written, damage.
+//! Tests of pickled states: golden files of Paddle, written files, damage.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod distributed;
 mod golden;
-mod hostile;
 mod losses;
+mod malformed;
 mod odd;
 mod written;
 
@@ -46,7 +46,7 @@ fn sha256(entry: &TensorEntry) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Every pickle of a state among the golden files.
+/// Lists all pickled states among the golden files.
 fn states() -> Vec<String> {
     let mut all = Vec::new();
     for era in ["p262", "p331"] {
@@ -65,7 +65,7 @@ fn states() -> Vec<String> {
     all
 }
 
-/// The bytes of a pickle that holds no arrays, or small ones only.
+/// Encodes a pickle without arrays, or with small ones only.
 fn pickled(
     build: impl FnOnce(&mut Builder) -> weighbridge_core::Result<weighbridge_pickle::ObjectId>,
     protocol: u8,

@@ -1,7 +1,7 @@
-//! The way through the objects of a pickle, with bounds on all that a file can make large.
+//! Traversal of pickle objects, bounded by budgets for everything that a file can enlarge.
 
 use super::arrays::{Array, Found, find};
-use super::left_out::LeftOut;
+use super::omitted::Omitted;
 use super::structure::{self, Form, marked};
 use super::{KIND, state_key};
 use std::collections::{HashMap, HashSet};
@@ -20,7 +20,7 @@ use weighbridge_pickle::{
     Cost, Graph, Location, Object, ObjectId, Options, PayloadSource, Pickle, Stored, bytes_of, scalar,
 };
 
-/// Where a walk stands, and what it has gathered.
+/// State and results of the traversal.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
     pickle: &'a Pickle,
@@ -28,45 +28,45 @@ pub(super) struct Walk<'a> {
     options: &'a OpenOptions,
     bounds: &'a Options,
     pub(super) checkpoint: Checkpoint,
-    /// The parts of the name so far.
+    /// Components of the current name.
     pub(super) path: Vec<Name>,
-    /// That of the file: what is shared takes memory each time that it is met.
+    /// Budget of the file. Shared objects are charged at each visit.
     pub(super) budget: &'a Budget,
     /// Element payloads of the arrays so far.
-    met: HashSet<ObjectId>,
-    /// The displayed text of the tensor that an object was met as first.
-    first: HashMap<ObjectId, String>,
+    payloads_seen: HashSet<ObjectId>,
+    /// Displayed name of the first tensor made from an object.
+    first_names: HashMap<ObjectId, String>,
     names: Distinct,
-    /// What arrays read that are no other one by another name.
+    /// Byte ranges of distinct arrays.
     spans: OverlapBudget,
-    left_out: LeftOut,
-    /// Objects and references between them.
+    omitted: Omitted,
+    /// Number of objects and of references between them.
     size: u64,
-    /// Keys that stand twice in a dict.
-    doubled: u64,
+    /// Number of duplicate keys in dicts.
+    duplicate_keys: u64,
     bf16: bool,
-    /// True while a key is followed.
+    /// True during the traversal of a key.
     in_key: bool,
 }
 
-/// One pair of a dict.
+/// Pair of a dict.
 #[derive(Debug)]
 pub(super) struct Member {
     /// The key.
     pub(super) key: Value,
-    /// The value in the pickle, where it has one.
+    /// Value in the pickle, if any.
     pub(super) value: Option<ObjectId>,
-    /// The tensor that the value is. Most values of a long dict are none, and a tensor is long.
+    /// Tensor made from the value. Boxed: most values of a long dict are not tensors, and a tensor is large.
     pub(super) found: Option<Box<Found>>,
 }
 
 impl Member {
-    /// A tensor that no single object is.
+    /// Returns a member for a tensor made from several objects.
     pub(super) fn new(key: String, found: Found) -> Self {
         Self { key: Value::Text(key), value: None, found: Some(Box::new(found)) }
     }
 
-    /// The key, where it is text.
+    /// Returns the key if it is text.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.key {
             Value::Text(text) => Some(text),
@@ -75,7 +75,7 @@ impl Member {
     }
 }
 
-/// A key as a part of a name.
+/// Returns a key as a name component.
 pub(super) fn key_text(key: &Value) -> String {
     match key {
         Value::Text(text) => text.clone(),
@@ -84,20 +84,20 @@ pub(super) fn key_text(key: &Value) -> String {
     }
 }
 
-/// What is known of a tensor besides its elements.
+/// Properties of a tensor besides its elements.
 #[derive(Debug, Default)]
-pub(super) struct Spot<'a> {
-    /// The key in its dict.
+pub(super) struct TensorProps<'a> {
+    /// Key in the dict.
     pub(super) key: &'a str,
-    /// The name as a variable.
+    /// Variable name.
     pub(super) name: Option<String>,
-    /// The slot, where it is an optimizer's.
+    /// Slot, for optimizer state.
     pub(super) slot: Option<Name>,
-    /// The parameter of a slot as a variable, where it stands under another key.
+    /// Variable name of the slot's parameter, if the parameter has another key.
     pub(super) parameter: Option<&'a str>,
-    /// What it is, where it is no slot.
+    /// Role, unless the tensor is a slot.
     pub(super) role: Option<Role>,
-    /// The object.
+    /// Object in the pickle.
     pub(super) id: Option<ObjectId>,
 }
 
@@ -124,13 +124,13 @@ impl<'a> Walk<'a> {
             checkpoint: Checkpoint::new("paddle", KIND, source.label()),
             path: Vec::new(),
             budget: pickle.budget(),
-            met: HashSet::new(),
-            first: HashMap::new(),
+            payloads_seen: HashSet::new(),
+            first_names: HashMap::new(),
             names: Distinct::default(),
             spans: OverlapBudget::default(),
-            left_out: LeftOut::default(),
+            omitted: Omitted::default(),
             size,
-            doubled: 0,
+            duplicate_keys: 0,
             bf16: false,
             in_key: false,
         }
@@ -144,52 +144,52 @@ impl<'a> Walk<'a> {
         (self.source, self.bounds)
     }
 
-    /// The index, with notes of what is not in it.
+    /// Returns the checkpoint, with notes on omitted objects.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Limit`], `paddle-repeated`, where arrays share their elements without measure.
+    /// [`weighbridge_core::Kind::Limit`], `paddle-repeated`, if arrays share their elements beyond the limit.
     pub(super) fn finish(mut self) -> Result<Checkpoint> {
         let shared = self.spans.check("paddle-repeated", &self.options.limits);
         shared.map_err(|error| error.in_file(self.source.label()))?;
-        if self.doubled > 0 {
-            let keys = counted(self.doubled, "key stands", "keys stand");
-            let text = format!("{keys} twice in a dict; the last value counts");
+        if self.duplicate_keys > 0 {
+            let keys = counted(self.duplicate_keys, "duplicate key", "duplicate keys");
+            let text = format!("{keys} in dicts; the last value is used");
             self.checkpoint.notes.push(Note::new("duplicate-key", text));
         }
-        self.checkpoint.notes.extend(self.left_out.notes());
+        self.checkpoint.notes.extend(self.omitted.notes());
         Ok(self.checkpoint)
     }
 
-    /// Counts a visit: shared objects are met again and again, and lists of lists of them grow fast.
+    /// Counts a visit. Shared objects are visited repeatedly: nested lists of shared lists grow exponentially.
     fn visit(&mut self) -> Result<()> {
         self.budget.take_work(Cost::VISIT)
     }
 
-    /// Fails where the structure is too deep to be followed.
+    /// Fails if the structure is nested too deeply.
     pub(super) fn deeper(&self, depth: usize) -> Result<()> {
         Limits::check("levels of structure", "path_parts", depth as u64, self.options.limits.path_parts)
     }
 
-    /// Adds the parts of a key to the name.
+    /// Appends the components of a key to the current name.
     pub(super) fn push(&mut self, key: &str) {
         self.path.extend(key.split('.').map(Name::from));
     }
 
-    /// An array that no tensor holds.
+    /// Returns the marker of an array whose type tensors do not support.
     pub(super) fn inert(&mut self, what: &str) -> Result<Value> {
         self.no_value(what, true)
     }
 
-    /// Something that no value stands for; `array` where it may be one, or lead to one.
+    /// Returns the marker of an unsupported object; `array` is true if it may be or contain an array.
     fn no_value(&mut self, what: &str, array: bool) -> Result<Value> {
         match array {
             true => self.skip(what)?,
-            false => self.left_out.count(what, self.budget)?,
+            false => self.omitted.count(what, self.budget)?,
         }
         Ok(marked(structure::OBJECT, Value::Text(what.to_owned())))
     }
 
-    /// Notes the array at this path, or what leads to some, as a tensor that is not in the index.
+    /// Adds a note: the array at the current path, or the object that contains arrays, is skipped as a tensor.
     fn skip(&mut self, what: &str) -> Result<()> {
         let path = match self.path.is_empty() {
             true => TensorPath::value(),
@@ -203,28 +203,28 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// As [`no_value`](Self::no_value), of an object and all that it leads to.
+    /// Same as [`no_value`](Self::no_value), for an object and everything reachable from it.
     fn object(&mut self, what: &str, id: ObjectId) -> Result<Value> {
         let graph = (&self.pickle.graph, self.bounds);
-        if self.left_out.leads_to_array(id, graph, self.size, self.budget) {
-            self.skip(&format!("arrays within {what}"))?;
+        if self.omitted.leads_to_array(id, graph, self.size, self.budget) {
+            self.skip(&format!("arrays in {what} are not supported"))?;
             return Ok(marked(structure::OBJECT, Value::Text(what.to_owned())));
         }
         self.no_value(what, false)
     }
 
-    /// The tensor that an object would become; `None` where it is none. Its memory is taken.
+    /// Returns the tensor that an object would become, `None` if it is not a tensor. Its memory is charged.
     fn found(&mut self, id: ObjectId) -> Result<Option<Found>> {
         let found = find(self.graph(), id, self.source, self.bounds)?;
         if let Some(Found::Tensor(_, _, array)) = &found {
-            let again = array.made_of.is_some_and(|made_of| !self.met.insert(made_of));
+            let again = array.made_of.is_some_and(|made_of| !self.payloads_seen.insert(made_of));
             self.budget.take_memory(Cost::entry(again) + Cost::dimensions(array.shape.rank()))?;
         }
         Ok(found)
     }
 
-    /// The pairs of a dict without those under a key to `hide`. Of a key that comes twice the last
-    /// value counts, in the place of the first, as in Python.
+    /// Returns the pairs of a dict, except those whose key is to `hide`. For duplicate keys the last value
+    /// is used, at the position of the first, as in Python.
     pub(super) fn members(
         &mut self,
         pairs: &[(ObjectId, ObjectId)],
@@ -254,7 +254,7 @@ impl<'a> Walk<'a> {
             };
             match places.get(&text) {
                 Some(&place) => {
-                    self.doubled += 1;
+                    self.duplicate_keys += 1;
                     if let Some(old) = members.get_mut(place) {
                         *old = member;
                     }
@@ -268,8 +268,8 @@ impl<'a> Walk<'a> {
         Ok(members)
     }
 
-    /// A key of a dict. No key can hold a dict in Python, so keys within keys are not followed:
-    /// they could lead back to where they came from.
+    /// Converts a key of a dict. Keys cannot contain dicts in Python, so nested keys are not followed:
+    /// they could form a cycle.
     fn key(&mut self, id: ObjectId) -> Result<Value> {
         if self.in_key {
             return self.no_value("a dict in a key of a dict", false);
@@ -280,7 +280,7 @@ impl<'a> Walk<'a> {
         key
     }
 
-    /// True for a dict with tensors only, and at least one.
+    /// True for a non-empty dict with tensors only.
     pub(super) fn is_dict_of_tensors(&mut self, id: ObjectId) -> Result<bool> {
         let graph = self.graph();
         let pairs = graph.pairs(id).unwrap_or_default();
@@ -299,7 +299,7 @@ impl<'a> Walk<'a> {
         matches!(self.graph().object(id), Object::Reduced(_))
     }
 
-    /// The root, where it is no dict: a tensor goes by its own name.
+    /// Converts a root that is not a dict: a tensor keeps its own name.
     pub(super) fn lone(&mut self, id: ObjectId) -> Result<Value> {
         match self.found(id)? {
             Some(Found::Tensor(form, name, array)) => {
@@ -308,17 +308,17 @@ impl<'a> Walk<'a> {
                     Some(name) => TensorPath::from_dotted(name),
                 };
                 self.path = path.parts().to_vec();
-                self.tensor(form, array, Spot { name, id: Some(id), ..Spot::default() })
+                self.tensor(form, array, TensorProps { name, id: Some(id), ..TensorProps::default() })
             }
             Some(Found::Inert(what)) => self.inert(&what),
             None => self.node(id, 0),
         }
     }
 
-    /// Takes the memory of a value, as well as it can be told. What is shared takes it each time.
+    /// Charges the approximate memory of a value. Shared values are charged each time.
     fn charge(&mut self, object: &Object) -> Result<()> {
         let cost = match object {
-            // These are maps with a mark, each with a list in it.
+            // Maps with a marker, each with a list in it.
             Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) | Object::Reduced(_) => Cost::CONTAINER,
             Object::BigInt(_) | Object::Bytes(_) | Object::ByteArray(_) | Object::Global { .. } => {
                 Cost::CONTAINER
@@ -329,7 +329,7 @@ impl<'a> Walk<'a> {
         self.budget.take_memory(cost)
     }
 
-    /// The value that an object stands for. Tensors in it become entries.
+    /// Converts an object to a value. Tensors in it become entries.
     pub(super) fn node(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
         self.visit()?;
         if depth > Budget::DEPTH {
@@ -377,7 +377,7 @@ impl<'a> Walk<'a> {
                 None => self.no_value("a class without a name", false)?,
             },
             Object::Reduced(_) => self.made(id, depth)?,
-            _ => self.no_value("something that is kept outside of the pickle", true)?,
+            _ => self.no_value("an object stored outside the pickle", true)?,
         })
     }
 
@@ -394,7 +394,11 @@ impl<'a> Walk<'a> {
             let value = match found {
                 Some(Found::Tensor(form, name, array)) => {
                     self.visit()?;
-                    self.tensor(form, array, Spot { key: &key, name, id: Some(item), ..Spot::default() })?
+                    self.tensor(
+                        form,
+                        array,
+                        TensorProps { key: &key, name, id: Some(item), ..TensorProps::default() },
+                    )?
                 }
                 Some(Found::Inert(what)) => self.inert(&what)?,
                 None => self.node(item, depth + 1)?,
@@ -416,7 +420,7 @@ impl<'a> Walk<'a> {
         Ok(structure::dict(items, ordered))
     }
 
-    /// Bytes that are no array's.
+    /// Converts bytes that do not belong to an array.
     fn bytes(&mut self, id: ObjectId) -> Result<Value> {
         let Some(payload) = bytes_of(self.graph(), id, None)? else {
             return self.no_value("bytes of unknown length", false);
@@ -428,11 +432,11 @@ impl<'a> Walk<'a> {
                 let decoded = PayloadSource::new(self.source.clone(), span, payload.len)?;
                 Ok(Value::Bytes(read_vec(&decoded, 0, payload.len)?))
             }
-            _ => self.no_value("bytes outside of the pickle", false),
+            _ => self.no_value("bytes outside the pickle", false),
         }
     }
 
-    /// What would be made by a call. It is not called.
+    /// Converts the result of a call. The call is not executed.
     fn made(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
         let graph = self.graph();
         if let Some(pairs) = graph.pairs(id) {
@@ -470,8 +474,8 @@ impl<'a> Walk<'a> {
         ])))
     }
 
-    /// Adds a tensor under the name so far, and gives what stands for it in the structure.
-    pub(super) fn tensor(&mut self, form: Form, array: Array, spot: Spot<'_>) -> Result<Value> {
+    /// Adds a tensor with the current name, and returns its marker.
+    pub(super) fn tensor(&mut self, form: Form, array: Array, spot: TensorProps<'_>) -> Result<Value> {
         let limits = &self.options.limits;
         Limits::check("tensors", "tensors", self.checkpoint.tensors.len() as u64 + 1, limits.tensors)?;
         Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
@@ -480,8 +484,7 @@ impl<'a> Walk<'a> {
         let dtype = match array.dtype {
             DType::U16 => {
                 if !self.bf16 {
-                    let text =
-                        "arrays of uint16 are bfloat16: numpy has no such type, and Paddle reads them so";
+                    let text = "uint16 arrays are read as bfloat16, as in Paddle (numpy has no bfloat16)";
                     self.checkpoint.notes.push(Note::new("uint16-is-bf16", text));
                 }
                 self.bf16 = true;
@@ -496,8 +499,8 @@ impl<'a> Walk<'a> {
             None => spot.role.unwrap_or(Role::Parameter),
         };
         self.distinguish(&mut entry)?;
-        let usual = state_key(&entry, Some(spot.key));
-        if let Some(name) = spot.name.filter(|name| *name != usual) {
+        let default = state_key(&entry, Some(spot.key));
+        if let Some(name) = spot.name.filter(|name| *name != default) {
             self.budget.take_memory(Cost::attributes(name.len() as u64))?;
             entry.attributes.insert(Attributes::VARIABLE_NAME.to_owned(), Value::Text(name));
         }
@@ -508,21 +511,21 @@ impl<'a> Walk<'a> {
                 .insert(Attributes::PARAMETER_VARIABLE.to_owned(), Value::Text(parameter.to_owned()));
         }
         let text = entry.text();
-        // The same object is read once. So are ranges that are alike, where they stand in the file as they are.
-        if spot.id.is_none_or(|id| !self.first.contains_key(&id))
+        // An object is counted once. Identical ranges that are stored unencoded in the file are not counted.
+        if spot.id.is_none_or(|id| !self.first_names.contains_key(&id))
             && let Some(extent) = entry.single_extent().filter(|extent| extent.len > 0)
             && let Some(within) = extent.source.within().filter(|within| within.encoded)
         {
             self.spans.add(0, (within.offset, within.offset.saturating_add(within.len)), within.len);
         }
         if let Some(id) = spot.id {
-            match self.first.get(&id) {
+            match self.first_names.get(&id) {
                 Some(first) => {
                     self.budget.take_memory(Cost::attributes(first.len() as u64))?;
                     entry.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(first.clone()));
                 }
                 None => {
-                    self.first.insert(id, text.clone());
+                    self.first_names.insert(id, text.clone());
                 }
             }
         }
@@ -530,12 +533,12 @@ impl<'a> Walk<'a> {
         Ok(structure::tensor(form, text))
     }
 
-    /// Makes the name the only one of its kind: keys with dots can look like keys within keys.
+    /// Makes the name unique: keys with dots can coincide with nested keys.
     fn distinguish(&mut self, entry: &mut TensorEntry) -> Result<()> {
         let name = entry.text();
         self.budget.take_memory(Cost::name(entry.path.parts().len(), name.len() as u64))?;
         if self.names.is_taken(&name) {
-            // The note, and the name as one that was met twice.
+            // The note, and the name as a duplicate.
             self.budget.take_memory(Cost::name(entry.path.parts().len(), name.len() as u64))?;
         }
         self.checkpoint.notes.extend(self.names.add(entry));

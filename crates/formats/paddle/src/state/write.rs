@@ -1,7 +1,7 @@
-//! From an index to a plan.
+//! Write plans for pickled states.
 
 use super::super::{STOP_GRADIENT, TRAINABLE};
-use super::split::MOST_BYTES;
+use super::split::MAX_ARRAY_BYTES;
 use super::writer::Writer;
 use super::{KIND, NUMPY, PROTOCOL, RESERVED, STRUCTURE, canonical, is_state, slots};
 use weighbridge_core::checkpoint::{
@@ -15,25 +15,29 @@ use weighbridge_format::PlanOptions;
 use weighbridge_io::engine::latin1_lengths;
 use weighbridge_pickle::{Location, NumpyModules, Part, write};
 
-/// Attributes that a state holds in its own way, or that go without saying once it is loaded.
-const HELD: [&str; 3] = [Attributes::VARIABLE_NAME, Attributes::PARAMETER_VARIABLE, Attributes::ALIAS_OF];
-/// The protocol that Paddle writes unless it is told otherwise.
+/// Attributes that a state stores in another way, or that follow from loading it.
+const PRESERVED: [&str; 3] =
+    [Attributes::VARIABLE_NAME, Attributes::PARAMETER_VARIABLE, Attributes::ALIAS_OF];
+/// Default protocol of Paddle.
 const DEFAULT_PROTOCOL: u8 = 4;
 
 /// Lays out a pickled state, byte for byte as Paddle writes it.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`] for settings that there are not; [`weighbridge_core::Kind::Mismatch`],
-/// `no-such-dtype`, for elements that numpy has no type for, and `name-collision`, where two things would have one key; [`weighbridge_core::Kind::Unsupported`] for what
-/// the protocol cannot hold; with protocol 2 what the sources say, which are then read.
+/// [`weighbridge_core::Kind::Usage`] for unknown settings; [`weighbridge_core::Kind::Mismatch`],
+/// `no-such-dtype`, for dtypes that numpy lacks, and `name-collision`, for duplicate keys;
+/// [`weighbridge_core::Kind::Unsupported`] for values that the protocol cannot store. Protocol 2 reads the
+/// sources and returns their errors.
 pub(in super::super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-    plan_split(checkpoint, options, MOST_BYTES)
+    plan_split(checkpoint, options, MAX_ARRAY_BYTES)
 }
 
-/// [`plan`] with another limit, in bytes, for arrays in one piece with protocols 2 and 3.
+/// Same as [`plan`], with another maximum length in bytes for arrays in one piece with protocols 2 and 3.
 pub(super) fn plan_split(checkpoint: &Checkpoint, options: &PlanOptions, most: u64) -> Result<WritePlan> {
     if let Some(kind) = options.kind.as_deref().filter(|&kind| ![KIND, PICKLE].contains(&kind)) {
-        return Err(Error::usage("unknown-kind", "this is no pickled state").expected(KIND).found(kind));
+        return Err(Error::usage("unknown-kind", "the kind is not a pickled state")
+            .expected(KIND)
+            .found(kind));
     }
     let protocol = protocol(checkpoint, options)?;
     let modules = modules(checkpoint, options)?;
@@ -42,7 +46,7 @@ pub(super) fn plan_split(checkpoint: &Checkpoint, options: &PlanOptions, most: u
         Some(structure) => super::extras::with_extras(checkpoint, structure, &mut losses),
         None => canonical(checkpoint),
     };
-    losses.extend(super::mistaken::losses(checkpoint, &structure)?);
+    losses.extend(super::misread::losses(checkpoint, &structure)?);
     let mut writer = Writer::new(checkpoint, protocol, modules, most, losses);
     let (graph, root) = writer.run(&structure)?;
     let (payloads, losses) = writer.finish();
@@ -80,9 +84,9 @@ pub(super) fn plan_split(checkpoint: &Checkpoint, options: &PlanOptions, most: u
     Ok(WritePlan { format: "paddle", kind: KIND, files: vec![file.finish()], losses })
 }
 
-/// A pickle that asks for bytes that nobody gave it.
+/// Returns the error for a pickle with unassigned bytes.
 fn lost() -> Error {
-    Error::usage("pickle-payload", "the pickle holds bytes that are not in the checkpoint")
+    Error::usage("pickle-payload", "the pickle refers to bytes that are not in the checkpoint")
 }
 
 fn protocol(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<u8> {
@@ -103,35 +107,47 @@ fn modules(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<NumpyModule
 }
 
 fn bad_setting(name: &str, values: &str, found: &str) -> Error {
-    Error::usage("bad-setting", format!("the setting `{name}` has no such value"))
+    Error::usage("bad-setting", format!("unknown value for the setting `{name}`"))
         .expected(values)
         .found(found)
 }
 
-/// What a pickled state cannot hold.
+/// Reports properties that a pickled state cannot store.
 fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
     let mut losses = checkpoint.left_behind();
     for entry in &checkpoint.tensors {
         let name = entry.name();
         let lost = |(key, value): &(&String, &Value)| {
-            !HELD.contains(&key.as_str()) && usual_flag(entry, key) != Some(value)
+            !PRESERVED.contains(&key.as_str()) && default_flag(entry, key) != Some(value)
         };
         for (key, _) in entry.attributes.iter().filter(lost) {
             let detail = match key.as_str() {
-                "lod" => "a pickle holds the elements without their levels of detail".to_owned(),
-                key => format!("a pickle has no place for `{}`", escape_text(key)),
+                "lod" => "LoD dropped: a pickle stores the elements only".to_owned(),
+                key => format!("attribute `{}` dropped: a pickle cannot store it", escape_text(key)),
             };
             losses.push(Loss::new("attribute-dropped", &name, detail));
         }
         match entry.dtype() {
             DType::F8E4M3 | DType::F8E5M2 => {
-                losses.push(Loss::new("dtype-lost", &name, "a pickle has fp8 as int8, and is read so"));
+                losses.push(Loss::new(
+                    "dtype-lost",
+                    &name,
+                    "stored as int8: a pickle has no fp8, and int8 is read back",
+                ));
             }
             DType::U16 => {
-                losses.push(Loss::new("dtype-lost", &name, "Paddle reads uint16 as bfloat16"));
+                losses.push(Loss::new(
+                    "dtype-lost",
+                    &name,
+                    "stored as uint16, which Paddle reads as bfloat16",
+                ));
             }
             DType::U32 | DType::U64 => {
-                losses.push(Loss::new("dtype-refused", &name, "Paddle has no tensors of this type"));
+                losses.push(Loss::new(
+                    "dtype-refused",
+                    &name,
+                    "Paddle does not support tensors of this dtype",
+                ));
             }
             _ => {}
         }
@@ -140,7 +156,7 @@ fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
     if !is_state(checkpoint) {
         for (key, _) in checkpoint.metadata.iter() {
             if key != slots::LR_SCHEDULER && !key.starts_with(RESERVED) {
-                let detail = "a state dict would have this for a tensor's key";
+                let detail = "metadata dropped: a state dict would treat the key as a tensor";
                 losses.push(Loss::new("metadata-dropped", escape_text(key), detail));
             }
         }
@@ -148,8 +164,8 @@ fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
     losses
 }
 
-/// The value of a flag of `.info` that goes without saying: parameters are trained, buffers are not.
-fn usual_flag(entry: &TensorEntry, key: &str) -> Option<&'static Value> {
+/// Returns the default of an `.info` flag: parameters are trained, buffers are not.
+fn default_flag(entry: &TensorEntry, key: &str) -> Option<&'static Value> {
     let is_trained = entry.role != Role::Buffer;
     match key {
         STOP_GRADIENT if is_trained => Some(&Value::Bool(false)),
@@ -160,13 +176,12 @@ fn usual_flag(entry: &TensorEntry, key: &str) -> Option<&'static Value> {
     }
 }
 
-/// Names that are read as others: a key is text, which is cut at its dots.
+/// Reports names that change: a key is text and is split at its dots.
 fn renamed(checkpoint: &Checkpoint) -> Option<Loss> {
     let changes = |path: &TensorPath| TensorPath::from_dotted(&path.to_text()) != *path;
     let mut renamed = checkpoint.tensors.iter().filter(|t| changes(&t.path));
     let first = renamed.next()?;
     let read = TensorPath::from_dotted(&first.path.to_text()).to_json_text();
-    let detail =
-        format!("a key is text and is cut at its dots: {} is read as {read}", first.path.to_json_text());
+    let detail = format!("a key is split at its dots: {} is read back as {read}", first.path.to_json_text());
     Some(Loss::new("name-changed", counted(1 + renamed.count(), "tensor", "tensors"), detail))
 }

@@ -1,4 +1,4 @@
-//! From the structure to the objects of a pickle, with the identities that Paddle gives them.
+//! Conversion of a structure to pickle objects, with the object identities of Paddle.
 
 use super::split::{INFO, SHAPE, SLICES, part_name};
 use super::structure::{Form, Pairs, View, view};
@@ -13,53 +13,53 @@ use weighbridge_core::{Budget, phrase};
 use weighbridge_io::source::SourceRef;
 use weighbridge_pickle::{Builder, Content, Graph, NumpyModules, ObjectId};
 
-/// What an array of the pickle is filled with.
+/// Content of an array of the pickle.
 pub(super) type Payload = (TensorEntry, Order);
 
-/// Builds the objects.
+/// Builder of the pickle objects.
 pub(super) struct Writer<'a> {
     checkpoint: &'a Checkpoint,
     protocol: u8,
     modules: NumpyModules,
-    /// The most bytes of an array in one piece, with protocols 2 and 3.
+    /// Maximum length in bytes of an array in one piece, with protocols 2 and 3.
     most: u64,
     builder: Builder,
     by_text: HashMap<String, usize>,
     built: HashMap<usize, (Form, ObjectId)>,
-    /// Keys and texts of one letter.
+    /// Keys and texts of a single letter.
     letters: HashMap<u8, ObjectId>,
     payloads: Vec<Payload>,
     losses: Vec<Loss>,
-    /// The keys that lead to what is being built.
+    /// Keys that lead to the current object.
     path: Vec<String>,
 }
 
-/// The pairs of the root so far, for the table of names and for what is split.
+/// Pairs of the root so far, for the table of names and for split arrays.
 #[derive(Default)]
 struct Root {
     pairs: Vec<(ObjectId, ObjectId)>,
-    /// All keys, also those of what is split.
+    /// All keys, including those of split arrays.
     keys: HashSet<String>,
-    /// Key, its object, and the tensor.
+    /// Key, its object, and the index of the tensor.
     tensors: Vec<(String, ObjectId, usize)>,
     split: Vec<(String, ObjectId, usize)>,
 }
 
 impl Root {
-    /// Takes a key for what is split of `entry`.
+    /// Reserves a key for a part of the split tensor `entry`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`], `name-collision`, where something else has it: a dict would keep one of them.
+    /// [`weighbridge_core::Kind::Mismatch`], `name-collision`, if the key is in use: a dict would keep one item only.
     fn take(&mut self, key: &str, entry: &TensorEntry) -> Result<()> {
         if self.keys.insert(key.to_owned()) {
             return Ok(());
         }
-        let text = "protocols 2 and 3 hold so large a tensor in parts, and one of them would have the key of something else";
+        let text = "the key of a part of the split tensor is already in use";
         Err(Error::mismatch("name-collision", text).on_tensor(entry.name()).found(escape_text(key)).hint(
             phrase![
-                "protocol 4 holds it in one piece (",
+                "protocols 2 and 3 split large tensors; use ",
                 Opt::Set.pair("protocol", "4"),
-                "); or give the other one another name (rename)"
+                " to store it in one piece, or rename the other item"
             ],
         ))
     }
@@ -82,12 +82,12 @@ impl<'a> Writer<'a> {
         Self { checkpoint, protocol, modules, most, builder, by_text, built, letters, payloads, losses, path }
     }
 
-    /// What the arrays are filled with, by the keys of the payloads; and what is lost.
+    /// Returns the contents of the arrays, by payload keys, and the losses.
     pub(super) fn finish(self) -> (Vec<Payload>, Vec<Loss>) {
         (self.payloads, self.losses)
     }
 
-    /// The graph of a structure, and its root.
+    /// Builds the graph of a structure, and returns it with its root.
     pub(super) fn run(&mut self, structure: &Value) -> Result<(Graph, ObjectId)> {
         let root = match view(structure) {
             View::Dict { pairs, ordered: false } => self.root(pairs)?,
@@ -96,7 +96,7 @@ impl<'a> Writer<'a> {
         Ok((std::mem::take(&mut self.builder).finish(), root))
     }
 
-    /// The root as a dict. Only here are tables of names, and arrays that are split.
+    /// Builds the root dict. Tables of names and split arrays occur only here.
     fn root(&mut self, pairs: Pairs<'_>) -> Result<ObjectId> {
         let mut root = Root::default();
         match pairs {
@@ -141,7 +141,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// The table of names, whose keys are one object with those of the tensors.
+    /// Builds the table of names. Its keys are the same objects as those of the tensors.
     fn table(&mut self, root: &Root, names: Option<&[Value]>) -> Result<ObjectId> {
         let mut pairs = Vec::new();
         let name = |writer: &Self, at: usize, key: &str| match writer.checkpoint.tensors.get(at) {
@@ -178,14 +178,14 @@ impl<'a> Writer<'a> {
         self.builder.dict(pairs)
     }
 
-    /// True where Paddle splits the array: it holds more elements than fit into its limit.
+    /// True if Paddle splits the array because its length exceeds the maximum.
     fn is_too_long(&self, at: usize) -> bool {
         let Some(entry) = self.checkpoint.tensors.get(at) else { return false };
         let size = entry.dtype().size().unwrap_or(1) as u64;
         self.protocol < 4 && entry.elements() > self.most / size.max(1)
     }
 
-    /// Puts the parts of arrays that are split behind all else, and says what they are.
+    /// Appends the parts of split arrays after all other items, with their description.
     fn split(&mut self, root: &mut Root) -> Result<()> {
         if root.split.is_empty() {
             return Ok(());
@@ -234,10 +234,10 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// The object of a value; `None` where it is to be left out. `key` is where it stands.
+    /// Builds the object of a value; `None` if it is omitted. `key` is the key of the value.
     fn value(&mut self, value: &Value, depth: usize, key: Option<&str>) -> Result<Option<ObjectId>> {
         if depth > Budget::DEPTH {
-            return Err(Error::unsupported("too-deep", "the structure is nested too deeply to be written"));
+            return Err(Error::unsupported("too-deep", "the structure is nested too deeply"));
         }
         Ok(Some(match view(value) {
             View::Plain(plain) => return self.plain(plain),
@@ -258,7 +258,7 @@ impl<'a> Writer<'a> {
                 None => return Ok(None),
             },
             View::Metadata(name) => match self.checkpoint.metadata.get(name) {
-                // What stands in the metadata holds no reference to it: one level, no circle.
+                // Metadata do not refer to metadata: one level, no cycle.
                 Some(inner) if !matches!(view(inner), View::Metadata(_)) => {
                     return self.value(inner, depth + 1, Some(name));
                 }
@@ -273,12 +273,12 @@ impl<'a> Writer<'a> {
                 Some((module, name)) => self.builder.global(module, name)?,
                 None => return Ok(self.lose(key, "a class without a name")),
             },
-            View::Names(_) => return Ok(self.lose(key, "a table of names that is not at the root")),
+            View::Names(_) => return Ok(self.lose(key, "a table of names outside the root")),
             View::Other(what) => return Ok(self.lose(key, what)),
         }))
     }
 
-    /// [`value`](Self::value) of what stands under `key` in what is being built.
+    /// Same as [`value`](Self::value), for the item `key` of the current object.
     fn below(&mut self, value: &Value, depth: usize, key: &str) -> Result<Option<ObjectId>> {
         self.path.push(key.to_owned());
         let id = self.value(value, depth, Some(key));
@@ -286,10 +286,10 @@ impl<'a> Writer<'a> {
         id
     }
 
-    /// Says that a list or tuple is written without one of its elements.
+    /// Reports that a list or tuple is written without one of its elements.
     fn hole(&mut self, place: usize) {
         let list = if self.path.is_empty() { "the outermost list".to_owned() } else { self.path.join(".") };
-        let detail = format!("nothing is left for position {place}, so what stands behind it moves up");
+        let detail = format!("element {place} dropped; later elements move up");
         self.losses.push(Loss::new("list-hole", escape_text(&list), detail));
     }
 
@@ -307,7 +307,7 @@ impl<'a> Writer<'a> {
             Value::U32(n) => self.builder.int(i64::from(*n))?,
             Value::U64(n) => match i64::try_from(*n) {
                 Ok(n) => self.builder.int(n)?,
-                // A zero byte on top, as the highest bit is no sign.
+                // A zero byte on top, because the highest bit is not a sign.
                 Err(_) => self.builder.big_int(&[&n.to_le_bytes()[..], &[0]].concat())?,
             },
             Value::F32(bits) => self.builder.float(f32::from_bits(*bits).into())?,
@@ -335,7 +335,7 @@ impl<'a> Writer<'a> {
             Pairs::Named(pairs) => {
                 for (key, value) in pairs {
                     let key = key.to_text();
-                    // Objects are made in the order in which they are written.
+                    // Objects are created in the order in which they are written.
                     let id = self.text(&key)?;
                     if let Some(value) = self.below(value, depth + 1, &key)? {
                         all.push((id, value));
@@ -356,11 +356,11 @@ impl<'a> Writer<'a> {
         Ok(all)
     }
 
-    /// Text. Python has one object for all that look like names in its source code; what is put
-    /// together from parts, such as `fc1.weight`, is an object of its own each time.
+    /// Builds text. Python shares one object for texts that look like identifiers in its source code. A text
+    /// assembled at run time, such as `fc1.weight`, is a new object each time.
     fn text(&mut self, text: &str) -> Result<ObjectId> {
-        // A letter in source code is one object, and the same letter as decoded text another: so
-        // it is in Python 3.11. It matters in protocol 2, where arrays are decoded text.
+        // In Python 3.11 a letter in source code and the same letter as decoded text are different objects.
+        // This affects protocol 2, where arrays are decoded text.
         if let &[letter @ (b'_' | b'A'..=b'Z' | b'a'..=b'z')] = text.as_bytes() {
             if let Some(&id) = self.letters.get(&letter) {
                 return Ok(id);
@@ -373,20 +373,21 @@ impl<'a> Writer<'a> {
         if name_like { self.builder.interned(text) } else { self.fresh(text) }
     }
 
-    /// The name of a tensor: an object of its own, unless it is a single character.
+    /// Builds the name of a tensor: a new object, unless it is a single character.
     fn fresh(&mut self, text: &str) -> Result<ObjectId> {
         if text.len() < 2 { self.builder.interned(text) } else { self.builder.text(text) }
     }
 
     fn count(&mut self, n: u64) -> Result<ObjectId> {
-        let n = i64::try_from(n).map_err(|_| Error::mismatch("shape-overflow", "an extent is above 2^63"))?;
+        let n =
+            i64::try_from(n).map_err(|_| Error::mismatch("shape-overflow", "a dimension exceeds 2^63"))?;
         self.builder.int(n)
     }
 
     fn tensor(&mut self, form: Form, at: usize, key: &str) -> Result<ObjectId> {
         let checkpoint = self.checkpoint;
         let Some(entry) = checkpoint.tensors.get(at) else { return Ok(ObjectId::NONE) };
-        if let Some((_, id)) = self.twin(entry).filter(|(same, _)| *same == form) {
+        if let Some((_, id)) = self.alias(entry).filter(|(same, _)| *same == form) {
             return Ok(id);
         }
         let name = name_of(entry, key);
@@ -416,8 +417,8 @@ impl<'a> Writer<'a> {
         Ok(id)
     }
 
-    /// What was built of the tensor that this one is one object with, if both still are the same.
-    fn twin(&self, entry: &TensorEntry) -> Option<(Form, ObjectId)> {
+    /// Returns the object built for the tensor that this one is an alias of, if both are still equal.
+    fn alias(&self, entry: &TensorEntry) -> Option<(Form, ObjectId)> {
         let at = *self.by_text.get(entry.text_attribute(Attributes::ALIAS_OF)?)?;
         let other = self.checkpoint.tensors.get(at)?;
         let (a, b) = (entry.single_extent()?, other.single_extent()?);
@@ -428,7 +429,7 @@ impl<'a> Writer<'a> {
         if same { self.built.get(&at).copied() } else { None }
     }
 
-    /// The array of a tensor, in the order in which it is stored.
+    /// Builds the array of a tensor, in its stored element order.
     fn array(&mut self, entry: &TensorEntry) -> Result<ObjectId> {
         let dtype = match entry.dtype() {
             DType::BF16 => DType::U16,
@@ -436,13 +437,13 @@ impl<'a> Writer<'a> {
             dtype => dtype,
         };
         if weighbridge_pickle::Descr::of(dtype, Endian::Little).is_none() {
-            let message = format!("numpy has no type for {dtype}, so no pickled state has");
+            let message = format!("a pickled state cannot store {dtype}: numpy has no such type");
             return Err(Error::mismatch("no-such-dtype", message)
                 .on_tensor(entry.name())
-                .hint("leave the tensor out, or cast it"));
+                .hint("drop the tensor, or cast it to another dtype"));
         }
         let len = entry.shape.bytes(dtype).ok_or_else(|| {
-            Error::mismatch("shape-overflow", "the tensor has no length below 2^64").on_tensor(entry.name())
+            Error::mismatch("shape-overflow", "the tensor length exceeds 2^64 bytes").on_tensor(entry.name())
         })?;
         let fortran = entry.order() == Order::Column && !entry.shape.is_order_free();
         let order = if fortran { Order::Column } else { Order::Row };
@@ -456,7 +457,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The name of a tensor as a variable.
+/// Returns the variable name of a tensor.
 pub(super) fn name_of(entry: &TensorEntry, key: &str) -> String {
     match entry.text_attribute(Attributes::VARIABLE_NAME) {
         Some(name) => name.to_owned(),
@@ -464,7 +465,7 @@ pub(super) fn name_of(entry: &TensorEntry, key: &str) -> String {
     }
 }
 
-/// A source of the elements as numpy's `flatten` gives them, and where they begin in it.
+/// Returns a source of the elements in the order of numpy's `flatten`, and the offset of their first byte.
 fn flattened(entry: &TensorEntry) -> Result<(SourceRef, u64)> {
     if let Some(extent) = entry.single_extent() {
         let flat = extent.encoding.order == Order::Row || entry.shape.is_order_free();

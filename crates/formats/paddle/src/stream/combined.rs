@@ -1,5 +1,5 @@
-//! Files of many streams: one behind the other until the file ends. No count, no names, no sizes;
-//! the k-th stream belongs to the k-th name that the program gives.
+//! Files of several streams, end to end until the end of the file. The file has no count, names or sizes;
+//! the k-th stream belongs to the k-th parameter name of the program.
 
 use super::dense;
 use super::header::{Dense, Header};
@@ -13,50 +13,50 @@ use weighbridge_core::plan::FileBuilder;
 use weighbridge_core::text::counted;
 use weighbridge_io::source::{Cursor, SourceRef};
 
-/// Fewer bytes than this behind the last stream do not even tell the version of another one.
+/// Length of a version word in bytes. A shorter remainder cannot begin another stream.
 const VERSION_WORD: u64 = 4;
 
-/// What a stream holds.
+/// Content of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A dense tensor.
+    /// Dense tensor.
     Dense,
-    /// Words with their numbers.
+    /// Vocabulary: words with their numbers.
     Vocab,
 }
 
-/// A stream that the program says there is.
+/// Stream declared by the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// The path of its tensor; errors name it.
+    /// Path of the tensor; errors name it.
     pub path: TensorPath,
-    /// What it holds.
+    /// Content of the stream.
     pub kind: Kind,
 }
 
-/// A stream that was read.
+/// Stream read from a file.
 #[derive(Debug, Clone)]
 pub enum Stream {
-    /// A dense tensor.
+    /// Dense tensor.
     Dense(Dense),
-    /// Words with their numbers.
+    /// Vocabulary: words with their numbers.
     Vocab(Vocab),
 }
 
-/// What could be read before the first error.
+/// Streams read before the first error.
 #[derive(Debug)]
 pub struct Salvage<T> {
-    /// The streams that are whole, in order.
+    /// Complete streams, in order.
     pub streams: Vec<T>,
-    /// Why there are no more; `None` where the file is used up.
+    /// Error that ended reading; `None` if the whole file was read.
     pub error: Option<Error>,
 }
 
 impl<T> Salvage<T> {
-    /// All streams.
+    /// Returns all streams.
     ///
     /// # Errors
-    /// The error, where there is one.
+    /// The error that ended reading, if any.
     pub fn whole(self) -> Result<Vec<T>> {
         match self.error {
             None => Ok(self.streams),
@@ -65,18 +65,18 @@ impl<T> Salvage<T> {
     }
 }
 
-/// Reads all streams of a file of dense tensors. The k-th gets the path `["k"]`, from 0 on: the
-/// file knows no names.
+/// Reads all streams of a file of dense tensors. The k-th tensor gets the path `["k"]`, counted from 0, because
+/// the file has no names.
 ///
 /// # Errors
-/// As [`dense::read`]; [`weighbridge_core::Kind::Corrupt`]: `empty-file`, and `trailing-bytes` for a rest
-/// that is too short to tell what it is; [`weighbridge_core::Kind::Unsupported`]: `size-prefixed`;
-/// [`weighbridge_core::Kind::Limit`] for more tensors than are allowed.
+/// Same as [`dense::read`]; [`weighbridge_core::Kind::Corrupt`]: `empty-file`, and `trailing-bytes` for a
+/// remainder that is too short for a stream; [`weighbridge_core::Kind::Unsupported`]: `size-prefixed`;
+/// [`weighbridge_core::Kind::Limit`] for more tensors than the limits allow.
 pub fn read_all(source: &SourceRef, limits: &Limits) -> Result<Vec<Dense>> {
     salvage(source, limits).whole()
 }
 
-/// As [`read_all`], keeping what was read before an error.
+/// Same as [`read_all`], but keeps the streams read before an error.
 pub fn salvage(source: &SourceRef, limits: &Limits) -> Salvage<Dense> {
     let mut reader = Reader::new(source, limits);
     let mut streams = Vec::new();
@@ -96,17 +96,16 @@ pub fn salvage(source: &SourceRef, limits: &Limits) -> Salvage<Dense> {
     Salvage { streams, error }
 }
 
-/// Reads a file that holds just these streams: their number, order, names and kinds are what the
-/// program says.
+/// Reads a file with exactly these streams: their number, order, names and kinds come from the program.
 ///
 /// # Errors
-/// As [`read_all`] and [`vocab::read`]; [`weighbridge_core::Kind::Corrupt`]: `missing-tensors` where the file
-/// ends behind a whole stream but too soon, `extra-tensors` and `trailing-bytes` where it goes on.
+/// Same as [`read_all`] and [`vocab::read`]; [`weighbridge_core::Kind::Corrupt`]: `missing-tensors` if the file
+/// ends after too few complete streams, `extra-tensors` and `trailing-bytes` if it continues after the last.
 pub(crate) fn read_with(source: &SourceRef, wanted: &[Wanted], limits: &Limits) -> Result<Vec<Stream>> {
     salvage_with(source, wanted, limits).whole()
 }
 
-/// As [`read_with`], keeping what was read before an error.
+/// Same as [`read_with`], but keeps the streams read before an error.
 pub(crate) fn salvage_with(source: &SourceRef, wanted: &[Wanted], limits: &Limits) -> Salvage<Stream> {
     let mut reader = Reader::new(source, limits);
     let mut streams = Vec::new();
@@ -124,7 +123,7 @@ pub(crate) fn salvage_with(source: &SourceRef, wanted: &[Wanted], limits: &Limit
             streams.push(stream.map_err(|e| match (e.code(), start) {
                 (ErrorCode::TruncatedData, _) if k + 1 < wanted.len() => in_the_middle(&e, k, wanted.len()),
                 (_, 0) => explain(e, source, 0, limits),
-                // What is too short for a version word is a tensor cut short here: one must follow.
+                // A remainder shorter than a version word is a truncated tensor here: another one must follow.
                 _ => e,
             })?);
         }
@@ -134,9 +133,9 @@ pub(crate) fn salvage_with(source: &SourceRef, wanted: &[Wanted], limits: &Limit
     Salvage { streams, error }
 }
 
-/// The kinds of all streams of a file, where it can be told from the content alone and the file is
-/// used up. A dense tensor cannot be mistaken for words, nor words for it: the first word of a
-/// dense stream is 0, and no Vocab that is taken for one is empty.
+/// Detects the kinds of all streams from the content, if the streams fill the file exactly. Dense tensors and
+/// vocabularies are distinguishable: the first word of a dense stream is 0, and an accepted vocabulary is
+/// never empty.
 pub fn kinds(source: &SourceRef, limits: &Limits) -> Option<Vec<Kind>> {
     let mut reader = Reader::new(source, limits);
     let mut kinds = Vec::new();
@@ -147,7 +146,7 @@ pub fn kinds(source: &SourceRef, limits: &Limits) -> Option<Vec<Kind>> {
         } else {
             reader.cursor = Cursor::new(source.clone(), start);
             let vocab = vocab::read_plausible(&mut reader.cursor, &reader.limits)?;
-            reader.spend(vocab.stream_bytes);
+            reader.charge(vocab.stream_bytes);
             Kind::Vocab
         };
         kinds.push(kind);
@@ -155,27 +154,27 @@ pub fn kinds(source: &SourceRef, limits: &Limits) -> Option<Vec<Kind>> {
     (!kinds.is_empty()).then_some(kinds)
 }
 
-/// Lays out dense tensors, one behind the other: Paddle sorts them by the bytes of their names.
+/// Lays out dense tensors end to end. Paddle sorts them by the bytes of their names.
 ///
 /// # Errors
-/// As [`dense::write`].
+/// Same as [`dense::write`].
 pub fn layout<'a>(file: &mut FileBuilder, entries: impl IntoIterator<Item = &'a TensorEntry>) -> Result<()> {
     entries.into_iter().try_for_each(|entry| dense::write(file, entry))
 }
 
-/// A stream to be written.
+/// Stream to be written.
 #[derive(Debug, Clone, Copy)]
 pub enum Item<'a> {
-    /// A dense tensor.
+    /// Dense tensor.
     Dense(&'a TensorEntry),
-    /// Words with their numbers.
+    /// Vocabulary: words with their numbers.
     Vocab(&'a [(Name, i32)]),
 }
 
-/// Lays out streams of both kinds, one behind the other.
+/// Lays out streams of both kinds end to end.
 ///
 /// # Errors
-/// As [`dense::write`].
+/// Same as [`dense::write`].
 pub(crate) fn layout_with<'a>(
     file: &mut FileBuilder,
     items: impl IntoIterator<Item = Item<'a>>,
@@ -189,7 +188,7 @@ pub(crate) fn layout_with<'a>(
     })
 }
 
-/// A cursor, and limits of which a file of many streams uses up its part.
+/// Cursor with the limits that remain for the file.
 struct Reader {
     cursor: Cursor,
     limits: Limits,
@@ -200,8 +199,8 @@ impl Reader {
         Self { cursor: Cursor::new(source.clone(), 0), limits: limits.clone() }
     }
 
-    /// What is kept in memory of all headers together has one limit.
-    fn spend(&mut self, bytes: u64) {
+    /// Charges memory of headers. The headers of all streams together have one limit.
+    fn charge(&mut self, bytes: u64) {
         self.limits.header_bytes = self.limits.header_bytes.saturating_sub(bytes);
     }
 
@@ -214,7 +213,7 @@ impl Reader {
         self.count(before)?;
         let stream = dense::read(&mut self.cursor, path, &self.limits)?;
         if !stream.entry.attributes.is_empty() {
-            self.spend(stream.header.data_offset - stream.header.stream_offset);
+            self.charge(stream.header.data_offset - stream.header.stream_offset);
         }
         Ok(stream)
     }
@@ -222,11 +221,11 @@ impl Reader {
     fn vocab(&mut self, before: usize) -> Result<Vocab> {
         self.count(before)?;
         let vocab = vocab::read(&mut self.cursor, &self.limits)?;
-        self.spend(vocab.stream_bytes);
+        self.charge(vocab.stream_bytes);
         Ok(vocab)
     }
 
-    /// The error for what stands behind the last of `wanted` streams.
+    /// Returns the error for data after the last of `wanted` streams.
     fn surplus(&mut self, wanted: usize) -> Error {
         let (start, rest) = (self.cursor.position(), self.cursor.remaining());
         let mut extra = 0;
@@ -236,57 +235,59 @@ impl Reader {
         if self.cursor.remaining() > 0 {
             return trailing(start, rest);
         }
-        Error::corrupt("extra-tensors", "the file holds more tensors than the program has")
+        Error::corrupt("extra-tensors", "the file has more tensors than the program")
             .at(start)
             .expected(format_args!("{wanted} tensors"))
             .found(format_args!("{} tensors", wanted + extra))
-            .hint("Paddle refuses it: \"Not allowed to load partial data via load_combine_op\"")
+            .hint("use the program that was saved with this file; Paddle rejects it with \"Not allowed to load partial data via load_combine_op\"")
     }
 }
 
-/// The path of a tensor without a name: its place, from 0 on.
+/// Returns the path of a tensor without a name: its position, counted from 0.
 pub(super) fn number(place: usize) -> TensorPath {
     TensorPath::new(vec![Name::from(place.to_string().as_str())])
 }
 
 pub(super) fn empty(source: &SourceRef) -> Error {
-    Error::corrupt("empty-file", "the file ends before the first tensor")
+    Error::corrupt("empty-file", "the file is empty")
         .in_file(source.label())
         .at(0)
-        .hint("the write that made it may have failed: look for another copy")
+        .hint("the write may have failed; use another copy of the file")
 }
 
 fn missing(source: &SourceRef, read: usize, wanted: usize) -> Error {
-    Error::corrupt("missing-tensors", "the file ends behind a whole tensor, but the program has more")
+    Error::corrupt("missing-tensors", "the file has fewer tensors than the program")
         .at(source.len())
         .expected(format_args!("{wanted} tensors"))
         .found(format_args!("{read} tensors"))
-        .hint("the file is cut short, or belongs to another program")
+        .hint(
+            "the file is truncated or belongs to another program; download it again, or use its own program",
+        )
 }
 
-/// The error for a file that is cut short within the data of tensor number `k`, and more were to
-/// follow: unlike with the last one, Paddle notices.
+/// Returns the error for a file that ends within the data of tensor number `k`, while more tensors should
+/// follow. Paddle detects this case, unlike a truncated last tensor.
 fn in_the_middle(error: &Error, k: usize, wanted: usize) -> Error {
-    let message = format!("the file ends within tensor {} of {wanted}; all behind it are missing too", k + 1);
+    let message = format!("the file ends within tensor {} of {wanted}; the later tensors are missing", k + 1);
     Error::corrupt("truncated-data", message)
         .at(error.offset().unwrap_or(0))
         .on_tensor(error.tensor().unwrap_or_default())
         .expected(error.expected_text().unwrap_or_default())
         .found(error.found_text().unwrap_or_default())
-        .hint("the file is cut short: compare its length with the original's")
+        .hint("the file is truncated; compare its length with the original, or download it again")
 }
 
-/// The error for `rest` bytes at `start`, behind the last tensor.
+/// Returns the error for `rest` bytes at `start`, after the last tensor.
 pub(super) fn trailing(start: u64, rest: u64) -> Error {
     let bytes = counted(rest, "byte", "bytes");
-    Error::corrupt("trailing-bytes", format!("{bytes} behind the last tensor are no tensor"))
+    Error::corrupt("trailing-bytes", format!("{bytes} after the last tensor do not form a tensor"))
         .at(start)
         .expected("the end of the file")
         .found(bytes)
-        .hint("bytes were added, or the header of another tensor is cut short")
+        .hint("bytes were appended, or the header of another tensor is truncated")
 }
 
-/// Says more where what follows the last whole stream, or the whole file, is no stream at all.
+/// Returns a more specific error if no stream begins at `start`.
 fn explain(error: Error, source: &SourceRef, start: u64, limits: &Limits) -> Error {
     let rest = source.len().saturating_sub(start);
     if start > 0 && rest < VERSION_WORD {
@@ -295,17 +296,17 @@ fn explain(error: Error, source: &SourceRef, start: u64, limits: &Limits) -> Err
     if start == 0 && error.code() == ErrorCode::StreamVersion && size_prefixed::begins(source, limits) {
         return Error::unsupported(
             "size-prefixed",
-            "every tensor has its size in front, as in a design note",
+            "each tensor is prefixed with its size, as in a design note",
         )
         .at(0)
         .expected("a tensor stream, which begins with 00 00 00 00")
-        .found("the length of one in 8 bytes, then the stream")
-        .hint("no released Paddle wrote or reads this form: write the file anew");
+        .found("an 8-byte length before the stream")
+        .hint("no released Paddle reads this form; convert the file");
     }
     error
 }
 
-/// Hops over the stream of a dense tensor: for those who want to know only where it ends.
-pub(in super::super) fn hop(cursor: &mut Cursor, limits: &Limits) -> Result<Header> {
+/// Skips the stream of a dense tensor, and returns its header.
+pub(in super::super) fn skip_dense(cursor: &mut Cursor, limits: &Limits) -> Result<Header> {
     dense::read(cursor, &TensorPath::value(), limits).map(|dense| dense.header)
 }

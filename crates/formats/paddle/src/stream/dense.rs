@@ -1,4 +1,4 @@
-//! The stream of one tensor: Paddle's DenseTensor, formerly LoDTensor.
+//! Stream of one tensor: Paddle's DenseTensor, formerly LoDTensor.
 
 use super::desc;
 use super::header::{self, Dense};
@@ -10,15 +10,15 @@ use weighbridge_core::plan::FileBuilder;
 use weighbridge_core::tensor::Order;
 use weighbridge_io::source::Cursor;
 
-/// The shortest stream: two versions, no levels, the length of a desc of two bytes, that desc, and
+/// Length in bytes of the shortest stream: two versions, no levels, the length of a desc, a desc of two bytes, and
 /// no elements.
-pub const SHORTEST: u64 = 4 + 8 + 4 + 4 + 2;
+pub const MIN_LEN: u64 = 4 + 8 + 4 + 4 + 2;
 
-/// Reads the stream that begins at the cursor, which stands behind it afterwards. The elements are
-/// hopped over. Errors name the tensor `path`.
+/// Reads the stream at the cursor and moves the cursor to its end. The elements are skipped. Errors name the
+/// tensor `path`.
 ///
-/// Attributes of the tensor: [`lod::LOD`] where it has levels, `lod_odd_bytes` and
-/// `desc` where the stream is not in Paddle's own form.
+/// Attributes of the tensor: [`lod::LOD`] if it has levels, `lod_odd_bytes` and `desc` if the stream differs from
+/// Paddle's own encoding.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`]: `truncated-header`, `truncated-data`, `lod-too-long`,
@@ -39,26 +39,25 @@ fn read_parts(cursor: &mut Cursor, path: &TensorPath, limits: &Limits) -> Result
     Ok(dense)
 }
 
-/// Appends the stream of `entry`: the bytes that Paddle writes, and those that were read where it
-/// was not changed.
+/// Appends the stream of `entry`: the bytes that Paddle writes, or the original bytes of an unchanged tensor.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`] as [`desc::of_entry`] and [`lod::levels`];
-/// [`weighbridge_core::Kind::Unsupported`] where the elements cannot be moved.
+/// [`weighbridge_core::Kind::Mismatch`] as in [`desc::of_entry`] and [`lod::levels`];
+/// [`weighbridge_core::Kind::Unsupported`] if the elements cannot be copied.
 pub fn write(file: &mut FileBuilder, entry: &TensorEntry) -> Result<()> {
     file.literal(header_of(entry)?);
     file.tensor(entry, Order::Row)
 }
 
-/// How many bytes [`write()`] appends.
+/// Returns the number of bytes that [`write()`] appends.
 ///
 /// # Errors
-/// As [`write()`].
+/// Same as [`write()`].
 pub fn stream_bytes(entry: &TensorEntry) -> Result<u64> {
     let header = header_of(entry)?.len() as u64;
     let data = entry.shape.bytes(entry.dtype());
     data.and_then(|data| data.checked_add(header)).ok_or_else(|| {
-        Error::mismatch("too-large", "the tensor has no length below 2^64").on_tensor(entry.name())
+        Error::mismatch("too-large", "the tensor length exceeds 2^64 bytes").on_tensor(entry.name())
     })
 }
 
@@ -69,11 +68,11 @@ fn header_of(entry: &TensorEntry) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Appends fields 4 to 6: the version of the tensor, the length of the desc, the desc.
+/// Appends fields 4 to 6: the version of the tensor, the length of the desc, and the desc.
 pub(super) fn put_tensor_head(out: &mut Vec<u8>, entry: &TensorEntry) -> Result<()> {
     let desc = desc::of_entry(entry)?;
     let len = i32::try_from(desc.len()).map_err(|_| {
-        Error::mismatch("too-large", "the desc of the tensor has 2^31 bytes or more").on_tensor(entry.name())
+        Error::mismatch("too-large", "the tensor desc exceeds 2^31 bytes").on_tensor(entry.name())
     })?;
     out.extend_from_slice(&0u32.to_le_bytes());
     out.extend_from_slice(&len.to_le_bytes());

@@ -1,9 +1,8 @@
-//! The protobuf message `VarType.TensorDesc` {1: element type, 2: dimensions}.
+//! Protobuf message `VarType.TensorDesc` {1: element type, 2: dimensions}.
 //!
-//! Paddle writes the type first, then one field for every dimension. Protobuf allows more: fields
-//! in any order, packed dimensions, a type that is given twice (the last one counts), fields of
-//! other numbers. All of it is read. What is not in Paddle's own form is kept as bytes, so that an
-//! untouched tensor is written as it was read.
+//! Paddle writes the type first, then one field for every dimension. Protobuf allows more: fields in any order,
+//! packed dimensions, duplicate types (the last one is used), fields of other numbers. All of these are read. A desc
+//! that differs from Paddle's own encoding is kept as bytes, so that an unchanged tensor is written as it was read.
 
 use super::super::dtype;
 use super::wire::{Fault, Field, Fields, Payload, put_varint};
@@ -14,29 +13,29 @@ use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Shape};
 
-/// The attribute of a tensor that keeps the bytes of a desc that is not in Paddle's own form.
+/// Tensor attribute with the bytes of a desc that differs from Paddle's own encoding.
 pub(crate) const DESC: &str = "desc";
 
-/// What a desc says.
+/// Decoded desc.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorDesc {
     /// Paddle's number of the element type.
     pub number: i32,
-    /// The element type.
+    /// Element type.
     pub dtype: DType,
-    /// The dimensions; none for a scalar.
+    /// Shape; rank 0 for a scalar.
     pub shape: Shape,
-    /// Fields that are none of a desc's, as they were, tags among them.
+    /// Raw bytes of unknown fields, including their tags.
     pub unknown: Vec<u8>,
 }
 
 impl TensorDesc {
-    /// Reads a desc that stands at offset `at` of its file.
+    /// Parses a desc at offset `at` of its file.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Corrupt`]: `desc-unparsable`, `missing-dtype`, `not-an-element-type`,
     /// `negative-dimension`. [`weighbridge_core::Kind::Unsupported`]: `unknown-dtype`.
-    /// [`weighbridge_core::Kind::Limit`] for more dimensions than are allowed.
+    /// [`weighbridge_core::Kind::Limit`] for more dimensions than the limits allow.
     pub fn parse(bytes: &[u8], at: u64, limits: &Limits) -> Result<Self> {
         let raw = RawDesc::parse(bytes, limits).map_err(|e| match e {
             RawError::Fault(fault) => unparsable(fault, bytes, at),
@@ -46,12 +45,12 @@ impl TensorDesc {
         let dtype = dtype::from_number(number).ok_or_else(|| {
             Error::corrupt(
                 "not-an-element-type",
-                "the type of the elements is not one that elements can have",
+                "the type number is not an element type",
             )
             .at(at)
             .expected("an element type such as 5 (FP32)")
             .found(format_args!("{number} ({})", dtype::word(number).unwrap_or("?")))
-            .hint("Paddle refuses it: \"Not support proto::VarType::Type as tensor type\"")
+            .hint("the desc may be damaged; Paddle rejects it with \"Not support proto::VarType::Type as tensor type\"")
         })?;
         let mut dims = Vec::with_capacity(raw.dims.len());
         for dim in raw.dims {
@@ -60,25 +59,25 @@ impl TensorDesc {
                     .at(at)
                     .expected("0 or more")
                     .found(dim)
-                    .hint("programs leave dimensions open so; stored tensors have none that are open")
+                    .hint("only programs have open (negative) dimensions; the desc may be damaged")
             })?);
         }
         Ok(Self { number, dtype, shape: Shape::new(dims), unknown: raw.unknown })
     }
 
-    /// The bytes of this desc in Paddle's own form, without unknown fields.
+    /// Encodes the desc in Paddle's own form, without unknown fields.
     pub fn canonical(&self) -> Vec<u8> {
         encode(dtype::number(self.dtype).unwrap_or(self.number), self.shape.dims())
     }
 }
 
-/// True where `bytes` are a message with fields of a desc, whatever they say.
+/// True if `bytes` are a message with fields of a desc, regardless of their values.
 pub(super) fn is_message(bytes: &[u8], limits: &Limits) -> bool {
     RawDesc::parse(bytes, limits)
         .is_ok_and(|raw| raw.number.is_some() || raw.unknown_number.is_some() || !raw.dims.is_empty())
 }
 
-/// True where `bytes` begin as Paddle begins a desc: an element type, then a dimension or the end.
+/// True if `bytes` begin like a desc of Paddle: an element type, then a dimension or the end.
 pub(super) fn is_beginning(bytes: &[u8]) -> bool {
     match bytes {
         [0x08, number, rest @ ..] => {
@@ -89,23 +88,23 @@ pub(super) fn is_beginning(bytes: &[u8]) -> bool {
     }
 }
 
-/// The bytes of the desc of `entry`: as it was read, where that still says what the entry is.
+/// Returns the desc of `entry`: the original bytes if they still match the entry, else a new desc.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `dtype` for an element type that Paddle does not have, `too-large`
-/// for a dimension of 2^63 and more, `desc` where the kept desc is no desc.
+/// [`weighbridge_core::Kind::Mismatch`]: `dtype` for an element type that Paddle lacks, `too-large`
+/// for a dimension of 2^63 and more, `desc` if the kept bytes are not a desc.
 pub fn of_entry(entry: &TensorEntry) -> Result<Vec<u8>> {
     let number = dtype::number(entry.dtype()).ok_or_else(|| {
         let known: Vec<_> = dtype::ALL.iter().map(|d| d.name()).collect();
-        Error::mismatch("dtype", "Paddle has no such element type")
+        Error::mismatch("dtype", "Paddle does not support the element type")
             .on_tensor(entry.name())
             .expected(known.join(" "))
             .found(entry.dtype())
-            .hint(phrase!["cast it with ", Opt::Cast, ", or leave it out"])
+            .hint(phrase!["use ", Opt::Cast, " to change the dtype, or drop the tensor"])
     })?;
     let dims = entry.shape.dims();
     if let Some(&dim) = dims.iter().find(|&&dim| i64::try_from(dim).is_err()) {
-        return Err(Error::mismatch("too-large", "Paddle holds dimensions of less than 2^63")
+        return Err(Error::mismatch("too-large", "a dimension exceeds 2^63 - 1")
             .on_tensor(entry.name())
             .found(dim));
     }
@@ -115,7 +114,7 @@ pub fn of_entry(entry: &TensorEntry) -> Result<Vec<u8>> {
         Some(Value::Bytes(kept)) => kept,
         Some(_) => return Err(bad_desc(entry)),
     };
-    // It came from a file, perhaps by way of another format: its dimensions are held against those
+    // The bytes come from a file, possibly by way of another format. Their dimensions are compared with those
     // of the entry, so no limit is needed beyond their number.
     let mut limits = Limits::default();
     limits.dimensions = limits.dimensions.max(entry.shape.rank() as u64);
@@ -123,19 +122,19 @@ pub fn of_entry(entry: &TensorEntry) -> Result<Vec<u8>> {
     if (desc.dtype, &desc.shape) == (entry.dtype(), &entry.shape) {
         return Ok(kept.clone());
     }
-    // The tensor was changed: the fields that are not understood stay.
+    // The tensor was changed: the unknown fields are kept.
     Ok([canonical, desc.unknown].concat())
 }
 
 fn bad_desc(entry: &TensorEntry) -> Error {
-    Error::mismatch("desc", "the attribute `desc` is not the bytes of a tensor desc").on_tensor(entry.name())
+    Error::mismatch("desc", "the attribute `desc` is not an encoded tensor desc").on_tensor(entry.name())
 }
 
-/// The message as Paddle writes it.
+/// Encodes the message as Paddle writes it.
 fn encode(number: i32, dims: &[u64]) -> Vec<u8> {
     let mut out = Vec::with_capacity(2 + 3 * dims.len());
     out.push(0x08);
-    // Negative numbers do not occur: those of element types are all positive.
+    // Negative numbers do not occur: element types have positive numbers.
     put_varint(&mut out, u64::try_from(number).unwrap_or(0));
     for &dim in dims {
         out.push(0x10);
@@ -144,11 +143,11 @@ fn encode(number: i32, dims: &[u64]) -> Vec<u8> {
     out
 }
 
-/// The fields before they are judged.
+/// Fields before validation.
 #[derive(Debug, Default)]
 struct RawDesc {
     number: Option<i32>,
-    /// A number that is not in the enumeration: proto2 takes it for an unknown field.
+    /// Number outside the enumeration: proto2 treats it as an unknown field.
     unknown_number: Option<i32>,
     dims: Vec<i64>,
     unknown: Vec<u8>,
@@ -189,7 +188,7 @@ impl RawDesc {
     }
 
     fn set_type(&mut self, value: u64, raw: &[u8]) {
-        // An enumeration is the low 32 bits of its varint, signed.
+        // An enumeration value is the low 32 bits of its varint, signed.
         let [a, b, c, d, ..] = value.to_le_bytes();
         let number = i32::from_le_bytes([a, b, c, d]);
         if dtype::word(number).is_some() {
@@ -212,7 +211,7 @@ fn unparsable(fault: Fault, bytes: &[u8], at: u64) -> Error {
     let shown: Vec<_> = bytes.iter().take(16).map(|b| format!("{b:02x}")).collect();
     Error::corrupt(
         "desc-unparsable",
-        format!("the desc of the tensor is no protobuf message: {}", fault.what),
+        format!("the tensor desc is not a valid protobuf message: {}", fault.what),
     )
     .at(at.saturating_add(fault.at as u64))
     .expected("a TensorDesc such as 08 05 10 02")
@@ -221,14 +220,14 @@ fn unparsable(fault: Fault, bytes: &[u8], at: u64) -> Error {
 
 fn no_type(unknown: Option<i32>, at: u64) -> Error {
     match unknown {
-        Some(number) => Error::corrupt("unknown-dtype", "the tensor has an unknown element type")
+        Some(number) => Error::corrupt("unknown-dtype", "unknown element type")
             .at(at)
             .expected("an element type such as 5 (FP32)")
             .found(number)
-            .hint("a newer Paddle may know it; those known here say \"Cannot parse tensor desc\""),
-        None => Error::corrupt("missing-dtype", "the desc of the tensor does not say the element type")
+            .hint("the type may be from a newer Paddle; supported versions reject it with \"Cannot parse tensor desc\""),
+        None => Error::corrupt("missing-dtype", "the tensor desc has no element type")
             .at(at)
-            .hint("Paddle says \"Cannot parse tensor desc\""),
+            .hint("the desc may be damaged; Paddle rejects it with \"Cannot parse tensor desc\""),
     }
 }
 
@@ -241,18 +240,18 @@ mod tests {
     }
 
     #[test]
-    fn every_legal_form_is_read() {
+    fn accepts_every_valid_encoding() {
         let packed = [0x12, 0x03, 0x02, 0xac, 0x02, 0x08, 0x05];
         for (bytes, number, dims, unknown) in [
             (&[0x08u8, 0x05][..], 5, &[][..], &[][..]),
             (&[0x08, 0x16, 0x10, 0x02, 0x10, 0xac, 0x02], 22, &[2, 300], &[]),
             (&[0x10, 0x02, 0x08, 0x05, 0x10, 0x03], 5, &[2, 3], &[]),
             (&packed, 5, &[2, 300], &[]),
-            // Packed and unpacked together; the last type counts.
+            // Packed and unpacked together; the last type is used.
             (&[0x10, 0x01, 0x08, 0x05, 0x12, 0x01, 0x02, 0x08, 0x06], 6, &[1, 2], &[]),
-            // An unknown number is as good as not there.
+            // An unknown number is ignored.
             (&[0x08, 0x05, 0x08, 0x63], 5, &[], &[0x08, 0x63]),
-            // A type in the wrong wire form is an unknown field.
+            // A type with the wrong wire type is an unknown field.
             (
                 &[0x08, 0x05, 0x0a, 0x01, 0x06, 0x7a, 0x02, b'h', b'i'],
                 5,
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn every_illegal_form_has_its_code() {
+    fn rejects_every_invalid_encoding_with_its_code() {
         let minus_one = [0x08, 0x05, 0x10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
         let many: Vec<u8> = [0x08, 0x05].into_iter().chain([0x10, 0x01].repeat(65)).collect();
         for (bytes, code, at) in [

@@ -1,8 +1,8 @@
-//! What kind of tensor file this is, by its content alone.
+//! Detection of tensor files by their content.
 //!
-//! Paddle's tensor files have no mark. But every stream begins with fields that fit each other and
-//! the length of the file, or it does not; so a file of another kind is refused after its first
-//! bytes, and one whose header is damaged in one place is still known.
+//! Paddle's tensor files have no magic bytes. But a stream begins with fields that must be consistent with each other
+//! and with the length of the file. Other files are therefore rejected after their first bytes, and a file
+//! whose header has a single fault is still detected.
 
 use super::combined::{self, Kind};
 use super::header::{Dense, array};
@@ -14,7 +14,7 @@ use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{Cursor, SourceRef};
 
-/// What a file of streams is.
+/// Kind of a file of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StreamKind {
@@ -22,32 +22,31 @@ pub enum StreamKind {
     Dense,
     /// Selected rows of a tensor.
     SelectedRows,
-    /// Dense tensors, one behind the other. Also where a header is damaged or the file cut short:
-    /// reading says what is wrong.
+    /// Dense tensors, end to end. Also detected if a header is damaged or the file truncated: reading
+    /// reports the fault.
     Combined,
-    /// One Vocab.
+    /// One vocabulary.
     Vocab,
-    /// Several streams, Vocabs among them, and perhaps dense tensors.
+    /// Several streams with vocabularies, and possibly dense tensors.
     VocabCombined,
-    /// One tensor in the form of the first design note, which never shipped.
+    /// One tensor in the form of the first design note, which was never released.
     DesignNote,
-    /// Tensors behind their sizes, as in the second design note, which never shipped.
+    /// Tensors prefixed with their sizes, as in the second design note, which was never released.
     SizePrefixed,
 }
 
-/// The most LoD levels that a damaged header may have and still be known: Paddle's own models
-/// have one or two.
-const LEVELS: u64 = 8;
-/// The longest desc that a damaged header may announce and still be known.
-const DESC: u64 = 1024;
+/// Maximum number of LoD levels in a damaged header that is still detected. Paddle's own models have one or two.
+const MAX_LOD_LEVELS: u64 = 8;
+/// Maximum length in bytes of a desc in a damaged header that is still detected.
+const MAX_DESC_LEN: u64 = 1024;
 
-/// What files of other families begin with: zip, an empty zip, Parquet. These are no damaged versions.
-const MARKS: [[u8; 4]; 3] = [*b"PK\x03\x04", *b"PK\x05\x06", *b"PAR1"];
+/// Magic bytes of other formats: zip, an empty zip, Parquet. They are not damaged versions.
+const OTHER_MAGICS: [[u8; 4]; 3] = [*b"PK\x03\x04", *b"PK\x05\x06", *b"PAR1"];
 
-/// What kind of file `source` is, or `None` where it is no file of streams.
+/// Detects the kind of file of `source`; `None` if it is not a file of streams.
 ///
-/// The real forms go before the others. Files of other families are not claimed: their first
-/// bytes, read as a version or a count, do not fit what follows.
+/// Released forms take precedence. Files of other formats are not claimed: their first bytes, interpreted as
+/// a version or a count, are inconsistent with the following bytes.
 pub fn detect(source: &SourceRef, limits: &Limits) -> Option<StreamKind> {
     let mut cursor = Cursor::new(source.clone(), 0);
     let version = u32::from_le_bytes(array(&mut cursor, "the first bytes").ok()?);
@@ -64,7 +63,7 @@ pub fn detect(source: &SourceRef, limits: &Limits) -> Option<StreamKind> {
     }
 }
 
-/// The kinds that begin with a version.
+/// Detects the kinds that begin with a version.
 fn real(source: &SourceRef, limits: &Limits) -> Option<StreamKind> {
     let path = TensorPath::value();
     let mut cursor = Cursor::new(source.clone(), 0);
@@ -77,8 +76,8 @@ fn real(source: &SourceRef, limits: &Limits) -> Option<StreamKind> {
             return Some(StreamKind::Combined);
         }
     }
-    // Selected rows that could be read as a dense tensor would have to be made for it; then the
-    // reading that uses the file up is right.
+    // Selected rows that are also a valid dense tensor must be constructed on purpose; then the interpretation that
+    // fills the file is used.
     let mut cursor = Cursor::new(source.clone(), 0);
     let rows = selected_rows::read(&mut cursor, &path, limits);
     if has_header(&rows) && (!has_header(&first) || (rows.is_ok() && cursor.remaining() == 0)) {
@@ -90,7 +89,7 @@ fn real(source: &SourceRef, limits: &Limits) -> Option<StreamKind> {
     }
 }
 
-/// True where the header of a stream was read, though its data may be cut short.
+/// True if the header of a stream was read, even if its data are truncated.
 fn has_header(read: &Result<Dense>) -> bool {
     read.as_ref().map_or_else(|e| e.code() == ErrorCode::TruncatedData, |_| true)
 }
@@ -108,13 +107,13 @@ fn with_vocab(source: &SourceRef, limits: &Limits) -> Option<StreamKind> {
     }
 }
 
-/// True where the file begins as a dense stream does, with at most one thing wrong: a version, the
-/// length of the desc, or what the desc says.
+/// True if the file begins like a dense stream with at most one fault: in a version, the length of the desc, or
+/// the content of the desc.
 fn resembles_stream(source: &SourceRef, limits: &Limits) -> Result<bool> {
     let mut cursor = Cursor::new(source.clone(), 0);
     let version = u32::from_le_bytes(array(&mut cursor, "the version of a stream")?);
     let levels = u64::from_le_bytes(array(&mut cursor, "the number of LoD levels")?);
-    if levels > LEVELS || MARKS.contains(&version.to_le_bytes()) {
+    if levels > MAX_LOD_LEVELS || OTHER_MAGICS.contains(&version.to_le_bytes()) {
         return Ok(false);
     }
     for _ in 0..levels {
@@ -123,12 +122,12 @@ fn resembles_stream(source: &SourceRef, limits: &Limits) -> Result<bool> {
     }
     let tensor_version = u32::from_le_bytes(array(&mut cursor, "the version of a tensor")?);
     let len = i32::from_le_bytes(array(&mut cursor, "the length of a desc")?);
-    let len = u64::try_from(len).ok().filter(|len| (2..=DESC).contains(len));
-    let there = len.unwrap_or(DESC).min(cursor.remaining());
+    let len = u64::try_from(len).ok().filter(|len| (2..=MAX_DESC_LEN).contains(len));
+    let there = len.unwrap_or(MAX_DESC_LEN).min(cursor.remaining());
     let bytes = cursor.bytes(there, "a desc")?;
     let wrong_versions = u8::from(version != 0) + u8::from(tensor_version != 0);
     Ok(match (len, wrong_versions) {
-        // Cut short within the desc, or the desc says what none can say.
+        // Truncated within the desc, or an invalid value in the desc.
         (Some(len), 0) if there < len => desc::is_beginning(&bytes),
         (Some(_), 0) => desc::is_message(&bytes, limits),
         (Some(_), 1) => desc::TensorDesc::parse(&bytes, 0, limits).is_ok(),

@@ -1,8 +1,8 @@
-//! LoD, "level of detail": how the rows of a tensor fall into sequences, and those into longer
-//! ones. It stands between the two version words of a stream.
+//! LoD ("level of detail"): grouping of the rows of a tensor into sequences, and of sequences into longer
+//! ones. The LoD is stored between the two version words of a stream.
 //!
-//! Each level is a list of offsets into the next: it begins with 0 and ends with the number of
-//! rows there. Paddle does not check that, and neither does reading;
+//! Each level is a list of offsets into the next level. It begins with 0 and ends with the number of rows of that
+//! level. Neither Paddle nor reading checks this;
 //! [`weighbridge_core::check::lod`] does.
 
 use super::header::{array, words};
@@ -11,15 +11,13 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::Cursor;
 
-/// The attribute that holds the levels: a list of lists of unsigned offsets. Only where there are
-/// levels.
+/// Attribute with the levels: a list of lists of unsigned offsets. Present only if there are levels.
 pub const LOD: &str = "lod";
-/// The attribute that holds the bytes behind the last whole offset of each level, a list of
-/// bytes. Only where there are any: Paddle reads a level of any length, and drops what is no
-/// whole offset.
+/// Attribute with the trailing bytes after the last whole offset of each level: a list of bytes. Present only if there
+/// are trailing bytes: Paddle accepts levels of any length and drops an incomplete offset.
 pub(crate) const LOD_ODD: &str = "lod_odd_bytes";
 
-/// Levels as a stream holds them.
+/// Levels of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Lod {
     levels: Vec<Value>,
@@ -32,15 +30,12 @@ impl Lod {
         let at = cursor.position();
         let count = u64::from_le_bytes(array(cursor, "the number of LoD levels")?);
         if count > cursor.remaining() / 8 {
-            return Err(Error::corrupt(
-                "lod-too-long",
-                "a tensor has more LoD levels than the file has room for",
-            )
-            .at(at)
-            .expected(format_args!("at most {}", cursor.remaining() / 8))
-            .found(count));
+            return Err(Error::corrupt("lod-too-long", "the LoD levels exceed the file")
+                .at(at)
+                .expected(format_args!("at most {}", cursor.remaining() / 8))
+                .found(count));
         }
-        // An empty level takes several times its 8 bytes in memory; honest ones are few.
+        // An empty level takes several times its 8 bytes in memory; well-formed files have few levels.
         Limits::check("levels of LoD", "dimensions", count, limits.dimensions).map_err(|e| e.at(at))?;
         let mut lod = Self::default();
         let mut spent = 0u64;
@@ -49,14 +44,11 @@ impl Lod {
             let at = cursor.position();
             let len = u64::from_le_bytes(array(cursor, "the length of a LoD level")?);
             if len > cursor.remaining() {
-                return Err(Error::corrupt(
-                    "lod-too-long",
-                    "a LoD level is longer than the rest of the file",
-                )
-                .at(at)
-                .expected(format_args!("at most {} bytes", cursor.remaining()))
-                .found(format_args!("{len} bytes"))
-                .hint("the file is cut short, or the length is damaged"));
+                return Err(Error::corrupt("lod-too-long", "a LoD level exceeds the file")
+                    .at(at)
+                    .expected(format_args!("at most {} bytes", cursor.remaining()))
+                    .found(format_args!("{len} bytes"))
+                    .hint("the file is truncated, or the length is damaged"));
             }
             spent = spent.saturating_add(8).saturating_add(len);
             Limits::check("bytes of LoD", "header_bytes", spent, limits.header_bytes)
@@ -73,7 +65,7 @@ impl Lod {
         Ok(lod)
     }
 
-    /// Writes the levels into the attributes of `entry`.
+    /// Stores the levels in the attributes of `entry`.
     pub(super) fn describe(self, entry: &mut TensorEntry) {
         if !self.levels.is_empty() {
             entry.attributes.insert(LOD.into(), Value::List(self.levels));
@@ -84,7 +76,7 @@ impl Lod {
     }
 }
 
-/// The levels of `entry`, as they are written: their number, then each with its length.
+/// Encodes the levels of `entry`: their number, then each level with its length.
 pub(super) fn bytes(entry: &TensorEntry) -> Result<Vec<u8>> {
     let levels = levels(entry)?;
     let odd = odd_bytes(entry, levels.len())?;
@@ -98,10 +90,10 @@ pub(super) fn bytes(entry: &TensorEntry) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The levels of `entry`; none where it has no LoD.
+/// Returns the levels of `entry`; empty if it has no LoD.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`], code `lod`, where the attribute is no list of lists of offsets.
+/// [`weighbridge_core::Kind::Mismatch`], code `lod`, if the attribute is not a list of lists of offsets.
 pub fn levels(entry: &TensorEntry) -> Result<Vec<Vec<u64>>> {
     let bad = || {
         Error::mismatch("lod", "the attribute `lod` is not a list of lists of unsigned offsets")
@@ -125,7 +117,7 @@ pub fn levels(entry: &TensorEntry) -> Result<Vec<Vec<u64>>> {
 
 fn odd_bytes(entry: &TensorEntry, levels: usize) -> Result<Vec<&[u8]>> {
     let bad = || {
-        Error::mismatch("lod", format!("the attribute `{LOD_ODD}` is not up to 7 bytes for each level"))
+        Error::mismatch("lod", format!("the attribute `{LOD_ODD}` must have at most 7 bytes for each level"))
             .on_tensor(entry.name())
     };
     let list = match entry.attributes.get(LOD_ODD) {

@@ -1,6 +1,6 @@
-//! Tensors as streams of bytes: what Paddle's parameter files are made of.
+//! Tensor streams: the content of Paddle's parameter files.
 //!
-//! All numbers are little-endian; nothing is aligned or padded; no stream says how long it is.
+//! All integers are little-endian. There is no alignment or padding. A stream does not store its length.
 //!
 //! ```text
 //! dense tensor                          selected rows                     Vocab
@@ -18,12 +18,12 @@
 //! version   no LoD            version   6 bytes   FP32   2     3
 //! ```
 //!
-//! A file holds one stream, named after the variable; or dense streams end to end
-//! ([`combined`]), in the order of the bytes of their names, which stand in the program and not
-//! in the file. Until Paddle 2.4, Vocabs could stand among them.
+//! A file contains one stream and is named after the variable; or it contains dense streams end to end
+//! ([`combined`]), sorted by the bytes of their names. The names are stored in the program and not in the file.
+//! Until Paddle 2.4, vocabularies could occur among the tensors.
 //!
-//! [`detect`] tells the kinds of file apart. Readers hop over the elements; what they give is
-//! written again byte for byte, also where another hand than Paddle's wrote it.
+//! [`detect`] distinguishes the kinds of file. Readers skip the elements. Reading and writing preserve every byte,
+//! also of files that Paddle itself did not write.
 
 pub mod combined;
 pub mod dense;

@@ -1,5 +1,5 @@
-//! The stream of SelectedRows: some rows of a taller tensor, each with its number there. One in a
-//! file, never among others.
+//! Stream of SelectedRows: some rows of a taller tensor, each with its row index. A file contains one stream of
+//! this kind only.
 
 use super::dense::put_tensor_head;
 use super::header::{self, Dense, array, words};
@@ -10,20 +10,20 @@ use weighbridge_core::plan::FileBuilder;
 use weighbridge_core::tensor::Order;
 use weighbridge_io::source::Cursor;
 
-/// The attribute that holds the numbers of the rows: a list of [`Value::I64`], in the order of the
-/// rows of the tensor. They may repeat and need not rise.
+/// Attribute with the row indices: a list of [`Value::I64`], in the order of the rows of the tensor. Indices may
+/// repeat and need not be sorted.
 pub(crate) const ROWS: &str = "rows";
-/// The attribute that holds the number of rows of the taller tensor: a [`Value::I64`].
+/// Attribute with the number of rows of the taller tensor: a [`Value::I64`].
 pub(crate) const HEIGHT: &str = "height";
 
-/// Reads the stream that begins at the cursor, which stands behind it afterwards. The elements are
-/// hopped over; the numbers of the rows are read. Errors name the tensor `path`.
+/// Reads the stream at the cursor and moves the cursor to its end. The row indices are read, the elements are
+/// skipped. Errors name the tensor `path`.
 ///
-/// Attributes of the tensor: `rows` and `height` always, and `desc` as
-/// for a dense tensor. That the tensor has as many rows as there are numbers is not checked.
+/// Attributes of the tensor: `rows` and `height` always, and `desc` as for a dense tensor. The number of row indices
+/// is not compared with the number of rows.
 ///
 /// # Errors
-/// As [`dense::read`](super::dense::read), and [`weighbridge_core::Kind::Corrupt`]: `rows-too-long`.
+/// Same as [`dense::read`](super::dense::read), and [`weighbridge_core::Kind::Corrupt`]: `rows-too-long`.
 pub fn read(cursor: &mut Cursor, path: &TensorPath, limits: &Limits) -> Result<Dense> {
     read_parts(cursor, path, limits).map_err(|e| e.in_file(cursor.source().label()).on_tensor(path))
 }
@@ -46,7 +46,7 @@ fn read_parts(cursor: &mut Cursor, path: &TensorPath, limits: &Limits) -> Result
     Ok(selected)
 }
 
-/// The number of rows, held against the length of the file.
+/// Reads the number of rows, and compares it with the length of the file.
 fn row_count(cursor: &mut Cursor) -> Result<u64> {
     let at = cursor.position();
     let count = u64::from_le_bytes(array(cursor, "the number of rows")?);
@@ -54,25 +54,24 @@ fn row_count(cursor: &mut Cursor) -> Result<u64> {
     if count <= most {
         return Ok(count);
     }
-    Err(Error::corrupt("rows-too-long", "there are more rows than the file has room for")
+    Err(Error::corrupt("rows-too-long", "the row indices exceed the file")
         .at(at)
         .expected(format_args!("at most {most}"))
         .found(count)
-        .hint("the file is cut short, or holds no selected rows"))
+        .hint("the file is truncated, or is not a file of selected rows"))
 }
 
-/// Appends the stream of `entry`: the bytes that Paddle writes, and those that were read where it
-/// was not changed.
+/// Appends the stream of `entry`: the bytes that Paddle writes, or the original bytes of an unchanged tensor.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`], code `selected-rows`, where the attributes `rows` and `height`
-/// are not both there; else as [`dense::write`](super::dense::write).
+/// [`weighbridge_core::Kind::Mismatch`], code `selected-rows`, if the attribute `rows` or `height` is missing;
+/// otherwise as in [`dense::write`](super::dense::write).
 pub fn write(file: &mut FileBuilder, entry: &TensorEntry) -> Result<()> {
     let bad = || {
-        Error::mismatch("selected-rows", "a tensor of selected rows needs the numbers of its rows")
+        Error::mismatch("selected-rows", "the tensor has no row indices")
             .on_tensor(entry.name())
             .expected(format_args!("the attributes `{ROWS}`, a list of i64, and `{HEIGHT}`, an i64"))
-            .hint("a tensor without them is written as a dense tensor")
+            .hint("write it as a dense tensor, or add the attributes")
     };
     let (Some(Value::List(rows)), Some(Value::I64(height))) =
         (entry.attributes.get(ROWS), entry.attributes.get(HEIGHT))

@@ -1,44 +1,44 @@
-//! The few things of protobuf's wire form that a tensor desc needs.
+//! Subset of the protobuf wire format for tensor descs.
 
-/// The longest tag or length, in bytes: both have 32 bits.
-const SHORT_VARINT: usize = 5;
-/// The longest varint, in bytes: 64 bits, 7 in each byte.
-const LONG_VARINT: usize = 10;
-/// How deep groups of unknown fields may nest: what protobuf's own parsers allow.
-const DEEPEST: usize = 100;
+/// Maximum length of a tag or length in bytes: both have 32 bits.
+const MAX_VARINT32_LEN: usize = 5;
+/// Maximum length of a varint in bytes: 64 bits, 7 in each byte.
+const MAX_VARINT64_LEN: usize = 10;
+/// Maximum nesting of groups in unknown fields, as in protobuf's own parsers.
+const MAX_GROUP_DEPTH: usize = 100;
 
-/// One field of a message.
+/// Field of a message.
 #[derive(Debug)]
 pub(super) struct Field<'a> {
-    /// Its number.
+    /// Field number.
     pub(super) number: u32,
-    /// What it holds.
+    /// Content of the field.
     pub(super) payload: Payload<'a>,
-    /// All its bytes, the tag among them.
+    /// All bytes of the field, including the tag.
     pub(super) raw: &'a [u8],
 }
 
-/// What a field holds.
+/// Content of a field.
 #[derive(Debug)]
 pub(super) enum Payload<'a> {
-    /// A varint.
+    /// Varint.
     Varint(u64),
-    /// Bytes behind their length: a string, a message, packed numbers.
+    /// Length-prefixed bytes: a string, a message, packed integers.
     Bytes(&'a [u8]),
-    /// A fixed number or a group: nothing that a desc has.
+    /// Fixed-size number or group; a desc has neither.
     Other,
 }
 
-/// Why bytes are no message, and where in them.
+/// Decoding error with its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fault {
     /// Offset in the bytes.
     pub(super) at: usize,
-    /// For people.
+    /// Description for error messages.
     pub(super) what: &'static str,
 }
 
-/// Reads the fields of a message from front to back.
+/// Iterator over the fields of a message.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     bytes: &'a [u8],
@@ -50,7 +50,7 @@ impl<'a> Fields<'a> {
         Self { bytes, position: 0 }
     }
 
-    /// The next field, or `None` behind the last one.
+    /// Returns the next field, or `None` after the last one.
     pub(super) fn next(&mut self) -> Result<Option<Field<'a>>, Fault> {
         if self.position == self.bytes.len() {
             return Ok(None);
@@ -62,67 +62,68 @@ impl<'a> Fields<'a> {
                 self.group(number)?;
                 Payload::Other
             }
-            4 => return Err(Fault { at: start, what: "a group ends that did not begin" }),
+            4 => return Err(Fault { at: start, what: "group end without a group start" }),
             _ => self.payload(wire_type)?,
         };
         let raw = self.bytes.get(start..self.position).unwrap_or(&[]);
         Ok(Some(Field { number, payload, raw }))
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read.
     pub(super) fn position(&self) -> usize {
         self.position
     }
 
-    /// The next varint, or `None` at the end: for packed numbers.
+    /// Returns the next varint of packed integers, or `None` at the end.
     pub(super) fn next_varint(&mut self) -> Result<Option<u64>, Fault> {
-        if self.position == self.bytes.len() { Ok(None) } else { self.varint(LONG_VARINT).map(Some) }
+        if self.position == self.bytes.len() { Ok(None) } else { self.varint(MAX_VARINT64_LEN).map(Some) }
     }
 
-    /// Field number and wire type.
+    /// Reads field number and wire type.
     fn tag(&mut self) -> Result<(u32, u64), Fault> {
         let at = self.position;
-        let tag = self.varint(SHORT_VARINT)?;
+        let tag = self.varint(MAX_VARINT32_LEN)?;
         match u32::try_from(tag >> 3) {
             Ok(number) if number > 0 && tag <= u64::from(u32::MAX) => Ok((number, tag & 7)),
-            _ => Err(Fault { at, what: "there is no such field number" }),
+            _ => Err(Fault { at, what: "invalid field number" }),
         }
     }
 
-    /// Anything but a group.
+    /// Reads any field content except a group.
     fn payload(&mut self, wire_type: u64) -> Result<Payload<'a>, Fault> {
         Ok(match wire_type {
-            0 => Payload::Varint(self.varint(LONG_VARINT)?),
+            0 => Payload::Varint(self.varint(MAX_VARINT64_LEN)?),
             1 => {
                 self.take(8)?;
                 Payload::Other
             }
             2 => {
                 let at = self.position;
-                let len = self.varint(SHORT_VARINT)?;
-                let len = usize::try_from(len).map_err(|_| Fault { at, what: "a length is too large" })?;
+                let len = self.varint(MAX_VARINT32_LEN)?;
+                let len = usize::try_from(len)
+                    .map_err(|_| Fault { at, what: "a length exceeds the address space" })?;
                 Payload::Bytes(self.take(len)?)
             }
             5 => {
                 self.take(4)?;
                 Payload::Other
             }
-            _ => return Err(Fault { at: self.position, what: "there is no such wire type" }),
+            _ => return Err(Fault { at: self.position, what: "invalid wire type" }),
         })
     }
 
-    /// Goes behind the end of the group `number`, whose beginning was read.
+    /// Skips to the end of the group `number`, whose start was read.
     fn group(&mut self, number: u32) -> Result<(), Fault> {
         let mut open = vec![number];
         while let Some(&innermost) = open.last() {
             let at = self.position;
             match self.tag()? {
-                (number, 3) if open.len() < DEEPEST => open.push(number),
-                (_, 3) => return Err(Fault { at, what: "groups nest too deep" }),
+                (number, 3) if open.len() < MAX_GROUP_DEPTH => open.push(number),
+                (_, 3) => return Err(Fault { at, what: "groups are nested too deeply" }),
                 (number, 4) if number == innermost => {
                     open.pop();
                 }
-                (_, 4) => return Err(Fault { at, what: "another group ends than the one that began" }),
+                (_, 4) => return Err(Fault { at, what: "group end does not match the group start" }),
                 (_, wire_type) => {
                     self.payload(wire_type)?;
                 }
@@ -139,14 +140,14 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// A varint of at most `most` bytes. Bits beyond the 64th are dropped, as protobuf does.
+    /// Reads a varint of at most `most` bytes. Bits beyond the 64th are dropped, as in protobuf.
     fn varint(&mut self, most: usize) -> Result<u64, Fault> {
         let at = self.position;
         let mut value = 0u64;
         for place in 0..most {
             let byte = match self.bytes.get(at + place) {
                 Some(&byte) => byte,
-                None => return Err(Fault { at, what: "a varint ends too soon" }),
+                None => return Err(Fault { at, what: "truncated varint" }),
             };
             value |= u64::from(byte & 0x7f) << (7 * place);
             if byte < 0x80 {
@@ -154,7 +155,7 @@ impl<'a> Fields<'a> {
                 return Ok(value);
             }
         }
-        Err(Fault { at, what: "a varint does not end" })
+        Err(Fault { at, what: "a varint exceeds its maximum length" })
     }
 }
 
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints_go_there_and_back() {
+    fn round_trips_varints() {
         for value in [0, 1, 127, 128, 300, 20_000, u64::from(u32::MAX), 1 << 63, u64::MAX] {
             let mut bytes = Vec::new();
             put_varint(&mut bytes, value);
@@ -186,14 +187,17 @@ mod tests {
             bytes.pop();
             assert!(bytes.is_empty() || Fields::new(&bytes).next_varint().is_err());
         }
-        assert_eq!(Fields::new(&[0xff; 11]).next_varint().unwrap_err().what, "a varint does not end");
+        assert_eq!(
+            Fields::new(&[0xff; 11]).next_varint().unwrap_err().what,
+            "a varint exceeds its maximum length"
+        );
         let overlong = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x7f];
         assert_eq!(Fields::new(&overlong).next_varint(), Ok(Some(1 << 63)));
     }
 
     #[test]
-    fn groups_end_where_they_must() {
-        // Field 4: a group that holds a varint and a group; then field 1.
+    fn rejects_unbalanced_groups() {
+        // Field 4: a group that contains a varint and a group; then field 1.
         let good = [0x23, 0x08, 0x07, 0x2b, 0x2c, 0x24, 0x08, 0x05];
         let mut fields = Fields::new(&good);
         let group = fields.next().unwrap().unwrap();
@@ -204,6 +208,6 @@ mod tests {
         for bad in [&[0x23u8, 0x2c][..], &[0x24], &[0x23], &[0x00, 0x00], &[0x0e], &[0x0f], &[0x12, 5, 1]] {
             assert!(Fields::new(bad).next().is_err(), "{bad:?}");
         }
-        assert_eq!(Fields::new(&[0x23; 200]).next().unwrap_err().what, "groups nest too deep");
+        assert_eq!(Fields::new(&[0x23; 200]).next().unwrap_err().what, "groups are nested too deeply");
     }
 }

@@ -1,4 +1,4 @@
-//! From an index to a plan. Same index, same bytes.
+//! Write plans for checkpoints. The same checkpoint always leads to the same bytes.
 
 mod model;
 mod names;
@@ -16,7 +16,7 @@ use weighbridge_core::plan::{FileBuilder, PlannedFile, WritePlan};
 use weighbridge_core::topology::Topology;
 use weighbridge_format::PlanOptions;
 
-/// Lays out `checkpoint` as the kind that is asked for, that it had, or that suits it.
+/// Lays out `checkpoint` as the requested kind, else its original kind, else a suitable one.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     checkpoint.check_unique()?;
     let kind = kind(checkpoint, options)?;
@@ -41,8 +41,9 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
             if topology.form != wanted {
                 return Err(model::wrong_form(topology.form, wanted));
             }
-            let none =
-                |tensor: &TensorEntry| Loss::new("tensors", tensor.name(), "a program file holds none");
+            let none = |tensor: &TensorEntry| {
+                Loss::new("tensors", tensor.name(), "dropped: a program file has no tensors")
+            };
             losses.extend(checkpoint.tensors.iter().map(none));
             vec![literal("", program.to_bytes())]
         }
@@ -60,14 +61,12 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     Ok(WritePlan { format: "paddle", kind: kind.word(), files, losses })
 }
 
-/// The kind to write.
+/// Returns the kind to write.
 fn kind(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Kind> {
     if let Some(word) = &options.kind {
         return Kind::from_word(word).ok_or_else(|| {
             let words: Vec<_> = Kind::ALL.iter().map(|k| k.word()).collect();
-            Error::usage("unknown-kind", "Paddle has no such kind of file")
-                .expected(words.join(", "))
-                .found(word)
+            Error::usage("unknown-kind", "unknown kind of Paddle file").expected(words.join(", ")).found(word)
         });
     }
     let origin = checkpoint.origin.as_ref().filter(|o| o.format == "paddle");
@@ -77,15 +76,15 @@ fn kind(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Kind> {
     match had {
         Some(kind) if !needs_program(kind) || checkpoint.topology.is_some() => Ok(kind),
         _ if checkpoint.topology.is_some() => Ok(Kind::Inference),
-        // The one form that keeps the names without a program.
+        // The only kind that keeps the names without a program.
         _ => Ok(Kind::State),
     }
 }
 
-/// A program and what is understood of it, after renames.
+/// Program and its topology, after renames.
 type Edited = (Program, Arc<Topology>);
 
-/// The program of a checkpoint, with its variables renamed as its tensors were.
+/// Returns the program of a checkpoint with its variables renamed like its tensors.
 fn edited_program(checkpoint: &Checkpoint) -> Result<Option<Edited>> {
     let Some(topology) = &checkpoint.topology else { return Ok(None) };
     let mut program = Program::of(topology)?;
@@ -93,7 +92,7 @@ fn edited_program(checkpoint: &Checkpoint) -> Result<Option<Edited>> {
     if renames.is_empty() {
         return Ok(Some((program, topology.clone())));
     }
-    // A parameter whose tensor keeps its name keeps it in the program too: `w@scale` beside a renamed `w`.
+    // A parameter whose tensor keeps its name is not renamed: `w@scale` next to a renamed `w`.
     for variable in topology.parameters().into_iter().filter(|variable| variable.name.contains('@')) {
         renames.entry(variable.name.clone()).or_insert_with(|| variable.name.clone());
     }
@@ -104,15 +103,15 @@ fn edited_program(checkpoint: &Checkpoint) -> Result<Option<Edited>> {
 
 fn needed<'a>(program: Option<&'a Edited>, checkpoint: &Checkpoint) -> Result<&'a Edited> {
     program.ok_or_else(|| {
-        Error::mismatch("no-program", "this kind of model has a program, and there is none")
+        Error::mismatch("no-program", "this kind of model needs a program, and the model has none")
             .in_file(&checkpoint.label)
             .hint(phrase![
+                "use ",
                 Opt::Program.any("FILE"),
-                " names it; ",
+                " to name a program, or write the parameters alone with ",
                 Opt::Kind.with("combined"),
                 " or ",
-                Opt::Kind.with("state"),
-                " writes the parameters alone"
+                Opt::Kind.with("state")
             ])
     })
 }

@@ -1,4 +1,4 @@
-//! Folders: a program and its parameters.
+//! Model folders: a program and its parameters.
 
 use super::super::stream::{dense, selected_rows, vocab};
 use super::super::{PARAMETERS_FILE, PARAMETERS_MISSING, Paddle, STOP_GRADIENT, TRAINABLE, state};
@@ -15,7 +15,7 @@ use weighbridge_core::text::counted;
 use weighbridge_format::PlanOptions;
 use weighbridge_io::source::read_vec;
 
-/// The program and all parameters in one file.
+/// Plans the program and one file of all parameters.
 pub(super) fn inference(
     checkpoint: &Checkpoint,
     (program, topology): &Edited,
@@ -38,8 +38,8 @@ pub(super) fn inference(
     Ok(files)
 }
 
-/// The list of structured names, where any tensor has one: the list that was read, with the names
-/// that the variables have now; else one that is made of what the tensors say.
+/// Returns the list of structured names, if any tensor has one. The list that was read is updated with the
+/// current variable names; otherwise a new list is made from the tensors.
 fn structured_names(checkpoint: &Checkpoint) -> Result<Option<Vec<u8>>> {
     let list = checkpoint.companions.iter().find(|(name, _)| name.ends_with(".info"));
     if let Some((_, source)) = list
@@ -79,8 +79,8 @@ fn structured_names(checkpoint: &Checkpoint) -> Result<Option<Vec<u8>>> {
     if info.is_empty() { Ok(None) } else { Ok(Some(state::info_bytes(&info)?)) }
 }
 
-/// The name of the list of structured names. Functions of one layer share that of the first, so it
-/// keeps its name where the parameters keep theirs.
+/// Returns the file name of the list of structured names. Functions of one layer share the list of the first,
+/// so the list keeps its name if the parameters keep theirs.
 fn list_name(checkpoint: &Checkpoint, parameters: &str) -> String {
     let same = checkpoint.metadata.get(PARAMETERS_FILE) == Some(&Value::Text(parameters.to_owned()));
     let had = checkpoint.companions.iter().map(|(name, _)| name).find(|name| name.ends_with(".info"));
@@ -90,21 +90,21 @@ fn list_name(checkpoint: &Checkpoint, parameters: &str) -> String {
     }
 }
 
-/// The name of a tensor in the structure of the source, where it has one: kept beside the variable's,
-/// or, where the variable's name is kept, its path.
+/// Returns the structured name of a tensor, if it has one: the stored attribute, or the path if the
+/// variable name is stored as an attribute.
 fn structured_name(entry: &TensorEntry) -> Option<String> {
     let kept = entry.text_attribute(Attributes::STRUCTURED_NAME).map(str::to_owned);
     kept.or_else(|| entry.attributes.contains_key(Attributes::VARIABLE_NAME).then(|| entry.path.to_text()))
 }
 
-/// Structured names stand in a list beside `x.pdiparams`, and nowhere else in a program's files.
+/// Reports the loss of structured names. Only the list of `x.pdiparams` can store them.
 pub(super) fn names_are_lost(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) {
     losses.extend(checkpoint.info_losses());
     let count =
         checkpoint.tensors.iter().filter(|t| t.role.slot().is_none() && structured_name(t).is_some()).count();
     if count > 0 {
         let detail = phrase![
-            "no list of structured names goes with this form; ",
+            "structured names dropped: this kind has no list for them; ",
             Opt::Kind.with("inference"),
             " with era 2 has one"
         ];
@@ -112,7 +112,7 @@ pub(super) fn names_are_lost(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) {
     }
 }
 
-/// The program, and one file for each parameter.
+/// Plans the program and one file for each parameter.
 pub(super) fn separate(
     checkpoint: &Checkpoint,
     program: Option<&Edited>,
@@ -120,7 +120,7 @@ pub(super) fn separate(
     losses: &mut Vec<Loss>,
 ) -> Result<Vec<PlannedFile>> {
     if options.setting("stream").is_some_and(|s| s != "paddle") {
-        return Err(Error::usage("unknown-stream", "separate files are streams as Paddle writes them"));
+        return Err(Error::usage("unknown-stream", "separate files support only the stream form `paddle`"));
     }
     let topology = program.map(|(_, topology)| &**topology);
     names_are_lost(checkpoint, losses);
@@ -129,7 +129,7 @@ pub(super) fn separate(
         let name = if topology.form == Paddle::FORM_PIR { "__model__.json" } else { "__model__" };
         files.push(literal(name, program.to_bytes()));
     }
-    // A folder that lacked files is written as it was; that they are missing is a loss already.
+    // Missing files of a folder stay missing; their absence is already reported as a loss.
     let gaps = checkpoint.notes.iter().any(|note| note.code == PARAMETERS_MISSING && note.omission);
     for Stored { name, entry } in variables::in_file_order(checkpoint, topology, gaps, losses)? {
         let mut file = FileBuilder::new(&name);
@@ -148,8 +148,7 @@ pub(super) fn separate(
     Ok(files)
 }
 
-/// A program with pickled states: parameters, and what the optimizer keeps, as `static.save` writes
-/// them.
+/// Plans a program with pickled states of parameters and optimizer, as `static.save` writes them.
 pub(super) fn training(
     checkpoint: &Checkpoint,
     (program, topology): &Edited,
@@ -159,7 +158,7 @@ pub(super) fn training(
     let stem = names::stem(checkpoint, options)?;
     let ending = if topology.form == Paddle::FORM_PIR { "json" } else { "pdmodel" };
     let mut files = vec![literal(&format!("{stem}.{ending}"), program.to_bytes())];
-    // What belongs to no parameter, such as the learning rate, is the optimizer's.
+    // Tensors without a parameter, such as the learning rate, belong to the optimizer.
     let of_optimizer = |entry: &TensorEntry| entry.role.is_state() || entry.role == Role::Other;
     for (ending, wanted) in [("pdparams", false), ("pdopt", true)] {
         let mut part = checkpoint.clone();
@@ -183,9 +182,7 @@ pub(super) fn training(
     Ok(files)
 }
 
-/// The error for a program of the other form.
+/// Returns the error for a program of the other form.
 pub(super) fn wrong_form(has: &str, wanted: &str) -> Error {
-    Error::mismatch("other-form", "the program has another form, and the form of a program cannot be changed")
-        .expected(wanted)
-        .found(has)
+    Error::mismatch("other-form", "the form of a program cannot be changed").expected(wanted).found(has)
 }

@@ -1,4 +1,4 @@
-//! Names of the files of a model.
+//! File names of a model.
 
 use super::super::{PARAMETERS_FILE, PROGRAM_FILE, Paddle};
 use std::path::Path;
@@ -6,17 +6,17 @@ use weighbridge_core::checkpoint::{Checkpoint, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_format::PlanOptions;
 
-/// The names of program and parameters in their folder.
+/// Names of the program and the parameters in their folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FileNames {
     pub(super) program: String,
     pub(super) parameters: String,
 }
 
-/// The names that are asked for, that the model had, or that are usual.
+/// Returns the requested names, else the original names, else the default names.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`] for an era that there is not, or that the form of the program had not.
+/// [`weighbridge_core::Kind::Usage`] for an unknown era, or one that did not have the form of the program.
 pub(super) fn of(checkpoint: &Checkpoint, form: &str, options: &PlanOptions) -> Result<FileNames> {
     let pir = form == Paddle::FORM_PIR;
     let prefix = options.setting("prefix").map(plain).transpose()?;
@@ -38,16 +38,14 @@ pub(super) fn of(checkpoint: &Checkpoint, form: &str, options: &PlanOptions) -> 
             let stem = had.and_then(|names| names.parameters.strip_suffix(".pdiparams").map(str::to_owned));
             Ok(stemmed(prefix.or(stem.as_deref()).unwrap_or("model")))
         }
-        Some(other) => {
-            Err(Error::usage("unknown-era", "there is no such era").expected("1, 2 or 3").found(other))
-        }
+        Some(other) => Err(Error::usage("unknown-era", "unknown era").expected("1, 2 or 3").found(other)),
     }
 }
 
-/// The part of the names that the files of a training share.
+/// Returns the common prefix of the files of a training state.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`] for a prefix that is no part of a file name.
+/// [`weighbridge_core::Kind::Usage`] for a prefix that cannot begin a file name.
 pub(super) fn stem(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<String> {
     if let Some(prefix) = options.setting("prefix") {
         return plain(prefix).map(str::to_owned);
@@ -62,12 +60,12 @@ pub(super) fn stem(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Str
 /// Fails unless `prefix` can begin a file name.
 fn plain(prefix: &str) -> Result<&str> {
     if prefix.is_empty() || prefix.contains(['/', '\\', '\0']) || prefix == "." || prefix == ".." {
-        return Err(Error::usage("bad-prefix", "a prefix is the beginning of a file name").found(prefix));
+        return Err(Error::usage("bad-prefix", "the prefix cannot begin a file name").found(prefix));
     }
     Ok(prefix)
 }
 
-/// The names that the model had, where both are plain file names of the same form.
+/// Returns the original names, if both are plain file names of the same form.
 fn had(checkpoint: &Checkpoint, pir: bool) -> Option<FileNames> {
     let name = |key: &str| match checkpoint.metadata.get(key) {
         Some(Value::Text(name)) if Path::new(name).components().count() == 1 && !name.contains('\0') => {
@@ -83,9 +81,9 @@ fn had(checkpoint: &Checkpoint, pir: bool) -> Option<FileNames> {
 fn era_of_other_form(era: &str, form: &str) -> Error {
     Error::usage(
         "era-of-other-form",
-        format!("models of era {era} have programs as {form}, and this one has not"),
+        format!("era {era} requires a program as {form}, and this model has another form"),
     )
-    .hint("the form of a program cannot be changed")
+    .hint("choose the era that fits the program; the form of a program cannot be changed")
 }
 
 #[cfg(test)]
@@ -98,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_all_eras() {
+    fn chooses_file_names_by_era() {
         let mut c = Checkpoint::new("paddle", "inference", "m");
         let names = |c: &Checkpoint, form: &str, pairs: &[(&str, &str)]| {
             of(c, form, &settings(pairs)).map(|n| format!("{} {}", n.program, n.parameters))
@@ -121,7 +119,7 @@ mod tests {
         ] {
             assert_eq!(names(&c, "program-desc", pairs).unwrap_err().code().as_str(), code);
         }
-        // A name from a file leads nowhere else.
+        // A name from a file cannot point outside the folder.
         c.metadata.set(PROGRAM_FILE, Value::Text("../x.pdmodel".into()));
         assert_eq!(names(&c, "program-desc", &[]).unwrap(), "model.pdmodel model.pdiparams");
     }

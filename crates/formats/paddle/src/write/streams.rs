@@ -1,4 +1,4 @@
-//! Files of tensor streams.
+//! Tensor stream files.
 
 use super::super::stream::combined::{Item, layout_with};
 use super::super::stream::unshipped::{design_note, size_prefixed};
@@ -14,7 +14,7 @@ use weighbridge_core::plan::{FileBuilder, PlannedFile};
 use weighbridge_core::topology::{Topology, VariableKind};
 use weighbridge_format::PlanOptions;
 
-/// Which form streams are written in.
+/// Stream form to write.
 enum Form {
     Real,
     DesignNote,
@@ -28,7 +28,7 @@ impl Form {
             Some("design-note") => Self::DesignNote,
             Some("size-prefixed") => Self::SizePrefixed,
             Some(other) => {
-                return Err(Error::usage("unknown-stream", "there is no such form of stream")
+                return Err(Error::usage("unknown-stream", "unknown stream form")
                     .expected("paddle, design-note or size-prefixed")
                     .found(other));
             }
@@ -36,13 +36,13 @@ impl Form {
         losses.push(Loss::new(
             "paddle-cannot-read",
             "the file",
-            "no released Paddle reads the forms of the design notes",
+            "the stream forms of the design notes are not readable by any released Paddle",
         ));
         Ok(form)
     }
 }
 
-/// One dense tensor.
+/// Plans one dense tensor.
 pub(super) fn one(
     checkpoint: &Checkpoint,
     options: &PlanOptions,
@@ -59,11 +59,11 @@ pub(super) fn one(
     Ok(file.finish())
 }
 
-/// One tensor of selected rows.
+/// Plans one tensor of selected rows.
 pub(super) fn rows(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) -> Result<PlannedFile> {
     let entry = lone(checkpoint)?;
     if entry.attributes.contains_key(stream::lod::LOD) {
-        losses.push(Loss::new("lod", entry.name(), "selected rows have no LoD"));
+        losses.push(Loss::new("lod", entry.name(), "LoD dropped: selected rows have none"));
     }
     let mut file = FileBuilder::new("");
     selected_rows::write(&mut file, entry)?;
@@ -76,25 +76,27 @@ fn lone(checkpoint: &Checkpoint) -> Result<&TensorEntry> {
         all => Err(Error::mismatch("not-one-tensor", "this kind of file holds one tensor")
             .found(format_args!("{} tensors", all.len()))
             .hint(phrase![
+                "use ",
                 Opt::Select,
-                " picks one; ",
+                " to pick one, or write many with ",
                 Opt::Kind.with("combined"),
                 " or ",
-                Opt::Kind.with("state"),
-                " holds many"
+                Opt::Kind.with("state")
             ])),
     }
 }
 
-/// Vocabularies alone.
+/// Plans a file of vocabularies only.
 pub(super) fn words(checkpoint: &Checkpoint, topology: Option<&Topology>) -> Result<PlannedFile> {
     if let Some(entry) = checkpoint.tensors.first() {
-        return Err(Error::mismatch("not-words", "a file of words holds no tensors").on_tensor(entry.name()));
+        return Err(
+            Error::mismatch("not-words", "a vocabulary file cannot contain tensors").on_tensor(entry.name())
+        );
     }
     let vocabularies = vocabularies(checkpoint)?;
     if vocabularies.is_empty() {
-        return Err(Error::mismatch("no-words", "there are no words to write")
-            .expected(format_args!("the metadata `{VOCAB}`: words with numbers, by name")));
+        return Err(Error::mismatch("no-words", "the model has no vocabulary to write")
+            .expected(format_args!("the metadata `{VOCAB}`: named maps from words to numbers")));
     }
     let mut file = FileBuilder::new("");
     let sorted = sorted_vocabularies(&vocabularies, topology);
@@ -102,7 +104,7 @@ pub(super) fn words(checkpoint: &Checkpoint, topology: Option<&Topology>) -> Res
     Ok(file.finish())
 }
 
-/// All tensors in one file, under `name`.
+/// Plans all tensors in one file `name`.
 pub(super) fn combined(
     name: &str,
     checkpoint: &Checkpoint,
@@ -115,7 +117,7 @@ pub(super) fn combined(
         losses.push(Loss::new(
             "names",
             "all tensors",
-            "a combined file holds no names: they stand in its program",
+            "names dropped: a combined file has none, they are stored in its program",
         ));
     }
     for Stored { entry, .. } in &stored {
@@ -127,13 +129,17 @@ pub(super) fn combined(
     match Form::of(options, losses)? {
         Form::SizePrefixed => size_prefixed::write(&mut file, entries())?,
         Form::DesignNote => {
-            return Err(Error::mismatch("one-stream", "the design note's stream is one tensor in one file")
-                .hint(phrase![
-                    Opt::Kind.with("tensor"),
-                    ", or ",
-                    Opt::Set.pair("stream", "size-prefixed"),
-                    " for the other note's merged file"
-                ]));
+            return Err(Error::mismatch(
+                "one-stream",
+                "the stream form `design-note` allows one tensor per file",
+            )
+            .hint(phrase![
+                "use ",
+                Opt::Kind.with("tensor"),
+                ", or ",
+                Opt::Set.pair("stream", "size-prefixed"),
+                " for several tensors in one file"
+            ]));
         }
         Form::Real if vocabularies.is_empty() => combined::layout(&mut file, entries())?,
         Form::Real => {
@@ -146,10 +152,14 @@ pub(super) fn combined(
 /// Words with their numbers.
 type Words = Vec<(Name, i32)>;
 
-/// The vocabularies of a checkpoint, by name.
+/// Returns the vocabularies of a checkpoint by name.
 pub(super) fn vocabularies(checkpoint: &Checkpoint) -> Result<Vec<(String, Words)>> {
-    let bad =
-        || Error::mismatch("not-words", "the vocabularies in the metadata are not words with 32-bit numbers");
+    let bad = || {
+        Error::mismatch(
+            "not-words",
+            "the vocabularies in the metadata are not maps from words to 32-bit numbers",
+        )
+    };
     let Some(value) = checkpoint.metadata.get(VOCAB) else { return Ok(Vec::new()) };
     let Value::Map(all) = value else { return Err(bad()) };
     let words = |value: &Value| {
@@ -165,14 +175,14 @@ pub(super) fn vocabularies(checkpoint: &Checkpoint) -> Result<Vec<(String, Words
 
 fn sorted_vocabularies<'a>(all: &'a [(String, Words)], topology: Option<&Topology>) -> Vec<&'a Words> {
     let mut all: Vec<_> = all.iter().collect();
-    // Numbered ones stand in the order of their file.
+    // Numbered vocabularies keep their file order.
     if topology.is_some() || !all.iter().all(|(name, _)| name.starts_with('#')) {
         all.sort_by(|a, b| a.0.as_bytes().cmp(b.0.as_bytes()));
     }
     all.into_iter().map(|(_, words)| words).collect()
 }
 
-/// Tensors and words in the order of their names.
+/// Merges tensors and vocabularies in the order of their names.
 fn interleaved<'a>(
     stored: &'a [Stored<'a>],
     vocabularies: &'a [(String, Words)],
@@ -191,9 +201,13 @@ fn interleaved<'a>(
     items.into_iter().map(|(_, item)| item).collect()
 }
 
-/// A dense stream does not say which rows of a taller tensor it holds.
+/// Reports the loss of row indices: a dense stream does not store them.
 pub(super) fn rows_are_lost(entry: &TensorEntry, losses: &mut Vec<Loss>) {
     if entry.attributes.contains_key(selected_rows::ROWS) {
-        losses.push(Loss::new("rows", entry.name(), "a dense tensor does not say which rows it holds"));
+        losses.push(Loss::new(
+            "rows",
+            entry.name(),
+            "row indices dropped: a dense tensor does not store them",
+        ));
     }
 }

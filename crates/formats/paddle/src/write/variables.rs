@@ -1,4 +1,4 @@
-//! Which tensor is which variable: names, renames, and the order of files.
+//! Mapping of tensors to variables: names, renames, and file order.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, TensorEntry};
@@ -8,15 +8,15 @@ use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::Order;
 use weighbridge_core::topology::{Topology, Variable, VariableKind};
 
-/// A tensor under the name that it has as a variable.
+/// Tensor with its name as a variable.
 #[derive(Debug, Clone)]
 pub(super) struct Stored<'a> {
     pub(super) name: String,
     pub(super) entry: &'a TensorEntry,
 }
 
-/// The name that a tensor has as a variable: the one it keeps beside its structured name, else its
-/// path; for state `PARAMETER_SLOT`, as Paddle's optimizers name it.
+/// Returns the variable name of a tensor: the stored attribute, else its path. Optimizer state is named
+/// `PARAMETER_SLOT`, as in Paddle's optimizers.
 pub(super) fn variable_name(entry: &TensorEntry) -> String {
     if let Some(own) = entry.text_attribute(Attributes::VARIABLE_NAME) {
         return own.to_owned();
@@ -31,7 +31,7 @@ pub(super) fn variable_name(entry: &TensorEntry) -> String {
     }
 }
 
-/// The variables that were renamed since the program was read: old name to new.
+/// Returns the variables renamed since the program was read: old name to new.
 pub(super) fn renames(checkpoint: &Checkpoint) -> BTreeMap<String, String> {
     let renamed = |entry: &TensorEntry| {
         let old = entry.text_attribute(Attributes::RENAMED_FROM)?;
@@ -45,16 +45,16 @@ pub(super) fn renames(checkpoint: &Checkpoint) -> BTreeMap<String, String> {
     checkpoint.tensors.iter().filter_map(renamed).collect()
 }
 
-/// The tensors of a checkpoint in the order of a combined file.
+/// Returns the tensors of a checkpoint in the order of a combined file.
 ///
-/// With a program they are its parameters, all of them and no others; without one they are sorted
-/// by name, and a file that had no names keeps its order. Two tensors that are one variable
-/// (tied weights under several structured names) are written once.
+/// With a program they are exactly its parameters. Without one they are sorted by name; a file without
+/// names keeps its order. Several tensors of one variable (tied weights under several structured names)
+/// are written once.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `parameters-missing` where the program has parameters that the
-/// checkpoint lacks, unless `gaps` are fine; `shape-differs` where a tensor is not what the program
-/// declares; `one-variable` where two tensors that differ are one variable.
+/// [`weighbridge_core::Kind::Mismatch`]: `parameters-missing` if the checkpoint lacks parameters of the
+/// program, unless `gaps` are allowed; `shape-differs` if a tensor differs from its declaration in the
+/// program; `one-variable` if two different tensors are the same variable.
 pub(super) fn in_file_order<'a>(
     checkpoint: &'a Checkpoint,
     topology: Option<&Topology>,
@@ -68,7 +68,7 @@ pub(super) fn in_file_order<'a>(
     for entry in &checkpoint.tensors {
         let mut name = variable_name(entry);
         let path = entry.path.to_text();
-        // Who renames a tensor to a parameter of the program means that parameter.
+        // A tensor renamed to a parameter of the program becomes that parameter.
         if entry.role.slot().is_none()
             && !declared.contains(name.as_str())
             && declared.contains(path.as_str())
@@ -80,11 +80,11 @@ pub(super) fn in_file_order<'a>(
             if !same_elements(first.entry, entry)? {
                 return Err(Error::mismatch(
                     "one-variable",
-                    "two tensors of different values are one variable",
+                    "two tensors with different values map to one variable",
                 )
                 .on_tensor(entry.name())
-                .found(format_args!("{} is {name} too", first.entry.name()))
-                .hint(phrase![Opt::Drop, " leaves one of them out"]));
+                .found(format_args!("{} also maps to {name}", first.entry.name()))
+                .hint(phrase!["use ", Opt::Drop, " to remove one of them"]));
             }
             continue;
         }
@@ -103,7 +103,7 @@ pub(super) fn in_file_order<'a>(
     for variable in topology.parameters() {
         match places.remove(&variable.name) {
             Some(place) => ordered.push(all[place].clone()),
-            // Words are no tensors; who writes them looks for them elsewhere.
+            // Vocabularies are not tensors; they are written separately.
             None if variable.kind == VariableKind::Vocab => {}
             None => missing.push(variable.name.as_str()),
         }
@@ -112,36 +112,33 @@ pub(super) fn in_file_order<'a>(
         let shown = missing.iter().take(5).copied().collect::<Vec<_>>().join(", ");
         let hint = if ordered.is_empty() && !all.is_empty() {
             phrase![
-                "are these the names of its variables? ",
+                "the names may not be variable names; use ",
                 Opt::Names.with("variable"),
-                " makes them so, ",
+                " to switch to variable names, or ",
                 Opt::Rename,
-                " any"
+                " to change them"
             ]
         } else {
-            phrase!["a program needs all of its parameters: were some left out, or is it of another model?"]
+            phrase!["write all parameters of the program, or use the program of this model"]
         };
-        return Err(Error::mismatch(
-            "parameters-missing",
-            "the program has parameters that the tensors lack",
-        )
-        .expected(format_args!("{} more: {shown}", missing.len()))
-        .found(format_args!("{} tensors", checkpoint.tensors.len()))
-        .hint(hint));
+        return Err(Error::mismatch("parameters-missing", "parameters of the program have no tensors")
+            .expected(format_args!("{} more: {shown}", missing.len()))
+            .found(format_args!("{} tensors", checkpoint.tensors.len()))
+            .hint(hint));
     }
     let pairs = ordered.iter().map(|s| (s.name.as_str(), s.entry));
     against_program(topology, pairs, losses)?;
     let mut left: Vec<usize> = places.into_values().collect();
     left.sort_unstable();
     for place in left {
-        let detail = "the program has no such parameter; it is left out";
+        let detail = "dropped: the program has no such parameter";
         losses.push(Loss::new("not-in-program", all[place].entry.name(), detail));
     }
     Ok(ordered)
 }
 
-/// Holds tensors against what the program declares. Another shape is an error: Paddle does not look
-/// when it loads, and fails when an operator runs. Another type is a loss, for the same reason.
+/// Compares tensors with their declarations in the program. Another shape is an error: Paddle does not check
+/// on loading and fails when an operator runs. Another type is a loss for the same reason.
 fn against_program<'a>(
     topology: &Topology,
     tensors: impl Iterator<Item = (&'a str, &'a TensorEntry)>,
@@ -154,19 +151,22 @@ fn against_program<'a>(
         let Some(variable) = declared.get(name) else { continue };
         let admitted = quantized.admits(variable, entry.shape.dims());
         if let Some(shape) = variable.shape.as_ref().filter(|_| !admitted) {
-            return Err(Error::mismatch("shape-differs", "the tensor is not what the program declares")
-                .on_tensor(entry.name())
-                .expected(format_args!("{shape:?}"))
-                .found(&entry.shape)
-                .hint(phrase![
-                    "is it the program of another model? ",
-                    Opt::Kind.with("state"),
-                    " or combined writes the tensors without it"
-                ]));
+            return Err(Error::mismatch(
+                "shape-differs",
+                "the shape differs from the declaration in the program",
+            )
+            .on_tensor(entry.name())
+            .expected(format_args!("{shape:?}"))
+            .found(&entry.shape)
+            .hint(phrase![
+                "the program may belong to another model; use ",
+                Opt::Kind.with("state"),
+                " or combined to write the tensors without it"
+            ]));
         }
         if let Some(dtype) = variable.dtype.filter(|_| !quantized.admits_dtype(variable, entry.dtype())) {
             let detail = format!(
-                "the program declares {dtype} and the file has {}: Paddle loads it, and refuses when an operator runs",
+                "the program declares {dtype}, the tensor is {}: Paddle loads it and fails when an operator runs",
                 entry.dtype()
             );
             losses.push(Loss::new("dtype-differs", entry.name(), detail));
@@ -175,7 +175,7 @@ fn against_program<'a>(
     Ok(())
 }
 
-/// True where two tensors have the same elements.
+/// True if two tensors have the same elements.
 fn same_elements(a: &TensorEntry, b: &TensorEntry) -> Result<bool> {
     if a.dtype() != b.dtype() || a.shape != b.shape {
         return Ok(false);

@@ -3,19 +3,19 @@
 //! ```text
 //! ARROW1\0\0
 //! schema                      a flatbuffer
-//! record batch, again and again: a flatbuffer that says where the buffers are, then the buffers
-//! footer                      the schema again, and where each batch is
+//! record batch (repeated)     a flatbuffer with the positions of the buffers, then the buffers
+//! footer                      the schema again, and the position of each batch
 //! length of the footer        i32 little-endian
 //! ARROW1
 //! ```
 //!
 //! Written: a column `name` of text, where the rows have names, and a column `vector` of fixed-size
-//! lists; batches of about 2 MiB, uncompressed. Name, role and metadata of the tensor go along in the
+//! lists. Batches hold about 2 MiB, uncompressed. The name, role and metadata of the tensor are stored in the
 //! metadata of the schema.
 //!
-//! Read: the columns that the rules of tables choose. Fixed-size lists that are not compressed are
-//! ranges of the file, one a batch; all else (compressed with LZ4 or Zstandard, plain columns, lists)
-//! is decoded batch by batch when it is asked for.
+//! Read: the columns selected by the rules in `table/columns.rs`. Uncompressed fixed-size lists are
+//! byte ranges of the file, one per batch. Everything else (compressed with LZ4 or Zstandard, plain columns,
+//! lists) is decoded batch by batch on access.
 
 mod read;
 mod stream;
@@ -41,11 +41,11 @@ use weighbridge_format::{
 use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::SourceRef;
 
-/// The format.
+/// Arrow IPC format.
 #[derive(Debug)]
 pub struct Arrow;
 
-/// What the file begins and ends with.
+/// Magic bytes at the start and end of a file.
 const MAGIC: &[u8] = b"ARROW1";
 
 static INFO: FormatInfo = FormatInfo {
@@ -82,7 +82,7 @@ impl Format for Arrow {
 
 impl Detect for Arrow {
     fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
-        // A row of text may have this name.
+        // A row of text may start with the same bytes.
         head.starts_with(MAGIC) && head.get(MAGIC.len()) != Some(&b'\t')
     }
 }
@@ -96,14 +96,14 @@ impl ReadFormat for Arrow {
 impl WriteFormat for Arrow {
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "table") {
-            return Err(Error::usage("unknown-kind", "arrow has no such kind").expected("table").found(kind));
+            return Err(Error::usage("unknown-kind", "unknown kind for arrow").expected("table").found(kind));
         }
         let encoder = |table: super::table::Table| {
             let schema = pipe::schema(&table, pipe::carried(checkpoint, &table.entry, options.plain))?;
             Ok(Arc::new(write::ArrowTable { table, schema }) as _)
         };
         let form = Form {
-            facts: &INFO,
+            info: &INFO,
             kind: "table",
             extension: "arrow",
             carries: true,

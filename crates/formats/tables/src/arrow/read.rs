@@ -1,4 +1,4 @@
-//! From the footer and the heads of the batches to the index.
+//! Builds the index from the footer and the batch headers.
 
 mod decode;
 mod outline;
@@ -35,8 +35,8 @@ use weighbridge_format::OpenOptions;
 use weighbridge_format::Scan;
 use weighbridge_io::source::{SourceRef, check_range, read_vec};
 
-/// An element takes at most so many times the bytes that it takes in a buffer: truths are bits there.
-const MOST_WIDER: u64 = 8;
+/// Largest ratio of decoded to buffered bytes of an element: booleans are bits in the buffer.
+const MAX_WIDENING: u64 = 8;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("arrow", "table", source.label());
@@ -47,11 +47,11 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     index(checkpoint, file, &layout, &heads)
 }
 
-/// The batches before the first that is damaged or cut short: by the footer where that is there, and
-/// else by the messages from the front.
+/// Returns the batches before the first damaged or truncated one: located by the footer if there is one,
+/// otherwise by reading the messages from the front.
 ///
 /// # Errors
-/// Where not even the schema can be read, or no batch.
+/// Fails if the schema cannot be read or no batch is intact.
 pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("arrow", "table", source.label());
     let file = File::read(source, &options.limits).ok().filter(|file| file.check_overlap().is_ok());
@@ -60,7 +60,7 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
         Some(file) => file,
         None => {
             let Messages { schema, version, blocks, pairs } = stream::messages(source, &options.limits)?;
-            // There is no footer, and no dictionary is read.
+            // Without a footer, and dictionaries are not read.
             let (dictionaries, footer) = (Vec::new(), source.len());
             let (limits, decoded) = (options.limits.clone(), unchecked_views(&schema));
             File {
@@ -82,7 +82,7 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
     file.blocks.truncate(heads.len());
     let rows = heads.iter().fold(0u64, |sum, head| sum.saturating_add(head.rows));
     if rows == 0 {
-        return Err(Error::corrupt("no-batch", "no batch of the table is whole"));
+        return Err(Error::corrupt("no-batch", "no intact record batch"));
     }
     let mut checkpoint = index(checkpoint, file, &layout, &heads)?;
     let of = by_footer.map_or_else(String::new, |all| format!(" of {all}"));
@@ -94,14 +94,15 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
     Ok(checkpoint)
 }
 
-/// The index of a table of these batches.
+/// Index of a table of these batches.
 fn index(mut checkpoint: Checkpoint, mut file: File, layout: &Layout, heads: &[Head]) -> Result<Checkpoint> {
     let pairs = std::mem::take(&mut file.pairs);
     let file = Arc::new(file);
     let mut rows = 0u64;
     for head in heads {
-        rows =
-            rows.checked_add(head.rows).ok_or_else(|| Error::corrupt("row-count", "more rows than 2^64"))?;
+        rows = rows
+            .checked_add(head.rows)
+            .ok_or_else(|| Error::corrupt("row-count", "the row count overflows 64 bits"))?;
     }
     let width = match &layout.vector {
         Vector::Fixed(_, width) => *width,
@@ -122,7 +123,7 @@ fn index(mut checkpoint: Checkpoint, mut file: File, layout: &Layout, heads: &[H
     Ok(checkpoint)
 }
 
-/// Looks for types of columns that are a pickle, and for pickles in columns of bytes and texts.
+/// Scans column types that are pickles, and pickles inside binary and text columns.
 #[cfg(feature = "scan")]
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
@@ -140,14 +141,14 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     Ok(scan)
 }
 
-/// The tensor: a range of the file for each batch where that is possible.
+/// Builds the tensor: one byte range of the file per batch where possible.
 fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u64) -> Result<TensorEntry> {
     let shape = Shape::new([rows, width]);
     let bytes = |rows: u64| {
         let size = layout.dtype.size().unwrap_or(1) as u64;
         rows.checked_mul(width)
             .and_then(|n| n.checked_mul(size))
-            .ok_or_else(|| Error::corrupt("shape-overflow", "the table has no length below 2^64"))
+            .ok_or_else(|| Error::corrupt("shape-overflow", "the byte size of the table overflows 64 bits"))
     };
     bytes(rows)?;
     let plain = heads.iter().all(|head| head.elements.is_some());
@@ -156,8 +157,8 @@ fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u6
         let mut before = 0;
         for head in heads {
             let len = bytes(head.rows)?;
-            if len > head.unpacked.saturating_mul(MOST_WIDER) {
-                return Err(Error::corrupt("short-column", "a batch has fewer elements than rows")
+            if len > head.unpacked.saturating_mul(MAX_WIDENING) {
+                return Err(Error::corrupt("short-column", "a record batch has fewer elements than rows")
                     .expected(format_args!("{len} bytes"))
                     .found(format_args!("{} in its buffers", head.unpacked)));
             }
@@ -175,7 +176,7 @@ fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u6
         let Some((offset, room)) = head.elements.filter(|_| head.rows > 0) else { continue };
         let len = bytes(head.rows)?;
         if len > room {
-            return Err(Error::corrupt("short-column", "a batch has fewer elements than rows")
+            return Err(Error::corrupt("short-column", "a record batch has fewer elements than rows")
                 .at(offset)
                 .expected(format_args!("{len} bytes"))
                 .found(room));
@@ -199,14 +200,14 @@ fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u6
     })
 }
 
-/// A file whose footer was read.
+/// File with a parsed footer.
 #[derive(Debug)]
 struct File {
     source: SourceRef,
     schema: SchemaRef,
-    /// The pairs of the metadata, until they are in the index.
+    /// Metadata pairs, until they move to the index.
     pairs: Vec<RawPair>,
-    /// As it is decoded, see [`unchecked_views`].
+    /// Schema used for decoding, see [`unchecked_views`].
     decoded: SchemaRef,
     version: MetadataVersion,
     blocks: Vec<Block>,
@@ -217,20 +218,20 @@ struct File {
     footer: u64,
 }
 
-/// What the head of a batch says.
+/// Contents of a batch header.
 #[derive(Debug)]
 struct Head {
     rows: u64,
-    /// Offset and length of the elements in the file, where they are there as they are.
+    /// Offset and length of the elements in the file, where they are stored uncompressed.
     elements: Option<(u64, u64)>,
-    /// Bytes of the buffers of the elements, unpacked, as far as it says.
+    /// Declared unpacked size of the element buffers, in bytes.
     unpacked: u64,
-    /// Bytes that are unpacked of the elements and of the names together.
+    /// Declared unpacked size of the element and name buffers together, in bytes.
     claimed: u64,
 }
 
-/// The same, where views of text are views of bytes: all may view the same bytes, which would be looked at as often.
-/// Those of names are looked at when they are taken.
+/// Copy of the schema with text views replaced by byte views: many views may share the same bytes,
+/// and UTF-8 checks would visit those bytes once per view. Names are checked when they are taken.
 fn unchecked_views(schema: &Schema) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| match field.data_type() {
         DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::BinaryView)),
@@ -239,37 +240,38 @@ fn unchecked_views(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// A number that must not be negative.
+/// Converts a number that must not be negative.
 fn unsigned(n: i64) -> Result<u64> {
-    u64::try_from(n).map_err(|_| Error::corrupt("negative", "a length or place is negative").found(n))
+    u64::try_from(n).map_err(|_| Error::corrupt("negative", "a length or offset is negative").found(n))
 }
 
 impl File {
     fn read(source: &SourceRef, limits: &Limits) -> Result<Self> {
         let room = source.len().checked_sub(18).ok_or_else(|| {
-            Error::corrupt("truncated", "the file is too short for an Arrow file").found(source.len())
+            Error::corrupt("truncated", "the file is shorter than the smallest Arrow file")
+                .found(source.len())
         })?;
         let tail = read_vec(&**source, source.len() - 10, 10)?;
         let (len, magic) = tail.split_at(4);
         if magic != MAGIC {
-            return Err(Error::corrupt("arrow-magic", "the file does not end as an Arrow file does")
+            return Err(Error::corrupt("arrow-magic", "the file does not end with the Arrow magic")
                 .at(source.len() - 6)
-                .hint("a stream of Arrow messages, or a file cut short: write it as a file"));
+                .hint("the download may be incomplete; write a stream of Arrow messages as a file"));
         }
         let len = u64::from(u32::from_le_bytes([len[0], len[1], len[2], len[3]]));
         Limits::check("bytes of footer", "header_bytes", len, limits.header_bytes)?;
         if len > room {
-            return Err(Error::corrupt("truncated", "the footer is longer than the file").found(len));
+            return Err(Error::corrupt("truncated", "the footer length exceeds the file").found(len));
         }
         let mut bytes = read_vec(&**source, source.len() - 10 - len, len)?;
         let odd = flat::readable_footer(&mut bytes);
         let footer = flat::footer(&bytes)?;
         let fb = footer.schema().ok_or_else(|| Error::corrupt("no-schema", "the footer has no schema"))?;
         if fb.endianness() != arrow_ipc::Endianness::Little {
-            return Err(Error::unsupported("big-endian", "the numbers of this file are big-endian"));
+            return Err(Error::unsupported("big-endian", "the file is big-endian"));
         }
         let mut schema: Schema = guarded("the schema", || arrow_ipc::convert::try_fb_to_schema(fb))?;
-        // What it has of these is held once.
+        // The footer is held in memory once.
         schema.metadata = Default::default();
         let blocks =
             footer.recordBatches().map(|blocks| blocks.iter().copied().collect()).unwrap_or_default();
@@ -289,31 +291,33 @@ impl File {
         })
     }
 
-    /// Where a batch is: offset, length of its head, length of all.
+    /// Position of a batch: offset, header length, total length.
     fn place(&self, block: &Block) -> Result<(u64, u64, u64)> {
         let offset = unsigned(block.offset())?;
         let head = unsigned(block.metaDataLength().into())?;
         let len = head.checked_add(unsigned(block.bodyLength())?);
-        let len = len.ok_or_else(|| Error::corrupt("past-the-end", "a batch is longer than 2^64"))?;
+        let len = len.ok_or_else(|| {
+            Error::corrupt("past-the-end", "the length of a record batch overflows 64 bits")
+        })?;
         check_range(&*self.source, offset, len)?;
         Ok((offset, head, len))
     }
 
-    /// Fails where the batches take more bytes than the file has: a footer that lists one batch a
-    /// million times would have it read as often.
+    /// Fails if the batches together are larger than the file: a footer that lists one batch a
+    /// million times would otherwise have it read as often.
     fn check_overlap(&self) -> Result<()> {
         let mut left = self.source.len();
         for block in &self.blocks {
             let (offset, _, len) = self.place(block)?;
             left = left.checked_sub(len).filter(|_| len > 0).ok_or_else(|| {
-                Error::corrupt("overlapping-batches", "the batches take more bytes than the file has")
+                Error::corrupt("overlapping-batches", "the record batches together are larger than the file")
                     .at(offset)
             })?;
         }
         Ok(())
     }
 
-    /// The heads of the batches; of those before the first of which `end` is true of the error.
+    /// Batch headers in order, up to the first error for which `end` returns true.
     fn heads(&self, layout: &Layout, end: impl Fn(&Error) -> bool) -> Result<Vec<Head>> {
         let mut heads = Vec::new();
         let mut claimed = 0u64;
@@ -330,7 +334,7 @@ impl File {
         Ok(heads)
     }
 
-    /// The head of a batch, where those before it claim so many bytes.
+    /// Header of a batch; `before` is the number of bytes claimed by the batches before it.
     fn head(&self, block: &Block, layout: &Layout, before: u64) -> Result<Head> {
         let (offset, len, all) = self.place(block)?;
         let bytes = read_vec(&*self.source, offset, len)?;
@@ -345,15 +349,15 @@ impl File {
             let names = names.transpose()?.unwrap_or_default();
             let claimed = elements.unpacked.saturating_add(names.unpacked);
             let all = before.saturating_add(claimed);
-            let what = "the buffers of all batches say that they are";
+            let what = "the declared sizes of all buffers are";
             self.limits.check_expansion(what, all, self.source.len()).map_err(|e| e.at(body.start))?;
             for claims in [&elements, &names] {
-                // Batches are read one after the other.
+                // Batches are read one at a time.
                 check_at_once(&self.budget, claims.unpacked).map_err(|e| e.at(body.start))?;
             }
             return Ok(Head { rows, elements: None, unpacked: elements.unpacked, claimed });
         }
-        // Each that does not begin where numbers may is copied.
+        // An unaligned buffer is copied.
         let read = buffers
             .iter()
             .enumerate()
@@ -362,7 +366,7 @@ impl File {
         if together > body.len {
             return Err(Error::corrupt(
                 "overlapping-buffers",
-                "the buffers of a batch take more bytes than it has",
+                "the buffers of a record batch are larger than its body",
             )
             .at(body.start)
             .expected(format_args!("at most {} bytes", body.len))
@@ -385,48 +389,50 @@ impl File {
         let nodes = head.nodes();
         let of = |at: usize| nodes.filter(|nodes| at < nodes.len()).map(|nodes| *nodes.get(at));
         let (Some(list), Some(item)) = (of(node), of(node + 1)) else {
-            return Err(
-                Error::corrupt("short-head", "the head of a batch lacks the table's column").at(offset)
-            );
+            return Err(Error::corrupt(
+                "short-head",
+                "the header of a record batch lacks the table's column",
+            )
+            .at(offset));
         };
         if list.null_count() != 0 || item.null_count() != 0 {
-            return Err(Error::unsupported("nulls", "a column of the table has values that are missing")
+            return Err(Error::unsupported("nulls", "the column has missing values")
                 .at(offset)
-                .hint("fill them before: a tensor has an element at every place"));
+                .hint("fill the missing values and write the table again"));
         }
         let expected = rows.checked_mul(*width);
         if unsigned(list.length())? != rows || Some(unsigned(item.length())?) != expected {
-            return Err(
-                Error::corrupt("short-column", "a column has not as many elements as rows").at(offset)
-            );
+            return Err(Error::corrupt("short-column", "the column has fewer elements than rows").at(offset));
         }
-        // The validity of the list, that of its elements, the elements.
+        // Buffers: validity of the list, validity of its elements, the elements.
         let Some(&(at, room)) = buffers.get(buffer + 2) else {
-            return Err(
-                Error::corrupt("short-head", "the head of a batch lacks the table's column").at(offset)
-            );
+            return Err(Error::corrupt(
+                "short-head",
+                "the header of a record batch lacks the table's column",
+            )
+            .at(offset));
         };
         if at.checked_add(room).is_none_or(|end| end > body.len) {
-            return Err(Error::corrupt("past-the-end", "a buffer leaves its batch").at(offset));
+            return Err(Error::corrupt("past-the-end", "a buffer extends beyond its record batch").at(offset));
         }
         Ok(Head { rows, elements: Some((body.start + at, room)), unpacked, claimed })
     }
 
-    /// The columns of the buffers of a batch, from the first on, as far as they are known.
+    /// Column of each buffer of a batch, in order, as far as the types are recognized.
     fn columns_of(&self, head: &arrow_ipc::RecordBatch<'_>, buffers: usize) -> Vec<usize> {
         let counts = head.variadicBufferCounts().map(|v| v.iter().collect::<Vec<_>>());
         let mut counts = counts.unwrap_or_default().into_iter();
         let mut of_column = Vec::with_capacity(buffers);
         for (column, field) in self.schema.fields().iter().enumerate() {
             let Some((_, count)) = parts(field.data_type(), &mut counts) else { break };
-            // No more than there are, whatever a type says.
+            // Capped by the number of buffers, whatever the type claims.
             let room = buffers.saturating_sub(of_column.len());
             of_column.extend(std::iter::repeat_n(column, count.min(room)));
         }
         of_column
     }
 
-    /// What the compressed buffers of these columns say, and those whose column is not known.
+    /// Declared sizes of the compressed buffers of these columns, and of buffers whose column is unknown.
     fn claims(
         &self,
         body: RangeOf,
@@ -437,7 +443,9 @@ impl File {
         let mut claims = Claims::default();
         for (number, &(at, len)) in buffers.iter().enumerate() {
             if at.checked_add(len).is_none_or(|end| end > body.len) {
-                return Err(Error::corrupt("past-the-end", "a buffer leaves its batch").at(body.start));
+                return Err(
+                    Error::corrupt("past-the-end", "a buffer extends beyond its record batch").at(body.start)
+                );
             }
             let other = of_column.get(number).is_some_and(|column| columns.binary_search(column).is_err());
             if len < 8 || other {
@@ -445,17 +453,19 @@ impl File {
             }
             let mut claim = [0; 8];
             self.source.read_at(body.start + at, &mut claim)?;
-            // Negative: not compressed after all.
+            // A negative length: stored uncompressed.
             let claim = i64::from_le_bytes(claim).try_into().unwrap_or(len);
             claims.unpacked = claims.unpacked.saturating_add(claim);
         }
         Ok(claims)
     }
 
-    /// Some columns of a batch.
+    /// Decodes some columns of a batch.
     fn batch(&self, number: usize, columns: Vec<usize>) -> Result<RecordBatch> {
-        let block =
-            self.blocks.get(number).ok_or_else(|| Error::corrupt("no-batch", "there is no such batch"))?;
+        let block = self
+            .blocks
+            .get(number)
+            .ok_or_else(|| Error::corrupt("no-batch", "the record batch does not exist"))?;
         let (offset, _, len) = self.place(block)?;
         let bytes = Buffer::from_vec(read_vec(&*self.source, offset, len)?);
         let batch = guarded("a batch", || {
@@ -464,18 +474,18 @@ impl File {
                 .read_record_batch(block, &bytes)
         });
         batch
-            .and_then(|b| b.ok_or_else(|| Error::corrupt("no-batch", "a batch is empty")))
+            .and_then(|b| b.ok_or_else(|| Error::corrupt("no-batch", "the record batch is empty")))
             .map_err(|e| e.at(offset))
     }
 
-    /// Looks at the columns of bytes and texts, batch by batch.
+    /// Scans the binary and text columns, batch by batch.
     #[cfg(feature = "scan")]
     fn look(&self, binaries: &mut Binaries<'_>, scan: &mut Scan) -> Result<()> {
         if binaries.columns.is_empty() {
             return Ok(());
         }
         self.check_overlap()?;
-        // Held against the limits as the columns of a table are.
+        // Charged to the limits like the columns of a table.
         let columns = binaries.columns.clone();
         let layout = Layout { dtype: DType::U8, vector: Vector::Plain(columns.clone()), names: None };
         self.heads(&layout, |_| false)?;
@@ -491,24 +501,24 @@ impl File {
     }
 }
 
-/// What compressed buffers say.
+/// Declared sizes of compressed buffers.
 #[derive(Debug, Default)]
 struct Claims {
-    /// How long they are unpacked.
+    /// Unpacked size in bytes.
     unpacked: u64,
 }
 
-/// The body of a batch in the file.
+/// Body of a batch in the file.
 #[derive(Clone, Copy)]
 struct RangeOf {
     start: u64,
     len: u64,
 }
 
-/// What the head of a batch is.
+/// Parses the header of a batch.
 fn record_batch(bytes: &[u8]) -> Result<arrow_ipc::RecordBatch<'_>> {
-    let what = "the head of a batch";
-    // A marker and a length stand before the message; older files have the length alone.
+    let what = "the header of a record batch";
+    // A marker and a length precede the message; older files have the length alone.
     let skip = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
     let message = flat::message(what, bytes.get(skip..).unwrap_or_default())?;
     guarded(what, || {
@@ -516,13 +526,13 @@ fn record_batch(bytes: &[u8]) -> Result<arrow_ipc::RecordBatch<'_>> {
     })
 }
 
-/// Places and lengths of the buffers in the body of a batch.
+/// Offsets and lengths of the buffers in the body of a batch.
 fn buffers_of(head: &arrow_ipc::RecordBatch<'_>) -> Result<Vec<(u64, u64)>> {
     let place = |b: &arrow_ipc::Buffer| Ok((unsigned(b.offset())?, unsigned(b.length())?));
     head.buffers().map(|buffers| buffers.iter().map(place).collect()).unwrap_or_else(|| Ok(Vec::new()))
 }
 
-/// How many nodes and buffers a column of that type has; `None` where that is not known here.
+/// Number of nodes and buffers of a column of this type; `None` for an unsupported type.
 fn parts(of: &DataType, views: &mut impl Iterator<Item = i64>) -> Option<(usize, usize)> {
     let (buffers, children) = own_parts(of, views)?;
     let mut sum = (1usize, buffers);
@@ -533,7 +543,7 @@ fn parts(of: &DataType, views: &mut impl Iterator<Item = i64>) -> Option<(usize,
     Some(sum)
 }
 
-/// How many buffers a column of that type has besides those of the columns within it, and these.
+/// Number of buffers of a column of this type without its child columns, and its child columns.
 fn own_parts<'a>(
     of: &'a DataType,
     views: &mut impl Iterator<Item = i64>,

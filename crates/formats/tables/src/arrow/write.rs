@@ -1,4 +1,4 @@
-//! From rows to record batches.
+//! Encoding of rows as record batches.
 
 use crate::table::Table;
 use crate::table::pipe::{Pipe, batches, guarded};
@@ -9,10 +9,10 @@ use weighbridge_core::error::Result;
 use weighbridge_core::plan::{Encode, Output};
 use weighbridge_io::source::SourceRef;
 
-/// About as many bytes of elements make a batch.
-const BATCH: u64 = 2 << 20;
+/// Target size of a batch, in bytes of elements.
+const BATCH_BYTES: u64 = 2 << 20;
 
-/// A table that becomes record batches.
+/// Table written as record batches.
 #[derive(Debug)]
 pub(super) struct ArrowTable {
     pub table: Table,
@@ -35,8 +35,8 @@ impl Encode for ArrowTable {
     fn encode(&self, out: &mut dyn Output) -> Result<()> {
         let pipe = Pipe::default();
         let mut writer = guarded("the table", || FileWriter::try_new(pipe.clone(), &self.schema))?;
-        // The same batches for every budget, so that the bytes are the same.
-        let at_once = (BATCH / self.table.row_bytes().saturating_add(16)).max(1);
+        // The same batches for every budget, so that the output is deterministic.
+        let at_once = (BATCH_BYTES / self.table.row_bytes().saturating_add(16)).max(1);
         batches(&self.table, &self.schema, at_once, &pipe, out, &mut |batch| {
             guarded("the table", || writer.write(batch))
         })?;

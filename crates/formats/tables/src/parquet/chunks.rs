@@ -1,4 +1,4 @@
-//! A source as the library for Parquet reads one.
+//! Adapter of a source for the Parquet library.
 
 use bytes::Bytes;
 use parquet::errors::ParquetError;
@@ -6,10 +6,10 @@ use parquet::file::reader::{ChunkReader, Length};
 use std::io;
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// Bytes that are read ahead where a page is read without a known length.
-const AHEAD: usize = 64 << 10;
+/// Read-ahead in bytes where the length of a page is unknown.
+const READ_AHEAD: usize = 64 << 10;
 
-/// A source as the library wants it.
+/// Source with the interface that the library expects.
 #[derive(Debug, Clone)]
 pub(super) struct Chunks(pub(super) SourceRef);
 
@@ -23,7 +23,7 @@ impl ChunkReader for Chunks {
     type T = io::BufReader<Forwards>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(io::BufReader::with_capacity(AHEAD, Forwards::new(self.0.clone(), start)))
+        Ok(io::BufReader::with_capacity(READ_AHEAD, Forwards::new(self.0.clone(), start)))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
@@ -32,14 +32,14 @@ impl ChunkReader for Chunks {
     }
 }
 
-/// Reads forwards to the end of the source.
+/// Sequential reader up to the end of the source.
 pub(super) struct Forwards {
     source: SourceRef,
     at: u64,
 }
 
 impl Forwards {
-    /// Begins at `at`.
+    /// Starts at `at`.
     pub(super) fn new(source: SourceRef, at: u64) -> Self {
         Self { source, at }
     }

@@ -1,6 +1,6 @@
-//! The footer, looked through before its reader is: that one recurses, and takes memory by what the footer claims.
+//! Check of the footer before the library parses it: the library recurses, and allocates what the footer claims.
 
-use super::thrift::{Bytes, Met, Stop, Structure, low};
+use super::thrift::{Bytes, Event, Stop, Structure, low};
 use crate::table::flat::{self, substitute};
 use crate::table::pipe::RawPair;
 use base64::Engine as _;
@@ -11,7 +11,7 @@ use std::ops::Range;
 use weighbridge_core::budget::Budget;
 use weighbridge_core::error::{Error, Result};
 
-/// About what a structure takes when it is read, in bytes.
+/// Approximate memory of a parsed structure, in bytes.
 fn weight(structure: Structure) -> u64 {
     match structure {
         Structure::Schema => 350,
@@ -22,10 +22,10 @@ fn weight(structure: Structure) -> u64 {
         _ => 0,
     }
 }
-/// What a part of a path takes beside its letters.
-const PART: u64 = 40;
+/// Memory of a path component besides its letters, in bytes.
+const PATH_COMPONENT_BYTES: u64 = 40;
 
-/// Looks through a footer for what its reader would never come to the end of, or not survive.
+/// Checks a footer for content that would make the library loop, overflow its stack or exhaust memory.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`], code `footer`; [`weighbridge_core::Kind::Limit`]; [`weighbridge_core::Kind::Unsupported`], `encrypted`.
@@ -33,28 +33,30 @@ pub(super) fn check(footer: &[u8], budget: &Budget) -> Result<()> {
     let mut schema = Schema::default();
     let mut taken = 0u64;
     let mut encrypted = false;
-    let read = Bytes::new(footer).structure(Structure::Footer, &mut |structure, met| {
-        encrypted |=
-            matches!((structure, met), (Structure::Crypto, Met::End) | (Structure::Chunk, Met::Text(9, ..)));
-        if let Met::End = met {
+    let read = Bytes::new(footer).structure(Structure::Footer, &mut |structure, event| {
+        encrypted |= matches!(
+            (structure, event),
+            (Structure::Crypto, Event::End) | (Structure::Chunk, Event::Text(9, ..))
+        );
+        if let Event::End = event {
             taken = taken.saturating_add(weight(structure));
         }
         if structure == Structure::Schema {
-            schema.meets(met);
+            schema.on_event(event);
         }
     });
     if encrypted {
-        return Err(Error::unsupported("encrypted", "columns of this file are encrypted")
-            .hint("write the table again without encryption, with the library that has the keys"));
+        return Err(Error::unsupported("encrypted", "the file has encrypted columns")
+            .hint("write the table again without encryption, with a program that has the keys"));
     }
     let what = match read {
-        Err(Stop::Missing) => "a structure of the footer lacks a field that it must have",
-        Err(Stop::Deep) => "the footer has too many levels",
-        Err(Stop::Endless) => "the footer has a list without an end",
-        Err(Stop::Mistyped) => "a field of the footer has another type than its place asks for",
-        Err(Stop::Wrong | Stop::Twofold) => "the footer is not what a footer can be",
-        // Its reader says better what is missing.
-        Ok(()) | Err(Stop::End) => match schema.wrong() {
+        Err(Stop::Missing) => "a structure of the footer lacks a required field",
+        Err(Stop::TooDeep) => "the footer is nested too deeply",
+        Err(Stop::Unbounded) => "the footer has an unbounded list",
+        Err(Stop::Mistyped) => "a field of the footer has the wrong type",
+        Err(Stop::Malformed | Stop::WrongPageType) => "the footer is malformed",
+        // The library describes missing fields better.
+        Ok(()) | Err(Stop::Truncated) => match schema.wrong() {
             Some(what) => what,
             None => return budget.take_memory(taken.saturating_add(schema.paths)),
         },
@@ -62,32 +64,32 @@ pub(super) fn check(footer: &[u8], budget: &Budget) -> Result<()> {
     Err(Error::corrupt("footer", what))
 }
 
-/// The physical types of the columns of all row groups, in order, by their numbers. Its reader goes by those of the schema.
+/// Physical type numbers of the columns of all row groups, in order. The library uses those of the schema instead.
 pub(super) fn types(footer: &[u8]) -> Vec<i32> {
     let mut types = Vec::new();
-    // It was looked through before.
-    let _ = Bytes::new(footer).structure(Structure::Footer, &mut |structure, met| {
-        if let (Structure::Column, Met::Number(1, number)) = (structure, met) {
+    // Checked before.
+    let _ = Bytes::new(footer).structure(Structure::Footer, &mut |structure, event| {
+        if let (Structure::Column, Event::Number(1, number)) = (structure, event) {
             types.push(low(number));
         }
     });
     types
 }
 
-/// The distance from the last field of a column that may be another one to an id that no reader knows.
-const UNKNOWN: u8 = 6;
+/// Added to a field id to make an id that no reader recognizes.
+const UNKNOWN_ID_OFFSET: u8 = 6;
 
-/// A footer that its reader takes, and what was taken out of it.
+/// Footer accepted by the library, and the texts replaced in it.
 #[derive(Debug, Default)]
 pub(super) struct Readable {
-    /// True where it is another than in the file.
+    /// True where the footer differs from the file.
     pub(super) changed: bool,
-    /// The pairs of the metadata that are not UTF-8, by their numbers.
+    /// Metadata pairs that are not UTF-8, with their indexes.
     pub(super) odd: BTreeMap<usize, RawPair>,
 }
 
-/// Texts of a footer are bytes to Arrow's own libraries, and UTF-8 to the reader that comes after this one: puts others of
-/// the same length in the place of those that are not, where they name no column.
+/// Replaces texts that are not UTF-8 by texts of the same length, where they do not name a column. Arrow's own libraries
+/// treat the texts of a footer as bytes; the library used here requires UTF-8.
 pub(super) fn make_readable(footer: &mut [u8]) -> Readable {
     let mut texts = Vec::new();
     let (mut number, mut key, mut value, mut met_schema) = (0usize, 0..0, 0..0, false);
@@ -97,31 +99,32 @@ pub(super) fn make_readable(footer: &mut [u8]) -> Readable {
         let text = bytes.get(text.clone()).unwrap_or_default();
         std::str::from_utf8(text).is_err()
     };
-    // What is wrong with it was told before.
-    let _ = Bytes::new(bytes).structure(Structure::Footer, &mut |structure, met| match (structure, met) {
-        (Structure::KeyValue, Met::Text(1, end, len)) => key = text_at(end, len),
-        (Structure::KeyValue, Met::Text(2, end, len)) => value = text_at(end, len),
-        (Structure::KeyValue, Met::End) => {
-            let pair = (std::mem::take(&mut key), std::mem::take(&mut value));
-            // A file has one of them; the first counts.
-            let is_schema =
-                !met_schema && bytes.get(pair.0.clone()) == Some(ARROW_SCHEMA_META_KEY.as_bytes());
-            met_schema |= is_schema;
-            if is_schema || is_odd(&pair.0) || is_odd(&pair.1) {
-                texts.push((Some(number), pair.0, pair.1));
+    // Errors were reported by `check`.
+    let _ =
+        Bytes::new(bytes).structure(Structure::Footer, &mut |structure, event| match (structure, event) {
+            (Structure::KeyValue, Event::Text(1, end, len)) => key = text_at(end, len),
+            (Structure::KeyValue, Event::Text(2, end, len)) => value = text_at(end, len),
+            (Structure::KeyValue, Event::End) => {
+                let pair = (std::mem::take(&mut key), std::mem::take(&mut value));
+                // A file has one list of pairs; the first counts.
+                let is_schema =
+                    !met_schema && bytes.get(pair.0.clone()) == Some(ARROW_SCHEMA_META_KEY.as_bytes());
+                met_schema |= is_schema;
+                if is_schema || is_odd(&pair.0) || is_odd(&pair.1) {
+                    texts.push((Some(number), pair.0, pair.1));
+                }
+                number += 1;
             }
-            number += 1;
-        }
-        (_, Met::Foreign(at)) => foreign.push(at),
-        (Structure::Footer, Met::Text(6, end, len)) if is_odd(&text_at(end, len)) => {
-            texts.push((None, text_at(end, len), 0..0));
-        }
-        _ => {}
-    });
+            (_, Event::Foreign(at)) => foreign.push(at),
+            (Structure::Footer, Event::Text(6, end, len)) if is_odd(&text_at(end, len)) => {
+                texts.push((None, text_at(end, len), 0..0));
+            }
+            _ => {}
+        });
     let mut read = Readable { changed: !foreign.is_empty(), ..Readable::default() };
     for at in foreign {
-        // Readers pass over a field of an unknown id.
-        footer[at] += UNKNOWN << 4;
+        // Readers skip a field of an unknown id.
+        footer[at] += UNKNOWN_ID_OFFSET << 4;
     }
     for (number, key, value) in texts {
         let of = |text: &Range<usize>| footer.get(text.clone()).unwrap_or_default().to_vec();
@@ -150,7 +153,7 @@ fn text_at(end: usize, len: u64) -> Range<usize> {
     usize::try_from(len).map_or(end, |len| end.saturating_sub(len))..end
 }
 
-/// The schema of Arrow, which has the metadata once more; `None` where all of it is text.
+/// The Arrow schema, which repeats the metadata, with text made readable; `None` where all of it is UTF-8.
 fn readable_schema(base64: &[u8]) -> Option<String> {
     let mut message = STANDARD.decode(base64).ok()?;
     let skip = flat::start_of(&message);
@@ -158,33 +161,33 @@ fn readable_schema(base64: &[u8]) -> Option<String> {
     (!odd.is_empty()).then(|| STANDARD.encode(message))
 }
 
-/// The tree of columns, which the footer has as a list: a group, its children, and theirs.
+/// Tree of columns, stored as a list in the footer: a group, its children, and theirs.
 #[derive(Debug, Default)]
 struct Schema {
-    /// Of the element that is being read: its children, and the bytes of its name.
+    /// Of the current element: number of children, and bytes of the name.
     children: i32,
     name: u64,
-    /// The groups that are open: children that are missing, and what a path to them takes.
+    /// Open groups: missing children, and memory of a path to them.
     open: Vec<(u64, u64)>,
     elements: u64,
-    /// Children of all groups.
+    /// Number of children of all groups.
     claimed: u64,
-    /// What the paths of all columns take.
+    /// Memory of the paths of all columns.
     paths: u64,
     deep: bool,
 }
 
 impl Schema {
-    fn meets(&mut self, met: Met) {
-        match met {
-            Met::Number(5, children) => self.children = low(children),
-            Met::Text(4, _, len) => self.name = len,
-            Met::End => self.element(),
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Number(5, children) => self.children = low(children),
+            Event::Text(4, _, len) => self.name = len,
+            Event::End => self.element(),
             _ => {}
         }
     }
 
-    /// An element was read.
+    /// Ends an element.
     fn element(&mut self) {
         let children = u64::try_from(std::mem::take(&mut self.children)).unwrap_or(0);
         let name = std::mem::take(&mut self.name);
@@ -194,9 +197,9 @@ impl Schema {
         let path = match self.open.last_mut() {
             Some((missing, path)) => {
                 *missing -= 1;
-                path.saturating_add(name).saturating_add(PART)
+                path.saturating_add(name).saturating_add(PATH_COMPONENT_BYTES)
             }
-            // The name of the root is part of no path.
+            // The name of the root is not part of any path.
             None => 0,
         };
         if children == 0 {
@@ -208,13 +211,14 @@ impl Schema {
         }
     }
 
-    /// What is wrong with it, where its reader would not survive it.
+    /// The fault in the tree that the library would not survive.
     fn wrong(&self) -> Option<&'static str> {
         if self.deep {
-            return Some("the groups of columns have too many levels");
+            return Some("the column groups are nested too deeply");
         }
-        // Room for the children of a group is taken before they are read.
-        (self.claimed >= self.elements.max(1)).then_some("a group claims more columns than there are")
+        // The library allocates the children of a group before it reads them.
+        (self.claimed >= self.elements.max(1))
+            .then_some("a column group claims more columns than the schema has")
     }
 }
 
@@ -228,15 +232,15 @@ mod tests {
     }
 
     #[test]
-    fn footers_with_fields_of_other_types_are_refused() {
-        // A list of 2^31 truths behind a structure that nobody knows, whose ids would pass 16 bits if they were added up.
+    fn rejects_footer_fields_of_wrong_type() {
+        // A list of 2^31 booleans behind an unknown structure, whose ids would overflow 16 bits if added up.
         let hidden = [&[0x9c][..], &[0xf1; 2200], &[0, 0x99, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07, 0]].concat();
-        assert!(check(&hidden).unwrap_err().message().contains("without an end"));
+        assert!(check(&hidden).unwrap_err().message().contains("unbounded list"));
         // Version, and the schema as a text; a list of row groups whose columns are a text.
         for footer in [&[0x15, 2, 0x18, 2, 0, 0, 0][..], &[0x15, 2, 0x39, 0x1c, 0x18, 1, 0, 0, 0]] {
             let error = check(footer).unwrap_err();
             assert_eq!(error.code().as_str(), "footer");
-            assert!(error.message().contains("another type"), "{error}");
+            assert!(error.message().contains("wrong type"), "{error}");
         }
     }
 }

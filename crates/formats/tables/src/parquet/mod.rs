@@ -2,23 +2,23 @@
 //!
 //! ```text
 //! PAR1
-//! row group, again and again: for each column its pages
-//! footer                      thrift: schema, where each column of each group is, key-value pairs
+//! row group (repeated)        for each column its pages
+//! footer                      thrift: schema, the position of each column of each group, key-value pairs
 //! length of the footer        u32 little-endian
 //! PAR1
 //! ```
 //!
 //! Written: a column `name` of text, where the rows have names, and a column `vector` of fixed-size
-//! lists (the schema of Arrow stands beside, so that it is read as such); row groups of about 16 MiB,
-//! which are held in memory one at a time; no dictionary and no statistics for the vector; compressed
-//! only on request. Name, role and metadata of the tensor go along as key-value pairs.
+//! lists (declared by an Arrow schema in the metadata). Row groups hold about 16 MiB and are
+//! built in memory one at a time. The vector has no dictionary and no statistics, and is compressed
+//! only on request. The name, role and metadata of the tensor are stored as key-value pairs.
 //!
-//! Read: the columns that the rules of tables choose, a few rows at a time, from front to back. The
-//! index is the footer alone; where lists are not declared to be of one length, the first one tells.
+//! Read: the columns selected by the rules in `table/columns.rs`, a few rows at a time, from front to back. The
+//! index needs the footer alone. If lists have no declared fixed length, the first list sets the length.
 //!
-//! A page is unpacked as a whole. What its head claims is held against its bytes and against the limit
-//! `header_bytes` first; a row of a list that is not of a fixed length may still be as long as the
-//! file's lengths of runs say.
+//! A page is unpacked as a whole. The sizes in its header are first compared with its bytes and with the limit
+//! `header_bytes`. A row of a variable-length list may still be as long as the run lengths in
+//! the file claim.
 
 mod chunks;
 mod footer;
@@ -48,13 +48,13 @@ use weighbridge_format::{
 use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::SourceRef;
 
-/// The format.
+/// Parquet format.
 #[derive(Debug)]
 pub struct Parquet;
 
-/// What the file begins and ends with.
+/// Magic bytes at the start and end of a file.
 const MAGIC: &[u8] = b"PAR1";
-/// The first and last bytes of a file whose footer is encrypted.
+/// Magic bytes of a file with an encrypted footer.
 const ENCRYPTED: &[u8] = b"PARE";
 
 static INFO: FormatInfo = FormatInfo {
@@ -66,7 +66,7 @@ static INFO: FormatInfo = FormatInfo {
     settings: &[Setting {
         name: "compression",
         values: "none, snappy or zstd",
-        what: "how the pages are compressed (default none)",
+        what: "compression of the pages (default none)",
     }],
 };
 
@@ -108,7 +108,7 @@ impl ReadFormat for Parquet {
 impl WriteFormat for Parquet {
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "table") {
-            return Err(Error::usage("unknown-kind", "parquet has no such kind")
+            return Err(Error::usage("unknown-kind", "unknown kind for parquet")
                 .expected("table")
                 .found(kind));
         }
@@ -117,7 +117,7 @@ impl WriteFormat for Parquet {
             Some("snappy") => Compression::SNAPPY,
             Some("zstd") => Compression::ZSTD(ZstdLevel::default()),
             Some(other) => {
-                let error = Error::usage("bad-setting", "pages are not compressed in such a way");
+                let error = Error::usage("bad-setting", "unknown compression");
                 return Err(error.expected("none, snappy or zstd").found(other));
             }
         };
@@ -127,7 +127,7 @@ impl WriteFormat for Parquet {
             Ok(Arc::new(write::ParquetTable { table, schema, carried, compression }) as _)
         };
         let form = Form {
-            facts: &INFO,
+            info: &INFO,
             kind: "table",
             extension: "parquet",
             carries: true,

@@ -1,13 +1,13 @@
-//! The heads of pages, looked at before the pages are: whoever unpacks a page takes as much memory
-//! as its head asks for.
+//! Check of page headers before pages are unpacked: unpacking allocates as much memory as the header
+//! claims.
 //!
 //! ```text
-//! head      thrift, compact form: 2: bytes when unpacked, 3: bytes in the file, 4: their CRC-32, and more
-//! page      as many bytes as the head says; the next head follows
+//! header    thrift, compact form: 2: unpacked bytes, 3: bytes in the file, 4: their CRC-32, and more
+//! page      as many bytes as the header declares; the next header follows
 //! ```
 
 use super::chunks::Forwards;
-use super::thrift::{Bytes, Met, Stop, Structure, low};
+use super::thrift::{Bytes, Event, Stop, Structure, low};
 use flate2::read::MultiGzDecoder;
 use lz4_flex::frame::FrameDecoder;
 use parquet::basic::{Compression, Type};
@@ -18,52 +18,52 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// Bytes of a head that are read; more of it only where these were too few. A head may hold the least
+/// Bytes of a header to read; the next size is tried if the header is longer. A header may hold the smallest
 /// and the largest value of its page.
 const WINDOWS: [u64; 3] = [256, 64 << 10, 16 << 20];
 /// Encodings of values: `PLAIN_DICTIONARY`, `RLE_DICTIONARY`, `DELTA_LENGTH_BYTE_ARRAY`, `DELTA_BYTE_ARRAY`.
-const OLD_PLACES: i32 = 2;
-const PLACES: i32 = 8;
-const LENGTHS: i32 = 6;
-const PREFIXES: i32 = 7;
-/// What a frame of LZ4 begins with.
-const FRAME: [u8; 4] = 0x184d_2204u32.to_le_bytes();
+const PLAIN_DICTIONARY: i32 = 2;
+const RLE_DICTIONARY: i32 = 8;
+const DELTA_LENGTHS: i32 = 6;
+const DELTA_PREFIXES: i32 = 7;
+/// First bytes of an LZ4 frame.
+const LZ4_MAGIC: [u8; 4] = 0x184d_2204u32.to_le_bytes();
 
-/// What pages take when they are unpacked, in bytes.
+/// Sizes of unpacked pages, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Unpacked {
-    /// All of them.
+    /// All pages together.
     pub(super) total: u64,
-    /// Those that are held at the same time: a dictionary and a page of data, and what dictionaries are when they are decoded.
+    /// Pages held at the same time: a dictionary and a data page, and the decoded dictionary.
     pub(super) held: u64,
     /// The longest dictionary, packed or not.
     pub(super) dictionary: u64,
-    /// The longest page of data that is no places in a dictionary, packed or not; all of them.
+    /// The longest data page that is not dictionary indexes, packed or not; and all such pages.
     pub(super) longest: u64,
     pub(super) plain: u64,
-    /// Some of these begin with lengths of texts, packed as differences.
+    /// True where some of these begin with delta-encoded text lengths.
     pub(super) deltas: bool,
-    /// Values of all pages of data, by their heads.
+    /// Values of all data pages, by their headers.
     pub(super) values: u64,
 }
 
-/// What a value takes.
+/// Size of a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Width {
-    /// Bits in a dictionary, at least.
+    /// Minimum bits in a dictionary.
     least: u64,
-    /// Bytes when it is decoded, without those of a text.
+    /// Decoded bytes, without those of a text.
     decoded: u64,
-    /// A text is decoded into a copy of its bytes.
+    /// True where a text is decoded into a copy of its bytes.
     text: bool,
 }
 
 impl Width {
-    /// Of the values of a column.
+    /// Width of the values of a column.
     pub(super) fn of(column: &ColumnDescriptor) -> Self {
         let bytes = match column.physical_type() {
             Type::BOOLEAN => return Self { least: 1, decoded: 1, text: false },
-            // A length of four bytes; a place and a length, or as much as a view takes.
+            // A length of four bytes; an offset and a length, or the size of a view.
             Type::BYTE_ARRAY => return Self { least: 32, decoded: 16, text: true },
             Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(column.type_length()).unwrap_or(0).max(1),
             Type::INT32 | Type::FLOAT => 4,
@@ -74,10 +74,10 @@ impl Width {
     }
 }
 
-/// Holds what the pages in `range` of `source` claim against the limit `header_bytes`, and against what they give where they
-/// are unpacked to the end. Returns what they take where they are packed; those that are not take their own length.
+/// Compares the sizes declared by the pages in `range` of `source` with the limit `header_bytes`, and with the unpacked
+/// data where the decoder unpacks to the end. Returns the unpacked sizes; uncompressed pages count their own length.
 ///
-/// Bytes that are no head end the search: what reads pages stops there as well.
+/// Bytes that are not a page header end the search: the page reader stops there as well.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`], `page-size`, `page-values`; [`weighbridge_core::Kind::Limit`].
@@ -94,13 +94,13 @@ pub(super) fn check(
     let (mut unpacked, mut largest, mut second, mut decoded) = (Unpacked::default(), 0, 0, 0u64);
     while at < end {
         let Some(head) = read(source, at, end)? else { break };
-        // Of a page that is not packed nobody looks at what it claims to be unpacked.
+        // The reader ignores the declared unpacked size of an uncompressed page.
         let bytes = if packed { head.unpacked } else { head.stored };
-        // Room for the values of a dictionary is taken by their number, before they are read.
+        // The reader allocates dictionary values by their number, before reading them.
         if head.dictionary.saturating_mul(width.least) > bytes.saturating_mul(8) {
             return Err(Error::corrupt(
                 "page-values",
-                "a dictionary claims more values than its bytes can hold",
+                "a dictionary page declares more values than its bytes can hold",
             )
             .at(at)
             .found(format_args!("{} values in {bytes} bytes", head.dictionary)));
@@ -110,8 +110,8 @@ pub(super) fn check(
                 .map_err(|e| e.at(at))?;
             let body = at.saturating_add(head.len).saturating_add(head.levels);
             let stored = body..at.saturating_add(head.len).saturating_add(head.stored).min(end);
-            if gives_more(source, stored, compression, head.unpacked) {
-                return Err(Error::corrupt("page-size", "a page is unpacked to more bytes than it claims")
+            if unpacks_beyond(source, stored, compression, head.unpacked) {
+                return Err(Error::corrupt("page-size", "a page unpacks to more bytes than declared")
                     .at(at)
                     .expected(format_args!("{} bytes", head.unpacked)));
             }
@@ -136,21 +136,21 @@ pub(super) fn check(
     Ok(unpacked)
 }
 
-/// True where the bytes in `range` are unpacked to more than `most` bytes by who unpacks to the end, whatever a head says:
-/// gzip, and frames of LZ4. Other forms have no more room than the head claims.
-fn gives_more(source: &SourceRef, range: Range<u64>, compression: Compression, most: u64) -> bool {
+/// True where the bytes in `range` unpack to more than `most` bytes in a decoder that ignores the header: gzip and
+/// LZ4 frames. Other codecs are bounded by the declared size.
+fn unpacks_beyond(source: &SourceRef, range: Range<u64>, compression: Compression, most: u64) -> bool {
     let bytes = Forwards::new(source.clone(), range.start).take(range.end.saturating_sub(range.start));
     match compression {
-        Compression::GZIP(_) => passes(MultiGzDecoder::new(bytes), most),
-        Compression::LZ4 if read_vec(&**source, range.start, 4).is_ok_and(|head| head == FRAME) => {
-            passes(FrameDecoder::new(bytes), most)
+        Compression::GZIP(_) => exceeds(MultiGzDecoder::new(bytes), most),
+        Compression::LZ4 if read_vec(&**source, range.start, 4).is_ok_and(|head| head == LZ4_MAGIC) => {
+            exceeds(FrameDecoder::new(bytes), most)
         }
         _ => false,
     }
 }
 
-/// True where more than `most` bytes come. What fails before says so to its reader, too.
-fn passes(mut bytes: impl Read, most: u64) -> bool {
+/// True where more than `most` bytes follow. An earlier failure also occurs in the page reader.
+fn exceeds(mut bytes: impl Read, most: u64) -> bool {
     let mut buffer = vec![0; 64 << 10];
     let mut count = 0u64;
     loop {
@@ -164,29 +164,29 @@ fn passes(mut bytes: impl Read, most: u64) -> bool {
     }
 }
 
-/// A page in the file.
+/// Page in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Page {
-    /// Offset of its head.
+    /// Offset of its header.
     pub(super) offset: u64,
-    /// Bytes of the head.
+    /// Length of the header in bytes.
     pub(super) head: u64,
-    /// Bytes behind it.
+    /// Length of the data behind the header in bytes.
     pub(super) stored: u64,
-    /// Bytes that these are when unpacked, by the head.
+    /// Unpacked length in bytes, by the header.
     pub(super) unpacked: u64,
-    /// Values, of data or of a dictionary.
+    /// Number of values, of data or of a dictionary.
     pub(super) values: u64,
     pub(super) is_dictionary: bool,
-    /// The CRC-32 that these shall have, where the writer gave one.
+    /// Expected CRC-32 of the data, where the writer stored one.
     pub(super) crc: Option<u32>,
 }
 
-/// The pages in `range` of `source`, up to the first bytes that are no head, or a page that leaves the
-/// range.
+/// Pages in `range` of `source`, up to the first bytes that are not a page header, or a page that extends beyond
+/// the range.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Io`]; `page-head` and `limit` for a head that is none.
+/// [`weighbridge_core::Kind::Io`]; `page-head` and `limit` for an invalid header.
 pub(super) fn all(source: &SourceRef, range: Range<u64>) -> Result<Vec<Page>> {
     let end = range.end.min(source.len());
     let (mut at, mut pages) = (range.start, Vec::new());
@@ -210,12 +210,12 @@ pub(super) fn all(source: &SourceRef, range: Range<u64>) -> Result<Vec<Page>> {
     Ok(pages)
 }
 
-/// How the values of a page stand in it, as far as it matters here.
+/// Encoding of the values of a page, as far as it matters here.
 #[derive(PartialEq, Eq)]
 enum Encodings {
-    /// Places in a dictionary.
+    /// Dictionary indexes.
     Places,
-    /// Lengths of texts, packed as differences, stand before them.
+    /// Delta-encoded text lengths before the values.
     Lengths,
     Other,
 }
@@ -223,80 +223,78 @@ enum Encodings {
 impl Encodings {
     fn of(number: i32) -> Self {
         match number {
-            PLACES | OLD_PLACES => Self::Places,
-            LENGTHS | PREFIXES => Self::Lengths,
+            RLE_DICTIONARY | PLAIN_DICTIONARY => Self::Places,
+            DELTA_LENGTHS | DELTA_PREFIXES => Self::Lengths,
             _ => Self::Other,
         }
     }
 }
 
-/// What a head says.
+/// Contents of a page header.
 #[derive(Debug, PartialEq)]
 struct Head {
-    /// Its own length in bytes.
+    /// Length of the header itself in bytes.
     len: u64,
-    /// Bytes of the page when unpacked.
+    /// Unpacked bytes of the page.
     unpacked: u64,
     /// Bytes of the page in the file.
     stored: u64,
-    /// Bytes at its start that are not packed: the levels of a page of the second form.
+    /// Uncompressed bytes at its start: the levels of a version 2 data page.
     levels: u64,
-    /// Values of a dictionary; 0 of other pages.
+    /// Number of dictionary values; 0 for other pages.
     dictionary: u64,
-    /// Values of a page of data.
+    /// Number of values of a data page.
     values: u64,
     is_dictionary: bool,
-    /// They may be something else than places in a dictionary; lengths of texts, packed as differences.
+    /// True where values may be something else than dictionary indexes; and where text lengths are delta-encoded.
     plain: bool,
     deltas: bool,
-    /// Their CRC-32, where it is given.
+    /// CRC-32 of the data, where stored.
     crc: Option<u32>,
 }
 
-/// The head at `at` of a column that ends at `end`; `None` where there is none.
+/// Header at `at` of a column that ends at `end`; `None` if there is none.
 fn read(source: &SourceRef, at: u64, end: u64) -> Result<Option<Head>> {
     let left = end.saturating_sub(at);
     for window in WINDOWS {
         let bytes = read_vec(&**source, at, window.min(left))?;
         match head(&bytes) {
             Ok(head) => return Ok(Some(head)),
-            // Zeros may fill the rest; what reads pages stops there as well.
-            Err(Stop::Wrong | Stop::Missing) if bytes.first() == Some(&0) => return Ok(None),
-            Err(Stop::Wrong) => {
-                return Err(Error::corrupt("page-head", "these bytes are no head of a page").at(at));
+            // Zeros may fill the rest; the page reader stops there as well.
+            Err(Stop::Malformed | Stop::Missing) if bytes.first() == Some(&0) => return Ok(None),
+            Err(Stop::Malformed) => {
+                return Err(Error::corrupt("page-head", "not a page header").at(at));
             }
-            // What reads pages would go on behind the column, in each of many that begin at the same long head.
-            Err(Stop::End) if window >= left => {
-                return Err(Error::corrupt("page-head", "the head of a page leaves its column").at(at));
+            // The page reader would continue beyond the column, once for each column that starts at the same long header.
+            Err(Stop::Truncated) if window >= left => {
+                return Err(Error::corrupt("page-head", "the page header extends beyond its column").at(at));
             }
-            Err(Stop::End) => {}
-            Err(Stop::Deep) => {
-                return Err(Error::corrupt("page-head", "the head of a page has too many levels").at(at));
+            Err(Stop::Truncated) => {}
+            Err(Stop::TooDeep) => {
+                return Err(Error::corrupt("page-head", "the page header is nested too deeply").at(at));
             }
             Err(Stop::Missing) => {
-                let text = "the head of a page lacks a field that it must have";
+                let text = "the page header lacks a required field";
                 return Err(Error::corrupt("page-head", text).at(at));
             }
-            Err(Stop::Twofold) => {
-                let text = "the head of a page says of it what only another kind of page is";
+            Err(Stop::WrongPageType) => {
+                let text = "the page header has a structure of another page type";
                 return Err(Error::corrupt("page-head", text).at(at));
             }
             Err(Stop::Mistyped) => {
-                let text = "a field in the head of a page has another type than its place asks for";
+                let text = "a field of the page header has the wrong type";
                 return Err(Error::corrupt("page-head", text).at(at));
             }
-            Err(Stop::Endless) if window >= left => {
-                return Err(
-                    Error::corrupt("page-head", "the head of a page has a list without an end").at(at)
-                );
+            Err(Stop::Unbounded) if window >= left => {
+                return Err(Error::corrupt("page-head", "the page header has an unbounded list").at(at));
             }
-            Err(Stop::Endless) => {}
+            Err(Stop::Unbounded) => {}
         }
     }
-    Err(Error::limit("limit", "the head of a page is too long").at(at).expected("at most 16 MiB"))
+    Err(Error::limit("limit", "the page header is too long").at(at).expected("at most 16 MiB"))
 }
 
-/// The kind of page that a structure in a head is for.
+/// Page type that a structure in a header belongs to.
 fn kind_of(structure: Structure) -> Option<i32> {
     match structure {
         Structure::Data => Some(0),
@@ -306,16 +304,16 @@ fn kind_of(structure: Structure) -> Option<i32> {
     }
 }
 
-/// The head at the start of `bytes`. Numbers are cut to 32 bits, as whoever unpacks the page does.
+/// Header at the start of `bytes`. Numbers are cut to 32 bits, as in the page reader.
 fn head(bytes: &[u8]) -> Result<Head, Stop> {
     let (mut unpacked, mut stored, mut crc, mut dictionary, mut values) = (None, None, None, 0, 0);
     let (mut levels, mut plain, mut deltas) = ([0; 2], false, false);
-    let (mut kind, mut told) = (None, Vec::new());
+    let (mut kind, mut kinds) = (None, Vec::new());
     let mut bytes = Bytes::new(bytes);
-    bytes.structure(Structure::Head, &mut |structure, met| {
-        let Met::Number(id, value) = met else {
-            if let Some(of) = kind_of(structure).filter(|of| !told.contains(of)) {
-                told.push(of);
+    bytes.structure(Structure::Head, &mut |structure, event| {
+        let Event::Number(id, value) = event else {
+            if let Some(of) = kind_of(structure).filter(|of| !kinds.contains(of)) {
+                kinds.push(of);
             }
             return;
         };
@@ -336,13 +334,13 @@ fn head(bytes: &[u8]) -> Result<Head, Stop> {
             _ => {}
         }
     })?;
-    // Who reads the page goes by its kind alone: numbers from the structure of another would be held against the wrong bounds.
-    if told.iter().any(|&of| kind != Some(of)) {
-        return Err(Stop::Twofold);
+    // The page reader goes by the page type alone: sizes from another structure would be compared with the wrong bounds.
+    if kinds.iter().any(|&of| kind != Some(of)) {
+        return Err(Stop::WrongPageType);
     }
-    let size = |value: Option<i32>| value.and_then(|n| u64::try_from(n).ok()).ok_or(Stop::Wrong);
+    let size = |value: Option<i32>| value.and_then(|n| u64::try_from(n).ok()).ok_or(Stop::Malformed);
     let (unpacked, stored) = (size(unpacked)?, size(stored)?);
-    // Below 0 it is an error of who reads the page.
+    // Negative counts are an error of the page reader.
     let [dictionary, values] = [dictionary, values].map(|count| u64::try_from(count).unwrap_or(0));
     let levels = levels.iter().filter_map(|&n| u64::try_from(n).ok()).sum();
     let is_dictionary = kind == kind_of(Structure::Dictionary);
@@ -367,7 +365,7 @@ mod tests {
         out
     }
 
-    /// A data page with statistics of `long` bytes, and its content.
+    /// Data page with statistics of `long` bytes, and its content.
     fn page(unpacked: u64, stored: u64, long: u64) -> Vec<u8> {
         let text = [varint(long), vec![b'x'; usize::try_from(long).unwrap()]].concat();
         let stored_bytes = vec![0; usize::try_from(stored).unwrap()];
@@ -394,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_read_however_long_they_are() {
+    fn reads_page_headers_of_any_length() {
         for long in [0, 3, 255, 300, 70_000] {
             let bytes = page(1000, 100, long);
             let len = bytes.len() as u64 - 100;
@@ -419,9 +417,9 @@ mod tests {
         }
     }
 
-    /// Claims of pages are counted as their size; the reader takes that size from the budget before it unpacks them.
+    /// Declared sizes count as the page size; the page reader charges them to the budget before it unpacks.
     #[test]
-    fn claims_are_counted_and_impossible_ones_refused() {
+    fn counts_declared_sizes_and_rejects_impossible_ones() {
         for (unpacked, compression, code) in [
             (90_000_000, Compression::SNAPPY, None),
             (90_000_000, Compression::ZSTD(Default::default()), None),
@@ -441,8 +439,8 @@ mod tests {
     }
 
     #[test]
-    fn lists_without_an_end_are_refused() {
-        // Field 9: a list of 2^31 - 1 truths, and the same behind a number of twelve bytes.
+    fn rejects_unbounded_lists() {
+        // Field 9: a list of 2^31 - 1 booleans, and the same behind a number of twelve bytes.
         let list = [0x99, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
         let long = [&[0x15][..], &[0x80; 11], &[0, 0x89], &list[1..]].concat();
         let within = [0x1c, 0x99, 0xf2, 0xff, 0xff, 0xff, 0xff, 0x07];
@@ -463,9 +461,9 @@ mod tests {
         }
     }
 
-    /// Who unpacks them goes on to the end, whatever the head says.
+    /// The decoder unpacks them to the end, whatever the header declares.
     #[test]
-    fn pages_that_give_more_than_they_claim_are_refused() {
+    fn rejects_pages_that_unpack_beyond_declared_size() {
         use std::io::Write;
         let zeros = vec![0; 20 << 20];
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -488,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_head_ends_the_search() {
+    fn invalid_page_header_ends_the_search() {
         let zstd = Compression::ZSTD(Default::default());
         for rest in [&b""[..], b"\0", b"\0\0\0"] {
             assert!(checked([page(10, 10, 0), rest.to_vec()].concat(), zstd).is_ok(), "{rest:?}");
@@ -498,9 +496,9 @@ mod tests {
         assert_eq!(checked(vec![0xac; 1000], zstd).unwrap_err().code().as_str(), "page-head");
     }
 
-    /// Columns may begin at the same long head, as many as there are.
+    /// Many columns may begin at the same long header.
     #[test]
-    fn heads_end_within_their_column() {
+    fn rejects_page_headers_beyond_their_column() {
         let bytes = page(10, 10, 300);
         let source: SourceRef = Arc::new(MemorySource::new("m", bytes.clone()));
         let head = bytes.len() as u64 - 10;
@@ -510,9 +508,9 @@ mod tests {
         }
     }
 
-    /// Room is taken for the values of a dictionary by their number.
+    /// The reader allocates dictionary values by their number.
     #[test]
-    fn dictionaries_have_no_more_values_than_bytes() {
+    fn rejects_dictionaries_with_more_values_than_bytes() {
         let dictionary = |values: u64, unpacked: u64, stored: u64| {
             let head = [
                 &[0x15, 4, 0x15][..],
@@ -545,9 +543,9 @@ mod tests {
         assert_eq!((found.held, found.dictionary), (100 * 16 + 1000, 1000));
     }
 
-    /// The reader that unpacks a page looks at the low 32 bits of a number and the low 16 of a field's id, and does not look at types.
+    /// The page reader uses the low 32 bits of a number and the low 16 bits of a field id, and ignores types.
     #[test]
-    fn heads_are_read_as_whoever_unpacks_the_page_reads_them() {
+    fn parses_headers_like_the_page_reader() {
         let snappy = Compression::SNAPPY;
         let number = |n: u64| varint(n);
         let head = |size: &[u8]| [&[0x15, 0][..], size, &[0x15, 20, 0], &[0; 10]].concat();
@@ -560,30 +558,30 @@ mod tests {
         for size in [&written, &higher, &by_id] {
             assert_eq!(checked(head(size), snappy).unwrap_err().code().as_str(), "limit", "{size:x?}");
         }
-        // Below 0 in 32 bits: no page.
+        // Negative in 32 bits: not a page.
         assert_eq!(checked(head(&below), snappy).unwrap_err().code().as_str(), "page-head");
-        // What nobody looks at: ids beyond 16 bits in a structure that is passed over, truths in a map, which have no bytes.
+        // Skipped content: ids beyond 16 bits in a skipped structure, booleans in a map, which have no bytes.
         for passed in [&[&[0x9c][..], &[0xf1; 2200], &[0]].concat()[..], &[0x9b, 1, 0x15, 0]] {
             let claim = [&[0x15, 0][..], &written, &[0x15, 20], passed, &[0], &[0; 10]].concat();
             assert_eq!(checked(claim, snappy).unwrap_err().code().as_str(), "limit", "{passed:x?}");
         }
-        // A text, a list, a structure and a truth in the place of the size, and a number in the place of a structure.
+        // A text, a list, a structure and a boolean as the size, and a number in place of a structure.
         let text = [&[0x18][..], &number(huge)].concat();
         for size in [&text[..], &[0x19, 0x13, 1], &[0x1c, 0], &[0x11]] {
             assert_eq!(checked(head(size), snappy).unwrap_err().code().as_str(), "page-head", "{size:x?}");
         }
         let number_for_structure = [0x15, 0, 0x15, 20, 0x15, 20, 0x45, 0, 0];
         assert_eq!(checked(number_for_structure.to_vec(), snappy).unwrap_err().code().as_str(), "page-head");
-        // What is passed over by everybody may have any type.
+        // Skipped fields may have any type.
         let unknown = [&[0x15, 0, 0x15, 20, 0x15, 20, 0x88, 3][..], b"abc", &[0; 11]].concat();
         assert!(checked(unknown, snappy).is_ok());
     }
 
-    /// Whoever unpacks the page goes by its kind: what the structure of another says must not count.
+    /// The page reader goes by the page type: the structure of another type must not count.
     #[test]
-    fn heads_have_the_structure_of_their_kind_alone() {
+    fn rejects_headers_with_structure_of_another_page_type() {
         let zstd = Compression::ZSTD(Default::default());
-        // Values, and what both forms of data pages must have; values of a dictionary.
+        // Values, and required fields of both versions of data pages; values of a dictionary.
         let first = [0x2c, 0x15, 20, 0x15, 0, 0x15, 6, 0x15, 6, 0];
         let second = [0x5c, 0x15, 0, 0x15, 0, 0x15, 0, 0x15, 0, 0x15, 0, 0x15, 0, 0];
         let behind_first = [&[0x3c][..], &second[1..]].concat();

@@ -1,4 +1,4 @@
-//! From the footer to the index, and rows out of row groups.
+//! Builds the index from the footer, and reads rows from row groups.
 
 mod lists;
 mod outline;
@@ -47,15 +47,15 @@ use weighbridge_format::OpenOptions;
 use weighbridge_format::Scan;
 use weighbridge_io::source::{SourceRef, read_vec, to_usize};
 
-/// About as many bytes of elements are decoded together.
-const BLOCK: u64 = 1 << 20;
-/// What reading a column takes beside its pages.
-const READER: u64 = 3 << 10;
-/// What a value of a list takes while it is read: itself, and the levels that tell lists apart.
-const VALUE: u64 = 8;
-/// Names that are decoded together; fewer where one of them is long, as each of them may be as long.
-const NAMES: u64 = 64 << 10;
-const NAME_BYTES: u64 = 4 << 20;
+/// Target size of a decoded block, in bytes of elements.
+const BLOCK_BYTES: u64 = 1 << 20;
+/// Memory of a column reader besides its pages, in bytes.
+const READER_MEMORY: u64 = 3 << 10;
+/// Memory of a list value while it is read: the value, and the levels that separate lists.
+const VALUE_MEMORY: u64 = 8;
+/// Number of names decoded together; fewer where one of them is long, as each may be as long.
+const NAMES_AT_ONCE: u64 = 64 << 10;
+const NAME_BYTES_AT_ONCE: u64 = 4 << 20;
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("parquet", "table", source.label());
     let file = Arc::new(File::read(source, &options.limits)?);
@@ -64,9 +64,11 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let mut rows = 0u64;
     for group in file.metadata.metadata().row_groups() {
         let count = u64::try_from(group.num_rows())
-            .map_err(|_| Error::corrupt("negative", "a row group has fewer than no rows"))?;
+            .map_err(|_| Error::corrupt("negative", "a row group has a negative row count"))?;
         groups.push((rows, count));
-        rows = rows.checked_add(count).ok_or_else(|| Error::corrupt("row-count", "more rows than 2^64"))?;
+        rows = rows
+            .checked_add(count)
+            .ok_or_else(|| Error::corrupt("row-count", "the row count overflows 64 bits"))?;
     }
     let width = match &layout.vector {
         Vector::Fixed(_, width) => *width,
@@ -80,12 +82,14 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let shape = Shape::new([rows, width]);
     let row_bytes = width.saturating_mul(layout.dtype.size().unwrap_or(1) as u64);
     let Some(bytes) = row_bytes.checked_mul(rows) else {
-        return Err(Error::corrupt("shape-overflow", "the table has no length below 2^64").found(shape));
+        return Err(
+            Error::corrupt("shape-overflow", "the byte size of the table overflows 64 bits").found(shape)
+        );
     };
     let limits = &options.limits;
-    // One run of a few bytes can stand for 2^31 rows: a small file must not become an endless table.
+    // One run of a few bytes can encode 2^31 rows: a small file must not become a huge table.
     limits.check_expansion("the table is", bytes, source.len()).map_err(|e| e.in_file(source.label()))?;
-    let at_once = (BLOCK / row_bytes.max(1)).max(1);
+    let at_once = (BLOCK_BYTES / row_bytes.max(1)).max(1);
     let blocks: u64 = groups.iter().map(|&(_, count)| count.div_ceil(at_once)).fold(0, u64::saturating_add);
     Limits::check("blocks of rows", "tensors", blocks, limits.tensors)?;
     let mut places = Vec::new();
@@ -122,7 +126,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     Ok(checkpoint)
 }
 
-/// Looks for types of columns that are a pickle, and for pickles in columns of bytes and texts.
+/// Scans column types that are pickles, and pickles inside binary and text columns.
 #[cfg(feature = "scan")]
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
@@ -148,23 +152,23 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     Ok(scan)
 }
 
-/// Looks at the schema of Arrow that the metadata may carry, before its reader copies what it points to.
+/// Checks the Arrow schema in the metadata before the library copies the data it refers to.
 fn check_arrow_schema(metadata: &FileMetaData) -> Result<()> {
     for pair in metadata.key_value_metadata().into_iter().flatten() {
         let Some(value) = pair.value.as_ref().filter(|_| pair.key == ARROW_SCHEMA_META_KEY) else { continue };
-        // What is no base64 is refused by its reader.
+        // Invalid base64 is rejected by the library.
         let Ok(message) = STANDARD.decode(value) else { continue };
         flat::message("the schema of Arrow", &message[flat::start_of(&message)..])?;
     }
     Ok(())
 }
 
-/// The metadata where a column whose dictionary is not said to begin before its data has none: some writers say 0.
+/// Metadata without the dictionary offset of columns that have no dictionary: some writers store 0.
 fn without_lost_dictionaries(
     metadata: ParquetMetaData,
 ) -> std::result::Result<ParquetMetaData, ParquetError> {
     let is_lost = |column: &ColumnChunkMetaData| {
-        // Of a column without data, the data begin at 0.
+        // In a column without data, the data offset is 0.
         let data = column.data_page_offset();
         column.dictionary_page_offset().is_some_and(|at| at <= 0 || data > 0 && at >= data)
     };
@@ -184,31 +188,31 @@ fn without_lost_dictionaries(
     Ok(builder.set_row_groups(groups).build())
 }
 
-/// A file whose footer was read.
+/// File with a parsed footer.
 struct File {
     source: Chunks,
     metadata: ArrowReaderMetadata,
-    /// Pairs of the metadata that are not UTF-8, by their numbers.
+    /// Metadata pairs that are not UTF-8, with their indexes.
     odd: BTreeMap<usize, RawPair>,
     limits: Limits,
     budget: Budget,
     checked: Mutex<Checked>,
 }
 
-/// Columns of row groups of which the pages were looked at.
+/// Columns of row groups with checked pages.
 #[derive(Debug, Default)]
 struct Checked {
-    /// What they take when they are unpacked.
+    /// Unpacked sizes of the pages.
     columns: HashMap<Leaf, Unpacked>,
-    /// What they take when they are unpacked, together.
+    /// Total unpacked size of the pages.
     unpacked: u64,
-    /// The values of the longest list of columns of lists, of those that were counted.
+    /// Number of values of the longest list, for list columns already counted.
     longest: HashMap<Leaf, u64>,
-    /// What was found of columns of texts.
+    /// Sizes of the texts of text columns.
     texts: HashMap<Leaf, Texts>,
 }
 
-/// A row group, and a column of it that has values. Not where it begins: another may say that it begins there and is empty.
+/// Row group, and a leaf column of it. Offsets are not unique: an empty column may share one.
 type Leaf = (usize, usize);
 
 impl fmt::Debug for File {
@@ -217,10 +221,10 @@ impl fmt::Debug for File {
     }
 }
 
-/// The footer, and its offset.
+/// Footer bytes, and their offset.
 fn footer(source: &SourceRef, limits: &Limits) -> Result<(u64, Vec<u8>)> {
     let room = source.len().checked_sub(12).ok_or_else(|| {
-        Error::corrupt("truncated", "the file is too short for Parquet").found(source.len())
+        Error::corrupt("truncated", "the file is shorter than the smallest Parquet file").found(source.len())
     })?;
     let mut tail = [0; 8];
     source.read_at(source.len() - 8, &mut tail)?;
@@ -228,18 +232,18 @@ fn footer(source: &SourceRef, limits: &Limits) -> Result<(u64, Vec<u8>)> {
     match magic {
         super::MAGIC => {}
         super::ENCRYPTED => {
-            return Err(Error::unsupported("encrypted", "this file is encrypted")
-                .hint("write the table again without encryption, with the library that has the keys"));
+            return Err(Error::unsupported("encrypted", "the file is encrypted")
+                .hint("write the table again without encryption, with a program that has the keys"));
         }
         _ => {
-            return Err(Error::corrupt("parquet-magic", "the file does not end as a Parquet file does")
+            return Err(Error::corrupt("parquet-magic", "the file does not end with the Parquet magic")
                 .at(source.len() - 4)
-                .hint("the file may be cut short: compare its length with the original's"));
+                .hint("the download may be incomplete; download it again"));
         }
     }
     Limits::check("bytes of footer", "header_bytes", len, limits.header_bytes)?;
     if len > room {
-        return Err(Error::corrupt("truncated", "the footer is longer than the file").found(len));
+        return Err(Error::corrupt("truncated", "the footer length exceeds the file").found(len));
     }
     let place = room - len + super::MAGIC.len() as u64;
     Ok((place, read_vec(&**source, place, len)?))
@@ -264,12 +268,12 @@ impl File {
         })?;
         let (limits, checked) = (limits.clone(), Mutex::default());
         let file = Self { source, metadata, odd, limits, budget, checked };
-        // Columns that lie over each other would be held, and looked at, as often as there are columns.
+        // Overlapping columns would be held, and read, once per column.
         file.chunks()?;
         Ok(file)
     }
 
-    /// Some columns of a row group, from row `skip` of it on, in batches of up to `at_once` rows.
+    /// Reader of some columns of a row group, from row `skip` on, in batches of up to `at_once` rows.
     fn rows(
         &self,
         group: usize,
@@ -290,13 +294,13 @@ impl File {
         })
     }
 
-    /// Fails where so many bytes are more than may be held at once.
+    /// Fails where `bytes` exceed the memory limit.
     fn check_memory(&self, bytes: u64) -> Result<()> {
         check_at_once(&self.budget, bytes / COPIES).map_err(|e| e.in_file(self.source.0.label()))
     }
 
-    /// Looks at what the pages of some columns of a row group claim, of which `at_once` rows are to be read at a time, and
-    /// become so many `copies` of what is read.
+    /// Checks the declared page sizes of some columns of a row group. `at_once` rows are read at a time and held
+    /// `copies` times.
     fn check_pages(
         &self,
         group: usize,
@@ -316,26 +320,26 @@ impl File {
         let (mut held, mut all) = (0u64, Vec::new());
         for &(leaf, (start, len), compression) in &chunks {
             let unpacked = self.check_column((group, leaf), start..start.saturating_add(len), compression)?;
-            held = held.saturating_add(unpacked.held).saturating_add(READER);
+            held = held.saturating_add(unpacked.held).saturating_add(READER_MEMORY);
             all.push(unpacked);
         }
-        // Only now may a page be unpacked to be looked at.
+        // From here on a page may be unpacked.
         self.check_memory(held.saturating_mul(copies))?;
         let mut listed = 0u64;
         for (&(leaf, ..), unpacked) in chunks.iter().zip(&all) {
             let column = schema.column(leaf);
             if column.max_rep_level() > 0 {
                 let mut values = unpacked.values;
-                if values.saturating_mul(VALUE) > self.budget.memory_left() {
+                if values.saturating_mul(VALUE_MEMORY) > self.budget.memory_left() {
                     values = values.min(self.longest_once((group, leaf))?.saturating_mul(at_once));
                 }
-                // A list of fixed length is as long where it is missing, too, which takes no bytes in the file.
+                // A missing fixed-size list is as long as others, and takes no bytes in the file.
                 let root = self.metadata.schema().fields().get(schema.get_column_root_idx(leaf));
                 if let Some(DataType::FixedSizeList(_, width)) = root.map(|field| field.data_type()) {
                     let width = u64::try_from(*width).unwrap_or(0);
                     values = values.max(width.saturating_mul(at_once));
                 }
-                listed = listed.saturating_add(values.saturating_mul(VALUE));
+                listed = listed.saturating_add(values.saturating_mul(VALUE_MEMORY));
             }
             if unpacked.deltas
                 && matches!(column.physical_type(), Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY)
@@ -347,7 +351,7 @@ impl File {
         Ok(all)
     }
 
-    /// Looks at what the pages of a column of a row group claim, once.
+    /// Checks the declared page sizes of a column of a row group, once.
     fn check_column(&self, leaf: Leaf, range: Range<u64>, compression: Compression) -> Result<Unpacked> {
         let source = &self.source.0;
         let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -355,26 +359,29 @@ impl File {
             return Ok(*unpacked);
         }
         if matches!(compression, Compression::BROTLI(_) | Compression::LZO) {
-            return Err(Error::unsupported("codec", "columns that are packed so are not read")
+            return Err(Error::unsupported("codec", "unsupported column compression")
                 .in_file(source.label())
                 .expected("none, snappy, gzip, zstd or lz4")
                 .found(format_args!("{compression:?}"))
-                .hint("write the table again with another compression, such as zstd"));
+                .hint("write the table again with a supported compression, such as zstd"));
         }
         let metadata = self.metadata.metadata();
         let column = metadata.file_metadata().schema_descr().column(leaf.1);
         let unpacked =
             super::pages::check(source, range.clone(), compression, Width::of(&column), &self.limits)
                 .map_err(|e| e.in_file(source.label()))?;
-        // Where nothing is repeated each row is one value, missing or not: a run of a few bytes in each of many row groups
-        // would be gone through for rows that there are not.
+        // In a flat column each row is one value, missing or not. A run of a few bytes in many row groups
+        // would be decoded for rows that do not exist.
         let rows = u64::try_from(metadata.row_group(leaf.0).num_rows()).unwrap_or(0);
         if column.max_rep_level() == 0 && unpacked.values > rows {
-            return Err(Error::corrupt("page-values", "the pages of a column have more values than rows")
-                .in_file(source.label())
-                .at(range.start)
-                .expected(format_args!("at most {rows}"))
-                .found(unpacked.values));
+            return Err(Error::corrupt(
+                "page-values",
+                "the pages of a column have more values than its rows",
+            )
+            .in_file(source.label())
+            .at(range.start)
+            .expected(format_args!("at most {rows}"))
+            .found(unpacked.values));
         }
         checked.unpacked = checked.unpacked.saturating_add(unpacked.total);
         let held = self.limits.check_expansion("the pages are", checked.unpacked, source.len());
@@ -383,7 +390,7 @@ impl File {
         Ok(unpacked)
     }
 
-    /// The values of the longest list of a column; they are counted once.
+    /// Number of values of the longest list of a column; counted once.
     fn longest_once(&self, leaf: Leaf) -> Result<u64> {
         let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
         let known = checked().longest.get(&leaf).copied();
@@ -395,7 +402,7 @@ impl File {
         Ok(longest)
     }
 
-    /// What the texts of a column take, of which this is what the heads of its pages say; they are looked at once.
+    /// Sizes of the texts of a column with these page sizes; measured once.
     fn texts_once(&self, leaf: Leaf, unpacked: &Unpacked) -> Result<Texts> {
         let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
         let known = checked().texts.get(&leaf).copied();
@@ -407,22 +414,22 @@ impl File {
         Ok(texts)
     }
 
-    /// How many names of a row group are decoded together.
+    /// Number of names of a row group to decode together.
     fn names_at_once(&self, group: usize, place: usize) -> Result<u64> {
         let (longest, held) = self.longest_text(group, place)?;
         Limits::check("bytes of the name of a row", "name_bytes", longest, self.limits.name_bytes)
             .map_err(|e| e.in_file(self.source.0.label()))?;
-        Ok((NAME_BYTES / held.max(1)).clamp(1, NAMES))
+        Ok((NAME_BYTES_AT_ONCE / held.max(1)).clamp(1, NAMES_AT_ONCE))
     }
 
-    /// Looks at a column of bytes, the column of this number among them.
+    /// Scans a binary or text column; `number` is its index among these columns.
     #[cfg(feature = "scan")]
     fn look(&self, number: usize, binaries: &mut Binaries<'_>, scan: &mut Scan) -> Result<()> {
         let Some(&place) = binaries.columns.get(number) else { return Ok(()) };
         for group in 0..self.metadata.metadata().num_row_groups() {
             let (longest, held) = self.longest_text(group, place)?;
             self.check_memory(longest.saturating_mul(COPIES))?;
-            let at_once = (NAME_BYTES / held.max(1)).clamp(1, NAMES);
+            let at_once = (NAME_BYTES_AT_ONCE / held.max(1)).clamp(1, NAMES_AT_ONCE);
             let mut rows = self.rows(group, vec![place], 0, to_usize(at_once)?)?;
             while let Some(batch) = self.next(&mut rows, group, &[place])? {
                 binaries.look(number, &batch, scan)?;
@@ -431,18 +438,18 @@ impl File {
         Ok(())
     }
 
-    /// Bytes of the longest text of a column of a row group, or more where that is little; and what it holds when it
-    /// is decoded.
+    /// Length in bytes of the longest text of a column of a row group, or an upper bound where that is small;
+    /// and the memory it holds when decoded.
     fn longest_text(&self, group: usize, place: usize) -> Result<(u64, u64)> {
         let pages = self.check_pages(group, &[place], 1, COPIES)?;
         let Some(unpacked) = pages.first() else { return Ok((0, 0)) };
         let field = self.metadata.schema().fields().get(place).map(|field| field.data_type());
-        // What is not much together is not much at once.
+        // Small in total means small each.
         let longest = match field {
             Some(DataType::FixedSizeBinary(width)) => u64::try_from(*width).unwrap_or(0),
             _ if unpacked.deltas
-                || unpacked.plain > NAME_BYTES
-                || unpacked.dictionary > NAME_BYTES / NAMES =>
+                || unpacked.plain > NAME_BYTES_AT_ONCE
+                || unpacked.dictionary > NAME_BYTES_AT_ONCE / NAMES_AT_ONCE =>
             {
                 let schema = self.metadata.metadata().file_metadata().schema_descr();
                 let leaf = (0..schema.num_columns()).find(|&leaf| schema.get_column_root_idx(leaf) == place);
@@ -450,12 +457,12 @@ impl File {
             }
             _ => return Ok((unpacked.dictionary, unpacked.dictionary)),
         };
-        // Views hold the page that they are views of.
+        // Views keep their page in memory.
         let is_view = matches!(field, Some(DataType::Utf8View | DataType::BinaryView));
         Ok((longest, if is_view { longest.max(unpacked.longest) } else { longest }))
     }
 
-    /// The next rows of these columns of a row group.
+    /// Next rows of these columns of a row group.
     fn next(
         &self,
         rows: &mut ParquetRecordBatchReader,
@@ -475,7 +482,7 @@ impl File {
     }
 }
 
-/// Rows that are decoded together.
+/// Position of rows that are decoded together.
 #[derive(Debug, Clone, Copy)]
 struct Location {
     group: usize,
@@ -483,14 +490,14 @@ struct Location {
     take: u64,
 }
 
-/// Decodes rows from front to back; going back begins anew.
+/// Decoder of rows from front to back; going back starts again.
 struct Groups {
     file: Arc<File>,
     layout: Layout,
     width: u64,
     at_once: u64,
     places: Vec<Location>,
-    /// The reader that gives the block of that number next.
+    /// Reader positioned at the block of this number.
     open: Mutex<Option<(usize, ParquetRecordBatchReader)>>,
 }
 
@@ -517,7 +524,7 @@ impl Decoder for Groups {
         };
         let mut out = Vec::new();
         let mut rows = 0;
-        // A batch may be shorter than was asked for.
+        // A batch may be shorter than requested.
         while rows < place.take {
             let batch = self.file.next(&mut reader, place.group, &columns)?;
             let Some(batch) = batch.filter(|batch| batch.num_rows() > 0) else { break };
@@ -527,19 +534,19 @@ impl Decoder for Groups {
                 .map_err(|e| e.in_file(self.file.source.0.label()))?;
         }
         if rows != place.take {
-            return Err(Error::corrupt("row-count", "a row group has not as many rows as the footer says")
+            return Err(Error::corrupt("row-count", "a row group has fewer rows than the footer declares")
                 .in_file(self.file.source.0.label())
                 .expected(place.skip.saturating_add(place.take))
                 .found(place.skip.saturating_add(rows)));
         }
-        // It holds pages of all columns; the next group has one of its own.
+        // The reader holds pages of all columns; the next group needs a new one.
         let goes_on = self.places.get(block + 1).is_some_and(|next| next.group == place.group);
         *open = goes_on.then_some((block + 1, reader));
         Ok(out)
     }
 }
 
-/// The names in a column of all row groups.
+/// Row names in a column of all row groups.
 #[derive(Debug)]
 struct GroupNames {
     file: Arc<File>,
@@ -578,7 +585,7 @@ impl RowNames for GroupNames {
 }
 
 impl GroupNames {
-    /// Appends all names; `look` sees the list after each batch, and says how many there were so far.
+    /// Appends all names. `look` receives the list after each batch, and returns the number of names so far.
     fn append(
         &self,
         list: &mut RowNameList,
@@ -594,7 +601,7 @@ impl GroupNames {
                 Layout::names(&batch, list, left).map_err(|e| e.in_file(self.label()))?;
                 let bytes = list.bytes();
                 count = look(list)?;
-                // What the list holds no more counts all the same.
+                // Names removed from the list still count.
                 spent = spent.saturating_add(bytes.saturating_sub(list.bytes()));
                 if count > self.rows {
                     break 'groups;

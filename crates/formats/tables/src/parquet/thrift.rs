@@ -1,5 +1,5 @@
-//! Thrift's compact form, as the heads of pages and the footer have it, read just as the reader does that
-//! comes after this one: it takes a field for what its place asks for, whatever its head says.
+//! Thrift compact protocol of page headers and the footer, parsed exactly as the library does
+//! afterwards: the library reads a field by its expected type, whatever its header declares.
 //!
 //! ```text
 //! structure  fields, then 0
@@ -10,27 +10,26 @@
 
 use weighbridge_core::budget::Budget;
 
-/// Why a structure was not read.
+/// Reason why a structure was not read.
 pub(super) enum Stop {
-    /// It goes on behind these bytes.
-    End,
-    /// This is no structure.
-    Wrong,
-    /// Structures stand within each other without end.
-    Deep,
-    /// A list of truths, or of more values of fixed length than there are bytes. The reader that comes
-    /// after this one passes over as many as are claimed, without missing their bytes.
-    Endless,
-    /// A field of another type than its place asks for: the reader that comes after this one would take the bytes behind it
-    /// for something else.
+    /// It continues beyond these bytes.
+    Truncated,
+    /// Not a structure.
+    Malformed,
+    /// Nested too deeply.
+    TooDeep,
+    /// A list of booleans, or of more fixed-length values than there are bytes. The library
+    /// skips as many as declared, without missing their bytes.
+    Unbounded,
+    /// A field with another type than expected: the library would misread the bytes behind it.
     Mistyped,
-    /// A field that the structure must have is not there.
+    /// A required field is missing.
     Missing,
-    /// The head of a page with the structure of another kind of page.
-    Twofold,
+    /// A page header with the structure of another page type.
+    WrongPageType,
 }
 
-/// What a structure is. Source: parquet.thrift of the Parquet format.
+/// Type of a structure. Source: parquet.thrift of the Parquet format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Structure {
     /// `PageHeader`.
@@ -77,33 +76,33 @@ pub(super) enum Structure {
     Corners,
     /// `KeyValue`.
     KeyValue,
-    /// `ColumnCryptoMetaData`: the column is encrypted. Its fields are passed over.
+    /// `ColumnCryptoMetaData`: the column is encrypted. Its fields are skipped.
     Crypto,
-    /// Any other: its fields are passed over.
+    /// Any other: its fields are skipped.
     Other,
 }
 
-/// What a field is for.
+/// Expected type of a field.
 #[derive(Clone, Copy)]
 enum Kind {
-    Truth,
+    Bool,
     Byte,
     Short,
     Number,
     Long,
     Double,
     Text,
-    /// A list, and what its elements are.
+    /// A list of structures.
     List(Structure),
-    /// A list of values of that type.
+    /// A list of values of this type.
     Values(u8),
     Of(Structure),
 }
 
 impl Structure {
-    /// What a field is taken for; `None` where it is passed over.
+    /// Expected type of a field; `None` where it is skipped.
     fn field(self, id: i16) -> Option<Kind> {
-        use Kind::{Byte, Double, List, Long, Number, Of, Short, Text, Truth, Values};
+        use Kind::{Bool, Byte, Double, List, Long, Number, Of, Short, Text, Values};
         use Structure as S;
         Some(match (self, id) {
             (S::Head, 1..=4)
@@ -130,7 +129,7 @@ impl Structure {
             | (S::Statistics, 7 | 8)
             | (S::Time, 1)
             | (S::Integer, 2)
-            | (S::Sorting, 2 | 3) => Truth,
+            | (S::Sorting, 2 | 3) => Bool,
             (S::Statistics, 1 | 2 | 5 | 6)
             | (S::Footer, 6)
             | (S::Schema, 4)
@@ -169,7 +168,7 @@ impl Structure {
         })
     }
 
-    /// The fields that it must have: a bit of each id.
+    /// Required fields: one bit per id.
     fn required(self) -> u32 {
         let ids: &[u32] = match self {
             Self::Head => &[1, 2, 3],
@@ -186,17 +185,17 @@ impl Structure {
         ids.iter().fold(0, |all, id| all | 1 << id)
     }
 
-    /// True where the reader that comes after this one passes over its fields.
-    fn is_passed_over(self) -> bool {
+    /// True where the library skips its fields.
+    fn is_skipped(self) -> bool {
         matches!(self, Self::Other | Self::Crypto)
     }
 }
 
 impl Kind {
-    /// True where a value of type `wire` is read so.
+    /// True where a value of type `wire` is read as this type.
     fn fits(self, wire: u8) -> bool {
         match self {
-            Self::Truth => matches!(wire, 1 | 2),
+            Self::Bool => matches!(wire, 1 | 2),
             Self::Byte => wire == 3,
             Self::Short => wire == 4,
             Self::Number => wire == 5,
@@ -209,23 +208,23 @@ impl Kind {
     }
 }
 
-/// What is met in a structure.
+/// Event in a structure.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Met {
-    /// A field that is a whole number.
+pub(super) enum Event {
+    /// A field that is an integer: its id and value.
     Number(i16, i64),
-    /// A field that is a text: where it ends, and of how many bytes it is.
+    /// A field that is a text: its id, end offset and length in bytes.
     Text(i16, usize, u64),
-    /// The head of a field of another type than its place asks for, the last of its structure: where it is.
+    /// The offset of the header of a field of the wrong type, the last field of its structure.
     Foreign(usize),
-    /// Its end.
+    /// The end of the structure.
     End,
 }
 
-/// Is told what is met, and in which structure.
-type Watch<'a> = dyn FnMut(Structure, Met) + 'a;
+/// Callback for events and the structures they occur in.
+type OnEvent<'a> = dyn FnMut(Structure, Event) + 'a;
 
-/// Bytes that are read from front to back.
+/// Cursor over bytes.
 pub(super) struct Bytes<'a> {
     all: &'a [u8],
     at: usize,
@@ -236,19 +235,19 @@ impl<'a> Bytes<'a> {
         Self { all, at: 0 }
     }
 
-    /// Bytes that were read.
+    /// Number of bytes read.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// Reads a structure and all within it; `watch` is told of what is met.
-    pub(super) fn structure(&mut self, structure: Structure, watch: &mut Watch<'_>) -> Result<(), Stop> {
-        self.fields(structure, 0, watch)
+    /// Reads a structure and everything inside it; `on_event` receives the events.
+    pub(super) fn structure(&mut self, structure: Structure, on_event: &mut OnEvent<'_>) -> Result<(), Stop> {
+        self.fields(structure, 0, on_event)
     }
 
-    fn fields(&mut self, structure: Structure, depth: usize, watch: &mut Watch<'_>) -> Result<(), Stop> {
+    fn fields(&mut self, structure: Structure, depth: usize, on_event: &mut OnEvent<'_>) -> Result<(), Stop> {
         if depth > Budget::DEPTH {
-            return Err(Stop::Deep);
+            return Err(Stop::TooDeep);
         }
         let mut id = 0i16;
         let mut missing = structure.required();
@@ -256,79 +255,79 @@ impl<'a> Bytes<'a> {
             let head = self.byte()?;
             let (step, wire) = (head >> 4, head & 15);
             if wire == 0 {
-                watch(structure, Met::End);
+                on_event(structure, Event::End);
                 return if missing == 0 { Ok(()) } else { Err(Stop::Missing) };
             }
             id = match step {
                 0 => low_id(self.zigzag()?),
-                // Who passes over a structure does not add its ids up.
-                step if structure.is_passed_over() => i16::from(step),
-                step => id.checked_add(i16::from(step)).ok_or(Stop::Wrong)?,
+                // A skipped structure does not add its ids up.
+                step if structure.is_skipped() => i16::from(step),
+                step => id.checked_add(i16::from(step)).ok_or(Stop::Malformed)?,
             };
             let kind = structure.field(id);
             if kind.is_some_and(|kind| !kind.fits(wire)) {
-                // The filter of a column is newer than some writers, which had another field in its place.
+                // The filter of a column is newer than some writers, which stored another field with its id.
                 let at = self.at - 1;
                 if (structure, id, step) != (Structure::Column, 15, step.clamp(1, 9)) {
                     return Err(Stop::Mistyped);
                 }
-                self.skip(wire, Structure::Other, depth, watch)?;
+                self.skip(wire, Structure::Other, depth, on_event)?;
                 if self.all.get(self.at) != Some(&0) {
                     return Err(Stop::Mistyped);
                 }
-                watch(structure, Met::Foreign(at));
+                on_event(structure, Event::Foreign(at));
                 continue;
             }
             missing &= !1u32.checked_shl(u32::try_from(id).unwrap_or(u32::MAX)).unwrap_or(0);
             match (wire, kind) {
-                // The value of a truth stands in its head.
+                // The value of a boolean is in its header.
                 (1 | 2, _) => {}
-                (4..=6, _) => watch(structure, Met::Number(id, self.zigzag()?)),
+                (4..=6, _) => on_event(structure, Event::Number(id, self.zigzag()?)),
                 (8, Some(Kind::Text)) => {
                     let len = self.varint()?;
-                    self.pass(len)?;
-                    watch(structure, Met::Text(id, self.at, len));
+                    self.advance(len)?;
+                    on_event(structure, Event::Text(id, self.at, len));
                 }
                 (_, Some(Kind::List(within))) => {
                     self.elements_are(12)?;
-                    self.skip(wire, within, depth, watch)?;
+                    self.skip(wire, within, depth, on_event)?;
                 }
                 (_, Some(Kind::Values(of))) => {
                     self.elements_are(of)?;
-                    self.skip(wire, Structure::Other, depth, watch)?;
+                    self.skip(wire, Structure::Other, depth, on_event)?;
                 }
-                (_, Some(Kind::Of(within))) => self.skip(wire, within, depth, watch)?,
-                _ => self.skip(wire, Structure::Other, depth, watch)?,
+                (_, Some(Kind::Of(within))) => self.skip(wire, within, depth, on_event)?,
+                _ => self.skip(wire, Structure::Other, depth, on_event)?,
             }
         }
     }
 
-    /// Fails where the list that comes next has elements, and of another type.
+    /// Fails if the next list has elements of another type.
     fn elements_are(&self, wire: u8) -> Result<(), Stop> {
-        let head = *self.all.get(self.at).ok_or(Stop::End)?;
+        let head = *self.all.get(self.at).ok_or(Stop::Truncated)?;
         if head & 15 == wire || head >> 4 == 0 { Ok(()) } else { Err(Stop::Mistyped) }
     }
 
-    /// Passes over a value that is no number of a field. `structure` is what it is, or what its elements are.
+    /// Skips a value that is not a number of a field. `structure` is its type, or the type of its elements.
     fn skip(
         &mut self,
         wire: u8,
         structure: Structure,
         depth: usize,
-        watch: &mut Watch<'_>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<(), Stop> {
         if depth > Budget::DEPTH {
-            return Err(Stop::Deep);
+            return Err(Stop::TooDeep);
         }
         match wire {
-            // A truth within a map has no byte, as one in a list.
+            // A boolean in a map has no byte, like one in a list.
             1 | 2 => Ok(()),
-            3 => self.pass(1),
+            3 => self.advance(1),
             4..=6 => self.varint().map(|_| ()),
-            7 => self.pass(8),
+            7 => self.advance(8),
             8 => {
                 let len = self.varint()?;
-                self.pass(len)
+                self.advance(len)
             }
             9 | 10 => {
                 let head = self.byte()?;
@@ -337,50 +336,50 @@ impl<'a> Bytes<'a> {
                     count => u64::from(count),
                 };
                 if let Some(size) = fixed(head & 15) {
-                    return self.pass_all(count, size);
+                    return self.skip_all(count, size);
                 }
-                // Every value has a byte, so that these come to an end.
-                (0..count).try_for_each(|_| self.skip(head & 15, structure, depth + 1, watch))
+                // Every value has a byte, so that this loop ends.
+                (0..count).try_for_each(|_| self.skip(head & 15, structure, depth + 1, on_event))
             }
             11 => {
                 let count = self.varint()?;
                 let kinds = if count > 0 { self.byte()? } else { 0 };
                 if let (Some(key), Some(value)) = (fixed(kinds >> 4), fixed(kinds & 15)) {
-                    return self.pass_all(count, key + value);
+                    return self.skip_all(count, key + value);
                 }
                 (0..count).try_for_each(|_| {
-                    self.skip(kinds >> 4, Structure::Other, depth + 1, watch)?;
-                    self.skip(kinds & 15, Structure::Other, depth + 1, watch)
+                    self.skip(kinds >> 4, Structure::Other, depth + 1, on_event)?;
+                    self.skip(kinds & 15, Structure::Other, depth + 1, on_event)
                 })
             }
-            12 => self.fields(structure, depth + 1, watch),
-            13 => self.pass(16),
-            _ => Err(Stop::Wrong),
+            12 => self.fields(structure, depth + 1, on_event),
+            13 => self.advance(16),
+            _ => Err(Stop::Malformed),
         }
     }
 
-    /// Passes over `count` values of `size` bytes each.
-    fn pass_all(&mut self, count: u64, size: u64) -> Result<(), Stop> {
-        let len = count.checked_mul(size).ok_or(Stop::Endless)?;
-        match self.pass(len) {
+    /// Skips `count` values of `size` bytes each.
+    fn skip_all(&mut self, count: u64, size: u64) -> Result<(), Stop> {
+        let len = count.checked_mul(size).ok_or(Stop::Unbounded)?;
+        match self.advance(len) {
             Ok(()) if size > 0 || count == 0 => Ok(()),
-            _ => Err(Stop::Endless),
+            _ => Err(Stop::Unbounded),
         }
     }
 
     fn byte(&mut self) -> Result<u8, Stop> {
-        let byte = *self.all.get(self.at).ok_or(Stop::End)?;
+        let byte = *self.all.get(self.at).ok_or(Stop::Truncated)?;
         self.at += 1;
         Ok(byte)
     }
 
-    fn pass(&mut self, count: u64) -> Result<(), Stop> {
-        let count = usize::try_from(count).map_err(|_| Stop::End)?;
-        self.at = self.at.checked_add(count).filter(|&at| at <= self.all.len()).ok_or(Stop::End)?;
+    fn advance(&mut self, count: u64) -> Result<(), Stop> {
+        let count = usize::try_from(count).map_err(|_| Stop::Truncated)?;
+        self.at = self.at.checked_add(count).filter(|&at| at <= self.all.len()).ok_or(Stop::Truncated)?;
         Ok(())
     }
 
-    /// A number of up to ten bytes.
+    /// Number of up to ten bytes.
     fn varint(&mut self) -> Result<u64, Stop> {
         let (mut value, mut shift) = (0u64, 0u32);
         loop {
@@ -391,7 +390,7 @@ impl<'a> Bytes<'a> {
             }
             shift += 7;
             if shift > 63 {
-                return Err(Stop::Wrong);
+                return Err(Stop::Malformed);
             }
         }
     }
@@ -402,8 +401,8 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// The bytes of a value of that kind, where all have the same, as the reader that comes after this one takes
-/// them: a truth in a list has none.
+/// Fixed size in bytes of a value of this type, as the library skips
+/// it: a boolean in a list has none.
 fn fixed(kind: u8) -> Option<u64> {
     match kind {
         1 | 2 => Some(0),
@@ -413,7 +412,7 @@ fn fixed(kind: u8) -> Option<u64> {
     }
 }
 
-/// The low 32 bits, which whoever reads the structure takes of a number.
+/// The low 32 bits, which the library uses of a number.
 #[allow(clippy::cast_possible_truncation)]
 pub(super) fn low(value: i64) -> i32 {
     value as i32

@@ -1,4 +1,4 @@
-//! From rows to row groups.
+//! Encoding of rows as row groups.
 
 use crate::table::Table;
 use crate::table::pipe::{Pipe, batches, guarded};
@@ -12,12 +12,12 @@ use weighbridge_core::error::Result;
 use weighbridge_core::plan::{Encode, Output};
 use weighbridge_io::source::{SourceRef, to_usize};
 
-/// About as many bytes of elements are handed over at once.
-const BATCH: u64 = 1 << 20;
-/// About as many bytes of elements make a row group.
-const GROUP: u64 = 16 << 20;
+/// Target size of a batch, in bytes of elements.
+const BATCH_BYTES: u64 = 1 << 20;
+/// Target size of a row group, in bytes of elements.
+const GROUP_BYTES: u64 = 16 << 20;
 
-/// A table that becomes row groups.
+/// Table written as row groups.
 #[derive(Debug)]
 pub(super) struct ParquetTable {
     pub table: Table,
@@ -61,9 +61,9 @@ impl Encode for ParquetTable {
     }
     fn encode(&self, out: &mut dyn Output) -> Result<()> {
         let pipe = Pipe::default();
-        // The same groups for every budget, so that the bytes are the same.
-        let at_once = (BATCH / self.table.row_bytes().saturating_add(16)).max(1);
-        let properties = self.properties(at_once, GROUP / BATCH)?;
+        // The same groups for every budget, so that the output is deterministic.
+        let at_once = (BATCH_BYTES / self.table.row_bytes().saturating_add(16)).max(1);
+        let properties = self.properties(at_once, GROUP_BYTES / BATCH_BYTES)?;
         let mut writer = guarded("the table", || {
             ArrowWriter::try_new(pipe.clone(), self.schema.clone(), Some(properties))
         })?;

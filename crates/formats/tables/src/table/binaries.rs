@@ -1,5 +1,5 @@
-//! Columns of bytes, in which people keep pickled objects: no table is made of them, and whoever scans looks at each
-//! value. Columns of texts, in which a pickle of an old protocol may be, as in texts of HDF5.
+//! Scan of binary columns, which may hold pickled objects and never become a table: each value is scanned.
+//! Also of text columns, which may hold a pickle of an old protocol, as in HDF5 texts.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
@@ -12,32 +12,32 @@ use weighbridge_core::text::escape;
 use weighbridge_io::source::{MemorySource, SourceRef};
 use weighbridge_scan::{AssumedType, Beginning, Class, Scan, embedded, may_import};
 
-/// Work for a value beside its bytes; for a text; and for a text that is followed as a pickle.
-const EACH: u64 = 16;
-const EACH_TEXT: u64 = 4;
-const FOLLOWED: u64 = 1024;
-/// A value is looked at this often.
-const LOOKS: u64 = 2;
-/// Copies of a value that waits to be scanned.
-const FOUND: u64 = 4;
+/// Work per value besides its bytes; per text; and per text that is parsed as a pickle.
+const WORK_PER_VALUE: u64 = 16;
+const WORK_PER_TEXT: u64 = 4;
+const WORK_PER_PICKLE: u64 = 1024;
+/// Number of passes over a value.
+const PASSES: u64 = 2;
+/// Number of copies of a value that waits to be scanned.
+const COPIES: u64 = 4;
 
-/// Looks at the values of columns of bytes and of texts.
+/// Scanner of the values of binary and text columns.
 #[derive(Debug)]
 pub(crate) struct Binaries<'a> {
-    /// The columns of bytes, and those of texts that are asked for, by their numbers.
+    /// Indexes of the binary columns, and of the text columns if requested.
     pub columns: Vec<usize>,
     names: Vec<String>,
-    /// Which of them are texts.
+    /// True for text columns, in the same order.
     texts: Vec<bool>,
     source: &'a SourceRef,
     limits: &'a Limits,
     budget: Budget,
-    /// Rows of each column that were looked at.
+    /// Number of scanned rows of each column.
     rows: Vec<u64>,
 }
 
 impl<'a> Binaries<'a> {
-    /// The columns of a schema, with `texts` also those of texts; those with bytes, or such texts, further in are told.
+    /// Selects the binary columns of a schema, with `texts` also text columns. Nested columns of these types are reported.
     pub(crate) fn of(
         schema: &Schema,
         texts: bool,
@@ -55,9 +55,7 @@ impl<'a> Binaries<'a> {
             } else {
                 let name = escape(field.name());
                 let mut omit = |what: &str| {
-                    let text = format!(
-                        "column-omitted: the column {name} has {what} further in, which were not looked into"
-                    );
+                    let text = format!("column-omitted: nested {what} of the column {name} were not scanned");
                     scan.push("left-out", text);
                 };
                 if holds(of, is_bytes) {
@@ -71,10 +69,10 @@ impl<'a> Binaries<'a> {
         Self { columns, names, texts: are_texts, source, limits, budget: budget.clone(), rows }
     }
 
-    /// Looks at the next rows of some of its columns, of which the first is number `first` among them.
+    /// Scans the next rows of some columns, the first of which has the index `first`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Limit`] where the values are many times as long as the file.
+    /// [`weighbridge_core::Kind::Limit`] if the values are many times as long as the file.
     pub(crate) fn look(&mut self, first: usize, batch: &RecordBatch, scan: &mut Scan) -> Result<()> {
         for (number, column) in (first..self.columns.len()).zip(batch.columns()) {
             self.column(number, &**column, scan)?;
@@ -82,10 +80,10 @@ impl<'a> Binaries<'a> {
         Ok(())
     }
 
-    /// Tells that a column could not be looked through.
+    /// Reports that a column could not be scanned.
     ///
     /// # Errors
-    /// The error itself, where it is not about the file.
+    /// The error itself, if it is unrelated to the file.
     pub(crate) fn refused(&self, number: Option<usize>, error: Error, scan: &mut Scan) -> Result<()> {
         match number.and_then(|number| self.names.get(number)) {
             Some(name) => scan.push_error(error.within(format_args!("the column {name}"))),
@@ -109,7 +107,7 @@ impl<'a> Binaries<'a> {
         } else if let Some(values) = column.as_string_view_opt() {
             self.values(number, values.iter().map(|text| text.map(str::as_bytes)), scan)
         } else {
-            Err(Error::corrupt("another-column", "the data have another type than the schema says"))
+            Err(Error::corrupt("another-column", "the column type differs from the schema"))
         }
     }
 
@@ -129,8 +127,8 @@ impl<'a> Binaries<'a> {
                 self.rows[number] += 1;
                 continue;
             }
-            // All may be the same bytes.
-            self.budget.take_work((bytes.len() as u64 + EACH).saturating_mul(LOOKS))?;
+            // All values may be the same bytes.
+            self.budget.take_work((bytes.len() as u64 + WORK_PER_VALUE).saturating_mul(PASSES))?;
             if bytes.len() > 1 {
                 self.value(number, bytes, scan);
             }
@@ -139,25 +137,25 @@ impl<'a> Binaries<'a> {
         Ok(())
     }
 
-    /// Looks at a text; what was found where it is a pickle.
+    /// Scans a text; returns the findings if it is a pickle.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Limit`] where the texts are many times as long as the file.
+    /// [`weighbridge_core::Kind::Limit`] if the texts are many times as long as the file.
     pub(crate) fn text(&mut self, text: &[u8]) -> Result<Option<Scan>> {
         let may_import = may_import(text);
-        let cost = text.len() as u64 + if may_import { FOLLOWED } else { EACH_TEXT };
+        let cost = text.len() as u64 + if may_import { WORK_PER_PICKLE } else { WORK_PER_TEXT };
         self.budget.take_work(cost)?;
         if !may_import {
             return Ok(None);
         }
         let source: SourceRef = Arc::new(MemorySource::new(self.source.label(), text.to_vec()));
         let mut own = Scan::default();
-        // What could not be followed is told, too.
+        // Texts that could not be parsed are reported, too.
         Ok((embedded(&source, self.limits, &mut own) || !own.findings.is_empty()).then_some(own))
     }
 
     fn value(&mut self, number: usize, bytes: &[u8], scan: &mut Scan) {
-        // Two bytes are met by chance: gzip has a third, and flags of five bits. What is a pickle is seen otherwise.
+        // Two magic bytes occur by chance: gzip has a third, and flags of five bits. Pickles are detected otherwise.
         let by_chance = bytes.starts_with(b"\x1f\x8b") && !matches!(bytes, [_, _, 8, 0..=31, ..]);
         let known = Beginning::of(bytes).filter(|known| {
             !by_chance && known.what != "a pickle" && matches!(known.class, Class::Objects | Class::Packed)
@@ -173,11 +171,11 @@ impl<'a> Binaries<'a> {
             scan.absorb(own, Some(&place));
         }
         if known.is_some() {
-            match self.budget.take_memory((bytes.len() as u64).saturating_mul(FOUND)) {
+            match self.budget.take_memory((bytes.len() as u64).saturating_mul(COPIES)) {
                 Ok(()) => scan.look_into(place, source(), AssumedType::File),
                 Err(_) => {
                     let mut own = Scan::default();
-                    own.push("nested-too-deep", "more files among the values were not looked into");
+                    own.push("nested-too-deep", "further embedded files in the values were not scanned");
                     scan.absorb(own, Some(&self.names[number]));
                 }
             }
@@ -196,7 +194,7 @@ fn is_text(of: &DataType) -> bool {
     matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// True for a type with such columns further in.
+/// True for a type with nested columns that match.
 fn holds(of: &DataType, what: fn(&DataType) -> bool) -> bool {
     let mut open = vec![of];
     while let Some(of) = open.pop() {
@@ -228,7 +226,7 @@ mod tests {
 
     const CALL: &[u8] = b"cos\ngetcwd\n)R.";
 
-    fn looked(field: Field, column: ArrayRef) -> (Scan, Result<()>) {
+    fn scan_column(field: Field, column: ArrayRef) -> (Scan, Result<()>) {
         let schema = Arc::new(Schema::new(vec![field]));
         let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 10]));
         let (limits, mut scan) = (Limits::default(), Scan::default());
@@ -240,55 +238,57 @@ mod tests {
     }
 
     #[test]
-    fn every_value_is_looked_at() {
-        let column = BinaryArray::from(vec![Some(&b"honest"[..]), None, Some(CALL)]);
-        let (scan, result) = looked(Field::new("b", DataType::Binary, true), Arc::new(column));
+    fn scans_every_value() {
+        let column = BinaryArray::from(vec![Some(&b"harmless"[..]), None, Some(CALL)]);
+        let (scan, result) = scan_column(Field::new("b", DataType::Binary, true), Arc::new(column));
         result.unwrap();
         assert_eq!(scan.imports[0].member.as_deref(), Some("b[2]"));
         let column = FixedSizeBinaryArray::try_from_iter([CALL, &[7; 14]].into_iter()).unwrap();
-        let (scan, result) = looked(Field::new("b", DataType::FixedSizeBinary(14), true), Arc::new(column));
+        let (scan, result) =
+            scan_column(Field::new("b", DataType::FixedSizeBinary(14), true), Arc::new(column));
         result.unwrap();
         assert_eq!(scan.imports.len(), 1);
     }
 
     #[test]
-    fn bytes_further_in_are_told() {
+    fn reports_nested_binary_columns() {
         let bytes = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Binary));
         let list = DataType::List(Arc::new(Field::new("item", bytes, true)));
         assert!(holds(&list, is_bytes) && !holds(&DataType::Utf8, is_bytes));
         let column = arrow_array::new_empty_array(&list);
-        let (scan, _) = looked(Field::new("l", list, true), column);
+        let (scan, _) = scan_column(Field::new("l", list, true), column);
         assert_eq!(scan.findings[0].code.as_str(), "left-out");
     }
 
     #[test]
-    fn every_text_is_looked_at() {
+    fn scans_every_text() {
         let call = std::str::from_utf8(CALL).unwrap();
-        let texts = [Some("honest"), None, Some("This is\na text\n"), Some(call)];
+        let texts = [Some("harmless"), None, Some("This is\na text\n"), Some(call)];
         let columns: [ArrayRef; 3] = [
             Arc::new(StringArray::from_iter(texts)),
             Arc::new(LargeStringArray::from_iter(texts)),
             Arc::new(StringViewArray::from_iter(texts)),
         ];
         for column in columns {
-            let (scan, result) = looked(Field::new("t", column.data_type().clone(), true), column);
+            let (scan, result) = scan_column(Field::new("t", column.data_type().clone(), true), column);
             result.unwrap();
             assert_eq!(scan.imports[0].member.as_deref(), Some("t[3]"));
         }
         let words = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
-        let (scan, _) = looked(Field::new("w", words.clone(), true), arrow_array::new_empty_array(&words));
+        let (scan, _) =
+            scan_column(Field::new("w", words.clone(), true), arrow_array::new_empty_array(&words));
         assert_eq!(scan.findings[0].code.as_str(), "left-out");
         let long = "x".repeat(1 << 20);
         let column = StringArray::from(vec![long.as_str(); 130]);
-        let (_, result) = looked(Field::new("t", DataType::Utf8, true), Arc::new(column));
+        let (_, result) = scan_column(Field::new("t", DataType::Utf8, true), Arc::new(column));
         assert_eq!(result.unwrap_err().code().as_str(), "limit");
     }
 
     #[test]
-    fn values_that_multiply_are_not_all_looked_at() {
+    fn limits_the_scan_of_repeated_values() {
         let long = vec![7; 1 << 20];
         let column = BinaryArray::from(vec![long.as_slice(); 70]);
-        let (_, result) = looked(Field::new("b", DataType::Binary, true), Arc::new(column));
+        let (_, result) = scan_column(Field::new("b", DataType::Binary, true), Arc::new(column));
         assert_eq!(result.unwrap_err().code().as_str(), "limit");
     }
 }

@@ -1,11 +1,11 @@
-//! Which columns of an Arrow schema are a table, and its rows out of record batches.
+//! Selection of the table's columns in an Arrow schema, and conversion of record batches to rows.
 //!
 //! The rules, in this order:
-//! 1. a column of fixed-size lists of numbers: that called `vector`, else the first;
+//! 1. a column of fixed-size lists of numbers: the one named `vector`, else the first;
 //! 2. a column of lists of numbers, all of one length: likewise;
-//! 3. all columns of numbers, which must be of one type, side by side.
+//! 3. all numeric columns side by side, which must have one type.
 //!
-//! The names of the rows are the first column of text. Other columns are left out, and told.
+//! The row names are the first text column. Other columns are skipped with a note.
 
 use super::NO_COLUMNS;
 use arrow_array::cast::AsArray;
@@ -16,42 +16,42 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::DType;
 use weighbridge_io::source::to_usize;
 
-/// The attribute of a table that was columns side by side: their names.
+/// Attribute of a table built from several columns: their names.
 const COLUMNS: &str = "columns";
-/// The code of the note that says how the columns are called.
+/// Code of the note with the column names.
 pub(super) const COLUMN_NAMES: &str = "column-names";
-/// Keys of the metadata of a field: its extension type, what that says, and what Parquet counts.
+/// Keys in the metadata of a field: its extension type, the parameters of that type, and Parquet's field id.
 const EXTENSION: &str = "ARROW:extension:name";
 const EXTENSION_METADATA: &str = "ARROW:extension:metadata";
 const FIELD_ID: &str = "PARQUET:field_id";
-/// Columns, and things said of them, that are named.
-const TOLD: usize = 20;
+/// Maximum number of columns and column properties listed in notes.
+const MAX_LISTED: usize = 20;
 
-/// The columns that make a table.
+/// Columns that make up a table.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    /// The type of the elements.
+    /// Element type.
     pub dtype: DType,
-    /// Where they are.
+    /// Position of the elements.
     pub vector: Vector,
-    /// The column that names the rows.
+    /// Column of row names.
     pub names: Option<usize>,
 }
 
-/// Where the elements of a row are.
+/// Position of the elements of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Vector {
-    /// In a list of this length, in that column.
+    /// Column with a list of this fixed length.
     Fixed(usize, u64),
-    /// In a list whose length the data tell.
+    /// Column with lists; their length is in the data.
     List(usize),
-    /// In these columns.
+    /// One element in each of these columns.
     Plain(Vec<usize>),
-    /// Nowhere: there are names alone.
+    /// No elements: row names only.
     None,
 }
 
-/// The element type of a type of Arrow.
+/// Element type of an Arrow type.
 fn dtype(of: &DataType) -> Option<DType> {
     Some(match of {
         DataType::Int8 => DType::I8,
@@ -69,7 +69,7 @@ fn dtype(of: &DataType) -> Option<DType> {
     })
 }
 
-/// The type of Arrow for elements of this type.
+/// Arrow type of an element type.
 pub(crate) fn arrow_type(of: DType) -> Option<DataType> {
     Some(match of {
         DType::I8 => DataType::Int8,
@@ -87,7 +87,7 @@ pub(crate) fn arrow_type(of: DType) -> Option<DataType> {
     })
 }
 
-/// The types that a column can have.
+/// Element types that a column can have.
 pub(crate) static DTYPES: &[DType] = &[
     DType::U8,
     DType::I8,
@@ -103,11 +103,11 @@ pub(crate) static DTYPES: &[DType] = &[
 ];
 
 impl Layout {
-    /// The table of a schema.
+    /// Selects the table of a schema.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Unsupported`]: `no-table` where no column holds numbers or names,
-    /// `mixed-columns` where columns of numbers are of several types.
+    /// [`weighbridge_core::Kind::Unsupported`]: `no-table` if no column holds numbers or names,
+    /// `mixed-columns` if numeric columns have several types.
     pub(crate) fn of(schema: &Schema, notes: &mut Vec<Note>) -> Result<Self> {
         let fields = schema.fields();
         let text = |t: &DataType| matches!(t, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
@@ -133,22 +133,18 @@ impl Layout {
             (vector, dtype)
         } else if let Some(&(_, dtype)) = plain.first() {
             if let Some(&(other, _)) = plain.iter().find(|(_, own)| *own != dtype) {
-                return Err(Error::unsupported(
-                    "mixed-columns",
-                    "the columns of numbers are of several types",
-                )
-                .expected(dtype)
-                .found(format_args!(
-                    "{} is {}",
-                    fields[other].name(),
-                    fields[other].data_type()
-                )));
+                return Err(Error::unsupported("mixed-columns", "the numeric columns have different types")
+                    .expected(dtype)
+                    .found(format_args!("{} is {}", fields[other].name(), fields[other].data_type())));
             }
             (Vector::Plain(plain.into_iter().map(|(place, _)| place).collect()), dtype)
         } else if names.is_some() {
             (Vector::None, NO_COLUMNS)
         } else {
-            return Err(Error::unsupported("no-table", "no column holds numbers, lists of numbers or names"));
+            return Err(Error::unsupported(
+                "no-table",
+                "the table has no column of numbers, lists of numbers or names",
+            ));
         };
         let layout = Self { dtype, vector, names };
         let used = layout.projection();
@@ -159,11 +155,11 @@ impl Layout {
             notes.push(Note::skipped_tensor(fields[place].name(), format!("a column of type {kind}")));
         }
         notes.extend(renamed(schema, &used));
-        notes.extend(told_of_columns(schema, &used));
+        notes.extend(column_property_notes(schema, &used));
         Ok(layout)
     }
 
-    /// What the table knows of its columns: the names of those that are read side by side, by which alone they are told apart.
+    /// Attributes of the table: the names of its columns, where several columns make up the rows.
     pub(crate) fn attributes(&self, schema: &Schema) -> Attributes {
         let Vector::Plain(places) = &self.vector else { return Attributes::new() };
         let fields = places.iter().filter_map(|&place| schema.fields().get(place));
@@ -180,7 +176,7 @@ impl Layout {
         }
     }
 
-    /// True where a column holds elements or names.
+    /// True for a column of elements or names.
     pub(crate) fn reads(&self, column: usize) -> bool {
         self.names == Some(column)
             || match &self.vector {
@@ -190,7 +186,7 @@ impl Layout {
             }
     }
 
-    /// All columns that are used, in order.
+    /// All used columns, in order.
     fn projection(&self) -> Vec<usize> {
         let mut all = self.elements();
         all.extend(self.names);
@@ -199,8 +195,8 @@ impl Layout {
         all
     }
 
-    /// Appends the elements of a batch of the [columns of the elements](Self::elements), row by row.
-    /// `width` is the length of each row.
+    /// Appends the elements of a batch of the [element columns](Self::elements), row by row.
+    /// Each row has `width` elements.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Unsupported`]: `nulls`, `ragged-list`.
@@ -237,10 +233,10 @@ impl Layout {
         Ok(())
     }
 
-    /// Appends the names in a batch whose one column holds them, as long as the list takes at most so many bytes.
+    /// Appends the names in a batch with one column of names, up to `most` bytes in the list.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Unsupported`], `nulls`; what [`RowNameList::push_within`] says.
+    /// [`weighbridge_core::Kind::Unsupported`], `nulls`; the errors of [`RowNameList::push_within`].
     pub(crate) fn names(batch: &RecordBatch, list: &mut RowNameList, most: u64) -> Result<()> {
         let Some(column) = batch.columns().first() else { return Ok(()) };
         refuse_nulls(&**column)?;
@@ -251,10 +247,10 @@ impl Layout {
         } else if let Some(names) = column.as_string_view_opt() {
             names.iter().flatten().try_for_each(|name| list.push_within(name, most))?;
         } else if let Some(names) = column.as_binary_view_opt() {
-            // Of Arrow, whose views were not looked at: the list ends before they are.
+            // Arrow byte views, not checked as UTF-8 yet: the list reaches its limit before they are all visited.
             for name in names.iter().flatten() {
                 let name = std::str::from_utf8(name)
-                    .map_err(|_| Error::corrupt("not-understood", "a name is not text in UTF-8"))?;
+                    .map_err(|_| Error::corrupt("not-understood", "a row name is not UTF-8"))?;
                 list.push_within(name, most)?;
             }
         } else {
@@ -263,7 +259,7 @@ impl Layout {
         Ok(())
     }
 
-    /// The length of the first list of a batch.
+    /// Length of the first list of a batch.
     pub(crate) fn first_width(batch: &RecordBatch) -> Option<u64> {
         let column = batch.columns().first().filter(|column| !column.is_empty())?;
         let len = match (column.as_list_opt::<i32>(), column.as_list_opt::<i64>()) {
@@ -275,23 +271,23 @@ impl Layout {
     }
 }
 
-/// A note where a table that is written would have its columns under other names, or in another order.
+/// Note where writing the table would rename or reorder its columns.
 fn renamed(schema: &Schema, used: &[usize]) -> Option<Note> {
     let names: Vec<&str> = used.iter().map(|&place| schema.fields()[place].name().as_str()).collect();
     if matches!(names[..], ["name", "vector"] | ["vector"] | ["name"]) {
         return None;
     }
-    let told: Vec<String> = names.iter().take(TOLD).map(|name| short_text(name)).collect();
-    let more = if names.len() > TOLD { ", …" } else { "" };
-    Some(Note::new(COLUMN_NAMES, format!("the columns are called {}{more}", told.join(", "))))
+    let shown: Vec<String> = names.iter().take(MAX_LISTED).map(|name| short_text(name)).collect();
+    let more = if names.len() > MAX_LISTED { ", …" } else { "" };
+    Some(Note::new(COLUMN_NAMES, format!("the columns are named {}{more}", shown.join(", "))))
 }
 
-/// What a file says of the columns of the table that has no place in the checkpoint: extension types, such as tensors of
+/// Notes on column properties without a place in the checkpoint: extension types, such as tensors of
 /// more dimensions, and metadata of fields.
-fn told_of_columns(schema: &Schema, used: &[usize]) -> Vec<Note> {
+fn column_property_notes(schema: &Schema, used: &[usize]) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut more = 0u64;
-    let mut tell = |note: &dyn Fn() -> Note| match notes.len() < TOLD {
+    let mut push = |note: &dyn Fn() -> Note| match notes.len() < MAX_LISTED {
         true => notes.push(note()),
         false => more += 1,
     };
@@ -303,13 +299,13 @@ fn told_of_columns(schema: &Schema, used: &[usize]) -> Vec<Note> {
         for own in [Some(field), item].into_iter().flatten() {
             let column = || short_text(field.name());
             if let Some(kind) = own.metadata().get(EXTENSION) {
-                let said = own.metadata().get(EXTENSION_METADATA).map_or("", String::as_str);
-                tell(&|| {
+                let parameters = own.metadata().get(EXTENSION_METADATA).map_or("", String::as_str);
+                push(&|| {
                     let text = format!(
-                        "the type {} of the column {} is left out: {}",
+                        "extension type {} of the column {} omitted: {}",
                         short_text(kind),
                         column(),
-                        short_text(said)
+                        short_text(parameters)
                     );
                     Note::omission("column-type", text)
                 });
@@ -318,36 +314,32 @@ fn told_of_columns(schema: &Schema, used: &[usize]) -> Vec<Note> {
             keys.retain(|key| ![EXTENSION, EXTENSION_METADATA, FIELD_ID].contains(&key.as_str()));
             keys.sort_unstable();
             for key in keys {
-                tell(&|| {
-                    let text =
-                        format!("metadata of the column {} are left out: {}", column(), short_text(key));
+                push(&|| {
+                    let text = format!("metadata of the column {} omitted: {}", column(), short_text(key));
                     Note::omission("column-metadata", text)
                 });
             }
         }
     }
     if more > 0 {
-        notes.push(Note::omission(
-            "column-metadata",
-            format!("{more} more things said of columns are left out"),
-        ));
+        notes.push(Note::omission("column-metadata", format!("{more} more column properties omitted")));
     }
     notes
 }
 
-/// The beginning of a text from the file.
+/// Escaped start of a text from the file.
 fn short_text(text: &str) -> String {
     let start: String = text.chars().take(80).collect();
     escape_text(&start)
 }
 
-/// The elements of lists that must all have `width` of them.
+/// Elements of lists that must all have `width` elements.
 fn of_list(offsets: &[i64], elements: &ArrayRef, width: usize) -> Result<ArrayRef> {
     let lengths = offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
     if let Some((row, len)) = lengths.enumerate().find(|(_, len)| usize::try_from(*len) != Ok(width)) {
-        return Err(Error::unsupported("ragged-list", "the lists of a column are not all of one length")
+        return Err(Error::unsupported("ragged-list", "the lists of the column have different lengths")
             .expected(format_args!("{width} elements"))
-            .found(format_args!("{len} in row {row} of its batch")));
+            .found(format_args!("{len} in row {row} of its record batch")));
     }
     let first = offsets.first().and_then(|&first| usize::try_from(first).ok()).unwrap_or(0);
     let count = offsets.len().saturating_sub(1) * width;
@@ -357,7 +349,7 @@ fn of_list(offsets: &[i64], elements: &ArrayRef, width: usize) -> Result<ArrayRe
     Ok(elements.slice(first, count))
 }
 
-/// The bytes of the elements of an array of numbers.
+/// Bytes of the elements of a numeric array.
 fn values(array: &ArrayRef, size: usize) -> Result<&[u8]> {
     refuse_nulls(&**array)?;
     macro_rules! of {
@@ -387,15 +379,15 @@ fn refuse_nulls(array: &dyn Array) -> Result<()> {
     if array.null_count() == 0 {
         return Ok(());
     }
-    Err(Error::unsupported("nulls", "a column of the table has values that are missing")
-        .found(format_args!("{} in one batch", array.null_count()))
-        .hint("fill them before: a tensor has an element at every place"))
+    Err(Error::unsupported("nulls", "the column has missing values")
+        .found(format_args!("{} in one record batch", array.null_count()))
+        .hint("fill the missing values and write the table again"))
 }
 
 fn short() -> Error {
-    Error::corrupt("short-column", "a column has fewer elements than rows")
+    Error::corrupt("short-column", "the column has fewer elements than rows")
 }
 
 fn another() -> Error {
-    Error::corrupt("another-column", "the data have another type than the schema says")
+    Error::corrupt("another-column", "the column type differs from the schema")
 }

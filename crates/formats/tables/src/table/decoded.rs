@@ -1,25 +1,25 @@
-//! Elements that are decoded, block by block, when they are asked for.
+//! Elements decoded block by block on access.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{BlockCache, CachedBlocks, Source, SourceRef, Within, check_range, to_usize};
 
-/// Makes the bytes of one block.
+/// Decoder of single blocks.
 pub(crate) trait Decoder: Debug + Send + Sync {
-    /// The elements of the block of that number: row-major, little-endian.
+    /// Returns the elements of block `block`: row-major, little-endian.
     ///
     /// # Errors
-    /// What the source says, and what the bytes contradict.
+    /// The errors of the source, and of malformed data.
     fn decode(&self, block: usize) -> Result<Vec<u8>>;
 }
 
-/// A source whose bytes are made block by block. The latest ones stay in the cache of
-/// the limits under which the file was opened.
+/// Source with bytes decoded block by block. Recent blocks stay in the block cache
+/// of the opened file.
 #[derive(Debug)]
 pub(crate) struct DecodedSource {
     outer: SourceRef,
-    /// Where each block begins, and where the last one ends.
+    /// Start offset of each block, and the end offset of the last one.
     starts: Vec<u64>,
     decoder: Box<dyn Decoder>,
     sequential: bool,
@@ -27,7 +27,7 @@ pub(crate) struct DecodedSource {
 }
 
 impl DecodedSource {
-    /// Blocks that begin at `starts` (of which the last is the end), made by `decoder` from `outer`.
+    /// Source of blocks at `starts` (the last entry is the end), decoded by `decoder` from `outer`.
     pub(crate) fn shared(
         outer: SourceRef,
         starts: Vec<u64>,
@@ -37,7 +37,7 @@ impl DecodedSource {
         Arc::new(Self { outer, starts, decoder, sequential: false, blocks: cache.blocks() })
     }
 
-    /// As [`shared`](Self::shared), where it is cheap to go forwards only.
+    /// Like [`shared`](Self::shared), for a decoder that is efficient only from front to back.
     pub(crate) fn forwards(
         outer: SourceRef,
         starts: Vec<u64>,
@@ -53,7 +53,7 @@ impl DecodedSource {
             if block.len() as u64 == len {
                 return Ok(block);
             }
-            Err(Error::corrupt("changed-meanwhile", "the file is not what it was when it was opened")
+            Err(Error::corrupt("changed-meanwhile", "the file has changed since it was opened")
                 .in_file(self.outer.label())
                 .expected(format_args!("{len} bytes of elements"))
                 .found(block.len()))
@@ -69,11 +69,11 @@ impl Source for DecodedSource {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         check_range(self, offset, buffer.len() as u64)?;
         let (mut at, mut rest) = (offset, buffer);
-        // The block that holds the first byte: the last one that begins at or before it.
+        // The block with the first byte: the last one that begins at or before it.
         let mut number = self.starts.partition_point(|&start| start <= offset).saturating_sub(1);
         while !rest.is_empty() {
             let &[start, end] = self.starts.get(number..number + 2).unwrap_or_default() else {
-                return Err(Error::corrupt("past-the-end", "the blocks end before the data they announce"));
+                return Err(Error::corrupt("past-the-end", "the range extends beyond the last block"));
             };
             let take = to_usize((end - at).min(rest.len() as u64))?;
             if take > 0 {

@@ -1,18 +1,18 @@
-//! Numbers as decimal text, fast and exact.
+//! Exact and fast decimal text of numbers.
 
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::DType;
 
-/// How floats become text.
+/// Decimal form of floats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Floats {
-    /// The shortest decimal that reads as the same float.
+    /// The shortest decimal that parses as the same float.
     Shortest,
-    /// Nine digits behind the point, as Python's `%.9f` gives them.
+    /// Nine decimal places, as Python's `%.9f`.
     Fixed9,
 }
 
-/// The types that can be written as text.
+/// Element types that can be written as text.
 pub(crate) static DTYPES: &[DType] = &[
     DType::U8,
     DType::I8,
@@ -28,11 +28,11 @@ pub(crate) static DTYPES: &[DType] = &[
     DType::F64,
 ];
 
-/// Appends the elements `bytes` (little-endian), each behind `separator`, save that the first one
-/// has none where `bare` is set.
+/// Appends the elements in `bytes` (little-endian), each preceded by `separator`, except the first
+/// where `bare` is set.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Unsupported`] for a type that is not among [`DTYPES`].
+/// [`weighbridge_core::Kind::Unsupported`] for a type not in [`DTYPES`].
 pub(crate) fn push_row(
     bytes: &[u8],
     dtype: DType,
@@ -108,13 +108,13 @@ pub(crate) fn push_row(
         (DType::U64, _) => integers!(u64, 8),
         (DType::I64, _) => integers!(i64, 8),
         (other, _) => {
-            return Err(Error::unsupported("text-dtype", format!("no text for elements of type {other}")));
+            return Err(Error::unsupported("text-dtype", format!("dtype {other} cannot be written as text")));
         }
     }
     Ok(())
 }
 
-/// The most bytes that the text of an element usually takes, with what separates it.
+/// Typical maximum length of the text of an element, with its separator.
 pub(crate) fn usual_len(dtype: DType, floats: Floats) -> u64 {
     match (dtype, floats) {
         (DType::F64, Floats::Shortest) | (DType::U64 | DType::I64, _) => 21,
@@ -149,7 +149,7 @@ fn shortest64(x: f64, out: &mut Vec<u8>) {
 
 const BILLION: u64 = 1_000_000_000;
 
-/// Two digits each of 0 to 99.
+/// Two digits for each number from 0 to 99.
 static PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[b'0'; 2]; 100];
     let mut high = 0;
@@ -170,10 +170,10 @@ fn pair(n: u64) -> [u8; 2] {
     PAIRS[(n % 100) as usize]
 }
 
-/// The float widened to double as Python's `'%.9f'` prints it: exact, halves to even.
+/// Appends the float widened to double as Python's `'%.9f'` prints it: exact, halves to even.
 ///
-/// A float is m * 2^e with m below 2^24. Where e is negative, m * 10^9 is below 2^54, and what is
-/// shifted out decides the rounding; where it is not, the float is a whole number.
+/// A float is m * 2^e with m below 2^24. If e is negative, m * 10^9 is below 2^54, and the bits
+/// shifted out decide the rounding; otherwise the float is an integer.
 pub(crate) fn fixed9_f32(x: f32, out: &mut Vec<u8>) {
     let bits = x.to_bits();
     let exponent = (bits >> 23) & 0xff;
@@ -206,7 +206,7 @@ fn shift_to_even(n: u64, shift: u32) -> u64 {
     quotient + u64::from(rest > half || (rest == half && quotient & 1 == 1))
 }
 
-/// Appends `scaled` billionths.
+/// Appends a number of billionths.
 fn push_scaled(scaled: u64, out: &mut Vec<u8>) {
     let (whole, rest) = (scaled / BILLION, scaled % BILLION);
     let mut text = [b'0'; 11];
@@ -226,10 +226,10 @@ fn push_scaled(scaled: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&text);
 }
 
-/// As [`fixed9_f32`] for a double.
+/// Like [`fixed9_f32`], for a double.
 fn fixed9_f64(x: f64, out: &mut Vec<u8>) {
     if x.is_finite() {
-        // The standard library's formatting is exact and rounds halves to even too.
+        // The standard library's formatting is also exact and rounds halves to even.
         out.extend_from_slice(format!("{x:.9}").as_bytes());
     } else {
         push_special(x.is_nan(), x < 0.0, out);
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn nine_digits_are_exact() {
-        // What Python prints.
+        // Output of Python.
         for (x, text) in [
             (0.0f32, "0.000000000"),
             (-0.0, "-0.000000000"),
@@ -274,13 +274,13 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_way_is_the_slow_way() {
+    fn fast_formatting_equals_slow_formatting() {
         let mut state = 0x1234_5678_9abc_def1u64;
         for round in 0..2_000_000u32 {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            // All bit patterns, then those of usual size, then those near halves of the last digit.
+            // All bit patterns, then those of typical size, then those near halves of the last digit.
             let bits = (state >> 16) as u32;
             let x = match round % 3 {
                 0 => f32::from_bits(bits),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_text_reads_as_the_same_float() {
+    fn shortest_text_parses_as_the_same_float() {
         let mut state = 88_172_645_463_325_252u64;
         for _ in 0..300_000 {
             state ^= state << 13;

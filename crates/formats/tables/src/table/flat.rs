@@ -1,5 +1,5 @@
-//! Flatbuffers of strangers: footers and messages of Arrow, and the schema of Arrow that Parquet carries. Their tables
-//! point to each other, and many may point to one: it would be read, and copied, as often.
+//! Untrusted flatbuffers: footers and messages of Arrow, and the Arrow schema in Parquet files. Their tables
+//! refer to each other, and many may refer to one: it would be read, and copied, once per reference.
 
 use crate::table::pipe::{RawPair, guarded};
 use arrow_ipc::{Footer, Message, Schema};
@@ -7,62 +7,62 @@ use flatbuffers::{ErrorTraceDetail, InvalidFlatbuffer, VerifierOptions};
 use std::ops::Range;
 use weighbridge_core::error::{Error, Result};
 
-/// Bytes may be met so many times on average. Writers share what says where the fields of a table are, and no more:
-/// that is met with each table, which is up to three times its own length.
-const MET: usize = 8;
-/// The shortest table, its fields, and what points to it take so many bytes on average, where none is shared. A field
+/// Maximum average number of visits per byte. Writers share only vtables, which are visited
+/// with each table; a vtable is up to three times as long as its table.
+const MAX_VISITS: usize = 8;
+/// Minimum average bytes of a table, its fields, and the references to it, without sharing. A field
 /// of a schema is two tables of at least 36 bytes together.
-const TABLE: usize = 12;
-/// What is free: short ones are mostly what is shared.
-const FREE: usize = 4096;
+const MIN_TABLE_BYTES: usize = 12;
+/// Additional allowance in bytes: short flatbuffers are mostly shared vtables.
+const FREE_BYTES: usize = 4096;
 
 fn bounds(len: usize) -> VerifierOptions {
     VerifierOptions {
-        max_apparent_size: len.saturating_mul(MET).max(FREE),
-        max_tables: (len / TABLE).max(FREE / TABLE),
+        max_apparent_size: len.saturating_mul(MAX_VISITS).max(FREE_BYTES),
+        max_tables: (len / MIN_TABLE_BYTES).max(FREE_BYTES / MIN_TABLE_BYTES),
         ..VerifierOptions::default()
     }
 }
 
-/// The footer of a file.
+/// Parses the footer of a file.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`]: `shared-structure` where it says the same again and again, `not-understood`.
+/// [`weighbridge_core::Kind::Corrupt`]: `shared-structure` for excessive sharing, `not-understood`.
 pub(crate) fn footer(bytes: &[u8]) -> Result<Footer<'_>> {
     let footer = arrow_ipc::root_as_footer_with_opts(&bounds(bytes.len()), bytes);
     understood("the footer", footer)
 }
 
-/// The head of a message.
+/// Parses the header of a message.
 ///
 /// # Errors
-/// As [`footer`].
+/// Like [`footer`].
 pub(crate) fn message<'a>(what: &'static str, bytes: &'a [u8]) -> Result<Message<'a>> {
     let message = arrow_ipc::root_as_message_with_opts(&bounds(bytes.len()), bytes);
     understood(what, message)
 }
 
-/// Where a message begins: a marker and a length may stand before it.
+/// Offset of a message behind an optional marker and length.
 pub(crate) fn start_of(message: &[u8]) -> usize {
     if message.len() > 8 && message.starts_with(&[0xff; 4]) { 8 } else { 0 }
 }
 
-/// Texts of metadata that are bytes: so many are put aside, each after one more look at all. Of long footers fewer.
-const ODD: usize = 64;
+/// Maximum number of metadata texts that are not UTF-8; each costs another pass. Long footers allow fewer.
+const MAX_ODD_TEXTS: usize = 64;
 const ODD_BYTES: usize = 64 << 20;
-/// What stands in the place of each byte that is not ASCII of such a text.
+/// Byte that replaces each non-ASCII byte of a text that is not UTF-8.
 pub(crate) const SUBSTITUTE: u8 = 0x1a;
 
-/// A text of metadata that is not UTF-8: where it stands, and its bytes.
+/// Metadata text that is not UTF-8: its range, and its bytes.
 pub(crate) type OddText = (Range<usize>, Vec<u8>);
 
-/// Keys and values of metadata are bytes to Arrow's own libraries, and text to the reader that comes after this one: takes
-/// those that are no text out of a footer.
+/// Replaces the metadata keys and values of a footer that are not UTF-8, and returns the originals. Arrow's own
+/// libraries treat them as bytes; the library used here requires UTF-8.
 pub(crate) fn readable_footer(bytes: &mut [u8]) -> Vec<OddText> {
     readable(bytes, |bounds, bytes| arrow_ipc::root_as_footer_with_opts(bounds, bytes).err())
 }
 
-/// As [`readable_footer`], out of a message.
+/// Like [`readable_footer`], for a message.
 pub(crate) fn readable_message(bytes: &mut [u8]) -> Vec<OddText> {
     readable(bytes, |bounds, bytes| arrow_ipc::root_as_message_with_opts(bounds, bytes).err())
 }
@@ -72,7 +72,7 @@ fn readable(
     wrong: impl Fn(&VerifierOptions, &[u8]) -> Option<InvalidFlatbuffer>,
 ) -> Vec<OddText> {
     let mut odd = Vec::new();
-    for _ in 0..(ODD_BYTES / bytes.len().max(1)).clamp(1, ODD) {
+    for _ in 0..(ODD_BYTES / bytes.len().max(1)).clamp(1, MAX_ODD_TEXTS) {
         let Some(InvalidFlatbuffer::Utf8Error { range, error_trace, .. }) =
             wrong(&bounds(bytes.len()), bytes)
         else {
@@ -87,7 +87,7 @@ fn readable(
     odd
 }
 
-/// The pairs of the metadata of a schema in the order of the file, as they were before texts were taken out of `bytes`.
+/// Metadata pairs of a schema in file order, with the original texts that were replaced in `bytes`.
 pub(crate) fn raw_pairs(schema: Schema<'_>, bytes: &[u8], odd: &[OddText]) -> Vec<RawPair> {
     let start = bytes.as_ptr().addr();
     let own = |text: &str| {
@@ -99,7 +99,7 @@ pub(crate) fn raw_pairs(schema: Schema<'_>, bytes: &[u8], odd: &[OddText]) -> Ve
     pairs.map(|pair| (own(pair.key().unwrap_or_default()), own(pair.value().unwrap_or_default()))).collect()
 }
 
-/// Makes any bytes a text of the same length.
+/// Turns any bytes into text of the same length.
 pub(crate) fn substitute(text: &mut [u8]) {
     text.iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = SUBSTITUTE);
 }
@@ -112,11 +112,14 @@ fn is_metadata(trace: &[ErrorTraceDetail]) -> bool {
 fn understood<T>(what: &'static str, read: std::result::Result<T, InvalidFlatbuffer>) -> Result<T> {
     match read {
         Err(InvalidFlatbuffer::ApparentSizeTooLarge | InvalidFlatbuffer::TooManyTables) => {
-            Err(Error::corrupt("shared-structure", format!("{what} says the same things again and again"))
-                .expected("names and fields that each have bytes of their own"))
+            Err(Error::corrupt("shared-structure", format!("{what} refers to the same bytes too often"))
+                .expected("names and fields with separate bytes"))
         }
         Err(InvalidFlatbuffer::Utf8Error { error_trace, .. }) if is_metadata(error_trace.as_ref()) => {
-            Err(Error::unsupported("metadata-bytes", format!("{what} has many texts that are not UTF-8")))
+            Err(Error::unsupported(
+                "metadata-bytes",
+                format!("{what} has too many metadata texts that are not UTF-8"),
+            ))
         }
         read => guarded(what, || read),
     }
@@ -129,11 +132,11 @@ mod tests {
     use arrow_ipc::writer::FileWriter;
     use arrow_schema::{DataType, Field, Schema};
 
-    /// Half of what there is to meet, and a third less than there is of tables.
+    /// Half of the visit bound, and a third less than the table bound.
     fn well_within(footer: &[u8]) -> bool {
         let options = VerifierOptions {
-            max_apparent_size: footer.len() * MET / 2,
-            max_tables: footer.len() / (TABLE * 3 / 2),
+            max_apparent_size: footer.len() * MAX_VISITS / 2,
+            max_tables: footer.len() / (MIN_TABLE_BYTES * 3 / 2),
             ..VerifierOptions::default()
         };
         arrow_ipc::root_as_footer_with_opts(&options, footer).is_ok()
@@ -146,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn honest_footers_are_far_from_the_bounds() {
+    fn footers_of_real_files_are_far_below_the_bounds() {
         let golden = weighbridge_testkit::testdata("tables");
         let folder = std::fs::read_dir(golden).unwrap();
         let paths = folder.map(|entry| entry.unwrap().path());
         let mut seen = 0;
         for path in paths.filter(|path| path.extension().is_some_and(|extension| extension == "arrow")) {
             let mut footer = footer_of(&std::fs::read(&path).unwrap()).to_vec();
-            // What is no text is taken out before.
+            // Texts that are not UTF-8 are replaced first.
             readable_footer(&mut footer);
             assert!(well_within(&footer), "{}", path.display());
             seen += 1;
@@ -161,9 +164,9 @@ mod tests {
         assert!(seen > 3);
     }
 
-    /// Fields with names as short as can be, which take least: plain, and in lists.
+    /// Fields with the shortest possible names, which take the fewest bytes: plain, and in lists.
     #[test]
-    fn wide_tables_are_far_from_the_bounds() {
+    fn footers_of_wide_tables_are_far_below_the_bounds() {
         for of in [DataType::Utf8, DataType::Float32, DataType::new_list(DataType::Float64, true)] {
             let fields: Vec<_> = (0..5000).map(|_| Field::new("", of.clone(), true)).collect();
             let mut file = Vec::new();

@@ -1,7 +1,7 @@
-//! Tables of text: a line a row, a name and numbers.
+//! Text tables: one line per row, a name and numbers.
 //!
-//! Such a file has no index, so opening it reads it once: where lines begin, and that all of them
-//! have as many fields. Numbers are parsed when they are asked for, a block of lines at a time.
+//! Text files have no index, so opening reads the file once: it finds the lines, and checks that all of them
+//! have the same number of fields. Numbers are parsed on access, a block of lines at a time.
 
 use super::{DecodedSource, Decoder};
 use std::collections::HashMap;
@@ -15,21 +15,21 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_io::source::{BlockCache, RangeSource, SourceRef, read_vec, to_usize};
 
-/// Bytes that are read at once.
-const STEP: u64 = 1 << 20;
-/// A line may have this part of the limit `header_bytes`: its numbers take a multiple of it in memory.
-const LINE: u64 = 4;
-/// About as many bytes of text are decoded together.
-const BLOCK: u64 = 256 << 10;
-/// In so many bytes at the beginning most lines say how many numbers a row has.
-const FRONT: u64 = 1 << 20;
+/// Bytes read at once.
+const STEP_BYTES: u64 = 1 << 20;
+/// Divisor of the limit `header_bytes` for the length of a line: parsed numbers take a multiple of its bytes.
+const LINE_DIVISOR: u64 = 4;
+/// Target size of a decoded block, in bytes of text.
+const BLOCK_BYTES: u64 = 256 << 10;
+/// Bytes at the start of the file in which the most frequent field count is determined.
+const FRONT_BYTES: u64 = 1 << 20;
 
-/// How the lines of a file are to be read.
+/// Parameters for reading the lines of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Lines {
-    /// The file.
+    /// File to read.
     pub source: SourceRef,
-    /// What stands between two fields.
+    /// Separator of fields.
     pub separator: u8,
     /// True where the first field is the name of the row.
     pub named: bool,
@@ -37,19 +37,19 @@ pub(crate) struct Lines {
     pub trimmed: bool,
     /// Offset of the first row.
     pub start: u64,
-    /// The number of its line, counted from 1.
+    /// Line number of the first row, counted from 1.
     pub first_line: u64,
-    /// Fields of numbers, where something said that already.
+    /// Number of numeric fields, if already known.
     pub columns: Option<u64>,
-    /// The longest line in bytes.
+    /// Maximum line length in bytes.
     pub longest: u64,
-    /// The most rows; what follows them is not looked at.
+    /// Maximum number of rows; later lines are not read.
     pub most: Option<u64>,
-    /// The cache of the blocks of rows.
+    /// Cache for blocks of rows.
     pub cache: BlockCache,
 }
 
-/// Where a block of lines begins.
+/// Start of a block of lines.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     offset: u64,
@@ -57,7 +57,7 @@ struct Mark {
 }
 
 impl Lines {
-    /// The lines of a whole file, whose first field is a name where `named` is set.
+    /// Lines of a whole file; the first field is a name where `named` is set.
     pub(crate) fn new(source: &SourceRef, separator: u8, named: bool, limits: &Limits) -> Self {
         Self {
             source: source.clone(),
@@ -67,24 +67,24 @@ impl Lines {
             start: 0,
             first_line: 1,
             columns: None,
-            longest: limits.header_bytes / LINE,
+            longest: limits.header_bytes / LINE_DIVISOR,
             most: None,
             cache: limits.blocks.clone(),
         }
     }
 
-    /// Reads the file once and gives the table, of f32.
+    /// Reads the file once and returns the table, of f32.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`], `ragged-line`, where lines have different numbers of fields.
+    /// [`weighbridge_core::Kind::Corrupt`], `ragged-line`, if lines have different numbers of fields.
     pub(crate) fn table(self) -> Result<TensorEntry> {
         self.table_and_end().map(|(entry, _)| entry)
     }
 
-    /// As [`table`](Self::table), with the offset behind its last row.
+    /// Like [`table`](Self::table), with the end offset of its last row.
     ///
     /// # Errors
-    /// As [`table`](Self::table).
+    /// Like [`table`](Self::table).
     pub(crate) fn table_and_end(mut self) -> Result<(TensorEntry, u64)> {
         let mut columns = self.columns;
         let mut marks: Vec<Mark> = Vec::new();
@@ -95,7 +95,7 @@ impl Lines {
             if fields != expected {
                 return Err(self.at_line(row, offset, ragged(expected, fields)));
             }
-            if marks.last().is_none_or(|last| offset - last.offset >= BLOCK) {
+            if marks.last().is_none_or(|last| offset - last.offset >= BLOCK_BYTES) {
                 marks.push(Mark { offset, row });
             }
             rows = row + 1;
@@ -122,21 +122,21 @@ impl Lines {
         Ok((entry, end))
     }
 
-    /// Reads the file once, numbers and names too: where the rows end that are whole, how many there
-    /// are, and what is wrong with the next one. A last line without its end may be cut short.
+    /// Reads the file once, including numbers and names. Returns the end offset and number of the intact rows,
+    /// and the fault in the next one. A last line without a line end may be truncated.
     ///
     /// # Errors
-    /// What the source says.
+    /// The errors of the source.
     pub(crate) fn intact(&self) -> Result<(u64, u64, Option<Error>)> {
         let (mut end, mut rows) = (self.start, 0);
         let mut columns = self.columns;
         let len = self.source.len();
         let mut scratch = Vec::new();
         let read = self.each(self.start, len, |row, offset, line| {
-            // The line and its end, of which a carriage return may be a part.
+            // The line and its end, which may include a carriage return.
             let next = offset.saturating_add(line.len() as u64);
             if next >= len {
-                let error = Error::corrupt("cut-line", "the last line has no end: it may be cut short");
+                let error = Error::corrupt("cut-line", "the last line has no line end and may be truncated");
                 return Err(self.at_line(row, offset, error));
             }
             let fields = self.fields(line);
@@ -152,7 +152,7 @@ impl Lines {
             (end, rows) = (next, row + 1);
             Ok(())
         });
-        // To the end of the line, which is there.
+        // To the line end, which is known to exist.
         let mut rest = [0; 2];
         let tail = usize::try_from(len - end).unwrap_or(2).min(2);
         self.source.read_at(end, &mut rest[..tail])?;
@@ -168,11 +168,11 @@ impl Lines {
         }
     }
 
-    /// The rows that are whole, as a table that says so, and what is lost. Where nothing else says how many
-    /// numbers a row has, most of the first lines do: lines in front that have another number are left out.
+    /// Returns the intact rows as a table marked as salvaged, and the losses. If the number of columns is not known,
+    /// the most frequent one among the first lines counts: earlier lines with another number are skipped.
     ///
     /// # Errors
-    /// What is wrong, where not one row is whole.
+    /// The fault, if no row is intact.
     pub(crate) fn whole_rows(mut self, of: Option<u64>) -> Result<(TensorEntry, Vec<Lost>)> {
         let mut lost = Vec::new();
         let first = self.skip_odd()?;
@@ -182,8 +182,8 @@ impl Lines {
         let first = first.map_or(0, |(first, _)| first);
         let (end, rows, error) = self.intact()?;
         if rows == 0 || error.is_some() || lost.is_empty() {
-            let error =
-                error.unwrap_or_else(|| Error::corrupt("row-count", "lines are missing at the end").at(end));
+            let error = error
+                .unwrap_or_else(|| Error::corrupt("row-count", "the file ends before the last rows").at(end));
             if rows == 0 {
                 return Err(error);
             }
@@ -197,10 +197,10 @@ impl Lines {
         Ok((entry, lost))
     }
 
-    /// Fills `checkpoint`, which is damaged as `error` says, with the result of [`whole_rows`](Self::whole_rows).
+    /// Fills `checkpoint`, damaged by `error`, with the result of [`whole_rows`](Self::whole_rows).
     ///
     /// # Errors
-    /// Those of it.
+    /// Like [`whole_rows`](Self::whole_rows).
     pub(crate) fn salvage(
         self,
         mut checkpoint: Checkpoint,
@@ -213,15 +213,18 @@ impl Lines {
         Ok(checkpoint)
     }
 
-    /// Goes to the first line that has as many numbers as most of the first ones, where nothing else says how
-    /// many there are. Gives the number of lines that were passed over, and what is wrong with them.
+    /// Moves to the first line with the most frequent number of fields, if the number of columns is not known.
+    /// Returns the number of skipped lines, and their fault.
     fn skip_odd(&mut self) -> Result<Option<(u64, Error)>> {
         if self.columns.is_some() {
             return Ok(None);
         }
-        let head =
-            read_vec(&*self.source, self.start, FRONT.min(self.source.len().saturating_sub(self.start)))?;
-        // The last one may be cut.
+        let head = read_vec(
+            &*self.source,
+            self.start,
+            FRONT_BYTES.min(self.source.len().saturating_sub(self.start)),
+        )?;
+        // The last line may be truncated.
         let mut lines: Vec<&[u8]> = head.split(|&b| b == b'\n').collect();
         lines.pop();
         let mut counts: HashMap<u64, usize> = HashMap::new();
@@ -242,17 +245,17 @@ impl Lines {
     }
 
     /// Calls `take` with row, offset and text of each line from the row that begins at `start` on;
-    /// rows are counted from there. Gives the offset behind the last one: there may be more than are wanted.
+    /// rows are counted from there. Returns the end offset of the last one, which `most` may have ended early.
     fn each(&self, start: u64, end: u64, mut take: impl FnMut(u64, u64, &[u8]) -> Result<()>) -> Result<u64> {
         let mut buffer: Vec<u8> = Vec::new();
         let (mut at, mut row, mut offset) = (start, 0, start);
         while at < end {
             let carried = buffer.len();
-            buffer.resize(carried + to_usize(STEP.min(end - at))?, 0);
+            buffer.resize(carried + to_usize(STEP_BYTES.min(end - at))?, 0);
             self.source.read_at(at, &mut buffer[carried..])?;
             at += (buffer.len() - carried) as u64;
             let mut from = 0;
-            // What was carried holds no end of a line.
+            // The carried bytes contain no line end.
             while let Some(found) = memchr::memchr(b'\n', &buffer[from.max(carried)..]) {
                 if self.most == Some(row) {
                     return Ok(offset);
@@ -273,7 +276,7 @@ impl Lines {
         Ok(offset)
     }
 
-    /// The numbers of a line: its fields, without the name.
+    /// Number of numeric fields of a line, without the name.
     fn fields(&self, line: &[u8]) -> u64 {
         let line = self.trim(line);
         let separators = memchr::memchr_iter(self.separator, line).count() as u64;
@@ -290,15 +293,15 @@ impl Lines {
         line
     }
 
-    /// Names the line of a row counted from the first one.
+    /// Adds the line number of a row (counted from the first one) to an error.
     fn at_line(&self, row: u64, offset: u64, error: Error) -> Error {
         error
             .in_file(self.source.label())
             .at(offset)
-            .hint(format_args!("this is in line {}", self.first_line.saturating_add(row)))
+            .hint(format_args!("see line {}", self.first_line.saturating_add(row)))
     }
 
-    /// The name that a line begins with.
+    /// Name at the start of a line.
     fn name<'a>(&self, line: &'a [u8]) -> &'a [u8] {
         memchr::memchr(self.separator, line).map_or(line, |end| &line[..end])
     }
@@ -320,7 +323,7 @@ impl Lines {
 }
 
 fn ragged(expected: u64, found: u64) -> Error {
-    Error::corrupt("ragged-line", "the lines have different numbers of fields")
+    Error::corrupt("ragged-line", "the line has a different number of fields")
         .expected(format_args!("{expected} numbers"))
         .found(format_args!("{found}"))
 }
@@ -329,16 +332,16 @@ fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The float that a field says.
+/// Parses a field as a float.
 pub(crate) fn number(field: &[u8]) -> Result<f32> {
     let text = std::str::from_utf8(field).ok();
     text.and_then(|text| text.parse().ok()).ok_or_else(|| {
         let shown = field.get(..field.len().min(40)).unwrap_or_default();
-        Error::corrupt("bad-number", "a field is no number").found(String::from_utf8_lossy(shown))
+        Error::corrupt("bad-number", "the field is not a number").found(String::from_utf8_lossy(shown))
     })
 }
 
-/// True for a number with a point, an exponent, or no finite value.
+/// True for a number with a decimal point, an exponent, or a value that is not finite.
 pub(crate) fn is_float(field: &[u8]) -> bool {
     number(field).is_ok() && !field.iter().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'+'))
 }
@@ -354,7 +357,7 @@ impl Decoder for LineDecoder {
     fn decode(&self, block: usize) -> Result<Vec<u8>> {
         let Some(&[first, next]) = self.marks.get(block..block + 2) else { return Ok(Vec::new()) };
         let text = read_vec(&*self.lines.source, first.offset, next.offset - first.offset)?;
-        // Every element is at least one byte of text and what separates it.
+        // Every element is at least one byte of text and a separator.
         let most = (text.len() as u64).saturating_add(2).saturating_mul(2);
         let bytes = (next.row - first.row).saturating_mul(self.columns).saturating_mul(4);
         let mut out = Vec::with_capacity(to_usize(most.min(bytes))?);
@@ -370,7 +373,7 @@ impl Decoder for LineDecoder {
     }
 }
 
-/// The names that the lines begin with.
+/// Row names at the start of the lines.
 #[derive(Debug)]
 struct LineNames {
     lines: Lines,
@@ -405,7 +408,7 @@ impl RowNames for LineNames {
 }
 
 impl LineNames {
-    /// Appends all names to `list`, which `look` sees after each.
+    /// Appends all names to `list`; `look` receives the list after each.
     fn append(
         &self,
         list: &mut RowNameList,
@@ -421,13 +424,13 @@ impl LineNames {
     }
 }
 
-/// A name as text.
+/// Converts a name to text.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Unsupported`], `name-not-text`, where it is not UTF-8.
+/// [`weighbridge_core::Kind::Unsupported`], `name-not-text`, if it is not UTF-8.
 pub(crate) fn text(name: &[u8]) -> Result<&str> {
     std::str::from_utf8(name).map_err(|_| {
-        Error::unsupported("name-not-text", "the name of a row is not UTF-8")
+        Error::unsupported("name-not-text", "the row name is not UTF-8")
             .found(String::from_utf8_lossy(name.get(..name.len().min(40)).unwrap_or_default()))
     })
 }

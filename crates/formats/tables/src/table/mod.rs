@@ -1,8 +1,8 @@
-//! What the formats of tables share: which tensors are tables, their files, rows that are decoded
-//! when they are asked for, and numbers as text.
+//! Shared code of the table formats: selection of tables, output files, rows decoded
+//! on access, and numbers as text.
 //!
-//! A table is a tensor of two dimensions, a row for each thing, that may know the names of its rows
-//! ([`TensorEntry::labels`]). One table becomes one file; several become a folder of files.
+//! A table is a tensor of two dimensions that may have row names
+//! ([`TensorEntry::row_names`]). One table is written as one file, several as a folder of files.
 
 #[cfg(feature = "scan")]
 pub(crate) mod binaries;
@@ -32,15 +32,15 @@ use weighbridge_core::plan::{Elements, Output};
 use weighbridge_core::tensor::{Order, Region};
 use weighbridge_io::source::SourceRef;
 
-/// Copies of unpacked bytes: as they are, and as elements or names.
+/// Number of copies of unpacked bytes: the bytes, and the elements or names.
 pub(super) const COPIES: u64 = 2;
-/// It costs so many times its bytes of work.
-const TIMES: u64 = 5;
+/// Work units per unpacked byte.
+const WORK_PER_BYTE: u64 = 5;
 
-/// Fails where so many bytes are more than may be unpacked at once. They need not stay, and short files are packed well: so
-/// the work that is left for them counts, too, or else their memory.
+/// Fails if `bytes` exceed the amount that may be unpacked at once. The bytes are temporary, and short files compress well: so
+/// the bound is the remaining work, or else the memory budget.
 pub(super) fn check_at_once(budget: &Budget, bytes: u64) -> Result<()> {
-    if bytes.saturating_mul(TIMES) <= budget.work_left() {
+    if bytes.saturating_mul(WORK_PER_BYTE) <= budget.work_left() {
         return Ok(());
     }
     let held = bytes.saturating_mul(COPIES);
@@ -49,19 +49,19 @@ pub(super) fn check_at_once(budget: &Budget, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// A tensor as rows.
+/// Tensor viewed as rows.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     /// The tensor, of one dimension or two.
     pub entry: TensorEntry,
-    /// The number of rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Elements of a row.
+    /// Number of elements of a row.
     pub columns: u64,
 }
 
 impl Table {
-    /// The tensor as a table, if it is one: of two dimensions, or of one, which is one column.
+    /// Returns the tensor as a table if it has two dimensions, or one dimension (one column).
     pub(super) fn new(entry: &TensorEntry) -> Option<Self> {
         let (rows, columns) = match *entry.shape.dims() {
             [rows] => (rows, 1),
@@ -71,12 +71,12 @@ impl Table {
         Some(Self { entry: entry.clone(), rows, columns })
     }
 
-    /// Bytes of a row, as its elements are read.
+    /// Bytes of a row of decoded elements.
     pub(super) fn row_bytes(&self) -> u64 {
         self.columns.saturating_mul(self.entry.dtype().size().unwrap_or(1) as u64)
     }
 
-    /// The box of some rows.
+    /// Region of the tensor for a range of rows.
     pub(super) fn region(&self, rows: &Range<u64>) -> Region {
         let mut region = Region::whole(&self.entry.shape);
         region.start[0] = rows.start;
@@ -84,7 +84,7 @@ impl Table {
         region
     }
 
-    /// Reads some rows, row by row.
+    /// Reads a range of rows in row-major order.
     pub(super) fn read(
         &self,
         rows: &Range<u64>,
@@ -94,21 +94,21 @@ impl Table {
         elements.read(&self.entry, &self.region(rows), Order::Row, into)
     }
 
-    /// The names of the rows, as many as there are rows; `None` where they have none.
+    /// Row names, as many as rows; `None` if the table has none.
     pub(super) fn names(&self) -> Result<Option<Arc<RowNameList>>> {
-        let Some(labels) = &self.entry.row_names else { return Ok(None) };
-        let list = labels.read()?;
-        check_count(&**labels, list.len() as u64, self.rows)?;
+        let Some(row_names) = &self.entry.row_names else { return Ok(None) };
+        let list = row_names.read()?;
+        check_count(&**row_names, list.len() as u64, self.rows)?;
         Ok(Some(list))
     }
 
-    /// What the names are read from.
+    /// Sources of the row names.
     pub(super) fn name_sources(&self) -> Vec<SourceRef> {
-        self.entry.row_names.iter().flat_map(|labels: &RowNamesRef| labels.sources()).collect()
+        self.entry.row_names.iter().flat_map(|row_names: &RowNamesRef| row_names.sources()).collect()
     }
 
-    /// Rows that are made together, where each takes `each` bytes of memory: enough to be worth the
-    /// while, and what one worker may hold. Columns that lie apart are read in longer runs.
+    /// Number of rows to encode together, at `each` bytes of memory per row, within the share of a
+    /// worker. Column-major tensors are read in longer runs.
     pub(super) fn rows_at_once(&self, each: u64, out: &dyn Output) -> u64 {
         let moved = self.entry.order() != Order::Row && !self.entry.shape.is_order_free();
         let most = out.share() / 2;
@@ -116,13 +116,13 @@ impl Table {
         (wanted / each.max(1)).clamp(1, self.rows.max(1))
     }
 
-    /// About how many bytes the file of it takes.
+    /// Approximate size of the output file in bytes.
     pub(super) fn estimate(&self) -> u64 {
         let names = if self.entry.row_names.is_some() { 12 } else { 0 };
         self.row_bytes().saturating_add(names).saturating_mul(self.rows).saturating_add(1000)
     }
 
-    /// `5 rows of 8 f32, with names`.
+    /// Description such as `5 rows of 8 f32, with names`.
     pub(super) fn describe(&self) -> String {
         let names = if self.entry.row_names.is_some() { ", with names" } else { "" };
         format!("{}  {} rows of {} {}{names}", self.entry.name(), self.rows, self.columns, self.entry.dtype())

@@ -1,15 +1,15 @@
-//! Types of columns that are described by a pickle, which pyarrow loads when it reads the schema.
+//! Column types described by a pickle, which pyarrow loads when it reads the schema.
 
 use arrow_schema::{DataType, Field, Schema};
 use weighbridge_core::text::escape;
 use weighbridge_scan::Scan;
 
-/// The key under which a column names its extension type.
+/// Metadata key of the extension type of a column.
 const KEY: &str = "ARROW:extension:name";
-/// The extension types of pyarrow whose parameters are a pickle.
+/// Extension types of pyarrow with pickled parameters.
 const PICKLED: &[&str] = &["arrow.py_extension_type"];
 
-/// Tells every column, also within other columns, whose type is a pickle.
+/// Reports every column with a pickled type, including nested columns.
 pub(crate) fn judge(schema: &Schema, scan: &mut Scan) {
     let mut open: Vec<&Field> = schema.fields().iter().map(|field| &**field).collect();
     while let Some(field) = open.pop() {
@@ -39,7 +39,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn columns_within_columns_are_seen() {
+    fn reports_pickled_types_of_nested_columns() {
         let odd = |name: &str, of: &str| {
             let metadata = HashMap::from([(KEY.to_owned(), of.to_owned())]);
             Field::new(name, DataType::Binary, true).with_metadata(metadata)

@@ -1,4 +1,4 @@
-//! Between this library and those that write and read columnar files.
+//! Glue between this crate and the libraries for columnar files.
 
 use super::Table;
 use super::columns::arrow_type;
@@ -20,21 +20,21 @@ use weighbridge_core::text::{counted, quoted};
 use weighbridge_io::catch_panic;
 use weighbridge_io::source::to_usize;
 
-/// The key under which the name of the tensor goes along.
+/// Metadata key of the tensor name.
 pub(crate) const TENSOR_KEY: &str = "weighbridge.tensor";
 
-/// The key under which Parquet has the schema of Arrow.
+/// Metadata key of the Arrow schema in Parquet files.
 const ARROW_SCHEMA: &str = "ARROW:schema";
 
-/// What a library writes, until it is passed on.
+/// Buffer for the output of a library.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pipe(Arc<Mutex<Vec<u8>>>);
 
 impl Pipe {
-    /// Passes on what was written.
+    /// Passes the buffered bytes on.
     ///
     /// # Errors
-    /// What the output says.
+    /// The errors of the output.
     pub(crate) fn drain(&self, out: &mut dyn Output) -> Result<()> {
         let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         out.write(&bytes)?;
@@ -56,7 +56,7 @@ impl io::Write for Pipe {
 /// Runs a library on untrusted bytes. A panic becomes an error: the bytes are corrupt.
 ///
 /// # Errors
-/// Those of the library, with our own errors taken out of those that wrap them.
+/// The errors of the library; errors of this project inside them are unwrapped.
 pub(crate) fn guarded<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     what: &'static str,
     work: impl FnOnce() -> std::result::Result<T, E>,
@@ -64,11 +64,11 @@ pub(crate) fn guarded<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     match catch_panic(work) {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(unwrap(what, &*error.into())),
-        Err(_) => Err(Error::corrupt("not-understood", format!("{what} contradicts itself"))),
+        Err(_) => Err(Error::corrupt("not-understood", format!("{what} is inconsistent"))),
     }
 }
 
-/// Our own error inside of one of a library, if there is one; else one that quotes it.
+/// Error of this project inside a library error, if any; otherwise an error that quotes the library.
 fn unwrap(what: &str, error: &(dyn std::error::Error + 'static)) -> Error {
     let mut inner = Some(error);
     while let Some(current) = inner {
@@ -90,10 +90,10 @@ fn unwrap(what: &str, error: &(dyn std::error::Error + 'static)) -> Error {
     Error::corrupt("not-understood", format!("{what} cannot be read")).found(text)
 }
 
-/// The columns under which a table is written.
+/// Schema of a written table.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`] where there are more columns than Arrow counts.
+/// [`weighbridge_core::Kind::Mismatch`] if there are more columns than Arrow can count.
 pub(crate) fn schema(table: &Table, metadata: Vec<(String, String)>) -> Result<SchemaRef> {
     let mut fields = Vec::new();
     if table.entry.row_names.is_some() {
@@ -108,21 +108,18 @@ pub(crate) fn schema(table: &Table, metadata: Vec<(String, String)>) -> Result<S
 }
 
 fn item(table: &Table) -> Result<(Arc<Field>, i32)> {
-    let wide = || {
-        Error::mismatch("too-wide", "the table has more columns than this form can count")
-            .on_tensor(table.entry.name())
-    };
+    let wide = || Error::mismatch("too-wide", "the table has too many columns").on_tensor(table.entry.name());
     let width = i32::try_from(table.columns).map_err(|_| wide())?;
     let of = arrow_type(table.entry.dtype()).ok_or_else(|| {
-        Error::mismatch("table-dtype", "no column has such elements").on_tensor(table.entry.name())
+        Error::mismatch("table-dtype", "a column cannot hold this dtype").on_tensor(table.entry.name())
     })?;
     Ok((Arc::new(Field::new("item", of, false)), width))
 }
 
-/// Gives `write` all rows as record batches of `at_once` rows, and `out` what goes through `pipe` meanwhile.
+/// Passes all rows to `write` as record batches of `at_once` rows, and the bytes in `pipe` to `out`.
 ///
 /// # Errors
-/// What the sources and `write` say.
+/// The errors of the sources and of `write`.
 pub(crate) fn batches(
     table: &Table,
     schema: &SchemaRef,
@@ -142,7 +139,7 @@ pub(crate) fn batches(
     Ok(())
 }
 
-/// Some rows as a record batch.
+/// Builds a record batch from a range of rows.
 fn batch(
     table: &Table,
     schema: &SchemaRef,
@@ -173,11 +170,11 @@ fn batch(
     guarded("the table", || RecordBatch::try_new(schema.clone(), columns))
 }
 
-/// What goes along with a table: its tensor's name, the texts of the metadata, and what the bridges
-/// carry besides. In a `plain` file the texts of the metadata alone.
+/// Metadata stored with a table: its tensor's name, the text metadata, and the entries of
+/// the bridge metadata. In a `plain` file the text metadata alone.
 pub(crate) fn carried(checkpoint: &Checkpoint, entry: &TensorEntry, plain: bool) -> Vec<(String, String)> {
     let name = entry.text();
-    // Not a copy of the other tensors: this is done for each table.
+    // The other tensors are not copied: this runs for each table.
     let mut single = Checkpoint {
         tensors: vec![entry.clone()],
         metadata: checkpoint.metadata.clone(),
@@ -203,16 +200,16 @@ pub(crate) fn carried(checkpoint: &Checkpoint, entry: &TensorEntry, plain: bool)
     pairs
 }
 
-/// Keys that belong to the libraries of columnar files, and to this one.
+/// True for keys reserved by the libraries of columnar files or by this project.
 pub(super) fn is_reserved(key: &str) -> bool {
     key.starts_with(Metadata::RESERVED_PREFIX) || key.starts_with("ARROW:") || key == "pandas"
 }
 
-/// A pair of metadata, key and value, as it stands in the file: any bytes.
+/// Metadata pair, key and value, as in the file: any bytes.
 pub(crate) type RawPair = (Vec<u8>, Vec<u8>);
 
-/// Puts what went along back into the checkpoint, whose one tensor is the table. Of a key that stands twice the first
-/// value counts, as in pyarrow. Keys and values that are not UTF-8 are kept as bytes where no other key looks the same.
+/// Restores stored metadata into a checkpoint with the table as its only tensor. For a duplicate key the first
+/// value counts, as in pyarrow. Keys and values that are not UTF-8 are kept as bytes unless another key has the same spelling.
 pub(crate) fn restore(checkpoint: &mut Checkpoint, pairs: impl IntoIterator<Item = RawPair>) {
     let (mut texts, mut odd) = (Vec::new(), Vec::new());
     for (key, value) in pairs {
@@ -221,7 +218,7 @@ pub(crate) fn restore(checkpoint: &mut Checkpoint, pairs: impl IntoIterator<Item
             (key, value) => odd.push((bytes_of(key), bytes_of(value))),
         }
     }
-    // Stable: of one key in the order of the file.
+    // Stable: duplicates stay in file order.
     texts.sort_by(|(a, _), (b, _)| a.cmp(b));
     let find = |key: &str| texts.iter().find(|(own, _)| own == key).map(|(_, value)| value.clone());
     let name = find(TENSOR_KEY).filter(|name| name.len() <= 1 << 16);
@@ -229,40 +226,40 @@ pub(crate) fn restore(checkpoint: &mut Checkpoint, pairs: impl IntoIterator<Item
         tensor.path = TensorPath::from_dotted(name);
     }
     let index = find(Metadata::INDEX_KEY);
-    let mut left_out = LeftOut::default();
+    let mut dropped = DroppedPairs::default();
     for (key, value) in texts {
         if is_reserved(&key) {
             match &*key {
                 "pandas" => {
-                    let text = "pandas wrote its own description beside the columns";
+                    let text = "the file has a pandas description of the columns";
                     checkpoint.notes.push(Note::new("pandas", text));
                 }
                 TENSOR_KEY | Metadata::INDEX_KEY | ARROW_SCHEMA => {}
-                _ => left_out.add(&key),
+                _ => dropped.add(&key),
             }
         } else {
             match checkpoint.metadata.get(&key) {
                 None => checkpoint.metadata.set(key, Value::Text(value)),
                 Some(Value::Text(first)) if *first == value => {}
-                Some(_) => left_out.add(&key),
+                Some(_) => dropped.add(&key),
             }
         }
     }
     if let Some(index) = index {
         checkpoint.restore_bridge_index(&[name.unwrap_or_else(|| TensorPath::value().to_text())], &index);
     }
-    restore_odd(checkpoint, odd, &mut left_out);
-    checkpoint.notes.extend(left_out.note());
+    restore_odd(checkpoint, odd, &mut dropped);
+    checkpoint.notes.extend(dropped.note());
 }
 
-/// Puts pairs of metadata that are not text into the checkpoint: their bytes.
-fn restore_odd(checkpoint: &mut Checkpoint, pairs: Vec<RawPair>, left_out: &mut LeftOut) {
+/// Stores metadata pairs that are not text in the checkpoint, as bytes.
+fn restore_odd(checkpoint: &mut Checkpoint, pairs: Vec<RawPair>, dropped: &mut DroppedPairs) {
     let mut kept = 0u64;
     for (key, value) in pairs {
-        // Bytes that are not UTF-8 are spelled out, and another key may have that spelling.
+        // Bytes that are not UTF-8 are escaped, and another key may have the same spelling.
         let key = Name::new(key).to_text();
         if is_reserved(&key) || checkpoint.metadata.get(&key).is_some() {
-            left_out.add(&key);
+            dropped.add(&key);
             continue;
         }
         let value =
@@ -273,8 +270,8 @@ fn restore_odd(checkpoint: &mut Checkpoint, pairs: Vec<RawPair>, left_out: &mut 
     if kept > 0 {
         let text = counted(
             kept,
-            "pair of the metadata is not UTF-8: its bytes are kept",
-            "pairs of the metadata are not UTF-8: their bytes are kept",
+            "metadata pair is not UTF-8: kept as bytes",
+            "metadata pairs are not UTF-8: kept as bytes",
         );
         checkpoint.notes.push(Note::new("metadata-bytes", text));
     }
@@ -284,14 +281,14 @@ fn bytes_of(text: std::result::Result<String, FromUtf8Error>) -> Vec<u8> {
     text.map_or_else(FromUtf8Error::into_bytes, String::into_bytes)
 }
 
-/// Pairs of metadata that have no place in the checkpoint.
+/// Metadata pairs without a place in the checkpoint.
 #[derive(Default)]
-struct LeftOut {
+struct DroppedPairs {
     count: u64,
     first: String,
 }
 
-impl LeftOut {
+impl DroppedPairs {
     fn add(&mut self, key: &str) {
         if self.count == 0 {
             self.first = quoted(key);
@@ -301,11 +298,8 @@ impl LeftOut {
 
     fn note(self) -> Option<Note> {
         (self.count > 0).then(|| {
-            let pairs = counted(self.count, "pair of the metadata is", "pairs of the metadata are");
-            let text = format!(
-                "{pairs} not kept, first {}: the key is that of another pair, or belongs to a library",
-                self.first
-            );
+            let pairs = counted(self.count, "metadata pair", "metadata pairs");
+            let text = format!("{pairs} dropped, first {}: the key is a duplicate or reserved", self.first);
             Note::omission("metadata-key-taken", text)
         })
     }

@@ -1,4 +1,4 @@
-//! What is intact of a table that is decoded block by block: the rows before the first that cannot be.
+//! Salvage of a table that is decoded block by block: the rows before the first unreadable one.
 
 use weighbridge_core::checkpoint::{
     Attributes, Damage, Extent, Lost, MemoryRowNames, RowNameList, TensorEntry, Value,
@@ -6,14 +6,14 @@ use weighbridge_core::checkpoint::{
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::to_usize;
 
-/// About as many bytes are read at once.
+/// Target number of bytes read at once.
 const STEP: u64 = 64 << 10;
 
-/// The rows before the first one that cannot be read, with their names where these can be; and what is
-/// lost. `None` where there is not one.
+/// Returns the rows before the first unreadable one, with their names if readable, and the loss.
+/// `None` if no row is intact.
 ///
 /// # Errors
-/// What is not about the file.
+/// Errors unrelated to the file.
 pub(crate) fn rows_before(entry: &TensorEntry, error: &Error) -> Result<Option<(TensorEntry, Lost)>> {
     let (&[rows, columns], [extent]) = (entry.shape.dims(), entry.extents.as_slice()) else {
         return Ok(None);
@@ -23,7 +23,7 @@ pub(crate) fn rows_before(entry: &TensorEntry, error: &Error) -> Result<Option<(
     let mut buffer = vec![0; to_usize(STEP)?];
     let mut whole = 0;
     while whole < rows {
-        // Where the next rows cannot be read together, some of them still may be.
+        // If the next rows cannot be read together, some of them may be readable one by one.
         let mut take = at_once.min(rows - whole);
         while take > 0 {
             let (start, len) = (whole.saturating_mul(row_bytes), take.saturating_mul(row_bytes));
@@ -44,11 +44,11 @@ pub(crate) fn rows_before(entry: &TensorEntry, error: &Error) -> Result<Option<(
     let mut cut = entry.rows(0..whole)?;
     cut.row_names = match &entry.row_names {
         None => None,
-        Some(labels) => match labels.read() {
+        Some(row_names) => match row_names.read() {
             Ok(list) => {
                 let mut first = RowNameList::new();
                 list.iter().take(to_usize(whole)?).for_each(|name| first.push(name));
-                Some(MemoryRowNames::shared(labels.label(), first))
+                Some(MemoryRowNames::shared(row_names.label(), first))
             }
             Err(error) if Damage::is(&error) => None,
             Err(error) => return Err(error),
@@ -59,7 +59,7 @@ pub(crate) fn rows_before(entry: &TensorEntry, error: &Error) -> Result<Option<(
     Ok(Some((cut, Lost::new(format_args!("(rows {whole} to {rows} of {})", entry.name()), error))))
 }
 
-/// Reads a range of a piece, part by part: a row may claim to be longer than memory.
+/// Reads a range of an extent in steps: a row may claim to be longer than memory.
 fn read_all(extent: &Extent, start: u64, len: u64, buffer: &mut [u8]) -> Result<()> {
     let mut done = 0;
     while done < len {

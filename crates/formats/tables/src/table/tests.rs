@@ -1,4 +1,4 @@
-//! What all formats of tables owe: round trips, damage, names of files.
+//! Common rules of all table formats: round trips, damage, file names.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::opening::{by_id, detect, open_source};
@@ -70,7 +70,7 @@ fn open(bytes: &[u8]) -> Result<Checkpoint> {
 }
 
 fn names(entry: &TensorEntry) -> Option<Vec<String>> {
-    entry.row_names.as_ref().map(|labels| labels.read().unwrap().iter().map(str::to_owned).collect())
+    entry.row_names.as_ref().map(|row_names| row_names.read().unwrap().iter().map(str::to_owned).collect())
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn every_type_and_size_comes_back() {
                     let plan = plan(id, vec![entry.clone()], &[]).unwrap();
                     let bytes = materialise(&plan).remove(0);
                     let what = format!("{id} {rows} {columns} {encoding:?} {named_rows}");
-                    // One number a line, without names, could be anything.
+                    // One number per line, without names, is ambiguous.
                     if columns > 1 || named_rows || id != "tsv" {
                         let source: SourceRef = Arc::new(MemorySource::new("t", bytes.clone()));
                         assert_eq!(detect(&source).unwrap().info().id, id, "{what}");
@@ -160,7 +160,7 @@ fn any_rows_are_read_alone() {
 }
 
 #[test]
-fn what_goes_along_in_a_columnar_file() {
+fn columnar_files_keep_name_role_and_metadata() {
     for id in ["arrow", "parquet"] {
         let mut entry = table(DType::F64, 4, 3, Encoding::ROW);
         entry.path = TensorPath::new(vec![Name::from("a.b"), Name::new(*b"\xff")]);
@@ -178,7 +178,7 @@ fn what_goes_along_in_a_columnar_file() {
 }
 
 #[test]
-fn several_tables_become_a_folder_and_what_is_no_table_is_told() {
+fn several_tables_become_a_folder_and_other_tensors_are_losses() {
     for id in IDS {
         let mut tensors = Vec::new();
         for (place, name) in ["a", "a", "b/../c", ".x", "ä y"].into_iter().enumerate() {
@@ -206,7 +206,7 @@ fn several_tables_become_a_folder_and_what_is_no_table_is_told() {
         let extension = by_id(id).unwrap().info().extensions[0].0;
         let files: Vec<_> = written.files.iter().map(|f| f.name.clone()).collect();
         let expected = ["a", "a~2", "b%2F..%2Fc", "%2Ex", "ä%20y", "column"];
-        // The mark of a second name is made of a character that stays as it is.
+        // The suffix of a duplicate name uses a character that needs no escape.
         assert_eq!(files, expected.map(|name| format!("{name}.{extension}")), "{id}");
         let codes: Vec<_> = written.losses.iter().map(|l| (l.code.as_str(), l.subject.as_str())).collect();
         assert!(
@@ -224,7 +224,7 @@ fn several_tables_become_a_folder_and_what_is_no_table_is_told() {
     }
 }
 
-/// Reads all that a file says it holds, unless that is more than damage could honestly make of it.
+/// Reads the whole content of a file, unless damage made its declared size absurd.
 fn read_all(bytes: &[u8], id: &str) -> Result<()> {
     let source: SourceRef = Arc::new(MemorySource::new("damaged", bytes.to_vec()));
     let options = OpenOptions { format: Some(id.to_owned()), ..OpenOptions::default() };
@@ -239,8 +239,8 @@ fn read_all(bytes: &[u8], id: &str) -> Result<()> {
                 let _ = tensor.read_region(&region, Order::Row);
             }
         }
-        if let Some(labels) = &tensor.row_names {
-            labels.read()?;
+        if let Some(row_names) = &tensor.row_names {
+            row_names.read()?;
         }
     }
     Ok(())
@@ -279,7 +279,7 @@ fn every_prefix_is_an_error_or_a_shorter_table() {
 
 #[test]
 fn damage_never_panics_or_hangs() {
-    // What a panic prints takes longer than all the rest.
+    // Printing panics would dominate the run time.
     weighbridge_io::quiet_panics();
     let mut state = 0x2545_f491_4f6c_dd1du64;
     let mut random = move |below: usize| {
@@ -295,7 +295,7 @@ fn damage_never_panics_or_hangs() {
         for round in 0..rounds {
             let mut bytes = files[round % files.len()].clone();
             for _ in 0..=random(3) {
-                // Headers and footers more often than elements.
+                // Damage headers and footers more often than elements.
                 let at = match random(3) {
                     0 => random(bytes.len().min(64)),
                     1 => bytes.len() - 1 - random(bytes.len().min(700)),
@@ -323,9 +323,9 @@ fn damage_never_panics_or_hangs() {
     }
 }
 
-/// One wrong bit in an element: only the checksum of its page knows.
+/// One flipped bit in an element: only the checksum of its page detects it.
 #[test]
-fn pages_of_parquet_are_held_against_their_checksums() {
+fn verifies_checksums_of_parquet_pages() {
     let path = weighbridge_testkit::testdata("tables/fixed.checksums.parquet");
     let good = std::fs::read(path).unwrap();
     let data = open(&good).unwrap().tensors[0].read_tensor(Order::Row).unwrap();
@@ -334,7 +334,7 @@ fn pages_of_parquet_are_held_against_their_checksums() {
     bad[at] ^= 1;
     let error = open(&bad).unwrap().tensors[0].read_tensor(Order::Row).unwrap_err();
     assert_eq!(error.code().as_str(), "page-crc", "{error}");
-    // The page begins a few bytes before, with its head.
+    // The page begins a few bytes before, with its header.
     let offset = error.offset().unwrap();
     assert!((4..100).contains(&(at as u64 - offset)), "{offset} {at}");
 }
@@ -342,35 +342,35 @@ fn pages_of_parquet_are_held_against_their_checksums() {
 #[test]
 fn golden_files_of_other_writers() {
     let folder = weighbridge_testkit::testdata("tables");
-    let told: serde_json::Value =
+    let golden: serde_json::Value =
         serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
-    let files = told.as_object().unwrap();
+    let files = golden.as_object().unwrap();
     assert!(files.len() >= 12);
-    for (name, told) in files {
+    for (name, expected) in files {
         let bytes = std::fs::read(folder.join(name)).unwrap();
         let result = open(&bytes).and_then(|back| {
             let data = back.tensors[0].read_tensor(Order::Row)?;
             Ok((back, data))
         });
-        if let Some(code) = told["error"].as_str() {
+        if let Some(code) = expected["error"].as_str() {
             assert_eq!(result.unwrap_err().code().as_str(), code, "{name}");
             continue;
         }
         let (back, data) = result.unwrap_or_else(|e| panic!("{name}: {e}"));
         let tensor = &back.tensors[0];
-        assert_eq!(back.format, told["format"].as_str().unwrap(), "{name}");
-        assert_eq!(tensor.stored.name(), told["dtype"], "{name}");
-        assert_eq!(serde_json::json!(tensor.shape.dims()), told["shape"], "{name}");
+        assert_eq!(back.format, expected["format"].as_str().unwrap(), "{name}");
+        assert_eq!(tensor.stored.name(), expected["dtype"], "{name}");
+        assert_eq!(serde_json::json!(tensor.shape.dims()), expected["shape"], "{name}");
         let hex: String = data.iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(hex, told["hex"].as_str().unwrap(), "{name}");
-        assert_eq!(serde_json::json!(names(tensor)), told["names"], "{name}");
-        assert_eq!(tensor.guessed, told["guessed"].as_bool().unwrap_or(false), "{name}");
+        assert_eq!(hex, expected["hex"].as_str().unwrap(), "{name}");
+        assert_eq!(serde_json::json!(names(tensor)), expected["names"], "{name}");
+        assert_eq!(tensor.guessed, expected["guessed"].as_bool().unwrap_or(false), "{name}");
     }
 }
 
 /// pyarrow writes metadata of any bytes, and reads it.
 #[test]
-fn metadata_that_is_no_text_is_kept() {
+fn keeps_metadata_that_is_not_utf8() {
     let folder = weighbridge_testkit::testdata("tables");
     for (name, id) in [("odd_metadata.parquet", "parquet"), ("odd_metadata.uncompressed.arrow", "arrow")] {
         let golden = open(&std::fs::read(folder.join(name)).unwrap()).unwrap();
@@ -392,9 +392,9 @@ fn metadata_that_is_no_text_is_kept() {
     }
 }
 
-/// Bytes that are not UTF-8 have the spelling of a text, and some keys belong to libraries: nothing goes without a word.
+/// An escaped key that is not UTF-8 may equal another key, and some keys are reserved: each drop is reported.
 #[test]
-fn keys_of_metadata_that_are_taken_are_told() {
+fn reports_dropped_metadata_keys() {
     let folder = weighbridge_testkit::testdata("tables");
     for name in ["odd_keys.parquet", "odd_keys.uncompressed.arrow"] {
         let golden = open(&std::fs::read(folder.join(name)).unwrap()).unwrap();
@@ -405,16 +405,16 @@ fn keys_of_metadata_that_are_taken_are_told() {
         assert_eq!(kept, wanted, "{name}");
         let notes: Vec<_> =
             golden.notes.iter().map(|n| (n.code.as_str(), n.omission, n.text.as_str())).collect();
-        let [(bytes, false, said), (taken, true, left)] = notes[..] else { panic!("{name}: {notes:?}") };
+        let [(bytes, false, kept), (taken, true, left)] = notes[..] else { panic!("{name}: {notes:?}") };
         assert_eq!((bytes, taken), ("metadata-bytes", "metadata-key-taken"));
-        assert!(said.starts_with("2 pairs of the metadata are not UTF-8"), "{said}");
-        assert!(left.starts_with("3 pairs of the metadata are not kept, first weighbridge.own:"), "{left}");
+        assert!(kept.starts_with("2 metadata pairs are not UTF-8"), "{kept}");
+        assert!(left.starts_with("3 metadata pairs dropped, first weighbridge.own:"), "{left}");
     }
 }
 
-/// Of a key that stands twice pyarrow takes the first value.
+/// pyarrow uses the first value of a duplicate key.
 #[test]
-fn keys_of_metadata_that_stand_twice_are_told() {
+fn reports_duplicate_metadata_keys() {
     let pairs = |all: &[(&str, &str)]| -> Vec<super::pipe::RawPair> {
         all.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect()
     };
@@ -426,15 +426,12 @@ fn keys_of_metadata_that_stand_twice_are_told() {
     let kept: Vec<_> = one.metadata.iter().map(|(key, value)| (key, value.clone())).collect();
     assert_eq!(kept, [("a", Value::Text("1".into())), ("b", Value::Text("2".into()))]);
     let [note] = &one.notes[..] else { panic!("{:?}", one.notes) };
-    assert!(
-        note.omission && note.text.starts_with("1 pair of the metadata is not kept, first b:"),
-        "{note:?}"
-    );
+    assert!(note.omission && note.text.starts_with("1 metadata pair dropped, first b:"), "{note:?}");
 }
 
-/// What a writer does not say of its tensor is a loss.
+/// A dtype that the format cannot store is a loss.
 #[test]
-fn types_that_are_not_said_are_losses() {
+fn reports_dropped_dtypes_as_losses() {
     let codes = |id: &str, entry: TensorEntry| {
         plan(id, vec![entry], &[]).unwrap().losses.iter().map(|loss| loss.code.as_str()).collect::<Vec<_>>()
     };
@@ -458,9 +455,9 @@ fn types_that_are_not_said_are_losses() {
     assert!(codes("tsv", none).contains(&"no-rows"));
 }
 
-/// A file with such a name would be taken for no text.
+/// Detection would not accept a file with such a name as text.
 #[test]
-fn names_with_control_characters_are_not_written_as_text() {
+fn rejects_control_characters_in_names_of_text_tables() {
     let entry = |name: &'static str| named(table(DType::F32, 2, 2, Encoding::ROW), move |_| name.to_owned());
     let dir = tempfile::tempdir().unwrap();
     let written = |id: &str, name, settings: &[(&str, &str)]| {
@@ -510,11 +507,11 @@ fn formats_of_tables_do_not_claim_each_others_files() {
 }
 
 #[test]
-fn a_footer_cannot_list_one_batch_again_and_again() {
+fn rejects_footers_that_repeat_a_batch() {
     let plan = plan("arrow", vec![table(DType::F32, 12_000, 100, Encoding::ROW)], &[]).unwrap();
     let mut bytes = materialise(&plan).remove(0);
     assert!(open(&bytes).is_ok());
-    // In the footer, a batch is its offset, the length of its head, four bytes, the length of the rest.
+    // A batch in the footer: its offset, the length of its header, four bytes, the length of its body.
     let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let end = |at: usize| number(at).wrapping_add(number(at + 8) & 0xffff_ffff).wrapping_add(number(at + 16));
     let follows = |at: usize| end(at) == number(at + 24) && end(at + 24) == number(at + 48);
@@ -544,7 +541,7 @@ fn written_by_arrow(metadata: &[(&str, &str)], name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_file_says_of_columns_is_told() {
+fn reports_column_metadata_as_omissions() {
     let shaped = [
         ("ARROW:extension:name", "arrow.fixed_shape_tensor"),
         ("ARROW:extension:metadata", "{\"shape\":[2,1]}"),
@@ -565,7 +562,7 @@ fn what_a_file_says_of_columns_is_told() {
             assert_eq!(again.notes, [], "{id}");
         }
     }
-    // Columns side by side are told apart by their names alone.
+    // Columns side by side are distinguished by their names alone.
     let folder = weighbridge_testkit::testdata("tables");
     for name in ["plain.parquet", "plain.uncompressed.arrow"] {
         let plain = open(&std::fs::read(folder.join(name)).unwrap()).unwrap();

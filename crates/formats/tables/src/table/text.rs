@@ -1,4 +1,4 @@
-//! Writing a table as text.
+//! Encoding of a table as text.
 
 use super::Table;
 use super::digits::{Floats, push_row, usual_len};
@@ -8,41 +8,41 @@ use weighbridge_core::plan::{Encode, Output};
 use weighbridge_format::PlanOptions;
 use weighbridge_io::source::{SourceRef, to_usize};
 
-/// What stands before the numbers of a row.
+/// First field of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Names {
-    /// Its name.
+    /// Row name.
     RowNames,
-    /// Its number, counted from 0.
+    /// Row number, counted from 0.
     Numbers,
-    /// Nothing.
+    /// No such field.
     None,
 }
 
-/// A table that becomes lines.
+/// Table written as lines.
 #[derive(Debug)]
 pub(crate) struct TextTable {
     /// The rows.
     pub table: Table,
-    /// What separates fields.
+    /// Separator of fields.
     pub separator: u8,
-    /// How floats are written.
+    /// Decimal form of floats.
     pub floats: Floats,
-    /// What stands before the numbers.
+    /// First field of a row.
     pub names: Names,
-    /// True where a line with the numbers of rows and columns comes first.
+    /// True where the first line has the numbers of rows and columns.
     pub header: bool,
 }
 
-/// The setting `floats`.
+/// Parses the setting `floats`.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`] for a value that it does not take.
+/// [`weighbridge_core::Kind::Usage`] for an unknown value.
 pub(crate) fn floats(options: &PlanOptions) -> Result<Floats> {
     match options.setting("floats") {
         None | Some("shortest") => Ok(Floats::Shortest),
         Some("upstream") => Ok(Floats::Fixed9),
-        Some(other) => Err(Error::usage("bad-setting", "there is no such way to write floats")
+        Some(other) => Err(Error::usage("bad-setting", "unknown form of floats")
             .expected("shortest or upstream")
             .found(other)),
     }
@@ -51,29 +51,26 @@ pub(crate) fn floats(options: &PlanOptions) -> Result<Floats> {
 impl TextTable {
     pub(crate) fn check_name<'a>(&self, row: u64, name: &'a str) -> Result<&'a str> {
         let separates = |b: u8| b == self.separator || b == b'\n' || b == b'\r';
-        // A file of words is read by programs that take any blank for the end of the word.
+        // Readers of word vectors treat any blank as the end of the word.
         let blank = self.separator == b' ' && name.contains(char::is_whitespace);
         if blank || name.bytes().any(separates) {
-            return Err(Error::mismatch("name-separates", "the name of a row holds what separates fields")
+            return Err(Error::mismatch("name-separates", "the row name contains a separator")
                 .on_tensor(self.table.entry.name())
                 .found(format_args!("{name:?} in row {row}"))
-                .hint("write parquet or arrow: there, names may be any text"));
+                .hint("write parquet or arrow instead; their row names may be any text"));
         }
-        // Of a file with such bytes at its beginning nobody takes it for text.
+        // Detection does not accept a file with control characters at its start as text.
         let is_word = self.separator == b' ';
         if name.chars().any(|c| c.is_ascii_control() || is_word && c.is_control()) {
-            return Err(Error::mismatch("name-control", "the name of a row holds a control character")
+            return Err(Error::mismatch("name-control", "the row name contains a control character")
                 .on_tensor(self.table.entry.name())
                 .found(format_args!("{name:?} in row {row}"))
-                .hint("write parquet or arrow: there, names may be any text"));
+                .hint("write parquet or arrow instead; their row names may be any text"));
         }
         if name.is_empty() && self.separator == b' ' {
-            return Err(Error::mismatch(
-                "name-empty",
-                "the name of a row is empty: the line would have none",
-            )
-            .on_tensor(self.table.entry.name())
-            .found(format_args!("row {row}")));
+            return Err(Error::mismatch("name-empty", "the row name is empty")
+                .on_tensor(self.table.entry.name())
+                .found(format_args!("row {row}")));
         }
         Ok(name)
     }
@@ -101,11 +98,11 @@ impl Encode for TextTable {
 
     fn encode(&self, out: &mut dyn Output) -> Result<()> {
         let (table, dtype) = (&self.table, self.table.entry.dtype());
-        let labels = if self.names == Names::RowNames { table.names()? } else { None };
+        let row_names = if self.names == Names::RowNames { table.names()? } else { None };
         if self.header {
             out.write(format!("{} {}\n", table.rows, table.columns).as_bytes())?;
         }
-        // The elements, what reading them takes, and their text.
+        // Memory for the elements, for reading them, and for their text.
         let element = 3 * dtype.size().unwrap_or(1) as u64 + usual_len(dtype, self.floats);
         let each = table.columns.saturating_mul(element).saturating_add(64);
         let at_once = table.rows_at_once(each, out);
@@ -118,9 +115,9 @@ impl Encode for TextTable {
             for row in rows {
                 let (now, later) = rest.split_at(row_bytes.min(rest.len()));
                 rest = later;
-                match &labels {
-                    Some(labels) => {
-                        let name = labels.get(to_usize(row)?).unwrap_or_default();
+                match &row_names {
+                    Some(row_names) => {
+                        let name = row_names.get(to_usize(row)?).unwrap_or_default();
                         text.extend_from_slice(self.check_name(row, name)?.as_bytes());
                     }
                     None if self.names == Names::Numbers => {

@@ -1,23 +1,23 @@
-//! tsv: a table as text, a line a row, fields separated by tabs.
+//! tsv: a table as text, one line per row, fields separated by tabs.
 //!
 //! ```text
 //! name TAB v1 TAB v2 TAB … vD LF        no header
 //! ```
 //!
-//! This is what the exporter of PyTorch-BigGraph writes; with the setting `floats=upstream` the bytes
-//! are the same. The default is the shortest decimal that reads as the same float. `nan`, `inf` and
-//! `-inf` are words; the payload of a NaN cannot be written.
+//! The exporter of PyTorch-BigGraph writes this form; with the setting `floats=upstream` the bytes
+//! are identical. The default is the shortest decimal that parses as the same float. `nan`, `inf` and
+//! `-inf` are words; NaN payloads cannot be written.
 //!
-//! Rows without names are written without the first field; where the elements are integers, which
-//! could be taken for names then, the numbers of the rows are written instead.
+//! Rows without names are written without the first field. If the elements are integers, which
+//! a reader could mistake for names, the row numbers are written as names.
 //!
 //! The published embeddings of Wikidata (`wikidata_translation_v1.tsv`) have one more line in front, with the
 //! numbers of entities, relations and columns. They are read as two tables: `entities`, and `relations` for
-//! the lines behind these.
+//! the lines behind the entities.
 //!
-//! Read: opening reads the file once, to find its lines and that all have as many fields. All numbers
-//! are f32, whatever the digits say. The first field is the name, unless it is a number with a point,
-//! an exponent or no finite value in all of the first lines: names that look so are reported when they
+//! Read: opening reads the file once, to find its lines and check that all have as many fields. All numbers
+//! are f32. The first field is the name, unless in all of the first lines it is a number with a point,
+//! an exponent or no finite value. Names of that form are reported when they
 //! are written. Lines may end in CR LF.
 
 mod read;
@@ -40,13 +40,13 @@ use weighbridge_format::{
 };
 use weighbridge_io::source::SourceRef;
 
-/// The format.
+/// Tab-separated text format.
 #[derive(Debug)]
 pub struct Tsv;
 
 static INFO: FormatInfo = FormatInfo {
     id: "tsv",
-    title: "table of text: name and numbers, separated by tabs",
+    title: "text table: name and numbers, separated by tabs",
     extensions: &[("tsv", "table")],
     dtypes: DTYPES,
     order: Some(Order::Row),
@@ -102,7 +102,7 @@ impl ReadFormat for Tsv {
 impl WriteFormat for Tsv {
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "table") {
-            return Err(Error::usage("unknown-kind", "tsv has no such kind").expected("table").found(kind));
+            return Err(Error::usage("unknown-kind", "unknown kind for tsv").expected("table").found(kind));
         }
         let floats = floats(options)?;
         let encoder = |table: Table| {
@@ -114,7 +114,7 @@ impl WriteFormat for Tsv {
             Ok(Arc::new(TextTable { table, separator: b'\t', floats, names, header: false }) as _)
         };
         let form = Form {
-            facts: &INFO,
+            info: &INFO,
             kind: "table",
             extension: "tsv",
             carries: false,
@@ -128,17 +128,17 @@ impl WriteFormat for Tsv {
                 && !t.role.is_state()
                 && Table::new(t).is_some_and(|t| t.columns > 0)
         });
-        let detail = "the rows have no names: their numbers are written";
+        let detail = "the rows have no names; row numbers are written";
         plan.losses.extend(nameless.map(|t| Loss::new("names-made", t.name(), detail)));
         for entry in checkpoint.tensors.iter().filter(|t| !t.role.is_state()) {
             if Table::new(entry).is_some_and(|table| table.rows == 0 && is_table(&table)) {
-                let detail = "without a line the file does not say how many columns there are";
+                let detail = "the number of columns is dropped: a table without rows has no lines";
                 plan.losses.push(Loss::new("no-rows", entry.name(), detail));
             }
-            if let (Some(table), Some(labels)) = (Table::new(entry), &entry.row_names)
-                && read::look_like_numbers(&*labels.read()?, table.columns)
+            if let (Some(table), Some(row_names)) = (Table::new(entry), &entry.row_names)
+                && read::look_like_numbers(&*row_names.read()?, table.columns)
             {
-                let detail = "the first names look like numbers: a reader takes them for a column";
+                let detail = "the first names look like numbers; a reader may read them as a column";
                 plan.losses.push(Loss::new("names-like-numbers", entry.name(), detail));
             }
         }
@@ -152,7 +152,7 @@ impl WriteFormat for Tsv {
 
 impl Salvage for Tsv {
     fn hidden_damage(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
-        read::doubts(source, options)
+        read::line_fault(source, options)
     }
 
     fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {

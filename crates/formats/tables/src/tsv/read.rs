@@ -1,4 +1,4 @@
-//! From text to the index.
+//! Builds the index from text.
 
 use crate::table::lines::{Lines, is_float, number};
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note, Role, RowNameList, TensorPath};
@@ -8,21 +8,21 @@ use weighbridge_core::{ErrorCode, phrase};
 use weighbridge_format::{HEAD, OpenOptions};
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// A line that ends behind the head of the file is believed to be one of a table if so many of its
-/// numbers are seen.
-const ENOUGH: usize = 8;
+/// Minimum number of visible numbers in a line that extends beyond the head of the file, to detect
+/// a table.
+const MIN_NUMBERS: usize = 8;
 
-/// The first line of embeddings as PyTorch-BigGraph published those of Wikidata: the numbers of entities,
+/// First line of the published PyTorch-BigGraph embeddings of Wikidata: the numbers of entities,
 /// relations and columns, separated by tabs.
 #[derive(Debug, Clone, Copy)]
 struct Published {
     entities: u64,
     columns: u64,
-    /// Bytes of the line.
+    /// Length of the line in bytes.
     len: u64,
 }
 
-/// That line, where the next one is a row of such a table.
+/// Parses that line, if the next line is a row of such a table.
 fn published(head: &[u8], whole: bool) -> Option<Published> {
     let end = memchr::memchr(b'\n', head)?;
     let mut numbers = without_return(&head[..end]).split(|&b| b == b'\t').map(|field| {
@@ -44,7 +44,7 @@ fn published(head: &[u8], whole: bool) -> Option<Published> {
     }
     let (name, row) = fields.split_first()?;
     let count = row.len() as u64;
-    let fits = if complete { count == columns } else { count <= columns && row.len() >= ENOUGH };
+    let fits = if complete { count == columns } else { count <= columns && row.len() >= MIN_NUMBERS };
     let is_row = fits && std::str::from_utf8(name).is_ok() && row.iter().all(|field| number(field).is_ok());
     is_row.then_some(Published { entities, columns, len: end as u64 + 1 })
 }
@@ -55,7 +55,7 @@ impl Published {
         Ok(published(&head, head.len() as u64 == source.len()))
     }
 
-    /// The lines of entities.
+    /// Lines of the entities.
     fn lines(&self, source: &SourceRef, options: &OpenOptions) -> Lines {
         let mut lines = Lines::new(source, b'\t', true, &options.limits);
         (lines.start, lines.first_line) = (self.len, 2);
@@ -63,12 +63,12 @@ impl Published {
         lines
     }
 
-    /// The table of entities, and the one of what follows them, which are relations.
+    /// Opens the table of entities, and the table of relations behind it.
     fn open(&self, source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
         let (mut entities, end) = self.lines(source, options).table_and_end()?;
         if entities.shape.dims().first() != Some(&self.entities) {
-            return Err(Error::corrupt("row-count", "there are fewer lines than the first one says")
+            return Err(Error::corrupt("row-count", "the file has fewer lines than its first line declares")
                 .expected(format_args!("{} rows", self.entities))
                 .found(&entities.shape));
         }
@@ -89,14 +89,14 @@ impl Published {
                 Err(error) => return Err(error),
             }
         }
-        let text = "the text does not say the type of its numbers: f32 is taken";
+        let text = "text has no dtype; numbers are read as f32";
         checkpoint.notes.push(Note::new("dtype-guessed", text));
         Ok(checkpoint)
     }
 }
 
-/// True where all lines of `head` are a name and numbers, of which one at least is written as a
-/// float. `whole` says that the head is all there is.
+/// True where all lines of `head` are a name and numbers, at least one of them written as a
+/// float. `whole` is true if the head is the whole file.
 pub(super) fn recognises(head: &[u8], whole: bool) -> bool {
     if published(head, whole).is_some() {
         return true;
@@ -115,12 +115,12 @@ pub(super) fn recognises(head: &[u8], whole: bool) -> bool {
         };
         let mut fields: Vec<&[u8]> = line.split(|&b| b == b'\t').collect();
         if !complete {
-            // The last field is cut short.
+            // The last field is truncated.
             fields.pop();
             if columns.is_some() {
                 break;
             }
-            if fields.len() <= ENOUGH {
+            if fields.len() <= MIN_NUMBERS {
                 return false;
             }
         }
@@ -140,13 +140,13 @@ pub(super) fn recognises(head: &[u8], whole: bool) -> bool {
     float
 }
 
-/// Bytes of a number and the tab before it, at most as they are written.
-const LONGEST: usize = 64;
+/// Maximum length in bytes of a written number and the tab before it.
+const MAX_NUMBER_LEN: usize = 64;
 
-/// True where the names of the first lines would be taken for numbers when they are read: of the
-/// lines that are looked at even if all numbers in them are as long as can be.
+/// True where a reader would parse the names of the first lines as numbers. Covers the
+/// lines that the reader checks even if all their numbers have the maximum length.
 pub(super) fn look_like_numbers(names: &RowNameList, columns: u64) -> bool {
-    let numbers = usize::try_from(columns).unwrap_or(usize::MAX).saturating_mul(LONGEST);
+    let numbers = usize::try_from(columns).unwrap_or(usize::MAX).saturating_mul(MAX_NUMBER_LEN);
     let mut room = HEAD;
     let mut float = false;
     for (row, name) in names.iter().enumerate() {
@@ -154,7 +154,7 @@ pub(super) fn look_like_numbers(names: &RowNameList, columns: u64) -> bool {
             break;
         }
         let name = name.as_bytes();
-        // Names alone are one column, of which a single float makes numbers: see `open`.
+        // Names alone are one column; a single float among them makes it numeric: see `open`.
         if number(name).is_err() || (columns > 0 && !is_float(name)) {
             return false;
         }
@@ -168,12 +168,12 @@ fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// What is wrong with a line, which opening does not see: numbers are parsed when they are asked for, and
-/// a line that is cut short may still have all its fields.
+/// Fault in a line that opening does not detect: numbers are parsed on access, and
+/// a truncated line may still have all its fields.
 ///
 /// # Errors
-/// What the source says.
-pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+/// The errors of the source.
+pub(super) fn line_fault(source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
     if let Some(published) = Published::of(source)? {
         return Ok(published.lines(source, options).intact()?.2);
     }
@@ -181,11 +181,11 @@ pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option
     Ok(lines.intact()?.2)
 }
 
-/// The rows before the first line that is damaged or cut short; without lines at the beginning that are not as
-/// long as most.
+/// Returns the rows before the first damaged or truncated line, without lines at the start that have
+/// another number of fields than most.
 ///
 /// # Errors
-/// What is wrong with the first line.
+/// The fault in the first line.
 pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let checkpoint = Checkpoint::new("tsv", "table", source.label());
     if let Some(published) = Published::of(source)? {
@@ -193,14 +193,14 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
     }
     let (lines, bare, mostly_bare) = lines(source, options, true)?;
     if bare != mostly_bare {
-        let text = "the first fields of some lines are numbers, of others not: are they names?";
+        let text = "the first field is a number in some lines and a name in others";
         return Err(Error::corrupt("names-uncertain", text).at(0));
     }
     lines.salvage(checkpoint, None, error)
 }
 
-/// How the lines are to be read; whether they have no names; whether most of the first ones have none.
-/// Of a file that may be `cut` the last line is not looked at.
+/// Parameters of the lines; whether they have no names; whether most of the first ones have none.
+/// The last line of a file that may be `cut` is ignored.
 fn lines(source: &SourceRef, options: &OpenOptions, cut: bool) -> Result<(Lines, bool, bool)> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
     let whole = head.len() as u64 == source.len();
@@ -210,18 +210,18 @@ fn lines(source: &SourceRef, options: &OpenOptions, cut: bool) -> Result<(Lines,
     }
     let first =
         |line: &&[u8]| is_float(without_return(line).split(|&b| b == b'\t').next().unwrap_or_default());
-    // Of one column, a float shows that whole numbers beside it are no names.
+    // In a single column, a float shows that integers beside it are not names.
     let alone = |line: &&[u8]| !line.contains(&b'\t') && number(without_return(line)).is_ok();
     let column = firsts.iter().all(alone) && firsts.iter().any(first);
     let bare = !head.is_empty() && (column || firsts.iter().all(first));
     if source.is_empty() {
-        return Err(Error::corrupt("empty", "a table without a line has no columns"));
+        return Err(Error::corrupt("empty", "the file has no lines"));
     }
     let mostly = 2 * firsts.iter().filter(|line| first(line)).count() > firsts.len();
     Ok((Lines::new(source, b'\t', !bare, &options.limits), bare, mostly))
 }
 
-/// True where all first lines end in two numbers or more between blanks, some of them floats: names of rows alone do not.
+/// True where all first lines end in two or more numbers between blanks, some of them floats; row names alone do not.
 fn is_separated_by_blanks(source: &SourceRef) -> Result<bool> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
     let end = memchr::memrchr(b'\n', &head).unwrap_or(head.len());
@@ -243,21 +243,15 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
     let entry = lines.table()?;
     if entry.shape.dims().get(1) == Some(&0) && is_separated_by_blanks(source)? {
-        return Err(Error::unsupported(
-            "no-tabs",
-            "the fields of the lines are separated by blanks, not by tabs",
-        )
-        .in_file(source.label())
-        .at(0)
-        .hint(phrase![
-            "for a table of words and vectors, as GloVe writes it: ",
-            Opt::From.with("word2vec")
-        ]));
+        return Err(Error::unsupported("no-tabs", "the fields are separated by blanks, not by tabs")
+            .in_file(source.label())
+            .at(0)
+            .hint(phrase!["for words and vectors as GloVe writes them, use ", Opt::From.with("word2vec")]));
     }
-    let text = "the text does not say the type of its numbers: f32 is taken";
+    let text = "text has no dtype; numbers are read as f32";
     checkpoint.notes.push(Note::new("dtype-guessed", text));
     if bare {
-        let text = "the first field of each line is a number too: the rows have no names";
+        let text = "the first field of each line is a number; the rows have no names";
         checkpoint.notes.push(Note::new("no-names", text));
     }
     checkpoint.tensors.push(entry);

@@ -1,4 +1,4 @@
-//! The exporter's own files, and lines that are no rows.
+//! The exporter's own files, and malformed lines.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::*;
@@ -18,7 +18,7 @@ fn upstream() -> PlanOptions {
 }
 
 #[test]
-fn the_exporters_file_comes_back_byte_for_byte() {
+fn exporter_files_round_trip_byte_for_byte() {
     for name in ["export_std.tsv", "export_dyn_affine.tsv"] {
         let path = weighbridge_testkit::testdata("tables").join(name);
         let text = std::fs::read(path).unwrap();
@@ -28,7 +28,7 @@ fn the_exporters_file_comes_back_byte_for_byte() {
         assert!(checkpoint.tensors[0].shape.dims()[0] > 30);
         let plan = Tsv.plan(&checkpoint, &upstream()).unwrap();
         assert!(materialise(&plan).remove(0) == text, "{name}");
-        // And by way of the shortest text.
+        // And through the shortest decimal form.
         let short = materialise(&Tsv.plan(&checkpoint, &PlanOptions::default()).unwrap()).remove(0);
         assert!(short != text);
         let again = open(&short).unwrap();
@@ -37,7 +37,7 @@ fn the_exporters_file_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn lines_that_are_no_rows_are_named() {
+fn errors_name_the_malformed_line() {
     for (text, code, line) in [
         ("a\t1.5\t2\nb\t3.5\n", "ragged-line", "line 2"),
         ("a\t1.5\n\nb\t3.5\n", "ragged-line", "line 2"),
@@ -53,7 +53,7 @@ fn lines_that_are_no_rows_are_named() {
 }
 
 #[test]
-fn endings_and_special_values() {
+fn reads_line_endings_and_special_values() {
     let read = |text: &[u8]| {
         let checkpoint = open(text).unwrap();
         let tensor = &checkpoint.tensors[0];
@@ -71,34 +71,34 @@ fn endings_and_special_values() {
 }
 
 #[test]
-fn names_that_look_like_numbers_are_told() {
+fn reports_names_that_look_like_numbers() {
     let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 8]));
     let cases = [
         (1, ["1.5", "-inf"], true),
         (1, ["nan", "1e5"], true),
         (1, ["1.5", "a"], false),
         (1, ["1", "2"], false),
-        // Names alone: one float makes numbers of the others.
+        // Names alone: one float makes the others numeric.
         (0, ["1", "2.5"], true),
         (0, ["1", "2"], false),
         (0, ["2.5", "a"], false),
     ];
-    for (columns, names, told) in cases {
+    for (columns, names, reported) in cases {
         let shape = Shape::new([2, columns]);
         let mut entry =
             TensorEntry::dense(TensorPath::value(), DType::F32, shape, &source, 0, Encoding::ROW).unwrap();
         entry.row_names = Some(MemoryRowNames::shared("l", names.into_iter().collect::<RowNameList>()));
         let checkpoint = Checkpoint { tensors: vec![entry], ..Checkpoint::default() };
         let plan = Tsv.plan(&checkpoint, &PlanOptions::default()).unwrap();
-        assert_eq!(plan.losses.iter().any(|loss| loss.code == "names-like-numbers"), told, "{names:?}");
-        // What is told is what happens.
+        assert_eq!(plan.losses.iter().any(|loss| loss.code == "names-like-numbers"), reported, "{names:?}");
+        // The loss matches the actual result.
         let again = open(&materialise(&plan).remove(0)).unwrap();
-        assert_eq!(again.tensors[0].row_names.is_none(), told, "{names:?}");
+        assert_eq!(again.tensors[0].row_names.is_none(), reported, "{names:?}");
     }
 }
 
 #[test]
-fn names_that_hold_a_tab_are_refused() {
+fn rejects_names_with_separators() {
     let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 8]));
     let shape = Shape::new([2, 1]);
     let mut entry =
@@ -127,7 +127,7 @@ fn names_that_hold_a_tab_are_refused() {
 }
 
 #[test]
-fn the_extension_tells_what_the_content_does_not() {
+fn detects_by_extension_where_content_is_ambiguous() {
     let dir = tempfile::tempdir().unwrap();
     let open_file = |name: &str, text: &[u8]| {
         std::fs::write(dir.path().join(name), text).unwrap();
@@ -148,12 +148,12 @@ fn the_extension_tells_what_the_content_does_not() {
     }
     let error = open_file("ragged.TSV", b"a\t1\nb\n").unwrap_err();
     assert_eq!(error.code().as_str(), "ragged-line");
-    // What is clearly something else stays that; so does what needs no extension.
+    // Other formats and formats that need no extension are still detected by content.
     for text in [&b"a\0\t1\n"[..], b"\xff\t1\n", b"version https://git-lfs.github.com/spec/v1\n", b"<html>\n"]
     {
         assert_eq!(open_file("t.tsv", text).unwrap_err().code().as_str(), "unknown-format", "{text:?}");
     }
-    // Nothing is called clean for its name: a pickle that runs code can be plain text.
+    // The extension does not hide a pickle: a pickle that runs code can be plain text.
     std::fs::write(dir.path().join("evil.tsv"), b"cposix\nsystem\n(S'true'\ntR.").unwrap();
     let scanned = weighbridge::ops::scan::scan(dir.path().join("evil.tsv"), &OpenOptions::default()).unwrap();
     assert_eq!(scanned.verdict, weighbridge_core::finding::Verdict::Unsound, "{:?}", scanned.files);
@@ -189,6 +189,6 @@ fn published_embeddings_are_entities_and_relations() {
     let ragged = open(b"1\t2\t3\na\t1\t2\t3\nr\t1\nq\t1\t2\n").unwrap();
     assert!(ragged.tensors.len() == 1 && ragged.notes.iter().any(|note| note.text.starts_with("relations")));
     assert_eq!(open(b"2\t0\t3\na\t1\t2\t3\n").unwrap_err().code().as_str(), "row-count");
-    // A table of two columns whose first name is a number.
+    // A table of two columns with a number as its first name.
     assert_eq!(open(b"5\t1\t2\nb\t1.5\t2\n").unwrap().tensors[0].shape.dims(), [2, 2]);
 }

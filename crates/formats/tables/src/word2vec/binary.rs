@@ -1,4 +1,4 @@
-//! The binary form: names of any length between vectors of one length.
+//! Binary form: names of any length between vectors of one length.
 
 use super::read::Header;
 use crate::table::lines::text;
@@ -14,17 +14,17 @@ use weighbridge_core::plan::{Encode, Output};
 use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_io::source::{Cursor, SourceRef, read_vec, to_usize};
 
-/// About as many bytes are read together.
+/// Target number of bytes read together.
 const BLOCK: u64 = 1 << 20;
 
-/// Goes through the names, hopping over the vectors, and gives the table.
+/// Reads the names, skipping the vectors, and returns the table.
 pub(super) fn table(source: &SourceRef, header: Header, limits: &Limits) -> Result<TensorEntry> {
     let vector = header.columns.checked_mul(4);
-    // A name of one byte and a blank stand before each vector.
+    // A name of one byte and a blank precede each vector.
     let least = vector.and_then(|v| v.checked_add(2)?.checked_mul(header.rows));
     let room = source.len().saturating_sub(header.len as u64);
     let (Some(vector), Some(_)) = (vector, least.filter(|&least| least <= room)) else {
-        return Err(Error::corrupt("truncated", "the file is shorter than its first line says")
+        return Err(Error::corrupt("truncated", "the file is shorter than its first line declares")
             .at(0)
             .expected(format_args!("{} rows of {} f32", header.rows, header.columns))
             .found(format_args!("{room} bytes")));
@@ -37,17 +37,15 @@ pub(super) fn table(source: &SourceRef, header: Header, limits: &Limits) -> Resu
     // One line feed may end the file.
     let rest = cursor.bytes(cursor.remaining().min(2), "the end of the file")?;
     if !matches!(rest.as_slice(), [] | [b'\n']) {
-        return Err(
-            Error::corrupt("trailing-bytes", "there are bytes behind the last vector").at(cursor.position())
-        );
+        return Err(Error::corrupt("trailing-bytes", "bytes follow the last vector").at(cursor.position()));
     }
     entry(source, names, places, header.columns, vector, limits)
 }
 
-/// The rows of a file that is cut short, as a table that says so.
+/// Returns the rows of a truncated file as a table marked as salvaged.
 ///
 /// # Errors
-/// What is wrong with the first one.
+/// The fault in the first row.
 pub(super) fn whole_rows(source: &SourceRef, header: Header, limits: &Limits) -> Result<(TensorEntry, Lost)> {
     let vector = header.columns.saturating_mul(4);
     let mut walk = Walk::new(source, header, vector);
@@ -55,7 +53,7 @@ pub(super) fn whole_rows(source: &SourceRef, header: Header, limits: &Limits) ->
     for row in 0..header.rows {
         let done = (walk.names.len(), walk.places.len());
         if let Err(error) = walk.row(row, limits) {
-            // Where a name is none, a name before it may have been damaged and all after it be displaced.
+            // After an invalid name, an earlier name may be damaged and everything behind it displaced.
             if error.code() != ErrorCode::Truncated || !walk.names.iter().all(is_spoken) {
                 return Err(error);
             }
@@ -64,9 +62,8 @@ pub(super) fn whole_rows(source: &SourceRef, header: Header, limits: &Limits) ->
         }
     }
     let Walk { names: all, mut places, .. } = walk;
-    let (error, rows) = broken.unwrap_or_else(|| {
-        (Error::corrupt("trailing-bytes", "there are bytes behind the last vector"), places.len())
-    });
+    let (error, rows) = broken
+        .unwrap_or_else(|| (Error::corrupt("trailing-bytes", "bytes follow the last vector"), places.len()));
     places.truncate(rows);
     if places.is_empty() {
         return Err(error);
@@ -83,11 +80,11 @@ fn is_spoken(name: &str) -> bool {
     !name.is_empty() && !name.chars().any(char::is_control)
 }
 
-/// Goes through names and vectors.
+/// Walk over names and vectors.
 struct Walk {
     cursor: Cursor,
     names: RowNameList,
-    /// Offsets of the vectors: eight bytes for each of more than that in the file.
+    /// Offsets of the vectors: eight bytes for each, fewer than its bytes in the file.
     places: Vec<u64>,
     vector: u64,
     name: Vec<u8>,
@@ -104,10 +101,10 @@ impl Walk {
         name.clear();
         let at = cursor.position();
         loop {
-            let [byte] = cursor.array::<1>("the name of a row")?;
+            let [byte] = cursor.array::<1>("the row name")?;
             match byte {
                 b' ' => break,
-                // What the original program writes behind a vector.
+                // The original program writes a line feed behind a vector.
                 b'\n' if name.is_empty() => {}
                 byte => name.push(byte),
             }
@@ -115,13 +112,13 @@ impl Walk {
         }
         let place = cursor.position();
         cursor.skip(self.vector, "a vector")?;
-        self.names.push(text(name).map_err(|e| e.at(at).hint(format_args!("this is row {row}")))?);
+        self.names.push(text(name).map_err(|e| e.at(at).hint(format_args!("see row {row}")))?);
         self.places.push(place);
         Ok(())
     }
 }
 
-/// The table of vectors at these places.
+/// Table of vectors at these offsets.
 fn entry(
     source: &SourceRef,
     names: RowNameList,
@@ -146,7 +143,7 @@ fn entry(
 struct Vectors {
     source: SourceRef,
     places: Vec<u64>,
-    /// Bytes of a vector.
+    /// Length of a vector in bytes.
     vector: u64,
     at_once: usize,
 }
@@ -167,7 +164,7 @@ impl Decoder for Vectors {
     }
 }
 
-/// A table that becomes names and vectors.
+/// Table written as names and vectors.
 #[derive(Debug)]
 pub(super) struct BinaryTable(pub TextTable);
 
@@ -186,7 +183,7 @@ impl Encode for BinaryTable {
     }
     fn encode(&self, out: &mut dyn Output) -> Result<()> {
         let table = &self.0.table;
-        let labels = if self.0.names == Names::RowNames { table.names()? } else { None };
+        let row_names = if self.0.names == Names::RowNames { table.names()? } else { None };
         out.write(format!("{} {}\n", table.rows, table.columns).as_bytes())?;
         let row_bytes = to_usize(table.row_bytes())?;
         let at_once = table.rows_at_once(table.row_bytes().saturating_mul(4).saturating_add(64), out);
@@ -195,9 +192,9 @@ impl Encode for BinaryTable {
             let mut bytes = Vec::new();
             table.read(&rows, elements, &mut bytes)?;
             for (row, vector) in rows.zip(bytes.chunks_exact(row_bytes)) {
-                match &labels {
-                    Some(labels) => {
-                        let name = labels.get(to_usize(row)?).unwrap_or_default();
+                match &row_names {
+                    Some(row_names) => {
+                        let name = row_names.get(to_usize(row)?).unwrap_or_default();
                         target.extend_from_slice(self.0.check_name(row, name)?.as_bytes());
                     }
                     None => target.extend_from_slice(row.to_string().as_bytes()),

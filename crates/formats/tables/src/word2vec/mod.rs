@@ -4,11 +4,11 @@
 //! text:    rows BLANK columns LF, then for each row:  name BLANK v1 BLANK v2 … LF
 //! binary:  rows BLANK columns LF, then for each row:  name BLANK, columns f32 little-endian [LF]
 //! ```
-//!
-//! Read: both, and the text without its first line, as GloVe writes it; blanks at the end of a line, as the original program writes them, are ignored; so is
-//! the line feed that it writes behind the vectors of a binary file. Written: the text, or with the
+//! Read: both forms, and text without the first line, as GloVe writes it. Blanks at the end of a line, as the original
+//! program writes them, are ignored; so is the line feed behind the vectors of a binary file. Written: text, or with the
 //! setting `form=binary` the binary form as gensim writes it, without line feeds.
-//!
+//! setting `form=binary` the binary form as gensim writes it, without line feeds.
+//! An empty name, or a name with a blank or a control character, cannot be written. Rows without names get their row numbers.
 //! A name with a blank or a control character in it, or an empty one, cannot be written. Rows without names get their numbers.
 
 mod binary;
@@ -32,7 +32,7 @@ use weighbridge_format::{
 };
 use weighbridge_io::source::SourceRef;
 
-/// The format.
+/// word2vec format.
 #[derive(Debug)]
 pub struct Word2Vec;
 
@@ -43,11 +43,7 @@ static INFO: FormatInfo = FormatInfo {
     dtypes: DTYPES,
     order: Some(Order::Row),
     settings: &[
-        Setting {
-            name: "form",
-            values: "text or binary",
-            what: "how the vectors are written (default text)",
-        },
+        Setting { name: "form", values: "text or binary", what: "form of the vectors (default text)" },
         Setting {
             name: "floats",
             values: "shortest or upstream",
@@ -98,7 +94,7 @@ impl ReadFormat for Word2Vec {
 impl WriteFormat for Word2Vec {
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "vectors") {
-            let error = Error::usage("unknown-kind", "word2vec has no such kind");
+            let error = Error::usage("unknown-kind", "unknown kind for word2vec");
             return Err(error.expected("vectors").found(kind));
         }
         let floats = floats(options)?;
@@ -106,14 +102,15 @@ impl WriteFormat for Word2Vec {
             None | Some("text") => false,
             Some("binary") => true,
             Some(other) => {
-                let error = Error::usage("bad-setting", "there is no such form of word2vec");
+                let error = Error::usage("bad-setting", "unknown form of word2vec");
                 return Err(error.expected("text or binary").found(other));
             }
         };
         let encoder = |table: Table| -> Result<Arc<dyn Encode>> {
             if table.columns == 0 {
-                return Err(Error::mismatch("no-columns", "vectors have one element at least")
-                    .on_tensor(table.entry.name()));
+                return Err(
+                    Error::mismatch("no-columns", "the table has no columns").on_tensor(table.entry.name())
+                );
             }
             let names = if table.entry.row_names.is_some() { Names::RowNames } else { Names::Numbers };
             let text = TextTable { table, separator: b' ', floats, names, header: true };
@@ -121,18 +118,15 @@ impl WriteFormat for Word2Vec {
                 return Ok(Arc::new(text));
             }
             if text.table.entry.dtype() != DType::F32 {
-                return Err(Error::mismatch(
-                    "table-dtype",
-                    "the binary form holds elements of type f32 only",
-                )
-                .on_tensor(text.table.entry.name())
-                .found(text.table.entry.dtype())
-                .hint(phrase!["cast them: ", Opt::Cast.with("f32")]));
+                return Err(Error::mismatch("table-dtype", "the binary form holds f32 only")
+                    .on_tensor(text.table.entry.name())
+                    .found(text.table.entry.dtype())
+                    .hint(phrase!["cast the tensor: ", Opt::Cast.with("f32")]));
             }
             Ok(Arc::new(binary::BinaryTable(text)))
         };
         let form = Form {
-            facts: &INFO,
+            info: &INFO,
             kind: "vectors",
             extension: "vec",
             carries: false,
@@ -143,7 +137,7 @@ impl WriteFormat for Word2Vec {
         let nameless = checkpoint.tensors.iter().filter(|t| {
             t.row_names.is_none() && !t.role.is_state() && Table::new(t).is_some_and(|t| t.columns > 0)
         });
-        let detail = "the rows have no names: their numbers are written";
+        let detail = "the rows have no names; row numbers are written";
         plan.losses.extend(nameless.map(|t| Loss::new("names-made", t.name(), detail)));
         Ok(plan)
     }
@@ -155,7 +149,7 @@ impl WriteFormat for Word2Vec {
 
 impl Salvage for Word2Vec {
     fn hidden_damage(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
-        read::doubts(source, options)
+        read::line_fault(source, options)
     }
 
     fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {

@@ -1,4 +1,4 @@
-//! From words and vectors to the index.
+//! Builds the index from words and vectors.
 
 use super::binary;
 use crate::table::lines::{Lines, is_float, number};
@@ -9,12 +9,12 @@ use weighbridge_core::limits::Limits;
 use weighbridge_format::{HEAD, OpenOptions};
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// The longest first line in bytes: two numbers of up to 20 digits.
+/// Maximum length of the first line in bytes: two numbers of up to 20 digits.
 const FIRST_LINE: usize = 43;
-/// Numbers that must be seen where the first row is longer than the head of the file.
-const ENOUGH: usize = 8;
+/// Minimum number of visible numbers where the first row extends beyond the head of the file.
+const MIN_NUMBERS: usize = 8;
 
-/// What the first line says.
+/// Contents of the first line.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Header {
     pub rows: u64,
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Binary,
 }
 
-/// The first line: two numbers and nothing else.
+/// Parses the first line: two numbers and nothing else.
 pub(super) fn header(head: &[u8]) -> Option<Header> {
     let end = memchr::memchr(b'\n', head.get(..head.len().min(FIRST_LINE))?)?;
     let line = head[..end].strip_suffix(b"\r").unwrap_or(&head[..end]);
@@ -41,8 +41,8 @@ pub(super) fn header(head: &[u8]) -> Option<Header> {
     (numbers.next().is_none() && columns > 0).then_some(Header { rows, columns, len: end + 1 })
 }
 
-/// Which form a file of that beginning has; `None` where it is none of them. Only where the first vector is such as
-/// few models have, infinite for one, is more read: then names and vectors must go to the end of the file.
+/// Form of a file with this head; `None` if it is not word2vec. The file is read further only if the first vector has
+/// unusual values, such as infinity: then names and vectors must extend to the end of the file.
 pub(super) fn form(head: &[u8], source: &SourceRef, limits: &Limits) -> Option<(Header, Kind)> {
     let (header, len) = (header(head)?, source.len());
     let body = &head[header.len..];
@@ -63,23 +63,23 @@ pub(super) fn form(head: &[u8], source: &SourceRef, limits: &Limits) -> Option<(
     let fits = least <= len - header.len as u64 && !name.is_empty() && spoken;
     let usual = || elements.iter().take(columns).all(sane);
     let seen = vector.iter().take(columns.saturating_mul(4));
-    // Text of another format has such numbers, too.
+    // Text of other formats may start with such numbers, too.
     let walks = || !seen.clone().all(of_text) && binary::table(source, header, limits).is_ok();
     (fits && (usual() || walks())).then_some((header, Kind::Binary))
 }
 
-/// True for bytes that a file of text has.
+/// True for bytes that occur in text.
 fn of_text(byte: &u8) -> bool {
     matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7e)
 }
 
-/// True for an element that a vector may have, by its size.
+/// True for an element of plausible size.
 fn sane(x: &[u8; 4]) -> bool {
     let x = f32::from_le_bytes(*x);
     x == 0.0 || (1e-30..1e15).contains(&x.abs())
 }
 
-/// True where the first row is a name and as many numbers as the header says.
+/// True where the first row is a name and as many numbers as the header declares.
 fn is_text(body: &[u8], header: Header, whole: bool) -> bool {
     let end = memchr::memchr(b'\n', body);
     let line = end.map_or(body, |end| &body[..end]);
@@ -87,9 +87,9 @@ fn is_text(body: &[u8], header: Header, whole: bool) -> bool {
     let line = if complete { line.trim_ascii_end() } else { line };
     let mut fields: Vec<&[u8]> = line.split(|&b| b == b' ').collect();
     if !complete {
-        // The last field is cut short.
+        // The last field is truncated.
         fields.pop();
-        if fields.len() <= ENOUGH {
+        if fields.len() <= MIN_NUMBERS {
             return false;
         }
     }
@@ -99,15 +99,15 @@ fn is_text(body: &[u8], header: Header, whole: bool) -> bool {
     fits && std::str::from_utf8(name).is_ok() && numbers.iter().all(|field| number(field).is_ok())
 }
 
-/// True for a table without a first line of counts, as GloVe writes it: each line of `head` is a name and as many numbers
-/// as in the others, one of them at least written as a float. `whole` says that the head is all there is.
+/// True for a table without a first line of counts, as GloVe writes it: each line of `head` is a name and the same number
+/// of numbers, at least one of them written as a float. `whole` is true if the head is the whole file.
 ///
-/// Lines of numbers alone have no names, and are no such table.
+/// Lines of numbers alone have no names, and do not match.
 pub(super) fn is_headless(head: &[u8], whole: bool) -> bool {
     let complete = if whole { head.len() } else { memchr::memrchr(b'\n', head).map_or(0, |end| end + 1) };
-    // Of a first row that is longer than the head, the last field is cut short.
+    // If the first row is longer than the head, its last field is truncated.
     let (text, least) = match complete {
-        0 => (&head[..memchr::memrchr(b' ', head).unwrap_or(0)], ENOUGH),
+        0 => (&head[..memchr::memrchr(b' ', head).unwrap_or(0)], MIN_NUMBERS),
         _ => (&head[..complete], 2),
     };
     let (mut columns, mut float, mut word) = (None, false, false);
@@ -130,8 +130,8 @@ pub(super) fn is_headless(head: &[u8], whole: bool) -> bool {
     float && word && columns.is_some_and(|columns| columns >= least) && header(head).is_none()
 }
 
-/// What stands around the vectors: the first line. Between vectors there are names, and all of it is
-/// read when the file is opened.
+/// Outline: the first line, then names and vectors. Names lie between vectors, and opening
+/// reads all of them.
 pub(super) fn outline(source: &SourceRef) -> Result<Outline> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
     let mut outline = Outline::new(Gaps::Forbidden);
@@ -149,19 +149,20 @@ pub(super) fn outline(source: &SourceRef) -> Result<Outline> {
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
     let mut checkpoint = Checkpoint::new("word2vec", "vectors", source.label());
-    let guessed = "the text does not say the type of its numbers: f32 is taken";
+    let guessed = "text has no dtype; numbers are read as f32";
     if let Some(lines) = headless_lines(&head, source, options) {
         checkpoint.tensors.push(lines.table()?);
         checkpoint.notes.push(Note::new("dtype-guessed", guessed));
         return Ok(checkpoint);
     }
     let first = header(&head).ok_or_else(|| {
-        Error::corrupt("word2vec-header", "the first line is not the numbers of rows and columns").at(0)
+        Error::corrupt("word2vec-header", "the first line does not contain the numbers of rows and columns")
+            .at(0)
     })?;
-    // Asked for by name, a file that is no clear text is taken for binary only where it could be.
+    // If this format was requested, a file that is not clearly text is read as binary only if it could be binary.
     let kind = match form(&head, source, &options.limits) {
         Some((_, kind)) => kind,
-        // A zero byte is in no text.
+        // Text has no zero byte.
         None if is_binary(&head[first.len..], first) && head.contains(&0) => Kind::Binary,
         None if binary::table(source, first, &options.limits).is_ok() => Kind::Binary,
         None => Kind::Text,
@@ -173,7 +174,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     }
     let entry = lines(source, first, options).table()?;
     if entry.shape.dims().first() != Some(&first.rows) {
-        return Err(Error::corrupt("row-count", "there are not as many lines as the first one says")
+        return Err(Error::corrupt("row-count", "the number of lines differs from the first line")
             .expected(format_args!("{} rows of {}", first.rows, first.columns))
             .found(&entry.shape));
     }
@@ -182,7 +183,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     Ok(checkpoint)
 }
 
-/// The lines of a table without a first line of counts; `None` where there is one, or no table.
+/// Lines of a table without a first line of counts; `None` if it has one, or is not a table.
 fn headless_lines(head: &[u8], source: &SourceRef, options: &OpenOptions) -> Option<Lines> {
     let lines = || Lines { trimmed: true, ..Lines::new(source, b' ', true, &options.limits) };
     is_headless(head, head.len() as u64 == source.len()).then(lines)
@@ -197,11 +198,11 @@ fn lines(source: &SourceRef, first: Header, options: &OpenOptions) -> Lines {
     lines
 }
 
-/// What is wrong with a line, which opening does not see. Of the binary form nothing can be said.
+/// Fault in a line that opening does not detect. The binary form has no such check.
 ///
 /// # Errors
-/// What the source says.
-pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+/// The errors of the source.
+pub(super) fn line_fault(source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
     if let Some(lines) = headless_lines(&head, source, options) {
         return Ok(lines.intact()?.2);
@@ -212,19 +213,19 @@ pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option
     }
 }
 
-/// The rows before the first line or vector that is damaged or cut short.
+/// Returns the rows before the first damaged or truncated line or vector.
 ///
 /// # Errors
-/// What is wrong with the first one.
+/// The fault in the first row.
 pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
     let mut checkpoint = Checkpoint::new("word2vec", "vectors", source.label());
     if let Some(lines) = headless_lines(&head, source, options) {
         return lines.salvage(checkpoint, None, error);
     }
-    let first = header(&head)
-        .ok_or_else(|| Error::corrupt("word2vec-header", "the first line is damaged: rows cannot be told"))?;
-    // The first row tells the form: numbers as text, or as bytes.
+    let first =
+        header(&head).ok_or_else(|| Error::corrupt("word2vec-header", "the first line is damaged"))?;
+    // The first row shows the form: numbers as text, or as bytes.
     let (entry, lost) = match lines(source, first, options).whole_rows(Some(first.rows)) {
         Ok(found) => found,
         Err(error) if Damage::is(&error) && is_binary(&head[first.len..], first) => {
@@ -238,7 +239,7 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
     Ok(checkpoint)
 }
 
-/// True where the first row is a name and bytes that no text has.
+/// True where the first row is a name and bytes that do not occur in text.
 fn is_binary(body: &[u8], first: Header) -> bool {
     let Some(blank) = memchr::memchr(b' ', body) else { return false };
     let (name, vector) = (&body[..blank], &body[blank + 1..]);
@@ -276,7 +277,7 @@ mod tests {
             let id = detect(&file).map(|format| format.info().id).ok();
             id.map(|id| (id, open_source(file, &OpenOptions::default())))
         };
-        // As the original writes them; blanks at the end of lines; no end of the last line.
+        // As the original writes them; blanks at the end of lines; no line end after the last line.
         for text in ["the 0.4 -1 2e-3\n, 1 2 3\n", "the 0.4 -1 2e-3 \n, 1 2 3 \n", "the 0.4 -1 2e-3\n, 1 2 3"]
         {
             let (id, opened) = open(text).unwrap();
@@ -287,7 +288,7 @@ mod tests {
             let values = table.read_tensor(Order::Row).unwrap();
             assert_eq!(values, [0.4f32, -1., 2e-3, 1., 2., 3.].map(f32::to_le_bytes).concat());
         }
-        // A row that is longer than what is looked at, and many rows.
+        // A row longer than the checked head, and many rows.
         let row = |name: &str, columns: usize| format!("{name}{}\n", " 0.125".repeat(columns));
         let long = open(&(row("a", 1000) + &row("b", 1000))).unwrap().1.unwrap();
         assert_eq!(long.tensors[0].shape.dims(), [2, 1000]);
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_vector_of_odd_numbers_is_one() {
+    fn detects_a_first_vector_of_unusual_numbers() {
         let named = OpenOptions { format: Some("word2vec".to_owned()), ..OpenOptions::default() };
         let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-35, 1e16, f32::MAX, f32::MIN_POSITIVE];
         for x in odd {
@@ -322,7 +323,7 @@ mod tests {
                 let values = table.read_tensor(Order::Row).unwrap();
                 assert_eq!(values, [x, 2.0, 3.0, x].map(f32::to_le_bytes).concat());
             }
-            // Where the vectors do not go to the end it is no such file, and by its name it is damaged.
+            // If the vectors do not extend to the end, detection fails, and opening by format name reports damage.
             for (bad, code) in [
                 (bytes[..bytes.len() - 1].to_vec(), "truncated"),
                 ([bytes, b"abc".to_vec()].concat(), "trailing-bytes"),

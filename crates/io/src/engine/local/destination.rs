@@ -1,4 +1,4 @@
-//! Where a target stands, and what stands there now.
+//! Resolution and checks of a target path.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use std::ffi::OsString;
@@ -9,20 +9,20 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 
-/// The place of a target. A symbolic link is refused: other names may lead to the same file.
+/// Resolved target path. A symbolic link is refused: other names may point to the same file.
 #[derive(Debug, Clone)]
 pub(super) struct Destination {
-    /// The target itself.
+    /// Path of the target.
     pub target: PathBuf,
-    /// The folder around it.
+    /// Its parent folder.
     pub folder: PathBuf,
-    /// Its name there.
+    /// Its name in that folder.
     pub name: OsString,
-    /// What the caller called it.
+    /// Path as the caller passed it.
     label: String,
 }
 
-/// What stands at a target.
+/// Current content of a target path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -44,11 +44,11 @@ impl Destination {
         if fs::symlink_metadata(&target).is_ok_and(|found| found.is_symlink()) {
             let error = Error::usage(
                 "link",
-                "the target is a symbolic link, and other names may lead to the same file",
+                "the target is a symbolic link, and other names may point to the same file",
             );
             return Err(match fs::canonicalize(&target) {
                 Ok(real) => error.hint(format_args!("write to {}, or remove the link first", real.display())),
-                Err(_) => error.hint("the link leads nowhere; remove it first"),
+                Err(_) => error.hint("the target of the link does not exist; remove the link first"),
             });
         }
         let Some(name) = target.file_name().map(OsString::from) else {
@@ -59,10 +59,10 @@ impl Destination {
             _ => PathBuf::from("."),
         };
         let found = fs::metadata(&folder).map_err(|e| {
-            Error::io("cannot use the target's folder", e).hint("the folder must be there: make it first")
+            Error::io("cannot access the folder of the target", e).hint("create the folder first")
         })?;
         if !found.is_dir() {
-            return Err(Error::usage("not-a-folder", "the target's folder is a file"));
+            return Err(Error::usage("not-a-folder", "the parent of the target is not a folder"));
         }
         Ok(Self { target, folder, name, label })
     }
@@ -80,59 +80,61 @@ impl Destination {
         })
     }
 
-    /// Fails where something is in the way that may not be replaced, or where nothing can be made
-    /// beside it.
+    /// Fails where the target must not be replaced, or where nothing can be created beside it.
     pub(super) fn check(&self, replace: bool) -> Result<()> {
         if !replace && !matches!(self.found()?, Found::Nothing | Found::EmptyFolder) {
             return Err(self.exists());
         }
         may_write(&self.folder).map_err(|e| {
-            self.io("cannot make anything beside the target", e)
-                .hint("the output is staged in the folder around the target, which must be writable")
+            self.io("cannot create files beside the target", e)
+                .hint("make the folder of the target writable; the output is staged there")
         })
     }
 
-    /// True for a name that ends as that of a folder does.
+    /// True for a path that ends with a separator.
     fn is_folder_name(&self) -> bool {
         self.label.ends_with(std::path::is_separator)
     }
 
-    /// Fails where a file cannot take the place.
+    /// Fails where the target cannot become a file.
     pub(super) fn check_file(&self, replace: bool) -> Result<()> {
         match self.found()? {
             Found::File if replace => Ok(()),
             Found::File => Err(self.exists()),
             Found::Nothing if self.is_folder_name() => {
-                Err(Error::usage("not-a-file", "the target is the name of a folder, and one file is written")
+                Err(Error::usage("not-a-file", "the target ends with a slash, but the output is one file")
                     .in_file(&self.label)
-                    .hint("leave out the slash, or name a file in the folder"))
+                    .hint("remove the slash, or name a file in the folder"))
             }
             Found::Nothing => Ok(()),
             _ => Err(Error::usage("not-a-file", "the target is not a regular file")
                 .in_file(&self.label)
-                .hint("give the name of the file to write")),
+                .hint("pass the path of the file to write")),
         }
     }
 
-    /// Fails where a folder cannot take the place.
+    /// Fails where the target cannot become a folder.
     pub(super) fn check_folder(&self, replace: bool) -> Result<()> {
         match self.found()? {
             Found::Nothing | Found::EmptyFolder => Ok(()),
             Found::Folder if replace => Ok(()),
             Found::Folder => Err(self.exists()),
-            _ => Err(Error::usage("not-a-folder", "several files are written, and the target is no folder")
-                .in_file(&self.label)
-                .hint("give the name of a new folder")),
+            _ => Err(Error::usage(
+                "not-a-folder",
+                "the target is not a folder, but the output is several files",
+            )
+            .in_file(&self.label)
+            .hint("pass the path of a new folder")),
         }
     }
 
-    /// True where a folder stands there.
+    /// True where the target is a folder.
     pub(super) fn is_folder(&self) -> bool {
         fs::metadata(&self.target).is_ok_and(|m| m.is_dir())
     }
 
     pub(super) fn exists(&self) -> Error {
-        Error::usage("exists", "the target exists already").in_file(&self.label).hint(phrase![
+        Error::usage("exists", "the target already exists").in_file(&self.label).hint(phrase![
             "use ",
             Opt::Force,
             " to replace it"
@@ -143,14 +145,14 @@ impl Destination {
         Error::io(what, error).in_file(&self.label)
     }
 
-    /// Waits until what changed in the folder around the target would survive a loss of power.
+    /// Waits until changes in the parent folder survive a power failure.
     pub(super) fn sync_around(&self) -> Result<()> {
         sync_folder(&self.folder)
-            .map_err(|e| self.io("the new output is in place, but its folder could not be synced", e))
+            .map_err(|e| self.io("the output is written, but its folder could not be synced", e))
     }
 }
 
-/// Waits until the names in `folder` would survive a loss of power.
+/// Waits until the names in `folder` survive a power failure.
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

@@ -1,5 +1,5 @@
-//! The few things that a checkpoint store does with files, one call each, so that a test can put
-//! another disk underneath: one that fails, that stops, or that forgets what was not synced.
+//! File operations of a checkpoint store, one call each, so that tests can substitute a disk that fails, stops, or
+//! loses unsynced data.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use super::super::StagedFile;
@@ -15,119 +15,117 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
 
-/// The file that is locked while a folder is written to. Hidden, empty, and left where it is.
+/// Name of the lock file of a folder that is written to: hidden, empty, and kept.
 pub const LOCK_NAME: &str = ".weighbridge.lock";
 
-/// Entries that a listing may have before it is refused.
-const MOST_ITEMS: usize = 1_000_000;
+/// Most entries of a listing.
+const MAX_ITEMS: usize = 1_000_000;
 
-/// Where files are kept. Each call is one step that happens or does not; what it changed survives a
-/// loss of power only after the sync that belongs to it.
+/// Storage of files. Each call is one atomic step; its changes survive a power failure only after the matching sync.
 ///
-/// Errors are [`weighbridge_core::Kind::Io`] and name the path, except where it is said.
+/// Errors are [`weighbridge_core::Kind::Io`] and name the path, unless documented otherwise.
 pub trait Disk: fmt::Debug + Send + Sync {
-    /// What stands in `folder`, in the order of the names' bytes; not what stands below it.
+    /// Lists the direct entries of `folder`, in the byte order of their names.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Limit`] for more entries than anybody looks through.
+    /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Limit`] for more than a million entries.
     fn list(&self, folder: &Path) -> Result<Vec<DiskItem>>;
 
-    /// Opens a regular file, also behind a link; `None` where there is none.
+    /// Opens a regular file, also through a link; `None` where there is none.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
     fn open(&self, path: &Path) -> Result<Option<SourceRef>>;
 
-    /// Makes a new file of that length in bytes, with the rights of the file `like` where there is
-    /// one.
+    /// Creates a file of this length in bytes, with the permissions of the file `like` if it exists.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`], also where there is such a file.
+    /// [`weighbridge_core::Kind::Io`], also where the file exists.
     fn create(&self, path: &Path, len: u64, like: &Path) -> Result<Box<dyn StagedFile>>;
 
-    /// Makes a file empty, or makes an empty one.
+    /// Empties a file, or creates an empty one.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
     fn truncate(&self, path: &Path) -> Result<()>;
 
-    /// Writes `bytes` at the end of a file, or into a new one.
+    /// Appends `bytes` to a file, or to a new one.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
     fn append(&self, path: &Path, bytes: &[u8]) -> Result<()>;
 
-    /// Waits until the content of a file would survive a loss of power.
+    /// Waits until the content of a file survives a power failure.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
     fn sync_file(&self, path: &Path) -> Result<()>;
 
-    /// Waits until the names in a folder would survive a loss of power.
+    /// Waits until the names in a folder survive a power failure.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
     fn sync_folder(&self, path: &Path) -> Result<()>;
 
-    /// Gives a file or folder another name, in one step. A file that has the name is replaced.
+    /// Renames a file or folder atomically. An existing file with the new name is replaced.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Takes away a file or a link.
+    /// Removes a file or a link.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
     fn remove(&self, path: &Path) -> Result<()>;
 
-    /// Gives a file a second name.
+    /// Creates a hard link.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`], also where there is such a name.
+    /// [`weighbridge_core::Kind::Io`], also where the name exists.
     fn link(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Makes a symbolic link at `path` that says `target`.
+    /// Creates a symbolic link at `path` to `target`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`], also where there is such a name.
+    /// [`weighbridge_core::Kind::Io`], also where the name exists.
     fn symlink(&self, target: &Path, path: &Path) -> Result<()>;
 
-    /// Makes a folder.
+    /// Creates a folder.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`], also where there is such a name.
+    /// [`weighbridge_core::Kind::Io`], also where the name exists.
     fn make_folder(&self, path: &Path) -> Result<()>;
 
-    /// Takes away an empty folder.
+    /// Removes an empty folder.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
     fn remove_folder(&self, path: &Path) -> Result<()>;
 
-    /// Takes the lock that the file `path` stands for, which is made where it is not there. It is
-    /// held until the result is dropped or the process dies. Nobody is made to wait.
+    /// Acquires the lock of the file `path`, which is created if missing. The lock is held until the result is
+    /// dropped or the process ends. Does not wait.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], `locked`, where somebody else holds it; [`weighbridge_core::Kind::Io`] where the
-    /// file system has no locks.
+    /// [`weighbridge_core::Kind::Usage`], `locked`, where another holder has it; [`weighbridge_core::Kind::Io`] where
+    /// the file system does not support locks.
     fn lock(&self, path: &Path) -> Result<DiskLock>;
 }
 
-/// A lock that is held.
+/// Lock that is held.
 pub struct DiskLock(#[expect(dead_code, reason = "held, not used")] Box<dyn Any + Send + Sync>);
 
 impl DiskLock {
-    /// A lock that is held until `held` is dropped.
+    /// Creates a lock that is held until `held` is dropped.
     pub fn new(held: impl Any + Send + Sync) -> Self {
         Self(Box::new(held))
     }
 
-    /// The error of a lock that somebody else holds.
+    /// Error for a lock that another holder has.
     pub fn taken(path: &Path) -> Error {
         Error::usage("locked", "another process or thread is writing to this folder")
             .in_file(path.display())
-            .hint("wait until it is done; the lock ends with the process that holds it")
+            .hint("wait until it has finished; the lock is released when that process ends")
     }
 }
 
@@ -137,25 +135,25 @@ impl fmt::Debug for DiskLock {
     }
 }
 
-/// Something in a folder.
+/// Entry of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskItem {
-    /// Its name in the folder.
+    /// Name in the folder.
     pub name: OsString,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: ItemKind,
 }
 
-/// What something in a folder is.
+/// Kind of a folder entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ItemKind {
-    /// A regular file of that length in bytes.
+    /// A regular file, with its length in bytes.
     File(u64),
     /// A symbolic link.
     Link {
-        /// What it says.
+        /// Stored target path.
         target: PathBuf,
-        /// The length in bytes of the regular file that it leads to, if it does.
+        /// Length in bytes of the target, if it is a regular file.
         len: Option<u64>,
     },
     /// A folder.
@@ -165,7 +163,7 @@ pub enum ItemKind {
 }
 
 impl ItemKind {
-    /// The length in bytes of what is read under the name, where that is a regular file.
+    /// Length in bytes of the file that is read under the name, if it is a regular file.
     pub fn len(&self) -> Option<u64> {
         match self {
             Self::File(len) => Some(*len),
@@ -174,7 +172,7 @@ impl ItemKind {
         }
     }
 
-    /// True for a file without a byte.
+    /// True for an empty file.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
@@ -207,14 +205,14 @@ impl Disk for LocalDisk {
             let entry = entry.map_err(fail("cannot list the folder", folder))?;
             match kind_of(&entry) {
                 Ok(kind) => items.push(DiskItem { name: entry.file_name(), kind }),
-                // It went away since the folder was read.
+                // Deleted since the folder was read.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(fail("cannot look at the file", &entry.path())(e)),
+                Err(e) => return Err(fail("cannot access the file", &entry.path())(e)),
             }
-            if items.len() > MOST_ITEMS {
-                return Err(Error::limit("too-many-files", "the folder holds more files than a model would")
+            if items.len() > MAX_ITEMS {
+                return Err(Error::limit("too-many-files", "the folder has too many files for a model")
                     .in_file(folder.display())
-                    .expected(format_args!("at most {MOST_ITEMS}")));
+                    .expected(format_args!("at most {MAX_ITEMS}")));
             }
         }
         items.sort_by(|a, b| a.name.as_encoded_bytes().cmp(b.name.as_encoded_bytes()));
@@ -226,13 +224,13 @@ impl Disk for LocalDisk {
             Ok(found) if found.is_file() => Ok(Some(Arc::new(FileSource::open(path)?))),
             Ok(_) => Ok(None),
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-            Err(e) => Err(fail("cannot look at the file", path)(e)),
+            Err(e) => Err(fail("cannot access the file", path)(e)),
         }
     }
 
     fn create(&self, path: &Path, len: u64, like: &Path) -> Result<Box<dyn StagedFile>> {
         let handle = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-        let handle = Arc::new(handle.map_err(fail("cannot make a file", path))?);
+        let handle = Arc::new(handle.map_err(fail("cannot create the file", path))?);
         Ok(Box::new(LocalFile::new(handle, len, like, like.display().to_string())?))
     }
 
@@ -246,7 +244,7 @@ impl Disk for LocalDisk {
     }
 
     fn sync_file(&self, path: &Path) -> Result<()> {
-        // Opened for writing, as some systems want it.
+        // Opened for writing, as some systems require it.
         let file = OpenOptions::new().write(true).open(path);
         file.and_then(|file| file.sync_all()).map_err(fail("cannot sync the file", path))
     }
@@ -256,7 +254,7 @@ impl Disk for LocalDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        fs::rename(from, to).map_err(fail("cannot rename to this name", to))
+        fs::rename(from, to).map_err(fail("cannot rename a file to this name", to))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
@@ -268,11 +266,11 @@ impl Disk for LocalDisk {
     }
 
     fn symlink(&self, target: &Path, path: &Path) -> Result<()> {
-        symlink(target, path).map_err(fail("cannot make a symbolic link", path))
+        symlink(target, path).map_err(fail("cannot create the symbolic link", path))
     }
 
     fn make_folder(&self, path: &Path) -> Result<()> {
-        fs::create_dir(path).map_err(fail("cannot make the folder", path))
+        fs::create_dir(path).map_err(fail("cannot create the folder", path))
     }
 
     fn remove_folder(&self, path: &Path) -> Result<()> {
@@ -281,16 +279,16 @@ impl Disk for LocalDisk {
 
     fn lock(&self, path: &Path) -> Result<DiskLock> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(fail("cannot make the file that is locked", path))?;
+        let file = file.map_err(fail("cannot create the lock file", path))?;
         match file.try_lock() {
             Ok(()) => Ok(DiskLock::new(Locked { file, process: std::process::id() })),
             Err(TryLockError::WouldBlock) => Err(DiskLock::taken(path)),
-            Err(TryLockError::Error(e)) => Err(fail("cannot lock", path)(e)),
+            Err(TryLockError::Error(e)) => Err(fail("cannot lock the file", path)(e)),
         }
     }
 }
 
-/// A file that is locked by this process.
+/// File locked by this process.
 struct Locked {
     file: File,
     process: u32,
@@ -298,10 +296,10 @@ struct Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // A process that was forked meanwhile has the file open, too: to close it here would not free the lock, and what the
-        // other drops is not its own.
+        // A process forked in the meantime has the file open, too: closing it here would not release the lock, and the fork
+        // must not release a lock that it does not own.
         if self.process == std::process::id() {
-            // Closing frees it as well.
+            // Closing would release it, too.
             let _ = self.file.unlock();
         }
     }

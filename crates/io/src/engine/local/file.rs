@@ -1,4 +1,4 @@
-//! One target file, committed by renaming a staged file over it.
+//! Target that is one file, committed by renaming a staged file over it.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use super::super::{Sink, StagedFile, staging};
@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::PlannedFile;
 
-/// The new content is staged beside the target, synced, and renamed over it.
+/// Target file. The new content is staged beside it, synced, and renamed over it.
 #[derive(Debug)]
 pub(super) struct FileTarget {
     destination: Destination,
     replace: bool,
-    /// How many leftovers were removed.
+    /// Number of removed leftovers.
     pub swept: usize,
     staged: Mutex<Option<(Arc<File>, PathBuf)>>,
 }
@@ -26,7 +26,7 @@ impl FileTarget {
         let destination = Destination::find(target)?;
         destination.check_file(replace)?;
         let swept = staging::sweep(&destination.folder, &destination.name);
-        // A set-aside folder may have been brought back.
+        // The sweep may have restored a set-aside folder.
         destination.check_file(replace)?;
         Ok(Self { destination, replace, swept, staged: Mutex::new(None) })
     }
@@ -40,19 +40,22 @@ impl Sink for FileTarget {
     fn begin(&self, files: &[PlannedFile]) -> Result<()> {
         match files {
             [_] => Ok(()),
-            _ => Err(Error::usage("one-file", "this target holds one file, and the plan has another number")
-                .expected(1)
-                .found(files.len())),
+            _ => Err(Error::usage(
+                "one-file",
+                "the target is one file, but the plan has a different number of files",
+            )
+            .expected(1)
+            .found(files.len())),
         }
     }
 
     fn stage(&self, file: &PlannedFile) -> Result<Box<dyn StagedFile>> {
         let mut staged = self.staged();
         if staged.is_some() {
-            return Err(Error::usage("one-file", "this target holds one file, and the plan has more"));
+            return Err(Error::usage("one-file", "the target is one file, but the plan has more files"));
         }
         let (handle, path) = staging::create(&self.destination.folder, &self.destination.name)
-            .map_err(|e| self.destination.io("cannot make a file beside the target", e))?;
+            .map_err(|e| self.destination.io("cannot create a file beside the target", e))?;
         let handle = Arc::new(handle);
         *staged = Some((handle.clone(), path));
         let label = self.destination.target.display().to_string();
@@ -75,7 +78,7 @@ impl Sink for FileTarget {
                 Ok(())
             }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(self.destination.exists()),
-            Err(e) => Err(self.destination.io("cannot rename the finished file to its name", e)),
+            Err(e) => Err(self.destination.io("cannot rename the finished file to its final name", e)),
         }
     }
 
@@ -100,8 +103,8 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
             other => return other.map_err(io::Error::from),
         }
     }
-    // Where the file system has no such call, look first. Another program could still slip in
-    // between; that is the best that can be done there.
+    // Without this call of the file system, check first. Another program could create the target in between;
+    // this cannot be prevented there.
     if fs::symlink_metadata(to).is_ok() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }

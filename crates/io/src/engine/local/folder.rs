@@ -1,8 +1,8 @@
-//! A target folder, committed as a whole.
+//! Target that is a folder, committed as a whole.
 //!
-//! The new folder is filled beside the target under a hidden name, synced, and renamed to its
-//! place. Where a folder stands there already, the two are exchanged in one step and the old one is
-//! removed afterwards; see [`swap`] for systems that cannot exchange.
+//! The new folder is filled beside the target under a hidden name, synced, and renamed to its final name. If the
+//! target exists, the two folders are exchanged atomically and the old one is removed afterwards; see [`swap`] for
+//! systems that cannot exchange.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use super::super::{Sink, StagedFile, default_threads, staging};
@@ -18,37 +18,37 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::PlannedFile;
 
-/// Other files of a folder that are named before the list ends.
-const NAMED: usize = 5;
+/// Number of other files of a folder that an error lists.
+const MAX_LISTED: usize = 5;
 
-/// Workers that sync files. They only wait, so they may be more than there are processors: a disk
-/// makes one thing of what waits at the same time, and 16 sync small files twenty times as fast as
-/// one does, which is as fast as syncing the whole file system.
-const SYNCERS: usize = 16;
+/// Threads that sync files. They only wait, so there may be more than processors: the disk combines concurrent
+/// requests, and 16 threads sync small files twenty times as fast as one, as fast as syncing the whole file
+/// system.
+const SYNC_THREADS: usize = 16;
 
-/// A folder of files.
+/// Target folder.
 #[derive(Debug)]
 pub(super) struct FolderTarget {
     destination: Destination,
     replace: bool,
-    /// Names of files that are replaced though no file of theirs is written.
+    /// Names of existing files that are removed although the plan does not write them.
     pub replaced: Vec<PathBuf>,
-    /// How many leftovers were removed.
+    /// Number of removed leftovers.
     pub swept: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The names of all files that are written or replaced, sorted.
+    /// Names of all files that are written or replaced, sorted.
     names: Vec<PathBuf>,
-    /// The staged folder, and what locks it.
+    /// Staged folder with its lock.
     staged: Option<(PathBuf, Option<File>)>,
-    /// Folders made below the staged one, by relative name.
+    /// Created subfolders of the staged folder, by relative name.
     folders: BTreeSet<PathBuf>,
-    /// Files made below the staged one, by relative name.
+    /// Created files of the staged folder, by relative name.
     files: Vec<PathBuf>,
-    /// The folder that was replaced, and what locks it.
+    /// Replaced folder with its lock.
     old: Option<(PathBuf, Option<File>)>,
 }
 
@@ -57,7 +57,7 @@ impl FolderTarget {
         let destination = Destination::find(target)?;
         destination.check_folder(replace)?;
         let swept = staging::sweep(&destination.folder, &destination.name);
-        // A set-aside folder may have been brought back.
+        // The sweep may have restored a set-aside folder.
         destination.check_folder(replace)?;
         Ok(Self { destination, replace, replaced: Vec::new(), swept, state: Mutex::default() })
     }
@@ -74,7 +74,7 @@ impl FolderTarget {
         })
     }
 
-    /// Makes the folders in which the file `name` stands.
+    /// Creates the parent folders of the file `name`.
     fn make_folders(&self, staged: &Path, name: &Path) -> Result<()> {
         let mut above: Vec<&Path> = name.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty()).collect();
         above.reverse();
@@ -82,7 +82,7 @@ impl FolderTarget {
         for folder in above {
             if !state.folders.contains(folder) {
                 make_folder(&staged.join(folder), &self.destination.target.join(folder))
-                    .map_err(|e| self.destination.io("cannot make a folder for the output", e))?;
+                    .map_err(|e| self.destination.io("cannot create a folder for the output", e))?;
                 state.folders.insert(folder.to_path_buf());
             }
         }
@@ -96,8 +96,8 @@ impl Sink for FolderTarget {
         self.discard();
         let names = check_files(&self.destination, files, &self.replaced)?;
         let (path, lock) = staging::create_folder(&self.destination.folder, &self.destination.name)
-            .map_err(|e| self.destination.io("cannot make a folder beside the target", e))?;
-        keep_rights(&path, &self.destination.target);
+            .map_err(|e| self.destination.io("cannot create a folder beside the target", e))?;
+        copy_permissions(&path, &self.destination.target);
         *self.state() = State { names, staged: Some((path, lock)), ..State::default() };
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Sink for FolderTarget {
         let handle = OpenOptions::new().read(true).write(true).create_new(true).open(staged.join(&name));
         let label = self.destination.target.join(&name).display().to_string();
         let handle =
-            handle.map_err(|e| Error::io("cannot make a file beside the target", e).in_file(&label))?;
+            handle.map_err(|e| Error::io("cannot create a file beside the target", e).in_file(&label))?;
         Ok(Box::new(LocalFile::new(
             Arc::new(handle),
             file.staged_len(),
@@ -132,8 +132,8 @@ impl Sink for FolderTarget {
     fn publish(&self) -> Result<()> {
         let mut state = self.state();
         let Some((path, _)) = &state.staged else { return Ok(()) };
-        // A folder takes the place of nothing or of an empty folder, in one step. Everything else
-        // that stands there is refused by the system itself.
+        // The rename succeeds atomically if the target is absent or an empty folder. The system refuses
+        // everything else.
         match fs::rename(path, &self.destination.target) {
             Ok(()) => {
                 state.staged = None;
@@ -141,15 +141,17 @@ impl Sink for FolderTarget {
             }
             Err(_) if self.replace && self.destination.is_folder() => {}
             Err(e) if in_the_way(&e) => return Err(self.destination.exists()),
-            Err(e) => return Err(self.destination.io("cannot rename the finished folder to its name", e)),
+            Err(e) => {
+                return Err(self.destination.io("cannot rename the finished folder to its final name", e));
+            }
         }
         let lock = swap::lock(&self.destination.target);
         let aside = swap::replace(path, &self.destination.target, || {
             staging::aside(&self.destination.folder, &self.destination.name)
         })
-        .map_err(|e| self.destination.io("cannot put the finished folder in the place of the old one", e))?;
-        // Nobody finds the old folder under its name any more: what it holds now is what would go.
-        if let Err(error) = refuse_strangers(&self.destination, &aside, &state.names) {
+        .map_err(|e| self.destination.io("cannot replace the old folder with the finished one", e))?;
+        // No program finds the old folder under its name now: its content is final and would be removed.
+        if let Err(error) = refuse_other_files(&self.destination, &aside, &state.names) {
             return match swap::replace(&aside, &self.destination.target, || Ok(path.clone())) {
                 Ok(back) => {
                     state.staged = Some((back, None));
@@ -160,8 +162,8 @@ impl Sink for FolderTarget {
                     let shown = aside.display();
                     Err(self
                         .destination
-                        .io("the old folder could not be put back", e)
-                        .hint(format_args!("it is {shown}")))
+                        .io("the old folder could not be restored", e)
+                        .hint(format_args!("restore it by hand: it is {shown}")))
                 }
             };
         }
@@ -183,8 +185,8 @@ impl Sink for FolderTarget {
     }
 }
 
-/// Holds the names of `files` against each other and against what stands at the target. Returns
-/// those that may stand there, sorted: of `files` and `replaced`.
+/// Checks the names of `files` for conflicts with each other and with existing files of the target. Returns the
+/// allowed names, sorted: those of `files` and `replaced`.
 pub(super) fn check_files(
     destination: &Destination,
     files: &[PlannedFile],
@@ -195,16 +197,16 @@ pub(super) fn check_files(
     names.sort();
     names.dedup();
     if destination.is_folder() {
-        refuse_strangers(destination, &destination.target, &names)?;
+        refuse_other_files(destination, &destination.target, &names)?;
     }
     Ok(names)
 }
 
-/// Fails where the folder `old` holds a file that is not among `names`, which are sorted. Links are
-/// files here. Folders in which there is no file do not count.
-fn refuse_strangers(destination: &Destination, old: &Path, names: &[PathBuf]) -> Result<()> {
-    let fail = |e| destination.io("cannot list the folder that is to be replaced", e);
-    // The first by name: a disk has them in any order.
+/// Fails where the folder `old` has a file that is not in the sorted `names`. Links count as files. Folders without
+/// files do not count.
+fn refuse_other_files(destination: &Destination, old: &Path, names: &[PathBuf]) -> Result<()> {
+    let fail = |e| destination.io("cannot list the folder to replace", e);
+    // The first ones by name: a disk lists them in any order.
     let (mut others, mut more) = (BTreeSet::new(), false);
     let mut shards = true;
     let mut folders = vec![PathBuf::new()];
@@ -217,7 +219,7 @@ fn refuse_strangers(destination: &Destination, old: &Path, names: &[PathBuf]) ->
             } else if names.binary_search(&name).is_err() {
                 shards &= is_shard(&name);
                 others.insert(name);
-                if others.len() > NAMED {
+                if others.len() > MAX_LISTED {
                     others.pop_last();
                     more = true;
                 }
@@ -231,22 +233,20 @@ fn refuse_strangers(destination: &Destination, old: &Path, names: &[PathBuf]) ->
     let shown: Vec<String> = shown.chain(more.then(|| "and more".to_owned())).collect();
     let hint = match shards {
         true => {
-            "they look like shards of the model that is in the folder now: write to another folder, and take the old one away when it is not needed any more"
+            "write to another folder, and remove the old one later; the files look like shards of the present model"
         }
-        false => {
-            "write to another folder: what is done with these files must be decided by somebody who knows them"
-        }
+        false => "write to another folder, or move these files first",
     };
     Err(Error::usage(
         "folder-has-other-files",
-        "the folder holds files that are not replaced, and would be lost",
+        "replacing the folder would remove files that the output does not contain",
     )
     .in_file(destination.target.display())
     .found(shown.join(", "))
     .hint(hint))
 }
 
-/// True for the name of one of several files of a model: `NAME-00001-of-00003.safetensors`.
+/// True for the name of a shard: `NAME-00001-of-00003.safetensors`.
 fn is_shard(name: &Path) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let stem = name.file_stem().and_then(|stem| stem.to_str());
@@ -256,7 +256,7 @@ fn is_shard(name: &Path) -> bool {
     })
 }
 
-/// True where the error says that something stands at the target.
+/// True where the error means that the target exists.
 fn in_the_way(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -264,16 +264,16 @@ fn in_the_way(error: &io::Error) -> bool {
     )
 }
 
-/// Makes a folder that is as open or closed as `old`, if that is there.
+/// Creates a folder with the permissions of `old`, if it exists.
 fn make_folder(path: &Path, old: &Path) -> io::Result<()> {
     fs::create_dir(path)?;
-    keep_rights(path, old);
+    copy_permissions(path, old);
     Ok(())
 }
 
-/// Gives a staged folder the rights of the one whose place it takes; its owner may write. Where
-/// that is refused, it keeps the default.
-fn keep_rights(path: &Path, old: &Path) {
+/// Copies the permissions of the replaced folder to a staged one, which stays writable for its owner. If the system
+/// refuses this, the default remains.
+fn copy_permissions(path: &Path, old: &Path) {
     let Ok(old) = fs::symlink_metadata(old) else { return };
     if old.is_dir() {
         let _ = fs::set_permissions(path, writable(old.permissions()));
@@ -292,8 +292,8 @@ fn writable(rights: fs::Permissions) -> fs::Permissions {
     rights
 }
 
-/// Removes a folder, also where folders in it may not be written. What cannot be removed stays
-/// under its hidden name; the next run with the same target tries again.
+/// Removes a folder, also if subfolders are read-only. A folder that cannot be removed keeps its hidden name; the next
+/// run with the same target tries again.
 fn remove(path: &Path) {
     if fs::remove_dir_all(path).is_ok() {
         return;
@@ -316,7 +316,7 @@ fn sync_files(staged: &Path, files: &[PathBuf]) -> io::Result<()> {
     let failure = Mutex::new(None);
     let work = || {
         while let Some(name) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // Opened anew, for writing, as some systems want it.
+            // Reopened for writing, as some systems require it.
             let synced = OpenOptions::new().write(true).open(staged.join(name)).and_then(|f| f.sync_all());
             if let Err(error) = synced {
                 failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -325,7 +325,7 @@ fn sync_files(staged: &Path, files: &[PathBuf]) -> io::Result<()> {
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..files.len().min(SYNCERS.max(default_threads())) {
+        for _ in 1..files.len().min(SYNC_THREADS.max(default_threads())) {
             scope.spawn(work);
         }
         work();

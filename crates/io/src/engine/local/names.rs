@@ -1,4 +1,4 @@
-//! The names of a plan's files, which may come from a stranger's file.
+//! Names of the files of a plan, which may come from untrusted input.
 
 use super::super::staging;
 use crate::source::check_relative;
@@ -6,42 +6,48 @@ use std::path::{Path, PathBuf};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::PlannedFile;
 
-/// The longest name in bytes, all parts together: what systems take as one path.
-const LONGEST: usize = 4096;
+/// Longest relative path in bytes: the path limit of common systems.
+const MAX_PATH_LEN: usize = 4096;
 
-/// The name of `file` as a path within the target folder, without odd separators.
+/// Returns the name of `file` as a normalized path relative to the target folder.
 pub(super) fn relative(file: &PlannedFile) -> Result<PathBuf> {
     let name = Path::new(&file.name);
     check_relative(name)?;
-    if file.name.len() > LONGEST {
-        return Err(Error::limit("name-too-long", "the name of a file to write is too long")
-            .expected(format_args!("at most {LONGEST} bytes"))
+    if file.name.len() > MAX_PATH_LEN {
+        return Err(Error::limit("name-too-long", "the name of an output file is too long")
+            .expected(format_args!("at most {MAX_PATH_LEN} bytes"))
             .found(file.name.len()));
     }
     let tidy: PathBuf = name.components().collect();
     if tidy.iter().any(staging::is_reserved) {
-        return Err(Error::mismatch("reserved-name", "such names are kept for files that are being written")
-            .found(&file.name)
-            .hint("rename the tensor that gives the file its name"));
+        return Err(Error::mismatch(
+            "reserved-name",
+            "the name of an output file is reserved for staged files",
+        )
+        .found(&file.name)
+        .hint("rename the tensor that the file is named after"));
     }
     Ok(tidy)
 }
 
-/// The names of all `files`, sorted.
+/// Returns the names of all `files`, sorted.
 ///
 /// # Errors
-/// As [`relative`]; [`weighbridge_core::Kind::Mismatch`], `name-collision`, where two files have one name, or
-/// one is a folder of another.
+/// As [`relative`]; [`weighbridge_core::Kind::Mismatch`], `name-collision`, where two files have the same name, or
+/// one is a parent folder of another.
 pub(super) fn all(files: &[PlannedFile]) -> Result<Vec<PathBuf>> {
     let mut names = files.iter().map(relative).collect::<Result<Vec<_>>>()?;
-    // Paths are compared part by part, so whatever lies below a name follows it at once.
+    // Paths are compared part by part, so all paths below a name directly follow it.
     names.sort();
     for pair in names.windows(2) {
         if pair[1].starts_with(&pair[0]) {
             let same = pair[0] == pair[1];
-            let what =
-                if same { "two files have the same name" } else { "a file is a folder of another file" };
-            return Err(Error::mismatch("name-collision", what)
+            let message = if same {
+                "two files have the same name"
+            } else {
+                "a file has the name of a folder of another file"
+            };
+            return Err(Error::mismatch("name-collision", message)
                 .found(format_args!("{} and {}", pair[0].display(), pair[1].display()))
                 .hint("rename one of them"));
         }
@@ -60,13 +66,13 @@ mod tests {
     }
 
     #[test]
-    fn names_that_do_no_harm() {
+    fn accepts_distinct_relative_names() {
         assert_eq!(code(&["model.pdmodel", "a/b", "a/c", "a.b", "a-b/c", "A/b", ".hidden"]), "fine");
         assert_eq!(code(&[]), "fine");
     }
 
     #[test]
-    fn names_that_lead_out_or_collide() {
+    fn rejects_unsafe_and_colliding_names() {
         for bad in ["", "..", "../x", "a/../../x", "/etc/passwd", "a\0b", "./a"] {
             assert_eq!(code(&["ok", bad]), "unsafe-name", "{bad}");
         }

@@ -1,4 +1,4 @@
-//! A staged file that is being filled.
+//! Staged file that is being filled.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use super::super::StagedFile;
@@ -16,18 +16,16 @@ pub(super) struct LocalFile {
 }
 
 impl LocalFile {
-    /// A file that was just made, with its length. It is given the rights of `old`, if that is
-    /// there, so that the new file is as open or closed as the one whose place it takes.
+    /// Sets the length of a new file, and copies the permissions of the replaced file `old`, if it exists.
     pub(super) fn new(handle: Arc<File>, len: u64, old: &Path, label: String) -> Result<Self> {
         let file = Self { handle, label };
         file.handle
             .set_len(len)
-            .map_err(|e| Error::io("cannot give the file its length", e).in_file(&file.label))?;
+            .map_err(|e| Error::io("cannot set the length of the file", e).in_file(&file.label))?;
         if let Ok(old) = fs::symlink_metadata(old)
             && old.is_file()
         {
-            // Where that is refused, it keeps the default, which is never more open than the
-            // user's own mask.
+            // If the system refuses this, the default remains, which never exceeds the user's mask.
             let _ = file.handle.set_permissions(old.permissions());
         }
         Ok(file)
@@ -40,7 +38,7 @@ impl LocalFile {
 
 impl StagedFile for LocalFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        write_all_at(&self.handle, offset, bytes).map_err(|e| self.io("cannot write", offset, e))
+        write_all_at(&self.handle, offset, bytes).map_err(|e| self.io("cannot write to the file", offset, e))
     }
 
     fn copy_from(&self, from: FileRange<'_>, skip: u64, offset: u64, len: u64) -> Result<u64> {
@@ -70,7 +68,7 @@ pub(in crate::engine) fn write_all_at(file: &File, mut offset: u64, mut bytes: &
     Ok(())
 }
 
-/// Copies within the kernel where the system can. Returns the bytes done.
+/// Copies within the kernel where supported. Returns the number of copied bytes.
 #[cfg(target_os = "linux")]
 fn kernel_copy(from: &File, mut at: u64, to: &File, mut offset: u64, len: u64) -> io::Result<u64> {
     use rustix::io::Errno;
@@ -81,7 +79,7 @@ fn kernel_copy(from: &File, mut at: u64, to: &File, mut offset: u64, len: u64) -
             Ok(0) => break,
             Ok(n) => done += n as u64,
             Err(Errno::INTR) => {}
-            // Other file systems, older kernels, odd files: the caller copies by hand.
+            // Other file systems, older kernels, special files: the caller copies the rest.
             Err(Errno::XDEV | Errno::NOSYS | Errno::INVAL | Errno::NOTSUP | Errno::PERM | Errno::BADF) => {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Files of one folder that are staged one by one, beside their names, and get their names later.
+//! Staging area for files of one folder, which are staged one by one and renamed later.
 
 use super::super::files::fill_all;
 use super::super::run::{RunOptions, RunReport};
@@ -13,22 +13,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{PlannedFile, WritePlan};
 
-/// Workers that sync files. They only wait, so they may be more than there are processors.
-const SYNCERS: usize = 16;
+/// Threads that sync files. They only wait, so there may be more than processors.
+const SYNC_THREADS: usize = 16;
 
-/// Files that are staged in the folder in which they will stand, under hidden names. Many threads
-/// may put files at once. What has not got its name when this is dropped is removed.
+/// Files staged in their final folder under hidden names. Many threads may add files at once. Files that are not
+/// published when this is dropped are removed.
 #[derive(Debug)]
 pub struct StagingArea {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     staged: Mutex<BTreeMap<String, PathBuf>>,
-    /// Whose files these are: a process that was forked meanwhile removes none of them.
+    /// Owner process: a process forked in the meantime removes none of the files.
     process: u32,
 }
 
 impl StagingArea {
-    /// Nothing yet, for `folder`, which is there.
+    /// Creates an empty staging area for the existing `folder`.
     pub fn new(disk: Arc<dyn Disk>, folder: impl Into<PathBuf>) -> Self {
         Self { disk, folder: folder.into(), staged: Mutex::default(), process: std::process::id() }
     }
@@ -37,17 +37,15 @@ impl StagingArea {
         self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The names of the files that are staged, in the order of their bytes.
+    /// Returns the names of the staged files, in byte order.
     pub fn names(&self) -> Vec<String> {
         self.staged().keys().cloned().collect()
     }
 
-    /// Writes a file under a hidden name. One of the same name that was staged before is replaced.
-    /// Nothing is synced.
+    /// Writes a file under a hidden name. A staged file with the same name is replaced. Nothing is synced.
     ///
     /// # Errors
-    /// As [`run`](crate::engine::run); nothing of this file is left then, and what was staged before
-    /// stays.
+    /// As [`run`](crate::engine::run); nothing of this file remains then, and earlier staged files stay.
     pub fn put(&self, file: PlannedFile, options: &RunOptions) -> Result<RunReport> {
         check_name(&file)?;
         let name = file.name.clone();
@@ -65,11 +63,10 @@ impl StagingArea {
         }
     }
 
-    /// Stages a second name of the file `from`: no bytes are copied, and whoever writes into one of
-    /// the two in place writes into both.
+    /// Stages a hard link to the file `from`: no bytes are copied, and in-place writes to one name change both.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] where the file system has no such names.
+    /// [`weighbridge_core::Kind::Io`] where the file system does not support hard links.
     pub fn put_link(&self, name: &str, from: &Path) -> Result<()> {
         let path = staging::loose_name(&self.folder, name);
         self.disk.link(from, &path)?;
@@ -77,7 +74,7 @@ impl StagingArea {
         Ok(())
     }
 
-    /// The content of a file that is staged.
+    /// Opens a staged file.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
@@ -93,8 +90,8 @@ impl StagingArea {
         }
     }
 
-    /// Waits until the content of all files would survive a loss of power. Their names do so only
-    /// after a sync of the folder, which is of use once they have their last ones. `threads` of 1 syncs them in the order of their names; else many wait at once.
+    /// Waits until the content of all files survives a power failure. Their final names survive only after a sync of the
+    /// folder. `threads` of 1 syncs them in the order of their names; otherwise many are synced at once.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
@@ -110,7 +107,7 @@ impl StagingArea {
                 }
             }
         };
-        let workers = if threads == 1 { 1 } else { SYNCERS.max(default_threads()) };
+        let workers = if threads == 1 { 1 } else { SYNC_THREADS.max(default_threads()) };
         std::thread::scope(|scope| {
             for _ in 1..paths.len().min(workers) {
                 scope.spawn(work);
@@ -120,20 +117,20 @@ impl StagingArea {
         failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 
-    /// Gives one file its name, in place of what had it.
+    /// Renames one staged file to its final name, replacing an existing file.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Usage`], `not-staged`, where no such file is staged.
+    /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Usage`], `not-staged`, where no file with this name is staged.
     pub fn publish(&self, name: &str) -> Result<()> {
         let Some(path) = self.staged().get(name).cloned() else {
-            return Err(Error::usage("not-staged", "no file of this name is staged").found(name));
+            return Err(Error::usage("not-staged", "no file with this name is staged").found(name));
         };
         self.disk.rename(&path, &self.folder.join(name))?;
         self.staged().remove(name);
         Ok(())
     }
 
-    /// Removes what is staged, as well as that goes.
+    /// Removes all staged files, ignoring errors.
     pub fn discard(&self) {
         let staged = std::mem::take(&mut *self.staged());
         for path in staged.into_values() {
@@ -155,10 +152,10 @@ fn check_name(file: &PlannedFile) -> Result<()> {
     if name.components().count() == 1 && name.as_os_str().len() == file.name.len() {
         return Ok(());
     }
-    Err(Error::usage("unsafe-name", "this file stands in the folder itself, not below it").found(&file.name))
+    Err(Error::usage("unsafe-name", "the name must be a plain file name without folders").found(&file.name))
 }
 
-/// Where one file is filled.
+/// Sink for one staged file.
 #[derive(Debug)]
 struct One<'a> {
     area: &'a StagingArea,
@@ -182,10 +179,10 @@ impl Sink for One<'_> {
     fn discard(&self) {}
 }
 
-/// Replaces the small file `name` of `folder`, or makes it, in one step: staged, synced, renamed.
+/// Replaces or creates the small file `name` of `folder` atomically: staged, synced, renamed.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Io`]. The file is then as it was, or, where only the last sync failed, new.
+/// [`weighbridge_core::Kind::Io`]. The file is then unchanged or, if only the last sync failed, new.
 pub fn replace_small(disk: &dyn Disk, folder: &Path, name: &str, bytes: &[u8], sync: bool) -> Result<()> {
     let (staged, target) = (staging::loose_name(folder, name), folder.join(name));
     let written = disk.create(&staged, bytes.len() as u64, &target).and_then(|file| {

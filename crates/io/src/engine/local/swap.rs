@@ -1,17 +1,16 @@
-//! Putting one folder in the place of another.
+//! Replacement of one folder by another.
 //!
-//! Linux exchanges two names in one step. Elsewhere the old folder is first set aside under a
-//! hidden name of its own kind, then the new one takes the place. Whoever is killed between the two
-//! steps leaves no folder at the target; the next run with the same target finds the one that was
-//! set aside and puts it back, before it looks at the target at all (see `staging`).
+//! Linux exchanges two names atomically. Elsewhere the old folder is first renamed to a hidden set-aside name, then
+//! the new one is renamed to the target. A process killed between the two steps leaves no folder at the target; the
+//! next run with the same target restores the set-aside folder before it checks the target (see `staging`).
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Puts the folder `new` in the place of the folder `target`. Returns where the old one is now:
-/// where `new` was, or at the name that `aside` gives. On failure both are where they were.
+/// Replaces the folder `target` by the folder `new`. Returns the path of the old one: the former path of `new`, or the
+/// path that `aside` returns. On failure both keep their names.
 pub(super) fn replace(
     new: &Path,
     target: &Path,
@@ -23,7 +22,7 @@ pub(super) fn replace(
     in_two_steps(new, target, aside()?)
 }
 
-/// Exchanges two names in one step; false where the system cannot.
+/// Exchanges two names atomically; false where the system cannot.
 #[cfg(target_os = "linux")]
 fn exchange(a: &Path, b: &Path) -> io::Result<bool> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -51,8 +50,8 @@ fn in_two_steps(new: &Path, target: &Path, aside: PathBuf) -> io::Result<PathBuf
     }
 }
 
-/// Locks a folder that is about to be replaced, so that nobody takes it for a leftover while this
-/// run lives. Where that is refused, another run that replaced it holds it, or there are no locks.
+/// Locks a folder before it is replaced, so that no other run sweeps it as a leftover. `None` where another run has
+/// the lock or the file system does not support locks.
 pub(super) fn lock(folder: &Path) -> Option<File> {
     let handle = File::open(folder).ok()?;
     handle.try_lock().ok().map(|()| handle)
@@ -77,14 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn the_new_folder_takes_the_place() {
+    fn the_new_folder_replaces_the_old_one() {
         let (_dir, new, target) = folders();
         let old = replace(&new, &target, || Ok(new.with_extension("old"))).unwrap();
         assert_eq!((text(&target), text(&old)), ("new".into(), "old".into()));
     }
 
     #[test]
-    fn two_steps_do_the_same_and_go_back_on_failure() {
+    fn two_step_replacement_rolls_back_on_failure() {
         let (dir, new, target) = folders();
         let aside = dir.path().join("aside");
         assert_eq!(in_two_steps(&new, &target, aside.clone()).unwrap(), aside);

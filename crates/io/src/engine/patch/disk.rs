@@ -1,5 +1,5 @@
-//! The few things that writing in place does with files, one call each, so that a test can put a disk
-//! underneath that fails or stops at any of them.
+//! File operations of in-place edits, one call each, so that tests can substitute a disk that fails or stops at any
+//! of them.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use crate::engine::{Disk, LocalDisk, hidden_path};
@@ -13,31 +13,31 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 
-/// What is known of a file without reading it: whether it is still the one that was opened.
+/// Metadata that identifies a version of a file without reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// The length in bytes.
+    /// Length in bytes.
     pub len: u64,
     modified: Option<SystemTime>,
-    /// Device, number and time of the last change of anything, where the system has them.
+    /// Device, inode and change time, where the system has them.
     identity: Option<(u64, u64, i64, i64)>,
 }
 
 impl Fingerprint {
-    /// Looks at the file `path`, and whether it may be changed in place.
+    /// Reads the fingerprint of the file `path`, and checks that it may be edited in place.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] where it is not there; [`weighbridge_core::Kind::Usage`]: `not-a-file`; `link` for a symbolic
-    /// link; `several-names` where the file has another name besides; `read-only`.
+    /// [`weighbridge_core::Kind::Io`] where it does not exist; [`weighbridge_core::Kind::Usage`]: `not-a-file`; `link` for a
+    /// symbolic link; `several-names` where the file has other hard links; `read-only`.
     pub fn of(path: &Path) -> Result<Self> {
         let look = || -> Result<Self> {
             let found = file_itself(path)?;
             if names(&found) > 1 {
                 return Err(several_names(&found)
-                    .hint(phrase![Opt::InPlace.with("rewrite"), " makes a new file under this name alone"]));
+                    .hint(phrase![Opt::InPlace.with("rewrite"), " writes a new file under this name only"]));
             }
             if found.permissions().readonly() {
-                return Err(read_only().hint("allow writing to it first, or write a new one"));
+                return Err(read_only().hint("make the file writable, or write a new one"));
             }
             Ok(Self::from(&found))
         };
@@ -45,20 +45,21 @@ impl Fingerprint {
     }
 }
 
-/// Looks whether an edit of the file `path` may be taken back in it: `is_whole` where all of the edit is in it. A file that
-/// was given another name since then would change under that, too; of one that is half written no name is of any use.
+/// Checks that an edit of the file `path` may be undone in place. `is_whole` is true where the edit is complete: then the
+/// undo would also change other hard links made since. A partially written file is of no use under any name.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Io`] where it is not there; [`weighbridge_core::Kind::Usage`]: `not-a-file`, `link`, `read-only`, `several-names`.
+/// [`weighbridge_core::Kind::Io`] where it does not exist; [`weighbridge_core::Kind::Usage`]: `not-a-file`, `link`,
+/// `read-only`, `several-names`.
 pub(super) fn check_undo(path: &Path, is_whole: bool) -> Result<()> {
     let look = || -> Result<()> {
         let found = file_itself(path)?;
         if found.permissions().readonly() {
-            return Err(read_only().hint("allow writing to it first"));
+            return Err(read_only().hint("make the file writable first"));
         }
         if is_whole && names(&found) > 1 {
             return Err(several_names(&found).hint(
-                "put a copy of it in its place (cp FILE NEW, then mv NEW FILE), which the other names do not share, and undo the edit there",
+                "replace the file by a copy (cp FILE NEW, then mv NEW FILE), which separates it from the other links; then undo the edit",
             ));
         }
         Ok(())
@@ -66,27 +67,30 @@ pub(super) fn check_undo(path: &Path, is_whole: bool) -> Result<()> {
     look().map_err(|e| e.in_file(path.display()))
 }
 
-/// What is known of a file that is there under its own name.
+/// Metadata of an existing file that is not a link.
 fn file_itself(path: &Path) -> Result<Metadata> {
-    let found = fs::symlink_metadata(path).map_err(|e| Error::io("cannot look at the file", e))?;
+    let found = fs::symlink_metadata(path).map_err(|e| Error::io("cannot access the file", e))?;
     if found.is_symlink() {
-        return Err(Error::usage("link", "this is a symbolic link: what it leads to may be used elsewhere")
-            .hint("name the file itself, or write a new one"));
+        return Err(Error::usage(
+            "link",
+            "the path is a symbolic link, and other names may point to the same file",
+        )
+        .hint("pass the path of the file itself, or write a new one"));
     }
     if !found.is_file() {
-        return Err(Error::usage("not-a-file", "only a file can be changed in place, and this is none")
+        return Err(Error::usage("not-a-file", "the path is not a file; only files can be edited in place")
             .hint(phrase![Opt::InPlace.with("rewrite"), " replaces a folder as a whole"]));
     }
     Ok(found)
 }
 
 fn several_names(found: &Metadata) -> Error {
-    Error::usage("several-names", "the file has other names (hard links), which would change too")
+    Error::usage("several-names", "the file has other hard links, which would change too")
         .found(format_args!("{} names", names(found)))
 }
 
 fn read_only() -> Error {
-    Error::usage("read-only", "the file is marked as read-only")
+    Error::usage("read-only", "the file is read-only")
 }
 
 impl From<&Metadata> for Fingerprint {
@@ -116,17 +120,17 @@ fn names(_: &Metadata) -> u64 {
     1
 }
 
-/// Where files are that are written into. Each call is one step that happens or does not.
+/// Storage of files that are edited in place. Each call is one atomic step.
 ///
-/// Errors are [`weighbridge_core::Kind::Io`] and name the path, except where it is said.
+/// Errors are [`weighbridge_core::Kind::Io`] and name the path, unless documented otherwise.
 pub trait PatchDisk: Debug {
     /// Opens a file for reading and writing, and locks it until it is dropped.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Usage`], `locked`, where another run writes into it.
+    /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Usage`], `locked`, where another run writes to it.
     fn open(&self, path: &Path) -> Result<Box<dyn PatchFile>>;
 
-    /// True where there is something at `path`.
+    /// True where `path` exists.
     fn exists(&self, path: &Path) -> bool;
 
     /// Reads a file of at most `most` bytes; `None` where there is none.
@@ -135,23 +139,23 @@ pub trait PatchDisk: Debug {
     /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Limit`] for a longer one.
     fn read(&self, path: &Path, most: u64) -> Result<Option<Vec<u8>>>;
 
-    /// Makes a file of these bytes that survives a loss of power, with the rights of the file `like`. It
-    /// comes into being as a whole, or not at all.
+    /// Creates a file with these bytes atomically, with the permissions of the file `like`. It survives a power failure
+    /// after the call.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
     fn keep(&self, path: &Path, bytes: &[u8], like: &Path) -> Result<()>;
 
-    /// Takes a file away, so that it stays away.
+    /// Removes a file; the removal survives a power failure after the call.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
     fn remove(&self, path: &Path) -> Result<()>;
 }
 
-/// A file that is written into.
+/// File that is edited in place.
 pub trait PatchFile: Debug {
-    /// What is known of it now.
+    /// Returns the current fingerprint.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
@@ -160,22 +164,22 @@ pub trait PatchFile: Debug {
     /// Fills the buffer with the bytes from `offset` on.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`], also where there are not as many.
+    /// [`weighbridge_core::Kind::Io`], also where the file is too short.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
     /// Writes all bytes at `offset`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`]; some of them may be written then.
+    /// [`weighbridge_core::Kind::Io`]; some of the bytes may be written then.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Gives the file its length in bytes.
+    /// Sets the length of the file in bytes.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
     fn set_len(&self, len: u64) -> Result<()>;
 
-    /// Waits until what was written would survive a loss of power.
+    /// Waits until the written bytes survive a power failure.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
@@ -186,7 +190,7 @@ pub trait PatchFile: Debug {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LocalPatchDisk;
 
-/// The folder around a path.
+/// Parent folder of a path.
 fn around(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -199,11 +203,11 @@ impl PatchDisk for LocalPatchDisk {
         let label = path.display().to_string();
         let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.map_err(|e| Error::io("cannot open the file for writing", e).in_file(&label))?;
-        // A file system without locks is fine: what was read is held against the file once more.
+        // Lock support is optional: the bytes that were read are compared with the file again.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            return Err(Error::usage("locked", "another process or thread is writing into this file")
+            return Err(Error::usage("locked", "another process or thread is writing to this file")
                 .in_file(label)
-                .hint("wait until it is done; the lock ends with the process that holds it"));
+                .hint("wait until it has finished; the lock is released when that process ends"));
         }
         Ok(Box::new(LocalPatchFile { file, label }))
     }
@@ -215,7 +219,7 @@ impl PatchDisk for LocalPatchDisk {
     fn read(&self, path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
         let Some(source) = LocalDisk.open(path)? else { return Ok(None) };
         if source.len() > most {
-            return Err(Error::limit("undo-too-long", "the undo record is longer than any that is written")
+            return Err(Error::limit("undo-too-long", "the undo record is too long")
                 .in_file(source.label())
                 .expected(format_args!("at most {most} bytes"))
                 .found(source.len()));
@@ -260,7 +264,7 @@ impl LocalPatchFile {
 
 impl PatchFile for LocalPatchFile {
     fn fingerprint(&self) -> Result<Fingerprint> {
-        let metadata = self.file.metadata().map_err(|e| self.io("cannot look at the file", e))?;
+        let metadata = self.file.metadata().map_err(|e| self.io("cannot access the file", e))?;
         Ok(Fingerprint::from(&metadata))
     }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
@@ -269,10 +273,10 @@ impl PatchFile for LocalPatchFile {
     }
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         crate::engine::local::write_all_at(&self.file, offset, bytes)
-            .map_err(|e| self.io("cannot write into the file", e).at(offset))
+            .map_err(|e| self.io("cannot write to the file", e).at(offset))
     }
     fn set_len(&self, len: u64) -> Result<()> {
-        self.file.set_len(len).map_err(|e| self.io("cannot change the length of the file", e))
+        self.file.set_len(len).map_err(|e| self.io("cannot set the length of the file", e))
     }
     fn sync(&self) -> Result<()> {
         self.file.sync_all().map_err(|e| self.io("cannot sync the file", e))

@@ -1,7 +1,7 @@
-//! What of a planned file is not in the old one already.
+//! Comparison of a planned file with the old one.
 //!
-//! The plan is run as any other, in parallel and in bounded memory, into a sink that writes nothing: it holds
-//! every byte against the file that is there.
+//! The plan runs as usual, in parallel and in bounded memory, into a sink that writes nothing: it compares every byte
+//! with the existing file.
 
 use super::{Patch, PatchRange};
 use crate::engine::{RunOptions, Sink, StagedFile, run};
@@ -11,26 +11,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{Content, PlannedFile, Segment, WritePlan};
 
-/// The most that may differ, and that may be cut off: it is kept in memory and in the undo record.
-const MOST_BYTES: u64 = 64 << 20;
+/// Most bytes that may differ or be cut off: they are kept in memory and in the undo record.
+const MAX_PATCH_BYTES: u64 = 64 << 20;
 
 impl Patch {
-    /// Compares the file that `plan` would make with `old`. Of elements nothing may differ: they must stay where
-    /// they are.
+    /// Compares the file of `plan` with `old`. Tensor elements must not differ and must keep their offsets.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`], `data-would-move`, where elements would stand elsewhere or be others;
+    /// [`weighbridge_core::Kind::Mismatch`], `data-would-move`, where elements would move or change;
     /// [`weighbridge_core::Kind::Limit`], `patch-too-large`; [`weighbridge_core::Kind::Usage`], `one-file`, for a plan of several files;
-    /// and what sources say.
+    /// and errors of the sources.
     pub fn find(plan: &WritePlan, old: &SourceRef, options: &RunOptions) -> Result<Patch> {
         let [file] = plan.files.as_slice() else {
-            return Err(Error::usage("one-file", "only a model of one file is changed in place")
+            return Err(Error::usage("one-file", "only a model in one file can be edited in place")
                 .found(format_args!("{} files", plan.files.len())));
         };
         if file.is_estimated() {
-            return Err(Error::mismatch("data-would-move", "a file of this form is written anew as a whole"));
+            return Err(Error::mismatch(
+                "data-would-move",
+                "files of this format can only be rewritten as a whole",
+            ));
         }
-        // Known without reading: a copy from another place of this file.
+        // Decided without reading: a copy from another offset of this file.
         for segment in &file.segments {
             if let Content::Copy { source, offset, tensor } = &segment.content
                 && let (Some(from), Some(own)) = (source.file(), old.file())
@@ -52,12 +54,11 @@ impl Patch {
 }
 
 fn moved(tensor: &str, to: u64, from: Option<u64>) -> Error {
-    let error =
-        Error::mismatch("data-would-move", "the elements of a tensor would not stay as and where they are")
-            .on_tensor(tensor)
-            .at(to);
+    let error = Error::mismatch("data-would-move", "the data of a tensor would move or change")
+        .on_tensor(tensor)
+        .at(to);
     match from {
-        Some(from) => error.found(format_args!("they stand at {from}, and would be at {to}")),
+        Some(from) => error.found(format_args!("a move from offset {from} to {to}")),
         None => error,
     }
 }
@@ -71,10 +72,10 @@ struct Found {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What differs, by its offset.
+    /// Differing bytes by their offset.
     ranges: BTreeMap<u64, Vec<u8>>,
     bytes: u64,
-    /// What checksums came to at last, by their offset: zeros stand there until they are known.
+    /// Final checksums by their offset; zeros until they are known.
     sums: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -83,7 +84,7 @@ impl Found {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bytes of the old file from `offset` on, as far as there are any.
+    /// Bytes of the old file from `offset` on, up to its end.
     fn before(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let end = offset.saturating_add(len).min(self.old.len());
         read_vec(&*self.old, offset.min(end), end.saturating_sub(offset))
@@ -115,7 +116,7 @@ impl Found {
         }
     }
 
-    /// Keeps what differs, without what both have at the beginning and the end.
+    /// Stores the differing bytes, without common bytes at the beginning and the end.
     fn add(&self, offset: u64, before: &[u8], bytes: &[u8]) -> Result<()> {
         let same = before.iter().zip(bytes).take_while(|(a, b)| a == b).count();
         let mut end = bytes.len();
@@ -131,15 +132,15 @@ impl Found {
 }
 
 fn too_much(bytes: u64) -> Result<()> {
-    if bytes <= MOST_BYTES {
+    if bytes <= MAX_PATCH_BYTES {
         return Ok(());
     }
-    Err(Error::limit("patch-too-large", "more would differ than is kept for an undo")
-        .expected(format_args!("at most {MOST_BYTES} bytes"))
+    Err(Error::limit("patch-too-large", "the edit changes more bytes than an undo record can store")
+        .expected(format_args!("at most {MAX_PATCH_BYTES} bytes"))
         .found(format_args!("{bytes} bytes")))
 }
 
-/// The patch, when every byte was compared.
+/// Builds the patch after every byte was compared.
 fn finish(found: &Found, new_len: u64) -> Result<Patch> {
     let mut state = found.state();
     let sums = std::mem::take(&mut state.sums);
@@ -171,7 +172,7 @@ fn finish(found: &Found, new_len: u64) -> Result<Patch> {
     Ok(patch)
 }
 
-/// Takes everything and keeps what differs.
+/// Sink that compares everything and stores the differences.
 #[derive(Debug)]
 struct Comparing(Arc<Found>);
 
@@ -221,7 +222,7 @@ impl StagedFile for Compared {
     }
 }
 
-/// True where both handles are of one file; false also where that cannot be known.
+/// True where both handles are of one file; false also where this is unknown.
 #[cfg(unix)]
 fn same_file(a: FileRange<'_>, b: FileRange<'_>) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -1,18 +1,18 @@
-//! The hash of the bytes outside of the ranges of a patch.
+//! Hash of the bytes outside the ranges of a patch.
 
 use sha2::{Digest, Sha256};
 use weighbridge_core::error::{Error, Result};
 
-/// How the bytes are hashed. The version of a record says it.
+/// Hash algorithm, stored as the version of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
-    /// Several times as fast, where the feature `blake3` has its code.
+    /// BLAKE3: several times as fast; requires the feature `blake3`.
     Blake3,
-    /// What every build has.
+    /// SHA-256: in every build.
     Sha256,
 }
 
-/// The hash of the bytes of a file outside of the ranges of a patch.
+/// Hash of the bytes of a file outside the ranges of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outside {
     pub(super) algorithm: Algorithm,
@@ -20,10 +20,10 @@ pub(super) struct Outside {
 }
 
 impl Algorithm {
-    /// The algorithm of records that are written.
+    /// Algorithm of new records.
     pub(super) const OWN: Self = if cfg!(feature = "blake3") { Self::Blake3 } else { Self::Sha256 };
 
-    /// The version of records that have this algorithm.
+    /// Version of records with this algorithm.
     pub(super) fn version(self) -> u32 {
         match self {
             Self::Blake3 => 2,
@@ -31,7 +31,7 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of records of this version.
+    /// Algorithm of records of this version.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Unsupported`], `undo-version`.
@@ -39,14 +39,14 @@ impl Algorithm {
         match version {
             2 if cfg!(feature = "blake3") => Ok(Self::Blake3),
             3 => Ok(Self::Sha256),
-            _ => Err(Error::unsupported("undo-version", "this undo record is of another version")
+            _ => Err(Error::unsupported("undo-version", "the version of the undo record is not supported")
                 .expected(Self::OWN.version())
                 .found(version)),
         }
     }
 }
 
-/// A hash that is being computed.
+/// Hash computation in progress.
 pub(super) enum Hasher {
     #[cfg(feature = "blake3")]
     Blake3(Box<blake3::Hasher>),

@@ -1,4 +1,4 @@
-//! The undo record: see the picture in [`super`].
+//! Encoding of the undo record; the layout is in [`super`].
 
 use super::outside::{Algorithm, Outside};
 use super::{Patch, PatchRange};
@@ -8,8 +8,8 @@ use weighbridge_core::error::{Error, Result};
 const MAGIC: &[u8; 16] = b"weighbridge undo";
 /// Bytes of the checksum at the end.
 const SUM: usize = 32;
-/// The longest record that is read: twice what a patch may have, and room for its numbers.
-pub(super) const MOST_BYTES: u64 = 512 << 20;
+/// Longest record that is read, in bytes: more than twice the bytes of a patch and its numbers.
+pub(super) const MAX_RECORD_LEN: u64 = 512 << 20;
 
 pub(super) fn encode(patch: &Patch, outside: &Outside) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
@@ -30,27 +30,25 @@ pub(super) fn encode(patch: &Patch, outside: &Outside) -> Vec<u8> {
     out
 }
 
-/// Reads a record. A damaged one is refused as a whole: old bytes that are not the old ones are worse than
-/// none.
+/// Decodes a record. A damaged one is refused as a whole: restoring wrong bytes is worse than restoring none.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`], `bad-undo-record`; [`weighbridge_core::Kind::Unsupported`], `undo-version`.
 pub(super) fn decode(bytes: &[u8]) -> Result<(Patch, Outside)> {
-    let bad = |why: &str| {
-        Error::corrupt("bad-undo-record", format!("this is no undo record that can be used: {why}"))
-    };
+    let bad =
+        |reason: &str| Error::corrupt("bad-undo-record", format!("the undo record is damaged: {reason}"));
     let body = bytes.len().checked_sub(SUM).map(|end| bytes.split_at(end));
     let Some((body, sum)) = body.filter(|(body, _)| body.starts_with(MAGIC)) else {
-        return Err(bad("it does not begin as one"));
+        return Err(bad("its signature is missing"));
     };
     if Sha256::digest(body).as_slice() != sum {
-        return Err(bad("its checksum is not that of its bytes"));
+        return Err(bad("its checksum does not match"));
     }
     let mut rest = &body[MAGIC.len()..];
-    let version = take::<4>(&mut rest).map(u32::from_le_bytes).ok_or_else(|| bad("it is cut short"))?;
+    let version = take::<4>(&mut rest).map(u32::from_le_bytes).ok_or_else(|| bad("it is truncated"))?;
     let algorithm = Algorithm::of_version(version)?;
     let read = contents(&mut rest).zip(take(&mut rest)).filter(|_| rest.is_empty());
-    let (patch, hash) = read.ok_or_else(|| bad("its lengths do not fit"))?;
+    let (patch, hash) = read.ok_or_else(|| bad("its lengths do not match its size"))?;
     if is_sensible(&patch) {
         Ok((patch, Outside { algorithm, hash }))
     } else {
@@ -81,7 +79,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*now)
 }
 
-/// True where ranges follow each other within the file, and only the last one changes its length.
+/// True where the ranges are sorted and within the file, and only the last one changes the length.
 fn is_sensible(patch: &Patch) -> bool {
     let mut at = 0;
     let end = |offset: u64, bytes: &[u8]| offset.checked_add(bytes.len() as u64);
@@ -95,7 +93,7 @@ fn is_sensible(patch: &Patch) -> bool {
         }
         at = old.max(new);
     }
-    // A length that no range reaches would be made of nothing.
+    // A changed length must be reached by the last range.
     patch.old_len == patch.new_len
         || patch.ranges.last().is_some_and(|last| {
             end(last.offset, &last.old) == Some(patch.old_len)

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, WritePlan};
 
-/// Passes calls on until the one at which the machine stops: from then on nothing happens any more.
+/// Disk that forwards calls until a simulated crash; later calls have no effect.
 #[derive(Debug, Clone)]
 struct Stopping {
     calls: Rc<Cell<u64>>,
     stop_at: u64,
     how: Stop,
-    /// True where what comes after the stop works again: a failure, not the end.
+    /// True where later calls work again: a failed call instead of a crash.
     recovers: bool,
 }
 
@@ -135,21 +135,21 @@ fn place(bytes: &[u8]) -> Target {
     Target { _dir: dir, path }
 }
 
-/// Nothing is left beside the file but, where that is said, its record.
-fn alone(place: &Target, record: bool) {
+/// Checks that nothing is beside the file except, with `record`, its undo record.
+fn assert_no_leftovers(place: &Target, record: bool) {
     let count = fs::read_dir(place.path.parent().unwrap()).unwrap().count();
     assert_eq!((count, Patch::record_path(&place.path).exists()), (1 + usize::from(record), record));
 }
 
 #[test]
-fn a_patch_is_written_and_taken_back() {
+fn a_patch_is_written_and_undone() {
     for (old, patch, new) in cases() {
         let place = place(&old);
         let seen = Fingerprint::of(&place.path).unwrap();
         Patch::write(&LocalPatchDisk, &place.path, &seen, &patch).unwrap();
         assert_eq!(fs::read(&place.path).unwrap(), new);
-        alone(&place, true);
-        // A second one must not lose the way back.
+        assert_no_leftovers(&place, true);
+        // A second edit must not replace the undo record.
         let seen = Fingerprint::of(&place.path).unwrap();
         let back = Patch { old_len: patch.new_len, new_len: patch.old_len, ranges: Vec::new() };
         if !back.is_empty() {
@@ -160,20 +160,20 @@ fn a_patch_is_written_and_taken_back() {
         }
         Patch::undo(&LocalPatchDisk, &place.path).unwrap();
         assert_eq!(fs::read(&place.path).unwrap(), old);
-        alone(&place, false);
+        assert_no_leftovers(&place, false);
         assert_eq!(Patch::undo(&LocalPatchDisk, &place.path).unwrap_err().code().as_str(), "no-undo-record");
 
         let seen = Fingerprint::of(&place.path).unwrap();
         Patch::write(&LocalPatchDisk, &place.path, &seen, &patch).unwrap();
         Patch::forget(&LocalPatchDisk, &place.path).unwrap();
         assert_eq!(fs::read(&place.path).unwrap(), new);
-        alone(&place, false);
+        assert_no_leftovers(&place, false);
     }
 }
 
-/// The machine stops at any step, before it, in the midst of it or after it.
+/// The machine crashes before, during or after any step.
 #[test]
-fn wherever_it_stops_the_old_bytes_come_back() {
+fn old_bytes_are_restored_after_a_crash_at_any_step() {
     for (old, patch, new) in cases() {
         let steps = {
             let place = place(&old);
@@ -190,7 +190,7 @@ fn wherever_it_stops_the_old_bytes_come_back() {
                 Patch::write(&disk, &place.path, &seen, &patch).unwrap_err();
                 let there = fs::read(&place.path).unwrap();
                 if Patch::record_path(&place.path).exists() {
-                    // The undo is stopped too, at each of its steps, and done again.
+                    // The undo crashes too, at each of its steps, and is repeated.
                     for undo_stop in 1..=6 {
                         for how in [Stop::Before, Stop::Torn, Stop::After] {
                             if Patch::record_path(&place.path).exists() {
@@ -205,14 +205,14 @@ fn wherever_it_stops_the_old_bytes_come_back() {
                     assert!(there == old, "without a record nothing was changed");
                 }
                 assert_eq!(fs::read(&place.path).unwrap(), old, "step {stop_at} {how:?}");
-                alone(&place, false);
+                assert_no_leftovers(&place, false);
 
-                // What only failed is put back at once.
+                // After a mere failure the old bytes are restored at once.
                 let disk = Stopping::new(stop_at, how, true);
                 let seen = Fingerprint::of(&place.path).unwrap();
                 Patch::write(&disk, &place.path, &seen, &patch).unwrap_err();
                 assert_eq!(fs::read(&place.path).unwrap(), old);
-                alone(&place, false);
+                assert_no_leftovers(&place, false);
             }
         }
         assert_ne!(old, new);
@@ -220,7 +220,7 @@ fn wherever_it_stops_the_old_bytes_come_back() {
 }
 
 #[test]
-fn a_file_that_is_half_written_is_not_forgotten() {
+fn forget_refuses_a_half_written_file() {
     let (old, patch, _) = cases().remove(0);
     let place = place(&old);
     let seen = Fingerprint::of(&place.path).unwrap();
@@ -231,7 +231,7 @@ fn a_file_that_is_half_written_is_not_forgotten() {
 }
 
 #[test]
-fn a_file_that_others_changed_is_left_alone() {
+fn write_and_undo_refuse_modified_files() {
     let (old, patch, new) = cases().remove(0);
     let place = place(&old);
     let seen = Fingerprint::of(&place.path).unwrap();
@@ -244,7 +244,7 @@ fn a_file_that_others_changed_is_left_alone() {
         "changed-meanwhile"
     );
     assert_eq!(fs::read(&place.path).unwrap(), other);
-    alone(&place, false);
+    assert_no_leftovers(&place, false);
 
     fs::write(&place.path, &old).unwrap();
     Patch::write(&LocalPatchDisk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch).unwrap();
@@ -256,9 +256,9 @@ fn a_file_that_others_changed_is_left_alone() {
     Patch::forget(&LocalPatchDisk, &place.path).unwrap();
 }
 
-/// Whatever was changed since, also outside of what was edited, the file is left as it is.
+/// Any later change, also outside the edited ranges, makes the undo fail without writing.
 #[test]
-fn an_undo_never_writes_into_another_file() {
+fn undo_never_writes_to_a_modified_file() {
     for (old, patch, new) in cases() {
         let ranges: Vec<_> = patch.ranges.iter().map(|r| r.offset..r.offset + r.new.len() as u64).collect();
         for at in 0..new.len() {
@@ -273,17 +273,17 @@ fn an_undo_never_writes_into_another_file() {
             fs::write(&place.path, &later).unwrap();
             let done = Patch::undo(&LocalPatchDisk, &place.path);
             let inside = ranges.iter().any(|range| range.contains(&(at as u64)));
-            // Behind the old end only new bytes stood, and what an edit leaves there when it is cut short is not
-            // known.
+            // Beyond the old end there were only new bytes, and the bytes left there by an interrupted edit are
+            // unknown.
             if inside && at >= old.len() {
                 continue;
             }
             assert_eq!(done.unwrap_err().code().as_str(), "changed-since", "byte {at}");
             assert_eq!(fs::read(&place.path).unwrap(), later);
-            alone(&place, true);
+            assert_no_leftovers(&place, true);
         }
     }
-    // A file that looks as before where it was edited is not as before.
+    // Old bytes in the edited ranges do not suffice: a byte outside them differs.
     let (old, patch, _) = cases().remove(0);
     let place = place(&old);
     Patch::write(&LocalPatchDisk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch).unwrap();
@@ -306,7 +306,7 @@ fn a_record_without_its_file_can_be_forgotten() {
 }
 
 #[test]
-fn only_one_writes_at_a_time() {
+fn concurrent_writers_are_refused() {
     let (old, patch, _) = cases().remove(0);
     let place = place(&old);
     let seen = Fingerprint::of(&place.path).unwrap();
@@ -332,8 +332,8 @@ fn damaged_records_are_refused() {
             assert!(decode(&record[..at]).is_err());
         }
     }
-    // With a right checksum, and lengths that lie.
-    let lies = [
+    // With a valid checksum, but inconsistent lengths.
+    let inconsistent = [
         Patch {
             old_len: 4,
             new_len: 4,
@@ -345,7 +345,7 @@ fn damaged_records_are_refused() {
             ranges: vec![PatchRange { offset: 0, old: vec![1], new: vec![2, 3] }],
         },
         Patch { old_len: 4, new_len: 9, ranges: Vec::new() },
-        // The old file would be longer, or shorter, than anything that is recorded of it.
+        // The old length exceeds, or is below, the recorded ranges.
         Patch {
             old_len: 1 << 40,
             new_len: 2,
@@ -362,9 +362,9 @@ fn damaged_records_are_refused() {
             ranges: vec![PatchRange { offset: 0, old: vec![1, 1], new: vec![2, 2] }],
         },
     ];
-    for lie in lies {
+    for patch in inconsistent {
         assert_eq!(
-            decode(&encode(&lie, &Outside { algorithm: Algorithm::Sha256, hash: [0; 32] }))
+            decode(&encode(&patch, &Outside { algorithm: Algorithm::Sha256, hash: [0; 32] }))
                 .unwrap_err()
                 .code()
                 .as_str(),
@@ -375,13 +375,13 @@ fn damaged_records_are_refused() {
 
 #[cfg(unix)]
 #[test]
-fn links_and_other_names_are_told() {
+fn links_hard_links_and_read_only_files_are_refused() {
     let place = place(&[1, 2, 3]);
     let folder = place.path.parent().unwrap();
     std::os::unix::fs::symlink(&place.path, folder.join("link")).unwrap();
     let code = |path: &Path| Fingerprint::of(path).unwrap_err().code().as_str();
     assert_eq!(code(&folder.join("link")), "link");
-    // A record beside the link is no way through it.
+    // A record beside the link does not permit an undo through it.
     let patch =
         Patch { old_len: 3, new_len: 3, ranges: vec![PatchRange { offset: 0, old: vec![9], new: vec![1] }] };
     let mut record = place.path.with_file_name("link").into_os_string();
@@ -400,34 +400,34 @@ fn links_and_other_names_are_told() {
     assert_eq!(code(&place.path), "read-only");
 }
 
-/// A name that the file was given since the edit is of the new file, and keeps it; of half a file no name is of use.
+/// A hard link made since the edit keeps the new version; a half-written file is restored under all names.
 #[cfg(unix)]
 #[test]
-fn other_names_since_the_edit_keep_what_they_are_of() {
+fn undo_does_not_change_hard_links_made_since_the_edit() {
     for (old, patch, new) in cases() {
         let place = place(&old);
-        let twin = place.path.with_file_name("twin");
+        let link = place.path.with_file_name("link");
         Patch::write(&LocalPatchDisk, &place.path, &Fingerprint::of(&place.path).unwrap(), &patch).unwrap();
-        fs::hard_link(&place.path, &twin).unwrap();
+        fs::hard_link(&place.path, &link).unwrap();
         let error = Patch::undo(&LocalPatchDisk, &place.path).unwrap_err();
         assert_eq!(error.code().as_str(), "several-names");
         assert!(error.hint_text().unwrap().contains("cp FILE NEW"), "{error}");
-        assert_eq!(fs::read(&twin).unwrap(), new);
-        // As the hint has it.
+        assert_eq!(fs::read(&link).unwrap(), new);
+        // The steps of the hint.
         let copy = place.path.with_file_name("copy");
         fs::copy(&place.path, &copy).unwrap();
         fs::rename(&copy, &place.path).unwrap();
         Patch::undo(&LocalPatchDisk, &place.path).unwrap();
-        assert_eq!((fs::read(&place.path).unwrap(), fs::read(&twin).unwrap()), (old.clone(), new));
+        assert_eq!((fs::read(&place.path).unwrap(), fs::read(&link).unwrap()), (old.clone(), new));
 
         // The first range is written, or half of it.
-        fs::remove_file(&twin).unwrap();
+        fs::remove_file(&link).unwrap();
         let seen = Fingerprint::of(&place.path).unwrap();
         let disk = Stopping::new(2, Stop::Torn, false);
         Patch::write(&disk, &place.path, &seen, &patch).unwrap_err();
-        fs::hard_link(&place.path, &twin).unwrap();
+        fs::hard_link(&place.path, &link).unwrap();
         Patch::undo(&LocalPatchDisk, &place.path).unwrap();
-        assert_eq!((fs::read(&place.path).unwrap(), fs::read(&twin).unwrap()), (old.clone(), old));
+        assert_eq!((fs::read(&place.path).unwrap(), fs::read(&link).unwrap()), (old.clone(), old));
     }
 }
 
@@ -438,10 +438,10 @@ fn found(old: &Target, file: FileBuilder) -> Result<Patch> {
 }
 
 #[test]
-fn what_differs_is_found() {
+fn differing_ranges_are_found() {
     use weighbridge_core::checkpoint::{TensorEntry, TensorPath};
     use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
-    // A header, a checksum, three megabytes, and an end.
+    // A header, a checksum, three megabytes of data, and a trailer.
     let mut bytes = b"HEADER01".to_vec();
     let data: Vec<u8> = (0..3u32 << 20).map(|i| i.to_le_bytes()[0] ^ i.to_le_bytes()[1]).collect();
     bytes.extend(crc32fast::hash(&data).to_le_bytes());
@@ -475,7 +475,7 @@ fn what_differs_is_found() {
     assert_eq!((patch.old_len, patch.new_len), (end + 7, end + 8));
     let patch = found(&old, file(b"HEADER01", 12, b"the")).unwrap();
     assert_eq!(patch.ranges, [PatchRange { offset: end + 3, old: b" end".to_vec(), new: vec![] }]);
-    // Elements would move, or be others.
+    // Elements would move or change.
     assert_eq!(found(&old, file(b"HEADER0001", 12, b"")).unwrap_err().code().as_str(), "data-would-move");
     assert_eq!(
         found(&old, file(b"HEADER01", 11, b"the end")).unwrap_err().code().as_str(),

@@ -1,4 +1,4 @@
-//! Writing a patch, taking it back, and forgetting how.
+//! Writing of a patch, undo, and removal of the undo record.
 
 use super::disk::check_undo;
 use super::outside::{Algorithm, Hasher, Outside};
@@ -10,21 +10,21 @@ use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::{Job, Opt};
 
-/// Bytes that are read at once to be hashed.
+/// Bytes hashed at once.
 const BLOCK: u64 = 1 << 20;
 
-/// What the name of a file becomes for its undo record.
+/// Suffix of the name of an undo record.
 const SUFFIX: &str = ".weighbridge-undo";
 
 impl Patch {
-    /// Path of the undo record of the file `path`.
+    /// Returns the path of the undo record of the file `path`.
     pub fn record_path(path: &Path) -> PathBuf {
         let mut name = path.as_os_str().to_owned();
         name.push(SUFFIX);
         PathBuf::from(name)
     }
 
-    /// Fails where the file `path` has an undo record already.
+    /// Fails where the file `path` already has an undo record.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Usage`], `undo-exists`.
@@ -33,23 +33,23 @@ impl Patch {
         if !disk.exists(&record) {
             return Ok(());
         }
-        Err(Error::usage("undo-exists", "the undo record of an earlier edit is still there")
+        Err(Error::usage("undo-exists", "the undo record of an earlier edit exists")
             .in_file(record.display())
             .hint(phrase![
-                "take that edit back with ",
+                "undo that edit with ",
                 Opt::Undo,
-                ", or keep it for good with ",
+                ", or keep it permanently with ",
                 Opt::ForgetUndo
             ]))
     }
 
-    /// Writes `patch` into the file `path`, which must still be as `seen` and hold the patch's old bytes. An undo
-    /// record is made before; it stays.
+    /// Writes `patch` to the file `path`, which must still match `seen` and have the patch's old bytes. An undo record
+    /// is written before, and remains.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Usage`]: `undo-exists`, `locked`; [`weighbridge_core::Kind::Mismatch`], `changed-meanwhile`;
-    /// [`weighbridge_core::Kind::Io`]. Where the writing itself fails the old bytes are put back at once; where not even that
-    /// can be done, `half-written` says so, and the record stays.
+    /// [`weighbridge_core::Kind::Io`]. If writing fails, the old bytes are restored at once; if that fails too, the error is
+    /// `half-written`, and the record remains.
     pub fn write(disk: &dyn PatchDisk, path: &Path, seen: &Fingerprint, patch: &Patch) -> Result<()> {
         if patch.is_empty() {
             return Ok(());
@@ -59,10 +59,10 @@ impl Patch {
         let changed = || {
             Error::mismatch(
                 "changed-meanwhile",
-                "the file was changed since it was opened; nothing was written",
+                "the file was modified after it was opened; nothing was written",
             )
             .in_file(path.display())
-            .hint("try again")
+            .hint("run the command again")
         };
         if file.fingerprint()? != *seen || seen.len != patch.old_len {
             return Err(changed());
@@ -75,29 +75,29 @@ impl Patch {
         let outside = outside(&*file, patch, Algorithm::OWN)?;
         let record = Patch::record_path(path);
         if let Err(error) = disk.keep(&record, &encode(patch, &outside), path) {
-            // It may be there all the same, where only the last step of making it failed.
+            // The record exists if only the last step of creating it failed.
             let _ = disk.remove(&record);
             return Err(error);
         }
         let Err(error) = put(&*file, patch.new_len, &patch.ranges, |range| &range.new) else { return Ok(()) };
         let back = put(&*file, patch.old_len, &patch.ranges, |range| &range.old);
         match back.and_then(|()| disk.remove(&record)) {
-            Ok(()) => Err(error.within("the file is as it was")),
+            Ok(()) => Err(error.within("the file is unchanged")),
             Err(_) => Err(Error::new(
                 Kind::Io,
                 "half-written",
-                format!("the file could not be written, nor put back as it was: {}", error.message()),
+                format!("the file is partially written and could not be restored: {}", error.message()),
             )
             .in_file(path.display())
             .hint(phrase![
                 Job::Edit.call().with(Opt::Undo),
-                " puts the old bytes back from the undo record beside the file"
+                " restores the old bytes from the undo record beside the file"
             ])),
         }
     }
 }
 
-/// Writes one side of the ranges, gives the file its length, and syncs.
+/// Writes one side of the ranges, sets the length of the file, and syncs.
 fn put<'a>(
     file: &dyn PatchFile,
     len: u64,
@@ -122,7 +122,7 @@ fn read(file: &dyn PatchFile, offset: u64, len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The hash of what stands outside of the ranges, which no step of writing or taking back changes.
+/// Hash of the bytes outside the ranges, which neither writing nor undoing changes.
 fn outside(file: &dyn PatchFile, patch: &Patch, algorithm: Algorithm) -> Result<Outside> {
     let mut hasher = Hasher::new(algorithm);
     let mut hash = |mut at: u64, end: u64| -> Result<()> {
@@ -143,16 +143,16 @@ fn outside(file: &dyn PatchFile, patch: &Patch, algorithm: Algorithm) -> Result<
     Ok(Outside { algorithm, hash: hasher.finish() })
 }
 
-/// How far the edit of a record went.
+/// State of the edit of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing of it is in the file.
+    /// Nothing of the edit is in the file.
     Before,
-    /// Some of it is.
+    /// A part of the edit is in the file.
     Between,
-    /// All of it is.
+    /// The whole edit is in the file.
     After,
-    /// The file holds other bytes, there or elsewhere.
+    /// The file has other bytes, inside or outside the ranges.
     Other,
 }
 
@@ -167,7 +167,7 @@ fn state(file: &dyn PatchFile, patch: &Patch, known: &Outside) -> Result<State> 
         let found = read(file, range.offset, to_usize(there)?)?;
         before &= found == range.old;
         after &= found == range.new;
-        // What was cut short holds old bytes and new ones; behind the old end anything may stand.
+        // An interrupted edit has old and new bytes; beyond the old end any bytes are possible.
         let ours = found.iter().enumerate().all(|(place, byte)| {
             let old = range.old.get(place);
             old.is_none() || old == Some(byte) || range.new.get(place) == Some(byte)
@@ -186,11 +186,11 @@ fn state(file: &dyn PatchFile, patch: &Patch, known: &Outside) -> Result<State> 
     })
 }
 
-/// What the undo record of the file says.
+/// Reads the undo record of the file.
 fn recorded(disk: &dyn PatchDisk, path: &Path) -> Result<(Patch, Outside)> {
     let record = Patch::record_path(path);
-    let Some(bytes) = disk.read(&record, record::MOST_BYTES)? else {
-        return Err(Error::mismatch("no-undo-record", "there is no undo record for this file")
+    let Some(bytes) = disk.read(&record, record::MAX_RECORD_LEN)? else {
+        return Err(Error::mismatch("no-undo-record", "the file has no undo record")
             .in_file(path.display())
             .expected(record.display()));
     };
@@ -198,15 +198,15 @@ fn recorded(disk: &dyn PatchDisk, path: &Path) -> Result<(Patch, Outside)> {
 }
 
 impl Patch {
-    /// Puts the bytes back that stood in the file `path` before its last edit in place, and removes the record.
-    /// An edit that was cut short at any point is taken back too. Returns how many bytes were put back.
+    /// Restores the bytes of the file `path` from before its last in-place edit, and removes the record. An interrupted
+    /// edit is undone too. Returns the number of restored bytes.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`]: `no-undo-record`; `changed-since` where the file holds bytes that are neither
-    /// the old nor the new ones, or others outside of what was edited; [`weighbridge_core::Kind::Usage`]: `link` for a symbolic link,
-    /// `not-a-file`, `read-only`, `locked`; `several-names` where the file was given another name since the edit, unless it is
-    /// half written: nothing is written then; [`weighbridge_core::Kind::Corrupt`] for a damaged record; [`weighbridge_core::Kind::Io`]. The record is
-    /// then still there.
+    /// [`weighbridge_core::Kind::Mismatch`]: `no-undo-record`; `changed-since` where the file has bytes that are neither
+    /// the old nor the new ones, or others outside the edited ranges; [`weighbridge_core::Kind::Usage`]: `link` for a
+    /// symbolic link, `not-a-file`, `read-only`, `locked`; `several-names` where the file got another hard link since the
+    /// edit, unless it is half written; [`weighbridge_core::Kind::Corrupt`] for a damaged record; in all these cases nothing
+    /// is written. [`weighbridge_core::Kind::Io`]. The record remains on every error.
     pub fn undo(disk: &dyn PatchDisk, path: &Path) -> Result<u64> {
         let (patch, outside) = recorded(disk, path)?;
         check_undo(path, false)?;
@@ -216,11 +216,11 @@ impl Patch {
         match found {
             State::Other => {
                 return Err(Error::mismatch(
-                "changed-since",
-                "the file was changed since the edit: what is in it is neither the old file nor the new one",
-            )
-            .in_file(path.display())
-            .hint(phrase![Opt::ForgetUndo, " removes the record"]));
+                    "changed-since",
+                    "the file was modified after the edit: it matches neither the old nor the new version",
+                )
+                .in_file(path.display())
+                .hint(phrase![Opt::ForgetUndo, " removes the undo record"]));
             }
             State::Before => {}
             State::Between | State::After => put(&*file, patch.old_len, &patch.ranges, |range| &range.old)?,
@@ -229,11 +229,11 @@ impl Patch {
         Ok(patch.ranges.iter().map(|range| range.old.len() as u64).sum())
     }
 
-    /// Removes the undo record of the file `path`: its last edit stays. The file itself need not be there any more.
+    /// Removes the undo record of the file `path`: its last edit stays. The file itself need not exist.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`]: `no-undo-record`; `half-written` where the edit was cut short, so that the
-    /// record is the only way to a whole file; [`weighbridge_core::Kind::Corrupt`]; [`weighbridge_core::Kind::Io`].
+    /// [`weighbridge_core::Kind::Mismatch`]: `no-undo-record`; `half-written` where the edit was interrupted, so that the
+    /// record is required to restore the file; [`weighbridge_core::Kind::Corrupt`]; [`weighbridge_core::Kind::Io`].
     pub fn forget(disk: &dyn PatchDisk, path: &Path) -> Result<()> {
         let (patch, outside) = recorded(disk, path)?;
         if !disk.exists(path) {
@@ -243,10 +243,10 @@ impl Patch {
         if state(&*file, &patch, &outside)? == State::Between {
             return Err(Error::mismatch(
                 "half-written",
-                "the edit was cut short, and the file is neither old nor new",
+                "the edit was interrupted: the file has parts of the old and the new version",
             )
             .in_file(path.display())
-            .hint(phrase![Opt::Undo, " puts the old bytes back"]));
+            .hint(phrase![Opt::Undo, " restores the old bytes"]));
         }
         disk.remove(&Patch::record_path(path))
     }

@@ -1,12 +1,11 @@
-//! The guard of mapped files: what happens when a mapped page is not there any more.
+//! Guard of mapped files: handles lost pages.
 //!
-//! Unix raises SIGBUS at the touch of a mapped page behind the end of its file, or one that the device
-//! cannot give. A handler, which [`guard_maps`] installs once for the process, looks whether the place lies in one of
-//! our maps. If so it puts zeros there, notes it for that map, and lets the reader go on; if not, it does what would
-//! have been done without it. The table of maps is a fixed array of atomics, since a handler can neither lock nor
-//! allocate.
+//! Unix raises SIGBUS on access to a mapped page beyond the end of its file, or one that the device cannot read. The
+//! handler that [`guard_maps`] installs once for the process checks whether the address is in one of our maps. If so,
+//! it maps zeros there, records the loss for that map, and lets the reader continue; otherwise it behaves as the
+//! previous handler. The table of maps is a fixed array of atomics, since a handler can neither lock nor allocate.
 
-/// Maps that can be guarded at a time; more are not made, and files read instead.
+/// Most maps guarded at a time; beyond that files are read instead.
 pub(super) const SLOTS: usize = 4096;
 
 #[cfg(unix)]
@@ -27,15 +26,15 @@ mod unix {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-    /// A place in the table. `version` is odd while the others change.
+    /// Slot of the table. `version` is odd while the other fields change.
     struct Slot {
         taken: AtomicBool,
         version: AtomicU32,
         /// Address of the first page.
         start: AtomicUsize,
-        /// Address behind the last page.
+        /// Address after the last page.
         end: AtomicUsize,
-        /// True where the pages may be written to.
+        /// True where the pages are writable.
         writable: AtomicBool,
         lost: AtomicBool,
     }
@@ -50,42 +49,43 @@ mod unix {
             lost: AtomicBool::new(false),
         }
     }; SLOTS];
-    /// The slots from here on were never used.
+    /// Number of slots in use so far; later slots were never used.
     static USED: AtomicUsize = AtomicUsize::new(0);
-    /// Where the search for a free slot begins.
+    /// Slot at which the search for a free one begins.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    /// Bytes of a page.
+    /// Page size in bytes.
     static PAGE: AtomicUsize = AtomicUsize::new(4096);
-    /// A function `extern "C" fn()` or null.
+    /// Callback, an `extern "C" fn()`, or null.
     static NOTIFY: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-    /// The handler that was there before: written once, before ours can run.
+    /// Previous handler: written once, before ours can run.
     struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
-    // SAFETY: it is written by the one thread that installs the handler, before the handler is installed, and only
-    // read from then on.
+    // SAFETY: the one thread that installs the handler writes it before the installation; it is only read from
+    // then on.
     #[allow(unsafe_code)]
     unsafe impl Sync for Before {}
     static BEFORE: Before = Before(UnsafeCell::new(MaybeUninit::zeroed()));
 
-    /// Names a function that is called whenever a page of a map was found lost, from within the signal's handler: it
-    /// may do only what a handler may, such as setting an atomic. The last one named counts.
+    /// Sets a function that the signal handler calls for each lost page. It may only perform async-signal-safe
+    /// operations, such as setting an atomic. A later call replaces it.
     pub fn notify(function: extern "C" fn()) {
         NOTIFY.store(function as *mut (), Ordering::SeqCst);
     }
 
-    /// True once the handler was installed.
+    /// Result of installing the handler.
     static INSTALLED: OnceLock<bool> = OnceLock::new();
 
-    /// Installs the handler that guards mapped files, for the rest of the process: SIGBUS, on Unix. Files are mapped from then
-    /// on; without it they are read instead. Call it once, when the program starts, and after other handlers of that signal
-    /// were installed. Returns false where the system refuses, or another handler was put over this one.
+    /// Installs the signal handler (SIGBUS on Unix) that guards mapped files, for the rest of the process. From then on files
+    /// are mapped; without it they are read. Call it once when the program starts, after other handlers of that signal are
+    /// installed. Returns false where the system refuses, or another handler replaced this one.
     ///
-    /// No library of Weighbridge calls it. The command does; the Python package does for the first array that looks into a file.
+    /// No library of Weighbridge calls it. The command does; the Python package does for the first array that is a view into
+    /// a file.
     pub fn guard_maps() -> bool {
         *INSTALLED.get_or_init(install) && is_ours()
     }
 
-    /// True while the handler stands that [`guard_maps`] installed: files are mapped.
+    /// True while the handler of [`guard_maps`] is installed, so that files are mapped.
     pub fn maps_are_guarded() -> bool {
         INSTALLED.get() == Some(&true) && is_ours()
     }
@@ -95,15 +95,15 @@ mod unix {
         #[allow(unsafe_code)]
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_signal as *const () as usize;
-        // On a stack of its own where the thread has one: the reader may be deep in its own.
+        // On the alternate stack where the thread has one: the stack of the reader may be nearly full.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         action
     }
 
     fn install() -> bool {
         let ours = action();
-        // SAFETY: plain calls of the system with pointers to memory of ours that lives through them. What was there
-        // before is kept before ours is installed, so that the handler finds it.
+        // SAFETY: plain system calls with pointers to our own memory, valid during the calls. The previous
+        // handler is stored before ours is installed, so that our handler finds it.
         #[allow(unsafe_code)]
         unsafe {
             let page = libc::sysconf(libc::_SC_PAGESIZE);
@@ -114,7 +114,7 @@ mod unix {
         }
     }
 
-    /// False where another part of the process put its own handler over ours.
+    /// False where another part of the process replaced our handler.
     fn is_ours() -> bool {
         let mut now = action();
         // SAFETY: as in `install`; nothing is changed.
@@ -125,13 +125,13 @@ mod unix {
 
     /// Called by the system, in the thread that touched the page.
     extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-        // SAFETY: the system gives a valid `info` with SA_SIGINFO; for SIGBUS it holds an address, unless another
-        // program sent the signal, which the code tells.
+        // SAFETY: with SA_SIGINFO the system passes a valid `info`; for SIGBUS it has an address, unless another
+        // program sent the signal, which the code shows.
         #[allow(unsafe_code)]
         let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
         let found = if code > 0 { slot_of(address) } else { None };
         if let Some((slot, _)) = found {
-            // Before the zeros can be seen, also by other threads.
+            // Set before the zeros become visible, also to other threads.
             slot.lost.store(true, Ordering::SeqCst);
         }
         match found {
@@ -148,8 +148,8 @@ mod unix {
         }
     }
 
-    /// The map in which `address` lies, and the address behind its last page. The reader that is being interrupted holds
-    /// that map, so that its slot stays; others may change meanwhile and are passed over.
+    /// Returns the map that contains `address`, and the address after its last page. The interrupted reader owns that
+    /// map, so its slot stays; slots that change concurrently are skipped.
     fn slot_of(address: usize) -> Option<(&'static Slot, usize)> {
         let used = USED.load(Ordering::SeqCst);
         TABLE.iter().take(used).find_map(|slot| {
@@ -160,7 +160,7 @@ mod unix {
         })
     }
 
-    /// Puts zeros from the page of `address` to `end`; in that page alone where the system does not give so many.
+    /// Maps zeros from the page of `address` to `end`; in that page alone where the system refuses the whole range.
     fn replaced(address: usize, end: usize, writable: bool) -> bool {
         let page = PAGE.load(Ordering::SeqCst);
         let start = address - address % page;
@@ -168,14 +168,14 @@ mod unix {
     }
 
     fn zeros(start: usize, end: usize, writable: bool) -> bool {
-        // SAFETY: the range lies within a map of ours, which the interrupted reader keeps alive; nobody else may unmap
-        // or use these addresses. What is put there is private, and as readable and writable as what was there. The call is one of the kernel's,
-        // which does not lock or allocate in this process; `errno` is put back.
+        // SAFETY: the range is within one of our maps, which the interrupted reader keeps alive; no other code unmaps
+        // or uses these addresses. The new pages are private, with the same access rights as the old ones. The
+        // call is a kernel call, which does not lock or allocate in this process; `errno` is restored.
         #[allow(unsafe_code)]
         unsafe {
             let errno = errno();
             let kept = *errno;
-            // Not counted as memory that is used: a file may be longer than memory.
+            // Without reserving memory: a file may be larger than memory.
             let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_FIXED | libc::MAP_NORESERVE;
             let rights = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
             let place = libc::mmap(start as *mut libc::c_void, end - start, rights, flags, -1, 0);
@@ -184,11 +184,11 @@ mod unix {
         }
     }
 
-    /// What would have happened without this handler.
+    /// Behaves as the previous handler.
     fn as_before(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-        // SAFETY: `BEFORE` was written before this handler was installed. A handler of another part of the process is
-        // called as the system would call it; where there was none, the default is put back, and the touch, which
-        // is tried again on return, ends the process as ever.
+        // SAFETY: `BEFORE` was written before this handler was installed. A previous handler is called as the
+        // system would call it; without one, the default is restored, and the access, which is repeated on
+        // return, ends the process as usual.
         #[allow(unsafe_code)]
         unsafe {
             let before = (*BEFORE.0.get()).assume_init_ref();
@@ -199,7 +199,7 @@ mod unix {
                     default.sa_flags = 0;
                     libc::sigaction(signal, &raw const default, std::ptr::null_mut());
                     if (*info).si_code <= 0 {
-                        // Sent by a program: nothing is touched again.
+                        // Sent by a program: no access is repeated.
                         libc::raise(signal);
                     }
                 }
@@ -218,7 +218,7 @@ mod unix {
 
     #[cfg(any(target_os = "linux", target_os = "emscripten", target_os = "hurd", target_os = "redox"))]
     #[allow(unsafe_code)]
-    // SAFETY: the place of this thread's error number is always there.
+    // SAFETY: the address of this thread's error number is always valid.
     unsafe fn errno() -> *mut libc::c_int {
         unsafe { libc::__errno_location() }
     }
@@ -235,7 +235,7 @@ mod unix {
         unsafe { libc::__errno() }
     }
 
-    /// A map's place in the table.
+    /// Slot of a map in the table.
     #[derive(Debug)]
     pub(in super::super) struct Guard {
         slot: usize,
@@ -245,11 +245,11 @@ mod unix {
         /// Guards the map of these bytes; `None` where the table is full.
         pub(in super::super) fn over(map: &[u8], writable: bool) -> Option<Self> {
             let page = PAGE.load(Ordering::SeqCst);
-            // The map's own address may lie within its first page.
+            // The map may begin inside its first page.
             let first = map.as_ptr() as usize;
             let (start, end) = (first - first % page, (first + map.len()).next_multiple_of(page));
             let from = NEXT.fetch_add(1, Ordering::Relaxed);
-            // Low places first, so that the handler has few to look at.
+            // Low slots first, so that the handler has few to check.
             let few = USED.load(Ordering::SeqCst).min(SLOTS);
             let order = (0..few).map(|i| (from + i) % few.max(1)).chain(few..SLOTS);
             for number in order {
@@ -265,7 +265,7 @@ mod unix {
             None
         }
 
-        /// True when a page was found lost.
+        /// True where a page was lost.
         pub(in super::super) fn lost(&self) -> bool {
             TABLE[self.slot].lost.load(Ordering::SeqCst)
         }
@@ -289,7 +289,7 @@ mod unix {
     }
 }
 
-/// A system that does not let a file be cut while it is mapped, such as Windows, needs no guard.
+/// Systems that do not allow truncating a mapped file, such as Windows, need no guard.
 #[cfg(not(unix))]
 mod other {
     /// Returns true: files can be mapped without a guard.
@@ -300,7 +300,7 @@ mod other {
     /// Does nothing: no page is ever lost.
     pub fn notify(_: extern "C" fn()) {}
 
-    /// Returns true: there is nothing to guard against.
+    /// Returns true: no guard is needed.
     pub fn maps_are_guarded() -> bool {
         true
     }

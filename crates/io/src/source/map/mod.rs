@@ -1,6 +1,6 @@
-//! Mapped files: no copy, and no signal that ends the process.
+//! Memory-mapped files: no copy, and no SIGBUS that ends the process.
 //!
-//! The one module of the library with `unsafe` code.
+//! This is the only module of the library with `unsafe` code.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod guard;
@@ -15,23 +15,23 @@ pub use guard::{guard_maps, maps_are_guarded, notify};
 
 /// A range of a file, mapped read-only and guarded.
 ///
-/// When another program cuts the file short, or the device fails, the system raises a signal at the first
-/// touch of a lost page. The guard puts pages of zeros there and takes note: the process lives on, and
-/// [`intact`](Self::intact) says from then on that the bytes are not the file's. Whoever computes from
-/// [`bytes`](Self::bytes) asks it *afterwards*, before the result is believed: it also looks whether the file still
-/// reaches to the end of the map, as the system tells nobody of what is lost within the last page.
+/// When another program truncates the file, or the device fails, the system raises a signal at the first
+/// access to a lost page. The guard maps pages of zeros there and records the loss: the process continues, and
+/// [`intact`](Self::intact) fails from then on. Callers must call it *after* computing from
+/// [`bytes`](Self::bytes) and before they use the result. It also checks that the file still reaches the end of
+/// the map, as no signal is raised for bytes lost within the last page.
 ///
-/// Another program that writes into the file changes the bytes under the reader's eyes, as with any map.
+/// If another program writes to the file, the mapped bytes change during reading, as with any map.
 #[derive(Debug)]
 pub struct Map {
-    // Given back before the map is: its addresses may be another map's a moment later.
+    // Dropped before the map: its addresses may belong to another map right after.
     guard: guard::Guard,
     map: memmap2::Mmap,
     end: End,
 }
 
-/// A file, and how long it must be so that a map of it holds its bytes. The system fills the rest of the last page that is
-/// there with zeros, and raises no signal for these.
+/// A file, and the minimum length for which a map is complete. The system fills the rest of the last page with zeros,
+/// and raises no signal for these.
 #[derive(Debug)]
 struct End {
     file: File,
@@ -44,33 +44,33 @@ impl End {
         Some(Self { file: file.try_clone().ok()?, at })
     }
 
-    /// True while the file reaches to the end of the map.
-    fn stands(&self) -> bool {
+    /// True while the file reaches the end of the map.
+    fn is_reached(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| metadata.len() >= self.at)
     }
 }
 
 impl Map {
-    /// Maps `len` bytes from `offset` on, which lie within the file, to be looked at now: the system is asked to
-    /// read them ahead.
+    /// Maps `len` bytes from `offset` on, within the file, for immediate reading: the system is asked to read them
+    /// ahead.
     ///
-    /// `None` where the file cannot be mapped, or maps are not guarded ([`guard_maps`]): then it is to be read.
+    /// `None` where the file cannot be mapped, or maps are not guarded ([`guard_maps`]): the caller must read it instead.
     pub(crate) fn of(file: &File, offset: u64, len: u64) -> Option<Self> {
         let map = Self::of_later(file, offset, len)?;
-        // Read ahead for as much; where it fails, pages come one by one. What is there already is mapped at its first touch, by
-        // whoever touches it: to have it all mapped here costs more than that.
+        // If this fails, pages are loaded one by one. Cached pages are mapped at their first access: mapping all of them
+        // here costs more.
         #[cfg(unix)]
         let _ = map.map.advise(memmap2::Advice::WillNeed);
         Some(map)
     }
 
-    /// As [`of`](Self::of), where pages come when they are touched.
+    /// As [`of`](Self::of), without reading ahead.
     pub(crate) fn of_later(file: &File, offset: u64, len: u64) -> Option<Self> {
         let len = to_usize(len).ok().filter(|&len| len > 0 && guard::maps_are_guarded())?;
         let mut options = memmap2::MmapOptions::new();
-        // SAFETY: the map is read-only, and a page that is lost is replaced by the guard below, before which
-        // nothing is touched. Rust cannot forbid other processes to write to the file: the bytes are only read
-        // as numbers, never trusted to stay what they were, and no reference to them is kept as anything else.
+        // SAFETY: the map is read-only, and a lost page is replaced by the guard below; nothing is accessed
+        // before the guard exists. Rust cannot prevent other processes from writing to the file: the bytes are
+        // only read as plain numbers, never assumed to stay unchanged, and never referenced as another type.
         #[allow(unsafe_code)]
         let map = unsafe { options.offset(offset).len(len).map(file) }.ok()?;
         let guard = guard::Guard::over(&map, false)?;
@@ -84,15 +84,15 @@ impl Mapped for Map {
     }
 
     fn intact(&self) -> Result<()> {
-        match self.guard.lost() || !self.end.stands() {
+        match self.guard.lost() || !self.end.is_reached() {
             true => Err(Error::shrank()),
             false => Ok(()),
         }
     }
 }
 
-/// A range of a file of which every page is copied when it is written to: what is written never reaches the file. Guarded as
-/// [`Map`]: pages behind the end of a file that was cut short are lost, also where they were written to.
+/// Range of a file mapped copy-on-write: writes never reach the file. Guarded like [`Map`]: pages beyond the end of a
+/// truncated file are lost, also those that were written to.
 #[derive(Debug)]
 pub(crate) struct PrivateMap {
     guard: guard::Guard,
@@ -101,11 +101,11 @@ pub(crate) struct PrivateMap {
 }
 
 impl PrivateMap {
-    /// Maps `len` bytes from `offset` on, which lie within the file. `None` as for [`Map::of`].
+    /// Maps `len` bytes from `offset` on, within the file. `None` as for [`Map::of`].
     pub(crate) fn of(file: &File, offset: u64, len: u64) -> Option<Self> {
         let len = to_usize(len).ok().filter(|&len| len > 0 && guard::maps_are_guarded())?;
         let mut options = memmap2::MmapOptions::new();
-        // SAFETY: as for `Map`; besides, nobody but the owner can write to these pages.
+        // SAFETY: as for `Map`; besides, only the owner can write to these pages.
         #[allow(unsafe_code)]
         let map = unsafe { options.offset(offset).len(len).no_reserve_swap().map_copy(file) }.ok()?;
         let guard = guard::Guard::over(&map, true)?;
@@ -117,24 +117,24 @@ impl PrivateMap {
         &self.map
     }
 
-    /// The bytes, to be written to.
+    /// The bytes, writable.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.map
     }
 
-    /// True when bytes that were looked at since the file was mapped were not the file's.
+    /// True where bytes read since the mapping were not those of the file.
     pub(crate) fn lost(&self) -> bool {
-        self.guard.lost() || !self.end.stands()
+        self.guard.lost() || !self.end.is_reached()
     }
 }
 
 /// A file mapped into memory, for views that copy nothing: [`MapSource::bytes`].
 ///
-/// Pages count as resident memory while they are touched. Reading it as a [`Source`] goes through the file and not
-/// through the map. [`FileSource`] is what opening a path uses.
+/// Accessed pages count as resident memory. Reads as a [`Source`] use the file and not the map. Opening a path uses
+/// [`FileSource`].
 #[derive(Debug)]
 pub struct MapSource {
-    /// `None` where there is no byte.
+    /// `None` for an empty file.
     map: Option<Map>,
     file: FileSource,
 }
@@ -143,8 +143,8 @@ impl MapSource {
     /// Maps the file at `path`, read-only.
     ///
     /// # Errors
-    /// As [`FileSource::open`], and [`weighbridge_core::Kind::Unsupported`], `cannot-map`, when the program did not call
-    /// [`guard_maps`], the system refuses the map, or another part of the process took the signal that guards it.
+    /// As [`FileSource::open`], and [`weighbridge_core::Kind::Unsupported`], `cannot-map`, where the program did not call
+    /// [`guard_maps`], the system refuses the map, or another part of the process replaced the signal handler.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let file = FileSource::open(path)?;
         let Some(range) = file.file() else {
@@ -155,19 +155,19 @@ impl MapSource {
             len => Some(Map::of_later(range.file, 0, len).ok_or_else(|| {
                 Error::unsupported("cannot-map", "the file cannot be mapped")
                     .in_file(file.label())
-                    .hint("a program calls `guard_maps` once before it maps files")
+                    .hint("call `guard_maps` once before mapping files")
             })?),
         };
         Ok(Self { map, file })
     }
 
-    /// The whole file, without a copy. Where the file was cut short after it was opened, bytes that are lost read as
-    /// zeros: ask [`check`](Self::check) after looking.
+    /// Returns the whole file without a copy. If the file was truncated after opening, lost bytes read as zeros: call
+    /// [`check`](Self::check) after reading.
     pub fn bytes(&self) -> &[u8] {
         self.map.as_ref().map_or(&[], Mapped::bytes)
     }
 
-    /// Fails when bytes that were looked at were lost.
+    /// Fails where bytes that were read were lost.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`], `file-shrank`.
@@ -195,11 +195,11 @@ impl Source for MapSource {
     }
 }
 
-/// Taken by tests that need a place in the guard's table; by the one that fills the table, to be alone.
+/// Lock for tests that need a slot of the guard's table; held exclusively by the test that fills the table.
 #[cfg(test)]
 pub(super) static TABLE: std::sync::RwLock<()> = std::sync::RwLock::new(());
 
-/// Guards maps, and takes [`TABLE`] for a test that needs a place in it.
+/// Guards maps, and locks [`TABLE`] for a test that needs a slot.
 #[cfg(test)]
 pub fn guarded() -> std::sync::RwLockReadGuard<'static, ()> {
     assert!(guard_maps());
@@ -212,7 +212,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn lost_pages_are_zeros_and_known() {
+    fn lost_pages_are_zeros_and_reported() {
         let _table = guarded();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[7; 1 << 20]).unwrap();
@@ -226,12 +226,12 @@ mod tests {
         assert_eq!(map.check().unwrap_err().code().as_str(), "file-shrank");
         assert!(map.bytes()[1 << 19..].iter().all(|&b| b == 0));
         assert_eq!(map.check().unwrap_err().code().as_str(), "file-shrank");
-        // Nobody touched the other; the file is too short for it all the same.
+        // The other map was not accessed since; the file is still too short for it.
         assert_eq!(other.check().unwrap_err().code().as_str(), "file-shrank");
     }
 
     #[test]
-    fn a_file_longer_than_memory_is_replaced_too() {
+    fn lost_pages_of_files_larger_than_memory_are_replaced() {
         let _table = guarded();
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 42).unwrap();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn many_maps_come_and_go_by_many_threads() {
+    fn maps_are_guarded_in_many_threads() {
         let _table = guarded();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[7; 1 << 16]).unwrap();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn more_maps_than_the_guard_can_hold_are_not_made() {
+    fn maps_beyond_the_guard_table_are_refused() {
         assert!(guard_maps());
         let _table = TABLE.write().unwrap();
         let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_is_mapped_too() {
+    fn empty_files_can_be_mapped() {
         let _table = guarded();
         let file = tempfile::NamedTempFile::new().unwrap();
         let map = MapSource::open(file.path()).unwrap();

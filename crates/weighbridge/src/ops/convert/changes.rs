@@ -1,4 +1,4 @@
-//! Changes of an index between opening and planning, as a list of transforms.
+//! Changes to an index between opening and planning, as a list of transforms.
 
 use crate::checkpoint::{Checkpoint, IndexTransform, Modules, Note, Rename, Selection, TransformReport};
 use crate::error::{Error, Result};
@@ -8,36 +8,50 @@ use std::sync::Arc;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::{LossCode, phrase};
 
-/// Changes of the index, in the order in which they are applied.
+/// Changes to an index, in order of application.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// use weighbridge::checkpoint::TransformReport;
+/// use weighbridge::ops::Changes;
+///
+/// let mut index = weighbridge::open(&path)?.into_index();
+/// let changes = Changes { rename: vec!["w1=layer1.weight".to_owned()], ..Changes::default() };
+/// changes.apply(&mut index, &mut TransformReport::default())?;
+/// assert!(index.tensor("layer1.weight").is_ok());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
-    /// Changes that formats supply, such as rows for new entities.
+    /// Changes supplied by formats, such as rows for new entities.
     pub first: Vec<Arc<dyn IndexTransform>>,
     /// Patterns of tensors to keep; all if empty.
     pub select: Vec<String>,
-    /// Patterns of tensors to leave out.
+    /// Patterns of tensors to drop.
     pub drop: Vec<String>,
-    /// Leave out optimizer state.
+    /// Drop optimizer state.
     pub no_state: bool,
-    /// Rules of the [grammar of edits](super::super::edit); they come before all that follows.
+    /// Rules of the [edit grammar](super::super::edit), applied before the changes below.
     pub rules: Vec<edit::Rule>,
-    /// Go on where one of these rules or one of `rename` fits nothing, and note it.
+    /// Note a rule of `rules` or `rename` that matches nothing, instead of failing.
     pub lenient_rules: bool,
     /// Rules `OLD=NEW`.
     pub rename: Vec<String>,
     /// Cast floating-point tensors to this type.
     pub cast: Option<DType>,
-    /// How that cast rounds.
+    /// Rounding of that cast.
     pub rounding: Rounding,
-    /// Keep the bytes of column-major tensors as they are and reverse their dimensions.
+    /// Keep the bytes of column-major tensors and reverse their dimensions.
     pub reverse_dims: bool,
 }
 
 impl Changes {
-    /// The changes as values, in order.
+    /// Returns the changes as transforms, in order.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`] for patterns and rules that mean nothing, and for a rounding without a cast.
+    /// [`crate::Kind::Usage`] for invalid patterns and rules, and for a rounding without a cast.
     pub fn transforms(&self) -> Result<Vec<Arc<dyn IndexTransform>>> {
         let mut list = self.first.clone();
         let selection = Selection::new(&self.select, &self.drop)?;
@@ -48,7 +62,7 @@ impl Changes {
         match self.cast {
             Some(to) => list.push(Arc::new(CastFloats(Cast { to, rounding: self.rounding }))),
             None if self.rounding != Rounding::default() => {
-                return Err(Error::usage("rounding-without-cast", "nothing is cast, so nothing is rounded")
+                return Err(Error::usage("rounding-without-cast", "a rounding is set, but no cast")
                     .hint(phrase!["add ", Opt::Cast.with("f16"), " or ", Opt::Cast.with("bf16")]));
             }
             None => {}
@@ -62,13 +76,13 @@ impl Changes {
     /// Applies the changes.
     ///
     /// # Errors
-    /// As [`transforms`](Self::transforms), and what the transforms say.
+    /// As [`transforms`](Self::transforms), and errors of the transforms.
     pub fn apply(&self, checkpoint: &mut Checkpoint, report: &mut TransformReport) -> Result<()> {
         self.transforms()?.iter().try_for_each(|transform| transform.apply(checkpoint, report))
     }
 }
 
-/// Leaves out what is not selected, and optimizer state where that is not wanted.
+/// Drops unselected tensors, and optimizer state if requested.
 #[derive(Debug)]
 struct Keep {
     selection: Selection,
@@ -78,7 +92,7 @@ struct Keep {
 impl IndexTransform for Keep {
     fn apply(&self, checkpoint: &mut Checkpoint, report: &mut TransformReport) -> Result<()> {
         let modules = Modules::of(checkpoint);
-        checkpoint.select(&self.selection)?;
+        checkpoint.select(&self.selection).map_err(|error| edit::suggest(error, &[&*checkpoint], false))?;
         if self.no_state {
             checkpoint.drop_state();
         }
@@ -88,7 +102,7 @@ impl IndexTransform for Keep {
     }
 }
 
-/// Applies rules of the grammar of edits.
+/// Applies rules of the edit grammar.
 #[derive(Debug)]
 struct ApplyRules {
     rules: Vec<edit::Rule>,
@@ -108,17 +122,19 @@ impl IndexTransform for ApplyRules {
 #[derive(Debug)]
 struct RenameTensors {
     rules: Vec<Rename>,
-    /// As they were written.
+    /// The rules as written.
     texts: Vec<String>,
     lenient: bool,
 }
 
 impl IndexTransform for RenameTensors {
     fn apply(&self, checkpoint: &mut Checkpoint, report: &mut TransformReport) -> Result<()> {
-        let (unused, unfollowed) = checkpoint.rename_found(&self.rules, self.lenient)?;
+        let (unused, unfollowed) = checkpoint
+            .rename_found(&self.rules, self.lenient)
+            .map_err(|error| edit::suggest(error, &[&*checkpoint], true))?;
         report.losses.extend(unfollowed);
         for rule in unused.into_iter().filter_map(|unused| self.texts.get(unused)) {
-            report.notes.push(Note::new("rule-unused", format!("rename {rule}: it fits no tensor")));
+            report.notes.push(Note::new("rule-unused", format!("rename {rule}: no tensor matches the rule")));
         }
         Ok(())
     }
@@ -130,7 +146,7 @@ struct CastFloats(Cast);
 
 impl IndexTransform for CastFloats {
     fn apply(&self, checkpoint: &mut Checkpoint, report: &mut TransformReport) -> Result<()> {
-        // All that was cast by rules is cast anew.
+        // Every cast by a rule is replaced.
         report.losses.retain(|loss| loss.code != LossCode::Rounding);
         report.losses.extend(checkpoint.cast_floats(self.0)?);
         report.notes.extend(checkpoint.settle_aliases());
@@ -138,7 +154,7 @@ impl IndexTransform for CastFloats {
     }
 }
 
-/// Reverses the dimensions of column-major tensors, whose bytes stay.
+/// Reverses the dimensions of column-major tensors; the bytes stay.
 #[derive(Debug)]
 struct ReverseDims;
 

@@ -1,4 +1,4 @@
-//! Files of a folder that go along with the model in it: its configuration, its tokenizer.
+//! Files beside a model in its folder: configuration, tokenizer.
 
 use crate::checkpoint::{Checkpoint, Loss, Note};
 use crate::error::{Error, Result};
@@ -12,23 +12,23 @@ use std::sync::Arc;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 
-/// Names that a note lists before it counts them.
+/// Number of names that a note lists before it counts the rest.
 const NAMED: usize = 8;
-/// The name of a model of PyTorch, where the same model in safetensors is called [`MODEL`].
+/// Stem of a PyTorch model; the same model in safetensors is called [`MODEL`].
 const PYTORCH_MODEL: &str = "pytorch_model";
 const MODEL: &str = "model";
 
-/// The other files of a folder.
+/// Other files of a folder.
 pub(super) struct Others {
     folder: FolderRef,
     names: Vec<PathBuf>,
 }
 
 impl Others {
-    /// The files beside the model `checkpoint` that was opened from the folder `source`; `None` where that is a file.
+    /// Returns the files beside the model `checkpoint` opened from the folder `source`; `None` where `source` is a file.
     ///
     /// # Errors
-    /// What listing says.
+    /// Errors of listing.
     pub(super) fn of(source: &Path, checkpoint: &Checkpoint) -> Result<Option<Self>> {
         if PathKind::of(source)? != PathKind::Folder {
             return Ok(None);
@@ -38,7 +38,7 @@ impl Others {
         Ok(Some(Self { folder, names }))
     }
 
-    /// The note that they stay behind.
+    /// Returns the note that these files are not copied.
     pub(super) fn note(&self) -> Option<Note> {
         let names = self.names.iter().map(|name| escape(&name.display().to_string()));
         let text = phrase![
@@ -49,7 +49,7 @@ impl Others {
         (!self.names.is_empty()).then(|| Note::new("other-files", text))
     }
 
-    /// Adds them to `plan`, which then writes a folder. What the plan writes itself is not copied.
+    /// Adds the files to `plan`, which then writes a folder. Files that the plan writes itself are not copied.
     ///
     /// # Errors
     /// [`crate::Kind::Io`] where one cannot be opened.
@@ -77,7 +77,7 @@ fn not_copied(name: &Path, reason: &str) -> Loss {
     Loss::new("companion", escape(&path_text(name)), format!("not copied: {reason}"))
 }
 
-/// The name of the one file of a model that was opened from the file or folder `label`: the name that loaders look for.
+/// Returns the name that loaders expect for the single file of a model opened from the file or folder `label`.
 fn model_name(format: &dyn Format, label: &str) -> String {
     let facts = format.info();
     let path = Path::new(label);
@@ -94,23 +94,23 @@ fn model_name(format: &dyn Format, label: &str) -> String {
     }
 }
 
-/// Fails where `source` and `target` are not the two folders that copying other files needs.
+/// Fails unless `source` and `target` are folders, as copying other files requires.
 ///
 /// # Errors
 /// [`crate::Kind::Usage`], `copy-others`.
 pub(super) fn check_folders(source: &Path, target: &Path) -> Result<()> {
     let fail = |path: &Path, expected: &str| {
-        Err(Error::usage("copy-others", "other files are copied from a folder into another folder")
+        Err(Error::usage("copy-others", "other files can be copied only from one folder to another")
             .in_file(path.display())
             .expected(expected)
-            .hint(phrase!["give two folders, or leave ", Opt::CopyOthers, " out"]))
+            .hint(phrase!["use two folders, or remove ", Opt::CopyOthers]))
     };
     if PathKind::of(source)? != PathKind::Folder {
         return fail(source, "a folder to read");
     }
     let is_folder = PathKind::of(target).is_ok_and(|kind| kind == PathKind::Folder);
     if registry().by_extension(target).is_ok() && !is_folder {
-        return fail(target, "the name of a folder to write, without the extension of a file");
+        return fail(target, "the name of a folder to write, without a file extension");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Tensors that share bytes in the source, and have bytes of their own in what is written.
+//! Tensors that share bytes in the source and are stored separately in the output.
 
 use crate::checkpoint::{Attributes, Checkpoint, Loss, TensorEntry, Value, escape_text};
 use crate::formats::{self};
@@ -6,20 +6,20 @@ use crate::plan::{Content, WritePlan};
 use crate::text::counted;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Which tensors of a checkpoint share bytes, taken before a format that does not know of it plans.
+/// Tensors of a checkpoint that share bytes, collected before planning for a format without shared storage.
 pub(super) struct Ties {
-    /// By the first name: all names of the same elements.
+    /// By first name: all names of the same elements.
     names: BTreeMap<String, Vec<String>>,
-    /// By the file and the storage: its views, each of which is other elements.
+    /// By file and storage: its views, each with different elements.
     views: BTreeMap<(String, String), Vec<String>>,
 }
 
 impl Ties {
-    /// The tensors of `checkpoint` that share bytes. Takes what says so from it where it is not true of what will be
-    /// written: that tensors are views of one storage always, that they are the same elements unless `held`.
-    pub(super) fn take(checkpoint: &mut Checkpoint, held: bool) -> Self {
+    /// Collects the tensors of `checkpoint` that share bytes. Removes attributes that will not hold for the output: views of one
+    /// storage always, equal elements unless `supported`.
+    pub(super) fn take(checkpoint: &mut Checkpoint, supported: bool) -> Self {
         let mut ties = Self { names: BTreeMap::new(), views: BTreeMap::new() };
-        // Elsewhere the attributes are those of a stranger, who may call them as he likes.
+        // In other formats the attributes belong to the user, who may choose any name.
         if formats::shares_storage(checkpoint.format) {
             for tensor in &mut checkpoint.tensors {
                 let Some(Value::Text(storage)) = tensor.attributes.remove(Attributes::STORAGE) else {
@@ -32,32 +32,32 @@ impl Ties {
         for (place, of) in tied(checkpoint) {
             let tensor = &mut checkpoint.tensors[place];
             ties.names.entry(of).or_default().push(tensor.name());
-            if !held {
+            if !supported {
                 tensor.attributes.remove(Attributes::ALIAS_OF);
             }
         }
         ties
     }
 
-    /// The losses where the elements of several of them are written.
+    /// Returns the losses for tensors that are written several times.
     pub(super) fn not_held(&self, plan: &WritePlan) -> Vec<Loss> {
         if self.names.is_empty() && self.views.is_empty() {
             return Vec::new();
         }
         let written = written(plan);
         let tied = self.names.iter().filter_map(|(first, others)| {
-            let detail = "they share their bytes in the source: here each has bytes of its own";
+            let detail = "they share storage in the source; the output stores a copy of each";
             loss(&written, std::iter::once(first).chain(others), detail)
         });
         let views = self.views.values().filter_map(|views| {
-            let detail = "views of one storage in the source: here each has bytes of its own";
+            let detail = "they are views of one storage in the source; the output stores a copy of each";
             loss(&written, views.iter(), detail)
         });
         tied.chain(views).collect()
     }
 }
 
-/// The places of the tensors that share the bytes of another one, with that one's displayed name.
+/// Returns the indices of tensors that share the bytes of another one, with the displayed name of that one.
 fn tied(checkpoint: &Checkpoint) -> Vec<(usize, String)> {
     let tensors = &checkpoint.tensors;
     let aliases: Vec<(usize, &TensorEntry, String)> = tensors
@@ -84,7 +84,7 @@ fn tied(checkpoint: &Checkpoint) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// The displayed names of the tensors whose elements the plan writes.
+/// Returns the displayed names of the tensors whose elements the plan writes.
 fn written(plan: &WritePlan) -> HashSet<String> {
     let mut written = HashSet::new();
     for segment in plan.files.iter().flat_map(|file| &file.segments) {

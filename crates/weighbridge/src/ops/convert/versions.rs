@@ -1,4 +1,4 @@
-//! The other checkpoints that stand beside the one that is converted: earlier versions, snapshots.
+//! Other checkpoints beside the converted one: earlier versions, snapshots.
 
 use super::{ConvertOptions, denied, plan_noting};
 use crate::checkpoint::{Checkpoint, Loss};
@@ -10,10 +10,10 @@ use std::path::Path;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 
-/// The companions of the opened checkpoint that a plan for `target` could take along.
+/// Returns the companions of the opened checkpoint that a plan for `target` could include.
 ///
 /// # Errors
-/// [`Kind::Usage`], `no-versions`, where they are asked for and the format has none; what listing says.
+/// [`Kind::Usage`], `no-versions`, where they are requested and the format does not support them; errors of listing.
 pub(super) fn companions(
     checkpoint: &Checkpoint,
     source: Option<&Path>,
@@ -38,23 +38,18 @@ pub(super) fn companions(
     match found {
         None if options.all_versions => Err(Error::usage(
             "no-versions",
-            "all versions are written only from one PyTorch-BigGraph checkpoint folder to another",
+            "all versions can be written only from one PyTorch-BigGraph folder to another",
         )
         .in_file(&checkpoint.label)
-        .hint(phrase![
-            "leave out ",
-            Opt::Versions.with("all"),
-            ", or add ",
-            Opt::To.with("biggraph")
-        ])),
+        .hint(phrase!["remove ", Opt::Versions.with("all"), ", or add ", Opt::To.with("biggraph")])),
         found => Ok(found.unwrap_or_default()),
     }
 }
 
-/// Adds the companions to `plan`, or names them as losses: those that are not asked for, and those that cannot be read.
+/// Adds the companions to `plan`, or lists them as losses where they are not requested or cannot be read.
 ///
 /// # Errors
-/// [`Kind::Io`]; what planning a companion says; `loss-denied`.
+/// [`Kind::Io`]; errors of planning a companion; `loss-denied`.
 pub(super) fn add(
     plan: &mut WritePlan,
     companions: Vec<Companion>,
@@ -63,7 +58,7 @@ pub(super) fn add(
 ) -> Result<()> {
     for companion in companions {
         if !options.all_versions {
-            let detail = phrase!["left behind: ", Opt::Versions.with("all"), " takes along what is complete"];
+            let detail = phrase!["not converted: ", Opt::Versions.with("all"), " includes complete versions"];
             plan.losses.push(Loss::new("companion", companion.name, &detail));
             continue;
         }
@@ -73,7 +68,7 @@ pub(super) fn add(
                 return Err(error);
             }
             Err(error) => {
-                let detail = format!("left behind, as it cannot be read: {}", error.message());
+                let detail = format!("not converted, because it cannot be read: {}", error.message());
                 plan.losses.push(Loss::new("version-unread", companion.name, detail));
                 continue;
             }

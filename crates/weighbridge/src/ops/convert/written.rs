@@ -1,4 +1,4 @@
-//! The document of what was written, or would be.
+//! JSON document of a written or planned conversion.
 
 use crate::checkpoint::{Loss, Note};
 use crate::engine::RunReport;
@@ -8,7 +8,7 @@ use crate::plan::{PlannedFile, WritePlan};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
-/// A plan, and what came of it.
+/// Plan of a conversion, and the report of writing it.
 #[derive(Debug)]
 pub struct Written {
     /// The target.
@@ -17,11 +17,11 @@ pub struct Written {
     pub plan: WritePlan,
     /// Notes on the source.
     pub notes: Vec<Note>,
-    /// The report of writing; `None` where it was only planned.
+    /// The report of writing; `None` where the conversion was only planned.
     pub report: Option<RunReport>,
 }
 
-/// The document of a plan that is only shown.
+/// Document of a plan that was not run.
 #[derive(Serialize)]
 struct Planned<'a, Plan: Serialize, Notes: Serialize> {
     #[serde(flatten)]
@@ -31,7 +31,7 @@ struct Planned<'a, Plan: Serialize, Notes: Serialize> {
     notes: Notes,
 }
 
-/// The document of what was written.
+/// Document of a written conversion.
 #[derive(Serialize)]
 struct Done<'a, Files, Losses, Casts, Notes> {
     path: &'a str,
@@ -46,7 +46,7 @@ struct Done<'a, Files, Losses, Casts, Notes> {
 }
 
 impl Serialize for Written {
-    /// `path`, `done`, `format`, `kind`, `bytes`, `files`, `losses`, `casts`, `notes`; of a plan its own fields.
+    /// Serializes `path`, `done`, `format`, `kind`, `bytes`, `files`, `losses`, `casts`, `notes`; for a plan its own fields.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let (path, notes) = (&self.target, rows(&self.notes, Note::to_json));
         let Some(report) = &self.report else {
@@ -74,8 +74,8 @@ impl Worded for Written {
     }
 }
 
-/// A file that was planned. Of one whose length is known only when it is written there is an estimate,
-/// and that word with it; `bytes` of the whole is exact.
+/// Returns the JSON of a planned file. A length that is known only after writing is an estimate, marked as `estimated`; the
+/// total `bytes` is exact.
 fn file(planned: &PlannedFile) -> Json {
     let mut json = json!({ "name": planned.name, "bytes": planned.len });
     if planned.is_estimated() {

@@ -1,4 +1,4 @@
-//! Values of metadata and attributes, compared and told.
+//! Comparison of metadata and attribute values, with short texts.
 
 use super::Change;
 use crate::checkpoint::{Attributes, Checkpoint, Metadata, Value};
@@ -6,15 +6,15 @@ use crate::formats::{self, Format};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// The longest text of a value in a report, in characters.
-const LONGEST: usize = 200;
-/// What stands before the first difference of long texts, in characters.
-const BEFORE: usize = 60;
-/// Maps are looked into so deep.
-const DEEPEST: usize = 16;
-/// The format whose files have metadata of their form, and leave no origin.
+/// Maximum length of a value in a report, in characters.
+const MAX_TEXT_LEN: usize = 200;
+/// Number of characters shown before the first difference of long texts.
+const CONTEXT_LEN: usize = 60;
+/// Maximum nesting depth of compared maps.
+const MAX_DEPTH: usize = 16;
+/// The format that stores format metadata but no origin.
 const NO_ORIGIN: &str = "safetensors";
-/// Attributes that are names of the tensor, of others or of what they are stored in: names are compared by themselves.
+/// Attributes that are names of the tensor, of other tensors or of storages: names are compared separately.
 const NAMES: [&str; 6] = [
     Attributes::VARIABLE_NAME,
     Attributes::STRUCTURED_NAME,
@@ -24,34 +24,33 @@ const NAMES: [&str; 6] = [
     Attributes::STORAGE,
 ];
 
-/// Attributes that are compared on request: few files keep them.
+/// Attributes that are compared on request: few formats store them.
 const ON_REQUEST: [&str; 4] = ["stop_gradient", "trainable", "requires_grad", "class"];
 
-/// A change, with long texts cut around the place where they begin to differ.
+/// Returns a change, with long texts cut around the first difference.
 pub(super) fn change(what: String, left: Option<String>, right: Option<String>) -> Change {
     let same = match (&left, &right) {
         (Some(a), Some(b)) => a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count(),
         _ => 0,
     };
-    let cut = |text: String| excerpt(&text, same.saturating_sub(BEFORE));
+    let cut = |text: String| excerpt(&text, same.saturating_sub(CONTEXT_LEN));
     Change { what: excerpt(&what, 0), left: left.map(cut), right: right.map(cut) }
 }
 
-/// At most [`LONGEST`] characters of `text`, from `start` on where it is longer than that.
+/// Returns at most [`MAX_TEXT_LEN`] characters of `text`, from `start` on where it is longer.
 pub(super) fn excerpt(text: &str, start: usize) -> String {
-    if text.chars().nth(LONGEST).is_none() {
+    if text.chars().nth(MAX_TEXT_LEN).is_none() {
         return text.to_owned();
     }
     let mut rest = text.chars().skip(start);
-    let shown: String = rest.by_ref().take(LONGEST).collect();
+    let shown: String = rest.by_ref().take(MAX_TEXT_LEN).collect();
     let (before, behind) =
         (if start > 0 { "..." } else { "" }, if rest.next().is_some() { "..." } else { "" });
     format!("{before}{shown}{behind}")
 }
 
-/// Differences of metadata, those within maps told by the keys that lead to them. What speaks of the form of a file alone
-/// is left out: forms are no difference. Only the forms of the two sides are meant, and of what they were made of: in other
-/// files the same key is somebody's own.
+/// Adds differences of metadata, within maps by the path of keys. Metadata of the format itself are ignored, for the formats of
+/// both sides and their origins: in other formats the same key belongs to the user.
 pub(super) fn metadata(left: &Checkpoint, right: &Checkpoint, changes: &mut Vec<Change>) {
     fn pairs(all: &Metadata) -> Pairs<'_> {
         all.iter().map(|(key, value)| (Cow::Borrowed(key), value)).collect()
@@ -66,15 +65,15 @@ pub(super) fn metadata(left: &Checkpoint, right: &Checkpoint, changes: &mut Vec<
     below("", &pairs(&left.metadata), &pairs(&right.metadata), &left_out, 0, changes);
 }
 
-/// True where the side is of that format, or was made of a file of it.
+/// True where the side has that format, or was converted from it.
 fn has_form(side: &Checkpoint, format: &str) -> bool {
-    // Of files that say no origin, as safetensors do, the metadata alone are carried.
+    // Formats without an origin, such as safetensors, carry only their metadata.
     let origin = side.origin.as_ref().map_or(NO_ORIGIN, |origin| &origin.format);
     side.format == format || origin == format
 }
 
-/// Differences of what is known of two tensors besides names and elements: levels of sequences, rows that
-/// are selected, batches. With `all` also those that few files keep.
+/// Adds differences of attributes of two tensors: levels of sequences, selected rows, batches. With `all` also the attributes
+/// that few formats store.
 pub(super) fn attributes(left: &Attributes, right: &Attributes, all: bool, changes: &mut Vec<Change>) {
     fn pairs(attributes: &Attributes, all: bool) -> Pairs<'_> {
         let is_left_out = |key: &str| NAMES.contains(&key) || (!all && ON_REQUEST.contains(&key));
@@ -84,13 +83,13 @@ pub(super) fn attributes(left: &Attributes, right: &Attributes, all: bool, chang
     below("", &pairs(left, all), &pairs(right, all), &|_, _, _| false, 0, changes);
 }
 
-/// Keys with their values.
+/// Keys with values.
 type Pairs<'a> = Vec<(Cow<'a, str>, &'a Value)>;
 
-/// True for the key that does not count with these values.
+/// True for a key that is ignored with these values.
 type LeftOut<'a> = dyn Fn(&str, Option<&Value>, Option<&Value>) -> bool + 'a;
 
-/// The pairs of a map whose keys stand once.
+/// Returns the pairs of a map with unique keys.
 fn pairs(value: &Value) -> Option<Pairs<'_>> {
     let Value::Map(all) = value else { return None };
     let pairs: Pairs<'_> = all.iter().map(|(key, value)| (Cow::Owned(key.to_text()), value)).collect();
@@ -100,7 +99,7 @@ fn pairs(value: &Value) -> Option<Pairs<'_>> {
     (keys.len() == all.len()).then_some(pairs)
 }
 
-/// Tells what differs of these pairs. True where something of them differs, whether it counts or not.
+/// Adds the differences of these pairs. True where any of them differs, ignored or not.
 fn below(
     above: &str,
     left: &Pairs<'_>,
@@ -124,10 +123,10 @@ fn below(
             continue;
         }
         if let (Some(a), Some(b)) = (a, b)
-            && depth < DEEPEST
+            && depth < MAX_DEPTH
             && let (Some(a), Some(b)) = (pairs(a), pairs(b))
         {
-            // What leads to all that is below is told with each of it.
+            // The path of keys is repeated with each nested difference.
             let what = excerpt(&what, 0);
             if !below(&what, &a, &b, left_out, depth + 1, changes) {
                 // The same pairs in another order.

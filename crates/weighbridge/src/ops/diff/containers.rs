@@ -1,22 +1,22 @@
-//! Lists, tuples and dicts around tensors and values, where both sides know them: what loads one file finds no list where
-//! the other one has a dict, though names and values are the same.
+//! Differences of lists, tuples and dicts around tensors and values, where both sides store them: a program that expects a list
+//! fails with a dict, even if names and values are equal.
 
 use super::Change;
 use super::brief::change;
 use crate::checkpoint::{Checkpoint, Container, Containers};
 use std::collections::HashMap;
 
-/// What was found.
+/// Result of the comparison.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
-    /// Containers that differ.
+    /// Different containers.
     pub(super) changes: Vec<Change>,
-    /// What could not be compared.
+    /// Notes on containers that could not be compared.
     pub(super) notes: Vec<String>,
 }
 
-/// Compares the containers of two checkpoints of one format. `pairs` are the places of tensors that belong together;
-/// `renamed` where those on the left were given other names than the file has.
+/// Compares the containers of two checkpoints of one format. `pairs` are the indices of paired tensors; `renamed` is true
+/// where tensors on the left have other names than in the file.
 pub(super) fn compare(
     left: &Checkpoint,
     right: &Checkpoint,
@@ -29,14 +29,15 @@ pub(super) fn compare(
     };
     for (checkpoint, containers) in [(left, a), (right, b)] {
         if containers.has_more() {
-            let text = "it has more lists, tuples and dicts than are told: some were not compared";
+            let text = "it has too many lists, tuples and dicts; some were not compared";
             compared.notes.push(format!("{}: {text}", checkpoint.label));
         }
     }
     if !renamed {
         of_tensors([left, right], [a, b], pairs, &mut compared.changes);
     } else if a.of_tensors().chain(b.of_tensors()).next().is_some() {
-        let text = "names were changed on the left: lists, tuples and dicts around tensors were not compared";
+        let text =
+            "tensors were renamed on the left; lists, tuples and dicts around tensors were not compared";
         compared.notes.push(text.to_owned());
     }
     if !a.values_are_elsewhere() && !b.values_are_elsewhere() {
@@ -45,7 +46,7 @@ pub(super) fn compare(
     compared
 }
 
-/// The kinds of containers by their names, which several may have: a key with a dot looks like two.
+/// Kinds of containers by name. Several may share a name: a key with a dot looks like two keys.
 struct Kinds<K>(HashMap<K, String>);
 
 impl<K: std::hash::Hash + Eq> Kinds<K> {
@@ -64,7 +65,7 @@ impl<K: std::hash::Hash + Eq> Kinds<K> {
     }
 }
 
-/// The kinds on both sides, where they differ: `unknown` says of a side that tells none whether it is the `usual` one.
+/// Returns the kinds on both sides, where they differ. A side without a kind has the `usual` one, unless it is `unknown`.
 fn differ(known: [Option<&String>; 2], unknown: [bool; 2], usual: &str) -> Option<[String; 2]> {
     if known[0] == known[1] || (0..2).any(|side| known[side].is_none() && unknown[side]) {
         return None;
@@ -72,7 +73,7 @@ fn differ(known: [Option<&String>; 2], unknown: [bool; 2], usual: &str) -> Optio
     Some(known.map(|kind| kind.cloned().unwrap_or_else(|| usual.to_owned())))
 }
 
-/// Those that lead to tensors which belong together, by one name.
+/// Compares containers around paired tensors of equal names.
 fn of_tensors(
     sides: [&Checkpoint; 2],
     containers: [&Containers; 2],
@@ -88,7 +89,7 @@ fn of_tensors(
         if !seen.insert(name) {
             continue;
         }
-        // Of a name below a dict whose keys hold dots it is not known what it stands in.
+        // Below a dict whose keys contain dots, the container of a name is unknown.
         let unknown = [0, 1].map(|side| {
             containers[side].has_more()
                 || dotted[side].iter().any(|&above| {
@@ -118,7 +119,7 @@ fn of_tensors(
     }
 }
 
-/// Those of values that are the same.
+/// Compares containers around equal values.
 fn of_values(sides: [&Checkpoint; 2], containers: [&Containers; 2], changes: &mut Vec<Change>) {
     let kinds = containers.map(|side| Kinds::of(side.of_values().map(|(key, way, kind)| ((key, way), kind))));
     let unknown = containers.map(Containers::has_more);
@@ -129,7 +130,7 @@ fn of_values(sides: [&Checkpoint; 2], containers: [&Containers; 2], changes: &mu
         let Some([a, b]) = differ(known, unknown, kind.usual()).filter(|_| seen.insert((key, way))) else {
             continue;
         };
-        // Where the values differ, that is told by itself.
+        // Different values are reported separately.
         let same = same.entry(key).or_insert_with(|| {
             let [a, b] = sides.map(|side| side.metadata.get(key));
             a.is_some() && a == b

@@ -1,4 +1,4 @@
-//! What a side has and the index has not: nobody knows whether it is the same.
+//! Unindexed content of a side: it may differ, but was not compared.
 
 use super::{DiffOptions, Pair, Status};
 use crate::checkpoint::{Checkpoint, Note};
@@ -8,9 +8,9 @@ use std::collections::HashSet;
 use std::path::Path;
 use weighbridge_core::NoteCode;
 
-/// Bytes that are held against each other at once.
+/// Bytes compared at once.
 const BLOCK: u64 = 1 << 20;
-/// Omissions that are of metadata alone, as attributes of objects are: no tensor is among them.
+/// Omissions of metadata only, such as attributes of objects, without tensors.
 const METADATA: [NoteCode; 11] = [
     NoteCode::AttributesDiffer,
     NoteCode::ColumnMetadata,
@@ -24,12 +24,12 @@ const METADATA: [NoteCode; 11] = [
     NoteCode::UnknownField,
     NoteCode::ValueLeftOut,
 ];
-/// Omissions of programs: where one side alone has any, there is nothing that they could be compared with.
+/// Omissions of programs: where only one side has any, there is no counterpart to compare with.
 const PROGRAMS: [NoteCode; 2] = [NoteCode::MorePrograms, NoteCode::TorchscriptCode];
-/// What is not there was not left unread: a side that has it shows it as a tensor.
+/// Missing parameters are not unread: a side that has them lists them as tensors.
 const ABSENT: &str = "parameters-missing";
 
-/// How many parts of the sides were not read and could be different.
+/// Returns the number of parts of the sides that were not read and may differ.
 pub(super) fn count(sides: [&Checkpoint; 2], pairs: &[Pair], options: &DiffOptions) -> usize {
     let is_program = |note: &&Note| PROGRAMS.contains(&note.code);
     let both = sides.iter().all(|side| side.left_out().any(|note| is_program(&note)));
@@ -42,7 +42,7 @@ pub(super) fn count(sides: [&Checkpoint; 2], pairs: &[Pair], options: &DiffOptio
     notes.sum::<usize>() + sides.iter().filter(|side| is_damaged(side, pairs, options)).count()
 }
 
-/// True where damage may have taken more than what stands among the pairs as unread, or was not asked for.
+/// True where damage may have lost more than the unread pairs and the ignored tensors.
 fn is_damaged(side: &Checkpoint, pairs: &[Pair], options: &DiffOptions) -> bool {
     let Some(damage) = &side.damage else { return false };
     let known = (damage.lost.len() as u64).saturating_add(side.tensors.len() as u64);
@@ -50,7 +50,7 @@ fn is_damaged(side: &Checkpoint, pairs: &[Pair], options: &DiffOptions) -> bool 
         return true;
     }
     if !(options.select.is_empty() && options.drop.is_empty()) {
-        // All that is lost has a name, and those that were asked for are told.
+        // Every lost tensor has a name, and the selected ones are reported.
         return false;
     }
     let unread: HashSet<&str> = pairs
@@ -61,7 +61,7 @@ fn is_damaged(side: &Checkpoint, pairs: &[Pair], options: &DiffOptions) -> bool 
     damage.lost.iter().any(|lost| !unread.contains(lost.name.as_str()))
 }
 
-/// True for what was read from one file, with nothing beside it.
+/// True for a checkpoint of a single file, with nothing beside it.
 pub(super) fn stands_alone(checkpoint: &Checkpoint) -> bool {
     let mut extents = checkpoint.tensors.iter().flat_map(|tensor| &tensor.extents);
     checkpoint.files.is_empty()
@@ -69,7 +69,7 @@ pub(super) fn stands_alone(checkpoint: &Checkpoint) -> bool {
         && extents.all(|extent| extent.source.label().starts_with(&checkpoint.label))
 }
 
-/// True where both paths are files of the same bytes.
+/// True where both paths are files with identical bytes.
 ///
 /// # Errors
 /// [`crate::Kind::Io`] where one cannot be read.

@@ -1,24 +1,24 @@
-//! The loops over pairs of values. Sums are kept side by side in a fixed order: the result is the same bits on every machine.
+//! Loops over pairs of values. Lanes are summed in a fixed order, so results are bit-identical on every machine.
 
 use super::values::Tolerance;
 use crate::ops::wide::wide;
 
-/// Sums that are kept side by side.
+/// Number of parallel sums.
 const LANES: usize = 8;
 
-/// How far finite values are apart.
+/// Distance of finite values.
 pub(super) struct Apart {
-    /// How many are not within the tolerance.
+    /// Number of elements beyond the tolerance.
     pub(super) beyond: u64,
-    /// The largest distance.
+    /// Largest absolute error.
     pub(super) max_abs: f64,
-    /// The largest distance as a share of the larger value.
+    /// Largest relative error, as a fraction of the larger value.
     pub(super) max_relative: f64,
-    /// The sum of the distances.
+    /// Sum of absolute errors.
     pub(super) sum_abs: f64,
-    /// The sum of the products.
+    /// Sum of products.
     pub(super) dot: f64,
-    /// The sums of the squares of both sides.
+    /// Sums of squares of both sides.
     pub(super) squares: [f64; 2],
 }
 
@@ -34,21 +34,21 @@ wide! {
 }
 
 wide! {
-    /// How far `left` and `right`, which are finite and as many, are apart.
+    /// Measures the distance of `left` and `right`, which are finite and of equal length.
     pub(super) fn apart(left: &[f64], right: &[f64], tolerance: Tolerance) -> Apart {
         let Tolerance { absolute, relative } = tolerance;
         let mut beyond = [0u64; LANES];
         let (mut most, mut share) = ([0f64; LANES], [0f64; LANES]);
         let (mut sums, mut dots) = ([0f64; LANES], [0f64; LANES]);
         let (mut lefts, mut rights) = ([0f64; LANES], [0f64; LANES]);
-        macro_rules! look {
+        macro_rules! distance_step {
             ($lane:expr, $a:expr, $b:expr) => {{
                 let (lane, a, b): (usize, f64, f64) = ($lane, $a, $b);
                 let distance = (a - b).abs();
                 beyond[lane] += u64::from(distance > absolute + relative * b.abs());
                 most[lane] = if distance > most[lane] { distance } else { most[lane] };
                 let larger = if a.abs() > b.abs() { a.abs() } else { b.abs() };
-                // Two zeros give NaN, which is never more.
+                // Two zeros yield NaN, which is never larger.
                 let part = distance / larger;
                 share[lane] = if part > share[lane] { part } else { share[lane] };
                 sums[lane] += distance;
@@ -60,11 +60,11 @@ wide! {
         let ((left, left_rest), (right, right_rest)) = (left.as_chunks::<LANES>(), right.as_chunks::<LANES>());
         for (left, right) in left.iter().zip(right) {
             for lane in 0..LANES {
-                look!(lane, left[lane], right[lane]);
+                distance_step!(lane, left[lane], right[lane]);
             }
         }
         for lane in 0..left_rest.len().min(right_rest.len()) {
-            look!(lane, left_rest[lane], right_rest[lane]);
+            distance_step!(lane, left_rest[lane], right_rest[lane]);
         }
         let most_of = |lanes: [f64; LANES]| lanes.into_iter().fold(0.0, f64::max);
         Apart {
@@ -81,8 +81,8 @@ wide! {
 macro_rules! most_steps {
     ($name:ident, $bits:ty, $size:literal) => {
         wide! {
-            /// The most steps from one number of a float type to the next, in little-endian pairs, where both are finite: below
-            /// these bits of infinity.
+            /// Returns the largest error in units in the last place over pairs of little-endian floats that are both finite, which
+            /// means below the bits `infinity`.
             pub(super) fn $name(left: &[u8], right: &[u8], infinity: $bits) -> $bits {
                 const SIGN: $bits = 1 << (<$bits>::BITS - 1);
                 let mut most = 0;

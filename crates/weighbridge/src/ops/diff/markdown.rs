@@ -1,21 +1,21 @@
-//! A report as GitHub's Markdown.
+//! Report as GitHub-flavored Markdown.
 
 use super::{Alone, DiffReport, Status};
 use crate::text::{counted, escape};
 use std::fmt::Write;
 
-/// The most lines of a table: a comment on a pull request has a limit of 65,536 characters.
-const MOST: usize = 100;
+/// Maximum number of lines of a table: a comment on a pull request is limited to 65,536 characters.
+const MAX_LINES: usize = 100;
 
-/// The report. Names come from files: they stand in code, where nothing in them is markup.
+/// Returns the report. Names come from files: they are shown as code, where nothing in them is markup.
 pub(super) fn markdown(report: &DiffReport) -> String {
     let mut out = String::new();
     let verdict = report.verdict();
     let _ = writeln!(out, "**{verdict}**: {} and {}\n", code(&report.left[0]), code(&report.right[0]));
-    let told: Vec<_> = report.pairs.iter().filter(|pair| pair.status != Status::Same).collect();
-    if !told.is_empty() {
+    let different: Vec<_> = report.pairs.iter().filter(|pair| pair.status != Status::Same).collect();
+    if !different.is_empty() {
         out.push_str("| tensor | what | max abs | max rel | cosine | elements apart | odd |\n| --- | --- | --- | --- | --- | --- | --- |\n");
-        for pair in told.iter().take(MOST) {
+        for pair in different.iter().take(MAX_LINES) {
             let name = match pair.left == pair.right {
                 true => code(&pair.left),
                 false => format!("{} → {}", code(&pair.left), code(&pair.right)),
@@ -42,7 +42,7 @@ pub(super) fn markdown(report: &DiffReport) -> String {
                 None => writeln!(out, "| {name} | {} | | | | | |", what.join(", ")),
             };
         }
-        more(&mut out, told.len());
+        more(&mut out, different.len());
     }
     for (title, list) in
         [("Only on the left", &report.left_alone), ("Only on the right", &report.right_alone)]
@@ -77,27 +77,27 @@ fn bullets(out: &mut String, title: &str, lines: Vec<String>) {
     bullets_of(out, title, lines, count);
 }
 
-/// The first of `count` lines.
+/// Writes the first of `count` lines.
 fn bullets_of(out: &mut String, title: &str, lines: Vec<String>, count: usize) {
     if lines.is_empty() {
         return;
     }
     let _ = writeln!(out, "**{title}**\n");
-    for line in lines.iter().take(MOST) {
+    for line in lines.iter().take(MAX_LINES) {
         let _ = writeln!(out, "- {line}");
     }
     more(out, count);
 }
 
-/// What the list has no room for, and the blank line behind it.
+/// Writes the number of omitted lines, and a blank line.
 fn more(out: &mut String, count: usize) {
-    if count > MOST {
-        let _ = writeln!(out, "\nand {} more", count - MOST);
+    if count > MAX_LINES {
+        let _ = writeln!(out, "\nand {} more", count - MAX_LINES);
     }
     out.push('\n');
 }
 
-/// `text` as code in a line or a cell of a table.
+/// Returns `text` as code in a line or a table cell.
 fn code(text: &str) -> String {
     // A backtick would end the code, a bar the cell.
     format!("`{}`", escape(text).replace('`', "'").replace('|', "\\|"))

@@ -1,10 +1,9 @@
-//! Two checkpoints of any two formats: what one has and the other has not, and how far the values that both
-//! have are apart.
+//! Differences of two checkpoints of any two formats: tensors on one side only, and distances between values.
 //!
-//! Tensors are paired by name, and where names say nothing, by content: a rename is one difference and
-//! not two. Forms, files and the order of tensors are no difference; types, shapes, roles, values, names of
-//! rows, metadata and programs are. Both sides are read in blocks, in the order of the left one, so memory is
-//! bounded whatever the size of the tensors, and the result does not depend on the number of threads.
+//! Tensors are paired by name, and otherwise by content: a rename is one difference, not two. Formats, files and the order of
+//! tensors are not differences; types, shapes, roles, values, row names, metadata and programs are. Both sides are read in
+//! blocks, in the order of the left one. Memory is bounded for tensors of any size, and the result does not depend on the number
+//! of threads.
 
 mod brief;
 mod containers;
@@ -21,7 +20,7 @@ pub use program::{ProgramChange, ProgramDiff, program};
 pub use values::{Tolerance, Values};
 
 use super::Changes;
-use super::edit::{Rule, apply};
+use super::edit::{Rule, apply, suggest};
 use crate::checkpoint::{Checkpoint, Lost, Metadata, Note, Selection, TensorEntry, TransformReport};
 use crate::engine::{RunOptions, check_memory};
 use crate::error::{Error, Result};
@@ -37,7 +36,7 @@ use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::{NoteCode, phrase};
 
-/// What [`diff`] shall do.
+/// Options of [`diff`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct DiffOptions {
@@ -45,49 +44,46 @@ pub struct DiffOptions {
     pub left: OpenOptions,
     /// How to open the right side.
     pub right: OpenOptions,
-    /// Patterns of tensors to look at; all if empty. They are held against names after any rename; of a pair
-    /// either name may match.
+    /// Patterns of tensors to compare; all if empty. They are matched after renames; of a pair, either name may match.
     pub select: Vec<String>,
-    /// Patterns of tensors to leave out; as for `select`.
+    /// Patterns of tensors to ignore; as for `select`.
     pub drop: Vec<String>,
-    /// Leave out optimizer state.
+    /// Ignore optimizer state.
     pub no_state: bool,
-    /// Rules of the [grammar of edits](super::edit) for the left side, before all renames and before tensors are
-    /// paired.
+    /// Rules of the [edit grammar](super::edit) for the left side, applied before renames and pairing.
     pub rules: Vec<Rule>,
-    /// Go on where one of `rules`, `rename` or `rename_regex` fits nothing, and note it.
+    /// Note a rule of `rules`, `rename` or `rename_regex` that matches nothing, instead of failing.
     pub lenient_rules: bool,
-    /// Rules `OLD=NEW` for names on the left, before tensors are paired.
+    /// Rules `OLD=NEW` for names on the left, applied before pairing.
     pub rename: Vec<String>,
-    /// Rules `REGEX=NEW` for names on the left, as of an [edit](super::edit), after those of `rename`.
+    /// Rules `REGEX=NEW` for names on the left, as of an [edit](super::edit), applied after `rename`.
     pub rename_regex: Vec<String>,
-    /// Take a type that differs for no difference: values count, and are compared as numbers anyway.
+    /// Ignore different element types; values are compared as numbers in any case.
     pub ignore_dtype: bool,
-    /// What counts as the same value. Without one, every bit counts.
+    /// Tolerance of equal values. Without one, every bit counts.
     pub tolerance: Option<Tolerance>,
-    /// Compare names, types and shapes only; no tensor is read.
+    /// Compare only names, types and shapes; no tensor is read.
     pub names_only: bool,
-    /// Leave out metadata.
+    /// Ignore metadata.
     pub no_metadata: bool,
-    /// Compare metadata that few files have a place for, too: the versions of modules of PyTorch, where the form of one
-    /// side has none; `stop_gradient` and `trainable` of Paddle.
+    /// Also compare metadata that few formats store: module versions of PyTorch, where one side cannot store them;
+    /// `stop_gradient` and `trainable` of Paddle.
     pub metadata: bool,
-    /// Threads; 0 for one a processor. Fewer run where `memory` is not enough for all of them.
+    /// Number of threads; 0 for one per processor. Fewer run where `memory` is too small for all of them.
     pub threads: usize,
     /// Memory for buffers, in bytes, at least [`MIN_MEMORY`](crate::engine::MIN_MEMORY); 256 MiB where `None`.
     pub memory: Option<u64>,
 }
 
-/// Something of a tensor, or of the metadata, that is not the same.
+/// One difference of a tensor or of the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What it is: `dtype`, `shape`, `role`, `row-names`, `attribute NAME`, or a key of the metadata with those
-    /// below it: `attributes/iteration/epoch_idx`. Among the metadata also `structure NAME`, and `structure` of the whole:
-    /// what tensors and values stand in there, a list, a tuple or a dict.
+    /// Subject: `dtype`, `shape`, `role`, `row-names`, `attribute NAME`, or a metadata key with nested keys:
+    /// `attributes/iteration/epoch_idx`. For containers `structure NAME`, and `structure` for the root: list, tuple or dict.
     pub what: String,
-    /// On the left; `None` where it is not there.
+    /// Value on the left; `None` where it is absent.
     pub left: Option<String>,
-    /// On the right; `None` where it is not there.
+    /// Value on the right; `None` where it is absent.
     pub right: Option<String>,
 }
 
@@ -97,27 +93,27 @@ impl Change {
     }
 }
 
-/// How much a difference weighs.
+/// Severity of a difference, the most severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
-    /// Shapes are the same, but one of the two cannot be read, because of damage or a limit: nobody knows the values.
+    /// Shapes are equal, but one tensor cannot be read because of damage or a limit: values are unknown.
     Unread,
-    /// Shapes are different, so that values cannot be compared.
+    /// Shapes differ, so values cannot be compared.
     Shape,
-    /// Values are different, further than the tolerance.
+    /// Values differ by more than the tolerance.
     Values,
-    /// Values are near enough; their type, role or names of rows is different.
+    /// Values are within the tolerance; type, role or row names differ.
     Form,
-    /// All is the same but the name.
+    /// Only the name differs.
     Renamed,
-    /// Bits are different, but no value is further than the tolerance.
+    /// Bits differ, but every value is within the tolerance.
     Close,
-    /// The same, or not different as far as was looked.
+    /// No difference, as far as compared.
     Same,
 }
 
 impl Status {
-    /// The word in JSON.
+    /// Returns the word in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unread => "unread",
@@ -131,22 +127,22 @@ impl Status {
     }
 }
 
-/// Two tensors that belong together.
+/// Two paired tensors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pair {
     /// The displayed name on the left, not escaped.
     pub left: Arc<str>,
     /// The displayed name on the right, not escaped.
     pub right: Arc<str>,
-    /// How they found each other.
+    /// How they were paired.
     pub found: Found,
-    /// What it comes to.
+    /// Result of the comparison.
     pub status: Status,
-    /// What is different besides the values.
+    /// Differences besides the values.
     pub changes: Vec<Change>,
-    /// How far the values are apart; `None` where shapes differ or values were not looked at.
+    /// Distance of the values; `None` where shapes differ or values were not compared.
     pub values: Option<Arc<Values>>,
-    /// Why they could not be compared, with the side's file and the place; `None` where they were.
+    /// Reason why they could not be compared, with file and offset; `None` where they were.
     pub unread: Option<Box<Finding>>,
 }
 
@@ -161,12 +157,12 @@ impl Pair {
     }
 }
 
-/// A tensor that one side has alone.
+/// Tensor on one side only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alone {
     /// The displayed name, not escaped.
     pub name: String,
-    /// Its type.
+    /// Its element type.
     pub dtype: String,
     /// Its shape.
     pub shape: Vec<u64>,
@@ -181,7 +177,7 @@ impl Alone {
     }
 }
 
-/// What [`diff`] found.
+/// Result of [`diff`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DiffReport {
@@ -189,25 +185,25 @@ pub struct DiffReport {
     pub left: [String; 3],
     /// The path, format and kind of the right side.
     pub right: [String; 3],
-    /// Tensors that both have: what weighs most first, of values the largest share of distance first.
+    /// Tensors on both sides: the most severe difference first, among values the largest relative error first.
     pub pairs: Vec<Pair>,
-    /// Tensors that the left side has alone.
+    /// Tensors only on the left.
     pub left_alone: Vec<Alone>,
-    /// Tensors that the right side has alone.
+    /// Tensors only on the right.
     pub right_alone: Vec<Alone>,
-    /// Differences of the metadata, and of what tensors and values stand in.
+    /// Differences of metadata and containers.
     pub metadata: Vec<Change>,
     /// Differences of the programs.
     pub program: ProgramDiff,
-    /// What was not compared, or is no difference and good to know, as a sentence each.
+    /// Notes: data that was not compared, or that differs without being a difference.
     pub notes: Vec<Phrase>,
-    /// Parts of either side, damage among them, that were not read, and where something could differ all the same.
+    /// Number of parts of either side that were not read, damage included, and may differ.
     pub left_out: usize,
-    /// False where names, types and shapes alone were compared.
+    /// False where only names, types and shapes were compared.
     pub values_compared: bool,
 }
 
-/// The document of a report.
+/// Document of a report.
 #[derive(Serialize)]
 struct Document<'a, Pairs, Left, Right, Metadata, Program> {
     left: Json,
@@ -227,7 +223,7 @@ struct Document<'a, Pairs, Left, Right, Metadata, Program> {
     notes: &'a [Phrase],
 }
 
-/// The document of a report, and its Markdown.
+/// Document of a report, with its Markdown.
 #[derive(Serialize)]
 struct WithMarkdown<Report: Serialize> {
     #[serde(flatten)]
@@ -237,12 +233,12 @@ struct WithMarkdown<Report: Serialize> {
 }
 
 impl DiffReport {
-    /// True where nothing is different, or near enough, and everything could be read.
+    /// True where everything could be read, and nothing differs by more than the tolerance.
     pub fn is_same(&self) -> bool {
         !self.is_different() && self.count(Status::Unread) == 0 && self.left_out == 0
     }
 
-    /// True where something is different, whatever could not be read.
+    /// True where something differs, whether or not everything could be read.
     pub fn is_different(&self) -> bool {
         let same = |pair: &Pair| match pair.status {
             Status::Same | Status::Close => true,
@@ -256,7 +252,7 @@ impl DiffReport {
             && self.pairs.iter().all(same))
     }
 
-    /// The verdict in words: `the same` is said of values only where they were compared, and are.
+    /// Returns the verdict in words: `the same` only where values were compared and are equal.
     pub fn verdict(&self) -> &'static str {
         match (self.is_different(), self.is_same(), self.values_compared) {
             (true, ..) => "different",
@@ -267,18 +263,17 @@ impl DiffReport {
         }
     }
 
-    /// How many pairs have this status.
+    /// Returns the number of pairs with this status.
     pub fn count(&self, status: Status) -> usize {
         self.pairs.iter().filter(|pair| pair.status == status).count()
     }
 
-    /// The report, without the pairs that are the same unless `all` is asked for. As a tree;
-    /// [`DiffReport::as_json`] takes no memory.
+    /// Returns the report as JSON, without equal pairs unless `all` is true. As a tree; [`DiffReport::as_json`] streams it.
     pub fn to_json(&self, all: bool) -> Json {
         tree(&self.as_json(all))
     }
 
-    /// As [`DiffReport::to_json`], made as it is written.
+    /// As [`DiffReport::to_json`], serialized without an intermediate tree.
     pub fn as_json(&self, all: bool) -> impl Serialize + '_ {
         let side =
             |[path, format, kind]: &[String; 3]| json!({ "path": path, "format": format, "kind": kind });
@@ -302,12 +297,12 @@ impl DiffReport {
         }
     }
 
-    /// As [`DiffReport::as_json`], with `markdown` where that is asked for.
+    /// As [`DiffReport::as_json`], with `markdown` on request.
     pub fn as_json_with(&self, all: bool, markdown: bool) -> impl Serialize + '_ {
         WithMarkdown { report: self.as_json(all), markdown: markdown.then(|| self.to_markdown()) }
     }
 
-    /// The report as GitHub's Markdown, for a pull request.
+    /// Returns the report as GitHub-flavored Markdown, for a pull request.
     pub fn to_markdown(&self) -> String {
         markdown::markdown(self)
     }
@@ -315,9 +310,27 @@ impl DiffReport {
 
 /// Opens both sides and compares them.
 ///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let target = folder.path().join("xor.safetensors");
+/// use weighbridge::ops::diff::{DiffOptions, Status, diff};
+/// use weighbridge::tensor::DType;
+///
+/// weighbridge::open(&path)?.convert(&target).cast(DType::F16).run()?;
+/// let report = diff(&path, &target, &DiffOptions::default())?;
+/// assert_eq!(report.verdict(), "different");
+/// for pair in report.pairs.iter().filter(|pair| pair.status == Status::Values) {
+///     println!("{}: relative error {:?}", pair.left, pair.values.as_ref().map(|values| values.max_relative));
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
-/// What opening says, and reading where it is not about the files: tensors that are damaged or beyond a limit are
-/// [`Status::Unread`]. [`crate::Kind::Mismatch`] for patterns and rules that fit nothing.
+/// Errors of opening, and of reading where they are not about the files: tensors that are damaged or beyond a limit are
+/// [`Status::Unread`]. [`crate::Kind::Mismatch`] for patterns and rules that match nothing.
 pub fn diff(left: impl AsRef<Path>, right: impl AsRef<Path>, options: &DiffOptions) -> Result<DiffReport> {
     let (left, right) = (left.as_ref(), right.as_ref());
     let open = |path: &Path, options: &OpenOptions| {
@@ -329,12 +342,12 @@ pub fn diff(left: impl AsRef<Path>, right: impl AsRef<Path>, options: &DiffOptio
     let mut report = diff_checkpoints(one, other, options)?;
     if report.left_out > 0 && lone && !report.is_different() && left_out::same_bytes(left, right)? {
         report.left_out = 0;
-        report.notes.push("the files are the same to the byte, so that what was left out is the same".into());
+        report.notes.push("the files are identical byte for byte, so unread parts are equal, too".into());
     }
     Ok(report)
 }
 
-/// As [`diff`], of what is open.
+/// As [`diff`], for opened checkpoints.
 ///
 /// # Errors
 /// As [`diff`].
@@ -350,7 +363,8 @@ pub(crate) fn diff_checkpoints(
     }
     let unused = rename_left(&mut left, options)?;
     let selection = Selection::new(&options.select, &options.drop)?;
-    selection.check_matched(&[&left, &right])?;
+    let sides = [&left, &right];
+    selection.check_matched(&sides).map_err(|error| suggest(error, &sides, false))?;
     let kept = |tensors: &[&TensorEntry]| {
         let any = |check: &dyn Fn(&TensorEntry) -> bool| tensors.iter().any(|tensor| check(tensor));
         any(&|t| selection.selects(t)) && !any(&|t| selection.drops(t))
@@ -368,7 +382,7 @@ pub(crate) fn diff_checkpoints(
             _ => {}
         }
         let mut pair = one([(a, &left.label), (b, &right.label)], how, with_attributes, options)?;
-        // Of millions of pairs nearly all are the same in the same way.
+        // Nearly all pairs have the same result: it is shared.
         if let Some(before) = found.last().and_then(|last: &Pair| last.values.as_ref())
             && pair.values.as_ref() == Some(before)
         {
@@ -376,7 +390,7 @@ pub(crate) fn diff_checkpoints(
         }
         found.push(pair);
     }
-    // A tensor that the other side had, and lost, is on both.
+    // A tensor that the other side lost to damage is on both sides.
     found.extend(lost(&left, &mut pairs.left, &right));
     found.extend(lost(&right, &mut pairs.right, &left));
     found.sort_by(|a, b| a.status.cmp(&b.status).then(weight(b).total_cmp(&weight(a))));
@@ -388,8 +402,7 @@ pub(crate) fn diff_checkpoints(
         .iter()
         .map(|finding| {
             let tensor = finding.tensor.as_deref().unwrap_or_default();
-            format!("{tensor} cannot be read, and was not looked for under another name: {}", finding.told())
-                .into()
+            format!("{tensor} cannot be read and was not matched by content: {}", finding.told()).into()
         })
         .collect();
     let programs = match (&left.topology, &right.topology) {
@@ -397,7 +410,7 @@ pub(crate) fn diff_checkpoints(
         (None, None) => ProgramDiff::default(),
         (a, _) => {
             let side = if a.is_some() { "left" } else { "right" };
-            notes.push(format!("only the {side} side has a program: programs were not compared").into());
+            notes.push(format!("only the {side} side has a program; programs were not compared").into());
             ProgramDiff::default()
         }
     };
@@ -419,7 +432,7 @@ pub(crate) fn diff_checkpoints(
     }
     for checkpoint in [&mut left, &mut right] {
         if checkpoint.damage.is_some() {
-            // Said by who read it, and not by the file.
+            // Written by the reader, not stored in the file.
             checkpoint.metadata.remove(Metadata::SALVAGED_KEY);
         }
     }
@@ -445,8 +458,7 @@ pub(crate) fn diff_checkpoints(
     })
 }
 
-/// Takes the versions of modules off a side where the other one is of another form and has none: that form has no place for
-/// them. Gives a note.
+/// Removes module versions from one side where the other side has another format without them. Returns a note.
 fn leave_out_versions(left: &mut Checkpoint, right: &mut Checkpoint) -> Option<String> {
     if left.format == right.format {
         return None;
@@ -460,7 +472,7 @@ fn leave_out_versions(left: &mut Checkpoint, right: &mut Checkpoint) -> Option<S
     Some(format!("only the {name} side has versions of modules (_metadata), which are not compared"))
 }
 
-/// Renames the tensors of the left side as the options say. Gives the notes on rules that were of no use.
+/// Renames the tensors of the left side by the options. Returns the notes on rules without effect.
 fn rename_left(left: &mut Checkpoint, options: &DiffOptions) -> Result<Vec<Note>> {
     let renames = Changes {
         rules: options.rules.clone(),
@@ -478,13 +490,13 @@ fn rename_left(left: &mut Checkpoint, options: &DiffOptions) -> Result<Vec<Note>
     Ok(unused)
 }
 
-/// The memory that the options grant.
+/// Returns the memory budget of the options.
 fn memory(options: &DiffOptions) -> Result<u64> {
     let memory = options.memory.unwrap_or_else(|| RunOptions::default().memory);
     check_memory(memory).map(|()| memory)
 }
 
-/// How much a difference weighs. What became no number, or infinite, has no distance and weighs more than any.
+/// Returns the sort weight of a difference. A value that became NaN or infinite weighs more than any distance.
 fn weight(pair: &Pair) -> f64 {
     pair.values.as_ref().map_or(0.0, |values| match values.nan_moved + values.infinite_apart {
         0 => values.max_relative,
@@ -492,14 +504,14 @@ fn weight(pair: &Pair) -> f64 {
     })
 }
 
-/// The note on tensors whose rows have names on the other side only.
+/// Returns the note on tensors whose rows have names only on the other side.
 fn without_names(side: &str, tensors: &[String]) -> Option<String> {
     tensors.first()?;
     let named = first_and_more(tensors, 1);
-    Some(format!("rows have no names on the {side} side, so names were not compared: {named}"))
+    Some(format!("no row names on the {side} side, so row names were not compared: {named}"))
 }
 
-/// Compares a pair; `attributes` where both have one format: others need not know them.
+/// Compares a pair; attributes only where both sides have one format.
 fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptions) -> Result<Pair> {
     let [left, right] = sides.map(|(entry, _)| entry);
     let mut changes = Vec::new();
@@ -512,7 +524,7 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
         change("dtype", left.dtype().to_string(), right.dtype().to_string());
     }
     change("shape", left.shape.to_string(), right.shape.to_string());
-    // Few files say what a tensor is for, so it is often guessed.
+    // Few files store the role of a tensor, so it is often guessed.
     if options.metadata {
         change("role", left.role.as_str().to_owned(), right.role.as_str().to_owned());
     }
@@ -522,7 +534,7 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
     let same_shape = left.shape == right.shape;
     let (mut values, mut unread) = (None, None);
     if !options.names_only {
-        // Names that cannot be read do not keep the values from being compared.
+        // Unreadable row names do not prevent a comparison of the values.
         match row_names(sides) {
             Ok(change) => changes.extend(change),
             Err(error) => unread = Some(Box::new(Finding::from_error(&error).ok_or(error)?)),
@@ -535,7 +547,7 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
                 memory(options)?,
             ) {
                 Ok(compared) => {
-                    // Elements that share bytes, and differ, have no measures.
+                    // Different packed elements have no measures.
                     values = Some(compared);
                 }
                 Err(error) => unread = Some(Box::new(Finding::from_error(&error).ok_or(error)?)),
@@ -567,7 +579,7 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
     Ok(Pair { left: name, right: other, found, status, changes, values: values.map(Arc::new), unread })
 }
 
-/// Takes those of the places `alone` in `checkpoint` out of which `other` says that it lost them to damage.
+/// Removes from `alone` the tensors of `checkpoint` that `other` lost to damage, and returns them as pairs.
 fn lost(checkpoint: &Checkpoint, alone: &mut Vec<usize>, other: &Checkpoint) -> Vec<Pair> {
     let Some(damage) = &other.damage else { return Vec::new() };
     let why: HashMap<&str, &Lost> = damage.lost.iter().map(|lost| (lost.name.as_str(), lost)).collect();
@@ -593,15 +605,15 @@ fn lost(checkpoint: &Checkpoint, alone: &mut Vec<usize>, other: &Checkpoint) -> 
     pairs
 }
 
-/// A tensor, and the path of its file, for errors.
+/// Tensor with the path of its file, for errors.
 type Side<'a> = (&'a TensorEntry, &'a str);
 
-/// What an error on a side is about.
+/// Adds tensor and file of a side to an error.
 fn blame((entry, file): Side<'_>) -> impl FnOnce(Error) -> Error {
     move |error| error.on_tensor(entry.name()).in_file(file)
 }
 
-/// The first row whose name is another one, where both have names.
+/// Returns the first row with a different name, where both sides have row names.
 fn row_names(sides: [Side<'_>; 2]) -> Result<Option<Change>> {
     let [(Some(a), l), (Some(b), r)] = sides.map(|side| (side.0.row_names.as_ref(), side)) else {
         return Ok(None);

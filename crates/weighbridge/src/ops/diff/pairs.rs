@@ -1,4 +1,4 @@
-//! Which tensor on the left belongs to which on the right.
+//! Pairing of tensors on the left with tensors on the right.
 
 use super::{Side, blame};
 use crate::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
@@ -8,21 +8,21 @@ use crate::ops::hash;
 use crate::tensor::{DType, Shape};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Parts of names that are compared at most, where tensors of the same content could belong to several: some thousands
-/// that are all alike.
-const MOST_COMPARED: usize = 20_000_000;
+/// Maximum number of name parts compared where tensors of the same content have several candidates: enough for some thousand
+/// identical ones.
+const MAX_COMPARED_PARTS: usize = 20_000_000;
 
-/// How two tensors found each other.
+/// How two tensors were paired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// By their names.
+    /// By name.
     Name,
-    /// By their elements: the names are different, type, shape and every bit are the same.
+    /// By elements: names differ; type, shape and every bit are equal.
     Content,
 }
 
 impl Found {
-    /// The word in JSON.
+    /// Returns the word in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -31,25 +31,24 @@ impl Found {
     }
 }
 
-/// The tensors of both sides, by their places.
+/// Pairing of the tensors of both sides, by index.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
-    /// Those that belong together, in the order of the left side.
+    /// Pairs, in the order of the left side.
     pub(super) pairs: Vec<(usize, usize, Found)>,
-    /// Those that the left side has alone.
+    /// Tensors only on the left.
     pub(super) left: Vec<usize>,
-    /// Those that the right side has alone.
+    /// Tensors only on the right.
     pub(super) right: Vec<usize>,
-    /// Why some of them could not be paired by their content.
+    /// Reasons why tensors could not be paired by content.
     pub(super) unread: Vec<Finding>,
 }
 
-/// Pairs tensors by path and slot; then by displayed name, as some forms know no paths; then, where
-/// `content` is asked for, by the hash of their elements. Of these, what is to be `kept`: pairs by
-/// either name, others by their own.
+/// Pairs tensors by path and slot; then by displayed name, as some formats have no paths; then, if `content` is true, by the
+/// hash of their elements. Only `kept` tensors are paired: pairs by either name, others by their own.
 ///
 /// # Errors
-/// As [`hash::sha256`], where it is not about the file.
+/// As [`hash::sha256`], where the error is not about the file.
 pub(super) fn pair(
     left: &Checkpoint,
     right: &Checkpoint,
@@ -60,7 +59,7 @@ pub(super) fn pair(
     let mut taken = vec![false; right.tensors.len()];
     by(left, right, &mut found, &mut taken, |t| (&t.path, t.role.slot()));
     by(left, right, &mut found, &mut taken, |t| t.text());
-    // What is left out is left out of all that follows.
+    // A dropped tensor takes no part in the following steps.
     let mut gone = vec![false; left.tensors.len()];
     for (l, entry) in left.tensors.iter().enumerate() {
         let keep = match found[l] {
@@ -100,7 +99,7 @@ fn by<'a, K: std::hash::Hash + Eq>(
     }
 }
 
-/// Only tensors whose type and shape are left over on both sides are read.
+/// Pairs by content. Reads only tensors whose type and shape are unpaired on both sides.
 fn by_content(
     left: &Checkpoint,
     right: &Checkpoint,
@@ -126,7 +125,7 @@ fn by_content(
             }
         }
     }
-    let mut left_to_compare = MOST_COMPARED;
+    let mut left_to_compare = MAX_COMPARED_PARTS;
     for l in free {
         let entry = &left.tensors[l];
         let form = form(entry);
@@ -135,8 +134,8 @@ fn by_content(
         }
         let Some(hash) = hash((entry, &left.label), unread)? else { continue };
         let Some(places) = by_hash.get_mut(&(form, hash)) else { continue };
-        // Of several that are alike, the one whose name has most in common at its end. Where that would take too
-        // long, the first: all are right.
+        // Of several identical tensors, the one whose name has the longest common end; the first one where that would take too
+        // long. All are correct.
         let parts = entry.path.parts().len().max(1);
         let looked = places.len().min((left_to_compare / parts).max(1));
         left_to_compare = left_to_compare.saturating_sub(looked.saturating_mul(parts));
@@ -152,7 +151,7 @@ fn by_content(
     Ok(())
 }
 
-/// The hash of a tensor; `None` of one that is damaged or beyond a limit, and so has a place by its name alone.
+/// Returns the hash of a tensor; `None` for one that is damaged or beyond a limit, which is paired by name only.
 fn hash(side: Side<'_>, unread: &mut Vec<Finding>) -> Result<Option<String>> {
     let error = match hash::sha256(side.0).map_err(blame(side)) {
         Ok(hash) => return Ok(Some(hash)),
@@ -162,7 +161,7 @@ fn hash(side: Side<'_>, unread: &mut Vec<Finding>) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Parts that both names have at their ends.
+/// Returns the number of equal parts at the ends of both names.
 fn in_common(a: &TensorPath, b: &TensorPath) -> usize {
     a.parts().iter().rev().zip(b.parts().iter().rev()).take_while(|(a, b)| a == b).count()
 }

@@ -1,4 +1,4 @@
-//! Two programs: operators in their order, their settings, variables, inputs and outputs.
+//! Differences of two programs: operators in order, their attributes, variables, inputs and outputs.
 
 use super::Change;
 use super::brief::{change, excerpt};
@@ -8,55 +8,55 @@ use serde_json::{Value as Json, json};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::collections::BTreeMap;
 
-/// One difference between two programs.
+/// Difference between two programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramChange {
-    /// The place of the block.
+    /// The index of the block.
     pub block: usize,
-    /// What it is about: `operator 3 (conv2d)`, `variable fc_0.w_0`, `inputs`.
+    /// The subject: `operator 3 (conv2d)`, `variable fc_0.w_0`, `inputs`.
     pub subject: String,
-    /// What of it: `attribute strides`, `input X`, `shape`. `None` where it is there on one side only.
+    /// The part of it: `attribute strides`, `input X`, `shape`. `None` where it exists on one side only.
     pub part: Option<String>,
-    /// What the left side has.
+    /// The value on the left.
     pub left: Option<String>,
-    /// What the right side has.
+    /// The value on the right.
     pub right: Option<String>,
 }
 
 impl ProgramChange {
-    /// As it stands in the JSON of a report.
+    /// Returns the JSON of a report.
     pub fn to_json(&self) -> Json {
         json!({ "block": self.block, "subject": self.subject, "part": self.part, "left": self.left, "right": self.right })
     }
 }
 
-/// The fact of a variable that is compared on request.
+/// The property of a variable that is compared on request.
 const STOP_GRADIENT: &str = "stop_gradient";
-/// So many differences are listed: an operator takes five bytes in a file, and a line or a hundred bytes of JSON here.
-const MOST: usize = 20_000;
+/// Maximum number of listed differences: an operator takes five bytes in a file, but a hundred bytes of JSON here.
+const MAX_CHANGES: usize = 20_000;
 
-/// What is different in two programs.
+/// Differences of two programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProgramDiff {
-    /// In the order of the programs, 20,000 at most.
+    /// Differences in the order of the programs, at most 20,000.
     pub changes: Vec<ProgramChange>,
-    /// How many more there are.
+    /// Number of unlisted differences.
     pub more: usize,
 }
 
 impl ProgramDiff {
-    /// How many differences there are, listed or not.
+    /// Returns the number of differences, listed or not.
     pub fn count(&self) -> usize {
         self.changes.len() + self.more
     }
 }
 
-/// What is different. Nothing where both say the same, whatever their bytes and whoever wrote them.
+/// Returns the differences. Equal programs have none, even if their bytes or producers differ.
 pub fn program(left: &Topology, right: &Topology) -> ProgramDiff {
     compare(left, right, true)
 }
 
-/// As [`program`]; without `all`, whether gradients flow through a variable does not count.
+/// As [`program`]; without `all`, gradient flags of variables are ignored.
 pub(super) fn compare(left: &Topology, right: &Topology, all: bool) -> ProgramDiff {
     let mut changes = Changes { block: 0, all, found: ProgramDiff::default() };
     for (word, a, b) in [("inputs", &left.feeds, &right.feeds), ("outputs", &left.fetches, &right.fetches)] {
@@ -84,17 +84,17 @@ struct Changes {
 
 impl Changes {
     fn push(&mut self, subject: &str, part: Option<&str>, left: Option<String>, right: Option<String>) {
-        if self.found.changes.len() == MOST {
+        if self.found.changes.len() == MAX_CHANGES {
             self.found.more += 1;
             return;
         }
-        // Names are as long as the file has them, and each may have many differences.
+        // Names have any length, and each may have many differences.
         let (subject, part) = (excerpt(subject, 0), part.map(|part| excerpt(part, 0)));
         let Change { left, right, .. } = change(String::new(), left, right);
         self.found.changes.push(ProgramChange { block: self.block, subject, part, left, right });
     }
 
-    /// A difference, where the texts are different.
+    /// Adds a difference, if the texts differ.
     fn part(&mut self, subject: &str, part: Option<&str>, left: &str, right: &str) {
         if left != right {
             self.push(subject, part, Some(left.to_owned()), Some(right.to_owned()));
@@ -111,7 +111,7 @@ impl Changes {
             let subject = format!("variable {name}");
             match new.get(name) {
                 Some(other) => {
-                    let pairs = facts(variable).into_iter().zip(facts(other));
+                    let pairs = properties(variable).into_iter().zip(properties(other));
                     for ((part, a), (_, b)) in pairs.filter(|((part, _), _)| all || *part != STOP_GRADIENT) {
                         self.part(&subject, Some(part), &a, &b);
                     }
@@ -125,7 +125,7 @@ impl Changes {
         self.operators(&left.operators, &right.operators);
     }
 
-    /// Operators of one type that stand at the same place among the others are compared.
+    /// Compares operators of one type at the same position among the others.
     fn operators(&mut self, left: &[Operator], right: &[Operator]) {
         let kinds = |list: &[Operator]| list.iter().map(|op| op.kind.clone()).collect::<Vec<_>>();
         for step in capture_diff_slices(Algorithm::Patience, &kinds(left), &kinds(right)) {
@@ -182,8 +182,8 @@ impl Changes {
     }
 }
 
-fn facts(variable: &Variable) -> [(&'static str, String); 5] {
-    let open = || "not said".to_owned();
+fn properties(variable: &Variable) -> [(&'static str, String); 5] {
+    let open = || "unspecified".to_owned();
     [
         ("kind", variable.kind.as_str().to_owned()),
         (

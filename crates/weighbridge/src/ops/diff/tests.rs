@@ -35,7 +35,7 @@ fn values(left: TensorEntry, right: TensorEntry) -> (Status, Values) {
 }
 
 #[test]
-fn measures_are_what_they_are_called() {
+fn measures_follow_their_definitions() {
     let a = [1.0, -2.0, 3.0, f32::NAN, f32::INFINITY, f32::NAN, 0.0];
     let b = [1.0, -2.5, 3.0, f32::NAN, f32::NEG_INFINITY, 5.0, -0.0];
     let (status, found) = values(f32s("w", &a), f32s("w", &b));
@@ -58,7 +58,7 @@ fn measures_are_what_they_are_called() {
 }
 
 #[test]
-fn steps_cross_zero_and_know_every_width() {
+fn ulp_distance_crosses_zero_for_every_width() {
     let pair = |dtype, a: &[u8], b: &[u8]| {
         values(entry("w", dtype, &[1], a.to_vec()), entry("w", dtype, &[1], b.to_vec())).1.max_ulp
     };
@@ -72,7 +72,7 @@ fn steps_cross_zero_and_know_every_width() {
 }
 
 #[test]
-fn wide_integers_are_told_apart_where_floats_would_not() {
+fn wide_integers_are_compared_exactly() {
     let one = |x: i64| entry("w", DType::I64, &[1], x.to_le_bytes().to_vec());
     let (status, found) = values(one(i64::MAX), one(i64::MAX - 1));
     assert_eq!((status, found.beyond, found.max_abs), (Status::Values, 1, 1.0));
@@ -125,7 +125,7 @@ fn wide_integers_beside_complex_numbers_are_not_rounded() {
 }
 
 #[test]
-fn complex_numbers_are_apart_by_the_modulus() {
+fn complex_numbers_differ_by_the_modulus() {
     let z = |re: f32, im: f32| entry("w", DType::C64, &[1], [re.to_le_bytes(), im.to_le_bytes()].concat());
     // Both have the modulus 5.
     let (status, found) = values(z(3.0, 4.0), z(4.0, 3.0));
@@ -140,7 +140,7 @@ fn complex_numbers_are_apart_by_the_modulus() {
 }
 
 #[test]
-fn tolerance_decides_where_it_is_given() {
+fn a_given_tolerance_decides_equality() {
     let with = |absolute, relative| {
         let tolerance = Some(Tolerance { absolute, relative });
         let options = DiffOptions { tolerance, ..DiffOptions::default() };
@@ -170,7 +170,7 @@ fn tolerance_decides_where_it_is_given() {
 }
 
 #[test]
-fn orders_of_storage_are_no_difference_and_places_are_right() {
+fn storage_order_is_not_a_difference_and_indices_are_logical() {
     // Many blocks of either side: 12,000 elements, and 8,192 or 1,024 in a block.
     let (rows, columns) = (100usize, 120usize);
     let at = |row: usize, column: usize| (row * columns + column) as f32;
@@ -223,7 +223,7 @@ fn orders_of_storage_are_no_difference_and_places_are_right() {
 
 /// The first in the order of indices, whatever the order of the bytes, and of the blocks that threads take.
 #[test]
-fn the_first_nan_and_infinity_are_found_in_every_order() {
+fn first_nan_and_infinity_do_not_depend_on_storage_order() {
     let (rows, columns) = (100usize, 120usize);
     let odd = |row: usize, column: usize| match (row, column) {
         (41, 7) | (40, 119) | (99, 0) => f32::NAN,
@@ -272,7 +272,7 @@ fn the_first_nan_and_infinity_are_found_in_every_order() {
 }
 
 #[test]
-fn renames_are_found_by_content_and_shown_as_one() {
+fn renames_are_found_by_content() {
     let mut left = vec![f32s("enc.w", &[1.0, 2.0]), f32s("enc.b", &[0.0, 0.0]), f32s("dec.b", &[0.0, 0.0])];
     left.push(f32s("gone", &[7.0]));
     let right = vec![
@@ -304,7 +304,7 @@ fn renames_are_found_by_content_and_shown_as_one() {
 }
 
 #[test]
-fn types_shapes_roles_and_names_of_rows_are_told() {
+fn reports_dtypes_shapes_roles_and_row_names() {
     let wide = entry("w", DType::F64, &[2], [1f64, 2.0].iter().flat_map(|x| x.to_le_bytes()).collect());
     let report = compared(vec![f32s("w", &[1.0, 2.0])], vec![wide]);
     assert_eq!(report.pairs[0].status, Status::Form);
@@ -352,7 +352,7 @@ fn types_shapes_roles_and_names_of_rows_are_told() {
 }
 
 #[test]
-fn what_is_chosen_may_be_on_one_side_only() {
+fn selected_tensors_may_be_on_one_side_only() {
     let options = |pattern: &str| DiffOptions { select: vec![pattern.to_owned()], ..DiffOptions::default() };
     let run = |pattern: &str| {
         diff_checkpoints(of(vec![f32s("a", &[1.0])]), of(vec![f32s("b", &[2.0])]), &options(pattern))
@@ -444,7 +444,7 @@ fn programs_are_compared_operator_by_operator() {
 }
 
 #[test]
-fn differences_of_programs_are_listed_so_far_and_counted() {
+fn program_differences_are_listed_up_to_a_limit_and_counted() {
     let of = |operators| {
         let operators = vec![crate::topology::Operator::default(); operators];
         crate::topology::Topology {
@@ -476,7 +476,7 @@ fn long_names_are_cut_in_each_difference() {
 }
 
 #[test]
-fn flags_of_training_are_compared_on_request() {
+fn training_flags_are_compared_on_request() {
     let golden = |name: &str| {
         let path = weighbridge_testkit::testdata("paddle/good").join(name);
         crate::formats::open(path).unwrap()

@@ -1,11 +1,11 @@
-//! Names that share their bytes on one side and not on the other. Most forms cannot say so, so it is no difference; of two
-//! that can it tells that a model was tied or untied, which trains differently from then on.
+//! Tensors that share storage on one side only. Most formats cannot store that, so it is not a difference. Between two formats
+//! that can, it shows that tensors were tied or untied, which changes training.
 
 use crate::checkpoint::{Attributes, Checkpoint, TensorEntry};
 use crate::text::first_and_more;
 use std::collections::HashMap;
 
-/// A note for each side that has ties which the other one lacks. `pairs` are the places of tensors that belong together.
+/// Returns a note for each side with ties that the other side lacks. `pairs` are the indices of paired tensors.
 pub(super) fn notes(left: &Checkpoint, right: &Checkpoint, pairs: &[(usize, usize)]) -> Vec<String> {
     let tied =
         |of: &Checkpoint| of.tensors.iter().any(|entry| entry.attributes.contains_key(Attributes::ALIAS_OF));
@@ -17,18 +17,18 @@ pub(super) fn notes(left: &Checkpoint, right: &Checkpoint, pairs: &[(usize, usiz
     let (lefts, rights) = (heads(&left), heads(&right));
     let mut notes = Vec::new();
     for (side, names, own, other) in [("left", left, &lefts, &rights), ("right", right, &rights, &lefts)] {
-        // Of those that share bytes here, the ones that do not share them with the same one there.
+        // Tensors that share bytes here, but not with the same tensor there.
         let apart = (0..own.len()).filter(|&at| other[at] != other[own[at]]);
-        let told = apart.map(|at| format!("{} with {}", names[at].name(), names[own[at]].name()));
-        let told = first_and_more(told, 1);
-        if !told.is_empty() {
-            notes.push(format!("bytes are shared on the {side} side only: {told}"));
+        let apart = apart.map(|at| format!("{} with {}", names[at].name(), names[own[at]].name()));
+        let text = first_and_more(apart, 1);
+        if !text.is_empty() {
+            notes.push(format!("storage is shared on the {side} side only: {text}"));
         }
     }
     notes
 }
 
-/// For each tensor the place of the first of those that share its bytes.
+/// Returns for each tensor the index of the first one that shares its bytes.
 fn heads(all: &[&TensorEntry]) -> Vec<usize> {
     let group = |entry: &TensorEntry| {
         entry.text_attribute(Attributes::ALIAS_OF).map_or_else(|| entry.text(), str::to_owned)

@@ -1,4 +1,4 @@
-//! Two tensors of one shape, element by element, in bounded memory.
+//! Comparison of two tensors of one shape, element by element, in bounded memory.
 
 use super::{Side, blame, loops};
 use crate::engine::{Scratch, read_or_map};
@@ -10,67 +10,64 @@ use crate::tensor::{DType, Element, Order, Region, Shape};
 use crate::text::counted;
 use serde_json::{Value as Json, json};
 
-/// The most bytes of a block where both files have one order.
+/// Maximum block size where both files have one order.
 const BLOCK: u64 = if cfg!(test) { 4 << 10 } else { 4 << 20 };
-/// The most bytes of a block where they have not: long enough runs are left in the other file.
+/// Maximum block size where the orders differ: large enough for long runs in the other file.
 const REORDERED_BLOCK: u64 = if cfg!(test) { 32 << 10 } else { 32 << 20 };
-/// Blocks that a worker holds at once: one of each side, and what one of them is put in order from.
-const HELD: u64 = 3;
-/// Elements that are decoded at once, so that they stay in the first cache.
+/// Number of blocks per worker: one for each side, and one for reordering.
+const BLOCKS_PER_WORKER: u64 = 3;
+/// Number of elements decoded at once, so that they stay in the first-level cache.
 const CHUNK: usize = 2048;
 
-/// What counts as near enough: `|a - b| <= absolute + relative * |b|`, where `b` is the value on the
-/// right and both are finite.
+/// Tolerance of equal values: `|a - b| <= absolute + relative * |b|`, where `b` is the value on the right and both are finite.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Tolerance {
-    /// The absolute part.
+    /// Absolute tolerance.
     pub absolute: f64,
-    /// The part that grows with the value.
+    /// Relative tolerance.
     pub relative: f64,
 }
 
-/// How far the values of two tensors of one shape are apart. Booleans count as 0 and 1, real numbers beside
-/// complex ones as complex. Measures are taken over the places where both are finite.
+/// Distance of the values of two tensors of one shape. Booleans count as 0 and 1, real numbers beside complex ones as complex.
+/// Distances are measured where both values are finite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Values {
-    /// Elements of one tensor.
+    /// Number of elements of one tensor.
     pub elements: u64,
-    /// True where the types are the same and every bit is.
+    /// True where types and all bits are equal.
     pub same_bits: bool,
-    /// Places where the values are not equal as numbers, and not within the tolerance; two NaN are equal.
+    /// Elements that are neither equal as numbers nor within the tolerance; two NaN are equal.
     pub beyond: u64,
-    /// Places where both are finite.
+    /// Elements that are finite on both sides.
     pub finite: u64,
-    /// The largest distance.
+    /// Largest absolute error.
     pub max_abs: f64,
-    /// The place of the largest distance, where there is any.
+    /// Index of the largest absolute error, where there is any.
     pub at: Option<Vec<u64>>,
-    /// The largest distance as a share of the larger of the two.
+    /// Largest relative error, as a fraction of the larger of the two values.
     pub max_relative: f64,
-    /// The mean distance.
+    /// Mean absolute error.
     pub mean_abs: f64,
-    /// The cosine of the angle between the tensors as vectors; `None` where one of them is zero, and
-    /// for complex numbers.
+    /// Cosine similarity of the tensors as vectors; `None` where one of them is zero, and for complex numbers.
     pub cosine: Option<f64>,
-    /// The largest distance in steps from one number of the type to the next; `None` unless both are of
-    /// one type among f16, bf16, f32 and f64.
+    /// Largest error in units in the last place; `None` unless both have one of the types f16, bf16, f32 and f64.
     pub max_ulp: Option<u64>,
-    /// NaN on the left.
+    /// Number of NaN on the left.
     pub nan_left: u64,
-    /// NaN on the right.
+    /// Number of NaN on the right.
     pub nan_right: u64,
-    /// Places where only one side has NaN.
+    /// Elements that are NaN on one side only.
     pub nan_moved: u64,
-    /// The first of these places, in the order of their indices; `None` where there is none.
+    /// Index of the first such element, row-major; `None` where there is none.
     pub nan_at: Option<Vec<u64>>,
-    /// Places where one side is infinite and the other is not the same.
+    /// Elements that are infinite on one side and different on the other.
     pub infinite_apart: u64,
-    /// The first of these places, in the order of their indices; `None` where there is none.
+    /// Index of the first such element, row-major; `None` where there is none.
     pub infinite_at: Option<Vec<u64>>,
 }
 
 impl Values {
-    /// As it stands in the JSON of a report.
+    /// Returns the JSON of a report.
     pub fn to_json(&self) -> Json {
         json!({
             "elements": self.elements, "same_bits": self.same_bits, "beyond": self.beyond, "finite": self.finite,
@@ -82,13 +79,13 @@ impl Values {
         })
     }
 
-    /// What distances do not say, in words: NaN and infinities.
+    /// Returns texts about NaN and infinities, which distances do not cover.
     pub fn oddities(&self) -> Vec<String> {
         let mut odd = Vec::new();
         if self.nan_left + self.nan_right > 0 {
             let (left, right, moved) = (self.nan_left, self.nan_right, self.nan_moved);
             let first = first(&self.nan_at);
-            odd.push(format!("NaN {left} and {right}, {moved} of them on one side{first}"));
+            odd.push(format!("NaN: {left} left, {right} right, {moved} on one side only{first}"));
         }
         if self.infinite_apart > 0 {
             let places = counted(self.infinite_apart, "place", "places");
@@ -97,25 +94,27 @@ impl Values {
         odd
     }
 
-    /// Two tensors that are the same to the bit, without looking at what the bits say.
+    /// Returns the result for two identical tensors, without decoding.
     fn same(elements: u64) -> Self {
         let part = Part { elements, ..Part::default() };
         Self { same_bits: true, ..part.into_values(&Shape::new(Vec::new()), false, false) }
     }
 }
 
-/// Where the first of some places is, to stand behind their number.
+/// Returns the suffix for the index of the first occurrence.
 fn first(at: &Option<Vec<u64>>) -> String {
     at.as_ref().map_or_else(String::new, |at| format!(", first at {at:?}"))
 }
 
-/// Reads both tensors, which have one shape, and says how far they are apart. Blocks take no more than `memory` bytes
-/// together, whatever the size of the tensors and the number of `threads`, and are the same ones for any number. Equal tensors are read once; of others, equal blocks are read again for the cosine.
+/// Reads both tensors, which have one shape, and measures their distance.
 ///
-/// `None` where elements share bytes and differ: such values have no order that could be compared.
+/// Blocks take at most `memory` bytes in total, for tensors of any size and any number of `threads`; they do not depend on
+/// `threads`. Equal tensors are read once; of others, equal blocks are read again for the cosine.
+///
+/// `None` where packed elements differ: they cannot be compared as numbers.
 ///
 /// # Errors
-/// What the sources say, and [`crate::Kind::Corrupt`] where bytes do not fit their checksum.
+/// Errors of the sources, and [`crate::Kind::Corrupt`] where bytes do not match their checksum.
 pub(super) fn compare(
     sides: [Side<'_>; 2],
     tolerance: Tolerance,
@@ -134,10 +133,10 @@ pub(super) fn compare(
     let same_type = left.dtype() == right.dtype();
     let order = left.order();
     let reordered = order != right.order() && !left.shape.is_order_free();
-    let block = if reordered { REORDERED_BLOCK } else { BLOCK }.min(memory / HELD).max(1);
+    let block = if reordered { REORDERED_BLOCK } else { BLOCK }.min(memory / BLOCKS_PER_WORKER).max(1);
     let most = (block / size.max(other) as u64).max(1);
-    let workers =
-        workers(sides, threads, most).min(usize::try_from(memory / HELD / block).unwrap_or(usize::MAX));
+    let workers = workers(sides, threads, most)
+        .min(usize::try_from(memory / BLOCKS_PER_WORKER / block).unwrap_or(usize::MAX));
     let work = Work { sides, order, most, workers: workers.max(1), tolerance };
 
     let mut first = work.run(|_| true, same_type)?;
@@ -154,7 +153,7 @@ pub(super) fn compare(
     Ok(Some(whole.into_values(&left.shape, ulp, !complex)))
 }
 
-/// Two tensors and how to go through them.
+/// Two tensors, with block size and number of workers.
 struct Work<'a> {
     sides: [Side<'a>; 2],
     order: Order,
@@ -164,7 +163,7 @@ struct Work<'a> {
     tolerance: Tolerance,
 }
 
-/// How many workers can go through blocks of `most` elements.
+/// Returns the number of workers for blocks of `most` elements.
 fn workers(sides: [Side<'_>; 2], threads: usize, most: u64) -> usize {
     let [left, right] = sides.map(|(entry, _)| entry);
     match left.extents.iter().chain(&right.extents).any(|extent| extent.source.is_sequential()) {
@@ -173,7 +172,7 @@ fn workers(sides: [Side<'_>; 2], threads: usize, most: u64) -> usize {
     }
 }
 
-/// What a worker gathers: the parts by the number of their block, and the blocks that are equal.
+/// Result of a worker: the parts by block number, and the equal blocks.
 #[derive(Default)]
 struct Gathered {
     parts: Vec<(usize, Part)>,
@@ -184,8 +183,7 @@ struct Gathered {
 }
 
 impl Work<'_> {
-    /// Goes through the blocks that are `wanted`. With `skip`, those that are equal to the bit are only
-    /// listed.
+    /// Compares the `wanted` blocks. With `skip`, blocks that are equal bit for bit are only listed.
     fn run(&self, wanted: impl Fn(usize) -> bool + Sync, skip: bool) -> Result<Gathered> {
         let blocks = Region::blocks(&self.sides[0].0.shape, self.order, self.most).enumerate();
         let blocks = blocks.filter(|(number, _)| wanted(*number)).collect::<Vec<_>>();
@@ -252,7 +250,7 @@ impl Work<'_> {
     }
 }
 
-/// The index in the tensor of the element `place` of `block`, counted in `order`.
+/// Returns the index in the tensor of element `place` of `block`, counted in `order`.
 fn index(block: &Region, order: Order, mut place: u64) -> Vec<u64> {
     let mut index = block.start.clone();
     let rank = index.len();
@@ -268,7 +266,7 @@ fn index(block: &Region, order: Order, mut place: u64) -> Vec<u64> {
     index
 }
 
-/// Where the elements of a chunk are in the tensor.
+/// Location of a chunk in the tensor.
 struct Places<'a> {
     block: &'a Region,
     order: Order,
@@ -278,10 +276,10 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// Lets `first` be the place of element `number` of the chunk, if that stands before what is known. Places are counted
-    /// row by row whatever the order of the bytes, so that the first is the same whichever side is which.
+    /// Sets `first` to the position of element `number` of the chunk if that is earlier. Positions are row-major for any byte
+    /// order, so that the first one does not depend on which side is which.
     fn note(&self, first: &mut Option<u64>, number: usize) {
-        // Within a block the others of this order stand behind it.
+        // Within a block of this order, later elements have later positions.
         if first.is_some() && self.order == Order::Row {
             return;
         }
@@ -292,7 +290,7 @@ impl Places<'_> {
     }
 }
 
-/// What is known of some elements.
+/// Measures of some elements.
 #[derive(Debug, Clone, Default)]
 struct Part {
     elements: u64,
@@ -307,13 +305,13 @@ struct Part {
     max_ulp: u64,
     nan: [u64; 2],
     nan_moved: u64,
-    /// The first of these places, counted row by row, and so below.
+    /// Position of the first such element, row-major; likewise below.
     nan_at: Option<u64>,
     infinite_apart: u64,
     infinite_at: Option<u64>,
 }
 
-/// The elements as real and imaginary parts in turn.
+/// Decodes the elements as alternating real and imaginary parts.
 fn complex(dtype: DType, bytes: &[u8], out: &mut Vec<f64>) {
     match dtype {
         DType::C64 => decode(DType::F32, bytes, out),
@@ -325,18 +323,18 @@ fn complex(dtype: DType, bytes: &[u8], out: &mut Vec<f64>) {
     }
 }
 
-/// Why the place of a pair is worth keeping.
+/// Reason to record the position of a pair.
 enum Odd {
-    /// None was further apart.
+    /// The largest distance so far.
     Further,
-    /// One side has NaN.
+    /// NaN on one side only.
     Nan,
-    /// One side is infinite, and the other is not the same.
+    /// Infinite on one side and different on the other.
     Infinite,
     No,
 }
 
-/// The earlier of two places.
+/// Returns the earlier of two positions.
 fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -344,12 +342,12 @@ fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Two values in one place.
+/// Two values at one index.
 struct Two {
-    /// The value, or its modulus, on both sides; NaN where a part is.
+    /// The value, or its modulus, on both sides; NaN where a part is NaN.
     a: f64,
     b: f64,
-    /// How far they are apart, where both are finite.
+    /// The absolute error, where both are finite.
     distance: f64,
     /// True where they are not equal as numbers.
     unequal: bool,
@@ -367,7 +365,7 @@ impl Two {
         Self { a: modulus(a), b: modulus(b), distance, unequal: a != b && !(is_nan(a) && is_nan(b)) }
     }
 
-    /// Of integers of 64 bits, which `f64` would round.
+    /// Compares 64-bit integers, which `f64` would round.
     #[allow(clippy::cast_precision_loss)]
     fn exact(a: Element, b: Element) -> Self {
         let whole = |element| match element {
@@ -388,7 +386,7 @@ impl Two {
         }
     }
 
-    /// Of a complex number the real part is held against the integer, the imaginary part against 0.
+    /// Compares the real part of a complex number with the integer, and the imaginary part with 0.
     fn whole_and_other(i: i128, other: Element) -> Self {
         let Element::Complex(re, im) = other else { return Self::whole_and_float(i, other.to_f64()) };
         let Self { a, distance, unequal, .. } = Self::whole_and_float(i, re);
@@ -398,7 +396,7 @@ impl Two {
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
     fn whole_and_float(i: i128, x: f64) -> Self {
         let two = Self::reals(i as f64, x);
-        // Larger numbers are far from any integer of 64 bits.
+        // Larger values are far from any 64-bit integer.
         if x.is_nan() || x.abs() > 1e30 {
             return two;
         }
@@ -408,7 +406,7 @@ impl Two {
 }
 
 impl Part {
-    /// Adds pairs of values, and gives the place among them of the largest distance so far.
+    /// Adds pairs of values. Returns the position among them of the largest distance so far.
     fn add(&mut self, numbers: &[Vec<f64>; 2], tolerance: Tolerance, places: &Places<'_>) -> Option<usize> {
         let [left, right] = numbers;
         let pairs = left.iter().zip(right).map(|(&a, &b)| Two::reals(a, b));
@@ -431,7 +429,7 @@ impl Part {
         pairs.map(|two| two.distance).position(|distance| distance == apart.max_abs)
     }
 
-    /// As [`add`](Self::add) for real and imaginary parts in turn.
+    /// As [`add`](Self::add), for alternating real and imaginary parts.
     fn add_complex(
         &mut self,
         numbers: &[Vec<f64>; 2],
@@ -442,7 +440,7 @@ impl Part {
         self.gather(left.iter().zip(right).map(|(&a, &b)| Two::complex(a, b)), tolerance, places)
     }
 
-    /// As [`add`](Self::add) where one side at least has integers of 64 bits.
+    /// As [`add`](Self::add), where at least one side has 64-bit integers.
     fn add_wide(
         &mut self,
         types: [DType; 2],
@@ -474,7 +472,7 @@ impl Part {
         place
     }
 
-    /// Adds a pair, and says why its place is worth keeping.
+    /// Adds a pair. Returns the reason to record its position.
     fn one(&mut self, two: &Two, tolerance: Tolerance) -> Odd {
         let &Two { a, b, distance, unequal } = two;
         self.elements += 1;
@@ -554,12 +552,12 @@ impl Part {
     }
 }
 
-/// Bytes of an element, of the types whose numbers are counted in steps.
+/// Returns the element size of types with units in the last place.
 fn steps(dtype: DType) -> Option<usize> {
     matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64).then(|| dtype.size()).flatten()
 }
 
-/// The most steps between two finite numbers in one place; 0 for other types.
+/// Returns the largest error in units in the last place between finite numbers; 0 for other types.
 fn most_steps(dtype: DType, left: &[u8], right: &[u8]) -> u64 {
     match dtype {
         DType::F16 => loops::most_steps_of_16(left, right, 0x7c00).into(),

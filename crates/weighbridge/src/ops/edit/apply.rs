@@ -1,4 +1,4 @@
-//! Rules upon an index. No bytes move.
+//! Application of rules to an index. No bytes move.
 
 use super::renaming::Renaming;
 use super::rule::{Action, Rule};
@@ -12,56 +12,74 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::ops::hash::sha256;
 use crate::tensor::{Cast, DType};
+use crate::text::near;
 use std::collections::{HashMap, HashSet};
-use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
+use weighbridge_core::{ErrorCode, phrase};
 
-/// What applying rules came to.
+/// Result of applying rules.
 #[derive(Debug, Clone, Default)]
 pub struct Applied {
-    /// What the rules lose.
+    /// Losses of the rules.
     pub losses: Vec<Loss>,
-    /// Rules that did nothing, where that is allowed.
+    /// Notes on rules that matched nothing, where that is allowed.
     pub notes: Vec<Note>,
-    /// For each tensor that is left, its place before.
+    /// For each remaining tensor, its index before.
     pub places: Vec<usize>,
-    /// Names that were tied: each with the one that it shares its bytes with, as they are displayed.
+    /// Tied tensors: displayed name, and the name of the tensor that it shares storage with.
     pub ties: Vec<(String, String)>,
-    /// How often the elements of a tensor, by its place before, are put in another order when they are read.
+    /// Number of element reorderings on reading, by the index of the tensor before.
     reordered: HashMap<usize, usize>,
-    /// State that was transposed, by its place before: with its parameter, or by its own name.
+    /// Transposed state, by its index before: true with its parameter, false by its own name.
     turned: HashMap<usize, bool>,
-    /// Hashes of tensors that were tied, by their places before, until a rule is about something else.
+    /// Hashes of tied tensors, by their index before, until the next rule of another kind.
     hashes: HashMap<usize, String>,
 }
 
-/// So often the elements of one tensor may be put in another order: each time is a step of reading.
-const MOST_REORDERED: usize = 16;
+/// Maximum number of element reorderings of one tensor: each one is a reading step.
+const MAX_REORDERINGS: usize = 16;
 
-/// Applies `rules` in their order, each upon what the one before left. A rule that fits nothing is an error,
-/// or where `lenient` is true, a note. Nothing is read, except of tensors that are tied: these are compared.
+/// Applies `rules` in order, each to the result of the previous one. A rule that matches nothing is an error, or a note
+/// where `lenient` is true. Only tied tensors are read: their elements are compared.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// use weighbridge::ops::edit::{Rule, apply};
+///
+/// let mut index = weighbridge::open(&path)?.into_index();
+/// let rules = Rule::parse("rename", &["w1=layer1.weight".to_owned()])?;
+/// apply(&mut index, &rules, false)?;
+///
+/// let typo = Rule::parse("rename", &["layr1=layer2".to_owned()])?;
+/// let error = apply(&mut index, &typo, false).unwrap_err();
+/// assert!(error.hint_text().unwrap().starts_with("did you mean `layer1`?"));
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `no-match`, `name-collision`, `empty-path`, `ambiguous-rule`, `no-such-tensor`,
-/// `tie-differs`, `transposed-twice` and what is said of transposes; [`crate::Kind::Unsupported`], `no-such-cast`,
-/// `packed-transpose`; [`crate::Kind::Usage`], `reserved-key`; [`crate::Kind::Limit`] for names without measure. The checkpoint is then changed in part.
+/// `tie-differs`, `transposed-twice` and errors of transposes; [`crate::Kind::Unsupported`], `no-such-cast`,
+/// `packed-transpose`; [`crate::Kind::Usage`], `reserved-key`; [`crate::Kind::Limit`] for excessively long names. The
+/// checkpoint is then partly changed.
 pub fn apply(checkpoint: &mut Checkpoint, rules: &[Rule], lenient: bool) -> Result<Applied> {
-    apply_watched(checkpoint, rules, lenient, &NoProgress)
+    apply_with_progress(checkpoint, rules, lenient, &NoProgress)
 }
 
-/// As [`apply`], asked by `progress` whether to go on: thousands of rules upon thousands of tensors take their time.
+/// As [`apply`], cancellable by `progress`: thousands of rules on thousands of tensors take time.
 ///
 /// # Errors
 /// As [`apply`]; [`crate::Kind::Cancelled`].
-pub(crate) fn apply_watched(
+pub(crate) fn apply_with_progress(
     checkpoint: &mut Checkpoint,
     rules: &[Rule],
     lenient: bool,
     progress: &dyn Progress,
 ) -> Result<Applied> {
     let mut applied = Applied { places: (0..checkpoint.tensors.len()).collect(), ..Applied::default() };
-    let room = room(checkpoint);
-    // They follow at the end: of one module that is renamed tensor by tensor, a rule alone knows but a part.
+    let budget = name_budget(checkpoint);
+    // Modules follow at the end: a single rule sees only a part of a module that is renamed tensor by tensor.
     let modules = Modules::of(checkpoint);
     let mut paths_before = None;
     for rule in rules {
@@ -76,9 +94,9 @@ pub(crate) fn apply_watched(
                 checkpoint.tensors.iter().map(|tensor| tensor.path.clone()).collect();
             paths_before = Some((paths, applied.places.clone()));
         }
-        let done = one(checkpoint, &rule.action, &mut applied, room, progress);
+        let done = one(checkpoint, &rule.action, &mut applied, lenient, budget, progress);
         let unused = done.map_err(|e| rule.blame(e).in_file(&checkpoint.label))?;
-        // Not after the whole: another tensor could have the name of one that is gone by then.
+        // Not after all rules: by then another tensor could have the name of a dropped one.
         if !matches!(rule.action, Action::Rename(_)) {
             applied.notes.extend(checkpoint.settle_aliases());
         }
@@ -87,18 +105,15 @@ pub(crate) fn apply_watched(
             let renamed = paths_before.as_ref().and_then(|(paths, places)| {
                 renamed_before(checkpoint, &rule.action, &applied, paths, places)
             });
-            let why = renamed.unwrap_or_else(|| what_fits(&rule.action).to_owned());
-            let error = Error::mismatch("no-match", format!("this rule fits nothing: {unused}"))
-                .found(escape_text(rule.text()))
-                .hint(phrase![format_args!("{why}; "), Opt::LenientRules, " goes on"]);
+            let error = no_match(checkpoint, rule, unused, renamed);
             return Err(rule.blame(error).in_file(&checkpoint.label));
         }
-        applied.notes.push(Note::new("rule-unused", format!("{}: {unused}", rule.text())));
+        applied.notes.push(Note::new("rule-unused", format!("{}: {}", rule.text(), unused.reason)));
     }
     if let Some(modules) = modules {
         applied.losses.extend(modules.follow(checkpoint, &applied.places));
     }
-    // Without a rule nothing is cast here.
+    // Without a rule there is no new cast.
     for tensor in checkpoint.tensors.iter().filter(|_| !rules.is_empty()) {
         if let Some(cast) = tensor.cast.filter(|cast| !tensor.stored.cast_is_exact(cast.to)) {
             let detail = tensor.stored.rounding_detail(cast);
@@ -108,18 +123,102 @@ pub(crate) fn apply_watched(
     Ok(applied)
 }
 
-/// What an action fits, for a hint.
-fn what_fits(action: &Action) -> &'static str {
-    match action {
-        Action::Transpose { .. } => {
-            "patterns cover the whole name; PATTERN=1,0,2 gives the new order of dimensions, counted from 0"
-        }
-        _ => "patterns cover the whole name, a rename the whole name or whole leading parts",
+/// Part of a rule that has no effect.
+struct Unused {
+    /// The pattern or name that matches nothing, if that is the reason.
+    pattern: Option<String>,
+    reason: String,
+}
+
+impl Unused {
+    fn pattern(pattern: &str) -> Self {
+        let reason = format!("no tensor matches `{}`", escape_text(pattern));
+        Self { pattern: Some(pattern.to_owned()), reason }
+    }
+
+    fn because(reason: impl Into<String>) -> Self {
+        Self { pattern: None, reason: reason.into() }
     }
 }
 
-/// A tensor that the action would have fitted under the name it had before the rules, as a hint. `paths` are those of
-/// the tensors at the `places` before.
+/// End of a hint, after the option for lenient rules.
+const SKIPS: &str = " skips rules without effect";
+
+/// Returns the error for a rule without effect; `renamed` is a hint about earlier rules.
+fn no_match(checkpoint: &Checkpoint, rule: &Rule, unused: Unused, renamed: Option<String>) -> Error {
+    let Unused { pattern, reason } = unused;
+    let why = renamed.clone().unwrap_or_else(|| match_rule(&rule.action).to_owned());
+    let hint = phrase![why, "; ", Opt::LenientRules, SKIPS];
+    let Some(pattern) = pattern else {
+        return Error::mismatch("no-match", format!("the rule changes nothing: {reason}"))
+            .found(escape_text(rule.text()))
+            .hint(hint);
+    };
+    let is_path = matches!(&rule.action, Action::Rename(list)
+        if list.iter().any(|(renaming, from)| *from == pattern && matches!(renaming, Renaming::Path(_))));
+    let error = Error::mismatch("no-match", "no tensor matches the rule").found(escape_text(&pattern));
+    match suggestion(&[checkpoint], &pattern, is_path).filter(|_| renamed.is_none()) {
+        Some(meant) => {
+            error.hint(phrase![format_args!("did you mean `{meant}`? "), Opt::LenientRules, SKIPS])
+        }
+        None => error.hint(hint),
+    }
+}
+
+/// Adds the nearest name to an error about a pattern, or a rename by path, that matches no tensor.
+pub(crate) fn suggest(error: Error, checkpoints: &[&Checkpoint], is_path: bool) -> Error {
+    if error.code() != ErrorCode::NoMatch {
+        return error;
+    }
+    let found = error.found_text().unwrap_or_default();
+    let wanted = if is_path { found.split_once('=').map_or(found, |(from, _)| from) } else { found };
+    match suggestion(checkpoints, wanted, is_path) {
+        Some(meant) => error.hint_too(phrase![format_args!("did you mean `{meant}`?")]),
+        None => error,
+    }
+}
+
+/// Maximum number of names and leading parts that are compared with a pattern.
+const MAX_CANDIDATES: usize = 1 << 20;
+
+/// Returns the name, or the leading name parts, that are nearest to `pattern`: as a name for a rename by path, otherwise as a
+/// pattern. `None` for patterns with wildcards other than at their ends.
+fn suggestion(checkpoints: &[&Checkpoint], pattern: &str, is_path: bool) -> Option<String> {
+    let wanted = pattern.trim_start_matches(['*', '.']).trim_end_matches(['*', '.']);
+    if wanted.is_empty()
+        || wanted.contains(['*', '?', '[', ']', '{', '}', '(', ')', '|', '\\', '^', '$', '+'])
+    {
+        return None;
+    }
+    let mut seen = HashSet::new();
+    let tensors = checkpoints.iter().flat_map(|checkpoint| &checkpoint.tensors);
+    let candidates: Vec<(String, bool)> = tensors
+        .flat_map(|tensor| {
+            let parts = tensor.path.parts();
+            let leading = move |len: usize| TensorPath::new(parts[..len].to_vec()).to_text();
+            (1..=parts.len()).map(move |len| (leading(len), len == parts.len()))
+        })
+        .filter(|(name, _)| seen.insert(name.clone()))
+        .take(MAX_CANDIDATES)
+        .collect();
+    let nearest = *near(|| candidates.iter().map(|(name, _)| name.as_str()), wanted, 1).first()?;
+    let is_name = candidates.iter().any(|(name, is_name)| *is_name && name == nearest);
+    let text = escape_text(nearest);
+    Some(if is_path || is_name { text.to_string() } else { format!("{text}.*") })
+}
+
+/// Returns the matching rule of an action, for a hint.
+fn match_rule(action: &Action) -> &'static str {
+    match action {
+        Action::Transpose { .. } => {
+            "a pattern must match the whole name; PATTERN=1,0,2 is the new order of dimensions, counted from 0"
+        }
+        _ => "a pattern must match the whole name; a rename the whole name or whole leading parts",
+    }
+}
+
+/// Returns a hint that names a tensor whose name matched the action before earlier rules renamed it. `paths` are the paths of
+/// the tensors at the indices `places` before the rules.
 fn renamed_before(
     checkpoint: &Checkpoint,
     action: &Action,
@@ -145,44 +244,55 @@ fn renamed_before(
         }
         let before = TensorEntry { path: path.clone(), ..tensor.clone() };
         (fits(&before) && !fits(tensor)).then(|| {
-            format!("{} is called {} by then, as rules are applied in turn", before.name(), tensor.name())
+            format!(
+                "an earlier rule renamed {} to {}; rules are applied in order",
+                before.name(),
+                tensor.name()
+            )
         })
     })
 }
 
-/// What a part of a path takes beside its bytes.
-const PART: u64 = 32;
+/// Memory of a path part besides its bytes.
+const PART_OVERHEAD: u64 = 32;
 
-/// What the path takes in memory.
-fn weight_of(path: &TensorPath) -> u64 {
-    path.parts().iter().fold(0, |sum, part| sum.saturating_add(part.as_bytes().len() as u64 + PART))
+/// Returns the memory that the path takes.
+fn path_memory(path: &TensorPath) -> u64 {
+    path.parts().iter().fold(0, |sum, part| sum.saturating_add(part.as_bytes().len() as u64 + PART_OVERHEAD))
 }
 
-/// What the names of all tensors may take after a rename: rules that double a name are soon beyond all memory. Three
-/// times what they took before is free, and 256 bytes for each.
-fn room(checkpoint: &Checkpoint) -> u64 {
-    let each = |tensor: &TensorEntry| weight_of(&tensor.path).saturating_mul(3).saturating_add(256);
+/// Returns the memory budget for all names after a rename: rules that double a name would soon exceed all memory. The budget
+/// is three times the memory of the names before, and 256 bytes for each.
+fn name_budget(checkpoint: &Checkpoint) -> u64 {
+    let each = |tensor: &TensorEntry| path_memory(&tensor.path).saturating_mul(3).saturating_add(256);
     checkpoint.tensors.iter().fold(4 << 20, |sum: u64, tensor| sum.saturating_add(each(tensor)))
 }
 
-/// Applies one rule. Gives what of it was of no use, if something was.
+/// Applies one rule. Returns the unused part of the rule, if any.
 fn one(
     checkpoint: &mut Checkpoint,
     action: &Action,
     applied: &mut Applied,
-    room: u64,
+    lenient: bool,
+    budget: u64,
     progress: &dyn Progress,
-) -> Result<Option<String>> {
-    let unless = |used: bool, why: &str| (!used).then(|| why.to_owned());
+) -> Result<Option<Unused>> {
+    let unless = |used: bool, why: &str| (!used).then(|| Unused::because(why));
     Ok(match action {
         Action::Keep(selection) => {
             let unused = unmatched(checkpoint, selection);
+            if unused.is_some() && !lenient {
+                return Ok(unused);
+            }
             retain(checkpoint, applied, |tensor| selection.selects(tensor));
             checkpoint.notes.retain(|note| selection.selects_note(note));
             unused
         }
         Action::Drop(selection) => {
             let unused = unmatched(checkpoint, selection);
+            if unused.is_some() && !lenient {
+                return Ok(unused);
+            }
             retain(checkpoint, applied, |tensor| !selection.selects(tensor));
             checkpoint.notes.retain(|note| note.skipped.is_none() || !selection.selects_note(note));
             unused
@@ -192,47 +302,50 @@ fn one(
             let before = count(checkpoint);
             retain(checkpoint, applied, |tensor| !tensor.role.is_state());
             checkpoint.notes.retain(|note| !note.is_of_state());
-            unless(count(checkpoint) < before, "no tensor is known to be optimizer state")
+            unless(count(checkpoint) < before, "no tensor is recognized as optimizer state")
         }
-        Action::Rename(list) => rename_all(checkpoint, list, room, progress)?,
+        Action::Rename(list) => rename_all(checkpoint, list, budget, progress)?,
         Action::Transpose { pattern, axes } => {
             let changes = transpose_all(checkpoint, pattern, axes.as_deref(), applied)?;
             (!changes).then(|| unturned(checkpoint, pattern, axes.as_deref()))
         }
         Action::Cast { pattern, cast } => {
-            unless(cast_some(checkpoint, pattern, *cast)?, "no tensor of floating-point numbers matches")
+            unless(cast_some(checkpoint, pattern, *cast)?, "no floating-point tensor matches the pattern")
         }
         Action::Tie { name, of } => {
             let tied = tie(checkpoint, name, of, applied)?;
             applied.ties.push(tied);
             None
         }
-        Action::Untie(pattern) => unless(untie(checkpoint, pattern), "no such name shares its bytes"),
+        Action::Untie(pattern) => unless(untie(checkpoint, pattern), "no matching tensor shares storage"),
         Action::SetMetadata { key, value } => {
             if key.starts_with(Metadata::RESERVED_PREFIX) {
-                return Err(Error::usage("reserved-key", "keys of this beginning belong to Weighbridge")
-                    .found(escape_text(key)));
+                return Err(Error::usage(
+                    "reserved-key",
+                    "metadata keys with this prefix are reserved for Weighbridge",
+                )
+                .found(escape_text(key)));
             }
             checkpoint.metadata.set(key.clone(), Value::Text(value.clone()));
             None
         }
         Action::RemoveMetadata(key) => {
-            unless(checkpoint.metadata.remove(key).is_some(), "there is no such key")
+            unless(checkpoint.metadata.remove(key).is_some(), "the metadata has no such key")
         }
     })
 }
 
-/// Gives each tensor the name that the first of the renamings that fits it makes of its own. Gives the first that fits
-/// none. The new names take `room` bytes at most.
+/// Renames each tensor by the first matching renaming. Returns the first renaming without a match. The new names take at most
+/// `budget` bytes.
 fn rename_all(
     checkpoint: &mut Checkpoint,
     list: &[(Renaming, String)],
-    room: u64,
+    budget: u64,
     progress: &dyn Progress,
-) -> Result<Option<String>> {
+) -> Result<Option<Unused>> {
     let mut used = vec![false; list.len()];
     let mut paths = Vec::with_capacity(checkpoint.tensors.len());
-    let mut weight = 0u64;
+    let mut memory = 0u64;
     let most = Limits::default().path_parts;
     for tensor in &checkpoint.tensors {
         if progress.stopped() {
@@ -243,25 +356,25 @@ fn rename_all(
             new = renaming.apply(&tensor.path)?;
             if let Some(new) = &new {
                 let parts = new.parts().len() as u64;
-                Limits::check("parts in a new name", "none: this one is fixed", parts, most)?;
+                Limits::check("parts in a new name", "none: this limit is fixed", parts, most)?;
                 *used = true;
                 break;
             }
         }
-        weight = weight.saturating_add(weight_of(new.as_ref().unwrap_or(&tensor.path)));
-        if weight > room {
-            return Err(Error::limit("names-too-long", "the new names take too much together")
-                .expected(format_args!("at most {room} bytes, {PART} of them for each part"))
-                .hint("rules may double names again and again; see what becomes of one of them"));
+        memory = memory.saturating_add(path_memory(new.as_ref().unwrap_or(&tensor.path)));
+        if memory > budget {
+            return Err(Error::limit("names-too-long", "the new names take too much memory")
+                .expected(format_args!("at most {budget} bytes, with {PART_OVERHEAD} bytes per name part"))
+                .hint("repeated rules may double names; check the rules with a single tensor"));
         }
         paths.push(new);
     }
     checkpoint.set_paths(paths)?;
     let idle = list.iter().zip(used).find(|(_, used)| !used);
-    Ok(idle.map(|((_, text), _)| format!("{} fits no name", escape_text(text))))
+    Ok(idle.map(|((_, text), _)| Unused::pattern(text)))
 }
 
-/// Transposes the tensors that match, and state along with its parameter. False where none would change.
+/// Transposes the matching tensors, and state with its parameter. False where nothing would change.
 fn transpose_all(
     checkpoint: &mut Checkpoint,
     pattern: &Selection,
@@ -272,43 +385,43 @@ fn transpose_all(
     applied.losses.extend(turned.losses);
     for (place, along) in turned.state {
         if *applied.turned.entry(applied.places[place]).or_insert(along) != along {
-            let text = "this state is transposed twice: with its parameter, and by its own name";
+            let text = "the optimizer state is transposed twice: with its parameter, and by its own name";
             return Err(Error::mismatch("transposed-twice", text)
                 .on_tensor(checkpoint.tensors[place].name())
-                .hint("name the parameter alone: its state goes along"));
+                .hint("name only the parameter: its state follows"));
         }
     }
     for place in turned.reordered {
         let times = applied.reordered.entry(applied.places[place]).or_default();
         *times += 1;
-        if *times > MOST_REORDERED {
-            let why = "the dimensions of a tensor are put in another order again and again";
+        if *times > MAX_REORDERINGS {
+            let why = "the dimensions of the tensor are permuted too often";
             return Err(Error::limit("too-many-transposes", why)
                 .on_tensor(checkpoint.tensors[place].name())
-                .expected(format_args!("at most {MOST_REORDERED} times"))
-                .hint("one rule can say what comes of all of them"));
+                .expected(format_args!("at most {MAX_REORDERINGS} times"))
+                .hint("combine the permutations in one rule"));
         }
     }
     Ok(turned.count > 0)
 }
 
-/// Why a transpose changes nothing, as a sentence.
-fn unturned(checkpoint: &Checkpoint, pattern: &Selection, axes: Option<&[usize]>) -> String {
+/// Returns the reason why a transpose changes nothing.
+fn unturned(checkpoint: &Checkpoint, pattern: &Selection, axes: Option<&[usize]>) -> Unused {
     let nothing = || match axes {
         Some(axes) if axes.iter().copied().eq(0..axes.len()) => {
             let axes = axes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-            format!("the axes {axes} are the order in which the dimensions are")
+            format!("the dimensions already are in the order {axes}")
         }
         Some(_) => "no tensor would change".to_owned(),
-        None => "what matches has fewer than two dimensions".to_owned(),
+        None => "every matching tensor has fewer than two dimensions".to_owned(),
     };
-    unmatched(checkpoint, pattern).unwrap_or_else(nothing)
+    unmatched(checkpoint, pattern).unwrap_or_else(|| Unused::because(nothing()))
 }
 
-/// What of a selection matches nothing, as a sentence.
-fn unmatched(checkpoint: &Checkpoint, selection: &Selection) -> Option<String> {
+/// Returns the first pattern of a selection that matches nothing.
+fn unmatched(checkpoint: &Checkpoint, selection: &Selection) -> Option<Unused> {
     let error = selection.check_matched(&[checkpoint]).err()?;
-    Some(format!("{} matches no tensor", escape_text(error.found_text().unwrap_or_default())))
+    Some(Unused::pattern(error.found_text().unwrap_or_default()))
 }
 
 fn retain(checkpoint: &mut Checkpoint, applied: &mut Applied, keep: impl Fn(&TensorEntry) -> bool) {
@@ -319,7 +432,7 @@ fn retain(checkpoint: &mut Checkpoint, applied: &mut Applied, keep: impl Fn(&Ten
     applied.places.retain(|_| here.next().copied().unwrap_or(true));
 }
 
-/// True where a tensor matches.
+/// Casts the matching floating-point tensors. True where a tensor matches.
 fn cast_some(checkpoint: &mut Checkpoint, pattern: &Selection, cast: Cast) -> Result<bool> {
     let mut any = false;
     for tensor in checkpoint.tensors.iter_mut().filter(|t| t.stored.is_float() && pattern.selects(t)) {
@@ -339,7 +452,7 @@ fn cast_some(checkpoint: &mut Checkpoint, pattern: &Selection, cast: Cast) -> Re
     Ok(any)
 }
 
-/// Gives the later of two tensors the bytes of the earlier one, if they are the same.
+/// Shares the storage of the earlier of two tensors with the later one, if their elements are equal.
 fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str, applied: &mut Applied) -> Result<(String, String)> {
     let place = |name: &str| -> Result<usize> {
         let wanted = checkpoint.tensor(name)?;
@@ -358,17 +471,14 @@ fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str, applied: &mut Applied)
         if x == y {
             return Ok(());
         }
-        Err(Error::mismatch(
-            "tie-differs",
-            format!("only tensors of the same elements are tied; {what} differ"),
-        )
-        .on_tensor(later.name())
-        .expected(format_args!("{x}, as {}", earlier.name()))
-        .found(y))
+        Err(Error::mismatch("tie-differs", format!("tied tensors must be equal; {what} differ"))
+            .on_tensor(later.name())
+            .expected(format_args!("{x}, as {}", earlier.name()))
+            .found(y))
     };
     differs("type or shape", form(earlier), form(later))?;
     if SameRead(earlier) != SameRead(later) {
-        // One may be tied to thousands.
+        // One tensor may be tied to thousands.
         let mut hash = |place: usize| -> Result<String> {
             let before = applied.places[place];
             if let Some(hash) = applied.hashes.get(&before) {
@@ -389,17 +499,17 @@ fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str, applied: &mut Applied)
     Ok(tied)
 }
 
-/// Takes the tensors that match apart from those that share their bytes, which still share them with each other. False
-/// where nothing did.
+/// Separates the matching tensors from the others that share their storage; those still share it with each other. False where
+/// no tensor was separated.
 fn untie(checkpoint: &mut Checkpoint, pattern: &Selection) -> bool {
     let named: HashSet<String> =
         checkpoint.tensors.iter().filter(|t| pattern.selects(t)).map(TensorEntry::text).collect();
     let mut any = false;
-    // Of each tensor that is taken from others, the first of these: the rest is tied to it from then on.
+    // For each tensor separated from others, the first of these: the others are tied to it.
     let mut heirs: HashMap<String, String> = HashMap::new();
     for tensor in &mut checkpoint.tensors {
         let selected = pattern.selects(tensor);
-        // A view of a storage, too, has bytes of its own from then on.
+        // A view of a storage is stored separately from then on, too.
         any |= selected && tensor.attributes.remove(Attributes::STORAGE).is_some();
         let Some(of) = tensor.text_attribute(Attributes::ALIAS_OF).map(str::to_owned) else { continue };
         if !selected && !named.contains(&of) {

@@ -1,4 +1,4 @@
-//! What the casts of an index would do, before anything is written.
+//! Effect of the casts of an index, measured before writing.
 
 use crate::checkpoint::{Checkpoint, SameRead};
 use crate::engine::Scratch;
@@ -7,14 +7,14 @@ use crate::ops::parallel;
 use crate::tensor::{CastReport, Region};
 use std::collections::{BTreeMap, HashMap};
 
-/// Bytes of a block, as stored.
+/// Block size, in stored bytes.
 const BLOCK: u64 = 4 << 20;
 
-/// Reads every tensor that is to be cast, in blocks, and counts what that does, by displayed name. Some 16 MiB
-/// for each thread, whatever the size of the tensors; `threads` of 0 is one for each processor.
+/// Reads every tensor with a pending cast, in blocks, and counts the effects, by displayed name. Takes about 16 MiB per
+/// thread for tensors of any size; `threads` of 0 is one per processor.
 ///
 /// # Errors
-/// What the sources say.
+/// Errors of the sources.
 pub(crate) fn cast_reports(checkpoint: &Checkpoint, threads: usize) -> Result<BTreeMap<String, CastReport>> {
     #[derive(Default)]
     struct Worker {
@@ -23,7 +23,7 @@ pub(crate) fn cast_reports(checkpoint: &Checkpoint, threads: usize) -> Result<BT
         sum: CastReport,
     }
     let mut reports = BTreeMap::new();
-    // Names that share their bytes are read once.
+    // Tensors that share storage are read once.
     let mut known: HashMap<SameRead<'_>, CastReport> = HashMap::new();
     for entry in checkpoint.tensors.iter().filter(|tensor| tensor.cast.is_some()) {
         if let Some(report) = known.get(&SameRead(entry)) {

@@ -1,4 +1,4 @@
-//! Rules in a file, as TOML.
+//! Rules in TOML files.
 
 use super::rule::{Argument, Rule, RuleLocation, WORDS, bad, locate};
 use crate::checkpoint::{PatternBudget, escape_text};
@@ -11,14 +11,14 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The longest file of rules that is read, in bytes. Rules are written by hand, and TOML takes fifty times its length.
-const MOST_BYTES: u64 = 1 << 20;
-/// The most rules that a file may have, counted by what follows their words.
-const MOST_RULES: usize = 10_000;
+/// Maximum length of a rule file in bytes. Rules are written by hand, and parsing TOML takes fifty times its length.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// Maximum number of rules in a file, counted by their arguments.
+const MAX_RULES: usize = 10_000;
 /// The version of the grammar.
 const VERSION: &str = "1";
 
-/// Reads a file of rules; see the [grammar](super).
+/// Reads a rule file; see the [grammar](super).
 ///
 /// # Errors
 /// [`crate::Kind::Io`]; [`crate::Kind::Limit`]; [`crate::Kind::Usage`], with file, line and offset:
@@ -26,15 +26,27 @@ const VERSION: &str = "1";
 pub fn read_rules(path: &Path) -> Result<Vec<Rule>> {
     let source = FileSource::open(path)?;
     let label = source.label().to_owned();
-    Limits::check("bytes of rules", "none: rules are written by hand", source.len(), MOST_BYTES)
+    Limits::check("bytes in a rule file", "none: this limit is fixed", source.len(), MAX_FILE_BYTES)
         .map_err(|e| e.in_file(&label))?;
     let bytes = read_vec(&source, 0, source.len())?;
     let text = String::from_utf8(bytes)
-        .map_err(|_| Error::usage("bad-toml", "the rules are not text in UTF-8").in_file(&label))?;
+        .map_err(|_| Error::usage("bad-toml", "the rule file is not UTF-8").in_file(&label))?;
     parse_rules(&text, &label)
 }
 
-/// Reads rules from text; errors speak of `label`.
+/// Parses rules from text; `label` is the file name in errors.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// use weighbridge::ops::edit::parse_rules;
+///
+/// let text = "[[rule]]\nstrip-prefix = \"model\"\n\n[[rule]]\ncast = \"f16\"\n";
+/// let rules = parse_rules(text, "rules.toml")?;
+/// assert_eq!(rules[0].text(), "strip-prefix model");
+/// assert_eq!(rules[1].text(), "cast f16");
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// As [`read_rules`].
@@ -44,14 +56,13 @@ pub fn parse_rules(text: &str, label: &str) -> Result<Vec<Rule>> {
     let document = DeTable::parse(text).map_err(|error| {
         let message = escape_text(error.message());
         let span = error.span().unwrap_or(0..0);
-        let mut told = Error::usage("bad-toml", format!("this is no TOML: {message}"));
-        if file.is_escape(span.start) {
-            told = told.hint(
-                "between double quotes TOML takes a backslash for the beginning of an escape: \
-                 put expressions between single quotes",
-            );
-        }
-        locate(told, Some(&file.place(&span)))
+                let mut bad = Error::usage("bad-toml", format!("invalid TOML: {message}"));
+                if file.is_escape(span.start) {
+                    bad = bad.hint(
+                        "in double quotes, TOML reads a backslash as an escape; put regular expressions in single quotes",
+                    );
+                }
+                locate(bad, Some(&file.place(&span)))
     })?;
     let mut rules = Vec::new();
     for (key, value) in document.get_ref() {
@@ -59,13 +70,13 @@ pub fn parse_rules(text: &str, label: &str) -> Result<Vec<Rule>> {
             "version" => match value.get_ref() {
                 DeValue::Integer(number) if number.as_str() == VERSION => {}
                 _ => {
-                    let error = Error::usage("bad-rule", "these rules are of another version");
+                    let error = Error::usage("bad-rule", "the version of the rule file is not supported");
                     return Err(file.fail(error.expected("version = 1"), &value.span()));
                 }
             },
             "rule" => {
                 let DeValue::Array(list) = value.get_ref() else {
-                    let error = Error::usage("bad-rule", "rules are a list").expected("[[rule]]");
+                    let error = Error::usage("bad-rule", "the rules are not a list").expected("[[rule]]");
                     return Err(file.fail(error, &value.span()));
                 };
                 for rule in list {
@@ -76,25 +87,24 @@ pub fn parse_rules(text: &str, label: &str) -> Result<Vec<Rule>> {
         }
     }
     if rules.is_empty() {
-        let error = Error::usage("bad-rule", "there are no rules in this file").in_file(label);
-        return Err(error.hint("each one begins with a line [[rule]]"));
+        let error = Error::usage("bad-rule", "the file has no rules").in_file(label);
+        return Err(error.hint("begin each rule with a line [[rule]]"));
     }
     Ok(rules)
 }
 
 fn too_many() -> Error {
-    Error::limit("too-many-rules", "there are more rules than anybody writes")
-        .expected(format_args!("at most {MOST_RULES}"))
+    Error::limit("too-many-rules", "too many rules").expected(format_args!("at most {MAX_RULES}"))
 }
 
 struct File<'a> {
     text: &'a str,
     label: &'a str,
-    /// An offset up to which lines were counted, and the line there: rules come in the order of the text.
+    /// Offset up to which lines were counted, and the line there: rules come in the order of the text.
     line: Cell<(usize, usize)>,
-    /// Rules that were met.
+    /// Number of rules so far.
     count: Cell<usize>,
-    /// What is left to all expressions together.
+    /// Remaining budget of all expressions.
     budget: PatternBudget,
 }
 
@@ -108,13 +118,13 @@ impl File<'_> {
         RuleLocation { file: self.label.to_owned(), line, offset: span.start as u64 }
     }
 
-    /// True where a backslash between double quotes leads to this offset, or stands at it.
+    /// True where the offset is at or shortly after a backslash in double quotes.
     fn is_escape(&self, offset: usize) -> bool {
         let end = offset.saturating_add(1).min(self.text.len());
         let before = self.text.as_bytes().get(..end).unwrap_or_default();
         let line = before.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
         match (line.iter().position(|&byte| byte == b'"'), line.iter().rposition(|&byte| byte == b'\\')) {
-            // The escapes that are longest are \U and eight digits.
+            // The longest escapes are \U and eight digits.
             (Some(quote), Some(backslash)) => quote < backslash && line.len() - backslash <= 11,
             _ => false,
         }
@@ -125,31 +135,34 @@ impl File<'_> {
     }
 
     fn unknown_key(&self, key: &str, span: &Range<usize>, known: &str) -> Error {
-        let error = Error::usage("unknown-key", "this key means nothing here");
-        self.fail(error.found(escape_text(key)).hint(format_args!("there is {known}")), span)
+        let error = Error::usage("unknown-key", "unknown key");
+        self.fail(error.found(escape_text(key)).hint(format_args!("the keys are {known}")), span)
     }
 
-    /// The rules of one `[[rule]]`: one word and what follows it.
+    /// Returns the rules of one `[[rule]]`: one word and its arguments.
     fn rule(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<Rule>> {
         let DeValue::Table(table) = value.get_ref() else {
-            return Err(self.fail(Error::usage("bad-rule", "a rule is a table of one key"), &value.span()));
+            return Err(
+                self.fail(Error::usage("bad-rule", "the rule is not a table with one key"), &value.span())
+            );
         };
         let mut keys = table.iter();
         let Some((word, arguments)) = keys.next() else {
-            return Err(self.fail(Error::usage("bad-rule", "this rule is empty"), &value.span()));
+            return Err(self.fail(Error::usage("bad-rule", "the rule is empty"), &value.span()));
         };
         let place = self.place(&word.span());
         if !WORDS.contains(&word.get_ref().as_ref()) {
             return Err(self.unknown_key(word.get_ref(), &word.span(), &WORDS.join(", ")));
         }
         if let Some((other, _)) = keys.next() {
-            let error = Error::usage("bad-rule", "a rule has one word; begin the next with [[rule]]");
+            let error =
+                Error::usage("bad-rule", "the rule has several words; begin the next rule with [[rule]]");
             return Err(self.fail(error.found(escape_text(other.get_ref())), &other.span()));
         }
-        // Each of a list is as much as a rule: it is held in memory and against every name.
+        // Each list item counts as a rule: it takes memory and is matched against every name.
         let count = if let DeValue::Array(list) = arguments.get_ref() { list.len() } else { 1 };
         self.count.set(self.count.get().saturating_add(count));
-        if self.count.get() > MOST_RULES {
+        if self.count.get() > MAX_RULES {
             return Err(self.fail(too_many(), &word.span()));
         }
         let list = match arguments.get_ref() {
@@ -163,7 +176,7 @@ impl File<'_> {
 
     fn argument(&self, word: &str, value: &Spanned<DeValue<'_>>) -> Result<Argument> {
         let wrong = |found: &str, span: Range<usize>| {
-            self.fail(bad(word, "takes a text, or a table of from and to, or a list of these", found), &span)
+            self.fail(bad(word, "takes a string, a table with from and to, or a list of these", found), &span)
         };
         match value.get_ref() {
             DeValue::String(text) => Ok(Argument::Text(text.to_string())),
@@ -182,7 +195,7 @@ impl File<'_> {
                 }
                 match sides {
                     [Some(from), Some(to)] => Ok(Argument::Pair(from, to)),
-                    _ => Err(wrong("a table without one of them", value.span())),
+                    _ => Err(wrong("a table without from or to", value.span())),
                 }
             }
             other => Err(wrong(other.type_str(), value.span())),

@@ -1,4 +1,4 @@
-//! Edits of the file that is there.
+//! Edits of an existing file.
 
 use super::report::EditMode;
 use super::to_file::{Kind, Prepared, check_asked, convert_options, plan_edit, plan_form};
@@ -15,35 +15,35 @@ use std::sync::Arc;
 use weighbridge_core::phrase::{Job, Opt};
 use weighbridge_core::{ErrorCode, phrase};
 
-/// What may be done to the file that is there.
+/// Extent of an edit in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InPlace {
-    /// Only what stands around the tensors is written; an undo record stays.
+    /// Only bytes around the tensors are written; an undo record remains.
     #[default]
     Header,
-    /// A new file, or folder, takes the place of the old one when it is whole.
+    /// A new file or folder replaces the old one when it is complete.
     Rewrite,
 }
 
-/// An edit in place that was planned.
+/// Planned edit in place.
 #[derive(Debug)]
 pub struct PreparedInPlace {
-    /// What it changes and writes.
+    /// The planned edit.
     pub edit: Prepared,
-    /// What is written where only that is; `None` for a new file.
+    /// The bytes to change; `None` where a new file is written.
     pub patch: Option<Patch>,
-    /// The files of a folder that the new ones take the place of.
+    /// Files of a folder that the new ones replace.
     replaced: Vec<PathBuf>,
-    /// How the file was when it was opened.
+    /// Fingerprint of the file when it was opened.
     seen: Option<Fingerprint>,
 }
 
-/// Opens the file, applies the rules, and finds what must be written. Nothing is written.
+/// Opens the file, applies the rules, and plans the changes. Nothing is written.
 ///
 /// # Errors
-/// What opening and [`apply`](super::apply()) say; [`crate::Kind::Mismatch`]: `data-would-move` where the tensors
-/// cannot stay, `no-room` where the header cannot grow, `loss-denied` where the file holds what would not be
-/// written again, `not-held` where the form has no place for what the rules say, `belongs-to-a-program`; [`crate::Kind::Usage`]: `link`, `several-names`, `read-only`,
+/// Errors of opening and [`apply`](super::apply()); [`crate::Kind::Mismatch`]: `data-would-move` where the tensors would
+/// move, `no-room` where the header cannot grow, `loss-denied` where the rewrite would lose something, `not-held` where the
+/// format cannot store the result, `belongs-to-a-program`; [`crate::Kind::Usage`]: `link`, `several-names`, `read-only`,
 /// `undo-exists`, `belongs-to-a-model`.
 pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Result<PreparedInPlace> {
     check_asked(options)?;
@@ -53,11 +53,11 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
         InPlace::Rewrite => None,
     };
     check_alone(path, options)?;
-    // In place nothing may be lost, so what is left of a damaged file can only go elsewhere.
+    // An edit in place must not lose anything, so the intact rest of a damaged file can only go to another file.
     let elsewhere = |error: Error| match error.kind() {
         crate::Kind::Corrupt => error.hint_too(phrase![
             Job::Convert.brief().with(Opt::Salvage),
-            " writes what is intact to a new file"
+            " writes the intact tensors to a new file"
         ]),
         _ => error,
     };
@@ -73,11 +73,11 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
     if checkpoint.topology.is_some() {
         return Err(Error::mismatch(
             "belongs-to-a-program",
-            "these tensors belong to a program, which would not follow",
+            "the tensors belong to a program, which an edit in place does not change",
         )
         .in_file(path.display())
         .hint(phrase![
-            "write both anew: ",
+            "write both to a new target: ",
             Job::Edit.call().of(&["SRC", "DST"]),
             ", or ",
             Job::Program.call().with(Opt::Rename)
@@ -106,9 +106,8 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
         plan_form(edited, format, kind, &convert_options(options, settings))
     });
     let mut edit = planned.map_err(|error| advise(error, how))?;
-    check_nothing_lost(&edit.plan.losses).map_err(|error| {
-        error.in_file(&label).hint("write a new file instead, and see what it says of these")
-    })?;
+    check_nothing_lost(&edit.plan.losses)
+        .map_err(|error| error.in_file(&label).hint("write a new file to see every loss"))?;
     let patch = match how {
         InPlace::Rewrite => None,
         InPlace::Header => {
@@ -126,13 +125,13 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
     Ok(PreparedInPlace { edit, patch, replaced, seen })
 }
 
-/// Fails where elements are cast. Before it is planned: room for a header, which a plan may ask for, would not help.
+/// Fails where elements are cast. Checked before planning: more header space, which a plan may request, would not help.
 fn check_uncast(edited: &Checkpoint) -> Result<()> {
     match edited.tensors.iter().find(|tensor| tensor.cast.is_some() && tensor.elements() > 0) {
         None => Ok(()),
         Some(tensor) => Err(Error::mismatch(
             "data-would-move",
-            "a cast changes every element, and so where tensors stand",
+            "cannot edit in place: a cast changes the size of the elements",
         )
         .in_file(&edited.label)
         .on_tensor(tensor.name())
@@ -141,10 +140,10 @@ fn check_uncast(edited: &Checkpoint) -> Result<()> {
     }
 }
 
-/// What is opened of the folder at `path`, where that is one.
+/// Returns the folder at `path` and its model; `None` for a file.
 ///
 /// # Errors
-/// As [`check_whole`], and what [`Registry::open_folder`](crate::formats::Registry::open_folder) says.
+/// As [`check_whole`], and errors of [`Registry::open_folder`](crate::formats::Registry::open_folder).
 fn model_of_folder(path: &Path, options: &EditOptions) -> Result<Option<(FolderRef, FolderModel)>> {
     if PathKind::of(path)? != PathKind::Folder {
         return Ok(None);
@@ -155,18 +154,19 @@ fn model_of_folder(path: &Path, options: &EditOptions) -> Result<Option<(FolderR
     Ok(Some((folder, model)))
 }
 
-/// Fails where the model is one file of a folder: that file is what can be edited.
+/// Fails where the model is a single file of a folder: that file must be edited instead.
 fn check_whole(folder: &FolderRef, model: &FolderModel) -> Result<()> {
     match model {
         FolderModel::Whole(_) => Ok(()),
-        FolderModel::File(file) => Err(Error::usage("not-a-file", "the model is one file of this folder")
-            .in_file(folder.label())
-            .hint(format_args!("give the path of that file: {}", file.path(folder).display()))),
+        FolderModel::File(file) => {
+            Err(Error::usage("not-a-file", "the model is a single file in this folder")
+                .in_file(folder.label())
+                .hint(format_args!("use the path of that file: {}", file.path(folder).display())))
+        }
     }
 }
 
-/// Looks whether the file may be replaced at all: not while an undo record waits for the file as it is, and not
-/// where other files belong to it.
+/// Fails where the file must not be replaced: while an undo record exists for it, and where it is part of a larger model.
 fn check_alone(path: &Path, options: &EditOptions) -> Result<()> {
     let real = real_path(path);
     for path in std::iter::once(path).chain(real.as_deref()) {
@@ -181,12 +181,12 @@ fn check_alone(path: &Path, options: &EditOptions) -> Result<()> {
         {
             return Err(Error::usage(
                 "belongs-to-a-model",
-                "this file is one of several that are one model, and the list of them would not follow",
+                "the file is one shard of a model, and its index would not follow",
             )
             .in_file(path.display())
-            .found(format_args!("it in {}", escape_text(&list)))
+            .found(format_args!("listed in {}", escape_text(&list)))
             .hint(phrase![
-                "edit the folder as a whole: ",
+                "edit the whole folder: ",
                 Opt::InPlace.with("rewrite"),
                 ", or ",
                 Job::Edit.brief().of(&["FOLDER", "DST"])
@@ -196,7 +196,7 @@ fn check_alone(path: &Path, options: &EditOptions) -> Result<()> {
     Ok(())
 }
 
-/// Says what else can be done where tensors cannot stay.
+/// Adds a hint about a full rewrite where tensors cannot stay in place.
 fn advise(error: Error, how: InPlace) -> Error {
     match error.code() {
         ErrorCode::DataWouldMove | ErrorCode::PatchTooLarge | ErrorCode::OneFile | ErrorCode::NoRoom
@@ -204,14 +204,14 @@ fn advise(error: Error, how: InPlace) -> Error {
         {
             error.hint_too(phrase![
                 Opt::InPlace.with("rewrite"),
-                " puts a new file in the place of the old one when it is whole"
+                " writes a new file and replaces the old one when complete"
             ])
         }
         _ => error,
     }
 }
 
-/// Writes what was prepared for `path`.
+/// Writes a planned edit to `path`.
 ///
 /// # Errors
 /// As [`Patch::write`], or as [`save`](crate::ops::save).

@@ -1,18 +1,18 @@
-//! Regular expressions in a build that has none: each is refused.
+//! Regular expressions in a build without them: each is refused.
 
 use crate::checkpoint::PatternBudget;
 use crate::error::{Error, Result};
 use std::ops::Range;
 
-/// There is no pattern.
+/// Pattern; never constructed.
 #[derive(Debug, Clone)]
 pub(super) enum Pattern {}
 
-/// There are no groups.
+/// Captures; never constructed.
 #[derive(Debug)]
 pub(super) enum Captures {}
 
-/// There is no group.
+/// Group; never constructed.
 #[derive(Debug, PartialEq)]
 pub(super) enum Group {}
 
@@ -38,7 +38,7 @@ impl Pattern {
     }
 
     pub(super) fn anchored(_: &str, _: &str, _: &PatternBudget) -> Result<Self> {
-        Err(Error::unsupported("left-out-of-build", "this program was built without patterns in renames")
+        Err(Error::unsupported("left-out-of-build", "this build does not support patterns in renames")
             .expected("the feature `rules` of the crate `weighbridge`"))
     }
 

@@ -1,4 +1,4 @@
-//! The file as it will be, before it is: the old one with a patch upon it, opened and looked at.
+//! Check of a patched file before it is written: the old file with the patch on top is opened and compared.
 
 use super::to_file::Prepared;
 use crate::checkpoint::{Checkpoint, escape_text};
@@ -9,11 +9,11 @@ use crate::source::{ConcatSource, FolderRef, LocalFolder, MemorySource, SourceRe
 use std::path::Path;
 use std::sync::Arc;
 
-/// Fails unless the patched file opens and shows what the edit wants: a format may have no place for it, and a
-/// file that does not open must not be written.
+/// Fails unless the patched file opens and has the edited tensors and metadata. A format may be unable to store them, and a file
+/// that does not open must not be written.
 ///
 /// # Errors
-/// [`crate::Kind::Mismatch`], `not-held`; what opening says.
+/// [`crate::Kind::Mismatch`], `not-held`; errors of opening.
 pub(super) fn check(
     edit: &Prepared,
     patch: &Patch,
@@ -29,35 +29,35 @@ pub(super) fn check(
         None => registry().open_source(source, options)?,
     };
     let fail = |what: String| {
-        Error::mismatch("not-held", "a file of this form has no place for all that the rules say")
+        Error::mismatch("not-held", "the format cannot store the result of the rules")
             .in_file(path.display())
             .found(what)
-            .hint("write another form, or leave that rule out")
+            .hint("write another format, or remove that rule")
     };
-    let (wanted, there) = (told(&edit.checkpoint), told(&opened));
-    if let Some(lost) = wanted.iter().find(|one| there.binary_search(one).is_err()) {
+    let (expected, actual) = (summaries(&edit.checkpoint), summaries(&opened));
+    if let Some(lost) = expected.iter().find(|one| actual.binary_search(one).is_err()) {
         return Err(fail(format!("no {}", escape_text(lost))));
     }
-    if wanted.len() != there.len() {
-        return Err(fail(format!("{} tensors, not {}", there.len(), wanted.len())));
+    if expected.len() != actual.len() {
+        return Err(fail(format!("{} tensors, not {}", actual.len(), expected.len())));
     }
     for change in &edit.report.metadata {
         if opened.metadata.get(&change.key).map(crate::checkpoint::Value::to_json) != change.after {
-            return Err(fail(format!("metadata {} as they were", escape_text(&change.key))));
+            return Err(fail(format!("metadata {} unchanged", escape_text(&change.key))));
         }
     }
     Ok(())
 }
 
-/// The tensors as text, sorted.
-fn told(checkpoint: &Checkpoint) -> Vec<String> {
+/// Returns the tensors as text, sorted.
+fn summaries(checkpoint: &Checkpoint) -> Vec<String> {
     let one = |t: &crate::TensorEntry| format!("{} {} {}", t.text(), t.dtype(), t.shape);
     let mut all: Vec<String> = checkpoint.tensors.iter().map(one).collect();
     all.sort();
     all
 }
 
-/// The old file with the ranges of the patch in place of its own.
+/// Returns the old file with the ranges of the patch replaced.
 fn patched(patch: &Patch, old: &SourceRef) -> Result<ConcatSource> {
     let mut parts: Vec<(SourceRef, u64, u64)> = Vec::new();
     let mut at = 0;

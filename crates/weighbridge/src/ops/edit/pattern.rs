@@ -1,5 +1,5 @@
-//! Regular expressions over names. They come from untrusted files of rules too: their memory is counted, once they
-//! are parsed and while they are held against a name.
+//! Regular expressions over names. Patterns may come from untrusted rule files, so their memory is budgeted, when they are
+//! parsed and while they are matched.
 
 use crate::checkpoint::{PatternBudget as Budget, escape_text};
 use crate::error::{Error, Result};
@@ -8,18 +8,18 @@ pub(super) use regex_automata::util::captures::Captures;
 use regex_automata::util::primitives::PatternID;
 pub(super) use regex_syntax::escape;
 
-/// The most bytes that a pattern may take once it is understood.
-const MOST_BYTES: usize = 512 << 10;
-/// The most groups of a pattern: where it has several ways to fit, each keeps where all groups are.
-const MOST_GROUPS: usize = 64;
-/// The longest pattern, in bytes.
-const LONGEST: usize = 64 << 10;
-/// What a pattern keeps from one name to the next may take so many bytes; of longer names nothing is kept.
-const KEPT: usize = 8 << 10;
-/// About what a state of a pattern takes, in bytes.
-const STATE: usize = 24;
+/// Maximum size of a compiled pattern in bytes.
+const MAX_PATTERN_BYTES: usize = 512 << 10;
+/// Maximum number of groups of a pattern: each alternative stores the positions of all groups.
+const MAX_GROUPS: usize = 64;
+/// Maximum length of a pattern in bytes.
+const MAX_PATTERN_LEN: usize = 64 << 10;
+/// Maximum memory for state that a pattern keeps between names. For longer names nothing is kept.
+const CACHE_BYTES: usize = 8 << 10;
+/// Approximate size of a pattern state in bytes.
+const STATE_BYTES: usize = 24;
 
-/// What a text is held against: the whole of it.
+/// Pattern that matches whole texts.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
     regex: Regex,
@@ -27,18 +27,18 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// A regular expression.
+    /// Compiles a regular expression.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`], `bad-pattern`; [`crate::Kind::Limit`], `too-many-patterns`, where `budget` is used up.
+    /// [`crate::Kind::Usage`], `bad-pattern`; [`crate::Kind::Limit`], `too-many-patterns`, where `budget` is exhausted.
     pub(super) fn regex(expression: &str, budget: &Budget) -> Result<Self> {
         check_length(expression)?;
-        // Alone first: `a)|(b` would slip out of the brackets around it.
+        // First without anchors: `a)|(b` would escape the group around it.
         Self::built(expression, expression, &Budget::default())?;
         Self::anchored(expression, expression, budget)
     }
 
-    /// As [`regex`](Self::regex), of an `expression` that was made; `written` is what it was made of.
+    /// As [`regex`](Self::regex), for a generated `expression`; `written` is the text that it was made of.
     ///
     /// # Errors
     /// As [`regex`](Self::regex).
@@ -48,22 +48,22 @@ impl Pattern {
     }
 
     fn built(expression: &str, written: &str, budget: &Budget) -> Result<Self> {
-        // What else there is for speed takes memory for each pattern: names are short.
-        let config = Config::new().nfa_size_limit(Some(MOST_BYTES)).hybrid(false);
+        // Other speed-ups take memory for each pattern: names are short.
+        let config = Config::new().nfa_size_limit(Some(MAX_PATTERN_BYTES)).hybrid(false);
         let built = Builder::new().configure(config).build(expression);
         let regex = built.map_err(|error| bad(&error, written))?;
         let groups = regex.captures_len() - 1;
-        if groups > MOST_GROUPS {
-            return Err(Error::usage("bad-pattern", "this pattern has too many groups")
-                .expected(format_args!("at most {MOST_GROUPS}; (?:...) is none"))
+        if groups > MAX_GROUPS {
+            return Err(Error::usage("bad-pattern", "the pattern has too many groups")
+                .expected(format_args!("at most {MAX_GROUPS}; (?:...) does not count"))
                 .found(escape_text(written)));
         }
         let bytes = regex.memory_usage();
-        budget.take(bytes + KEPT, written)?;
-        Ok(Self { regex, states: bytes / STATE })
+        budget.take(bytes + CACHE_BYTES, written)?;
+        Ok(Self { regex, states: bytes / STATE_BYTES })
     }
 
-    /// Where its groups are in `text`; `None` where it does not cover the whole of it.
+    /// Returns the positions of its groups in `text`; `None` where it does not match the whole text.
     pub(super) fn captures(&self, text: &str) -> Option<Captures> {
         let mut found = self.regex.create_captures();
         match self.keeps(text) {
@@ -75,28 +75,28 @@ impl Pattern {
         found.is_match().then_some(found)
     }
 
-    /// True where what it takes to look at `text` is worth keeping: a bit for each state and place.
+    /// True where the matching state for `text` is small enough to keep: one bit per state and position.
     fn keeps(&self, text: &str) -> bool {
-        self.states.saturating_mul(text.len() + 1) / 8 <= KEPT
+        self.states.saturating_mul(text.len() + 1) / 8 <= CACHE_BYTES
     }
 
-    /// How many groups it has, with the whole.
+    /// Returns the number of groups, including the whole match.
     pub(super) fn groups(&self) -> usize {
         self.regex.captures_len()
     }
 
-    /// The group of that name.
+    /// Returns the index of the group of that name.
     pub(super) fn group(&self, name: &str) -> Option<usize> {
         self.regex.group_info().pattern_names(PatternID::ZERO).position(|group| group == Some(name))
     }
 }
 
 fn check_length(pattern: &str) -> Result<()> {
-    if pattern.len() <= LONGEST {
+    if pattern.len() <= MAX_PATTERN_LEN {
         return Ok(());
     }
-    Err(Error::usage("bad-pattern", "this pattern is too long")
-        .expected(format_args!("at most {LONGEST} bytes"))
+    Err(Error::usage("bad-pattern", "the pattern is too long")
+        .expected(format_args!("at most {MAX_PATTERN_LEN} bytes"))
         .found(format_args!("{} bytes", pattern.len())))
 }
 
@@ -104,14 +104,13 @@ fn bad(error: &BuildError, written: &str) -> Error {
     let text = match error.syntax_error() {
         Some(error) => error.to_string(),
         None if error.size_limit().is_some() => {
-            format!("it takes more than {MOST_BYTES} bytes once it is understood")
+            format!("its compiled form exceeds {MAX_PATTERN_BYTES} bytes")
         }
         None => error.to_string(),
     };
-    // The last line says what is wrong; those before draw where.
+    // The last line has the reason; the lines before point at the position.
     let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    Error::usage("bad-pattern", format!("this is no pattern: {}", escape_text(&why)))
-        .found(escape_text(written))
+    Error::usage("bad-pattern", format!("invalid pattern: {}", escape_text(&why))).found(escape_text(written))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A tensor with its dimensions in another order, read as if it were stored so.
+//! Tensor with permuted dimensions, read as if it were stored that way.
 
 use crate::checkpoint::TensorEntry;
 use crate::error::Result;
@@ -6,26 +6,24 @@ use crate::source::{Source, check_range, to_usize};
 use crate::tensor::{Order, Region, Shape, copy_strided};
 use std::sync::{Mutex, PoisonError};
 
-/// The elements of a tensor, row-major in its permuted shape, little-endian, in the type that is stored.
-/// Nothing is read before somebody reads here.
+/// Elements of a tensor in the stored type, little-endian, row-major in its permuted shape. They are read on demand.
 #[derive(Debug)]
 pub(super) struct PermutedSource {
-    /// The tensor as it is, without a cast.
+    /// The original tensor, without a cast.
     entry: TensorEntry,
-    /// Which dimension of the tensor each one here is.
+    /// The dimension of the tensor for each dimension here.
     axes: Vec<usize>,
     shape: Shape,
     /// Bytes of one element.
     size: u64,
     len: u64,
     label: String,
-    /// True when the file's own checksums were held against the tensor.
+    /// True when the tensor was verified against the checksums of the file.
     verified: Mutex<bool>,
 }
 
 impl PermutedSource {
-    /// The tensor `entry`, whose dimensions go to the places that `axes` gives: each once. `None` for elements
-    /// of less than a byte.
+    /// Permutes the dimensions of `entry`; `axes` has each dimension once. `None` for elements of less than a byte.
     pub(super) fn new(entry: &TensorEntry, axes: &[usize]) -> Option<Self> {
         let size = entry.stored.size()? as u64;
         let shape = permuted(&entry.shape, axes);
@@ -68,20 +66,19 @@ impl PermutedSource {
     }
 }
 
-/// The shape whose dimension `i` is dimension `axes[i]` of `shape`.
+/// Returns the shape whose dimension `i` is dimension `axes[i]` of `shape`.
 pub(super) fn permuted(shape: &Shape, axes: &[usize]) -> Shape {
     Shape::new(axes.iter().filter_map(|&axis| shape.dims().get(axis).copied()).collect::<Vec<_>>())
 }
 
-/// The boxes that `count` elements from `first` on make up, in row-major order; a few for each dimension.
-/// There are no dimensions without elements.
+/// Splits `count` elements from `first` on into boxes, in row-major order; a few per dimension. No dimension is 0.
 fn boxes(dims: &[u64], first: u64, count: u64) -> Vec<Region> {
     let strides = Shape::new(dims).strides(Order::Row);
     let (mut at, end) = (first, first + count);
     let mut boxes = Vec::new();
     while at < end {
         let start: Vec<u64> = dims.iter().zip(&strides).map(|(&dim, &stride)| at / stride % dim).collect();
-        // Dimensions from `whole` on are taken as a whole; of the one before, some indices.
+        // Dimensions from `whole` on are taken completely; of the dimension before, a range.
         let mut whole = dims.len();
         while whole > 0 && start[whole - 1] == 0 && strides[whole - 1] * dims[whole - 1] <= end - at {
             whole -= 1;
@@ -114,7 +111,7 @@ impl Source for PermutedSource {
         if offset.is_multiple_of(self.size) && end.is_multiple_of(self.size) {
             return self.elements(offset / self.size, buffer);
         }
-        // Parts of elements at the ends.
+        // Partial elements at the ends.
         let first = offset / self.size;
         let count = end.div_ceil(self.size) - first;
         let mut whole = vec![0; to_usize(count * self.size)?];

@@ -1,4 +1,4 @@
-//! Anchored renames: each covers a whole name or whole leading parts of it, never something in the middle.
+//! Anchored renames: each matches a whole name or whole leading parts of it, never a part in the middle.
 
 use super::pattern::{Captures, Pattern, escape};
 use crate::checkpoint::{PatternBudget, Rename, TensorPath, escape_text};
@@ -10,63 +10,66 @@ use crate::limits::Limits;
 pub(super) enum Renaming {
     /// A whole path, or leading parts of it.
     Path(Rename),
-    /// A pattern that covers the whole name, and what becomes of it.
+    /// Pattern for the whole name, and the new name.
     Whole {
         pattern: Pattern,
-        /// The same with every wildcard as short as it can be: where it gives other parts, a name can be
-        /// cut in several ways.
+        /// The same pattern with minimal wildcards: where its groups differ, the match is ambiguous.
         shortest: Option<Pattern>,
         to: Template,
     },
 }
 
 impl Renaming {
-    /// Leading parts of a path, as in [`Rename`].
+    /// Makes a rename of leading parts of a path, as in [`Rename`].
     pub(super) fn path(from: &str, to: &str) -> Self {
         Self::Path(Rename::new(from, to))
     }
 
-    /// A glob over the whole name: `*` any characters, `?` one. What they stood for is `{1}`, `{2}`, ... in `to`.
+    /// Makes a rename by a glob over the whole name: `*` matches any characters, `?` one. `{1}`, `{2}`, ... in `to` are the
+    /// texts of its wildcards.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`]: `bad-pattern`, `bad-template`; [`crate::Kind::Limit`], `too-many-patterns`, where
-    /// `budget` is used up.
+    /// [`crate::Kind::Usage`]: `bad-pattern`, `bad-template`; [`crate::Kind::Limit`], `too-many-patterns`, where `budget` is
+    /// exhausted.
     pub(super) fn glob(from: &str, to: &str, budget: &PatternBudget) -> Result<Self> {
         let pattern = Pattern::anchored(&glob_to_regex(from, "(.*)")?, from, budget)?;
         let shortest = Pattern::anchored(&glob_to_regex(from, "(.*?)")?, from, budget)?;
-        // Other programs take it for what the pattern's one stood for; here it would be a part of the name.
+        // Other programs replace it by the text of the pattern's wildcard; here it would be part of the name.
         if let Some(wildcard) = to.chars().find(|c| matches!(c, '*' | '?')) {
-            return Err(Error::usage("bad-template", format!("the new name holds a {wildcard}"))
-                .expected("{1}, {2}, ... for what the first, second, ... wildcard of the pattern stood for")
-                .found(escape_text(to))
-                .hint("write {1} for the first; a regular expression takes it as a character"));
+            return Err(Error::usage(
+                "bad-template",
+                format!("the new name contains the wildcard {wildcard}"),
+            )
+            .expected("{1}, {2}, ... for the texts of the pattern's wildcards")
+            .found(escape_text(to))
+            .hint("write {1} for the first wildcard; to keep the character, use a regular expression"));
         }
         let to = Template::parse(to, &pattern)?;
         Ok(Self::Whole { pattern, shortest: Some(shortest), to })
     }
 
-    /// A regular expression over the whole name. Its groups are `{1}` or `{name}` in `to`.
+    /// Makes a rename by a regular expression over the whole name. Its groups are `{1}` or `{name}` in `to`.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`]: `bad-pattern`, `bad-template`; [`crate::Kind::Limit`], `too-many-patterns`, where
-    /// `budget` is used up.
+    /// [`crate::Kind::Usage`]: `bad-pattern`, `bad-template`; [`crate::Kind::Limit`], `too-many-patterns`, where `budget` is
+    /// exhausted.
     pub(super) fn regex(from: &str, to: &str, budget: &PatternBudget) -> Result<Self> {
         let pattern = Pattern::regex(from, budget)?;
         let to = Template::parse(to, &pattern)?;
         Ok(Self::Whole { pattern, shortest: None, to })
     }
 
-    /// The new path; `None` where the rule does not fit.
+    /// Returns the new path; `None` where the rule does not match.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`], `ambiguous-rule`, where a glob fits a name in more than one way;
-    /// [`crate::Kind::Limit`] where the new name is longer than any that would be read.
+    /// [`crate::Kind::Mismatch`], `ambiguous-rule`, where a glob matches a name in more than one way; [`crate::Kind::Limit`]
+    /// where the new name exceeds the limits of reading.
     pub(super) fn apply(&self, path: &TensorPath) -> Result<Option<TensorPath>> {
         let (pattern, shortest, to) = match self {
             Self::Path(rename) => return Ok(rename.apply(path)),
             Self::Whole { pattern, shortest, to } => (pattern, shortest, to),
         };
-        // Bytes that are no text have no characters to hold a pattern against.
+        // A pattern matches characters; parts that are not UTF-8 have none.
         if path.parts().iter().any(|part| part.as_str().is_none()) {
             return Ok(None);
         }
@@ -74,9 +77,12 @@ impl Renaming {
         let Some(found) = pattern.captures(&name) else { return Ok(None) };
         let other = shortest.as_ref().and_then(|shortest| shortest.captures(&name));
         if other.is_some_and(|other| !same_groups(&found, &other)) {
-            return Err(Error::mismatch("ambiguous-rule", "this pattern fits the name in more than one way")
-                .on_tensor(escape_text(&name))
-                .hint("write more of the name, or a regular expression, which says what each group may be"));
+            return Err(Error::mismatch(
+                "ambiguous-rule",
+                "the pattern matches the name in more than one way",
+            )
+            .on_tensor(escape_text(&name))
+            .hint("write more of the name in the pattern, or use a regular expression"));
         }
         let new = to.fill(&name, &found)?;
         Ok(Some(if new.is_empty() { TensorPath::default() } else { TensorPath::from_dotted(&new) }))
@@ -87,7 +93,7 @@ fn same_groups(a: &Captures, b: &Captures) -> bool {
     a.iter().eq(b.iter())
 }
 
-/// The expression that a glob means, with `wildcard` for each `*`.
+/// Returns the expression of a glob, with `wildcard` for each `*`.
 fn glob_to_regex(glob: &str, wildcard: &str) -> Result<String> {
     let mut pattern = String::new();
     let mut characters = glob.chars();
@@ -95,16 +101,18 @@ fn glob_to_regex(glob: &str, wildcard: &str) -> Result<String> {
         match c {
             '*' => pattern.push_str(wildcard),
             '?' => pattern.push_str("(.)"),
-            // Elsewhere these stand for sets and choices, which have no group of their own here.
+            // In other programs these are sets and choices, which have no group of their own here.
             '[' | ']' | '{' | '}' => {
-                return Err(Error::usage("bad-pattern", "a glob with captures has * and ? only")
+                return Err(Error::usage("bad-pattern", "a glob in a rename supports only * and ?")
                     .found(escape_text(glob))
-                    .hint(format_args!("write \\{c} for the character itself, or a regular expression")));
+                    .hint(format_args!(
+                        "write \\{c} for the character itself, or use a regular expression"
+                    )));
             }
             '\\' => match characters.next() {
                 Some(c) => pattern.push_str(&escape(c.encode_utf8(&mut [0; 4]))),
                 None => {
-                    return Err(Error::usage("bad-pattern", "nothing follows the last backslash")
+                    return Err(Error::usage("bad-pattern", "the pattern ends with a backslash")
                         .found(escape_text(glob)));
                 }
             },
@@ -118,13 +126,13 @@ fn glob_to_regex(glob: &str, wildcard: &str) -> Result<String> {
 fn is_group_elsewhere(sign: char, rest: &mut impl Iterator<Item = char>) -> bool {
     match rest.next() {
         Some(c) if c.is_ascii_digit() => true,
-        // Two braces are the character itself.
+        // Two braces are a literal brace.
         Some('{') => sign == '$' && rest.next() != Some('{'),
         _ => false,
     }
 }
 
-/// The new name: text with groups of the pattern in it.
+/// Template of the new name: text and groups of the pattern.
 #[derive(Debug, Clone)]
 pub(super) struct Template(Vec<Piece>);
 
@@ -135,7 +143,7 @@ enum Piece {
 }
 
 impl Template {
-    /// Reads `h.{1}.weight`; `{{` and `}}` are the braces themselves.
+    /// Parses `h.{1}.weight`; `{{` and `}}` are literal braces.
     fn parse(text: &str, pattern: &Pattern) -> Result<Self> {
         let fail = |why: String| Error::usage("bad-template", why).found(escape_text(text));
         let mut pieces = Vec::new();
@@ -153,7 +161,7 @@ impl Template {
                     let Some(group) = by_number.or_else(|| pattern.group(&name)) else {
                         let count = pattern.groups() - 1;
                         return Err(fail(format!(
-                            "the new name asks for a group that the pattern does not have: {{{}}}",
+                            "the pattern does not have the group {{{}}} of the new name",
                             escape_text(&name)
                         ))
                         .expected(format_args!("{{1}} to {{{count}}}, or the name of a group")));
@@ -161,14 +169,16 @@ impl Template {
                     pieces.push(Piece::Text(std::mem::take(&mut plain)));
                     pieces.push(Piece::Group(group));
                 }
-                // As other programs write groups: taken as it stands it would be a part of the name.
+                // Other programs write groups this way; taken literally it would be part of the name.
                 '\\' | '$' if is_group_elsewhere(c, &mut characters.clone()) => {
-                    return Err(fail("groups of the pattern are written in braces here".to_owned())
+                    return Err(fail("groups in the new name are written in braces".to_owned())
                         .expected("{1}, or {name}")
-                        .hint(format_args!("write {{1}} for {c}1")));
+                        .hint(format_args!("write {{1}} instead of {c}1")));
                 }
                 '}' => {
-                    return Err(fail("a closing brace stands alone: write }} for the character".to_owned()));
+                    return Err(fail(
+                        "a closing brace has no opening brace; write }} for the character".to_owned(),
+                    ));
                 }
                 c => plain.push(c),
             }
@@ -177,7 +187,7 @@ impl Template {
         Ok(Self(pieces))
     }
 
-    /// A group may stand in a name many times, so it is measured before it is made.
+    /// Fills in the groups. A group may occur many times, so the length is checked first.
     fn fill<'a>(&'a self, name: &'a str, captures: &Captures) -> Result<String> {
         let text = |piece: &'a Piece| -> &'a str {
             match piece {
@@ -187,10 +197,10 @@ impl Template {
         };
         let length = self.0.iter().fold(0u64, |sum, piece| sum.saturating_add(text(piece).len() as u64));
         let limits = Limits::default();
-        Limits::check("bytes in a new name", "none: this one is fixed", length, limits.name_bytes)?;
+        Limits::check("bytes in a new name", "none: this limit is fixed", length, limits.name_bytes)?;
         let new: String = self.0.iter().map(text).collect();
         let parts = new.bytes().filter(|&byte| byte == b'.').count() as u64 + 1;
-        Limits::check("parts in a new name", "none: this one is fixed", parts, limits.path_parts)?;
+        Limits::check("parts in a new name", "none: this limit is fixed", parts, limits.path_parts)?;
         Ok(new)
     }
 }
@@ -226,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_can_be_cut_in_two_ways_is_refused() {
+    fn an_ambiguous_glob_is_refused() {
         let rule = Renaming::glob("*.*.w", "{2}.{1}", &PatternBudget::default()).unwrap();
         assert_eq!(renamed(&rule, "a.b.w").unwrap(), "b.a");
         let error = rule.apply(&TensorPath::from_dotted("a.b.c.w")).unwrap_err();

@@ -1,4 +1,4 @@
-//! What an edit changes: before and after, of what is not the same.
+//! Changes of an edit: tensors and metadata before and after.
 
 use super::apply::Applied;
 use crate::checkpoint::{Attributes, Checkpoint, Loss, Note, TensorEntry};
@@ -11,16 +11,16 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A tensor as a reader sees it.
+/// Name, type and shape of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorSummary {
     /// The displayed name, not escaped.
     pub name: String,
-    /// The type of its elements.
+    /// The element type.
     pub dtype: &'static str,
-    /// Its extents.
+    /// The size of each dimension.
     pub shape: Vec<u64>,
-    /// The name that it shares its bytes with.
+    /// The name of the tensor that it shares storage with.
     pub alias_of: Option<String>,
 }
 
@@ -43,14 +43,14 @@ impl TensorSummary {
     }
 }
 
-/// A tensor that is not what it was.
+/// Change to a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorChange {
-    /// As it was.
+    /// The tensor before the edit.
     pub before: TensorSummary,
-    /// As it is; `None` where it is left out.
+    /// The tensor after the edit; `None` where it is dropped.
     pub after: Option<TensorSummary>,
-    /// True where its dimensions change places, also where that gives the same shape.
+    /// True where its dimensions are permuted, even if the shape stays the same.
     pub transposed: bool,
 }
 
@@ -64,30 +64,30 @@ impl TensorChange {
     }
 }
 
-/// A key of the metadata that does not say what it said.
+/// Change to a metadata key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetadataChange {
     /// The key.
     pub key: String,
-    /// What it said; `None` where it was not there.
+    /// The old value; `None` for a new key.
     pub before: Option<Json>,
-    /// What it says; `None` where it is not there any more.
+    /// The new value; `None` for a removed key.
     pub after: Option<Json>,
 }
 
-/// Where an edit goes.
+/// Target of an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EditMode {
-    /// To a new file or folder.
+    /// A new file or folder.
     NewFile,
-    /// Into the file that is there, around its tensors.
+    /// The existing file: bytes around its tensors are changed.
     Header,
-    /// To a new file that takes the place of the old one.
+    /// A new file that replaces the old one.
     Rewrite,
 }
 
 impl EditMode {
-    /// The word in JSON.
+    /// Returns the word in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NewFile => "new-file",
@@ -97,43 +97,43 @@ impl EditMode {
     }
 }
 
-/// What an edit changes.
+/// Changes of an edit, planned or carried out.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct EditReport {
-    /// What is edited.
+    /// The source.
     pub source: String,
-    /// Where it is written to.
+    /// The target.
     pub target: String,
-    /// In which way.
+    /// The kind of target.
     pub how: EditMode,
-    /// The format that is written.
+    /// The format of the target.
     pub format: &'static str,
     /// The kind within the format.
     pub kind: &'static str,
-    /// How many tensors there are afterwards.
+    /// Number of tensors after the edit.
     pub tensors: usize,
-    /// The tensors that change, in their order.
+    /// The changed tensors, in order.
     pub changes: Vec<TensorChange>,
-    /// The metadata that change.
+    /// The changed metadata.
     pub metadata: Vec<MetadataChange>,
-    /// What casts do, by displayed name.
+    /// Effects of casts, by displayed name.
     pub casts: BTreeMap<String, CastReport>,
-    /// What is lost.
+    /// Losses.
     pub losses: Vec<Loss>,
-    /// What was odd about the source, and rules that did nothing.
+    /// Notes on the source, and on rules that matched nothing.
     pub notes: Vec<Note>,
-    /// Bytes that are written; in place, those that differ.
+    /// Number of bytes written; in place, of those that differ.
     pub bytes: u64,
 }
 
 impl EditReport {
-    /// All of it, and `"done"`: whether it was carried out. As a tree; [`EditReport::as_json`] takes no memory.
+    /// Returns the report as JSON, with `"done"`: true if carried out. As a tree; [`EditReport::as_json`] streams it.
     pub fn to_json(&self, done: bool) -> Json {
         tree(&self.as_json(done))
     }
 
-    /// As [`EditReport::to_json`], made as it is written.
+    /// As [`EditReport::to_json`], serialized without an intermediate tree.
     pub fn as_json(&self, done: bool) -> impl Serialize + '_ {
         let metadata = |change: &MetadataChange| json!({ "key": change.key, "before": change.before, "after": change.after });
         Document {
@@ -154,7 +154,7 @@ impl EditReport {
     }
 }
 
-/// The document of an edit in place: that of the report, and `ranges`: what of the file is written.
+/// Document of an edit in place: that of the report, and `ranges`, the written byte ranges.
 #[derive(Serialize)]
 struct InPlaceDocument<Report: Serialize, Ranges: Serialize> {
     #[serde(flatten)]
@@ -164,7 +164,7 @@ struct InPlaceDocument<Report: Serialize, Ranges: Serialize> {
 }
 
 impl EditReport {
-    /// The document of an edit, and of one in place with the `patch` that it writes, where it does.
+    /// Returns the document of an edit; for an edit in place also with the `patch` that it writes.
     pub fn document<'a>(&'a self, patch: Option<&'a Patch>, done: bool) -> impl Serialize + 'a {
         let range = |range: &PatchRange| json!({ "offset": range.offset, "old_bytes": range.old.len(), "new_bytes": range.new.len() });
         let ranges = patch.map(|patch| rows(&patch.ranges, range));
@@ -172,12 +172,12 @@ impl EditReport {
     }
 }
 
-/// The document of an edit that was taken back (`undo`), or whose record was removed (`forget-undo`).
+/// Returns the document of an edit that was undone (`undo`), or whose undo record was removed (`forget-undo`).
 pub fn undone_document(path: &Path, done: &str, bytes: u64) -> Json {
     json!({ "path": path_text(path), "done": done, "bytes": bytes })
 }
 
-/// The document of a report.
+/// Document of a report.
 #[derive(Serialize)]
 struct Document<'a, Changes, Metadata, Casts, Losses, Notes> {
     source: &'a str,
@@ -195,7 +195,7 @@ struct Document<'a, Changes, Metadata, Casts, Losses, Notes> {
     notes: Notes,
 }
 
-/// What of the tensors is not as it was.
+/// Returns the changes to tensors.
 pub(super) fn tensor_changes(
     before: &Checkpoint,
     after: &Checkpoint,
@@ -210,15 +210,16 @@ pub(super) fn tensor_changes(
     let mut changes = Vec::new();
     for (old, new) in before.tensors.iter().zip(now) {
         let transposed = new.is_some_and(|new| is_transposed(old, new));
-        let (told, then) = (TensorSummary::of(old), new.map(TensorSummary::of));
-        if transposed || then.as_ref() != Some(&told) {
-            changes.push(TensorChange { before: told, after: then, transposed });
+        let (summary, then) = (TensorSummary::of(old), new.map(TensorSummary::of));
+        if transposed || then.as_ref() != Some(&summary) {
+            changes.push(TensorChange { before: summary, after: then, transposed });
         }
     }
     changes
 }
 
-/// Ties give other bytes, casts another type: only transposes change how the same piece is read.
+/// True where the dimensions are permuted. Ties change the bytes and casts the type: only a transpose reads the same extent
+/// differently.
 fn is_transposed(old: &TensorEntry, new: &TensorEntry) -> bool {
     let (Some(a), Some(b)) = (old.extents.first(), new.extents.first()) else {
         return old.shape != new.shape;

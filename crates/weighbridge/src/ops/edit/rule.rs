@@ -1,11 +1,11 @@
-//! Rules: a word and what follows it, the same on the command line and in a file.
+//! Rules: a word and its arguments, the same on the command line and in a file.
 
 use super::renaming::Renaming;
 use crate::checkpoint::{PatternBudget, Selection, escape_text};
 use crate::error::{Error, Result};
 use crate::tensor::{Cast, DType};
 
-/// The words there are.
+/// The rule words.
 pub(super) const WORDS: [&str; 14] = [
     "keep",
     "drop",
@@ -23,17 +23,28 @@ pub(super) const WORDS: [&str; 14] = [
     "no-state",
 ];
 
-/// One step of an edit. Steps are made in order, each upon what the one before left.
+/// One step of an edit. Steps are applied in order, each to the result of the previous one.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// use weighbridge::ops::edit::Rule;
+///
+/// let rules = Rule::parse("cast", &["encoder.*=bf16".to_owned()])?;
+/// assert_eq!(rules[0].text(), "cast encoder.*=bf16");
+/// assert_eq!(Rule::parse("renam", &[]).unwrap_err().code().as_str(), "bad-rule");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Rule {
     pub(super) action: Action,
-    /// As it was written.
+    /// The rule as written.
     text: String,
-    /// The file, line and offset where it was written.
+    /// The file, line and offset of the rule.
     place: Option<RuleLocation>,
 }
 
-/// Where a rule stands in a file.
+/// Location of a rule in a file.
 #[derive(Debug, Clone)]
 pub(super) struct RuleLocation {
     /// The file.
@@ -44,45 +55,45 @@ pub(super) struct RuleLocation {
     pub(super) offset: u64,
 }
 
-/// What a rule does.
+/// Effect of a rule.
 #[derive(Debug, Clone)]
 pub(super) enum Action {
-    /// Keeps what one of the patterns matches.
+    /// Keeps tensors that one of the patterns matches.
     Keep(Selection),
-    /// Leaves out what one of the patterns matches.
+    /// Drops tensors that one of the patterns matches.
     Drop(Selection),
-    /// Leaves out optimizer state.
+    /// Drops optimizer state.
     NoState,
-    /// Gives each path what the first of these says that fits it. Each with what was written.
+    /// Renames each path by the first rename that matches it. Each rename has its `from` side.
     Rename(Vec<(Renaming, String)>),
-    /// Permutes the dimensions of matrices, or of tensors of that many dimensions.
+    /// Permutes the dimensions of matrices, or of tensors of rank `axes.len()`.
     Transpose { pattern: Selection, axes: Option<Vec<usize>> },
-    /// Asks for another type of floating-point tensors.
+    /// Casts floating-point tensors to another type.
     Cast { pattern: Selection, cast: Cast },
-    /// Lets two names have the same bytes.
+    /// Shares storage between two tensors.
     Tie { name: String, of: String },
-    /// Gives names that share bytes their own.
+    /// Separates tensors that share storage.
     Untie(Selection),
-    /// Says something.
+    /// Sets a metadata key.
     SetMetadata { key: String, value: String },
-    /// Takes back what was said.
+    /// Removes a metadata key.
     RemoveMetadata(String),
 }
 
 impl Rule {
-    /// Reads one rule: a word of the [grammar](super) and its arguments, each as on the command line. Several
-    /// arguments of `keep`, `drop` and the renames are one step: what one of the patterns matches, or the
-    /// first rename that fits. Of the other words each argument is a rule of its own.
+    /// Parses one rule: a word of the [grammar](super) and its arguments, each as on the command line. Several arguments of
+    /// `keep`, `drop` and the renames are one step: everything that one of the patterns matches, or the first rename that
+    /// matches. For the other words, each argument is a rule of its own.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`]: `unknown-rule`; `bad-rule` for arguments that the word does not take;
-    /// `bad-pattern`, `bad-template`; [`crate::Kind::Limit`], `too-many-patterns`.
+    /// [`crate::Kind::Usage`]: `unknown-rule`; `bad-rule` for invalid arguments; `bad-pattern`, `bad-template`;
+    /// [`crate::Kind::Limit`], `too-many-patterns`.
     pub fn parse(word: &str, arguments: &[String]) -> Result<Vec<Self>> {
         let arguments: Vec<Argument> = arguments.iter().cloned().map(Argument::Text).collect();
         Self::read(word, &arguments, None, &PatternBudget::default())
     }
 
-    /// As [`parse`](Self::parse); the `budget` is that of all rules that come together.
+    /// As [`parse`](Self::parse), with the pattern `budget` that all rules share.
     pub(super) fn read(
         word: &str,
         arguments: &[Argument],
@@ -94,12 +105,12 @@ impl Rule {
         let all = || arguments.iter().map(Argument::shown).collect::<Vec<_>>().join(" ");
         let placed = |error: Error| locate(error, place);
         if arguments.is_empty() {
-            return Err(placed(bad(word, "needs something to be about", "")));
+            return Err(placed(bad(word, "needs an argument", "")));
         }
         let renames = |make: &dyn Fn(&str, &str) -> Result<Renaming>| -> Result<Vec<Self>> {
             let one = |argument: &Argument| {
                 let (from, to) = argument.pair(word)?;
-                Ok((make(&from, &to)?, argument.shown()))
+                Ok((make(&from, &to)?, from))
             };
             let list = arguments.iter().map(one).collect::<Result<Vec<_>>>()?;
             Ok(vec![rule(Action::Rename(list), all())])
@@ -113,7 +124,7 @@ impl Rule {
             "drop" => Ok(vec![rule(Action::Drop(Selection::within(&patterns()?, &[], budget)?), all())]),
             "no-state" => each(&|argument| match argument.single(word)?.as_str() {
                 "yes" => Ok(Action::NoState),
-                other => Err(bad(word, "is written no-state = \"yes\"", other)),
+                other => Err(bad(word, "takes only the value yes", other)),
             }),
             "rename" => renames(&|from, to| Ok(Renaming::path(from, to))),
             "rename-glob" => renames(&|from, to| Renaming::glob(from, to, budget)),
@@ -128,9 +139,9 @@ impl Rule {
                     let renaming = if strip { Renaming::path(&path, "") } else { Renaming::path("", &path) };
                     Ok((renaming, argument.shown()))
                 };
-                // Of several prefixes the first that fits is taken away; several new ones make no sense.
+                // Of several prefixes the first match is stripped; several new prefixes would contradict each other.
                 if !strip && arguments.len() > 1 {
-                    return Err(placed(bad(word, "takes one name", &all())));
+                    return Err(placed(bad(word, "takes exactly one name", &all())));
                 }
                 let list = arguments.iter().map(one).collect::<Result<Vec<_>>>();
                 list.map(|list| vec![rule(Action::Rename(list), all())])
@@ -163,19 +174,19 @@ impl Rule {
                 }
             }),
             "remove-metadata" => each(&|argument| Ok(Action::RemoveMetadata(argument.single(word)?))),
-            _ => Err(Error::usage("unknown-rule", "there is no such rule")
+            _ => Err(Error::usage("unknown-rule", "unknown rule")
                 .found(escape_text(word))
                 .hint(format_args!("the rules are {}", WORDS.join(", ")))),
         };
         made.map_err(placed)
     }
 
-    /// As it was written: `rename a=b`.
+    /// Returns the rule as written: `rename a=b`.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// An error that this rule is to blame for, with its place.
+    /// Adds the location of this rule to an error.
     pub(super) fn blame(&self, error: Error) -> Error {
         match &self.place {
             Some(place) => error.within(format_args!("rule in line {} of {}", place.line, place.file)),
@@ -184,7 +195,7 @@ impl Rule {
     }
 }
 
-/// Puts the place of a rule into an error about its grammar.
+/// Adds the location of a rule to an error about its syntax.
 pub(super) fn locate(error: Error, place: Option<&RuleLocation>) -> Error {
     match place {
         Some(place) => {
@@ -204,32 +215,32 @@ fn select(pattern: String, budget: &PatternBudget) -> Result<Selection> {
 
 fn dtype(word: &str, text: &str) -> Result<DType> {
     let target = |d: &DType| DType::CAST_TARGETS.contains(d);
-    DType::from_spelling(text)
-        .filter(target)
-        .ok_or_else(|| bad(word, &format!("goes to {}: DTYPE, or PATTERN=DTYPE", DType::CAST_NAMES), text))
+    DType::from_spelling(text).filter(target).ok_or_else(|| {
+        bad(word, &format!("takes DTYPE or PATTERN=DTYPE, where DTYPE is {}", DType::CAST_NAMES), text)
+    })
 }
 
-/// The numbers in `1,0,2`.
+/// Parses the numbers in `1,0,2`.
 fn axes(text: &str) -> Option<Vec<usize>> {
     text.split(',').map(|axis| axis.trim().parse().ok()).collect()
 }
 
 fn axes_of(word: &str, text: &str) -> Result<Vec<usize>> {
-    let axes = axes(text).ok_or_else(|| bad(word, "takes axes as 1,0,2", text))?;
+    let axes = axes(text).ok_or_else(|| bad(word, "takes axes such as 1,0,2", text))?;
     let mut sorted = axes.clone();
     sorted.sort_unstable();
     match sorted.iter().copied().eq(0..axes.len()) {
         true => Ok(axes),
-        false => Err(bad(word, "takes every axis from 0 on once", text)),
+        false => Err(bad(word, "takes each axis from 0 up exactly once", text)),
     }
 }
 
-/// What follows a word.
+/// Argument of a rule.
 #[derive(Debug, Clone)]
 pub(super) enum Argument {
-    /// As on the command line.
+    /// Text as on the command line.
     Text(String),
-    /// Two sides apart, where one of them holds an `=`.
+    /// Two separate sides, for sides that contain an `=`.
     Pair(String, String),
 }
 
@@ -244,7 +255,7 @@ impl Argument {
     fn single(&self, word: &str) -> Result<String> {
         match self {
             Self::Text(text) => Ok(text.clone()),
-            Self::Pair(..) => Err(bad(word, "takes one side, not from and to", &self.shown())),
+            Self::Pair(..) => Err(bad(word, "takes a single text, not from and to", &self.shown())),
         }
     }
 
@@ -253,10 +264,10 @@ impl Argument {
             Self::Text(text) => text.split_once('=').map(|(from, to)| (from.to_owned(), to.to_owned())),
             Self::Pair(from, to) => Some((from.clone(), to.clone())),
         };
-        sides.ok_or_else(|| bad(word, "has two sides: one, =, the other", &self.shown()))
+        sides.ok_or_else(|| bad(word, "takes two sides, separated by =", &self.shown()))
     }
 
-    /// One side, and another one behind the last `=` where `is_other` holds of it.
+    /// Splits off a second side after the last `=`, where `is_other` accepts it.
     fn optional(&self, word: &str, is_other: impl Fn(&str) -> bool) -> Result<(String, Option<String>)> {
         match self {
             Self::Text(text) => Ok(match text.rsplit_once('=') {

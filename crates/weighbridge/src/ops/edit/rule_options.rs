@@ -1,4 +1,4 @@
-//! Rules as single options give them.
+//! Rules from separate options, one per rule word.
 
 use super::Rule;
 #[cfg(feature = "rules")]
@@ -7,7 +7,7 @@ use crate::error::Result;
 #[cfg(feature = "rules")]
 use std::path::PathBuf;
 
-/// Rules of each kind. They are applied in the order of these fields, each upon what the one before left.
+/// Rules by kind. They are applied in the order of these fields, each to the result of the previous one.
 #[derive(Debug, Clone, Default)]
 pub struct RuleOptions {
     /// Files of rules.
@@ -15,11 +15,11 @@ pub struct RuleOptions {
     pub files: Vec<PathBuf>,
     /// Patterns of the tensors to keep.
     pub keep: Vec<String>,
-    /// Patterns of tensors to leave out.
+    /// Patterns of tensors to drop.
     pub drop: Vec<String>,
-    /// Leave out optimizer state.
+    /// Drop optimizer state.
     pub no_state: bool,
-    /// Leading parts of names to take away.
+    /// Leading name parts to remove.
     pub strip_prefix: Vec<String>,
     /// New names, `OLD=NEW`.
     pub rename: Vec<String>,
@@ -27,15 +27,15 @@ pub struct RuleOptions {
     pub rename_glob: Vec<String>,
     /// New names by expressions, `REGEX=NEW`.
     pub rename_regex: Vec<String>,
-    /// A name to put everything below.
+    /// A name to prepend to all names.
     pub prefix: Option<String>,
     /// Matrices to transpose, `PATTERN` or `PATTERN=AXES`.
     pub transpose: Vec<String>,
     /// Types, `DTYPE` or `PATTERN=DTYPE`.
     pub cast: Vec<String>,
-    /// Pairs of names that shall share their bytes, `NAME=OTHER`.
+    /// Pairs of names to share storage, `NAME=OTHER`.
     pub tie: Vec<String>,
-    /// Patterns of names that shall have bytes of their own.
+    /// Patterns of names to give separate storage.
     pub untie: Vec<String>,
     /// Metadata to set, `KEY=VALUE`.
     pub set_metadata: Vec<String>,
@@ -44,7 +44,7 @@ pub struct RuleOptions {
 }
 
 impl RuleOptions {
-    /// The rules, in order.
+    /// Returns the rules, in order.
     ///
     /// # Errors
     /// As `read_rules` and [`Rule::parse`].

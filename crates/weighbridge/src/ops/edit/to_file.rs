@@ -1,6 +1,6 @@
 //! Edits into a new file.
 
-use super::apply::apply_watched;
+use super::apply::apply_with_progress;
 use super::report::{EditMode, EditReport, metadata_changes, tensor_changes};
 use super::{Rule, cast_reports};
 use crate::checkpoint::Checkpoint;
@@ -13,22 +13,22 @@ use crate::source::PathKind;
 use std::path::Path;
 use weighbridge_core::ErrorCode;
 
-/// What to change, and how to write it.
+/// Options of an edit: rules, and how to write the result.
 #[derive(Debug, Clone, Default)]
 pub struct EditOptions {
     /// How to open the source.
     pub open: OpenOptions,
     /// The rules, in order.
     pub rules: Vec<Rule>,
-    /// Go on where a rule fits nothing, and note it.
+    /// Note a rule that matches nothing, instead of failing.
     pub lenient: bool,
-    /// The id of the target's format; told from the target's extension, or else the source's own.
+    /// The id of the target's format; by default that of the target's extension, or else of the source.
     pub to: Option<String>,
     /// The kind within the format.
     pub kind: Option<String>,
     /// Values of the format's settings, by name.
     pub settings: Vec<(String, String)>,
-    /// Refuse when something would be lost.
+    /// Fail where something would be lost.
     pub deny_loss: bool,
     /// Replace the target if it exists.
     pub force: bool,
@@ -36,23 +36,23 @@ pub struct EditOptions {
     pub run: RunOptions,
 }
 
-/// An edit that was planned.
+/// Planned edit.
 #[derive(Debug)]
 pub struct Prepared {
-    /// What it changes.
+    /// Changes of the edit.
     pub report: EditReport,
-    /// What it writes.
+    /// The write plan.
     pub plan: WritePlan,
-    /// The index after the edit; of what is written anew, with those tensors alone that are cast.
+    /// The index after the edit; for a new file only with the tensors that have a pending cast.
     pub checkpoint: Checkpoint,
 }
 
 /// Opens `source`, applies the rules, and plans `target`. Nothing is written.
 ///
 /// # Errors
-/// What opening, [`apply`](super::apply()) and planning say; [`crate::Kind::Usage`], `unknown-extension`, where neither the target's
-/// name nor the options say which form it shall have; for the target as [`LocalSink::check_plan`], and
-/// `output-is-input` where it is one of several files that are read.
+/// Errors of opening, [`apply`](super::apply()) and planning; [`crate::Kind::Usage`], `unknown-extension`, where neither the
+/// target's name nor the options determine its format; for the target as [`LocalSink::check_plan`], and `output-is-input`
+/// where it is one of several input files.
 pub fn prepare(source: &Path, target: &Path, options: &EditOptions) -> Result<Prepared> {
     LocalSink::check(target, options.force)?;
     let checkpoint = formats::open_with(source, &options.open)
@@ -69,7 +69,7 @@ pub fn prepare(source: &Path, target: &Path, options: &EditOptions) -> Result<Pr
     Ok(prepared)
 }
 
-/// Writes what was prepared, all or nothing, and completes its report with what the casts did.
+/// Writes a planned edit, all or nothing, and adds the effects of casts to its report.
 ///
 /// # Errors
 /// As [`save`].
@@ -91,10 +91,10 @@ pub fn edit(source: &Path, target: &Path, options: &EditOptions) -> Result<EditR
 }
 
 impl Prepared {
-    /// Reads what is to be cast, and puts what that would do into the report: for those who do not write.
+    /// Reads the tensors with a pending cast and adds its effects to the report, for a dry run.
     ///
     /// # Errors
-    /// What reading the tensors says.
+    /// Errors of reading the tensors.
     pub fn measure_casts(&mut self, threads: usize) -> Result<()> {
         self.report.casts = cast_reports(&self.checkpoint, threads)?;
         Ok(())
@@ -110,14 +110,14 @@ pub(super) fn plan_edit(
     plan: impl FnOnce(Checkpoint) -> Result<WritePlan>,
 ) -> Result<Prepared> {
     let mut after = before.clone();
-    let applied = apply_watched(&mut after, &options.rules, options.lenient, &*options.run.progress)?;
-    // Before planning, so that what was before need not be in memory any more.
+    let applied = apply_with_progress(&mut after, &options.rules, options.lenient, &*options.run.progress)?;
+    // Before planning, so that the memory of the old index can be freed.
     let changes = tensor_changes(&before, &after, &applied);
     let metadata = metadata_changes(&before, &after);
     let (source, mut notes) = (before.label, before.notes);
     drop(before.tensors);
     let count = after.tensors.len();
-    // In place, what was written is compared with all of it; otherwise only what is cast is looked at again.
+    // In place, all tensors are compared after writing; otherwise only casts are read again.
     let kept = match how {
         EditMode::Header => after.clone(),
         EditMode::NewFile | EditMode::Rewrite => {
@@ -151,12 +151,12 @@ pub(super) fn plan_edit(
     Ok(Prepared { report, plan, checkpoint: kept })
 }
 
-/// How [`plan_checkpoint`] plans an edit: the rules were applied already.
+/// Returns the options with which [`plan_checkpoint`] plans an edit: the rules are already applied.
 pub(super) fn convert_options(options: &EditOptions, settings: Vec<(String, String)>) -> ConvertOptions {
     ConvertOptions { open: options.open.clone(), settings, ..ConvertOptions::default() }
 }
 
-/// Plans in that form; a kind that is read and not written is left to the format to choose.
+/// Plans in that form. Where the kind of the source can only be read, the format chooses another kind.
 pub(super) fn plan_form(
     checkpoint: Checkpoint,
     format: &'static dyn Format,
@@ -174,17 +174,17 @@ pub(super) fn plan_form(
     }
 }
 
-/// The kind of file to write.
+/// File kind to write.
 #[derive(Debug, Clone)]
 pub(super) enum Kind {
-    /// What the caller or the name of the target says.
+    /// The kind that the caller or the name of the target requests.
     Asked(Option<String>),
-    /// That of the source.
+    /// The kind of the source.
     AsIs(String),
 }
 
-/// Format and kind of the target: what its extension says, or without one those of the source. An extension that
-/// means nothing is no wish for the source's form, unless the source has the same one, or is a folder.
+/// Returns format and kind of the target: those of its extension, or without an extension those of the source. An unknown
+/// extension is an error, unless the source has the same one or is a folder.
 fn target_form(
     source: &Path,
     target: &Path,
@@ -209,10 +209,10 @@ fn target_form(
     Ok((format, kind))
 }
 
-/// The error of an edit without rules.
+/// Fails for an edit without rules.
 pub(super) fn check_asked(options: &EditOptions) -> Result<()> {
     if options.rules.is_empty() && options.settings.is_empty() {
-        return Err(Error::usage("nothing-to-edit", "no rule says what to change"));
+        return Err(Error::usage("nothing-to-edit", "no rules and no settings to apply"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Dimensions in another order: element (i, j) becomes element (j, i). No bytes move.
+//! Permuted dimensions: element (i, j) becomes element (j, i). No bytes move.
 
 use super::permuted::{PermutedSource, permuted};
 use crate::checkpoint::{Attributes, Checkpoint, Extent, Loss, Selection, TensorEntry};
@@ -10,32 +10,31 @@ use std::sync::Arc;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::{Opt, Phrase};
 
-/// Attributes that say something of a certain dimension.
-const OF_A_DIMENSION: [&str; 7] =
+/// Attributes that refer to a particular dimension.
+const DIMENSION_ATTRIBUTES: [&str; 7] =
     ["batch", "lod", "rows", "height", "reversed", Attributes::QUANTIZED_AXIS, Attributes::SPARSE_LAYOUT];
 
-/// What was turned.
+/// Result of a transpose.
 pub(super) struct Turned {
-    /// How many tensors were changed.
+    /// Number of changed tensors.
     pub(super) count: u64,
-    /// The places of those whose elements are put in order when they are read: all but those that are reversed.
+    /// Indices of the tensors whose elements are reordered on reading: all but those with reversed dimensions.
     pub(super) reordered: Vec<usize>,
-    /// The places of state that was turned: true where it went along with its parameter, false where it was named itself.
+    /// Indices of transposed state: true where it followed its parameter, false where its own name matched.
     pub(super) state: Vec<(usize, bool)>,
-    /// `state-not-transposed`: tensors of which some state may be that is left as it was. `state-guessed`: tensors whose state
-    /// went along, though it may be another one's.
+    /// `state-not-transposed`: tensors with possible state that stays unchanged. `state-guessed`: tensors whose state was
+    /// transposed by a guess, and may belong to another tensor.
     pub(super) losses: Vec<Loss>,
 }
 
-/// Transposes the parameters that `pattern` matches, each with its optimizer state. State that it matches, and whose
-/// parameter it does not, is transposed alone.
+/// Transposes the parameters that `pattern` matches, each with its optimizer state. Matching state of an unmatched parameter
+/// is transposed alone.
 ///
-/// Without `axes` matrices are turned, tensors of fewer dimensions stay, and others are refused. State of
-/// the shape of its parameter goes along; what is one number, or nothing, stays; other state is refused.
-/// State that may be that of several tensors goes along with all of them. Where only some of them are turned, or
-/// where it is not known which parameter state is about, it stays, which is a loss. So it is where that is guessed, and
-/// a tensor that stays may be meant as well.
+/// Without `axes`, matrices are transposed, tensors of lower rank stay, and tensors of higher rank are refused. State with the
+/// shape of its parameter follows; state of at most one element stays; other state is refused.
 ///
+/// State with several possible owners follows if all of them are transposed. Otherwise, and where its owner is unknown, it
+/// stays, which is a loss. A guessed owner is a loss, too, where an unchanged tensor may be the owner instead.
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `transpose-rank`, `state-shape`, `named-rows`, `dimension-has-a-meaning`;
 /// [`crate::Kind::Unsupported`], `packed-transpose`.
@@ -64,20 +63,20 @@ pub(super) fn transpose(
         }
         Ok(true)
     };
-    let mut left = Left::new(tensors);
+    let mut owners_of = StateTracker::new(tensors);
     for (place, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| !tensor.role.is_state()) {
-        left.turned[place] = selected[place] && turn(place, tensor)?;
+        owners_of.turned[place] = selected[place] && turn(place, tensor)?;
     }
     let mut guessed = Vec::new();
     for ((place, tensor), of) in
         tensors.iter().enumerate().zip(&owners).filter(|((_, t), _)| t.role.is_state())
     {
         let along = !of.is_empty() && of.iter().all(|&owner| selected[owner]);
-        // What matches a parameter matches the state that has its path.
+        // A pattern that matches a parameter also matches the state with its path.
         let by_path = of.iter().any(|&owner| selected[owner] && tensors[owner].path == tensor.path);
         if along {
-            // What becomes nothing of its parameter becomes nothing of it.
-            if let Some(&owner) = of.iter().find(|&&owner| left.turned[owner])
+            // State of an unchanged parameter stays unchanged.
+            if let Some(&owner) = of.iter().find(|&&owner| owners_of.turned[owner])
                 && goes_along(tensor, Some(&tensors[owner].shape))?
                 && turn(place, tensor)?
             {
@@ -85,17 +84,17 @@ pub(super) fn transpose(
                 guessed.extend(tensor.role.state_of().filter(|of| of.guessed).map(|_| owner));
             }
         } else if selected[place] && !by_path {
-            // It is named itself.
+            // Its own name matches.
             if goes_along(tensor, None)? && turn(place, tensor)? {
                 state.push((place, false));
             }
         } else {
-            left.stays(place, of);
+            owners_of.note_unchanged(place, of);
         }
-        left.is_known(tensor, of);
+        owners_of.note_owners(tensor, of);
     }
-    let mut losses = left.losses();
-    losses.extend(left.of_another(&guessed));
+    let mut losses = owners_of.losses();
+    losses.extend(owners_of.guessed_losses(&guessed));
     let count = changed.len() as u64;
     for (place, tensor) in changed {
         if let Some(slot) = checkpoint.tensors.get_mut(place) {
@@ -105,8 +104,8 @@ pub(super) fn transpose(
     Ok(Turned { count, reordered, state, losses })
 }
 
-/// True for state that is transposed with its parameter, false for what is one number. `parameter` is the shape of
-/// that one, where it is there.
+/// True for state that is transposed with its parameter, false for state of at most one element. `parameter` is the shape of
+/// the parameter, if it is present.
 fn goes_along(state: &TensorEntry, parameter: Option<&Shape>) -> Result<bool> {
     match parameter {
         Some(shape) if *shape == state.shape => Ok(true),
@@ -114,50 +113,50 @@ fn goes_along(state: &TensorEntry, parameter: Option<&Shape>) -> Result<bool> {
         None => Ok(true),
         Some(shape) => Err(Error::mismatch(
             "state-shape",
-            "this state does not have the shape of its parameter, so nobody knows how to transpose it",
+            "the state cannot be transposed: its shape differs from that of its parameter",
         )
         .on_tensor(state.name())
         .expected(shape)
         .found(&state.shape)
-        .hint(phrase!["leave the state out (", Opt::NoState, "), or the parameter untransposed"])),
+        .hint(phrase!["drop the state (", Opt::NoState, "), or do not transpose the parameter"])),
     }
 }
 
-/// What is left of the state of tensors that are turned.
-struct Left<'a> {
+/// Tracks which state belongs to transposed tensors.
+struct StateTracker<'a> {
     tensors: &'a [TensorEntry],
-    /// By place: tensors that are turned.
+    /// By index: transposed tensors.
     turned: Vec<bool>,
-    /// By place: tensors whose state is known.
+    /// By index: tensors with known state.
     known: Vec<bool>,
-    /// By place: state that stays, and may be that of the tensor.
+    /// By index: unchanged state that may belong to the tensor.
     of: Vec<Option<usize>>,
-    /// The places of the first tensors whose state is known, by the name whose bytes they have.
+    /// Indices of the first tensors with known state, by the name of the tensor whose storage they share.
     roots: HashMap<String, usize>,
-    /// The first state of which it is not known which parameter it is about, as it is told.
+    /// The quoted name of the first state with an unknown parameter.
     stray: Option<String>,
 }
 
-impl<'a> Left<'a> {
+impl<'a> StateTracker<'a> {
     fn new(tensors: &'a [TensorEntry]) -> Self {
         let none = || vec![false; tensors.len()];
         let (turned, known, of) = (none(), none(), vec![None; tensors.len()]);
         Self { tensors, turned, known, of, roots: HashMap::new(), stray: None }
     }
 
-    /// Notes the tensors that `state` is about.
-    fn is_known(&mut self, state: &TensorEntry, owners: &[usize]) {
+    /// Records the possible owners of `state`.
+    fn note_owners(&mut self, state: &TensorEntry, owners: &[usize]) {
         for &owner in owners {
             self.known[owner] = true;
-            // Nothing of a single number is transposed.
+            // A single element is never transposed.
             if state.elements() > 1 {
                 self.roots.entry(root(&self.tensors[owner])).or_insert(owner);
             }
         }
     }
 
-    /// Notes that the state at `place` stays as it is, which may be that of any of `owners`.
-    fn stays(&mut self, place: usize, owners: &[usize]) {
+    /// Records that the state at `place` stays unchanged; it may belong to any of `owners`.
+    fn note_unchanged(&mut self, place: usize, owners: &[usize]) {
         if self.tensors[place].elements() <= 1 {
             return;
         }
@@ -169,16 +168,16 @@ impl<'a> Left<'a> {
         }
     }
 
-    /// The losses of what was turned: of each tensor whose state stays, of each that shares its bytes with a tensor
-    /// that has state and was not turned, and of each whose state may be the stray one.
+    /// Returns the losses of transposed tensors: for each tensor with unchanged state, for each that shares storage with an
+    /// unchanged tensor with state, and for each that may own state without a known parameter.
     fn losses(&self) -> Vec<Loss> {
-        let told = |place: usize| quoted(&self.tensors[place].text());
+        let name = |place: usize| quoted(&self.tensors[place].text());
         let detail = |place: usize| -> Option<Phrase> {
             if let Some(state) = self.of[place] {
                 return Some(phrase![format_args!(
-                    "{} may be state of this tensor, or of another one of its name as a variable, which is not \
-                     transposed: it is left as it was, unless a rule names it, too",
-                    told(state)
+                    "optimizer state {} may belong to this tensor, or to an untransposed tensor of the same variable name; it \
+                                         is not transposed unless a rule names it",
+                    name(state)
                 )]);
             }
             if self.known[place] {
@@ -187,15 +186,15 @@ impl<'a> Left<'a> {
             match (self.roots.get(&root(&self.tensors[place])), &self.stray) {
                 (Some(&of), _) if self.turned[of] => None,
                 (Some(&of), _) => Some(phrase![format_args!(
-                    "the optimizer's state is that of {}, which has the same bytes and is left as it was",
-                    told(of)
+                    "its optimizer state belongs to {}, which shares its storage and is not transposed",
+                    name(of)
                 )]),
                 (None, Some(stray)) => Some(phrase![
                     format_args!(
-                        "which state of the optimizer is this tensor's is not known, so that none was transposed, such as {stray}; "
+                        "optimizer state without a known parameter, such as {stray}, is not transposed; "
                     ),
                     Opt::NoState,
-                    " leaves it out"
+                    " drops it"
                 ]),
                 (None, None) => None,
             }
@@ -210,9 +209,9 @@ impl<'a> Left<'a> {
         losses
     }
 
-    /// The losses of those parameters whose state was taken along by a guess, and may be that of a tensor that was not
-    /// turned: the order of an optimizer need not be that of the model, but its state has the shapes of its parameters.
-    fn of_another(&self, guessed: &[usize]) -> Vec<Loss> {
+    /// Returns the losses of parameters whose state was transposed by a guess and may belong to an unchanged tensor. The order
+    /// of the optimizer may differ from that of the model, but its state has the shapes of its parameters.
+    fn guessed_losses(&self, guessed: &[usize]) -> Vec<Loss> {
         let mut others: HashMap<&Shape, &TensorEntry> = HashMap::new();
         let stays = |&(place, t): &(usize, &TensorEntry)| {
             !t.role.is_state() && !t.attributes.contains_key(Attributes::ALIAS_OF) && !self.turned[place]
@@ -220,18 +219,18 @@ impl<'a> Left<'a> {
         for (_, tensor) in self.tensors.iter().enumerate().filter(stays).filter(|_| !guessed.is_empty()) {
             others.entry(&tensor.shape).or_insert(tensor);
         }
-        let mut told = HashSet::new();
+        let mut seen = HashSet::new();
         let parameters =
-            guessed.iter().filter(|&&place| told.insert(place)).map(|&place| &self.tensors[place]);
+            guessed.iter().filter(|&&place| seen.insert(place)).map(|&place| &self.tensors[place]);
         let loss = |parameter: &TensorEntry| {
             let other = others.get(&parameter.shape)?;
             let detail = phrase![
                 format_args!(
-                    "no name says whose the optimizer's state is: by the order of the tensors that of this one was transposed, and it may be that of {}, which has the same shape; ",
+                    "the optimizer state was assigned by tensor order and transposed; it may belong to {}, which has the same shape; ",
                     other.name()
                 ),
                 Opt::NoState,
-                " leaves it out"
+                " drops it"
             ];
             Some(Loss::new("state-guessed", parameter.name(), detail))
         };
@@ -239,7 +238,7 @@ impl<'a> Left<'a> {
     }
 }
 
-/// The name of the tensor that this one shares its bytes with, or its own.
+/// Returns the name of the tensor that this one shares storage with, or its own.
 fn root(tensor: &TensorEntry) -> String {
     tensor.text_attribute(Attributes::ALIAS_OF).map_or_else(|| tensor.text(), str::to_owned)
 }
@@ -249,38 +248,34 @@ fn is_reversed(axes: &[usize]) -> bool {
 }
 
 fn wrong_rank(tensor: &TensorEntry, axes: Option<&[usize]>, rank: usize) -> Error {
-    let error =
-        Error::mismatch("transpose-rank", "the tensor has another number of dimensions than the rule")
-            .on_tensor(tensor.name())
-            .found(format_args!("{rank} dimensions: {}", tensor.shape));
+    let error = Error::mismatch("transpose-rank", "the rank of the tensor differs from that of the rule")
+        .on_tensor(tensor.name())
+        .found(format_args!("{rank} dimensions: {}", tensor.shape));
     match axes {
         Some(axes) => error.expected(format_args!("{} dimensions", axes.len())),
-        None => error
-            .expected("2 dimensions")
-            .hint("give their new order, such as PATTERN=2,3,1,0, or a pattern that leaves this one out"),
+        None => error.expected("2 dimensions").hint(
+            "set the new order, such as PATTERN=2,3,1,0, or use a pattern that does not match this tensor",
+        ),
     }
 }
 
-/// The tensor with its dimensions in the order `axes`.
+/// Returns the tensor with its dimensions in the order `axes`.
 fn permute(tensor: &TensorEntry, axes: &[usize]) -> Result<TensorEntry> {
     if tensor.row_names.is_some() {
-        return Err(Error::mismatch(
-            "named-rows",
-            "the rows of this table have names, which columns cannot have",
-        )
-        .on_tensor(tensor.name()));
+        return Err(Error::mismatch("named-rows", "a table with row names cannot be transposed")
+            .on_tensor(tensor.name()));
     }
-    if let Some(key) = OF_A_DIMENSION.iter().find(|key| tensor.attributes.contains_key(**key)) {
+    if let Some(key) = DIMENSION_ATTRIBUTES.iter().find(|key| tensor.attributes.contains_key(**key)) {
         return Err(Error::mismatch(
             "dimension-has-a-meaning",
-            format!("a dimension of this tensor has a meaning of its own, by its attribute {key}"),
+            format!("the attribute {key} refers to a dimension of the tensor"),
         )
         .on_tensor(tensor.name()));
     }
     let shape = permuted(&tensor.shape, axes);
     let mut turned = TensorEntry { shape, ..tensor.clone() };
     if is_reversed(axes) {
-        // The same bytes in the other order.
+        // The same bytes in the opposite order.
         for extent in &mut turned.extents {
             extent.part.iter_mut().for_each(|part| part.reverse());
             extent.encoding.order = extent.encoding.order.flipped();
@@ -288,7 +283,10 @@ fn permute(tensor: &TensorEntry, axes: &[usize]) -> Result<TensorEntry> {
         return Ok(turned);
     }
     let source = PermutedSource::new(tensor, axes).ok_or_else(|| {
-        let text = format!("elements of type {} share bytes and cannot be reordered", tensor.stored);
+        let text = format!(
+            "elements of type {} are packed into shared bytes and cannot be reordered",
+            tensor.stored
+        );
         Error::unsupported("packed-transpose", text).on_tensor(tensor.name())
     })?;
     let len = crate::source::Source::len(&source);

@@ -32,7 +32,7 @@ fn f32_grid() -> Vec<u8> {
 
 /// `hashlib.sha256(array.tobytes()).hexdigest()` of numpy arrays.
 #[test]
-fn as_python_hashes_it() {
+fn hashes_equal_those_of_python() {
     let grid = "29e1889124dc651e7bb488251123910767d042ae6dc47c280ec364655e24ab49";
     check(DType::F32, &[3, 4], &f32_grid(), grid);
     let shorts: Vec<u8> = (0..24i16).flat_map(|i| (i * 3 - 7).to_le_bytes()).collect();
@@ -52,7 +52,7 @@ fn as_python_hashes_it() {
 }
 
 #[test]
-fn a_cast_is_hashed_as_it_will_be_read() {
+fn a_cast_tensor_is_hashed_after_the_cast() {
     let mut entry = entry(DType::F32, &[3, 4], f32_grid(), Encoding::ROW);
     entry.cast = Some(DType::F64.into());
     let hash = "3cdb84857b942fe6dfa5d5b90444935652a4a319bab777539926f4b43fe579fa";
@@ -60,7 +60,7 @@ fn a_cast_is_hashed_as_it_will_be_read() {
 }
 
 #[test]
-fn packed_types_as_they_lie() {
+fn packed_types_are_hashed_as_stored() {
     let bytes: Vec<u8> = (0..100).collect();
     let hash = "bce0aff19cf5aa6a7469a30d61d04e4376e4bbf6381052ee9e7f33925c954d52";
     assert_eq!(sha256(&entry(DType::F4, &[20, 10], bytes.clone(), Encoding::ROW)).unwrap(), hash);
@@ -70,7 +70,7 @@ fn packed_types_as_they_lie() {
 }
 
 #[test]
-fn pieces_do_not_show() {
+fn extents_do_not_change_the_hash() {
     let whole = entry(DType::F32, &[3, 4], f32_grid(), Encoding::ROW);
     let mut split = whole.clone();
     split.extents.clear();
@@ -117,7 +117,7 @@ impl crate::source::Source for Alone {
 }
 
 #[test]
-fn all_tensors_in_order_whatever_the_threads() {
+fn order_does_not_depend_on_the_number_of_threads() {
     let bytes: Vec<u8> = (0..40_000u32).flat_map(|i| (i * 7).to_le_bytes()).collect();
     for threads in [0, 1, 2, 5] {
         let inner = MemorySource::new("m", bytes.clone());
@@ -140,7 +140,7 @@ fn all_tensors_in_order_whatever_the_threads() {
 }
 
 #[test]
-fn a_failure_is_told_with_its_tensor() {
+fn errors_name_the_tensor() {
     let mut checkpoint = Checkpoint::new("test", "test", "m");
     checkpoint.tensors.push(entry(DType::F32, &[3, 4], f32_grid(), Encoding::ROW));
     let mut broken = entry(DType::F32, &[3, 4], f32_grid(), Encoding::ROW);

@@ -1,4 +1,4 @@
-//! Which tensors of several checkpoints are taken, and whose state goes with them.
+//! Choice of the tensors that are kept of several checkpoints, with their state.
 
 use super::variables::{of_which, partly};
 use super::{Same, collision};
@@ -16,12 +16,12 @@ fn is_state(tensor: &TensorEntry) -> bool {
     tensor.role.is_state()
 }
 
-/// True for state under a path of its own, as in checkpoints of PyTorch.
+/// True for state with a path of its own, as in checkpoints of PyTorch.
 fn is_part(tensor: &TensorEntry) -> bool {
     matches!(tensor.role, Role::OptimizerPart { .. })
 }
 
-/// What all state of one parameter has in common in its file: the path of the parameter, or that of the dict it stands in.
+/// Returns the common path of all state of one parameter in its file: the path of the parameter, or of the dict around it.
 fn group(state: &TensorEntry) -> &[Name] {
     let path = state.path.parts();
     match path.split_last() {
@@ -30,7 +30,7 @@ fn group(state: &TensorEntry) -> &[Name] {
     }
 }
 
-/// For each tensor of each source, whether it is taken.
+/// Returns for each tensor of each source whether it is kept.
 pub(super) fn choose(sources: &[Checkpoint], same: Same) -> Result<Vec<Vec<bool>>> {
     let mut owners: HashMap<Key, usize> = HashMap::new();
     for (number, source) in sources.iter().enumerate() {
@@ -65,13 +65,13 @@ pub(super) fn choose(sources: &[Checkpoint], same: Same) -> Result<Vec<Vec<bool>
     Ok(choices)
 }
 
-/// The parameters of all sources, by everything that state may call them.
+/// Parameters of all sources, by every name that state may use for them.
 struct Parameters<'a> {
-    /// Source and path of each that goes by a name.
+    /// Source and path of each parameter with that name.
     by_name: HashMap<String, Vec<(usize, &'a TensorPath)>>,
-    /// The sources that have one of that path.
+    /// The sources with a parameter of that path.
     by_path: HashMap<&'a TensorPath, BTreeSet<usize>>,
-    /// True where several sources have one of the same path.
+    /// True where several sources have a parameter of the same path.
     are_contested: bool,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Parameters<'a> {
         all
     }
 
-    /// True where the parameter is taken that this state of the source `number` was trained with.
+    /// True where the parameter is kept that this state of the source `number` was trained with.
     ///
     /// # Errors
     /// [`crate::Kind::Mismatch`], `state-of-which`.
@@ -106,7 +106,7 @@ impl<'a> Parameters<'a> {
         owners: &HashMap<Key, usize>,
     ) -> Result<bool> {
         let is_taken = |path: &TensorPath, from: usize| owners.get(&(path.clone(), None)) == Some(&from);
-        // That of its own path in its own file is the one.
+        // A parameter with its own path in its own file is the owner.
         if self.by_path.get(&state.path).is_some_and(|sources| sources.contains(&number)) {
             return Ok(is_taken(&state.path, number));
         }
@@ -118,7 +118,7 @@ impl<'a> Parameters<'a> {
         if !own.is_empty() {
             return Ok(own.iter().all(|(from, path)| is_taken(path, *from)));
         }
-        // Without one in its file it may belong to any of that name, or to what takes the place of one.
+        // Without an owner in its file, it may belong to any parameter of that name, or to one that replaces it.
         let mut from: BTreeSet<usize> = all().map(|(from, _)| *from).collect();
         for (_, path) in all() {
             from.extend(self.by_path.get(path).into_iter().flatten());
@@ -127,12 +127,12 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// What state under paths of its own goes by in one source: whether its parameters are taken.
+/// Owners of state with a path of its own in one source: whether its parameters are kept.
 #[derive(Default)]
 struct Parts {
     /// By name, where the source has such state.
     taken: HashMap<String, bool>,
-    /// True where one of them is taken, and where one is not.
+    /// True where one of them is kept, and where one is dropped.
     any: bool,
     left_out: bool,
 }
@@ -151,7 +151,7 @@ impl Parts {
         all
     }
 
-    /// True where the parameter is taken that this state was trained with.
+    /// True where the parameter is kept that this state was trained with.
     ///
     /// # Errors
     /// [`crate::Kind::Mismatch`], `state-of-which`.
@@ -162,14 +162,14 @@ impl Parts {
         match (self.any, self.left_out) {
             (taken, left_out) if taken != left_out => Ok(taken),
             (true, _) => Err(partly(state, source)),
-            // No parameter is in its file: it may be about those of any other, and some of them gave way.
+            // Its file has no parameter: the owner may be any other one, and some of them were dropped.
             _ if parameters.are_contested => Err(of_which(state, source)),
             _ => Ok(true),
         }
     }
 }
 
-/// Where several sources have the same state of one parameter, all of its state comes from one of them.
+/// Where several sources have the same state of one parameter, keeps all of its state from one of them.
 fn one_source_of_state(sources: &[Checkpoint], same: Same, choices: &mut [Vec<bool>]) {
     let mut having: HashMap<&[Name], BTreeSet<usize>> = HashMap::new();
     let mut known: HashMap<Key, usize> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Shards that are named one by one, as a shell does it for `model/*.safetensors`.
+//! Indexes of shards that are given one by one, as a shell expands `model/*.safetensors`.
 
 use crate::checkpoint::{Note, escape_text};
 use crate::formats::safetensors::{IndexFile, IndexFiles, index_files};
@@ -8,13 +8,12 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Puts the list that stands beside them in the place of shards that are all of one model: what holds of them
-/// together, metadata and what names cannot say, stands there and in none of them. Where only some of them are
-/// named a note says that this is not taken along.
+/// Replaces the shards of an index by the index beside them, where all of its shards are given. The index has common metadata
+/// that no shard has. Where only some shards are given, a note states that these are not used.
 pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec<Note>) {
     let mut gathered: Vec<Option<PathBuf>> = sources.iter().cloned().map(Some).collect();
     let mut notes = Vec::new();
-    // Files for which a list was read already.
+    // Files whose index was read already.
     let mut taken = vec![false; sources.len()];
     let mut seen: HashSet<PathBuf> = HashSet::new();
     let mut places: HashMap<&Path, Vec<usize>> = HashMap::new();
@@ -29,20 +28,20 @@ pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec
             continue;
         }
         let folder: FolderRef = Arc::new(folder);
-        // What cannot be listed or read keeps nobody from reading the files beside it.
+        // An unreadable index does not prevent reading the shards.
         let mut lists = index_files(&folder, limits).unwrap_or_else(|error| IndexFiles {
             unread: vec![(String::new(), error)],
             ..IndexFiles::default()
         });
         for (name, error) in lists.unread {
             let text = format!(
-                "{}: whether it is a list of these shards cannot be told, and nothing of it is taken along: {}",
+                "{}: ignored, because it cannot be read as an index of these shards: {}",
                 escape_text(&around.join(name).display().to_string()),
                 error.message()
             );
             notes.push(Note::new("list-not-read", text));
         }
-        // Of two that name the same files, the one that names more.
+        // Of two indexes of the same files, the one with more files.
         lists.read.sort_by_key(|list| std::cmp::Reverse(list.files.len()));
         for list in lists.read {
             if let Some(own) = shards_of(&around, &list, &places, &mut notes) {
@@ -54,8 +53,7 @@ pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec
     (gathered.into_iter().flatten().collect(), notes)
 }
 
-/// The places among `sources` of the shards of a list, all of which are named, and of the list itself; `None` where they
-/// are not.
+/// Returns the indices in `sources` of the shards of an index, and of the index itself; `None` unless all shards are given.
 fn shards_of(
     around: &Path,
     list: &IndexFile,
@@ -68,12 +66,12 @@ fn shards_of(
     if named == 0 {
         return None;
     }
-    // A shard that is named twice collides with itself, which is told as of any file.
+    // A shard that is given twice collides with itself, which is reported as for any file.
     if shards.iter().any(|places| places.len() != 1) {
         let missing = list.files.len() - named;
         if missing > 0 {
             let text = format!(
-                "{}: {missing} of its shards are not named, so what it says of all of them is not taken along",
+                "{}: {missing} of its shards are not given, so the metadata of the index is dropped",
                 shown(around, list)
             );
             notes.push(Note::new("shards-in-part", text));
@@ -85,8 +83,8 @@ fn shards_of(
     Some(own)
 }
 
-/// Takes the files at `places` out of `gathered`, and puts their list in the place of the first of them; unless one of them
-/// was taken for another list.
+/// Removes the files at `places` from `gathered`, and puts their index in the place of the first one; unless one of them belongs
+/// to another index.
 fn take(
     around: &Path,
     list: &IndexFile,
@@ -95,7 +93,7 @@ fn take(
     notes: &mut Vec<Note>,
 ) {
     if places.iter().any(|&place| taken[place]) {
-        let text = format!("{}: its shards were read by another list, which names more", shown(around, list));
+        let text = format!("{}: ignored, because a larger index lists its shards, too", shown(around, list));
         notes.push(Note::new("shards-in-two-lists", text));
         return;
     }

@@ -66,7 +66,7 @@ fn with_variable(label: &str, path: &str, variable: &str) -> Checkpoint {
 }
 
 #[test]
-fn state_of_its_own_file_is_not_joined_with_any_parameter() {
+fn state_in_its_own_file_needs_an_unambiguous_parameter() {
     let base = || with_variable("p", "weight", "linear_0.w_0");
     let state = || checkpoint("o", &[("linear_0.w_0", Some("m"))]);
     let tuned = || with_variable("t", "weight", "linear_0.w_0");
@@ -114,7 +114,7 @@ fn with_parts(label: &str, parameters: &[&str], parts: &[(&str, Option<&str>)]) 
 }
 
 #[test]
-fn state_of_pytorch_goes_with_its_parameter() {
+fn state_of_pytorch_follows_its_parameter() {
     let plain = || checkpoint("a", &[("w", None), ("x", None)]);
     let known =
         |label| with_parts(label, &["w", "x"], &[("o.state.0.m", Some("w")), ("o.state.1.m", Some("x"))]);
@@ -136,7 +136,7 @@ fn state_of_pytorch_goes_with_its_parameter() {
 }
 
 #[test]
-fn state_of_which_nobody_knows_the_parameter_goes_with_all_of_its_file() {
+fn state_without_a_known_parameter_follows_its_file() {
     let unknown = || with_parts("b", &["w", "x"], &[("o.m", None)]);
     let all = || checkpoint("a", &[("w", None), ("x", None)]);
     let some = || checkpoint("a", &[("w", None)]);
@@ -168,7 +168,7 @@ fn state_is_not_mixed() {
 }
 
 #[test]
-fn variables_are_kept_apart() {
+fn duplicate_variable_names_are_dropped() {
     let two = || vec![with_variable("x", "a", "w_0"), with_variable("y", "b", "w_0")];
     let variables = |joined: &Checkpoint| -> Vec<Option<String>> {
         joined
@@ -189,7 +189,7 @@ fn variables_are_kept_apart() {
 }
 
 #[test]
-fn shared_bytes_are_those_of_the_same_file() {
+fn storage_is_shared_only_within_a_file() {
     let tied = |label: &str| {
         let mut one = checkpoint(label, &[("emb", None), ("head", None)]);
         one.tensors[1].attributes.insert(Attributes::ALIAS_OF.into(), Value::Text("emb".into()));
@@ -205,7 +205,7 @@ fn shared_bytes_are_those_of_the_same_file() {
 }
 
 #[test]
-fn each_below_its_own_name() {
+fn each_source_gets_its_name_as_prefix() {
     let (joined, _) = join(two(), Same::Prefix).unwrap();
     let names: Vec<String> = joined.tensors.iter().map(TensorEntry::text).collect();
     assert_eq!(names, ["a.w", "a.w/m", "a.x", "b.w", "b.w/m", "b.w/v", "b.y"]);
@@ -214,7 +214,7 @@ fn each_below_its_own_name() {
 }
 
 #[test]
-fn metadata_that_contradict_are_a_loss() {
+fn conflicting_metadata_are_a_loss() {
     let mut sources = vec![checkpoint("a", &[("x", None)]), checkpoint("b", &[("y", None)])];
     for (source, step) in sources.iter_mut().zip(["1", "2"]) {
         source.metadata.set("format", Value::Text("pt".into()));
@@ -231,7 +231,7 @@ fn metadata_that_contradict_are_a_loss() {
 
 /// What torch would have around its tensors is lost whichever source had it, and where formats differ.
 #[test]
-fn a_structure_is_lost_whichever_source_had_it() {
+fn a_lost_structure_is_reported_for_any_source() {
     let folder = weighbridge_testkit::testdata("");
     let object = folder.join("torch/good/nested.pt");
     let dir = tempfile::tempdir().unwrap();

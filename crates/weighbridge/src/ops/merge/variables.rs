@@ -1,4 +1,4 @@
-//! What tensors of several checkpoints are called as variables.
+//! Variable names of the tensors of several checkpoints.
 
 use crate::checkpoint::{Attributes, Checkpoint, Loss, TensorEntry, Value, escape_text};
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::{Job, Opt};
 
-/// Puts the other names that tensors go by below `prefix`, too: two files may have the same ones.
+/// Prefixes the other names of tensors, too: two files may have the same ones.
 pub(super) fn put_below(source: &mut Checkpoint, prefix: &str) {
     for tensor in &mut source.tensors {
         for key in [Attributes::VARIABLE_NAME, Attributes::PARAMETER_VARIABLE, Attributes::STRUCTURED_NAME] {
@@ -17,12 +17,12 @@ pub(super) fn put_below(source: &mut Checkpoint, prefix: &str) {
     }
 }
 
-/// Takes the name of a variable from parameters, where one of an earlier file has it: which is a loss.
+/// Removes the variable name of a parameter where a parameter of an earlier file has the same one; each is a loss.
 ///
 /// # Errors
-/// [`crate::Kind::Mismatch`], `state-of-which`, where there is state that knows its parameter by that name.
+/// [`crate::Kind::Mismatch`], `state-of-which`, where state refers to its parameter by that name.
 pub(super) fn keep_apart(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> Result<()> {
-    // A tensor without such a name goes by its path.
+    // A tensor without a variable name is referred to by its path.
     let variable = |tensor: &TensorEntry| match tensor.text_attribute(Attributes::VARIABLE_NAME) {
         Some(name) => name.to_owned(),
         None => tensor.path.to_text(),
@@ -57,7 +57,7 @@ pub(super) fn keep_apart(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> 
     for (number, place, name) in twice {
         let Some(source) = sources.get_mut(number) else { continue };
         let owner = owners.get(&name).map(|(_, label)| label.as_str()).unwrap_or_default();
-        let detail = format!("it is dropped from {}: {owner} has a variable of this name", source.label);
+        let detail = format!("dropped from {}: {owner} has a variable of the same name", source.label);
         let Some(tensor) = source.tensors.get_mut(place) else { continue };
         tensor.attributes.remove(Attributes::VARIABLE_NAME);
         losses.push(Loss::new("variable-name", escape_text(&name), detail));
@@ -65,29 +65,31 @@ pub(super) fn keep_apart(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> 
     Ok(())
 }
 
-/// The error for state that could belong to several parameters.
+/// Returns the error for state that could belong to several parameters.
 pub(super) fn of_which(state: &TensorEntry, source: &Checkpoint) -> Error {
+    Error::mismatch("state-of-which", "the optimizer state could belong to parameters of several files")
+        .in_file(&source.label)
+        .on_tensor(state.name())
+        .hint(phrase![
+            "merge each model with its own state first, then both; or drop the state: ",
+            Job::Edit.brief().with(Opt::NoState),
+            "; or keep both models apart: ",
+            Opt::PrefixEach
+        ])
+}
+
+/// Returns the error for state with an unknown parameter, in a file whose parameters are partly kept.
+pub(super) fn partly(state: &TensorEntry, source: &Checkpoint) -> Error {
     Error::mismatch(
         "state-of-which",
-        "parameters of several files could be the one that this state was trained with",
+        "the parameter of the optimizer state is unknown, and only some parameters of its file are kept",
     )
     .in_file(&source.label)
     .on_tensor(state.name())
     .hint(phrase![
-        "merge each model with its own state first, and then the two; or leave the state out: ",
+        "drop the state first: ",
         Job::Edit.brief().with(Opt::NoState),
         "; or keep both models apart: ",
         Opt::PrefixEach
     ])
-}
-
-/// The error for state of which nobody knows the parameter, where some of its file are taken and others are not.
-pub(super) fn partly(state: &TensorEntry, source: &Checkpoint) -> Error {
-    Error::mismatch(
-        "state-of-which",
-        "some parameters of this file give way to others, and nobody says which one this state was trained with",
-    )
-    .in_file(&source.label)
-    .on_tensor(state.name())
-    .hint(phrase!["leave the state out first: ", Job::Edit.brief().with(Opt::NoState), "; or keep both models apart: ", Opt::PrefixEach])
 }

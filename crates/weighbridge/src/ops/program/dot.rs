@@ -1,14 +1,14 @@
 //! A program as a graph in the language of Graphviz.
 
-use super::{EMPTY, MOST_NESTED, type_text};
+use super::{EMPTY, MAX_NESTING, type_text};
 use crate::text::escape;
 use crate::topology::{Block, Topology, Variable};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-/// The graph of `topology`: operators are boxes, variables ellipses, parameters shaded ones,
-/// inputs and outputs have a thick border; the blocks of control flow are clusters, to which a
-/// dashed arrow leads. Nodes have numbers; names stand in labels only, quoted.
+/// Returns the Graphviz graph of `topology`: operators are boxes, variables ellipses, parameters shaded; inputs and outputs have
+/// a thick border. Blocks of control flow are clusters with a dashed arrow to them. Nodes have numbers; names occur only in
+/// labels, quoted.
 pub fn to_dot<'a>(topology: &'a Topology) -> String {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); topology.blocks.len()];
     for (number, block) in topology.blocks.iter().enumerate() {
@@ -36,7 +36,7 @@ pub fn to_dot<'a>(topology: &'a Topology) -> String {
         .out
         .push_str("digraph program {\n  rankdir=TB;\n  compound=true;\n  node [fontname=\"sans-serif\"];\n");
     for number in 0..count {
-        // Those inside others come with them, unless their way outwards is a ring or too long.
+        // Nested blocks are written with their parents, unless the parents form a cycle or are nested too deeply.
         if topology.blocks[number].parent.is_none_or(|parent| parent >= count) {
             graph.block(number, 1);
         }
@@ -52,11 +52,11 @@ pub fn to_dot<'a>(topology: &'a Topology) -> String {
 
 struct Graph<'a> {
     topology: &'a Topology,
-    /// The variables that each block declares.
+    /// The variables declared by each block.
     declared: Vec<HashMap<&'a str, &'a Variable>>,
-    /// The blocks in each block.
+    /// The child blocks of each block.
     children: Vec<Vec<usize>>,
-    /// Names of inputs and outputs.
+    /// The names of inputs and outputs.
     ends: HashSet<&'a str>,
     /// The nodes of the variables of each block.
     nodes: Vec<HashMap<&'a str, usize>>,
@@ -67,7 +67,7 @@ struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    /// A line, or a part of one. Writing to a string does not fail.
+    /// Writes a line, or a part of one. Writing to a string cannot fail.
     fn line(&mut self, depth: usize, text: &str) {
         self.out.extend(std::iter::repeat_n("  ", depth));
         self.out.push_str(text);
@@ -77,7 +77,7 @@ impl<'a> Graph<'a> {
     fn block(&mut self, number: usize, depth: usize) {
         let topology = self.topology;
         let Some(block) = topology.blocks.get(number) else { return };
-        if depth > MOST_NESTED || std::mem::replace(&mut self.done[number], true) {
+        if depth > MAX_NESTING || std::mem::replace(&mut self.done[number], true) {
             return;
         }
         let inner = number > 0;
@@ -101,7 +101,7 @@ impl<'a> Graph<'a> {
                 }
             }
             for &body in &operator.blocks {
-                // An arrow needs a node to end at.
+                // An arrow needs a target node.
                 let filled = topology.blocks.get(body).is_some_and(|b| !b.operators.is_empty());
                 if filled && body > 0 {
                     let _ =
@@ -117,7 +117,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The node of a variable, which is made where it is met first.
+    /// Returns the node of a variable; it is created at its first use.
     fn variable(&mut self, block: usize, name: &'a str, depth: usize) -> usize {
         let (owner, declared) = self.owner(block, name);
         if let Some(&node) = self.nodes[owner].get(name) {
@@ -137,10 +137,10 @@ impl<'a> Graph<'a> {
         node
     }
 
-    /// The block that declares a variable as `block` sees it; the block itself where none does.
+    /// Returns the block whose declaration of a variable is visible in `block`; `block` itself where there is none.
     fn owner(&self, block: usize, name: &str) -> (usize, Option<&'a Variable>) {
         let mut at = Some(block);
-        for _ in 0..=MOST_NESTED {
+        for _ in 0..=MAX_NESTING {
             let Some((number, here)) = at.and_then(|n| Some((n, self.topology.blocks.get(n)?))) else {
                 break;
             };
@@ -160,7 +160,7 @@ fn is_there(name: &str) -> bool {
     !name.is_empty() && name != EMPTY
 }
 
-/// A label of one or two lines, quoted: nothing in it can end the quotes or mean an escape.
+/// Returns a quoted label of one or two lines, with escaped quotes and backslashes.
 fn label(name: &str, kind: &str) -> String {
     let safe = |text: &str| escape(text).replace('\\', "\\\\").replace('"', "\\\"");
     match kind {

@@ -1,4 +1,4 @@
-//! A whole program as JSON, with the stable schema of the command's `program`.
+//! Complete program as JSON, with the stable schema of the command `program`.
 
 use crate::checkpoint::Name;
 use crate::tensor::DType;
@@ -6,11 +6,11 @@ use crate::text::json_number;
 use crate::topology::{Attribute, AttributeValue, Block, Endpoint, Operator, Slot, Topology, Variable};
 use serde_json::{Value as Json, json};
 
-/// Lists within lists of an attribute; what is deeper is null. Readers refuse such files.
-const MOST_LEVELS: usize = 256;
+/// Maximum depth of nested lists of an attribute; deeper ones are null. Readers reject such files.
+const MAX_DEPTH: usize = 256;
 
-/// All of `topology`: `form`, `writer`, `inputs`, `outputs`, `operator_versions`, `blocks`. The
-/// schema stands in `docs/command.md`.
+/// Returns all of `topology`: `form`, `writer`, `inputs`, `outputs`, `operator_versions`, `blocks`. The schema is documented in
+/// `docs/command.md`.
 pub fn to_json(topology: &Topology) -> Json {
     let version = |(operator, version): &(String, i64)| json!({ "operator": operator, "version": version });
     json!({
@@ -23,7 +23,7 @@ pub fn to_json(topology: &Topology) -> Json {
     })
 }
 
-/// `{"name", "dtype", "shape"}`.
+/// Returns `{"name", "dtype", "shape"}`.
 pub(super) fn endpoint(endpoint: &Endpoint) -> Json {
     json!({ "name": endpoint.name, "dtype": endpoint.dtype.map(DType::name), "shape": endpoint.shape })
 }
@@ -71,14 +71,14 @@ pub(in crate::ops) fn value(value_of: &AttributeValue, depth: usize) -> Json {
         AttributeValue::None => Json::Null,
         AttributeValue::Bool(b) => json!(b),
         AttributeValue::Int(n) => json!(n),
-        // The shortest decimal of the f32, not of the f64 that it is widened to.
+        // The shortest decimal of the f32, not of the widened f64.
         AttributeValue::Float(x) if x.is_finite() => json!(x.to_string().parse::<f64>().ok()),
         AttributeValue::Float(x) => json_number((*x).into()),
         AttributeValue::Double(x) => json_number(*x),
         AttributeValue::Complex(re, im) => json!([json_number(*re), json_number(*im)]),
         AttributeValue::Text(text) | AttributeValue::Word(text) => json!(text),
         AttributeValue::Bytes(bytes) => Name::new(bytes.as_slice()).to_json(),
-        AttributeValue::List(_) if depth >= MOST_LEVELS => Json::Null,
+        AttributeValue::List(_) if depth >= MAX_DEPTH => Json::Null,
         AttributeValue::List(values) => values.iter().map(|v| value(v, depth + 1)).collect(),
         AttributeValue::Block(number) => json!({ "block": number }),
         AttributeValue::Variable(name) => json!({ "variable": name }),

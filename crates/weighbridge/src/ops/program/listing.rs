@@ -1,20 +1,20 @@
-//! A whole program as text, one line a variable and one line an operator.
+//! Complete program as text, one line per variable and operator.
 
-use super::{MOST_NESTED, name, quoted, type_text};
+use super::{MAX_NESTING, name, quoted, type_text};
 use crate::checkpoint::Name;
 use crate::text::escape;
 use crate::topology::{Attribute, AttributeValue, Operator, Slot, Topology, Variable, VariableKind};
 use std::fmt::Write;
 
-/// Values of a list that are shown.
+/// Maximum number of shown values of a list.
 const SHOWN_VALUES: usize = 8;
-/// Characters of a text that are shown.
+/// Maximum number of shown characters of a text.
 const SHOWN_CHARS: usize = 60;
-/// Lists within lists that are shown.
+/// Maximum depth of shown nested lists.
 const SHOWN_LEVELS: usize = 4;
 
-/// The whole of `topology`: blocks, variables, operators. The body of an operator follows it,
-/// further in. Long values are shortened; everything is escaped.
+/// Returns all of `topology`: blocks, variables, operators. The body of an operator follows it, indented. Long values are
+/// shortened; everything is escaped.
 pub fn listing(topology: &Topology) -> String {
     let mut writer = Writer { topology, out: String::new(), done: vec![false; topology.blocks.len()] };
     writer.line(
@@ -31,7 +31,7 @@ pub fn listing(topology: &Topology) -> String {
             writer.line(0, &format!("{label} {}: {dtype}", name(&one.name)));
         }
     }
-    // The main block first; then those that no operator of a block before them runs.
+    // The main block first; then the blocks that no earlier operator runs.
     for number in 0..topology.blocks.len() {
         writer.block(number, 0);
     }
@@ -41,7 +41,7 @@ pub fn listing(topology: &Topology) -> String {
 struct Writer<'a> {
     topology: &'a Topology,
     out: String,
-    /// Blocks that are shown already.
+    /// Blocks that were shown already.
     done: Vec<bool>,
 }
 
@@ -52,8 +52,8 @@ impl Writer<'_> {
         self.out.push('\n');
     }
 
-    /// A block with what it holds, once. Recursion ends at [`MOST_NESTED`]; deeper blocks come
-    /// later, from the loop over all.
+    /// Writes a block and its content, once. Recursion ends at [`MAX_NESTING`]; deeper blocks are written later, by the loop over
+    /// all blocks.
     fn block(&mut self, number: usize, depth: usize) {
         let topology = self.topology;
         let Some(block) = topology.blocks.get(number) else { return };
@@ -75,9 +75,9 @@ impl Writer<'_> {
             self.line(depth + 1, &step(operator));
             for &body in &operator.blocks {
                 match self.done.get(body) {
-                    None => self.line(depth + 2, &format!("block {body} is not there")),
+                    None => self.line(depth + 2, &format!("block {body} is missing")),
                     Some(true) => self.line(depth + 2, &format!("block {body}: shown elsewhere")),
-                    Some(false) if depth >= MOST_NESTED => {
+                    Some(false) if depth >= MAX_NESTING => {
                         self.line(depth + 2, &format!("block {body}: shown below"));
                     }
                     Some(false) => self.block(body, depth + 2),
@@ -87,7 +87,7 @@ impl Writer<'_> {
     }
 }
 
-/// `var fc.w: f32 [3, 4], persistable`.
+/// Returns `var fc.w: f32 [3, 4], persistable`.
 fn declaration(variable: &Variable) -> String {
     let mut text = format!("var {}: ", name(&variable.name));
     if variable.kind != VariableKind::Tensor {
@@ -114,7 +114,7 @@ fn declaration(variable: &Variable) -> String {
     text
 }
 
-/// `t = matmul_v2(X=[x], Y=[fc.w], trans_x=false)`.
+/// Returns `t = matmul_v2(X=[x], Y=[fc.w], trans_x=false)`.
 fn step(operator: &Operator) -> String {
     let outputs: Vec<&Slot> = operator.outputs.iter().filter(|s| !s.arguments.is_empty()).collect();
     let mut text = match outputs.as_slice() {
@@ -127,7 +127,7 @@ fn step(operator: &Operator) -> String {
     }
     let inputs = operator.inputs.iter().map(arguments);
     let settings = operator.attributes.iter().map(setting);
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(text, "{}({})", name(&operator.kind), list(inputs.chain(settings)));
     text
 }

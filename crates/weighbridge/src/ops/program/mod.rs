@@ -1,8 +1,7 @@
-//! A program, shown: in a few lines, whole as text, as JSON, as a graph.
+//! Programs as a summary, as text, as JSON, and as a graph.
 //!
-//! All work on a [`Topology`], so they hold for every form of program. Names from files are
-//! escaped in text and quoted in graphs. What a hostile program could blow up is bounded: each
-//! block is shown once, and nested only so deep.
+//! All functions take a [`Topology`], so they support every format of programs. Names from files are escaped in text and quoted
+//! in graphs. The output for malformed programs is bounded: each block is shown once, at a bounded nesting depth.
 
 mod dot;
 mod json;
@@ -26,36 +25,36 @@ use serde_json::{Value as Json, json};
 use std::fmt;
 use std::sync::Arc;
 
-/// Blocks are nested in each other so deep where they are shown; those further in stand behind.
-const MOST_NESTED: usize = 32;
-/// The argument that stands for one that is left out.
+/// Maximum nesting depth of shown blocks; deeper blocks follow after the others.
+const MAX_NESTING: usize = 32;
+/// Name of an omitted argument.
 const EMPTY: &str = "@EMPTY@";
 
-/// The program of an opened checkpoint.
+/// Returns the program of an opened checkpoint.
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`], code `no-program`, where there is none.
 pub fn of(checkpoint: &Checkpoint) -> Result<&Arc<Topology>> {
     checkpoint.topology.as_ref().ok_or_else(|| {
-        Error::mismatch("no-program", "there is no program in this file, nor one that belongs to it")
+        Error::mismatch("no-program", "the file has no program")
             .in_file(&checkpoint.label)
             .found(format_args!("{} {}", checkpoint.format, checkpoint.kind))
             .hint("a Paddle program is a file such as __model__, inference.pdmodel or inference.json")
     })
 }
 
-/// A program in a few lines.
+/// Summary of a program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// The form of its bytes: `program-desc` or `pir`.
+    /// The encoding of its bytes: `program-desc` or `pir`.
     pub form: &'static str,
-    /// The version of what wrote it.
+    /// The version of the program that wrote it.
     pub writer: Option<String>,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Its inputs, in their order.
+    /// Its inputs, in order.
     pub feeds: Vec<Endpoint>,
-    /// Its outputs, in their order.
+    /// Its outputs, in order.
     pub fetches: Vec<Endpoint>,
     /// Number of blocks.
     pub blocks: u64,
@@ -63,9 +62,9 @@ pub struct Summary {
     pub variables: u64,
     /// Number of operators in all blocks.
     pub operators: u64,
-    /// How often each type of operator occurs, most frequent first.
+    /// Number of operators by type, most frequent first.
     pub histogram: Vec<(String, u64)>,
-    /// Number of variables that stand in parameter files.
+    /// Number of variables that are stored in parameter files.
     pub parameters: u64,
     /// Their elements, as far as the shapes are declared in full.
     pub parameter_elements: u64,
@@ -73,7 +72,7 @@ pub struct Summary {
     pub parameter_bytes: u64,
 }
 
-/// Sums up `topology`.
+/// Summarizes `topology`.
 pub fn summary(topology: &Topology) -> Summary {
     let parameters = topology.parameters();
     let (mut elements, mut bytes) = (0u64, 0u64);
@@ -100,15 +99,15 @@ pub fn summary(topology: &Topology) -> Summary {
     }
 }
 
-/// The elements of a variable whose shape is declared in full.
+/// Returns the number of elements of a variable with a completely declared shape.
 fn elements_of(variable: &Variable) -> Option<u64> {
     let dims = variable.shape.as_ref()?.iter().map(|&d| u64::try_from(d).ok()).collect::<Option<Vec<_>>>()?;
     crate::tensor::Shape::new(dims).elements()
 }
 
 impl Summary {
-    /// All fields. `operator_types` is a list of `{"type", "count"}`, `parameters` an object of
-    /// `count`, `elements` and `bytes`.
+    /// Returns all fields. `operator_types` is a list of `{"type", "count"}`, `parameters` an object of `count`, `elements` and
+    /// `bytes`.
     pub fn to_json(&self) -> Json {
         let types: Json =
             self.histogram.iter().map(|(kind, n)| json!({ "type": kind, "count": n })).collect();
@@ -132,9 +131,9 @@ impl Summary {
 }
 
 impl fmt::Display for Summary {
-    /// Aligned lines; safe for terminals.
+    /// Writes aligned lines; safe for terminals.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let writer = self.writer.as_deref().map_or_else(|| "not said".to_owned(), escape);
+        let writer = self.writer.as_deref().map_or_else(|| "unknown".to_owned(), escape);
         writeln!(f, "form         {}, {} bytes", self.form, self.bytes)?;
         writeln!(f, "written by   {writer}")?;
         for (label, endpoints) in [("inputs", &self.feeds), ("outputs", &self.fetches)] {
@@ -164,7 +163,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// A name as text shows it: as it is, or in quotes where it could be taken for something else.
+/// Returns a name as text: unchanged, or in quotes where it would be ambiguous.
 fn name(text: &str) -> String {
     let plain =
         |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '@' | '/' | '-' | ':' | '#' | '%' | '$');
@@ -174,12 +173,12 @@ fn name(text: &str) -> String {
     }
 }
 
-/// Text in quotes, escaped.
+/// Returns text in quotes, escaped.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", escape(&text.replace('\\', "\\\\")).replace('"', "\\\""))
 }
 
-/// A type as text shows it: `f32 [-1, 3]`.
+/// Returns a type as text: `f32 [-1, 3]`.
 fn type_text(dtype: Option<DType>, word: Option<&str>, shape: Option<&[i64]>) -> String {
     let mut text = match (dtype, word) {
         (Some(dtype), _) => dtype.to_string(),

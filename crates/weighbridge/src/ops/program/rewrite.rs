@@ -1,4 +1,4 @@
-//! A program that is shown, or changed and written with its parameters.
+//! Display of a program, or changes to it, written together with its parameters.
 
 use crate::checkpoint::{Checkpoint, Loss};
 use crate::engine::{LocalSink, RunOptions};
@@ -15,10 +15,10 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A text in which all of a program is shown.
+/// Text form of a complete program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Blocks, variables and operators, a line each.
+    /// Blocks, variables and operators, one line each.
     List,
     /// A graph for Graphviz.
     Dot,
@@ -27,10 +27,10 @@ pub enum Form {
 }
 
 impl Form {
-    /// The program in this form.
+    /// Returns the program in this form.
     ///
     /// # Errors
-    /// [`crate::Kind::Unsupported`] for a program that has no such form.
+    /// [`crate::Kind::Unsupported`] for a program without that form.
     pub fn of(self, topology: &Topology) -> Result<String> {
         match self {
             Self::List => Ok(super::listing(topology)),
@@ -40,7 +40,7 @@ impl Form {
     }
 }
 
-/// The document of the program of `checkpoint`: `path`, `format`, `kind`, `summary`, `program`, and `text` in `form`.
+/// Returns the document of the program of `checkpoint`: `path`, `format`, `kind`, `summary`, `program`, and `text` in `form`.
 ///
 /// # Errors
 /// As [`super::of`] and [`Form::of`].
@@ -66,7 +66,7 @@ pub struct RewriteOptions {
     pub names: BTreeMap<String, String>,
     /// The parts to remove.
     pub strip: Strip,
-    /// Write the changed program in this form alone, without the model.
+    /// Write only the changed program in this form, without the model.
     pub form: Option<Form>,
     /// Values of the format's settings, by name.
     pub settings: Vec<(String, String)>,
@@ -78,20 +78,20 @@ pub struct RewriteOptions {
     pub run: RunOptions,
 }
 
-/// A program, and the model around it, that [`rewrite`] changed and wrote.
+/// Program and model that [`rewrite`] changed and wrote.
 #[derive(Debug)]
 pub struct Rewritten {
     /// The target.
     pub target: String,
     /// The plan of all files.
     pub plan: WritePlan,
-    /// The bytes of all files.
+    /// Total bytes of all files.
     pub bytes: u64,
-    /// The parts that were removed; `None` where the program alone was written as text.
+    /// The removed parts; `None` where only the program was written as text.
     pub removed: Option<Removed>,
 }
 
-/// The parts that were removed from a model and its program.
+/// Parts removed from a model and its program.
 #[derive(Debug, Clone, Default)]
 pub struct Removed {
     /// The parts of the program.
@@ -101,7 +101,7 @@ pub struct Removed {
 }
 
 impl Rewritten {
-    /// `path`, `format`, `kind`, `bytes`, and of a model `files`, `removed` and `losses`.
+    /// Returns `path`, `format`, `kind`, `bytes`, and for a model `files`, `removed` and `losses`.
     pub fn to_json(&self) -> Json {
         let mut json = json!({
             "path": self.target, "format": self.plan.format, "kind": self.plan.kind, "bytes": self.bytes,
@@ -131,7 +131,7 @@ impl Worded for Rewritten {
 /// Changes the program of `checkpoint`, which was opened at `source`, and writes it to `target` with its parameters.
 ///
 /// # Errors
-/// Those of changing, planning and writing; [`crate::Kind::Mismatch`] where there is no program.
+/// Errors of changing, planning and writing; [`crate::Kind::Mismatch`] where there is no program.
 pub fn rewrite(
     checkpoint: &mut Checkpoint,
     source: &Path,
@@ -157,7 +157,7 @@ pub fn rewrite(
         let written = save(&plan, target, options.force, &RunOptions::default())?;
         return Ok(Rewritten { target: path_text(target), plan, bytes: written.bytes, removed: None });
     }
-    // The name says whether the program alone is wanted.
+    // The name of the target decides whether only the program is written.
     let kind = registry()
         .by_extension(target)
         .ok()
@@ -171,7 +171,7 @@ pub fn rewrite(
         ..ConvertOptions::default()
     };
     let plan = plan_checkpoint(checkpoint.clone(), registry().by_id(checkpoint.format)?, kind, &writing)?;
-    // A program in its own place, where what stands beside it fits it as before.
+    // A program may replace itself where the files beside it still fit.
     let fits = options.names.is_empty() && removed == 0 && report.variables.is_empty();
     if !fits || real_path(source) != real_path(target) {
         inputs.check(source, target, &plan)?;
@@ -181,7 +181,7 @@ pub fn rewrite(
     Ok(Rewritten { target: path_text(target), plan, bytes: written.bytes, removed })
 }
 
-/// A program without tensors is a file; and a target that ends in `.json` is one too.
+/// Returns the kind of a program alone: for a checkpoint without tensors, or a target that ends in `.json`.
 fn alone(checkpoint: &Checkpoint, target: &Path) -> Option<String> {
     let json = target.extension().is_some_and(|e| e == "json");
     let lone = matches!(checkpoint.kind, "program" | "pir");
@@ -189,7 +189,7 @@ fn alone(checkpoint: &Checkpoint, target: &Path) -> Option<String> {
     (lone || json).then(|| if pir { "pir" } else { "program" }.to_owned())
 }
 
-/// A model that was stripped of its training and has outputs is one for inference.
+/// Returns the kind `inference` for a model with outputs whose training parts were removed.
 fn for_inference(checkpoint: &Checkpoint, what: &Strip) -> Option<String> {
     let outputs = checkpoint.topology.as_ref().is_some_and(|t| !t.fetches.is_empty());
     (what.training && outputs && checkpoint.kind == "training").then(|| "inference".to_owned())

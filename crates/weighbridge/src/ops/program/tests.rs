@@ -295,7 +295,7 @@ fn names_cannot_leave_their_quotes() {
 
 /// Blocks that run each other, stand in each other, or are very deep, end nobody's patience.
 #[test]
-fn hostile_blocks_are_shown_once() {
+fn malformed_blocks_are_shown_once() {
     let runs = |blocks: Vec<usize>| Operator { blocks, ..operator("while", &[("X", &["x"])], &[]) };
     let body = |parent, operators| Block { parent: Some(parent), operators, ..Block::default() };
     // Every block runs all others, twice.

@@ -1,4 +1,4 @@
-//! A file and all that is inside, to a bounded depth.
+//! Scan of a file and all embedded content, to a bounded depth.
 
 use super::outside;
 use crate::error::{Error, Kind, Result};
@@ -14,21 +14,21 @@ use crate::text::escape;
 use std::path::Path;
 use weighbridge_core::{Budget, HeldMemory, phrase};
 
-/// Work for something inside, besides its bytes.
-const INNER: u64 = 512;
-/// Bytes of the beginning by which a file is told.
+/// Work for an embedded item, besides its bytes.
+const ITEM_WORK: u64 = 512;
+/// Bytes at the beginning of a file for detection.
 const HEAD: u64 = 4096;
-/// Extensions of texts that nothing loads.
+/// Extensions of texts that programs do not load.
 const TEXTS: &[&str] = &["md", "txt", "rst", "csv", "yml", "yaml", "gitattributes", "gitignore"];
 
-/// Extensions of templates of Jinja.
+/// Extensions of Jinja templates.
 const TEMPLATES: &[&str] = &["jinja", "jinja2", "j2"];
 
-/// Names of files that are there to be empty.
+/// Names of placeholder files, which are empty on purpose.
 const PLACEHOLDERS: &[&str] = &["__init__.py", "py.typed", ".gitkeep", ".keep", ".nojekyll", "_SUCCESS"];
 
-/// Looks through `source`, which is taken for that, and through all that is inside. The format is told where
-/// it is known. `name` is that of the file, where it has one.
+/// Scans `source` as the given type, with all embedded content. Returns the format where it is known. `name` is the name of
+/// the file, if it has one.
 pub(super) fn look(
     source: &SourceRef,
     name: Option<&Path>,
@@ -40,7 +40,7 @@ pub(super) fn look(
     options.limits.budget = Some(budget.clone());
     let (format, mut scan) = one(source, name, assumed_type, &options, 0, &budget)?;
     if budget.work_left() == 0 {
-        let text = "limit: what is in the file is many times as long as it is; the rest was not looked at";
+        let text = "limit: the embedded content is many times larger than the file; the rest was not scanned";
         scan.push("left-out", text);
     }
     scan.finish();
@@ -72,7 +72,7 @@ fn one(
         AssumedType::Bytes => bytes(source, options, &mut scan)?,
         AssumedType::File => file(source, name, options, &mut scan)?,
     };
-    // What was made to look at it is gone.
+    // The memory of the scan is free again.
     budget.give_memory(memory.saturating_sub(budget.memory_left()));
     for inner in std::mem::take(&mut scan.inner) {
         let found = within(&inner, options, depth + 1, budget).or_else(Scan::of_error)?;
@@ -81,9 +81,9 @@ fn one(
     Ok((format, scan))
 }
 
-/// Looks through something inside, at that depth, as far as may be.
+/// Scans an embedded item, as far as the budget allows.
 fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &Budget) -> Result<Scan> {
-    // What the caller says of the file does not hold for what is in it.
+    // Options for the file do not apply to its content.
     let options = OpenOptions { limits: options.limits.clone(), ..OpenOptions::default() };
     let mut refused = Scan::default();
     let mut assumed_type = inner.assumed_type;
@@ -91,7 +91,7 @@ fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &Budget) -
         if !may_be_pickle(&inner.source)? {
             return Ok(refused);
         }
-        // Numbers of a byte each are what libraries keep a saved model in, too.
+        // Libraries also store a saved model in an array of bytes.
         if !inner.source.is_sequential() && is_saved_zip(&inner.source)? {
             assumed_type = AssumedType::File;
         }
@@ -100,21 +100,23 @@ fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &Budget) -
         return Ok(refused);
     }
     if Budget::check_depth(depth).is_err() {
-        refused.push("nested-too-deep", "files within files go deeper than is looked through");
+        refused.push("nested-too-deep", "embedded files are nested too deeply to scan");
         return Ok(refused);
     }
-    // Parts may share their bytes. Of numbers that are unpacked while they are read only the header is looked at; what is
-    // unpacked as a whole is in memory until it is looked through.
+    // Items may share their bytes. For numbers that are decompressed while reading, only the header is read; a completely
+    // decompressed item stays in memory during its scan.
     let packed = inner.source.within().filter(|within| within.encoded);
     let mut held = HeldMemory::of(budget);
     let is_numbers = assumed_type == AssumedType::Numbers;
     let taken = match packed {
-        Some(within) if is_numbers || inner.source.is_sequential() => budget.take_work(within.len + INNER),
-        Some(_) => held.take(inner.source.len()).and_then(|()| budget.take_work(INNER)),
-        None => budget.take_work(inner.source.len().saturating_add(INNER)),
+        Some(within) if is_numbers || inner.source.is_sequential() => {
+            budget.take_work(within.len + ITEM_WORK)
+        }
+        Some(_) => held.take(inner.source.len()).and_then(|()| budget.take_work(ITEM_WORK)),
+        None => budget.take_work(inner.source.len().saturating_add(ITEM_WORK)),
     };
     if let Err(error) = taken {
-        refused.push("nested-too-deep", format!("limit: {}; it was not looked into", error.message()));
+        refused.push("nested-too-deep", format!("limit: {}; the item was not scanned", error.message()));
         return Ok(refused);
     }
     Ok(one(&inner.source, Some(Path::new(&inner.name)), assumed_type, &options, depth, budget)?.1)
@@ -125,13 +127,13 @@ fn is_zip(source: &SourceRef) -> Result<bool> {
     Ok(begins_as_zip(&head) || (!source.is_sequential() && ends_as_zip(source).is_some()))
 }
 
-/// True for an archive from its first byte to its end.
+/// True for a zip archive from its first byte to its end.
 fn is_saved_zip(source: &SourceRef) -> Result<bool> {
     let head = read_vec(&**source, 0, source.len().min(4))?;
     Ok(begins_as_zip(&head) && ends_as_zip(source).is_some())
 }
 
-/// Bytes without a type: whatever they are recognised as, else opaque.
+/// Scans untyped bytes: as a file if they are recognized, otherwise they are opaque.
 fn bytes(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<Option<&'static str>> {
     let head = read_vec(&**source, 0, source.len().min(HEAD))?;
     if Beginning::of(&head).is_some()
@@ -145,7 +147,7 @@ fn bytes(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<O
     Ok(None)
 }
 
-/// A file: by its format, or by what else it is.
+/// Scans a file: by its format, or by another type.
 fn file(
     source: &SourceRef,
     name: Option<&Path>,
@@ -157,7 +159,7 @@ fn file(
         Some(id) => formats::registry().by_id(id),
         None => formats::registry().detect(source),
     };
-    let told = match format {
+    let known = match format {
         Ok(format) if format.scanner().is_some_and(|scanner| scanner.is_plain_archive(&head)) => {
             members(source, &options.limits, scan)?;
             Some("zip")
@@ -165,7 +167,7 @@ fn file(
         Ok(format) => {
             *scan = match format.scanner() {
                 Some(scanner) => scanner.scan(source, options)?,
-                // No code is known in such files: what opens is clean.
+                // The format cannot contain code: a file that opens is clean.
                 None => match format.open(source.clone(), options) {
                     Ok(checkpoint) => Scan::of_notes(&checkpoint),
                     Err(error) => Scan::of_error(error)?,
@@ -177,11 +179,11 @@ fn file(
         Err(error) if matches!(error.kind(), Kind::Usage | Kind::Io) => return Err(error),
         Err(error) => other(error, source, &head, name, &options.limits, scan)?,
     };
-    outside::judge(source, &head, name, told, &options.limits, scan)?;
-    Ok(told)
+    outside::judge(source, &head, name, known, &options.limits, scan)?;
+    Ok(known)
 }
 
-/// A file of no format of models.
+/// Scans a file that is not of a model format.
 fn other(
     error: Error,
     source: &SourceRef,
@@ -211,7 +213,7 @@ fn other(
         return Ok(None);
     }
     if let Some(known) = known.filter(|known| known.class == Class::Packed) {
-        scan.push("archive-not-entered", format!("this is {}; it was not looked into", known.what));
+        scan.push("archive-not-entered", format!("this is {}; its content was not scanned", known.what));
         return Ok(None);
     }
     if known.is_some_and(|known| known.what == "a pickle") || is_old_pickle(source, limits) {
@@ -226,7 +228,7 @@ fn other(
     Ok(None)
 }
 
-/// Every member of an archive that is nobody's.
+/// Scans every member of an archive without a known format.
 fn members(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
     archive(source, limits, scan, &|_| false, &mut |member, bytes, scan| {
         scan.look_into(escape(&member.name), bytes, AssumedType::File);
@@ -234,8 +236,8 @@ fn members(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
     })
 }
 
-/// True for a pickle of protocol 0 or 1, which declares nothing: it is one to its end, or imports what is
-/// dangerous or calls what it imports before it breaks. Much text begins with the letter of an instruction.
+/// True for a pickle of protocol 0 or 1, which has no signature: it parses to its end, or imports something dangerous or calls
+/// an import before an error. Much text begins with the letter of an opcode.
 fn is_old_pickle(source: &SourceRef, limits: &Limits) -> bool {
     if !may_be_pickle(source).is_ok_and(|may| may) || source.len() > limits.header_bytes {
         return false;
@@ -244,13 +246,13 @@ fn is_old_pickle(source: &SourceRef, limits: &Limits) -> bool {
     (report.error.is_none() && report.instructions > 1) || runs(&report)
 }
 
-/// True for the name of a text that nothing loads.
+/// True for the name of a text that programs do not load.
 fn is_plain(name: &str) -> bool {
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
     TEXTS.contains(&extension.as_str()) || matches!(name, "LICENSE" | "README" | "NOTICE")
 }
 
-/// Text that runs nothing: JSON, which is looked through, and what people read.
+/// Scans inert text: JSON, and readable text.
 fn text(
     source: &SourceRef,
     head: &[u8],
@@ -280,7 +282,7 @@ fn text(
     Ok(plain.then_some("text"))
 }
 
-/// All bytes, and their memory; `None` where there is none for them.
+/// Returns all bytes, with their memory; `None` where the budget is too small.
 fn whole(source: &SourceRef, limits: &Limits) -> Result<Option<(Vec<u8>, HeldMemory)>> {
     let mut held = HeldMemory::of(&limits.budget_of(source));
     if held.take(source.len()).is_err() {
@@ -289,13 +291,13 @@ fn whole(source: &SourceRef, limits: &Limits) -> Result<Option<(Vec<u8>, HeldMem
     Ok(Some((read_vec(&**source, 0, source.len())?, held)))
 }
 
-/// Text that people can read.
+/// Returns the bytes as text without control characters.
 fn readable(bytes: &[u8]) -> Option<&str> {
     let is_odd = |c: char| c.is_control() && !c.is_ascii_whitespace();
     std::str::from_utf8(bytes).ok().filter(|text| !text.chars().any(is_odd))
 }
 
-/// A template of chats by its name.
+/// Scans a chat template, recognized by its name.
 fn as_template(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<Option<&'static str>> {
     let Some((bytes, _held)) = whole(source, limits)? else { return Ok(None) };
     let Some(text) = readable(&bytes) else { return Ok(None) };

@@ -1,9 +1,8 @@
-//! What could happen if the original framework opened this: code that would run, source code that
-//! would be given away, files that are not what they seem. A part that was not looked at is never called
-//! clean.
+//! Scan for risks of loading a file in its original framework: code that would run, source code that would leak, files of
+//! another type than expected. A file with unscanned parts is never called clean.
 //!
-//! Each format looks for what is its own; what is inside, members and bytes, is looked through as a file of
-//! its own, to a bounded depth. The codes are [`crate::scan::Rule::ALL`], and no others.
+//! Each format scans its own content; members and embedded bytes are scanned as files of their own, to a bounded depth. The
+//! codes are [`crate::scan::Rule::ALL`], and no others.
 
 mod deep;
 mod outside;
@@ -27,35 +26,35 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::FindingCode;
 
-/// How deep a folder is looked through.
+/// Maximum depth of scanned folders.
 const DEPTH: usize = 16;
 
-/// What [`scan`] found.
+/// Result of [`scan`].
 #[derive(Debug, Clone)]
 pub struct ScanReport {
     /// The path.
     pub label: String,
-    /// What follows from the findings in all files.
+    /// The verdict of the findings in all files.
     pub verdict: Verdict,
     /// The files, in the order of their names.
     pub files: Vec<ScannedFile>,
 }
 
-/// A file that was looked through, or could not be.
+/// File that was scanned, or could not be.
 #[derive(Debug, Clone)]
 pub struct ScannedFile {
-    /// The path, for people.
+    /// The displayed path.
     pub label: String,
-    /// The path as the system has it, which need not be UTF-8; `None` for a source without one.
+    /// The path of the system, which may not be UTF-8; `None` for a source without one.
     pub path: Option<PathBuf>,
-    /// The format's id, where it is known; `zip`, `tar`, `json`, `template`, `text`, `pickle` and
-    /// `empty` for what is no model.
+    /// The format's id, where it is known; `zip`, `tar`, `json`, `template`, `text`, `pickle` and `empty` for files that are not
+    /// models.
     pub format: Option<&'static str>,
-    /// What was found in it. Nothing is left in [`Scan::inner`].
+    /// The findings in it. [`Scan::inner`] is empty.
     pub scan: Scan,
 }
 
-/// The word for a verdict of a scan: `clean`, `found` or `could-not-tell`.
+/// Returns the word for a verdict of a scan: `clean`, `found` or `could-not-tell`.
 pub fn scan_word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Sound => "clean",
@@ -64,52 +63,68 @@ pub fn scan_word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Looks through a file, or through every file of a folder.
+/// Scans a file, or every file of a folder, without loading it.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// use weighbridge::OpenOptions;
+/// use weighbridge::finding::Verdict;
+/// use weighbridge::ops::scan::scan;
+///
+/// let report = scan(&path, &OpenOptions::default())?;
+/// for finding in report.files.iter().flat_map(|file| &file.scan.findings) {
+///     println!("{}: {}", finding.code, finding.text);
+/// }
+/// assert_eq!(report.verdict, Verdict::Sound);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// [`crate::Kind::Io`] and [`crate::Kind::Usage`] where the path cannot be read at all.
 pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport> {
     let path = path.as_ref();
-    // What is left of a damaged file says nothing about the rest.
+    // The salvaged part of a damaged file allows no conclusion about the rest.
     let options = &OpenOptions { salvage: false, ..options.clone() };
     let mut files = Vec::new();
     if PathKind::of(path)? == PathKind::Folder {
         let folder = LocalFolder::open(path)?;
-        let mut looked = Vec::new();
+        let mut scanned = Vec::new();
         let found_there = folder.survey(DEPTH)?;
         for item in found_there.items {
-            // One file that cannot be read hides nothing of the others.
+            // One unreadable file must not hide the others.
             let file = match in_folder(&folder, path, &item, options) {
                 Err(error) if error.kind() == Kind::Io => unread(&path.join(&item.name), cannot_read(&error)),
-                scanned => scanned?,
+                other => other?,
             };
-            looked.push((item.name, file));
+            scanned.push((item.name, file));
         }
         for item in found_there.skipped {
             let file = unread(&path.join(&item.name), skipped(item.reason));
-            looked.push((item.name, file));
+            scanned.push((item.name, file));
         }
         for (name, error) in found_there.unreadable {
             let file = unread(&path.join(&name), cannot_read(&error));
-            looked.push((name, file));
+            scanned.push((name, file));
         }
-        looked
+        scanned
             .sort_by(|(a, _), (b, _)| a.as_os_str().as_encoded_bytes().cmp(b.as_os_str().as_encoded_bytes()));
-        files.extend(looked.into_iter().map(|(_, file)| file));
+        files.extend(scanned.into_iter().map(|(_, file)| file));
     } else {
         let source: SourceRef = Arc::new(FileSource::open(path)?);
         files.push(scan_named(&source, Some(path), options)?);
     }
     let label = path_text(path);
     if files.is_empty() {
-        files.push(unread(path, found("no-files", "there is no file to look through")));
+        files.push(unread(path, found("no-files", "there are no files to scan")));
     }
     let verdict =
         files.iter().map(|file| verdict(&file.scan.findings)).max().unwrap_or(Verdict::CouldNotTell);
     Ok(ScanReport { label, verdict, files })
 }
 
-/// Looks through one file of a folder.
+/// Scans one file of a folder.
 fn in_folder(
     folder: &LocalFolder,
     path: &Path,
@@ -118,12 +133,15 @@ fn in_folder(
 ) -> Result<ScannedFile> {
     let whole = path.join(&item.name);
     let Some(source) = folder.open(&item.name)? else {
-        return Ok(unread(&whole, found("unreadable", "file-vanished: the file was there a moment ago")));
+        return Ok(unread(
+            &whole,
+            found("unreadable", "file-vanished: the file was removed during the scan"),
+        ));
     };
     let mut file = scan_named(&source, Some(&item.name), options)?;
     let unknown =
         |file: &ScannedFile| file.format.is_none_or(|format| matches!(format, "json" | "text" | "empty"));
-    // The texts of some formats are known by their names only.
+    // Some formats recognize their text files only by name.
     let of = |format: &&dyn Format| match format.scanner() {
         Some(scanner) => scanner.is_text(&item.name, &source, &options.limits),
         None => Ok(false),
@@ -139,14 +157,14 @@ fn in_folder(
         file.scan.findings.retain(|finding| finding.code != FindingCode::UnknownContent);
     }
     if folder.leads_out(&item.name) {
-        let finding = found("link-leads-out", "the file is a link that leads out of the folder");
+        let finding = found("link-leads-out", "the file is a symbolic link to a target outside the folder");
         file.scan.findings.push(finding.in_file(&file.label));
     }
     file.path = Some(whole);
     Ok(file)
 }
 
-/// Looks through one source, and all that is inside.
+/// Scans one source and all embedded content.
 ///
 /// # Errors
 /// [`crate::Kind::Io`] where it cannot be read.
@@ -154,7 +172,7 @@ pub fn scan_source(source: &SourceRef, options: &OpenOptions) -> Result<ScannedF
     scan_named(source, None, options)
 }
 
-/// As [`scan_source`]; `name` is that of the file: its extension is held against the content.
+/// As [`scan_source`]; `name` is the file name, whose extension is checked against the content.
 ///
 /// # Errors
 /// As [`scan_source`].
@@ -168,21 +186,21 @@ pub(crate) fn scan_named(
     for finding in scan.findings.iter_mut().filter(|finding| finding.file.is_none()) {
         finding.file = Some(label.clone());
     }
-    // The same may be met by two ways.
+    // Content may be reached twice.
     let mut seen = std::collections::HashSet::new();
     scan.findings
         .retain(|f| seen.insert((f.code, f.text.clone(), f.member.clone(), f.offset, f.tensor.clone())));
-    // What weighs most stands first, else as it was met.
+    // By severity, otherwise in the order of discovery.
     scan.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(ScannedFile { label, path: name.map(Path::to_owned), format, scan })
 }
 
-/// A file or folder that the system does not let us read.
+/// Returns the finding for a file or folder that cannot be read.
 fn cannot_read(error: &Error) -> Finding {
     found("unreadable", format!("{}: {}", error.code(), error.message()))
 }
 
-/// What stands in a folder and is not looked at.
+/// Returns the finding for a skipped entry of a folder.
 fn skipped(reason: SkipReason) -> Finding {
     let code = match reason {
         SkipReason::TooDeep => "too-deep",
@@ -190,16 +208,18 @@ fn skipped(reason: SkipReason) -> Finding {
         SkipReason::DeadLink => "dead-link",
         SkipReason::NotAFile => "not-a-file",
     };
-    let finding = found(code, format!("{} was not looked at", reason.as_str()));
+    let finding = found(code, format!("{} was not scanned", reason.as_str()));
     match reason {
-        SkipReason::TooDeep => finding.hint(format_args!("folders are looked through {DEPTH} levels deep")),
-        SkipReason::LinkToFolder => finding.hint("scan the folder that it leads to"),
+        SkipReason::TooDeep => finding.hint(format_args!(
+            "folders are scanned to a depth of {DEPTH}; scan the inner folder by its own path"
+        )),
+        SkipReason::LinkToFolder => finding.hint("scan the target of the link"),
         SkipReason::DeadLink | SkipReason::NotAFile => finding,
     }
 }
 
-/// Reports on several paths as one log of SARIF 2.1.0 with one run. `failed` are the paths that could not be scanned, and
-/// why: notifications of a run that was not successful.
+/// Returns the reports on several paths as one SARIF 2.1.0 log with one run. `failed` are the paths that could not be scanned,
+/// with their errors: notifications of an unsuccessful run.
 pub fn sarif_of_all(reports: &[ScanReport], failed: &[(PathBuf, Error)]) -> Json {
     sarif::log(reports, failed)
 }
@@ -211,13 +231,13 @@ fn unread(path: &Path, finding: Finding) -> ScannedFile {
 }
 
 impl ScanReport {
-    /// `path`, `verdict` (`clean`, `found`, `could-not-tell`), and `files`: `path`, `format`,
-    /// `verdict`, `findings`, `imports`, `calls`. As a tree; [`ScanReport::as_json`] takes no memory.
+    /// Returns `path`, `verdict` (`clean`, `found`, `could-not-tell`), and `files`: `path`, `format`, `verdict`, `findings`,
+    /// `imports`, `calls`. As a tree; [`ScanReport::as_json`] streams it.
     pub fn to_json(&self) -> Json {
         tree(&self.as_json())
     }
 
-    /// As [`ScanReport::to_json`], made as it is written.
+    /// As [`ScanReport::to_json`], serialized without an intermediate tree.
     pub fn as_json(&self) -> impl Serialize + '_ {
         Document {
             path: &self.label,
@@ -226,7 +246,7 @@ impl ScanReport {
         }
     }
 
-    /// Makes warnings of these categories errors, so that the file is `found`.
+    /// Turns warnings of these categories into errors, so that the verdict is `found`.
     pub fn deny(&mut self, categories: &[Category]) {
         for finding in self.files.iter_mut().flat_map(|file| &mut file.scan.findings) {
             if finding.severity > Severity::Note && categories.contains(&Category::of(finding.code.as_str()))
@@ -241,20 +261,19 @@ impl ScanReport {
         self.verdict = verdicts.max().unwrap_or(Verdict::CouldNotTell);
     }
 
-    /// The report in SARIF 2.1.0: rules, results with their places in bytes, the files and the members in
-    /// them as artifacts.
+    /// Returns the report in SARIF 2.1.0: rules, results with byte offsets, and files and members as artifacts.
     pub fn to_sarif(&self) -> Json {
         sarif::log(std::slice::from_ref(self), &[])
     }
 
-    /// How many findings of that severity there are.
+    /// Returns the number of findings of that severity.
     pub fn count(&self, severity: Severity) -> usize {
         self.files.iter().flat_map(|f| &f.scan.findings).filter(|f| f.severity == severity).count()
     }
 }
 
 impl ScannedFile {
-    /// What follows from the findings in this file.
+    /// Returns the verdict of the findings in this file.
     pub fn verdict(&self) -> Verdict {
         verdict(&self.scan.findings)
     }
@@ -271,7 +290,7 @@ impl ScannedFile {
     }
 }
 
-/// The document of a report.
+/// Document of a report.
 #[derive(Serialize)]
 struct Document<'a, Files: Serialize> {
     path: &'a str,
@@ -279,7 +298,7 @@ struct Document<'a, Files: Serialize> {
     files: Files,
 }
 
-/// What the document has of a file.
+/// Document of a file.
 #[derive(Serialize)]
 struct FileDocument<'a, Findings: Serialize, Imports: Serialize, Calls: Serialize> {
     path: &'a str,

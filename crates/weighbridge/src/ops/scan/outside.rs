@@ -1,4 +1,4 @@
-//! What a file is beside what it is taken for: two formats at once, a name that promises another thing.
+//! Content and names that contradict the detected format: two formats in one file, misleading extensions.
 
 use crate::error::Result;
 use crate::formats::Scan;
@@ -12,14 +12,14 @@ use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::FindingCode;
 
-/// Where a file of HDF5 may begin behind other bytes: here, or at two, four, eight times this.
+/// Possible offsets of an HDF5 file after other bytes: this, or two, four, eight times this, and so on.
 const USER_BLOCK: u64 = 512;
 const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
-/// Readers of PDF look for its mark in so many bytes.
+/// Readers of PDF search for the signature in this many bytes.
 const PDF: usize = 1024;
-/// Bytes in front of an HDF5 file that are looked at.
+/// Maximum number of scanned bytes before an HDF5 file.
 const FRONT: u64 = 1 << 20;
-/// Extensions of formats that hold no code: whoever trusts them runs nothing.
+/// Extensions of formats without code: users expect that loading them runs nothing.
 const DATA_ONLY: &[&str] = &[
     "safetensors",
     "json",
@@ -40,11 +40,11 @@ const DATA_ONLY: &[&str] = &[
     "jpeg",
     "gif",
 ];
-/// Extensions of formats that may hold objects, but that are no pickle as a whole.
+/// Extensions of formats that may contain objects but are not a pickle as a whole.
 const NO_PICKLE: &[&str] = &["npy", "npz", "h5", "hdf5", "keras", "onnx"];
 
-/// Extensions of what runs, is imported, or tells a program what to run: whatever the content seems to be. Pages and
-/// notebooks are no part of a model: nothing runs them unasked.
+/// Extensions of files that are executed, imported, or control a program, for any content. Web pages and notebooks are not
+/// listed: they are not part of a model, and nothing runs them by itself.
 #[rustfmt::skip]
 const PROGRAMS: &[&str] = &[
     "py", "pyc", "pyo", "pyw", "pyx", "pyd", "pyz", "so", "dylib", "dll", "exe", "com", "scr", "sys", "msi", "sh", "bash", "zsh",
@@ -53,28 +53,28 @@ const PROGRAMS: &[&str] = &[
     "desktop", "command", "scpt", "reg", "inf", "lnk", "url", "jnlp", "docm", "xlsm", "pptm",
 ];
 
-/// Judges what the file is for others than the format `told`.
+/// Scans for other formats in the file than the known one.
 pub(super) fn judge(
     source: &SourceRef,
     head: &[u8],
     name: Option<&Path>,
-    told: Option<&'static str>,
+    known_format: Option<&'static str>,
     limits: &Limits,
     scan: &mut Scan,
 ) -> Result<()> {
-    extension(head, name, told, scan);
+    extension(head, name, known_format, scan);
     if source.is_sequential() {
-        // Unpacked while it is read: numbers of an archive, of which the header was looked at.
+        // Decompressed while reading: numbers of an archive, whose header was scanned.
         return Ok(());
     }
-    if !matches!(told, None | Some("pickle" | "json" | "template" | "text")) {
+    if !matches!(known_format, None | Some("pickle" | "json" | "template" | "text")) {
         pickle_too(source, limits, scan)?;
     }
-    let own = told.unwrap_or("of no known format");
+    let own = known_format.unwrap_or("of unknown format");
     let mut two = |at: u64, what: &str| {
-        scan.push_at("two-formats", at, format!("the file is {own}, and {what} as well"));
+        scan.push_at("two-formats", at, format!("the file is {own} and also {what}"));
     };
-    let tarred = !matches!(told, Some("tar" | "torch")) && is_tar(head);
+    let tarred = !matches!(known_format, Some("tar" | "torch")) && is_tar(head);
     if tarred {
         two(0, "a tar archive");
     }
@@ -82,21 +82,22 @@ pub(super) fn judge(
         two(at as u64, "a PDF document");
     }
     let hdf5 = behind(source)?;
-    match (hdf5, told) {
+    match (hdf5, known_format) {
         (Some(at), Some("hdf5" | "biggraph")) if !head.starts_with(HDF5) => front(source, at, scan)?,
         (Some(at), _) if !head.starts_with(HDF5) => two(at, "an HDF5 file"),
         _ => {}
     }
-    if told != Some("parquet") && ends_as_parquet(source)? {
+    if known_format != Some("parquet") && ends_as_parquet(source)? {
         let at = source.len() - 4;
-        scan.push_at("two-formats", at, format!("the file is {own}, and ends as a Parquet file"));
+        scan.push_at("two-formats", at, format!("the file is {own} and also ends as a Parquet file"));
     }
-    let is_archive = told == Some("zip") || (begins_as_zip(head) && matches!(told, Some("npz" | "torch")));
+    let is_archive =
+        known_format == Some("zip") || (begins_as_zip(head) && matches!(known_format, Some("npz" | "torch")));
     if !is_archive
         && let Some(ending) = ends_as_zip(source)
         && !is_part(&ending, source, scan)
     {
-        scan.push_at("two-formats", ending.at, format!("the file is {own}, and a zip archive as well"));
+        scan.push_at("two-formats", ending.at, format!("the file is {own} and also a zip archive"));
         let mut other = Scan::default();
         archive(source, limits, &mut other, &|_| false, &mut |member, bytes, other| {
             other.look_into(escape(&member.name), bytes, AssumedType::File);
@@ -112,8 +113,8 @@ pub(super) fn judge(
     Ok(())
 }
 
-/// True where an archive at the end is, from its first byte on, a part of the file that is looked into as an archive by
-/// itself, such as a state of an optimizer as torch saves it.
+/// True where a zip archive at the end of the file is a part of it that is scanned by itself, such as optimizer state saved by
+/// torch.
 fn is_part(ending: &Ending, source: &SourceRef, scan: &Scan) -> bool {
     let mut head = [0; 4];
     let begins = ending.begins.filter(|&at| source.read_at(at, &mut head).is_ok() && begins_as_zip(&head));
@@ -126,41 +127,42 @@ fn is_part(ending: &Ending, source: &SourceRef, scan: &Scan) -> bool {
     })
 }
 
-/// Holds the extension of the name against the content.
-fn extension(head: &[u8], name: Option<&Path>, told: Option<&'static str>, scan: &mut Scan) {
+/// Checks the extension of the name against the content.
+fn extension(head: &[u8], name: Option<&Path>, known_format: Option<&'static str>, scan: &mut Scan) {
     let extension = name.and_then(Path::extension).and_then(|extension| extension.to_str()).unwrap_or("");
-    // Windows does not see blanks at the end.
+    // Windows ignores blanks at the end.
     let extension = extension.trim_end_matches(' ').to_ascii_lowercase();
-    // Without content there is nothing to run: `__init__.py`.
+    // An empty file runs nothing: `__init__.py`.
     if !head.is_empty() {
         program(name, &extension, scan);
     }
-    if let (Some(told), Some(name)) = (told, name)
+    if let (Some(known_format), Some(name)) = (known_format, name)
         && promises_pickle(name, &extension)
-        && !matches!(told, "torch" | "pickle" | "paddle" | "zip" | "tar")
+        && !matches!(known_format, "torch" | "pickle" | "paddle" | "zip" | "tar")
     {
-        let text = format!("the name is that of a pickle or an archive of torch, and the content is {told}");
+        let text =
+            format!("the name suggests a pickle or a torch archive, but the content is {known_format}");
         scan.push("name-of-a-pickle", text);
     }
     let known = Beginning::of(head);
     let is_pickle = known.is_some_and(|known| known.what == "a pickle")
-        || told == Some("pickle")
-        || (told == Some("paddle") && !scan.imports.is_empty());
+        || known_format == Some("pickle")
+        || (known_format == Some("paddle") && !scan.imports.is_empty());
     let holds_objects = is_pickle || known.is_some_and(|known| known.class == Class::Objects);
     let data_only = DATA_ONLY.contains(&extension.as_str());
     if (data_only && holds_objects) || (NO_PICKLE.contains(&extension.as_str()) && is_pickle) {
         let what = if is_pickle { "a pickle" } else { known.map_or("a pickle", |known| known.what) };
-        scan.push("extension-differs", format!("the name ends with .{extension}, and the content is {what}"));
+        scan.push("extension-differs", format!("the name ends with .{extension}, but the content is {what}"));
     }
 }
 
-/// Tells a file that is run by its name, whatever it holds: text in columns may be a program as well.
+/// Reports a file with the name of a program, for any content: a text table may be a program, too.
 fn program(name: Option<&Path>, extension: &str, scan: &mut Scan) {
     let file =
         name.and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("").to_ascii_lowercase();
-    // Windows does not see dots and blanks at the end.
+    // Windows ignores dots and blanks at the end.
     let named = file.trim_end_matches(['.', ' ']);
-    // Libraries may have their version behind.
+    // Libraries may end with a version.
     let runs = PROGRAMS.contains(&extension)
         || named.rsplit_once('.').is_some_and(|(_, extension)| PROGRAMS.contains(&extension))
         || named.contains(".so.");
@@ -170,18 +172,18 @@ fn program(name: Option<&Path>, extension: &str, scan: &mut Scan) {
             .iter()
             .any(|finding| finding.code == FindingCode::ProgramFile && finding.member.is_none())
     {
-        scan.push("program-file", format!("the name is that of a program: {}", escape(named)));
+        scan.push("program-file", format!("the file name is that of a program: {}", escape(named)));
     }
 }
 
-/// True for a name under which a pickle, or an archive of torch, is expected.
+/// True for a name that suggests a pickle, or a torch archive.
 fn promises_pickle(name: &Path, extension: &str) -> bool {
     let stem = name.file_stem().and_then(|stem| stem.to_str()).unwrap_or("");
     matches!(extension, "pt" | "pth" | "pkl" | "pickle")
         || (extension == "bin" && stem.starts_with("pytorch_model"))
 }
 
-/// Where a file of HDF5 begins behind other bytes.
+/// Returns the offset of an HDF5 file after other bytes.
 fn behind(source: &SourceRef) -> Result<Option<u64>> {
     let mut at = USER_BLOCK;
     while at.saturating_add(HDF5.len() as u64) <= source.len() {
@@ -193,17 +195,15 @@ fn behind(source: &SourceRef) -> Result<Option<u64>> {
     Ok(None)
 }
 
-/// Bytes of somebody else in front of an HDF5 file.
+/// Scans foreign bytes before an HDF5 file.
 fn front(source: &SourceRef, len: u64, scan: &mut Scan) -> Result<()> {
     let bytes = read_vec(&**source, 0, len.min(FRONT))?;
     if len <= FRONT && bytes.iter().all(|&byte| byte == 0) {
         return Ok(());
     }
     match Beginning::of(&bytes) {
-        Some(known) => {
-            scan.push_at("two-formats", 0, format!("the file is hdf5, and {} as well", known.what))
-        }
-        None => scan.push_at("unknown-content", 0, format!("{len} bytes stand before the HDF5 file")),
+        Some(known) => scan.push_at("two-formats", 0, format!("the file is hdf5 and also {}", known.what)),
+        None => scan.push_at("unknown-content", 0, format!("{len} unrecognized bytes before the HDF5 file")),
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! The report as a log of SARIF 2.1.0, for those who gather findings of many tools.
+//! SARIF 2.1.0 log of a scan, for tools that collect findings.
 //!
-//! A file is an artifact, and a member of it an artifact within it (`parentIndex`): so the offset of a finding
-//! counts from the start of the innermost one, as in the JSON of the command.
+//! A file is an artifact, and a member of it an artifact within it (`parentIndex`): the offset of a finding is relative to the
+//! innermost one, as in the JSON of the command.
 
 use super::{Category, Rule, ScanReport, scan_word};
 use crate::error::Error;
@@ -11,10 +11,10 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// The schema that the log follows.
+/// The schema of the log.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
-/// The log of one run over all of the paths.
+/// Returns the log of one run over all paths.
 pub(super) fn log(reports: &[ScanReport], failed: &[(PathBuf, Error)]) -> Json {
     let mut artifacts = Artifacts::default();
     let mut results = Vec::new();
@@ -29,7 +29,7 @@ pub(super) fn log(reports: &[ScanReport], failed: &[(PathBuf, Error)]) -> Json {
             results.push(result(finding, &artifacts.list[place]["location"]["uri"], place));
         }
     }
-    // What was not read is not called clean.
+    // An unscanned path is not clean.
     let least = if failed.is_empty() { Verdict::Sound } else { Verdict::CouldNotTell };
     let verdict = reports.iter().map(|report| report.verdict).fold(least, Verdict::max);
     let mut invocation = json!({ "executionSuccessful": failed.is_empty() });
@@ -54,7 +54,7 @@ pub(super) fn log(reports: &[ScanReport], failed: &[(PathBuf, Error)]) -> Json {
     })
 }
 
-/// A path that could not be scanned.
+/// Returns the notification for a path that could not be scanned.
 fn notification((path, error): &(PathBuf, Error)) -> Json {
     let uri = uri(path.as_os_str().as_encoded_bytes(), false);
     json!({
@@ -112,7 +112,7 @@ fn result(finding: &Finding, uri: &Json, place: usize) -> Json {
     result
 }
 
-/// The files, and the members in them.
+/// Files, and the members in them.
 #[derive(Default)]
 struct Artifacts {
     list: Vec<Json>,
@@ -134,8 +134,8 @@ impl Artifacts {
     }
 }
 
-/// A path as a reference: what has a meaning in references, and what is no UTF-8, is written byte by byte as `%XX`. A member
-/// has a path from the root of what it is in.
+/// Returns a path as a URI reference: reserved characters and bytes that are not UTF-8 become `%XX`. A member has an absolute
+/// path from the root of its container.
 fn uri(path: &[u8], member: bool) -> String {
     let mut text = String::new();
     if member && !path.starts_with(b"/") {

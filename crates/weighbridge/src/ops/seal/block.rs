@@ -1,4 +1,4 @@
-//! What is hashed of a file, and the work on one block of it.
+//! Byte ranges to hash in a file, and the work on one block.
 
 use super::digest::{Algorithms, Digests};
 use super::tree::{Tree, Unit};
@@ -7,27 +7,27 @@ use crate::source::{MaybeMapped, to_usize};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashMap};
 
-/// Bytes of a file that are read at once: few enough to stay near the processor while they are hashed.
-/// A power of two: the unit of the file's own BLAKE3.
+/// Block size in bytes: small enough to stay in the processor cache during hashing. A power of two: the unit of the file's
+/// BLAKE3.
 pub(super) const BLOCK: u64 = 1 << 20;
-/// Bytes of a unit of the BLAKE3 of a stretch. Stretches begin anywhere, so that units lie across the
-/// ends of blocks: a block is read with up to this much behind it.
+/// Unit size of the BLAKE3 of a stretch. Stretches begin at any offset, so units cross block ends: a block is read with up to
+/// this many bytes after it.
 pub(super) const UNIT: u64 = 64 << 10;
 
-/// A range of a file of which something is wanted.
+/// Byte range of a file to hash.
 #[derive(Debug, Clone)]
 pub(super) struct Stretch {
     /// Offset of the first byte.
     pub(super) start: u64,
-    /// Offset behind the last byte; there is at least one.
+    /// End offset, exclusive; the range is not empty.
     pub(super) end: u64,
-    /// The hashes that are wanted.
+    /// The requested hashes.
     pub(super) hashes: Algorithms,
-    /// True where the CRC-32 is wanted.
+    /// True where the CRC-32 is requested.
     pub(super) crc: bool,
 }
 
-/// What came out for a stretch.
+/// Result for a stretch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct StretchHashed {
     /// The hashes.
@@ -36,14 +36,14 @@ pub(super) struct StretchHashed {
     pub(super) crc: Option<u32>,
 }
 
-/// What came out for a file.
+/// Result for a file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FileHashed {
     /// Its length in bytes.
     pub(super) len: u64,
-    /// The hashes of the whole.
+    /// The hashes of the whole file.
     pub(super) whole: Digests,
-    /// For each stretch, in the order of the job.
+    /// The results of the stretches, in the order of the job.
     pub(super) stretches: Vec<StretchHashed>,
 }
 
@@ -52,16 +52,16 @@ pub(super) struct FileHashed {
 pub(super) struct Block {
     /// Offset of its first byte in the file.
     pub(super) start: u64,
-    /// Its length, without what was read behind it.
+    /// Its length, without the bytes after it.
     pub(super) len: u64,
-    /// The stretches that it meets.
+    /// The stretches that overlap it.
     pub(super) active: Vec<usize>,
-    /// Its bytes, and some behind it.
+    /// Its bytes, and some bytes after it.
     pub(super) bytes: MaybeMapped,
 }
 
 impl Block {
-    /// The bytes from `from` to `to`, which are offsets in the file.
+    /// Returns the bytes from `from` to `to`, which are offsets in the file.
     fn slice(&self, from: u64, to: u64) -> Result<&[u8]> {
         let (from, to) = (to_usize(from - self.start)?, to_usize(to - self.start)?);
         Ok(self.bytes.bytes().get(from..to).unwrap_or_default())
@@ -71,26 +71,26 @@ impl Block {
         self.start + self.len
     }
 
-    /// The part of this block that belongs to `stretch`.
+    /// Returns the part of this block that belongs to `stretch`.
     fn of(&self, stretch: &Stretch) -> Result<&[u8]> {
         self.slice(stretch.start.max(self.start), stretch.end.min(self.end()))
     }
 }
 
-/// The offset behind the last unit of a stretch that begins before `end`.
+/// Returns the end offset of the last unit of a stretch that begins before `end`.
 pub(super) fn reach(stretch: &Stretch, end: u64) -> u64 {
     let units = end.saturating_sub(stretch.start).div_ceil(UNIT);
     stretch.start.saturating_add(units.saturating_mul(UNIT)).min(stretch.end)
 }
 
-/// What can be computed of a block without those before it.
+/// Hashes of a block that do not depend on earlier blocks.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     whole: Option<Unit>,
     stretches: Vec<(usize, Vec<Unit>, Option<crc32fast::Hasher>)>,
 }
 
-/// Hashes what can be hashed of `block` by itself.
+/// Computes the hashes of `block` that do not depend on earlier blocks.
 pub(super) fn parts(block: &Block, stretches: &[Stretch], whole: Algorithms, len: u64) -> Result<Parts> {
     let mut parts = Parts::default();
     if whole.blake3 {
@@ -124,7 +124,7 @@ pub(super) fn parts(block: &Block, stretches: &[Stretch], whole: Algorithms, len
     Ok(parts)
 }
 
-/// Puts the parts of blocks together, which may come in any order.
+/// Combines the partial hashes of blocks, which may arrive in any order.
 #[derive(Debug)]
 pub(super) struct Gathered {
     next: u64,
@@ -145,7 +145,7 @@ impl Gathered {
         }
     }
 
-    /// Takes the parts of the block of that number.
+    /// Adds the partial hashes of the block of that number.
     pub(super) fn take(&mut self, number: u64, parts: Parts, stretches: &[Stretch], out: &mut FileHashed) {
         self.waiting.insert(number, parts);
         while let Some(parts) = self.waiting.remove(&self.next) {
@@ -169,7 +169,7 @@ impl Gathered {
                 if let Some(crc) = crc {
                     let sum = self.crcs.entry(number).or_default();
                     sum.combine(&crc);
-                    // The last part counts.
+                    // The last value is the result.
                     out.crc = Some(sum.clone().finalize());
                 }
             }
@@ -177,12 +177,12 @@ impl Gathered {
     }
 }
 
-/// The SHA-256 of stretches, block by block in order.
+/// SHA-256 of stretches, block by block in order.
 #[derive(Debug, Default)]
 pub(super) struct Sums(HashMap<usize, Sha256>);
 
 impl Sums {
-    /// Takes the next block. Returns the hashes of the stretches that end in it.
+    /// Adds the next block. Returns the hashes of the stretches that end in it.
     pub(super) fn take(&mut self, block: &Block, stretches: &[Stretch]) -> Result<Vec<(usize, [u8; 32])>> {
         let mut done = Vec::new();
         for &number in &block.active {
@@ -199,7 +199,7 @@ impl Sums {
         Ok(done)
     }
 
-    /// Takes the next block into the hash of the whole file.
+    /// Adds the next block to the hash of the whole file.
     pub(super) fn whole(hasher: &mut Sha256, block: &Block) -> Result<()> {
         hasher.update(block.slice(block.start, block.end())?);
         Ok(())

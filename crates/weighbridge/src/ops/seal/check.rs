@@ -1,4 +1,4 @@
-//! Is a model still what its manifest says?
+//! Check of a model against its manifest.
 
 use super::compare::{TensorCounts, algorithms, compare};
 use super::digest::Algorithms;
@@ -21,24 +21,24 @@ use std::sync::Arc;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::{ErrorCode, phrase};
 
-/// The code of what is said where what was sealed is not opened.
+/// Code of findings about a sealed model that cannot be opened.
 const NOT_OPENED: &str = "not-opened";
 
-/// What [`check`] shall do.
+/// Options of [`check`].
 #[derive(Debug, Clone)]
 pub struct CheckOptions {
-    /// How to open the model, and what a manifest may ask for.
+    /// How to open the model, and limits on the manifest.
     pub open: OpenOptions,
-    /// Threads; 0 for one a processor.
+    /// Number of threads; 0 for one per processor.
     pub threads: usize,
-    /// Compare tensors alone, whatever became of the files: for a model that was converted.
+    /// Compare only tensors, not files: for a model that was converted.
     pub tensors_only: bool,
-    /// Who is told of progress and may stop the work.
+    /// Receives progress, and may cancel the work.
     pub progress: Arc<dyn Progress>,
 }
 
 impl Default for CheckOptions {
-    /// Opened as it comes, one thread a processor, unwatched.
+    /// Default options for opening, one thread per processor, without progress.
     fn default() -> Self {
         Self {
             open: OpenOptions::default(),
@@ -49,42 +49,42 @@ impl Default for CheckOptions {
     }
 }
 
-/// How many files are what the manifest says.
+/// Number of files by result of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Every byte is the same.
+    /// Identical byte for byte.
     pub equal: usize,
-    /// Some byte is another.
+    /// Different bytes.
     pub changed: usize,
-    /// Listed, and not there.
+    /// Listed, but missing.
     pub missing: usize,
-    /// There, and not listed.
+    /// Present, but not listed.
     pub extra: usize,
 }
 
 impl Counts {
-    /// The fields, under their names.
+    /// Returns the fields by name.
     pub fn to_json(self) -> Json {
         json!({ "equal": self.equal, "changed": self.changed, "missing": self.missing, "extra": self.extra })
     }
 }
 
-/// What [`check`] found.
+/// Result of [`check`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// What is not as the manifest says, and what was not looked at.
+    /// Differences from the manifest, and unchecked parts.
     pub findings: Vec<Finding>,
-    /// The files; `None` where they were not held against the manifest.
+    /// Counts of files; `None` where files were not compared with the manifest.
     pub files: Option<Counts>,
-    /// The tensors; `None` where they were not held against the manifest.
+    /// Counts of tensors; `None` where tensors were not compared with the manifest.
     pub tensors: Option<TensorCounts>,
-    /// True where the manifest came in a signed envelope, whose signature nobody looked at.
+    /// True where the manifest came in a signed envelope. The signature is not verified.
     pub signed: bool,
 }
 
 impl Checked {
-    /// `files`, `tensors` (null where they were not compared) and `signed`.
+    /// Returns `files`, `tensors` (null where they were not compared) and `signed`.
     pub fn to_json(&self) -> Json {
         json!({
             "files": self.files.map(Counts::to_json),
@@ -94,13 +94,13 @@ impl Checked {
     }
 }
 
-/// Holds the file or folder at `path` against the manifest in the file `manifest`, file by file. What has
-/// another form and another name than what was sealed can be held against its tensors alone; that this says
-/// nothing of the files is `unchecked`, and a note where only tensors are asked for.
+/// Compares the file or folder at `path` with the manifest in the file `manifest`, file by file. A model with another format and
+/// name than the sealed one can only be compared by tensors. That its files are not compared is an `unchecked` finding, or a note
+/// where only tensors are requested.
 ///
 /// # Errors
-/// [`crate::Kind::Usage`], `not-a-manifest`; [`crate::Kind::Io`] where something cannot be read;
-/// [`crate::Kind::Cancelled`]. What is wrong with the model or the manifest is a finding.
+/// [`crate::Kind::Usage`], `not-a-manifest`; [`crate::Kind::Io`] where something cannot be read; [`crate::Kind::Cancelled`].
+/// Faults of the model or the manifest are findings.
 pub fn check(path: impl AsRef<Path>, manifest: impl AsRef<Path>, options: &CheckOptions) -> Result<Checked> {
     let (path, place) = (path.as_ref(), manifest.as_ref());
     match understood(place, options)? {
@@ -109,8 +109,7 @@ pub fn check(path: impl AsRef<Path>, manifest: impl AsRef<Path>, options: &Check
     }
 }
 
-/// As [`crate::ops::verify`], and held against a manifest besides; of its tensors alone where that is asked
-/// for.
+/// As [`crate::ops::verify`], with a comparison with a manifest; only of its tensors if `tensors_only` is true.
 ///
 /// # Errors
 /// As both.
@@ -124,11 +123,11 @@ pub fn verify_sealed(
     let (path, place) = (path.as_ref(), manifest.as_ref());
     let check = CheckOptions { open: options.open.clone(), threads: options.threads, tensors_only, progress };
     let understood = understood(place, &check)?;
-    // Files that were sealed without a look into them need be no model.
+    // Files that were sealed without opening them need not be a model.
     let any_files = understood
         .as_ref()
         .is_ok_and(|read| read.manifest.own.as_ref().is_none_or(|own| own.format.is_none()));
-    // Why it was not opened, where the rest is looked at all the same.
+    // The reason why it was not opened, where the rest is checked.
     let mut unopened = None;
     let bare = || VerifyReport {
         label: path.display().to_string(),
@@ -141,8 +140,8 @@ pub fn verify_sealed(
         damage: None,
         other_files: Vec::new(),
     };
-    // What is of a format and breaks its rules is told as without a manifest; a file of none breaks none. A folder that is
-    // opened as a whole is of one.
+    // Broken rules of a format are reported as without a manifest; an unknown file breaks none. A folder that is opened as a whole
+    // has a format.
     let is_folder = PathKind::of(path)? == PathKind::Folder;
     let is_broken = |report: &VerifyReport| {
         let is_model = report.format.is_some() || is_folder;
@@ -171,17 +170,16 @@ pub fn verify_sealed(
     };
     report.checked.push("manifest");
     report.findings.extend(checked.findings.iter().cloned());
-    let told = report.findings.iter().any(|finding| finding.code == NOT_OPENED);
-    if let Some(why) = unopened.filter(|_| !told) {
-        // A manifest that says nothing of tensors makes no model of files.
+    let reported = report.findings.iter().any(|finding| finding.code == NOT_OPENED);
+    if let Some(why) = unopened.filter(|_| !reported) {
+        // A manifest without tensors does not require a model.
         report.findings.push(match any_files {
             true => {
-                let text =
-                    format!("only the bytes of files were checked, as this could not be opened: {why}");
+                let text = format!("only file bytes were checked; the model could not be opened: {why}");
                 Finding::note(NOT_OPENED, text)
             }
             false => {
-                let text = format!("this could not be opened as the model that it should be: {why}");
+                let text = format!("the sealed model could not be opened: {why}");
                 Finding::unchecked(NOT_OPENED, text)
             }
         });
@@ -189,7 +187,7 @@ pub fn verify_sealed(
     Ok((settled(report), checked))
 }
 
-/// The manifest, or what is wrong with it.
+/// Returns the manifest, or the finding about it.
 fn understood(place: &Path, options: &CheckOptions) -> Result<Result<Read, Finding>> {
     let source = FileSource::open(place)?;
     match read(&source, &options.open.limits) {
@@ -205,7 +203,7 @@ fn against(path: &Path, read: &Read, place: &Path, options: &CheckOptions) -> Re
     let manifest = &read.manifest;
     let mut checked = Checked { signed: read.signed, ..Checked::default() };
     if read.signed {
-        let text = "the manifest is signed, and the signature was not checked: only what it says was";
+        let text = "the manifest is signed; its content was checked, but not the signature";
         checked.findings.push(Finding::warning("signature-not-checked", text).in_file(place.display()));
     }
     let search = Search {
@@ -228,32 +226,32 @@ fn against(path: &Path, read: &Read, place: &Path, options: &CheckOptions) -> Re
         Scope::Files => true,
         Scope::Folder => is_folder,
     };
-    // What bears the name of what was sealed claims to be that, whatever form it has.
+    // A file with the name of the sealed model is compared in any format.
     let claims = same_form(&subject, manifest) || subject.name == manifest.name;
     if options.tensors_only {
-        let text = "tensors are compared alone: files, program and metadata may be others than those sealed";
+        let text = "only tensors are compared: files, program and metadata may differ from the sealed ones";
         checked.findings.push(Finding::note("tensors-only", text));
     } else if fits && claims {
         let counts = files(path, is_folder, scope, &subject, manifest, options, &mut checked.findings)?;
         checked.files = Some(counts);
         if counts.changed == 0 && counts.missing == 0 {
             if manifest.own.as_ref().is_some_and(|own| !own.tensors.is_empty()) {
-                let text = "every sealed byte is the same, so tensors were not hashed one by one";
+                let text = "all sealed files are identical, so tensors were not hashed separately";
                 checked.findings.push(Finding::note("tensors-by-file", text));
             }
             return Ok(checked);
         }
     } else {
-        let text = "this has another form than what was sealed: its tensors are compared, and neither files nor \
-                    program nor metadata";
-        let hint = phrase![Opt::TensorsOnly, " says that the tensors alone matter"];
+        let text = "the format differs from the sealed one: only tensors are compared, not files, program and \
+                            metadata";
+        let hint = phrase![Opt::TensorsOnly, " limits the check to tensors"];
         checked.findings.push(Finding::unchecked("files-not-compared", text).hint(hint));
     }
     tensors(&subject, manifest, options, &mut checked)?;
     Ok(checked)
 }
 
-/// True where the files can be the sealed ones. What cannot be opened may be these, damaged.
+/// True where the files can be the sealed ones. A file that cannot be opened may be damaged.
 fn same_form(subject: &Subject, manifest: &Manifest) -> bool {
     match (&manifest.own, &subject.checkpoint) {
         (Some(Own { format: Some(format), kind, .. }), Some(checkpoint)) => {
@@ -263,7 +261,7 @@ fn same_form(subject: &Subject, manifest: &Manifest) -> bool {
     }
 }
 
-/// Where the files of the manifest are now; and in a folder, what else is there.
+/// Compares the files with the manifest; in a folder also reports other files.
 fn files(
     path: &Path,
     is_folder: bool,
@@ -280,14 +278,14 @@ fn files(
         let others = subject.files.iter().filter(|file| !listed.contains(file.name.as_str()));
         for file in others {
             counts.extra += 1;
-            let finding = Finding::error("file-extra", "the file was not there when the folder was sealed");
+            let finding = Finding::error("file-extra", "the file is not in the manifest");
             findings.push(finding.in_file(label(&file.name)));
         }
         for odd in subject.odd.iter().filter(|odd| !listed.contains(odd.name.as_str())) {
             let finding = match odd.hides_files {
                 true => {
                     let text = format!(
-                        "this is {}, beyond {} levels: nobody looked into it",
+                        "this is {}, nested deeper than {} levels, and was not checked",
                         odd.what,
                         FolderItem::DEPTH
                     );
@@ -295,7 +293,7 @@ fn files(
                 }
                 false => {
                     counts.extra += 1;
-                    Finding::error("file-extra", format!("this is {}, and was not sealed", odd.what))
+                    Finding::error("file-extra", format!("this is {} and is not in the manifest", odd.what))
                 }
             };
             findings.push(finding.in_file(label(&odd.name)));
@@ -305,7 +303,7 @@ fn files(
         for name in opened_besides(path, is_folder, subject, scope) {
             if !listed.contains(name.as_str()) {
                 counts.extra += 1;
-                let text = "opening this reads the file, which was not sealed";
+                let text = "opening the model reads this file, which is not in the manifest";
                 findings.push(Finding::error("file-extra", text).in_file(label(&name)));
             }
         }
@@ -316,7 +314,7 @@ fn files(
     if !manifest.ignore_paths.is_empty() {
         let names: Vec<String> = manifest.ignore_paths.iter().take(8).map(|name| escape(name)).collect();
         let more = if manifest.ignore_paths.len() > names.len() { " and more" } else { "" };
-        let text = format!("the manifest leaves out {}{more}", names.join(", "));
+        let text = format!("the manifest excludes {}{more}", names.join(", "));
         findings.push(Finding::note("ignored-paths", text));
     }
     let found = found(path, is_folder, scope, subject, manifest);
@@ -331,8 +329,8 @@ fn files(
             gone => {
                 counts.missing += 1;
                 let text = match gone {
-                    Some(Err(what)) => format!("the file is not there: this is {what}"),
-                    _ => "the file is not there".to_owned(),
+                    Some(Err(what)) => format!("the file is missing: there is {what}"),
+                    _ => "the file is missing".to_owned(),
                 };
                 findings.push(Finding::error("file-missing", text).in_file(label(&resource.name)));
             }
@@ -351,8 +349,8 @@ fn files(
     Ok(counts)
 }
 
-/// The names of the files that are read when the path is opened, relative as in a manifest of that scope: the
-/// file that is named itself is `.`, unless it is one of several.
+/// Returns the names of the files that opening the path reads, relative as in a manifest of that scope: the named file itself is
+/// `.`, unless it is one of several.
 fn opened_besides(path: &Path, is_folder: bool, subject: &Subject, scope: Scope) -> Vec<String> {
     let files = subject.opened.iter().filter_map(|&number| subject.files.get(number));
     let own = if is_folder { None } else { path.file_name().and_then(|name| name.to_str()) };
@@ -367,13 +365,15 @@ fn opened_besides(path: &Path, is_folder: bool, subject: &Subject, scope: Scope)
 fn changed(resource: &Resource, len: u64, manifest: &Manifest) -> Finding {
     let own = manifest.own.as_ref().and_then(|own| own.files.iter().find(|file| file.name == resource.name));
     let text = match own {
-        Some(own) if own.bytes != len => format!("the file had {} bytes, and has {len}", own.bytes),
-        _ => "the bytes are not those that were sealed".to_owned(),
+        Some(own) if own.bytes != len => {
+            format!("the file had {} bytes when sealed, and has {len}", own.bytes)
+        }
+        _ => "the bytes differ from the sealed ones".to_owned(),
     };
-    Finding::error("file-changed", text).hint("look for another copy of the file")
+    Finding::error("file-changed", text).hint("restore the file from another copy, or download it again")
 }
 
-/// What stands where a listed file should be: the file, or what else.
+/// Sources of the listed files: the file, or the kind of entry found instead.
 type Found<'a> = HashMap<&'a str, Result<(From, u64), &'static str>>;
 
 fn found<'a>(
@@ -412,7 +412,7 @@ fn found<'a>(
     found
 }
 
-/// Holds the tensors against the manifest.
+/// Compares the tensors with the manifest.
 fn tensors(
     subject: &Subject,
     manifest: &Manifest,
@@ -421,20 +421,20 @@ fn tensors(
 ) -> Result<()> {
     let Some(own) = manifest.own.as_ref().filter(|own| own.format.is_some()) else {
         if checked.files.is_none() {
-            let text = "the manifest lists no tensors, and the files are others: nothing can be compared";
+            let text = "the manifest lists no tensors, and the files cannot be compared";
             checked.findings.push(Finding::unchecked("no-tensor-hashes", text));
         }
         return Ok(());
     };
     let Some(checkpoint) = &subject.checkpoint else {
         let why = subject.unopened.as_ref().map(Error::message).unwrap_or_default();
-        let text = format!("tensors could not be compared, as this could not be opened: {why}");
+        let text = format!("tensors could not be compared; the model could not be opened: {why}");
         checked.findings.push(Finding::unchecked(NOT_OPENED, text));
         return Ok(());
     };
     if own.options != subject.options {
-        let said = if own.options.is_empty() { "none".to_owned() } else { escape(&own.options.join(", ")) };
-        let text = format!("it was sealed with other options of reading: {said}");
+        let sealed = if own.options.is_empty() { "none".to_owned() } else { escape(&own.options.join(", ")) };
+        let text = format!("it was sealed with other open options: {sealed}");
         checked.findings.push(Finding::note("other-options", text));
     }
     let wanted = Wanted {

@@ -1,4 +1,4 @@
-//! The tensors of a manifest against those of an opened checkpoint, in whatever form.
+//! Comparison of the tensors of a manifest with those of an opened checkpoint, in any format.
 
 use super::digest::{Algorithm, Algorithms, Digest, Digests};
 use super::hashing::Hashed;
@@ -10,25 +10,25 @@ use crate::text::escape;
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, VecDeque};
 
-/// How many tensors are what the manifest says.
+/// Number of tensors by result of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TensorCounts {
-    /// The same under the same name.
+    /// Equal, with the same name.
     pub equal: usize,
-    /// Of other values, another type or another shape.
+    /// Different values, type or shape.
     pub changed: usize,
-    /// The same under another name.
+    /// Equal, with another name.
     pub renamed: usize,
-    /// In the manifest alone.
+    /// Only in the manifest.
     pub missing: usize,
-    /// In the file alone.
+    /// Only in the file.
     pub extra: usize,
     /// Without a hash to compare.
     pub unchecked: usize,
 }
 
 impl TensorCounts {
-    /// The fields, under their names.
+    /// Returns the fields by name.
     pub fn to_json(self) -> Json {
         json!({
             "equal": self.equal, "changed": self.changed, "renamed": self.renamed,
@@ -37,7 +37,7 @@ impl TensorCounts {
     }
 }
 
-/// The algorithms by which the tensors of a manifest can be compared, the `main` one where they have it.
+/// Returns the algorithms for comparing the tensors of a manifest; `main` where they have it.
 pub(super) fn algorithms(own: &Own, main: Algorithm) -> Algorithms {
     let mut wanted = Algorithms::default();
     for record in &own.tensors {
@@ -54,7 +54,7 @@ fn preferred(main: Algorithm) -> [Algorithm; 3] {
     [main, Algorithm::Sha256, Algorithm::Blake3]
 }
 
-/// Holds `tensors`, of which there are the hashes `found`, against the manifest.
+/// Compares `tensors`, which have the hashes `found`, with the manifest.
 pub(super) fn compare(
     own: &Own,
     main: Algorithm,
@@ -63,7 +63,7 @@ pub(super) fn compare(
 ) -> (Vec<Finding>, TensorCounts) {
     let mut pairs: Vec<Option<usize>> = vec![None; own.tensors.len()];
     let mut taken = vec![false; tensors.len()];
-    // As some forms know no paths, what is displayed alike is the same name, too.
+    // Some formats have no paths, so equal displayed names match, too.
     type Key = (TensorPath, Option<Name>);
     let of_record = |record: &TensorRecord| -> Key { (record.path.clone(), record.slot.clone()) };
     let of_entry = |entry: &TensorEntry| -> Key { (entry.path.clone(), entry.role.slot().cloned()) };
@@ -89,12 +89,12 @@ pub(super) fn compare(
         let entry = pair.and_then(|place| Some((place, tensors.get(place)?)));
         let Some((place, entry)) = entry else {
             counts.missing += 1;
-            findings.push(Finding::error("tensor-missing", "the tensor is not there").on_tensor(name));
+            findings.push(Finding::error("tensor-missing", "the tensor is missing").on_tensor(name));
             continue;
         };
         if !named {
             counts.renamed += 1;
-            let text = format!("the tensor is the same and is called {}", entry.name());
+            let text = format!("the tensor was renamed to {}", entry.name());
             findings.push(Finding::error("tensor-renamed", text).on_tensor(name));
             continue;
         }
@@ -103,7 +103,7 @@ pub(super) fn compare(
         findings.extend(finding.map(|finding| finding.on_tensor(&name)));
         let pair = |sealed, found| both(sealed, found, main);
         if let Some(finding) = row_names::compare(record, entry, found.names.get(&place), pair) {
-            // A table is its elements and whose they are.
+            // A table consists of elements and row names.
             if counts.equal > equal {
                 counts.equal -= 1;
                 match finding.severity {
@@ -114,29 +114,26 @@ pub(super) fn compare(
             findings.push(finding.on_tensor(&name));
         }
         if record.role != entry.role.as_str() {
-            let text = format!(
-                "the tensor was of the role {}, and is {}",
-                escape(&record.role),
-                entry.role.as_str()
-            );
+            let text =
+                format!("the role was {} when sealed, and is {}", escape(&record.role), entry.role.as_str());
             findings.push(Finding::note("tensor-role", text).on_tensor(&name));
         }
     }
     for entry in tensors.iter().zip(&taken).filter(|(_, taken)| !**taken).map(|(entry, _)| entry) {
         counts.extra += 1;
-        let finding = Finding::error("tensor-extra", "the tensor was not there when it was sealed");
+        let finding = Finding::error("tensor-extra", "the tensor is not in the manifest");
         findings.push(finding.on_tensor(entry.name()));
     }
     (findings, counts)
 }
 
-/// The two hashes by the algorithm that both have.
+/// Returns the two hashes of an algorithm that both have.
 fn both<'a>(a: &'a Digests, b: &'a Digests, main: Algorithm) -> Option<(&'a Digest, &'a Digest)> {
     let algorithm = a.common(b, &preferred(main))?;
     a.get(algorithm).zip(b.get(algorithm))
 }
 
-/// A tensor against the record of its name.
+/// Compares a tensor with the record of its name.
 fn one(
     record: &TensorRecord,
     entry: &TensorEntry,
@@ -146,12 +143,12 @@ fn one(
 ) -> Option<Finding> {
     if record.dtype != entry.dtype().name() {
         counts.changed += 1;
-        let text = format!("the tensor was of type {}, and is {}", escape(&record.dtype), entry.dtype());
+        let text = format!("the dtype was {} when sealed, and is {}", escape(&record.dtype), entry.dtype());
         return Some(Finding::error("tensor-dtype", text));
     }
     if record.shape != entry.shape {
         counts.changed += 1;
-        let text = format!("the tensor had the shape {}, and has {}", record.shape, entry.shape);
+        let text = format!("the shape was {} when sealed, and is {}", record.shape, entry.shape);
         return Some(Finding::error("tensor-shape", text));
     }
     let common = hashed.and_then(|hashed| both(&record.digests, hashed, main));
@@ -162,7 +159,7 @@ fn one(
         }
         Some(false) => {
             counts.changed += 1;
-            Some(Finding::error("tensor-changed", "the elements are not those that were sealed"))
+            Some(Finding::error("tensor-changed", "the elements differ from the sealed ones"))
         }
         None => {
             counts.unchecked += 1;
@@ -171,7 +168,7 @@ fn one(
     }
 }
 
-/// Pairs what is left by a key; of several alike, in their order.
+/// Pairs the remaining tensors by a key; several with the same key in order.
 fn by<K: std::hash::Hash + Eq>(
     own: &Own,
     tensors: &[TensorEntry],

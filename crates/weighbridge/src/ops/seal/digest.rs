@@ -1,13 +1,13 @@
-//! The hashes that a seal may hold.
+//! Hash algorithms and digests of a seal.
 
 use crate::checkpoint::Name;
 use crate::error::{Error, Result};
 use sha2::{Digest as _, Sha256};
 
-/// 32 bytes: what both algorithms give.
+/// Digest of either algorithm: 32 bytes.
 pub type Digest = [u8; 32];
 
-/// A way to hash.
+/// Hash algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// SHA-256.
@@ -17,10 +17,10 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them, in the order in which they are preferred.
+    /// All algorithms, in order of preference.
     pub const ALL: [Self; 2] = [Self::Sha256, Self::Blake3];
 
-    /// The word in a manifest and on the command line.
+    /// Returns the word in a manifest and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sha256 => "sha256",
@@ -28,13 +28,13 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of that word.
+    /// Returns the algorithm of that word.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == name)
     }
 }
 
-/// Which hashes are wanted.
+/// Set of hash algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Algorithms {
     /// SHA-256.
@@ -49,12 +49,12 @@ impl Algorithms {
     /// None: bytes are only read.
     pub(super) const NONE: Self = Self { sha256: false, blake3: false };
 
-    /// Only this one.
+    /// Returns the set of this algorithm.
     pub fn only(algorithm: Algorithm) -> Self {
         Self { sha256: algorithm == Algorithm::Sha256, blake3: algorithm == Algorithm::Blake3 }
     }
 
-    /// These, separated by commas: `sha256,blake3`.
+    /// Parses words separated by commas: `sha256,blake3`.
     ///
     /// # Errors
     /// [`crate::Kind::Usage`], `unknown-algorithm`, for another word.
@@ -65,7 +65,7 @@ impl Algorithms {
                 Some(Algorithm::Sha256) => wanted.sha256 = true,
                 Some(Algorithm::Blake3) => wanted.blake3 = true,
                 None => {
-                    return Err(Error::usage("unknown-algorithm", "there is no such algorithm")
+                    return Err(Error::usage("unknown-algorithm", "unknown hash algorithm")
                         .found(word)
                         .hint("the algorithms are sha256 and blake3"));
                 }
@@ -74,17 +74,17 @@ impl Algorithms {
         Ok(wanted)
     }
 
-    /// True where none is wanted.
+    /// True where the set is empty.
     pub fn is_empty(self) -> bool {
         self == Self::NONE
     }
 
-    /// The one that the list of files is made with: SHA-256 where it is there.
+    /// Returns the algorithm of the list of files: SHA-256 if it is in the set.
     pub fn main(self) -> Algorithm {
         if self.sha256 || !self.blake3 { Algorithm::Sha256 } else { Algorithm::Blake3 }
     }
 
-    /// The words of those that are wanted.
+    /// Returns the words of the algorithms.
     pub fn names(self) -> Vec<&'static str> {
         let wanted = |a: &Algorithm| match a {
             Algorithm::Sha256 => self.sha256,
@@ -94,17 +94,17 @@ impl Algorithms {
     }
 }
 
-/// The hashes of the same bytes.
+/// Digests of the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Digests {
-    /// By SHA-256, where it is known.
+    /// SHA-256, where known.
     pub sha256: Option<Digest>,
-    /// By BLAKE3, where it is known.
+    /// BLAKE3, where known.
     pub blake3: Option<Digest>,
 }
 
 impl Digests {
-    /// The hash by that algorithm.
+    /// Returns the digest of that algorithm.
     pub fn get(&self, algorithm: Algorithm) -> Option<&Digest> {
         match algorithm {
             Algorithm::Sha256 => self.sha256.as_ref(),
@@ -112,19 +112,19 @@ impl Digests {
         }
     }
 
-    /// Only those that are wanted.
+    /// Keeps only the digests of these algorithms.
     #[must_use]
     pub fn only(self, wanted: Algorithms) -> Self {
         Self { sha256: self.sha256.filter(|_| wanted.sha256), blake3: self.blake3.filter(|_| wanted.blake3) }
     }
 
-    /// The first algorithm, of those `preferred`, by which both are known.
+    /// Returns the first of the `preferred` algorithms for which both have a digest.
     pub(super) fn common(&self, other: &Self, preferred: &[Algorithm]) -> Option<Algorithm> {
         preferred.iter().copied().find(|&a| self.get(a).is_some() && other.get(a).is_some())
     }
 }
 
-/// Hashes bytes from front to back.
+/// Hashers of a sequence of bytes.
 #[derive(Debug)]
 pub(super) struct Hashers {
     sha256: Option<Sha256>,
@@ -156,17 +156,17 @@ impl Hashers {
     }
 }
 
-/// The hashes of no bytes.
+/// Returns the digests of zero bytes.
 pub(super) fn of_nothing(wanted: Algorithms) -> Digests {
     Hashers::new(wanted).finish()
 }
 
-/// 64 lower-case hexadecimal digits.
+/// Returns 64 lower-case hexadecimal digits.
 pub(super) fn text(digest: &Digest) -> String {
     Name::hex(digest)
 }
 
-/// The digest that 64 hexadecimal digits mean.
+/// Parses 64 hexadecimal digits.
 pub(super) fn parse(text: &str) -> Option<Digest> {
     Name::unhex(text)?.try_into().ok()
 }

@@ -1,5 +1,4 @@
-//! The hashes of the files and tensors of a subject: which are made in the one pass, and which need the
-//! engine.
+//! Hashes of the files and tensors of a subject: in the single pass where possible, otherwise through the engine.
 
 use super::block::Stretch;
 use super::digest::{Algorithms, Digests, Hashers, of_nothing};
@@ -13,37 +12,37 @@ use crate::ops::{hash, parallel};
 use crate::tensor::{Endian, Order};
 use std::collections::HashMap;
 
-/// What is wanted.
+/// Requested hashes.
 pub(super) struct Wanted<'a> {
-    /// For each file, the hashes of the whole.
+    /// For each file, the hashes of the whole file.
     pub(super) files: Vec<Algorithms>,
-    /// The tensors, by their places.
+    /// The tensors, by index.
     pub(super) tensors: Vec<usize>,
-    /// The hashes of these.
+    /// The hashes of the tensors.
     pub(super) algorithms: Algorithms,
     pub(super) threads: usize,
     pub(super) progress: &'a dyn Progress,
 }
 
-/// What came out.
+/// Results.
 #[derive(Debug, Default)]
 pub(super) struct Hashed {
-    /// For each file its length, where it was read, and the hashes.
+    /// For each file its length, if it was read, and its hashes.
     pub(super) files: Vec<(Option<u64>, Digests)>,
-    /// The hashes of the tensors that were wanted, by place.
+    /// The hashes of the requested tensors, by index.
     pub(super) tensors: Vec<Option<Digests>>,
-    /// Tensors that have no hash, and why.
+    /// Tensors without a hash, with the reason.
     pub(super) failed: Vec<(usize, Error)>,
-    /// The hashes of the names of the rows of those that have such, by place.
+    /// The hashes of row names, by index of the tensor.
     pub(super) names: HashMap<usize, Digests>,
-    /// Tensors whose names of rows have no hash, and why.
+    /// Tensors whose row names have no hash, with the reason.
     pub(super) nameless: Vec<(usize, Error)>,
-    /// How many tensors were read through the engine, besides the pass over the files.
+    /// Number of tensors that were read through the engine, in addition to the pass over the files.
     pub(super) read_again: usize,
 }
 
 impl Hashed {
-    /// The hashes of the tensor at `place`, where it has any.
+    /// Returns the hashes of the tensor at `place`, if it has any.
     pub(super) fn of(&self, place: usize) -> Option<&Digests> {
         self.tensors.get(place)?.as_ref()
     }
@@ -55,13 +54,13 @@ impl Hashed {
     }
 }
 
-/// Where the bytes of a tensor are.
+/// Location of the bytes of a tensor.
 enum Target {
-    /// In one stretch of a file, as they are hashed.
+    /// One stretch of a file, in the hashed form.
     Direct { file: usize, start: u64, end: u64, checks: Vec<(usize, u64, Check)> },
-    /// There are none.
+    /// No bytes.
     Nothing,
-    /// In another order, type or form, or in several places.
+    /// Another order, type or encoding, or several stretches.
     Elsewhere,
 }
 
@@ -76,7 +75,7 @@ fn target(subject: &Subject, entry: &TensorEntry) -> Target {
     }
 }
 
-/// The one stretch of `len` bytes in which the elements stand row by row, little-endian.
+/// Returns the single stretch of `len` bytes with the elements in row-major order, little-endian.
 fn direct(subject: &Subject, entry: &TensorEntry, len: u64) -> Option<Target> {
     let mut extents: Vec<_> = entry.extents.iter().collect();
     extents.sort_by_key(|extent| extent.first_row());
@@ -111,16 +110,16 @@ fn direct(subject: &Subject, entry: &TensorEntry, len: u64) -> Option<Target> {
     Some(Target::Direct { file, start, end, checks })
 }
 
-/// What is read of the files.
+/// Stretches to read from the files.
 #[derive(Default)]
 struct Plan {
-    /// For each file, its stretches, and the place of each by its range.
+    /// The stretches of each file, and the index of each by its range.
     stretches: Vec<Vec<Stretch>>,
     known: HashMap<(usize, u64, u64), usize>,
 }
 
 impl Plan {
-    /// The place of a stretch among those of its file: equal ones are one.
+    /// Returns the index of a stretch among those of its file; equal ones are merged.
     fn stretch(&mut self, file: usize, start: u64, end: u64, hashes: Algorithms, crc: bool) -> usize {
         let Some(list) = self.stretches.get_mut(file) else { return 0 };
         let place = *self.known.entry((file, start, end)).or_insert(list.len());
@@ -136,7 +135,7 @@ impl Plan {
     }
 }
 
-/// A checksum that a file gives, and the stretch that it is of.
+/// Checksum of a file, with its stretch.
 struct Sum {
     file: usize,
     stretch: usize,
@@ -144,10 +143,10 @@ struct Sum {
     tensor: usize,
 }
 
-/// Hashes what is wanted of `subject`.
+/// Computes the requested hashes of `subject`.
 ///
 /// # Errors
-/// [`crate::Kind::Corrupt`] where bytes do not fit the file's own checksums; what the sources say;
+/// [`crate::Kind::Corrupt`] where bytes do not match the checksums of the file; errors of the sources;
 /// [`crate::Kind::Cancelled`].
 pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
     let no_tensors = Vec::new();
@@ -177,7 +176,7 @@ pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
             Target::Elsewhere => elsewhere.push((number, entry)),
         }
     }
-    // The pass takes stretches in the order of their beginnings: where each one came to stand.
+    // The pass needs stretches in the order of their starts: record their new indices.
     let mut moved: Vec<Vec<usize>> = Vec::with_capacity(plan.stretches.len());
     let (mut jobs, mut of_job) = (Vec::new(), vec![None; subject.files.len()]);
     for ((number, file), stretches) in subject.files.iter().enumerate().zip(&mut plan.stretches) {
@@ -233,7 +232,7 @@ pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
     Ok(hashed)
 }
 
-/// Hashes tensors that do not stand in a file as they are hashed.
+/// Hashes tensors whose bytes in the file differ from the hashed form.
 fn through_engine(tensors: &[(usize, &TensorEntry)], wanted: &Wanted, hashed: &mut Hashed) -> Result<()> {
     type Found = Vec<(usize, Result<Digests>)>;
     let jobs = hash::jobs(tensors.iter().map(|(_, entry)| *entry));

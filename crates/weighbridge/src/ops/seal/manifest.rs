@@ -1,8 +1,7 @@
-//! The manifest: what it says, and its bytes.
+//! Manifest: its data, and its bytes.
 //!
-//! It is a statement as signers of models make it: an in-toto Statement v1 about one subject, whose
-//! predicate lists files and their hashes. What is ours stands in the predicate beside that, under a
-//! key of its own, which those signers leave alone.
+//! A manifest is an in-toto Statement v1 about one subject, as signers of models make it. Its predicate lists files and their
+//! hashes. Weighbridge's own data are in the predicate, under a separate key that those signers ignore.
 
 use super::digest::{Algorithm, Algorithms, Digest, Digests, text};
 use super::subject::Scope;
@@ -15,12 +14,12 @@ use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The key under which tensors stand.
+/// Key of Weighbridge's own data.
 pub(super) const OWN_KEY: &str = "weighbridge";
-/// The version of what stands there.
+/// Version of these data.
 pub(super) const VERSION: u64 = 1;
 
-/// A file that is listed.
+/// Listed file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
     /// Its name relative to the folder, with `/` between parts; `.` for a file that is sealed alone.
@@ -29,7 +28,7 @@ pub struct Resource {
     pub digest: Digest,
 }
 
-/// What a manifest of ours says of a file besides.
+/// Additional record of a file in Weighbridge's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileRecord {
     /// Its name, as that of the resource.
@@ -40,30 +39,30 @@ pub struct FileRecord {
     pub digests: Digests,
 }
 
-/// A tensor that is listed.
+/// Listed tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorRecord {
-    /// Where it stands.
+    /// Its path.
     pub path: TensorPath,
     /// The word of its role.
     pub role: Cow<'static, str>,
-    /// The optimizer's name for it, where it is optimizer state.
+    /// The optimizer's name for it, for optimizer state.
     pub slot: Option<Name>,
     /// The name of its type.
     pub dtype: Cow<'static, str>,
     /// Its logical shape.
     pub shape: Shape,
-    /// The names of the files that hold its bytes; empty where that is not known.
+    /// The names of the files with its bytes; empty where unknown.
     pub files: Arc<[String]>,
-    /// The hashes of its elements, as in [`crate::ops::hash`]; none where it has none.
+    /// The hashes of its elements, as in [`crate::ops::hash`]; empty where there is none.
     pub digests: Digests,
-    /// The hashes of the names of its rows, where it has such: of each name in order its length in bytes, as eight
-    /// bytes little-endian, and the name in UTF-8.
+    /// The hashes of its row names, if it has any. Hashed for each name in order: its length in bytes, as eight bytes little-endian,
+    /// and the name in UTF-8.
     pub row_names: Option<Box<Digests>>,
 }
 
 impl TensorRecord {
-    /// What an entry says, without hashes.
+    /// Makes the record of an entry, without hashes.
     pub fn of(entry: &TensorEntry, files: Arc<[String]>) -> Self {
         Self {
             path: entry.path.clone(),
@@ -77,7 +76,7 @@ impl TensorRecord {
         }
     }
 
-    /// The name as people see it: parts joined by dots, and `/slot`. Not escaped.
+    /// Returns the displayed name: parts joined by dots, and `/slot`. Not escaped.
     pub fn text(&self) -> String {
         match &self.slot {
             Some(slot) => format!("{}/{}", self.path.to_text(), slot.to_text()),
@@ -106,16 +105,16 @@ impl TensorRecord {
     }
 }
 
-/// What is ours in a manifest.
+/// Weighbridge's own data in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Own {
-    /// How much is covered.
+    /// The extent of the seal.
     pub scope: Scope,
-    /// The id of the format; `None` where nobody looked into the files.
+    /// The id of the format; `None` where only files were sealed.
     pub format: Option<String>,
     /// The kind within the format.
     pub kind: Option<String>,
-    /// What was asked for when it was opened, such as `names=structured`.
+    /// The options of opening, such as `names=structured`.
     pub options: Vec<String>,
     /// The files, as the resources.
     pub files: Vec<FileRecord>,
@@ -123,24 +122,24 @@ pub struct Own {
     pub tensors: Vec<TensorRecord>,
 }
 
-/// A list of files and tensors with their hashes.
+/// List of files and tensors with their hashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// The name of what is sealed: its last part alone.
+    /// The name of the sealed file or folder: its last part only.
     pub name: String,
-    /// How the resources are hashed.
+    /// The hash algorithm of the resources.
     pub hash_type: Algorithm,
-    /// True where the bytes behind symbolic links were taken.
+    /// True where targets of symbolic links were sealed.
     pub allow_symlinks: bool,
-    /// Names that were left out, relative to the folder.
+    /// Excluded names, relative to the folder.
     pub ignore_paths: Vec<String>,
     /// The files.
     pub resources: Vec<Resource>,
-    /// What is ours; `None` in a manifest of somebody else.
+    /// Weighbridge's own data; `None` in a manifest of another program.
     pub own: Option<Own>,
 }
 
-/// The SHA-256 over the hashes of all resources, as bytes, one after the other.
+/// Returns the SHA-256 over the concatenated hashes of all resources.
 pub(crate) fn subject_digest(resources: &[Resource]) -> Digest {
     let mut hasher = Sha256::new();
     resources.iter().for_each(|resource| hasher.update(resource.digest));
@@ -156,12 +155,12 @@ fn digests(json: &mut Map<String, Json>, digests: &Digests) {
 }
 
 impl Manifest {
-    /// The form of statements.
+    /// Type of the statement.
     pub const STATEMENT_TYPE: &'static str = "https://in-toto.io/Statement/v1";
-    /// The form of the predicate.
+    /// Type of the predicate.
     pub const PREDICATE_TYPE: &'static str = "https://model_signing/signature/v1.0";
 
-    /// The resources that files with these hashes are.
+    /// Returns the resources of files with these hashes.
     pub(super) fn resources_of(files: &[FileRecord], wanted: Algorithms) -> Vec<Resource> {
         let resource = |file: &FileRecord| {
             let digest = *file.digests.get(wanted.main())?;
@@ -170,12 +169,12 @@ impl Manifest {
         files.iter().filter_map(resource).collect()
     }
 
-    /// The SHA-256 over the hashes of all files, which is what a statement is about, in hexadecimal.
+    /// Returns the SHA-256 over the hashes of all files, the subject of the statement, in hexadecimal.
     pub fn subject_text(&self) -> String {
         text(&subject_digest(&self.resources))
     }
 
-    /// The bytes of the file: JSON in UTF-8, a line for each file and each tensor.
+    /// Returns the bytes of the file: JSON in UTF-8, one line per file and tensor.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let written: Result<()> = self.write(&mut |line| {
@@ -186,10 +185,10 @@ impl Manifest {
         bytes
     }
 
-    /// Gives the bytes of the file to `write`, line by line.
+    /// Passes the bytes of the file to `write`, line by line.
     ///
     /// # Errors
-    /// What `write` says.
+    /// Errors of `write`.
     pub fn write<E>(
         &self,
         write: &mut dyn FnMut(&[u8]) -> std::result::Result<(), E>,
@@ -252,7 +251,7 @@ impl Encode for Manifest {
 
     fn estimate(&self) -> u64 {
         let tensors = self.own.as_ref().map_or(0, |own| own.tensors.len());
-        (self.resources.len() + tensors) as u64 * LINE
+        (self.resources.len() + tensors) as u64 * LINE_LEN
     }
 
     fn tensors(&self) -> Vec<&TensorEntry> {
@@ -264,10 +263,10 @@ impl Encode for Manifest {
     }
 }
 
-/// Bytes of a line, about.
-const LINE: u64 = 300;
+/// Approximate length of a line in bytes.
+const LINE_LEN: u64 = 300;
 
-/// Text in lines.
+/// Writer of indented lines.
 struct Lines<'a, E>(&'a mut dyn FnMut(&[u8]) -> std::result::Result<(), E>);
 
 impl<E> Lines<'_, E> {

@@ -1,11 +1,9 @@
-//! A plain list of the hashes of a model's files and tensors, made so that signing tools can sign it;
-//! and whether a model is still what such a list says.
+//! Manifests of the hashes of a model's files and tensors, which signing tools can sign, and checks against them.
 //!
-//! [`seal`] makes the list: an in-toto Statement as signers of models make it, with our own words about
-//! tensors beside it. It depends on the input alone: not on the clock, the threads or the folder that one
-//! stands in. [`check`](fn@check) holds a model against it: the sealed files byte by byte; and where that is
-//! asked for, what was made of them in another form tensor by tensor, as equal tensors have equal hashes in
-//! every format. Nothing here is a signature, and none is checked.
+//! [`seal`] makes a manifest: an in-toto Statement as signers of models make it, with Weighbridge's own records of tensors. The
+//! manifest depends only on the input: not on the clock, the threads or the location of the folder. [`check`](fn@check) compares
+//! a model with it: sealed files byte by byte, and on request a converted model tensor by tensor, as equal tensors have equal
+//! hashes in every format. Nothing here makes or verifies a signature.
 
 mod block;
 mod check;
@@ -40,7 +38,7 @@ use std::sync::Arc;
 use subject::{Search, Subject};
 use weighbridge_core::{ErrorCode, NoteCode};
 
-/// What [`seal`] shall do.
+/// Options of [`seal`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SealOptions {
@@ -48,23 +46,23 @@ pub struct SealOptions {
     pub open: OpenOptions,
     /// The hashes to make.
     pub algorithms: Algorithms,
-    /// Seal files as they are, and do not look for tensors in them.
+    /// Seal files without opening them as a model.
     pub files_only: bool,
-    /// Take the bytes behind symbolic links to files, where they would be refused.
+    /// Seal the targets of symbolic links to files; otherwise links are refused.
     pub allow_symlinks: bool,
-    /// Paths that do not belong to a folder wherever they are, such as that of the manifest itself.
+    /// Paths that are excluded from a folder, such as the manifest itself.
     pub without: Vec<PathBuf>,
-    /// Where the manifest will be written, which does not belong to a folder either. What stands there in the sealed
-    /// folder must be a manifest: everything else is part of what is sealed.
+    /// Target of the manifest, which is excluded from a folder, too. An existing file there, within the sealed folder, must be a
+    /// manifest: every other file is part of the folder.
     pub target: Option<PathBuf>,
-    /// Threads; 0 for one a processor.
+    /// Number of threads; 0 for one per processor.
     pub threads: usize,
-    /// Who is told of progress and may stop the work.
+    /// Receives progress, and may cancel the work.
     pub progress: Arc<dyn Progress>,
 }
 
 impl Default for SealOptions {
-    /// Both algorithms, files and tensors, unwatched.
+    /// Both algorithms, files and tensors, without progress.
     fn default() -> Self {
         Self {
             open: OpenOptions::default(),
@@ -79,37 +77,38 @@ impl Default for SealOptions {
     }
 }
 
-/// What [`seal`] made.
+/// Result of [`seal`].
 #[derive(Debug, Clone)]
 pub struct Sealed {
     /// The manifest.
     pub manifest: Arc<Manifest>,
-    /// What was done.
+    /// The report.
     pub report: SealReport,
 }
 
-/// What [`seal`] did.
+/// Report of [`seal`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct SealReport {
-    /// How many files are listed.
+    /// Number of listed files.
     pub files: usize,
-    /// Their bytes.
+    /// Total bytes of the files.
     pub bytes: u64,
-    /// How many tensors are listed.
+    /// Number of listed tensors.
     pub tensors: usize,
-    /// Tensors that were read once more, as they do not stand in a file as they are hashed.
+    /// Tensors that were read a second time, because their bytes in the file differ from the hashed form.
     pub read_again: usize,
-    /// Names that are left out of a folder, be they there or not.
+    /// Names excluded from a folder, present or not.
     pub ignored: Vec<String>,
-    /// Those of them that are there.
+    /// The excluded names that are present.
     pub left_out: Vec<String>,
-    /// What one should know.
+    /// Notes.
     pub notes: Vec<Note>,
 }
 
 impl Sealed {
-    /// The document: `path`, `manifest` (its file), `algorithms`, `sha256`, `scope`, and what [`SealReport::to_json`] has.
+    /// Returns the document: `path`, `manifest` (its file), `algorithms`, `sha256`, `scope`, and the fields of
+    /// [`SealReport::to_json`].
     pub fn to_json(&self, path: &Path, target: &Path, algorithms: Algorithms) -> Json {
         let mut json = json!({
             "path": path_text(path),
@@ -124,14 +123,14 @@ impl Sealed {
         json
     }
 
-    /// True where the source is damaged: the manifest is not one of the whole.
+    /// True where the source is damaged: the manifest does not cover the complete model.
     pub fn is_of_damaged(&self) -> bool {
         self.report.notes.iter().any(|note| note.code == NoteCode::Damaged)
     }
 }
 
 impl SealReport {
-    /// `files`, `bytes`, `tensors`, `read_again`, `ignored`, `left_out`, `notes`.
+    /// Returns `files`, `bytes`, `tensors`, `read_again`, `ignored`, `left_out`, `notes`.
     pub fn to_json(&self) -> Json {
         json!({
             "files": self.files,
@@ -146,7 +145,7 @@ impl SealReport {
 }
 
 impl Manifest {
-    /// The name of the manifest that belongs to `path`: beside it, with `.manifest.json` behind its name.
+    /// Returns the default name of the manifest for `path`: beside it, with `.manifest.json` appended to its name.
     ///
     /// # Errors
     /// [`crate::Kind::Usage`], `no-name`, for the root of the file system.
@@ -155,7 +154,7 @@ impl Manifest {
         name.push(".manifest.json");
         Ok(match path.file_name() {
             Some(_) => path.with_file_name(name),
-            // `.`, `..` and what ends so: the folder around is one further up.
+            // `.`, `..` and paths that end so: the parent folder is one level up.
             None => path.join("..").join(name),
         })
     }
@@ -163,19 +162,18 @@ impl Manifest {
 
 /// Makes the manifest of the file or folder at `path`; writes nothing.
 ///
-/// Each file is read once; tensors that stand in it in another order, type or form than they are hashed
-/// are read a second time. Buffers take some 70 MiB, and what [`crate::ops::hash::sha256`] says for each
-/// worker that reads such a tensor.
+/// Each file is read once. Tensors with another order, type or layout in the file than the hashed form are read a second time.
+/// Buffers take about 70 MiB, and the memory of [`crate::ops::hash::sha256`] for each worker that reads such a tensor.
 ///
 /// # Errors
-/// What opening says; [`crate::Kind::Unsupported`] for what cannot be sealed, such as symbolic links;
-/// [`crate::Kind::Corrupt`] where bytes do not fit a file's own checksums: damage is not sealed;
-/// [`crate::Kind::Usage`], `output-is-input`, where the manifest would take the place of what is sealed or read;
-/// [`crate::Kind::Io`], `changed-while-read`, where a file changed meanwhile; [`crate::Kind::Cancelled`].
+/// Errors of opening; [`crate::Kind::Unsupported`] for entries that cannot be sealed, such as symbolic links;
+/// [`crate::Kind::Corrupt`] where bytes do not match the checksums of a file: damage is not sealed; [`crate::Kind::Usage`],
+/// `output-is-input`, where the manifest would overwrite an input; [`crate::Kind::Io`], `changed-while-read`, where a file
+/// changed meanwhile; [`crate::Kind::Cancelled`].
 pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
     let path = path.as_ref();
     if options.algorithms.is_empty() {
-        return Err(Error::usage("no-algorithm", "a seal needs at least one algorithm"));
+        return Err(Error::usage("no-algorithm", "no hash algorithm is selected"));
     }
     let without: Vec<PathBuf> = options.without.iter().chain(&options.target).cloned().collect();
     let search = Search {
@@ -207,7 +205,7 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
     for (number, entry) in subject.checkpoint.iter().flat_map(|checkpoint| &checkpoint.tensors).enumerate() {
         let names = subject.files_of(entry).unwrap_or_default();
         let names = names.iter().filter_map(|&file| subject.files.get(file)).map(|f| &f.name);
-        // Most tensors are in the file of the one before.
+        // Most tensors are in the same file as the previous one.
         let files = match tensors.last() {
             Some(last) if last.files.iter().eq(names.clone()) => last.files.clone(),
             _ => names.cloned().collect(),
@@ -252,33 +250,31 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
             tensors,
         }),
     });
-    // Last of all: what changes after this is younger than the manifest that is written now.
+    // Last of all: later changes are newer than the manifest, which is written now.
     for file in &subject.files {
         if Stamp::of_path(&file.path)? != file.stamp {
-            return Err(Error::new(
-                crate::Kind::Io,
-                "changed-while-read",
-                "the file changed while it was sealed",
-            )
-            .in_file(file.path.display())
-            .hint("wait until nobody writes to it, and seal it again"));
+            return Err(Error::new(crate::Kind::Io, "changed-while-read", "the file changed during sealing")
+                .in_file(file.path.display())
+                .hint("wait until other programs have finished writing, then seal again"));
         }
     }
     Ok(Sealed { manifest, report })
 }
 
-/// Fails where the manifest would take the place of a file that is sealed, or that was read to know what is in them.
+/// Fails where the manifest would overwrite a sealed file, or a file that was read to find the tensors.
 fn check_apart(path: &Path, subject: &Subject, without: &[PathBuf], options: &SealOptions) -> Result<()> {
     let refused = |what: &str, path: &Path| {
-        Error::usage("output-is-input", what).in_file(path.display()).hint("give the manifest another name")
+        Error::usage("output-is-input", what)
+            .in_file(path.display())
+            .hint("choose another name for the manifest")
     };
     let without: Vec<FileIdentity> = without.iter().filter_map(|path| FileIdentity::of_path(path)).collect();
     let is_without = |path: &Path| FileIdentity::of_path(path).is_some_and(|file| without.contains(&file));
     let files = subject.files.iter().map(|file| &file.path).chain(&subject.outside);
     if let Some(path) = files.filter(|_| !without.is_empty()).find(|path| is_without(path)) {
-        return Err(refused("the manifest would take the place of a file that is sealed or read", path));
+        return Err(refused("the manifest would overwrite an input file", path));
     }
-    // In a folder it was left out before it could be one of the files.
+    // In a folder the target was excluded before it could be one of the files.
     let Some(target) = options.target.as_deref().and_then(real_path) else { return Ok(()) };
     if subject.scope != Scope::Folder || name_below(path, &target)?.is_none() {
         return Ok(());
@@ -286,19 +282,22 @@ fn check_apart(path: &Path, subject: &Subject, without: &[PathBuf], options: &Se
     let limits = &options.open.limits;
     match FileSource::open(&target).and_then(|file| read(&file, limits)) {
         Err(error) if error.code() == ErrorCode::NotAManifest || error.kind() == crate::Kind::Limit => {
-            Err(refused("a file of the sealed folder is no manifest, and would be lost", &target)
-                .found(error.found_text().unwrap_or_else(|| error.message())))
+            Err(refused(
+                "the manifest would overwrite a file of the sealed folder that is not a manifest",
+                &target,
+            )
+            .found(error.found_text().unwrap_or_else(|| error.message())))
         }
-        // One that is odd, or of another version, is one too.
+        // An odd manifest, or one of another version, is a manifest, too.
         _ => Ok(()),
     }
 }
 
 impl Sealed {
-    /// Writes the manifest to the file `target`: staged, synced, and put in its place as a whole.
+    /// Writes the manifest to the file `target`: staged, synced, and moved into place as a whole.
     ///
     /// # Errors
-    /// As [`LocalSink::file`], and what the engine says.
+    /// As [`LocalSink::file`], and errors of the engine.
     pub fn save(&self, target: impl AsRef<Path>, replace: bool) -> Result<()> {
         let file = PlannedFile::streamed("", self.manifest.clone());
         let plan = WritePlan { format: "manifest", kind: "seal", files: vec![file], losses: Vec::new() };

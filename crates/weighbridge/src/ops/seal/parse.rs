@@ -1,4 +1,4 @@
-//! Reading a manifest, which anybody may have written.
+//! Parser of manifests, which may come from untrusted sources.
 
 use super::digest::{self, Algorithm, Digest, Digests};
 use super::manifest::{FileRecord, Manifest, OWN_KEY, Own, Resource, TensorRecord, VERSION, subject_digest};
@@ -19,16 +19,16 @@ use weighbridge_core::phrase::Job;
 /// The type of the payload of an envelope.
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 
-/// A manifest, and what it came in.
+/// Manifest, with its envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {
-    /// What it says.
+    /// The manifest.
     pub manifest: Manifest,
-    /// True where it came in a signed envelope. Nobody looked at the signature.
+    /// True where it came in a signed envelope. The signature is not verified.
     pub signed: bool,
 }
 
-/// What a file of JSON can be.
+/// Any of the supported JSON files.
 #[derive(Deserialize)]
 struct Outer<'a> {
     #[serde(rename = "_type")]
@@ -130,46 +130,46 @@ struct HashesForm {
     blake3: Option<String>,
 }
 
-/// A whole number. Who signs a manifest may have passed it through a form that knows only floats.
+/// Whole number. A manifest may have passed through a format that has only floats.
 struct Whole(u64);
 
 impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        /// Above this, not every whole number is a float.
-        const MOST: f64 = 9_007_199_254_740_992.0;
+        /// Largest value up to which every whole number is a float.
+        const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
         let number = serde_json::Number::deserialize(from)?;
-        let whole = |x: &f64| (0.0..=MOST).contains(x) && x.fract() == 0.0;
+        let whole = |x: &f64| (0.0..=MAX_EXACT).contains(x) && x.fract() == 0.0;
         let from_float = || number.as_f64().filter(whole).and_then(|x| format!("{x:.0}").parse().ok());
         let found = number.as_u64().or_else(from_float);
-        found.map(Self).ok_or_else(|| serde::de::Error::custom("a whole number is expected"))
+        found.map(Self).ok_or_else(|| serde::de::Error::custom("expected a whole number"))
     }
 }
 
-/// So many paths a manifest may have ignored: they are looked up for each file.
-const MOST_IGNORED: u64 = 100_000;
+/// Maximum number of excluded paths: they are looked up for each file.
+const MAX_IGNORED: u64 = 100_000;
 
 /// Reads the manifest in `source`: a statement, or one in a DSSE envelope or a Sigstore bundle.
 ///
 /// # Errors
-/// [`crate::Kind::Usage`], `not-a-manifest`, where it is something else; [`crate::Kind::Corrupt`] where
-/// it contradicts itself or names files outside of its folder; [`crate::Kind::Unsupported`] for a
-/// version, a method or an algorithm that is not known here; [`crate::Kind::Limit`] where it is larger
-/// than the limits allow.
+/// [`crate::Kind::Usage`], `not-a-manifest`, for another file; [`crate::Kind::Corrupt`] where it contradicts itself or names
+/// files outside of its folder; [`crate::Kind::Unsupported`] for an unknown version, method or algorithm;
+/// [`crate::Kind::Limit`] where it exceeds the limits.
 pub fn read(source: &dyn Source, limits: &Limits) -> Result<Read> {
     let read = || {
-        Limits::check("bytes of a manifest", "header_bytes", source.len(), limits.header_bytes)?;
+        Limits::check("bytes in a manifest", "header_bytes", source.len(), limits.header_bytes)?;
         parse(&read_vec(source, 0, source.len())?, limits)
     };
     read().map_err(|e| e.in_file(source.label()))
 }
 
 fn parse(bytes: &[u8], limits: &Limits) -> Result<Read> {
-    let outer: Outer = serde_json::from_slice(bytes).map_err(|e| not_one("it is no JSON object").found(e))?;
+    let outer: Outer =
+        serde_json::from_slice(bytes).map_err(|e| not_one("it is not a JSON object").found(e))?;
     match (&outer.form, &outer.envelope, &outer.payload) {
         (Some(_), _, _) => Ok(Read { manifest: statement(&outer, limits)?, signed: false }),
         (None, Some(envelope), _) => {
             let inner: Outer = serde_json::from_str(envelope.get())
-                .map_err(|e| not_one("its envelope is no JSON object").found(e))?;
+                .map_err(|e| not_one("its envelope is not a JSON object").found(e))?;
             enveloped(&inner, limits)
         }
         (None, None, Some(_)) => enveloped(&outer, limits),
@@ -182,37 +182,37 @@ fn enveloped(outer: &Outer, limits: &Limits) -> Result<Read> {
         return Err(not_one("its envelope has no payload"));
     };
     if kind != PAYLOAD_TYPE {
-        return Err(not_one("its envelope holds something else").expected(PAYLOAD_TYPE).found(kind));
+        return Err(not_one("its envelope has another payload type").expected(PAYLOAD_TYPE).found(kind));
     }
     let bytes = STANDARD.decode(payload).or_else(|_| URL_SAFE.decode(payload));
     let bytes = bytes.map_err(|e| bad("the payload of the envelope is not base64").found(e))?;
     let inner: Outer = serde_json::from_slice(&bytes)
-        .map_err(|e| not_one("the payload of its envelope is no JSON object").found(e))?;
+        .map_err(|e| not_one("the payload of its envelope is not a JSON object").found(e))?;
     Ok(Read { manifest: statement(&inner, limits)?, signed: true })
 }
 
 fn statement(outer: &Outer, limits: &Limits) -> Result<Manifest> {
     let form = outer.form.as_deref().unwrap_or_default();
     if form != Manifest::STATEMENT_TYPE {
-        return Err(not_one("it is no statement of in-toto").expected(Manifest::STATEMENT_TYPE).found(form));
+        return Err(not_one("it is not an in-toto statement").expected(Manifest::STATEMENT_TYPE).found(form));
     }
     let predicate_type = outer.predicate_type.as_deref().unwrap_or_default();
     if predicate_type != Manifest::PREDICATE_TYPE {
         return Err(Error::unsupported(
             "unknown-predicate",
-            "this is a statement of another kind or version",
+            "the predicate type of the statement is not supported",
         )
         .expected(Manifest::PREDICATE_TYPE)
         .found(predicate_type));
     }
     let subjects: Vec<SubjectForm> = form_of(outer.subject)?;
     let [subject] = subjects.as_slice() else {
-        return Err(bad("a statement about a model has one subject").found(subjects.len()));
+        return Err(bad("the statement does not have exactly one subject").found(subjects.len()));
     };
     let predicate: PredicateForm = form_of(outer.predicate)?;
     let method: MethodForm = form_of(Some(predicate.serialization))?;
     if method.method != "files" {
-        return Err(Error::unsupported("unknown-method", "files are listed in a way that is not known here")
+        return Err(Error::unsupported("unknown-method", "the serialization method is not supported")
             .expected("files")
             .found(method.method));
     }
@@ -226,23 +226,23 @@ fn statement(outer: &Outer, limits: &Limits) -> Result<Manifest> {
             check_plain(&form.name)?;
         }
         if !names.insert(form.name.as_str()) {
-            return Err(bad_code("duplicate-name", "a file is listed twice").found(&form.name));
+            return Err(bad_code("duplicate-name", "duplicate file name").found(&form.name));
         }
         if algorithm(&form.algorithm)? != hash_type {
-            return Err(bad("a file is hashed in another way than the manifest says")
+            return Err(bad("the hash algorithm of a file differs from that of the manifest")
                 .expected(hash_type.as_str())
                 .found(&form.algorithm));
         }
         resources.push(Resource { name: form.name.clone(), digest: digest_of(&form.digest)? });
     }
     let ignored = serialization.ignore_paths.len() as u64;
-    Limits::check("paths to ignore", "none: this one is fixed", ignored, MOST_IGNORED)?;
+    Limits::check("excluded paths", "none: this limit is fixed", ignored, MAX_IGNORED)?;
     for name in &serialization.ignore_paths {
         check_plain(name)?;
     }
     let found = subject_digest(&resources);
     if digest_of(&subject.digest.sha256)? != found {
-        return Err(bad_code("subject-digest", "the hash over all files is not the one of these files")
+        return Err(bad_code("subject-digest", "the subject digest does not match the listed files")
             .expected(&subject.digest.sha256)
             .found(digest::text(&found)));
     }
@@ -260,17 +260,19 @@ fn statement(outer: &Outer, limits: &Limits) -> Result<Manifest> {
 fn own(raw: &RawValue, resources: &[Resource], hash_type: Algorithm, limits: &Limits) -> Result<Own> {
     let version: VersionForm = form_of(Some(raw))?;
     if version.version.0 != VERSION {
-        return Err(Error::unsupported("unknown-version", "what is said of tensors has another version")
-            .expected(format_args!("version {VERSION} of `{OWN_KEY}`"))
-            .found(version.version.0));
+        return Err(Error::unsupported(
+            "unknown-version",
+            "the version of the tensor records is not supported",
+        )
+        .expected(format_args!("version {VERSION} of `{OWN_KEY}`"))
+        .found(version.version.0));
     }
     let form: OwnForm = form_of(Some(raw))?;
     let scope = Scope::from_name(&form.scope).ok_or_else(|| {
-        Error::unsupported("unknown-version", "how much is sealed is said in a word that is not known here")
-            .found(&form.scope)
+        Error::unsupported("unknown-version", "unknown scope of the seal").found(&form.scope)
     })?;
     if (scope == Scope::File) != matches!(resources, [one] if one.name == ALONE) {
-        return Err(contradiction("what is sealed is called so, and the files are others").found(&form.scope));
+        return Err(contradiction("the scope contradicts the list of files").found(&form.scope));
     }
     let mut files = Vec::with_capacity(form.files.len());
     for file in form.files {
@@ -281,7 +283,7 @@ fn own(raw: &RawValue, resources: &[Resource], hash_type: Algorithm, limits: &Li
         file.name == resource.name && file.digests.get(hash_type) == Some(&resource.digest)
     };
     if files.len() != resources.len() || !files.iter().zip(resources).all(alike) {
-        return Err(contradiction("what is said of files is not what the list of files says"));
+        return Err(contradiction("the file records contradict the list of files"));
     }
     Limits::check("tensors", "tensors", form.tensors.len() as u64, limits.tensors)?;
     let tensors = form.tensors.into_iter().map(|tensor| self::tensor(tensor, limits));
@@ -291,8 +293,8 @@ fn own(raw: &RawValue, resources: &[Resource], hash_type: Algorithm, limits: &Li
 
 fn tensor(form: TensorForm, limits: &Limits) -> Result<TensorRecord> {
     let path = form.path.path().ok_or_else(|| bad("the path of a tensor is not an array of names"))?;
-    Limits::check("parts of a path", "path_parts", path.parts().len() as u64, limits.path_parts)?;
-    Limits::check("bytes of a name", "name_bytes", path.byte_len() as u64, limits.name_bytes)?;
+    Limits::check("parts in a path", "path_parts", path.parts().len() as u64, limits.path_parts)?;
+    Limits::check("bytes in a name", "name_bytes", path.byte_len() as u64, limits.name_bytes)?;
     Limits::check("dimensions", "dimensions", form.shape.len() as u64, limits.dimensions)?;
     let slot = match form.slot {
         Some(slot) => Some(slot.name().ok_or_else(|| bad("a slot is not a name"))?),
@@ -309,13 +311,13 @@ fn tensor(form: TensorForm, limits: &Limits) -> Result<TensorRecord> {
 }
 
 fn form_of<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<T> {
-    let raw = raw.ok_or_else(|| bad("a part of the manifest is missing"))?;
-    serde_json::from_str(raw.get()).map_err(|e| bad("the manifest is not put together as one").found(e))
+    let raw = raw.ok_or_else(|| bad("a field of the manifest is missing"))?;
+    serde_json::from_str(raw.get()).map_err(|e| bad("the manifest has an invalid structure").found(e))
 }
 
 fn algorithm(name: &str) -> Result<Algorithm> {
     Algorithm::from_name(name).ok_or_else(|| {
-        Error::unsupported("unknown-algorithm", "files are hashed in a way that is not known here")
+        Error::unsupported("unknown-algorithm", "unknown hash algorithm")
             .expected("sha256 or blake3")
             .found(name)
     })
@@ -331,10 +333,10 @@ fn digests_of(sha256: Option<&str>, blake3: Option<&str>) -> Result<Digests> {
 }
 
 fn not_one(why: &str) -> Error {
-    Error::usage("not-a-manifest", format!("this is no manifest of a model: {why}")).hint(phrase![
-        "a manifest is what `",
+    Error::usage("not-a-manifest", format!("this is not a model manifest: {why}")).hint(phrase![
+        "a manifest is a file written by `",
         Job::Seal.call(),
-        "` writes, or what signers of models sign"
+        "`, or signed by a model signing tool"
     ])
 }
 

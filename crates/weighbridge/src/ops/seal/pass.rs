@@ -1,10 +1,9 @@
-//! One pass over many files: every byte is read once, and goes to all hashes that it belongs to.
+//! Single pass over many files: every byte is read once, and goes to all of its hashes.
 //!
-//! A file is read in blocks, by any worker. BLAKE3 and CRC-32 of a block do not need the blocks before
-//! it: who reads a block makes these at once. SHA-256 goes from front to back; it is one lane for the
-//! file and one for the tensors in it, and a lane is worked on by one worker at a time. Blocks stay in
-//! memory until the lanes have passed them. Several files are open at once, so that there is work for
-//! all. What comes out does not depend on who did what.
+//! A file is read in blocks, by any worker. BLAKE3 and CRC-32 of a block do not depend on earlier blocks: the worker that reads
+//! a block computes them at once. SHA-256 is sequential: there is one lane for the file and one for the tensors in it, and each
+//! lane has at most one worker at a time. Blocks stay in memory until all lanes have processed them. Several files are open at
+//! once, to keep all workers busy. The result does not depend on the assignment of work.
 
 use super::block::BLOCK;
 use super::block::{Block, FileHashed, Gathered, Stretch, StretchHashed, Sums, parts, reach};
@@ -18,33 +17,33 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Blocks that may be in memory for lanes, however many workers there are: 64 MiB.
-const MOST_BLOCKS: usize = 64;
+/// Maximum number of blocks in memory for lanes, for any number of workers: 64 MiB.
+const MAX_BLOCKS: usize = 64;
 
-/// Where the bytes of a file come from.
+/// Source of the bytes of a file.
 #[derive(Debug, Clone)]
 pub(super) enum From {
-    /// It is open.
+    /// An open source.
     Source(SourceRef),
-    /// It is opened when it is its turn, so that not all files are open at once.
+    /// A path that is opened when needed, so that not all files are open at once.
     Path(PathBuf),
 }
 
-/// A file, and what is wanted of it.
+/// File with the requested hashes.
 #[derive(Debug, Clone)]
 pub(super) struct Job {
     /// The file.
     pub(super) from: From,
-    /// Its length in bytes, as far as it is known: for progress.
+    /// Its length in bytes, as far as known: for progress.
     pub(super) len: u64,
-    /// The hashes of the whole. Where none are wanted, only what the stretches need is read.
+    /// The hashes of the whole file. Where there are none, only the stretches are read.
     pub(super) whole: Algorithms,
-    /// Ranges of which something is wanted, in the order of their beginnings.
+    /// Byte ranges to hash, in the order of their starts.
     pub(super) stretches: Vec<Stretch>,
 }
 
 impl Job {
-    /// About how many bytes are read.
+    /// Returns the approximate number of bytes to read.
     pub(super) fn bytes(&self) -> u64 {
         if !self.whole.is_empty() {
             return self.len;
@@ -53,13 +52,13 @@ impl Job {
     }
 }
 
-/// Does all jobs by `threads` workers; the results are in the order of the jobs.
+/// Runs all jobs with `threads` workers; the results are in the order of the jobs.
 ///
 /// # Errors
-/// What the sources say, of the first file that fails; [`crate::Kind::Cancelled`].
+/// Errors of the sources, of the first file that fails; [`crate::Kind::Cancelled`].
 pub(super) fn run(jobs: &[Job], threads: usize, progress: &dyn Progress) -> Result<Vec<FileHashed>> {
     let blocks = jobs.iter().fold(0u64, |sum, job| sum.saturating_add(job.bytes() / BLOCK + 1));
-    // Reading and two lanes.
+    // One for reading, and two lanes.
     let workers = parallel::workers(threads, blocks.saturating_mul(3));
     let state = State {
         belts: Vec::new(),
@@ -84,7 +83,7 @@ pub(super) fn run(jobs: &[Job], threads: usize, progress: &dyn Progress) -> Resu
     }
 }
 
-/// What all workers share.
+/// Shared data of all workers.
 struct Pass<'a> {
     jobs: &'a [Job],
     workers: usize,
@@ -93,21 +92,21 @@ struct Pass<'a> {
     wake: Condvar,
 }
 
-/// Who does what.
+/// State of the work.
 struct State<'a> {
-    /// The files that are being hashed.
+    /// The files in progress.
     belts: Vec<Belt<'a>>,
     next_job: usize,
     /// Blocks in memory for lanes.
     blocks: usize,
-    /// Their memory, to be used again.
+    /// Free buffers for reuse.
     spare: Vec<Vec<u8>>,
     done: Vec<Option<FileHashed>>,
     failure: Option<(usize, Error)>,
     panicked: bool,
 }
 
-/// A file on its way.
+/// File in progress.
 struct Belt<'a> {
     number: usize,
     file: Arc<File<'a>>,
@@ -115,14 +114,14 @@ struct Belt<'a> {
     at: u64,
     /// Its number.
     next: u64,
-    /// The first stretch that does not begin yet.
+    /// The first stretch that has not begun yet.
     stretch: usize,
-    /// The stretches that have begun and not ended.
+    /// The stretches that have begun but not ended.
     active: Vec<usize>,
-    /// Blocks that are being read.
+    /// Number of blocks being read.
     reading: usize,
     lanes: Vec<LaneState>,
-    /// Blocks that are not through all lanes.
+    /// Blocks that at least one lane still needs.
     loaded: BTreeMap<u64, Arc<Block>>,
 }
 
@@ -139,7 +138,7 @@ enum Lane {
     Stretches,
 }
 
-/// What the workers on one file share.
+/// Shared data of the workers on one file.
 struct File<'a> {
     job: &'a Job,
     source: SourceRef,
@@ -151,19 +150,19 @@ struct File<'a> {
     out: Mutex<FileHashed>,
 }
 
-/// What a worker does next.
+/// Next action of a worker.
 enum Action<'a> {
     Open(usize),
     Read { number: usize, file: Arc<File<'a>>, place: u64, block: Block, behind: u64, kept: bool },
     Hash { number: usize, file: Arc<File<'a>>, lane: Lane, block: Arc<Block> },
 }
 
-/// Locks, also after a panic of another worker: then everybody stops anyway.
+/// Locks a mutex, also after a panic of another worker: all workers stop then.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakes those who wait for a worker that will not come back.
+/// Wakes the waiting workers if this one panics.
 struct Guard<'p, 'a>(&'p Pass<'a>);
 
 impl Drop for Guard<'_, '_> {
@@ -196,11 +195,11 @@ impl<'a> Pass<'a> {
             }
             self.wake.notify_all();
         }
-        // Others wait for the same end.
+        // The others wait for the same end.
         self.wake.notify_all();
     }
 
-    /// Waits for something to do; `None` when all is done or somebody failed.
+    /// Waits for the next action; `None` when all work is done or a worker failed.
     fn next(&self) -> Option<Action<'a>> {
         let mut state = lock(&self.state);
         loop {
@@ -269,13 +268,13 @@ impl<'a> Pass<'a> {
             loaded: BTreeMap::new(),
         };
         let mut state = lock(&self.state);
-        // The first file first, so that belts end one after the other.
+        // In the order of the files, so that they finish one after the other.
         let place = state.belts.partition_point(|other| other.number < number);
         state.belts.insert(place, belt);
         Ok(())
     }
 
-    /// Reads a block and makes what can be made of it at once.
+    /// Reads a block and computes the hashes that do not depend on earlier blocks.
     #[allow(clippy::too_many_arguments)]
     fn read(
         &self,
@@ -304,7 +303,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Takes a block through a lane.
+    /// Hashes a block in a lane.
     fn hash(&self, number: usize, file: &File, lane: Lane, block: Arc<Block>) -> Result<()> {
         match lane {
             Lane::Whole => {
@@ -332,7 +331,7 @@ impl<'a> Pass<'a> {
             own.next += 1;
             own.busy = false;
         }
-        // What all lanes have passed is no longer needed.
+        // Free the blocks that all lanes have processed.
         let passed = belt.lanes.iter().map(|state| state.next).min().unwrap_or(0);
         let mut free = Vec::new();
         while let Some(entry) = belt.loaded.first_entry().filter(|entry| *entry.key() < passed) {
@@ -362,7 +361,7 @@ impl<'a> State<'a> {
                 });
             }
         }
-        let most = (2 * workers + 2).min(MOST_BLOCKS.max(workers + 1));
+        let most = (2 * workers + 2).min(MAX_BLOCKS.max(workers + 1));
         for belt in &mut self.belts {
             let kept = !belt.lanes.is_empty();
             if kept && self.blocks >= most {
@@ -382,7 +381,7 @@ impl<'a> State<'a> {
         None
     }
 
-    /// Takes away the files that are through. True where there was one.
+    /// Removes the finished files. True where there was one.
     fn sweep(&mut self) -> bool {
         let before = self.belts.len();
         let mut through = Vec::new();
@@ -407,7 +406,7 @@ impl<'a> State<'a> {
 }
 
 impl Belt<'_> {
-    /// The next block to read, and how many bytes behind it are needed.
+    /// Returns the next block to read, and the number of bytes after it that are needed.
     fn cut(&mut self) -> Option<(Block, u64)> {
         let (job, file_len) = (self.file.job, self.file.len);
         loop {
@@ -422,7 +421,7 @@ impl Belt<'_> {
             }
             self.active.retain(|&number| job.stretches.get(number).is_some_and(|s| s.end > start));
             if self.active.is_empty() && job.whole.is_empty() {
-                // On to the block in which the next stretch begins.
+                // Skip to the block in which the next stretch begins.
                 let next = job.stretches.get(self.stretch).map(|s| s.start / BLOCK * BLOCK);
                 self.at = next.unwrap_or(file_len).max(end);
                 continue;

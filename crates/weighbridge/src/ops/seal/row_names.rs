@@ -1,4 +1,4 @@
-//! The hashes of the names of rows, whatever form they are kept in.
+//! Hashes of row names, in any storage form.
 
 use super::digest::{Algorithms, Digest, Digests, Hashers};
 use super::hashing::{Hashed, Wanted};
@@ -11,31 +11,31 @@ use crate::ops::parallel;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Hashes the names of the rows of the tensors that are wanted, each list once.
+/// Hashes the row names of the requested tensors, each list once.
 ///
 /// # Errors
-/// [`Kind::Corrupt`] where they are damaged; what the sources say; [`Kind::Cancelled`].
+/// [`Kind::Corrupt`] where they are damaged; errors of the sources; [`Kind::Cancelled`].
 pub(super) fn hash(tensors: &[TensorEntry], wanted: &Wanted, hashed: &mut Hashed) -> Result<()> {
     type Found = Vec<(Vec<usize>, Result<Digests>)>;
     let mut places: HashMap<*const (), usize> = HashMap::new();
     let mut jobs = Vec::new();
     for &number in &wanted.tensors {
-        let Some(labels) = tensors.get(number).and_then(|entry| entry.row_names.as_ref()) else { continue };
-        let place = *places.entry(Arc::as_ptr(labels).cast()).or_insert(jobs.len());
+        let Some(names) = tensors.get(number).and_then(|entry| entry.row_names.as_ref()) else { continue };
+        let place = *places.entry(Arc::as_ptr(names).cast()).or_insert(jobs.len());
         if place == jobs.len() {
-            jobs.push((labels, Vec::new()));
+            jobs.push((names, Vec::new()));
         }
         if let Some((_, numbers)) = jobs.get_mut(place) {
             numbers.push(number);
         }
     }
     let workers = parallel::workers(wanted.threads, jobs.len() as u64);
-    let found = parallel::each(jobs.into_iter(), workers, |found: &mut Found, _, (labels, numbers)| {
+    let found = parallel::each(jobs.into_iter(), workers, |found: &mut Found, _, (names, numbers)| {
         let first = numbers.first().and_then(|&number| tensors.get(number));
         let named = |error: Error| error.on_tensor(first.map(TensorEntry::name).unwrap_or_default());
-        match of(&**labels, wanted.algorithms, wanted.progress) {
+        match of(&**names, wanted.algorithms, wanted.progress) {
             Ok(digests) => found.push((numbers, Ok(digests))),
-            // No name is damaged: they cannot be text, or are not as many as the rows.
+            // The names are intact, but not text, or their number differs from the rows.
             Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Mismatch) => {
                 found.push((numbers, Err(named(error))));
             }
@@ -53,18 +53,18 @@ pub(super) fn hash(tensors: &[TensorEntry], wanted: &Wanted, hashed: &mut Hashed
     Ok(())
 }
 
-/// The hashes of these names: of each in order its length in bytes, as eight bytes little-endian, and the name.
-fn of(labels: &dyn RowNames, algorithms: Algorithms, progress: &dyn Progress) -> Result<Digests> {
+/// Returns the hashes of these names: for each in order its length in bytes, as eight bytes little-endian, and the name.
+fn of(names: &dyn RowNames, algorithms: Algorithms, progress: &dyn Progress) -> Result<Digests> {
     let mut hashers = Hashers::new(algorithms);
     let mut bytes = Vec::new();
-    labels.each(&mut |part| {
+    names.each(&mut |part| {
         if progress.stopped() {
             return Err(Error::cancelled());
         }
         for name in part.iter() {
             bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
             bytes.extend_from_slice(name.as_bytes());
-            if bytes.len() >= AT_ONCE {
+            if bytes.len() >= HASH_BLOCK {
                 hashers.update(&bytes);
                 bytes.clear();
             }
@@ -75,10 +75,10 @@ fn of(labels: &dyn RowNames, algorithms: Algorithms, progress: &dyn Progress) ->
     Ok(hashers.finish())
 }
 
-/// As many bytes are hashed at once.
-const AT_ONCE: usize = 64 << 10;
+/// Number of bytes hashed at once.
+const HASH_BLOCK: usize = 64 << 10;
 
-/// What of a table is other than the names of its rows that were sealed, given what the hash that both have says.
+/// Compares the row names of a table with the sealed ones; `pair` selects the hashes of a common algorithm.
 pub(super) fn compare<'a>(
     record: &'a TensorRecord,
     entry: &TensorEntry,
@@ -86,18 +86,18 @@ pub(super) fn compare<'a>(
     pair: impl Fn(&'a Digests, &'a Digests) -> Option<(&'a Digest, &'a Digest)>,
 ) -> Option<Finding> {
     let Some(sealed) = &record.row_names else {
-        let text = "the names of rows are not among what was sealed: nobody knows whether they are the same";
-        let hint = "seal it anew where it is known to be whole";
+        let text = "the row names are not sealed and cannot be compared";
+        let hint = "seal the model again where it is known to be intact";
         return entry.row_names.as_ref().map(|_| Finding::unchecked("names-not-sealed", text).hint(hint));
     };
     if entry.row_names.is_none() {
-        return Some(Finding::error("names-missing", "the names of rows that were sealed are not there"));
+        return Some(Finding::error("names-missing", "the sealed row names are missing"));
     }
     match hashed.and_then(|hashed| pair(sealed, hashed)) {
         Some((sealed, found)) if sealed == found => None,
-        Some(_) => Some(Finding::error("names-changed", "the names of rows are not those that were sealed")),
+        Some(_) => Some(Finding::error("names-changed", "the row names differ from the sealed ones")),
         None => {
-            let text = "there is no hash of the names of rows to compare";
+            let text = "there is no hash of the row names to compare";
             Some(Finding::unchecked("names-not-hashed", text))
         }
     }

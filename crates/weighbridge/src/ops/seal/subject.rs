@@ -1,4 +1,4 @@
-//! What is sealed: which files belong to a path, and what is in them.
+//! Subject of a seal: the files that belong to a path, and their tensors.
 
 use super::pass::From;
 use crate::checkpoint::{Checkpoint, Note, TensorEntry};
@@ -14,27 +14,27 @@ use std::sync::Arc;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::{ErrorCode, phrase};
 
-/// Sources within sources are followed so far.
-const MOST_LEVELS: usize = 16;
-/// The name of a file that is sealed alone: the path from itself to itself.
+/// Maximum depth of sources within sources.
+const MAX_DEPTH: usize = 16;
+/// Name of a file that is sealed alone: the relative path to itself.
 pub(super) const ALONE: &str = ".";
 
-/// The code of the note on a file that was read and does not lie below the folder.
+/// Code of the note on a file that was read but is outside the folder.
 pub(super) const OUTSIDE: &str = "outside-the-folder";
 
-/// How much a seal covers.
+/// Extent of a seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// One file.
     File,
-    /// A file, and those below its folder that it takes bytes from.
+    /// A file, and the files below its folder that it takes bytes from.
     Files,
     /// All files of a folder.
     Folder,
 }
 
 impl Scope {
-    /// The word in a manifest.
+    /// Returns the word in a manifest.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -43,26 +43,26 @@ impl Scope {
         }
     }
 
-    /// The scope of that word.
+    /// Returns the scope of that word.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::File, Self::Files, Self::Folder].into_iter().find(|scope| scope.as_str() == name)
     }
 }
 
-/// A file that is sealed.
+/// Sealed file.
 #[derive(Debug, Clone)]
 pub(super) struct SealedFile {
     /// Its name relative to the root, with `/` between its parts.
     pub(super) name: String,
-    /// Where it stands.
+    /// Its path.
     pub(super) path: PathBuf,
-    /// Where its bytes come from.
+    /// The source of its bytes.
     pub(super) from: From,
-    /// What the file system said of it before it was read.
+    /// Its file-system state before it was read.
     pub(super) stamp: Stamp,
 }
 
-/// What a path means.
+/// Files and tensors of a path.
 #[derive(Debug)]
 pub(super) struct Subject {
     pub(super) scope: Scope,
@@ -70,55 +70,55 @@ pub(super) struct Subject {
     pub(super) name: String,
     /// The files, in the order of a manifest.
     pub(super) files: Vec<SealedFile>,
-    /// Names that are left out, relative to the root, be they there or not.
+    /// Excluded names relative to the root, present or not.
     pub(super) ignored: Vec<String>,
-    /// Those of them that are there.
+    /// The excluded names that are present.
     pub(super) left_out: Vec<String>,
-    /// What is in the files, unless nobody asked.
+    /// The opened model; `None` for a seal of files only.
     pub(super) checkpoint: Option<Checkpoint>,
-    /// The files of which something was read when it was opened.
+    /// Indices of the files that opening reads.
     pub(super) opened: Vec<usize>,
-    /// The files of which something was read and which are not sealed, as they lie elsewhere.
+    /// Paths of files that opening reads and that are not sealed, because they are elsewhere.
     pub(super) outside: Vec<PathBuf>,
-    /// What was asked for when it was opened, one word each.
+    /// The options of opening, one word each.
     pub(super) options: Vec<String>,
     pub(super) notes: Vec<Note>,
-    /// What stands in the folder and is no file, where that is no error.
+    /// Entries of the folder that are not files, where that is not an error.
     pub(super) odd: Vec<Odd>,
-    /// Why there is no checkpoint, where that is no error.
+    /// The reason why there is no checkpoint, where that is not an error.
     pub(super) unopened: Option<Error>,
-    /// The file of each source that is one.
+    /// The index of the file of each source, by address.
     places: HashMap<usize, usize>,
 }
 
-/// How to find out.
+/// Options of the search for files.
 pub(super) struct Search<'a> {
     pub(super) open: &'a OpenOptions,
-    /// Do not look into the files.
+    /// Do not open the files as a model.
     pub(super) files_only: bool,
-    /// Take the bytes behind symbolic links.
+    /// Read the targets of symbolic links.
     pub(super) symlinks: bool,
-    /// Paths that do not belong to it, wherever they are.
+    /// Excluded paths, at any location.
     pub(super) without: Vec<PathBuf>,
-    /// Names in a folder that are left out besides.
+    /// Additional excluded names in a folder.
     pub(super) ignored: Vec<PathBuf>,
-    /// Go on where something could not be sealed or opened, and remember it.
+    /// Record entries that cannot be sealed or opened instead of failing.
     pub(super) lenient: bool,
 }
 
-/// Something in a folder that is no file.
+/// Entry of a folder that is not a file.
 #[derive(Debug, Clone)]
 pub(super) struct Odd {
-    /// Its name, for people.
+    /// Its displayed name.
     pub(super) name: String,
-    /// What it is.
+    /// Its kind.
     pub(super) what: &'static str,
-    /// True where files may be behind it that nobody looked at.
+    /// True where it may hide files that were not listed.
     pub(super) hides_files: bool,
 }
 
 impl Subject {
-    /// The file or folder at `path`.
+    /// Finds the files and tensors of the file or folder at `path`.
     pub(super) fn find(path: &Path, search: &Search) -> Result<Self> {
         let tracker = ReadTracker::default();
         let open = watched(search.open, &tracker);
@@ -129,15 +129,13 @@ impl Subject {
         }
     }
 
-    /// The file that `source` is made of, and where `offset` is in it; `None` where its bytes do not
-    /// stand there as they are.
+    /// Returns the file that `source` is made of, and the position of `offset` in it; `None` where its bytes are encoded.
     pub(super) fn place(&self, source: &SourceRef, offset: u64) -> Option<(usize, u64)> {
         let (source, offset) = base(source, offset, false)?;
         Some((*self.places.get(&address(source))?, offset))
     }
 
-    /// The files that hold the bytes of a tensor, in whatever form, in order; `None` where that is not
-    /// known.
+    /// Returns the files that contain the bytes of a tensor, encoded or not, in order; `None` where that is unknown.
     pub(super) fn files_of(&self, entry: &TensorEntry) -> Option<Vec<usize>> {
         let file = |source: &SourceRef| {
             let (source, _) = base(source, 0, true)?;
@@ -155,10 +153,10 @@ fn address(source: &SourceRef) -> usize {
     Arc::as_ptr(source).cast::<()>().addr()
 }
 
-/// The outermost source that holds the bytes of `source`.
+/// Returns the outermost source that contains the bytes of `source`.
 fn base(source: &SourceRef, offset: u64, through_encodings: bool) -> Option<(&SourceRef, u64)> {
     let (mut source, mut offset) = (source, offset);
-    for _ in 0..MOST_LEVELS {
+    for _ in 0..MAX_DEPTH {
         match source.within() {
             Some(within) if !within.encoded || through_encodings => {
                 (source, offset) = (within.source, within.offset.checked_add(offset)?);
@@ -170,12 +168,12 @@ fn base(source: &SourceRef, offset: u64, through_encodings: bool) -> Option<(&So
     None
 }
 
-/// The options, with everything in them watched.
+/// Returns the options with all of their files tracked.
 fn watched(options: &OpenOptions, tracker: &ReadTracker) -> OpenOptions {
     options.wrapped(&Watched(tracker))
 }
 
-/// Files that are read through witnesses.
+/// Wraps files in a read tracker.
 struct Watched<'a>(&'a ReadTracker);
 
 impl WrapFiles for Watched<'_> {
@@ -188,7 +186,7 @@ impl WrapFiles for Watched<'_> {
     }
 }
 
-/// What of the options changes what is seen in the same files.
+/// Returns the options that change the index of the same files, as words.
 fn words(options: &OpenOptions) -> Vec<String> {
     let mut words = Vec::new();
     if let Some(format) = &options.format {
@@ -214,7 +212,7 @@ fn file(
     tracker: &ReadTracker,
 ) -> Result<Subject> {
     let Some((around, own)) = LocalFolder::around(path) else {
-        return Err(Error::usage("not-a-file", "this is no file").in_file(path.display()));
+        return Err(Error::usage("not-a-file", "the path is not a file").in_file(path.display()));
     };
     let root = PathBuf::from(around.label());
     if around.is_link(&own) && !search.symlinks && !search.lenient {
@@ -228,7 +226,7 @@ fn file(
     let mut used: Vec<(PathBuf, SourceRef)> = vec![(path.to_owned(), source)];
     used.extend(used_files(tracker, checkpoint.as_ref()));
     let mut elsewhere = Vec::new();
-    // A file that was reached on two ways has two sources.
+    // A file that was reached in two ways has two sources.
     let mut found: BTreeMap<PathBuf, Vec<(PathBuf, SourceRef)>> = BTreeMap::new();
     for (path, source) in used {
         match name_below(&root, &path)? {
@@ -271,7 +269,7 @@ fn folder(
     ignored.extend(search.ignored.iter().cloned());
     ignored.sort();
     ignored.dedup();
-    // A manifest may name as many paths as the folder has files.
+    // A manifest may exclude as many paths as the folder has files.
     let known: HashSet<&Path> = ignored.iter().map(PathBuf::as_path).collect();
     let mut found: BTreeSet<&Path> = BTreeSet::new();
     let mut left_out = |name: &Path| {
@@ -305,7 +303,7 @@ fn folder(
     let mut items = local.list(FolderItem::DEPTH)?;
     items.retain(|item| !left_out(&item.name));
     subject.left_out = found.into_iter().map(text_name).collect::<Result<Vec<_>>>()?;
-    // In the order of the parts of the names: so signers of models sort them.
+    // In the order of the parts of the names, as signers of models sort them.
     items.sort_by(|a, b| a.name.cmp(&b.name));
     for item in items {
         let path = path.join(&item.name);
@@ -336,7 +334,7 @@ fn folder(
     }
     subject.ignored = ignored.iter().map(|name| text_name(name)).collect::<Result<Vec<_>>>()?;
     if subject.files.is_empty() && !search.lenient {
-        return Err(Error::usage("no-files", "there is no file to seal").in_file(path.display()));
+        return Err(Error::usage("no-files", "there are no files to seal").in_file(path.display()));
     }
     Ok(subject)
 }
@@ -365,7 +363,7 @@ fn empty(
     }
 }
 
-/// What `open` opens, unless nobody wants to look; and why that is not possible, where this is no error.
+/// Opens the model, unless only files are sealed; returns the reason of a failure that is not an error.
 fn opened(
     search: &Search,
     path: &Path,
@@ -378,9 +376,9 @@ fn opened(
         Ok(checkpoint) => Ok((Some(checkpoint), None)),
         Err(error) if search.lenient => Ok((None, Some(error))),
         Err(error) => {
-            let hint = phrase![Opt::FilesOnly, " seals files without looking into them"];
+            let hint = phrase![Opt::FilesOnly, " seals files without opening them"];
             if error.code() == ErrorCode::NotAFile {
-                // The hint of the error itself would be to give a file.
+                // The hint of the error itself suggests the path of a file.
                 let file = error.file().unwrap_or_default();
                 return Err(Error::usage("not-a-file", error.message()).in_file(file).hint(hint));
             }
@@ -389,7 +387,7 @@ fn opened(
     }
 }
 
-/// The files of which something was read, or whose bytes belong to what was opened.
+/// Returns the files that were read, or whose bytes belong to the opened model.
 fn used_files(tracker: &ReadTracker, checkpoint: Option<&Checkpoint>) -> Vec<(PathBuf, SourceRef)> {
     let Some(checkpoint) = checkpoint else { return Vec::new() };
     let mut needed = std::collections::HashSet::new();
@@ -400,7 +398,7 @@ fn used_files(tracker: &ReadTracker, checkpoint: Option<&Checkpoint>) -> Vec<(Pa
     };
     for entry in &checkpoint.tensors {
         entry.extents.iter().for_each(|extent| need(&extent.source));
-        entry.row_names.iter().flat_map(|labels| labels.sources()).for_each(|source| need(&source));
+        entry.row_names.iter().flat_map(|names| names.sources()).for_each(|source| need(&source));
     }
     checkpoint.companions.iter().for_each(|(_, source)| need(source));
     let read: std::collections::HashSet<usize> =
@@ -409,13 +407,13 @@ fn used_files(tracker: &ReadTracker, checkpoint: Option<&Checkpoint>) -> Vec<(Pa
     tracker.opened().into_iter().filter(|(_, source)| used(source)).collect()
 }
 
-/// A relative name as text, with `/` between its parts.
+/// Returns a relative name as text, with `/` between its parts.
 fn text_name(name: &Path) -> Result<String> {
     let mut parts = Vec::new();
     for part in name.components() {
         let Component::Normal(part) = part else { continue };
         parts.push(part.to_str().ok_or_else(|| {
-            Error::unsupported("name-not-utf8", "a manifest cannot hold a name that is not UTF-8")
+            Error::unsupported("name-not-utf8", "a manifest cannot contain a name that is not UTF-8")
                 .found(name.display())
                 .hint("rename the file")
         })?);
@@ -426,24 +424,21 @@ fn text_name(name: &Path) -> Result<String> {
 fn unsealable(item: &SkippedItem, root: &Path, symlinks: bool) -> Error {
     let path = root.join(&item.name);
     match item.reason {
-        SkipReason::TooDeep => Error::limit("too-deep", "the folder holds folders deeper than a model would")
+        SkipReason::TooDeep => Error::limit("too-deep", "folders are nested too deeply")
             .expected(format_args!("at most {} levels", FolderItem::DEPTH)),
         SkipReason::LinkToFolder if !symlinks => link(&path),
-        reason => Error::unsupported("cannot-be-sealed", format!("this is {}", reason.as_str()))
-            .hint("a seal is of files: take it out of the folder"),
+        reason => Error::unsupported("cannot-be-sealed", format!("cannot seal {}", reason.as_str()))
+            .hint("only files can be sealed; remove the entry from the folder"),
     }
     .in_file(path.display())
 }
 
 fn link(path: &Path) -> Error {
-    Error::unsupported("symbolic-link", "a symbolic link may lead elsewhere tomorrow")
+    Error::unsupported("symbolic-link", "cannot seal a symbolic link, because its target may change")
         .in_file(path.display())
-        .hint(phrase!["put the file itself in its place, or take what it leads to with ", Opt::AllowSymlinks])
+        .hint(phrase!["replace the link by the file, or seal its target with ", Opt::AllowSymlinks])
 }
 
 fn outside(path: &Path) -> Note {
-    Note::new(
-        OUTSIDE,
-        format!("{} was read too; it does not lie below the folder and is not sealed", path.display()),
-    )
+    Note::new(OUTSIDE, format!("{} was read, but is outside the folder and is not sealed", path.display()))
 }

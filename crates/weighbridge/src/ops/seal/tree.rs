@@ -1,24 +1,23 @@
-//! BLAKE3 of bytes that come in parts, hashed by many threads.
+//! BLAKE3 over parts that are hashed by several threads.
 //!
-//! BLAKE3 is a tree: the hash of a run of whole units, where the length of a unit is a power of two,
-//! can be computed by itself, and the tree above is made of these. The parts and the tree are those of
-//! the library; here is only which part stands where.
+//! BLAKE3 is a tree: the hash of a run of whole units, with a power of two as unit length, can be computed independently, and the
+//! tree above combines these. The library hashes units and merges subtrees; this module tracks their positions.
 
 use super::digest::Digest;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
-/// The hash of one unit.
+/// Hash of one unit.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Unit {
-    /// Of one among others.
+    /// One of several units.
     Part(ChainingValue),
-    /// Of the only one.
+    /// The only unit.
     Whole(Digest),
 }
 
 impl Unit {
-    /// Hashes the unit that begins at `start`, a multiple of the length of units, of something that is
-    /// `whole` bytes long. `bytes` is not empty, and shorter than a unit only at the end.
+    /// Hashes the unit that begins at `start`, a multiple of the unit length, of data that is `whole` bytes long. `bytes` is not
+    /// empty, and shorter than a unit only at the end.
     pub(super) fn of(bytes: &[u8], start: u64, whole: u64) -> Self {
         if start == 0 && bytes.len() as u64 == whole {
             return Self::Whole(*blake3::hash(bytes).as_bytes());
@@ -29,25 +28,25 @@ impl Unit {
     }
 }
 
-/// The tree above units, which come in their order.
+/// Tree over units, which arrive in order.
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// How many units there are.
+    /// Total number of units.
     units: u64,
-    /// How many came.
+    /// Number of units so far.
     count: u64,
-    /// Subtrees that are full, the largest first.
+    /// Complete subtrees, the largest first.
     stack: Vec<ChainingValue>,
     digest: Option<Digest>,
 }
 
 impl Tree {
-    /// Of `len` bytes in units of `unit`.
+    /// Makes the tree for `len` bytes in units of `unit`.
     pub(super) fn new(len: u64, unit: u64) -> Self {
         Self { units: len.div_ceil(unit), count: 0, stack: Vec::new(), digest: None }
     }
 
-    /// Takes the next unit.
+    /// Adds the next unit.
     pub(super) fn push(&mut self, unit: Unit) {
         self.count += 1;
         let mut right = match unit {
@@ -58,8 +57,7 @@ impl Tree {
             Unit::Part(value) => value,
         };
         if self.count < self.units {
-            // Two full subtrees of one size make one of twice the size. None of these is the root: there
-            // is more to come.
+            // Two complete subtrees of one size make one of twice the size. None of them is the root, because more units follow.
             for _ in 0..self.count.trailing_zeros() {
                 let Some(left) = self.stack.pop() else { break };
                 right = merge_subtrees_non_root(&left, &right, Mode::Hash);
@@ -77,7 +75,7 @@ impl Tree {
         }
     }
 
-    /// The hash, when all units came.
+    /// Returns the hash, once all units were added.
     pub(super) fn digest(&self) -> Option<Digest> {
         self.digest
     }

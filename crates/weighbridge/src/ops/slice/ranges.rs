@@ -1,9 +1,9 @@
-//! Slices written as Rust ranges: `(0..3, ..)`, `5`, `(.., -1)`.
+//! Slices as Rust ranges: `(0..3, ..)`, `5`, `(.., -1)`.
 
 use super::{Part, Slice};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// One index or range of a slice. Negative numbers count from the end; a range is clamped to the tensor.
+/// Index or range of a slice. Negative numbers count from the end; a range is clamped to the tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pick(pub(super) Part);
 
@@ -11,7 +11,7 @@ fn range(from: Option<i64>, to: Option<i64>) -> Pick {
     Pick(Part::Range { from, to, step: 1 })
 }
 
-/// The end behind `last`; the end of the dimension behind its last index, -1.
+/// Returns the exclusive end after `last`; for -1, the end of the dimension.
 fn behind(last: i64) -> Option<i64> {
     if last == -1 { None } else { Some(last.saturating_add(1)) }
 }

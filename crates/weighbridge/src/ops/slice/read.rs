@@ -1,4 +1,4 @@
-//! Reading the elements of a slice, also where steps leave gaps between them.
+//! Reading of the elements of a slice, also where steps leave gaps.
 
 use super::{Picked, Taken};
 use crate::checkpoint::TensorEntry;
@@ -7,22 +7,21 @@ use crate::error::{Error, Result};
 use crate::source::to_usize;
 use crate::tensor::{Order, Region, Shape, copy_strided};
 
-/// Elements that are scattered over a box of at most so many bytes are read with what lies
-/// between them.
+/// Scattered elements in a box of at most this many bytes are read together with the bytes between them.
 const SMALL_BOX: u64 = 1 << 20;
-/// The same, where at least one in [`DENSE`] elements of the box is wanted.
+/// The same, where at least one of [`DENSE`] elements of the box is selected.
 const LARGE_BOX: u64 = 256 << 20;
 /// See [`LARGE_BOX`].
 const DENSE: u64 = 16;
 
-/// Bytes of the box around the elements of a slice with steps that are read at once; also the most bytes between two
-/// elements that are read for nothing.
+/// Maximum number of bytes of the box around a slice with steps that are read at once; also the maximum number of unneeded
+/// bytes between two elements.
 const BLOCK: u64 = 8 << 20;
 
 /// Reads the elements of a slice, dense in `order`.
 ///
 /// # Errors
-/// What the sources say; [`crate::Kind::Unsupported`] for a part of a tensor whose elements share bytes.
+/// Errors of the sources; [`crate::Kind::Unsupported`] for a part of a tensor with packed elements.
 pub fn read_taken(entry: &TensorEntry, taken: &Taken, order: Order) -> Result<Vec<u8>> {
     if let Some(region) = taken.region() {
         return entry.read_region(&region, order);
@@ -42,8 +41,8 @@ pub fn read_taken(entry: &TensorEntry, taken: &Taken, order: Order) -> Result<Ve
     Ok(out)
 }
 
-/// Appends the elements at all combinations of `axes`, row-major. Of those before `at` one index each is left. A box that
-/// is too large to be read at once is read in parts along the first axis of several indices.
+/// Appends the elements at all combinations of `axes`, row-major. The axes before `at` have one index each. A box that is too
+/// large is read in parts along the first axis with several indices.
 fn read_blocks(
     entry: &TensorEntry,
     axes: &mut [Picked],
@@ -81,12 +80,13 @@ fn read_blocks(
 }
 
 fn element_size(entry: &TensorEntry) -> Result<usize> {
-    let packed = || Error::unsupported("packed-slice", "only all of a tensor of packed elements can be read");
+    let packed =
+        || Error::unsupported("packed-slice", "a tensor of packed elements can only be read as a whole");
     entry.dtype().size().ok_or_else(packed)
 }
 
-/// Reads the elements at all combinations of `axes`, dense and row-major: for each dimension of the tensor the indices in
-/// it, in rising order. As little as is sensible is read of what lies between them.
+/// Reads the elements at all combinations of `axes`, dense and row-major: for each dimension of the tensor its indices in rising
+/// order. Reads few of the bytes between them.
 ///
 /// # Errors
 /// As [`read_taken`].
@@ -119,8 +119,7 @@ pub fn read_at(entry: &TensorEntry, mut axes: Vec<Vec<u64>>) -> Result<Vec<u8>> 
     Ok(out)
 }
 
-/// Reads the elements at all combinations of `axes` by runs along the dimension that is
-/// contiguous in the file, and always forwards in it.
+/// Reads the elements at all combinations of `axes` by runs along the dimension that is contiguous in the file, always forwards.
 fn read_scattered(entry: &TensorEntry, axes: &[Vec<u64>], size: usize, out: &mut Vec<u8>) -> Result<()> {
     let counts: Vec<usize> = axes.iter().map(Vec::len).collect();
     let mut steps = vec![size; axes.len()];
@@ -161,8 +160,8 @@ fn read_scattered(entry: &TensorEntry, axes: &[Vec<u64>], size: usize, out: &mut
     }
 }
 
-/// Appends the elements at all combinations of `axes`, row-major, out of a dense array whose
-/// strides are in elements. No axis is empty, and every index lies within the array.
+/// Appends the elements at all combinations of `axes`, row-major, of a dense array with strides in elements. No axis is empty,
+/// and every index is within the array.
 fn pick(bytes: &[u8], strides: &[usize], axes: &[Vec<u64>], size: usize, out: &mut Vec<u8>) {
     let Some((indices, rest)) = axes.split_first() else {
         out.extend_from_slice(&bytes[..size]);

@@ -1,20 +1,20 @@
-//! How values are spread over their range.
+//! Histogram of values over their range.
 
 use super::{loops, number_json};
 use serde_json::{Value as Json, json};
 
-/// Values whose bins are looked for at once.
+/// Number of values binned at once.
 const STEP: usize = 512;
 
-/// Counts of values in bins of equal width. A bin holds its lower edge and not its upper one,
-/// except the last, which holds both: as in numpy, over the values as `f64`.
+/// Counts of values in bins of equal width. A bin includes its lower edge and excludes its upper one, except the last, which
+/// includes both: as in numpy, over the values as `f64`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram {
     /// The lower edge of the first bin: the smallest value.
     pub min: f64,
     /// The upper edge of the last bin: the largest value.
     pub max: f64,
-    /// How many values each bin holds. One bin only where all values are equal.
+    /// Number of values in each bin. One bin only where all values are equal.
     pub counts: Vec<u64>,
     /// `bins / (max - min)`, or half of it; then values are halved, too.
     per_unit: f64,
@@ -28,10 +28,10 @@ fn as_f64(n: usize) -> f64 {
 }
 
 impl Histogram {
-    /// An empty histogram of values from `min` to `max`, which are finite and in order.
+    /// Makes an empty histogram of values from `min` to `max`, which are finite and in order.
     pub(super) fn new(min: f64, max: f64, bins: usize) -> Self {
         let bins = if min < max { bins.max(1) } else { 1 };
-        // A range wider than f64 can hold is worked on at half its size.
+        // A range wider than f64 is computed at half its size.
         let scale = if (max - min).is_finite() { 1.0 } else { 0.5 };
         let width = max * scale - min * scale;
         let step = width / as_f64(bins);
@@ -42,12 +42,12 @@ impl Histogram {
         Self { min, max, counts: vec![0; bins], per_unit, scale, edges }
     }
 
-    /// The edges of the bins, one more than there are bins.
+    /// Returns the edges of the bins, one more than there are bins.
     pub fn edges(&self) -> &[f64] {
         &self.edges
     }
 
-    /// The bin of `x`, which lies between `min` and `max`.
+    /// Returns the bin of `x`, which is between `min` and `max`.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, then bounded
     fn bin(&self, x: f64) -> usize {
         let last = self.counts.len() - 1;
@@ -61,16 +61,16 @@ impl Histogram {
             distance / (self.max - self.min) * as_f64(last + 1)
         };
         let guess = (place as usize).min(last);
-        // The product is rounded: the edges decide.
+        // The product is rounded, so the edges decide.
         if self.edges[guess] <= x && (guess == last || x < self.edges[guess + 1]) {
             return guess;
         }
         self.edges.partition_point(|edge| *edge <= x).saturating_sub(1).min(last)
     }
 
-    /// Counts the finite ones of `values`, which lie between `min` and `max`, into `counts`, bin by bin.
+    /// Counts the finite `values`, which are between `min` and `max`, into `counts`, bin by bin.
     pub(super) fn count(&self, values: &[f64], counts: &mut [u64]) {
-        // By how much, in bins, rounding may move a place or an edge: nearer to an edge, the edge itself decides.
+        // Maximum effect of rounding on a position or an edge, in bins: closer to an edge, the edge itself decides.
         let slack = 1e-9 + self.min.abs().max(self.max.abs()) * self.per_unit * 4.0 * f64::EPSILON;
         let direct = self.counts.len() > 1 && self.scale == 1.0 && slack.is_finite();
         let mut bins = [loops::UNSURE; STEP];
@@ -89,7 +89,7 @@ impl Histogram {
         }
     }
 
-    /// With these counts added, bin by bin.
+    /// Adds these counts, bin by bin.
     pub(super) fn plus(mut self, counts: &[u64]) -> Self {
         for (sum, count) in self.counts.iter_mut().zip(counts) {
             *sum += count;
@@ -97,32 +97,32 @@ impl Histogram {
         self
     }
 
-    /// `{"min", "max", "counts"}`.
+    /// Returns `{"min", "max", "counts"}`.
     pub fn to_json(&self) -> Json {
         json!({ "min": number_json(self.min), "max": number_json(self.max), "counts": self.counts })
     }
 
-    /// One line a bin: its lower edge, a bar of eighths of a column, the count. The longest bar
-    /// makes a line of `width` columns, or of as many as labels and one column of bar need.
+    /// Returns one line per bin: its lower edge, a bar in eighths of a column, the count. The longest bar fills a line of `width`
+    /// columns; at least one column is reserved for bars.
     pub fn lines(&self, width: usize) -> Vec<String> {
         let labels = labels(&self.edges[..self.counts.len()]);
         let numbers: Vec<String> = self.counts.iter().map(u64::to_string).collect();
         let widest = |texts: &[String]| texts.iter().map(String::len).max().unwrap_or(0);
         let (left, right) = (widest(&labels), widest(&numbers));
-        let room = width.saturating_sub(left + right + 2).max(1);
+        let columns = width.saturating_sub(left + right + 2).max(1);
         let most = self.counts.iter().copied().max().unwrap_or(0).max(1);
         self.counts
             .iter()
             .zip(labels.iter().zip(&numbers))
             .map(|(&count, (label, number))| {
-                let bar = bar(count, most, room);
-                format!("{label:>left$} {bar:<room$} {number:>right$}")
+                let bar = bar(count, most, columns);
+                format!("{label:>left$} {bar:<columns$} {number:>right$}")
             })
             .collect()
     }
 
-    /// The histogram in one line: a column a bin, in eighths of a line's height. An empty bin is
-    /// a space, and a bin that holds anything shows.
+    /// Returns the histogram in one line: one column per bin, in eighths of the line height. An empty bin is a space; a bin with
+    /// values is always visible.
     pub fn spark(&self) -> String {
         const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         let most = self.counts.iter().copied().max().unwrap_or(0).max(1);
@@ -130,31 +130,31 @@ impl Histogram {
     }
 }
 
-/// A bar for `count` where `most` fills `room` columns.
-fn bar(count: u64, most: u64, room: usize) -> String {
+/// Returns a bar for `count`, where `most` fills `columns` columns.
+fn bar(count: u64, most: u64, columns: usize) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let eighths = eighths(count, most, room);
+    let eighths = eighths(count, most, columns);
     format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
 }
 
-/// Eighths of a column, rounded; at least one where there is anything.
-fn eighths(count: u64, most: u64, room: usize) -> usize {
-    let (full, most) = (room as u128 * 8, u128::from(most));
+/// Returns eighths of a column, rounded; at least one where `count` is not 0.
+fn eighths(count: u64, most: u64, columns: usize) -> usize {
+    let (full, most) = (columns as u128 * 8, u128::from(most));
     let share = (u128::from(count) * full + most / 2) / most;
     usize::try_from(share).unwrap_or(usize::MAX).max(usize::from(count > 0))
 }
 
-/// Numbers in few columns: four significant digits, or as many as tell neighbours apart.
+/// Returns short numbers: four significant digits, or as many as distinguish neighbors.
 fn labels(edges: &[f64]) -> Vec<String> {
-    const MOST_DIGITS: usize = 17;
+    const MAX_DIGITS: usize = 17;
     let all = |digits: usize| edges.iter().map(|x| short(*x, digits)).collect::<Vec<_>>();
-    let told_apart = |labels: &Vec<String>| {
+    let distinct = |labels: &Vec<String>| {
         labels.windows(2).zip(edges.windows(2)).all(|(text, x)| text[0] != text[1] || x[0] == x[1])
     };
-    (4..MOST_DIGITS).map(all).find(told_apart).unwrap_or_else(|| all(MOST_DIGITS))
+    (4..MAX_DIGITS).map(all).find(distinct).unwrap_or_else(|| all(MAX_DIGITS))
 }
 
-/// A number in few columns.
+/// Returns a number in few columns.
 fn short(x: f64, digits: usize) -> String {
     if x == 0.0 {
         return "0".into();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_tell_neighbours_apart() {
+    fn labels_distinguish_neighbors() {
         assert_eq!(labels(&[1.0, 1.00002, 1.00004]), ["1", "1.00002", "1.00004"]);
         assert_eq!(labels(&[123456.0, 123456.5]), ["1.234560e5", "1.234565e5"]);
         assert_eq!(labels(&[0.25, 0.25]), ["0.25", "0.25"]);

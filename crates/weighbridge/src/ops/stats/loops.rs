@@ -1,37 +1,36 @@
-//! The loops over values. Each keeps several sums side by side, in a fixed order: the result is the same bits on every
-//! machine.
+//! Loops over values. Lanes are summed in a fixed order, so results are bit-identical on every machine.
 
 use crate::ops::wide::wide;
 
-/// Sums of `f32` that are kept side by side: two of the widest registers.
+/// Number of parallel sums of `f32`: two of the widest registers.
 const SINGLES: usize = 32;
-/// The same of `f64`.
+/// Number of parallel sums of `f64`.
 const DOUBLES: usize = 8;
 
-/// What one pass over values of type `T` finds.
+/// Result of one pass over values of type `T`.
 pub(super) struct Range<T> {
-    /// The smallest; infinite where there is none.
+    /// The smallest value; infinite without values.
     pub(super) least: T,
-    /// The largest; negative infinity where there is none.
+    /// The largest value; negative infinity without values.
     pub(super) most: T,
-    /// How many are 0 or -0.
+    /// Number of values that are 0 or -0.
     pub(super) zeros: u64,
-    /// How many have a modulus below the bound, zeros with them.
+    /// Number of values with a modulus below the bound, zeros included.
     pub(super) small: u64,
 }
 
-/// How far values are from a place.
+/// Distances of values from a center.
 #[derive(Clone, Copy)]
 pub(super) struct Distances {
-    /// The sum of the distances, with their signs.
+    /// The sum of signed distances.
     pub(super) sum: f64,
-    /// The sum of their squares.
+    /// The sum of squared distances.
     pub(super) squares: f64,
 }
 
-/// Looks at one value: in the brackets are the arrays of the least, the largest, and of the counts
-/// of zeros and small ones, behind them the type of these.
-macro_rules! look {
+/// Processes one value: the brackets contain the arrays of minima, maxima, and counts of zeros and small values, followed by
+/// the type of the counts.
+macro_rules! range_step {
     ($lane:expr, $x:expr, $bound:expr, [$least:ident, $most:ident, $zeros:ident, $small:ident]: $count:ident) => {{
         let (lane, x) = ($lane, $x);
         $least[lane] = if x < $least[lane] { x } else { $least[lane] };
@@ -61,23 +60,23 @@ macro_rules! fold_lanes {
 }
 
 wide! {
-    /// Little-endian `f32`s: their range, and their distances from `near`.
+    /// Returns the range of little-endian `f32`s, and their distances from `near`.
     pub(super) fn of_singles(values: &[[u8; 4]], near: f64, bound: f32) -> (Range<f32>, Distances) {
         let (mut least, mut most) = ([f32::INFINITY; SINGLES], [f32::NEG_INFINITY; SINGLES]);
         let (mut zeros, mut small) = ([0u32; SINGLES], [0u32; SINGLES]);
         let (mut sums, mut squares) = ([0f64; SINGLES], [0f64; SINGLES]);
         let (groups, rest) = values.as_chunks::<SINGLES>();
         for group in groups {
-            // Apart, so that each has registers enough.
+            // Separate loops, so that each has enough registers.
             for lane in 0..SINGLES {
-                look!(lane, f32::from_le_bytes(group[lane]), bound, [least, most, zeros, small]: u32);
+                range_step!(lane, f32::from_le_bytes(group[lane]), bound, [least, most, zeros, small]: u32);
             }
             for lane in 0..SINGLES {
                 measure!(lane, f64::from(f32::from_le_bytes(group[lane])) - near, [sums, squares]);
             }
         }
         for lane in 0..rest.len() {
-            look!(lane, f32::from_le_bytes(rest[lane]), bound, [least, most, zeros, small]: u32);
+            range_step!(lane, f32::from_le_bytes(rest[lane]), bound, [least, most, zeros, small]: u32);
             measure!(lane, f64::from(f32::from_le_bytes(rest[lane])) - near, [sums, squares]);
         }
         let range = Range {
@@ -91,18 +90,18 @@ wide! {
 }
 
 wide! {
-    /// The range of `values`, which are finite.
+    /// Returns the range of `values`, which are finite.
     pub(super) fn range(values: &[f64], bound: f64) -> Range<f64> {
         let (mut least, mut most) = ([f64::INFINITY; DOUBLES], [f64::NEG_INFINITY; DOUBLES]);
         let (mut zeros, mut small) = ([0u64; DOUBLES], [0u64; DOUBLES]);
         let (groups, rest) = values.as_chunks::<DOUBLES>();
         for group in groups {
             for lane in 0..DOUBLES {
-                look!(lane, group[lane], bound, [least, most, zeros, small]: u64);
+                range_step!(lane, group[lane], bound, [least, most, zeros, small]: u64);
             }
         }
         for lane in 0..rest.len() {
-            look!(lane, rest[lane], bound, [least, most, zeros, small]: u64);
+            range_step!(lane, rest[lane], bound, [least, most, zeros, small]: u64);
         }
         Range {
             least: fold_lanes!(least, f64::INFINITY, <),
@@ -114,7 +113,7 @@ wide! {
 }
 
 wide! {
-    /// How far `values`, times `unit`, are from `center`.
+    /// Returns the distances of `values`, times `unit`, from `center`.
     pub(super) fn distances(values: &[f64], unit: f64, center: f64) -> Distances {
         let (mut sums, mut squares) = ([0f64; DOUBLES], [0f64; DOUBLES]);
         let (groups, rest) = values.as_chunks::<DOUBLES>();
@@ -130,13 +129,13 @@ wide! {
     }
 }
 
-/// In the place of the number of a bin: it is to be looked up among the edges.
+/// Marker in place of a bin number: the bin must be determined by the edges.
 pub(super) const UNSURE: u32 = u32::MAX;
 
 wide! {
-    /// Writes for each of `values` the whole part of `(x - min) * per_unit` to `bins`, or [`UNSURE`] where it is within `slack` of
-    /// another, or not finite.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, and is looked at
+    /// Writes the integer part of `(x - min) * per_unit` of each value to `bins`, or [`UNSURE`] where it is not finite or within
+    /// `slack` of another integer.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, and is checked
     pub(super) fn bins(values: &[f64], min: f64, per_unit: f64, slack: f64, bins: &mut [u32]) {
         let far = 1.0 - slack;
         for (x, bin) in values.iter().zip(bins) {
@@ -154,7 +153,7 @@ mod tests {
 
     /// By the definition of the lanes, one value after the other, without wide registers.
     #[test]
-    fn sums_have_the_bits_that_the_lanes_give() {
+    fn sums_equal_those_of_separate_lanes() {
         let values: Vec<f32> = (0..1000u16).map(|i| f32::from(i).sin() * 1e3 + 0.1).collect();
         let bytes: Vec<[u8; 4]> = values.iter().map(|x| x.to_le_bytes()).collect();
         let doubles: Vec<f64> = values.iter().map(|&x| f64::from(x)).collect();

@@ -1,4 +1,4 @@
-//! The values of several tensors of a checkpoint.
+//! Statistics of several tensors of a checkpoint.
 
 use super::{Stats, StatsOptions, stats};
 use crate::checkpoint::{Checkpoint, TensorEntry};
@@ -9,16 +9,16 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 
-/// Statistics of the values of tensors.
+/// Statistics of the tensors of a checkpoint.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// The checkpoint.
     pub checkpoint: Checkpoint,
-    /// The places of the tensors in it, and their values.
+    /// The measured tensors, by index in the checkpoint, with their statistics.
     pub found: Vec<(usize, Stats)>,
 }
 
-/// The places of the tensors that `name` names, or fits as a pattern; without a name of all.
+/// Returns the indices of the tensors that match `name`, as a name or pattern; of all tensors without a name.
 ///
 /// # Errors
 /// As [`Checkpoint::tensors_like`].
@@ -30,7 +30,7 @@ pub fn places(checkpoint: &Checkpoint, name: Option<&str>) -> Result<Vec<usize>>
     Ok((0..checkpoint.tensors.len()).filter(|place| is_found(&checkpoint.tensors[*place])).collect())
 }
 
-/// Measures the tensors that `name` names, or all; see [`places`].
+/// Measures the tensors that match `name`, or all; see [`places`].
 ///
 /// # Errors
 /// As [`places`] and [`stats`].
@@ -52,7 +52,7 @@ struct Document<'a, Tensors: Serialize> {
 }
 
 impl Serialize for Measured {
-    /// `path`, `tensors`, and `damage` where there is some.
+    /// Serializes `path`, `tensors`, and `damage` for a damaged file.
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         let one = |(place, values): &(usize, Stats)| {
             let tensor = &self.checkpoint.tensors[*place];

@@ -1,4 +1,4 @@
-//! The values of a block: decoded to `f64`, counted, and gathered so that parts can be joined.
+//! Statistics of a block, decoded to `f64`, in a form that can be merged.
 
 use super::loops::{self, Distances};
 use super::{Histogram, Number, Stats};
@@ -6,18 +6,18 @@ use crate::ops::decode::{decode, singles};
 use crate::tensor::DType;
 use crate::tensor::f16;
 
-/// Elements that are decoded at once: 32 KiB as `f64`, which stay in the first cache.
+/// Number of elements decoded at once: 32 KiB as `f64`, which stay in the first-level cache.
 const CHUNK: usize = 4096;
-/// Elements that are looked at at once where nothing is decoded.
+/// Number of elements processed at once where nothing is decoded.
 const IN_PLACE: usize = 4 * CHUNK;
-/// Values whose mean is near enough to the mean of all to take distances from it.
-const FEW: usize = 8;
+/// Number of values whose mean is a good reference for distances from the mean of all.
+const SAMPLE_LEN: usize = 8;
 /// 2^600.
 const LARGE: f64 = f64::from_bits((1023 + 600) << 52);
-/// A range above the second or below the first is computed with in another unit.
+/// Ranges below the first or above the second value are scaled for computation.
 const PLAIN_RANGE: (f64, f64) = (1e-140, 1e140);
 
-/// What is known of some elements.
+/// Statistics of some elements.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
     count: u64,
@@ -26,9 +26,9 @@ pub(super) struct Part {
     max: f64,
     /// The exact range of 64-bit integers.
     wide: Option<(i128, i128)>,
-    /// The mean, rounded, and by how much it is off.
+    /// The mean, rounded, and its rounding error.
     mean: (f64, f64),
-    /// The sum of the squared distances from the mean, in the [`unit`] of this range.
+    /// The sum of squared distances from the mean, in the [`unit`] of this range.
     squares: f64,
     zeros: u64,
     nan: u64,
@@ -60,7 +60,7 @@ impl Default for Part {
     }
 }
 
-/// What one thread gathers: its blocks, by number.
+/// Result of one thread: its blocks, by number.
 #[derive(Default)]
 pub(super) struct Worker {
     pub(super) parts: Vec<(usize, Part)>,
@@ -68,7 +68,7 @@ pub(super) struct Worker {
     singles: Vec<[u8; 4]>,
 }
 
-/// What one thread counts for the histogram.
+/// Histogram counts of one thread.
 #[derive(Default)]
 pub(super) struct Counted {
     pub(super) counts: Vec<u64>,
@@ -76,7 +76,7 @@ pub(super) struct Counted {
 }
 
 impl Worker {
-    /// Takes a block of little-endian elements, or the next part of it, which ends where a chunk does or the block.
+    /// Adds a block of little-endian elements, or the next part of it, which ends at a chunk or block end.
     pub(super) fn add(&mut self, dtype: DType, number: usize, bytes: &[u8]) {
         let size = dtype.size().unwrap_or(1);
         let mut whole = match self.parts.pop_if(|(last, _)| *last == number) {
@@ -95,7 +95,7 @@ impl Worker {
             if let Some(first) = chunk.get(..size) {
                 part.first[..size].copy_from_slice(first);
             }
-            // All are equal where each equals the one before.
+            // All elements are equal if each equals the previous one.
             part.all_equal = chunk.get(size..) == chunk.get(..chunk.len().saturating_sub(size));
             whole = whole.merged(part);
         }
@@ -115,7 +115,7 @@ impl Counted {
 }
 
 impl Part {
-    /// What is known of `values`; those that are not finite are taken out of them.
+    /// Computes the statistics of `values`, and removes those that are not finite.
     fn of_values(values: &mut Vec<f64>, smallest_normal: f64) -> Self {
         let mut part = Self { count: values.len() as u64, ..Self::default() };
         if !values.iter().fold(true, |all, x| all & x.is_finite()) {
@@ -134,7 +134,7 @@ impl Part {
         (part.min, part.max, part.zeros) = (range.least, range.most, range.zeros);
         part.subnormal = range.small.saturating_sub(range.zeros);
         if part.min == part.max {
-            // Their sum need not be one that `f64` has.
+            // The sum of equal values may not be representable.
             part.mean = (part.min, 0.0);
             return part;
         }
@@ -144,16 +144,15 @@ impl Part {
         part
     }
 
-    /// What is known of `values` of types that `f32` holds exactly, as little-endian `f32`, in one pass; `None` where there
-    /// is none, or one that is not finite. Sums are of `f64`, taken from a value near the mean, so that the mean need
-    /// not be known before.
-    #[allow(clippy::cast_possible_truncation)] // a power of two that `f32` has, too
+    /// Computes the statistics of `values`, as little-endian `f32`, in one pass; `None` without values, or with values that are not
+    /// finite. Sums are `f64` and relative to a value near the mean, so that the mean need not be known before.
+    #[allow(clippy::cast_possible_truncation)] // a power of two that `f32` represents exactly
     fn of_singles(values: &[[u8; 4]], smallest_normal: f64) -> Option<Self> {
-        let few = values.get(..FEW.min(values.len())).filter(|few| !few.is_empty())?;
+        let few = values.get(..SAMPLE_LEN.min(values.len())).filter(|few| !few.is_empty())?;
         let near =
             few.iter().map(|&x| f64::from(f32::from_le_bytes(x))).sum::<f64>() / as_f64(few.len() as u64);
         let (range, distances) = loops::of_singles(values, near, smallest_normal as f32);
-        // The squares of all numbers of `f32` stay far within `f64`.
+        // The squares of all `f32` numbers are well within the range of `f64`.
         if !distances.squares.is_finite() {
             return None;
         }
@@ -179,7 +178,7 @@ impl Part {
         self.squares = (distances.squares - distances.sum * distances.sum / count).max(0.0);
     }
 
-    /// This part and the one behind it, by the formula of Chan, Golub and LeVeque.
+    /// Merges this part and the next one, by the formula of Chan, Golub and LeVeque.
     pub(super) fn merged(self, next: Self) -> Self {
         if self.count == 0 {
             return next;
@@ -214,11 +213,11 @@ impl Part {
         }
     }
 
-    /// Mean and squares of both parts, which have finite values, in the unit of their joint range.
+    /// Returns mean and squares of both parts, which have finite values, in the unit of their joint range.
     fn joint_moments(&self, next: &Self, unit: f64) -> ((f64, f64), f64) {
         let (a, b) = (as_f64(self.finite), as_f64(next.finite));
         let distance = (next.mean.0 * unit - self.mean.0 * unit) + (next.mean.1 * unit - self.mean.1 * unit);
-        // From the part that has more: a step over half of the distance, which itself may be beyond f64, never is.
+        // Step from the larger part: the distance may overflow f64, but half of it does not.
         let (from, step) = match a >= b {
             true => (self.mean, distance * (b / (a + b)) / unit),
             false => (next.mean, -distance * (a / (a + b)) / unit),
@@ -227,7 +226,7 @@ impl Part {
         (exact_sum(from.0, from.1 + step), squares)
     }
 
-    /// The sum of the squared distances in a unit that is not larger than the own one.
+    /// Returns the sum of squared distances in a unit that is not larger than the own one.
     fn squares_in(&self, unit: f64) -> f64 {
         let ratio = unit / self::unit(self.min, self.max);
         self.squares * ratio * ratio
@@ -241,7 +240,7 @@ impl Part {
             (None, dtype) if dtype.is_float() => (Number::Float(self.min), Number::Float(self.max)),
             _ => (Number::Int(exact(self.min)), Number::Int(exact(self.max))),
         });
-        // The mean of equal values can be a rounding off; what it must be is known.
+        // The mean of equal values can be off by rounding; its exact value is known.
         let (mean, std) = match self.min == self.max {
             true => (self.min, 0.0),
             false => {
@@ -268,8 +267,8 @@ impl Part {
     }
 }
 
-/// What distances are multiplied by, so that the squares of very small and very large ones stay within `f64`: a power of
-/// two, which rounds nothing. A wider range has the same one or a smaller.
+/// Returns the scale factor of distances, so that the squares of very small and very large ones are within `f64`: a power of
+/// two, which rounds nothing. A wider range has the same factor or a smaller one.
 fn unit(min: f64, max: f64) -> f64 {
     match max - min {
         range if range > PLAIN_RANGE.1 => 1.0 / LARGE,
@@ -278,7 +277,7 @@ fn unit(min: f64, max: f64) -> f64 {
     }
 }
 
-/// The sum of two numbers, rounded, and what rounding took (Knuth).
+/// Returns the rounded sum of two numbers, and its rounding error (Knuth).
 fn exact_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let from_b = sum - a;
@@ -290,13 +289,13 @@ fn as_f64(n: u64) -> f64 {
     n as f64
 }
 
-/// An integer of up to 32 bits that went through `f64`.
+/// Returns an integer of up to 32 bits that was converted to `f64`.
 #[allow(clippy::cast_possible_truncation)]
 fn exact(x: f64) -> i128 {
     x as i128
 }
 
-/// The smallest normal number of a float type; 0 for types that have no subnormal ones.
+/// Returns the smallest normal number of a float type; 0 for types without subnormal numbers.
 fn smallest_normal(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => f16::MIN_POSITIVE.to_f64(),
@@ -310,7 +309,7 @@ fn smallest_normal(dtype: DType) -> f64 {
     }
 }
 
-/// The range of 64-bit integers, which `f64` would round.
+/// Returns the range of 64-bit integers, which `f64` would round.
 fn wide_range(dtype: DType, bytes: &[u8]) -> Option<(i128, i128)> {
     let words = bytes.as_chunks::<8>().0;
     match dtype {

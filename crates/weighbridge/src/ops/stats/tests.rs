@@ -104,7 +104,7 @@ fn assert_same(found: &Stats, expected: &Stats, what: &str) {
 }
 
 #[test]
-fn every_type_as_by_definition_in_blocks_of_every_size() {
+fn every_dtype_matches_the_definition_for_every_block_size() {
     for dtype in DType::ALL {
         let Some(size) = dtype.size() else { continue };
         let mut bytes = noise(5 * 7 * 31 * size, 7);
@@ -131,7 +131,7 @@ fn every_type_as_by_definition_in_blocks_of_every_size() {
 }
 
 #[test]
-fn threads_do_not_change_a_bit() {
+fn results_are_bit_identical_for_any_number_of_threads() {
     let entry = entry(DType::F32, &[300, 1000], noise(1_200_000, 3), Encoding::COLUMN);
     let with = |threads| stats_by(&entry, &StatsOptions { threads, bins: 7 }, 10_000).unwrap();
     let first = with(1);
@@ -144,7 +144,7 @@ fn threads_do_not_change_a_bit() {
 
 /// Numbers that numpy gave for the same values as f64.
 #[test]
-fn as_numpy_has_it() {
+fn statistics_equal_those_of_numpy() {
     let values = (0..10007u16).map(|i| f32::from(i.wrapping_mul(37) % 1000) - 300.0);
     let expected_values = (0..10007u32).map(|i| f32::from(u16::try_from(i * 37 % 1000).unwrap()) - 300.0);
     assert!(values.count() == 10007);
@@ -186,7 +186,7 @@ fn integers_are_exact() {
 }
 
 #[test]
-fn oddities_are_counted_and_left_out() {
+fn oddities_are_counted_and_excluded() {
     let values =
         [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 1e-45, -1e-39, 2.0, 4.0];
     let stats = one(DType::F32, &values.map(f32::to_le_bytes));
@@ -203,7 +203,7 @@ fn oddities_are_counted_and_left_out() {
 }
 
 #[test]
-fn equal_values_have_no_spread() {
+fn equal_values_have_no_deviation() {
     let stats = one(DType::F32, &[0.1f32.to_le_bytes(); 10_000]);
     assert_eq!((stats.mean, stats.std), (Some(f64::from(0.1f32)), Some(0.0)));
     assert!(stats.all_equal);
@@ -228,7 +228,7 @@ fn values_near_the_end_of_the_range() {
 
 /// Exact by thought; in one block and in many, whose moments are joined.
 #[test]
-fn the_spread_of_very_small_very_large_and_very_near_values() {
+fn deviation_of_extreme_and_nearly_equal_values() {
     let alternating = |low: f64, high: f64| (0..999).flat_map(|_| [low, high]).collect::<Vec<f64>>();
     let mut growing = alternating(1e-200, 3e-200);
     growing.extend(alternating(-1.0, 1.0));
@@ -261,7 +261,7 @@ fn the_spread_of_very_small_very_large_and_very_near_values() {
 }
 
 #[test]
-fn nothing_to_count() {
+fn empty_tensors_have_no_statistics() {
     let stats = one::<4>(DType::F32, &[]);
     assert_eq!((stats.count, stats.min, stats.mean, stats.all_equal), (0, None, None, false));
     assert!(stats.histogram_lines(40).is_empty());

@@ -1,8 +1,8 @@
-//! Is a file whole and consistent? What is wrong, and what every byte of it is for.
+//! Integrity check: structure, checksums, values, and the use of every byte.
 //!
-//! A checkpoint is opened, which refuses damage already; then everything that the index promises
-//! is held against the bytes: pieces, names, checksums, the program, on request the values. What
-//! was not or could not be checked is said, and not called sound.
+//! Opening a checkpoint already rejects damage. Then everything in the index is checked against the bytes: extents, names,
+//! checksums, the program, and on request the values. Parts that could not be checked are reported; a file with unchecked parts
+//! is not called sound.
 
 mod row_names;
 mod values;
@@ -27,55 +27,51 @@ use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::{FindingCode, NoteCode};
 
-/// What [`verify`] shall do.
+/// Options of [`verify`].
 #[derive(Debug, Clone, Default)]
 pub struct VerifyOptions {
     /// How to open.
     pub open: OpenOptions,
-    /// Read all values and look for NaN, infinities and what else is odd about them; and all names of rows, of which
-    /// otherwise only some are read.
+    /// Read all values and report NaN, infinities and other oddities; also read all row names, not only short lists.
     pub values: bool,
-    /// As `values`, and NaN and infinities are errors: no model that is finished has any.
+    /// As `values`, with NaN and infinities as errors: a finished model has none.
     pub deny_nonfinite: bool,
-    /// Threads; 0 for one a processor.
+    /// Number of threads; 0 for one per processor.
     pub threads: usize,
 }
 
-/// What [`verify`] found.
+/// Result of [`verify`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct VerifyReport {
-    /// The path, or what else people call it.
+    /// The path, or another display name.
     pub label: String,
     /// The format's id, where it is known.
     pub format: Option<&'static str>,
-    /// Which file of the format's family, where it could be opened.
+    /// The file kind within the format, where it could be opened.
     pub kind: Option<&'static str>,
-    /// What follows from the findings.
+    /// The verdict of the findings.
     pub verdict: Verdict,
-    /// What was found, errors first.
+    /// The findings, errors first.
     pub findings: Vec<Finding>,
-    /// What was checked, in order: `opening`, `names`, `extents`, `bytes`, `checksums`, `values`,
-    /// `row-names`, `lod`, `program`, `format`.
+    /// The performed checks, in order: `opening`, `names`, `extents`, `bytes`, `checksums`, `values`, `row-names`, `lod`,
+    /// `program`, `format`.
     pub checked: Vec<&'static str>,
-    /// What the bytes of each file are for.
+    /// The use of the bytes of each file.
     pub files: Vec<Account>,
-    /// Where the file is damaged, how many tensors are intact, and which are lost, where it could be
-    /// opened that far.
+    /// For a damaged file: the damage, with its lost tensors, and the number of intact tensors.
     pub damage: Option<(Damage, usize)>,
-    /// Where a folder was opened, what stands in it and is in none of `files`: nobody looked at these.
+    /// For a folder: other files in it that are in none of `files` and were not checked.
     pub other_files: Vec<OtherFile>,
 }
 
 impl VerifyReport {
-    /// `path`, `format`, `kind`, `verdict`, `checked`, `findings`, and `files`, these with their
-    /// `ranges` where `spans` is true; `damage` where the file was opened as far as possible; `other_files` where a
-    /// folder was opened and there are some. As a tree;
-    /// [`VerifyReport::as_json`] takes no memory.
+    /// Returns `path`, `format`, `kind`, `verdict`, `checked`, `findings`, and `files`, with their `ranges` if `spans` is true;
+    /// `damage` for a damaged file; `other_files` for a folder with other files. As a tree; [`VerifyReport::as_json`] streams it.
     pub fn to_json(&self, spans: bool) -> Json {
         tree(&self.as_json(spans))
     }
 
-    /// As [`VerifyReport::to_json`], made as it is written.
+    /// As [`VerifyReport::to_json`], serialized without an intermediate tree.
     pub fn as_json(&self, spans: bool) -> impl Serialize + '_ {
         Document {
             path: &self.label,
@@ -90,13 +86,13 @@ impl VerifyReport {
         }
     }
 
-    /// As [`VerifyReport::as_json`], with `manifest`: what came of holding it against one.
+    /// As [`VerifyReport::as_json`], with `manifest`: the result of the comparison with a manifest.
     #[cfg(feature = "seal")]
     pub fn as_json_with(&self, spans: bool, manifest: Option<&Checked>) -> impl Serialize + '_ {
         Against { report: self.as_json(spans), manifest: manifest.map(Checked::to_json) }
     }
 
-    /// How many model files stand in the folder and were not looked at.
+    /// Returns the number of unchecked model files in the folder.
     pub fn other_models(&self) -> usize {
         self.other_files.iter().filter(|file| file.is_model).count()
     }
@@ -107,7 +103,7 @@ fn other(file: &OtherFile) -> Json {
 }
 
 #[cfg(feature = "seal")]
-/// The document of a report that was held against a manifest.
+/// Document of a report with the result for a manifest.
 #[derive(Serialize)]
 struct Against<Report: Serialize> {
     #[serde(flatten)]
@@ -116,7 +112,7 @@ struct Against<Report: Serialize> {
     manifest: Option<Json>,
 }
 
-/// The document of a report.
+/// Document of a report.
 #[derive(Serialize)]
 struct Document<'a, Findings: Serialize, Files: Serialize, Others: Serialize> {
     path: &'a str,
@@ -134,12 +130,27 @@ struct Document<'a, Findings: Serialize, Files: Serialize, Others: Serialize> {
 
 /// Checks the file or folder at `path`.
 ///
-/// It is opened strictly, whatever the options say. Where that fails and what is wrong does not
-/// keep the rest from being read, the rest is checked too: leniently, or else what can be salvaged.
+/// It is opened strictly, whatever the options. Where that fails, the rest is checked as far as possible: leniently, or else
+/// salvaged.
+///
+/// ```
+/// # fn main() -> weighbridge::Result<()> {
+/// # let path = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+/// use weighbridge::finding::Verdict;
+/// use weighbridge::ops::verify::{VerifyOptions, verify};
+///
+/// let options = VerifyOptions { values: true, ..VerifyOptions::default() };
+/// let report = verify(&path, &options)?;
+/// for finding in &report.findings {
+///     println!("{}: {}", finding.code, finding.text);
+/// }
+/// assert_eq!(report.verdict, Verdict::Sound);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
-/// What keeps it from being checked at all: [`crate::Kind::Io`] and [`crate::Kind::Usage`]. What is
-/// wrong with the file is a finding.
+/// [`crate::Kind::Io`] and [`crate::Kind::Usage`], where nothing can be checked. Faults of the file are findings.
 pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyReport> {
     let path = path.as_ref();
     if PathKind::of(path)? != PathKind::Folder {
@@ -155,24 +166,22 @@ pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyR
     let (mut report, format) = match &model {
         FolderModel::Whole(_) => {
             let report = judged(path, None, options, open)?;
-            // Of the files of a format's own folder that format tells.
+            // For a folder of one format, the format lists its files.
             let format = report.format.and_then(|id| formats::registry().by_id(id).ok());
             (report, format)
         }
-        // The one model file of a folder is what is judged.
+        // Where a folder has a single model file, that file is checked.
         FolderModel::File(file) => (judged(&file.path(&folder), Some(&file.source), options, open)?, None),
     };
     others(&local, &mut report, format)?;
-    let told = formats::other_models_text(&report.other_files);
-    report.findings.extend(told.map(|text| {
-        Finding::note(FindingCode::OtherModels, text)
-            .hint("the verdict is not about them: verify each by its own path")
+    let text = formats::other_models_text(&report.other_files);
+    report.findings.extend(text.map(|text| {
+        Finding::note(FindingCode::OtherModels, text).hint("verify each of these files by its own path")
     }));
     Ok(settled(report))
 }
 
-/// Adds the files of a folder that are not in the account of what was opened in it, and what else stands there; nothing
-/// where nothing was opened.
+/// Adds the files of a folder that are not accounted for, and its other entries; nothing where nothing was opened.
 fn others(folder: &Arc<LocalFolder>, report: &mut VerifyReport, format: Option<&dyn Format>) -> Result<()> {
     if report.kind.is_none() {
         return Ok(());
@@ -184,7 +193,7 @@ fn others(folder: &Arc<LocalFolder>, report: &mut VerifyReport, format: Option<&
     };
     let items: Vec<_> = all.items.into_iter().filter(|item| is_asked(&item.name)).collect();
     let mut used: HashSet<String> = report.files.iter().map(|file| file.file.clone()).collect();
-    // A file of the model that could not be read is not in the account.
+    // A model file that could not be read is not in the account.
     let wrong = report.findings.iter().filter(|finding| finding.severity >= Severity::Unchecked);
     used.extend(wrong.filter_map(|finding| finding.file.clone()));
     if let Some((damage, _)) = &report.damage {
@@ -198,7 +207,7 @@ fn others(folder: &Arc<LocalFolder>, report: &mut VerifyReport, format: Option<&
             && let Err(error) = folder.open(&item.name)
             && error.kind() == Kind::Io
         {
-            let text = format!("this file cannot be read: {}", error.message());
+            let text = format!("the file cannot be read: {}", error.message());
             report.findings.push(Finding::unchecked("unreadable-file", text).in_file(label));
         }
     }
@@ -207,19 +216,19 @@ fn others(folder: &Arc<LocalFolder>, report: &mut VerifyReport, format: Option<&
     let skipped = all.skipped.iter().map(|item| (&item.name, item.reason.as_str()));
     let skipped = skipped.filter(|(name, _)| is_asked(name));
     report.findings.extend(skipped.map(|(name, what)| {
-        let text = format!("this is {what}: nobody looked at it");
+        let text = format!("this is {what} and was not checked");
         Finding::note("not-looked-at", text).in_file(path_text(&Path::new(folder.label()).join(name)))
     }));
     let unlisted = all.unreadable.iter().filter(|(name, _)| is_asked(name));
     report.findings.extend(unlisted.map(|(name, error)| {
-        let text = format!("this folder cannot be listed: {}", error.message());
+        let text = format!("the folder cannot be listed: {}", error.message());
         let label = path_text(&Path::new(folder.label()).join(name));
         Finding::unchecked("unreadable-file", text).in_file(label)
     }));
     Ok(())
 }
 
-/// The report on what `open` opens, which stands at `path`; `opened` is the file that it is, where it is one.
+/// Returns the report on the checkpoint that `open` opens at `path`; `opened` is its file, if it is a file.
 fn judged(
     path: &Path,
     opened: Option<&SourceRef>,
@@ -234,13 +243,13 @@ fn judged(
             let code = finding.code;
             let mut report = match open(true, false).or_else(|_| open(false, true)) {
                 Ok(mut rest) => {
-                    // The notes say the same as the error, more mildly.
+                    // The notes repeat the error as a warning.
                     rest.notes.retain(|note| note.code != code.as_str() && note.code != NoteCode::Damaged);
                     checked(&rest, opened, options)?
                 }
                 Err(_) => unopened(path, opened, options)?,
             };
-            // Once is enough; the reader knows what should be there, the account what it looks like.
+            // Report trailing bytes once: the reader states what was expected, the account their probable content.
             if let Some(place) =
                 report.findings.iter().position(|f| f.code == FindingCode::TrailingBytes && f.code == code)
             {
@@ -254,7 +263,7 @@ fn judged(
     Ok(report)
 }
 
-/// The report on what could not be opened, without the reason.
+/// Returns the report on a file that could not be opened, without the reason.
 fn unopened(path: &Path, opened: Option<&SourceRef>, options: &VerifyOptions) -> Result<VerifyReport> {
     let format = match &options.open.format {
         Some(id) => Some(formats::registry().by_id(id)?),
@@ -273,7 +282,7 @@ fn unopened(path: &Path, opened: Option<&SourceRef>, options: &VerifyOptions) ->
     })
 }
 
-/// Checks what was opened.
+/// Checks an opened checkpoint.
 ///
 /// # Errors
 /// [`crate::Kind::Io`] where bytes cannot be read.
@@ -281,7 +290,7 @@ pub fn verify_checkpoint(checkpoint: &Checkpoint, options: &VerifyOptions) -> Re
     checked(checkpoint, None, options)
 }
 
-/// Checks what was opened; `opened` is the file itself, where it is one.
+/// Checks an opened checkpoint; `opened` is its file, if it is a file.
 fn checked(
     checkpoint: &Checkpoint,
     opened: Option<&SourceRef>,
@@ -292,12 +301,12 @@ fn checked(
     let mut findings: Vec<Finding> = checkpoint.notes.iter().map(of_note).collect();
     findings.extend(check::names(tensors));
     let mut broken = check::extents(tensors);
-    // Names of rows that are kept as tensors have pieces and checksums, too.
+    // Row names that are stored as tensors have extents and checksums, too.
     let kept = tensors.iter().filter_map(|t| t.row_names.as_ref()).flat_map(|labels| labels.tensors());
     let kept: Vec<TensorEntry> = kept.cloned().collect();
     broken.extend(check::extents(&kept));
     findings.extend(check::shared_bytes(tensors, formats::shares_storage(checkpoint.format)));
-    // Tensors whose pieces do not fit them have no values to read.
+    // Tensors with faulty extents have no values to read.
     let unreadable: HashSet<String> = broken.iter().filter_map(|f| f.tensor.clone()).collect();
     findings.extend(broken);
     let readable: Vec<&TensorEntry> = tensors.iter().filter(|t| !unreadable.contains(&t.name())).collect();
@@ -331,12 +340,12 @@ fn checked(
     if let Ok(format) = formats::registry().by_id(checkpoint.format) {
         checked.push("format");
         let own = format.checker().map_or(Ok(Vec::new()), |checker| checker.check(checkpoint))?;
-        // Where the format holds a remark of the reader for an error, once is enough.
+        // Report once what the reader notes and the format considers an error.
         findings.retain(|f| f.severity != Severity::Note || own.iter().all(|o| o.code != f.code));
         findings.extend(own);
     }
     let account::Accounts { files, findings: odd } = accounts(checkpoint, opened, &options.open.limits)?;
-    // What the reader told of the end of a file is told better with its place and looks.
+    // The account reports trailing bytes with offset and probable content, the reader without.
     findings.retain(|f| {
         f.code != FindingCode::TrailingBytes || odd.iter().all(|o| o.code != FindingCode::TrailingBytes)
     });
@@ -354,7 +363,7 @@ fn checked(
     }))
 }
 
-/// The report with its findings in order, not too many alike, and the verdict that follows.
+/// Returns the report with sorted findings, few of the same kind, and the verdict.
 pub(super) fn settled(mut report: VerifyReport) -> VerifyReport {
     report.verdict = verdict(&report.findings);
     report.findings = Finding::capped(report.findings);
@@ -362,12 +371,12 @@ pub(super) fn settled(mut report: VerifyReport) -> VerifyReport {
     report
 }
 
-/// The finding that an error is; an error that is not about the file stays one.
+/// Returns the finding for an error about the file; other errors stay errors.
 fn finding(error: Error) -> Result<Finding> {
     Finding::from_error(&error).ok_or(error)
 }
 
-/// A part that was left out was not checked.
+/// Returns the finding for a note: an omitted part was not checked.
 fn of_note(note: &Note) -> Finding {
     let severity = match note.code {
         NoteCode::Damaged => Severity::Error,
@@ -378,7 +387,7 @@ fn of_note(note: &Note) -> Finding {
     Finding::new(severity, note.code, note.text.clone())
 }
 
-/// Holds all bytes that have a checksum against it.
+/// Verifies all bytes that have a checksum.
 fn checksums(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
     let jobs = tensors.len() as u64;
     let look = |found: &mut Vec<(usize, Finding)>, number: usize, tensor: &&TensorEntry| {

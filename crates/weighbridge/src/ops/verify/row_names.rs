@@ -1,4 +1,4 @@
-//! The names of rows: whether they can be read, and are as many as the rows.
+//! Check of row names: readability, and their number.
 
 use crate::checkpoint::{RowNames, RowNamesRef, TensorEntry, check_count};
 use crate::error::Result;
@@ -10,17 +10,17 @@ use std::sync::Arc;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::{ErrorCode, phrase};
 
-/// Names of so many bytes together are read whoever asks; more of them with the values.
-const FREE: u64 = 16 << 20;
+/// Row names of up to this total size are always read; more of them together with the values.
+const ALWAYS_READ_BYTES: u64 = 16 << 20;
 
-/// The names of one table.
+/// Row names of one table.
 struct Job<'a> {
     table: &'a TensorEntry,
     row_names: &'a RowNamesRef,
 }
 
-/// Reads the names of the rows of `tables`, each list once: those that are few, those of tables of which
-/// `is_read` says that they are read anyway, and where `all` is true all of them. `None` where there are none.
+/// Reads the row names of `tables`, each list once: short lists, lists of tables for which `is_read` is true, and all lists if
+/// `all` is true. `None` where there are none.
 ///
 /// # Errors
 /// [`crate::Kind::Io`] where they cannot be read.
@@ -36,18 +36,18 @@ pub(super) fn row_names(
     if named.is_empty() {
         return Ok(None);
     }
-    let (mut free, count) = (FREE, named.len());
+    let (mut budget, count) = (ALWAYS_READ_BYTES, named.len());
     let wanted = named.into_iter().filter(|job| {
         let bytes = bytes(&**job.row_names);
-        let fits = bytes <= free;
-        free -= if fits { bytes } else { 0 };
+        let fits = bytes <= budget;
+        budget -= if fits { bytes } else { 0 };
         all || fits || is_read(job.table)
     });
     let wanted: Vec<Job> = wanted.collect();
     let unread = count - wanted.len();
     let workers = parallel::workers(threads, wanted.len() as u64);
     let look = |found: &mut Vec<(usize, Finding)>, number: usize, job: Job| {
-        // The checksum was met before, and is no news.
+        // Checksum errors were reported before.
         if let Err(error) = whole(&job)
             && error.code() != ErrorCode::CrcMismatch
         {
@@ -62,13 +62,13 @@ pub(super) fn row_names(
     let mut findings: Vec<_> = found.into_iter().map(|(_, finding)| finding).collect();
     if unread > 0 {
         let of = counted(unread, "table was", "tables were");
-        let text = format!("the names of the rows of {of} not read");
+        let text = format!("the row names of {of} not read");
         findings.push(Finding::note("names-not-read", text).hint(phrase![Opt::Values, " reads them too"]));
     }
     Ok(Some(findings))
 }
 
-/// How many bytes of files they stand in, at most.
+/// Returns an upper bound of their size in files.
 fn bytes(labels: &dyn RowNames) -> u64 {
     let kept = labels.tensors();
     if kept.is_empty() {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_few_are_read_and_all_with_the_values() {
+    fn short_lists_are_read_always_and_all_with_the_values() {
         let told = |labels: Arc<dyn RowNames>, values: bool| {
             let source: SourceRef = Arc::new(MemorySource::new("m", vec![1; 8]));
             let mut table = crate::check::testing::tensor("t", DType::U8, &[4, 2], &source, 0);

@@ -64,7 +64,7 @@ fn odd_values_are_warnings() {
 }
 
 #[test]
-fn rows_that_say_nothing_and_tensors_that_are_equal_are_told() {
+fn degenerate_rows_and_equal_tensors_are_reported() {
     let rows: [f32; 12] = [1.0, 2.0, 0.0, -0.0, 3.0, f32::NAN, 0.0, 0.0, 4.0, 0.0, 0.0, 0.0];
     let same = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0];
     let values = [&rows[..], &same, &same, &[7.0; 8], &[7.0; 8]].concat();
@@ -143,7 +143,7 @@ fn the_verdict_follows_from_everything() {
 }
 
 #[test]
-fn lod_is_checked_where_there_is_some() {
+fn lod_is_checked_if_present() {
     use crate::checkpoint::Value;
     let mut checkpoint = over(&[1.0; 4], &[("x", &[4])]);
     let level = Value::List(vec![Value::U64(0), Value::U64(9)]);
@@ -274,7 +274,7 @@ fn bad_files_are_never_sound() {
 
 /// What is refused strictly is never sound, what is read strictly is never unsound.
 #[test]
-fn edge_cases_are_judged_as_they_are_read() {
+fn edge_cases_have_the_verdict_of_reading() {
     let mut counts = [0; 3];
     for (name, path) in files("primitiv/edge", &["bin"]) {
         let report = verify(&path, &VerifyOptions::default()).unwrap();
@@ -290,7 +290,7 @@ fn edge_cases_are_judged_as_they_are_read() {
 }
 
 #[test]
-fn the_rest_is_checked_where_it_can_be_read() {
+fn readable_parts_of_a_damaged_file_are_checked() {
     let dir = tempfile::tempdir().unwrap();
     let golden = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
     let mut bytes = std::fs::read(&golden).unwrap();
@@ -328,7 +328,7 @@ fn the_rest_is_checked_where_it_can_be_read() {
 
 /// The model of a folder is judged, and what else stands there is told.
 #[test]
-fn other_files_of_a_folder_are_told() {
+fn other_files_of_a_folder_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let golden = weighbridge_testkit::testdata("");
     let put = |name: &str, bytes: &[u8]| {
@@ -386,7 +386,7 @@ fn other_files_of_a_folder_are_told() {
 
 /// Damage behind the header of an array, which opening does not look at.
 #[test]
-fn checksums_are_held_against_the_bytes() {
+fn checksums_are_verified() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.npz");
     let golden = weighbridge_testkit::testdata("npz/good/stored.npz");
@@ -466,7 +466,7 @@ fn chunks_are_unpacked_to_find_damage() {
 }
 
 #[test]
-fn a_file_that_is_still_open_cannot_be_judged() {
+fn a_file_still_open_for_writing_has_no_verdict() {
     let report = hdf5("killed.h5", |_| ());
     assert_eq!((report.verdict, codes(&report)[0]), (Verdict::CouldNotTell, "hdf5-open"));
     assert!(report.findings[0].hint.as_ref().unwrap().contains("h5clear"));

@@ -1,4 +1,4 @@
-//! What is odd about values: none of it is wrong for the file, most of it is for the model.
+//! Oddities of values: valid in a file, but mostly faults of the model.
 
 mod duplicates;
 mod rows;
@@ -9,17 +9,17 @@ use crate::finding::{Finding, Severity};
 use crate::ops::stats::{Number, Stats, StatsOptions, stats};
 use weighbridge_core::{ErrorCode, FindingCode};
 
-/// No parameter that was trained has such a modulus.
-const HUGE: f64 = 1e10;
-/// One subnormal value in so many is odd.
+/// Threshold of huge values: trained parameters are smaller.
+const HUGE_VALUE: f64 = 1e10;
+/// More than one subnormal value in this many is odd.
 const SUBNORMAL_SHARE: u64 = 100;
 
-/// The codes of values that are no numbers, or infinite.
+/// Codes of findings about NaN and infinite values.
 pub(super) const NONFINITE: [FindingCode; 2] = [FindingCode::Nan, FindingCode::Infinite];
 
-/// Reads all tensors: warnings `nan`, `infinite`, `huge-values`, `subnormal-values`, `zero-rows`,
-/// `nan-rows`, `all-zero` and `constant`, the remark `equal-tensors`. The last two warnings are remarks for what often begins so: vectors, and tensors that are
-/// not parameters.
+/// Reads all tensors and returns the warnings `nan`, `infinite`, `huge-values`, `subnormal-values`, `zero-rows`, `nan-rows`,
+/// `all-zero` and `constant`, and the remark `equal-tensors`. `all-zero` and `constant` are remarks for tensors that often
+/// begin that way: vectors, and tensors that are not parameters.
 pub(super) fn values(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
     let options = StatsOptions { bins: 0, threads };
     let mut findings = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn values(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Fin
     for &tensor in tensors {
         let stats = match stats(tensor, &options) {
             Ok(stats) => Some(stats),
-            // The checksum was met before, and is no news.
+            // Checksum errors were reported before.
             Err(error) if error.code() == ErrorCode::CrcMismatch => None,
             Err(error) => {
                 findings.push(super::finding(error.on_tensor(tensor.name()))?);
@@ -60,11 +60,11 @@ fn odd(tensor: &TensorEntry, stats: &Stats) -> Vec<Finding> {
         add(Severity::Warning, "infinite", format!("{infinite} {of} are infinite"));
     }
     let largest = [stats.min, stats.max].into_iter().flatten().map(|x| x.to_f64().abs()).fold(0.0, f64::max);
-    if matches!(stats.max, Some(Number::Float(_))) && largest > HUGE {
+    if matches!(stats.max, Some(Number::Float(_))) && largest > HUGE_VALUE {
         add(Severity::Warning, "huge-values", format!("values go up to {largest:e}"));
     }
     if stats.subnormal > stats.count / SUBNORMAL_SHARE {
-        let text = format!("{} {of} are so small that they lose digits", stats.subnormal);
+        let text = format!("{} {of} are subnormal and have reduced precision", stats.subnormal);
         add(Severity::Warning, "subnormal-values", text);
     }
     if stats.all_equal && stats.count > 1 {

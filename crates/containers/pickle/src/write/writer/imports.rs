@@ -1,4 +1,4 @@
-//! What loading imports: names, and which of them Python remembers as one object.
+//! Imports: their names, and the names that Python shares as one object.
 
 use super::super::super::graph::ObjectId;
 use super::super::names::{self, ModuleNames};
@@ -7,7 +7,7 @@ use super::{Special, Task, Writer};
 use weighbridge_core::error::Result;
 
 impl Writer<'_> {
-    /// Fetches an object that is not in the graph, or makes and remembers it.
+    /// Fetches a temporary object from the memo, or writes and memoizes it.
     pub(super) fn special(&mut self, key: Special, make: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(&place) = self.special.get(&key) {
             self.get(place);
@@ -34,7 +34,7 @@ impl Writer<'_> {
 
     pub(super) fn global(&mut self, id: ObjectId, module: ObjectId, name: ObjectId) -> Result<()> {
         let (Some(module_text), Some(name_text)) = (self.graph.text(module), self.graph.text(name)) else {
-            return Err(unsupported("the name of a class or function is too long, or no text"));
+            return Err(unsupported("the name of a class or function is too long or not text"));
         };
         if self.protocol < 4 {
             self.global_line(module_text, name_text, self.graph.names)?;
@@ -56,7 +56,7 @@ impl Writer<'_> {
         self.put(id)
     }
 
-    /// Module and name as lines: those of Python 2 in protocol 2.
+    /// Writes module and name as lines, with Python 2 names in protocol 2.
     pub(super) fn global_line(&mut self, module: &str, name: &str, names: ModuleNames) -> Result<()> {
         let (module, name) = match (names, self.protocol) {
             (ModuleNames::Python3, 2) => names::to_python2(module, name),
@@ -64,7 +64,7 @@ impl Writer<'_> {
             _ => (module, name),
         };
         if module.contains('\n') || name.contains('\n') {
-            return Err(unsupported("the name of a class or function has lines"));
+            return Err(unsupported("the name of a class or function contains a line break"));
         }
         self.out.bytes(format!("{}{module}\n{name}\n", char::from(op::GLOBAL)).as_bytes());
         Ok(())
@@ -77,8 +77,7 @@ impl Writer<'_> {
             let [low, high] = code.to_le_bytes();
             self.out.bytes(&[op::EXT2, low, high]);
         } else {
-            let code =
-                u32::try_from(code).map_err(|_| unsupported("the code of an extension is too large"))?;
+            let code = u32::try_from(code).map_err(|_| unsupported("the extension code is too large"))?;
             self.out.bytes(&[op::EXT4]);
             self.out.bytes(&code.to_le_bytes());
         }

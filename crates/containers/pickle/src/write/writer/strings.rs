@@ -1,7 +1,7 @@
 //! Numbers, text and bytes.
 
 use super::super::super::graph::{Blob, Location, Stored, Text};
-use super::super::{Part, as_it_is, opcode as op, unsupported};
+use super::super::{Part, opcode as op, unchanged, unsupported};
 use super::{Special, Writer};
 use weighbridge_core::error::Result;
 
@@ -16,7 +16,7 @@ impl Writer<'_> {
             self.out.bytes(&[op::BININT]);
             self.out.bytes(&n.to_le_bytes());
         } else {
-            // As few bytes as show the number and its sign.
+            // The fewest bytes that keep number and sign.
             let bytes = n.to_le_bytes();
             let sign = if n < 0 { 0xff } else { 0 };
             let mut len = bytes.len();
@@ -32,7 +32,8 @@ impl Writer<'_> {
         if let Ok(len) = u8::try_from(bytes.len()) {
             self.out.bytes(&[op::LONG1, len]);
         } else {
-            let len = i32::try_from(bytes.len()).map_err(|_| unsupported("the number is too long"))?;
+            let len =
+                i32::try_from(bytes.len()).map_err(|_| unsupported("the integer has too many bytes"))?;
             self.out.bytes(&[op::LONG4]);
             self.out.bytes(&len.to_le_bytes());
         }
@@ -40,7 +41,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A string with the shortest instruction that can hold its length; 0 stands for none.
+    /// Writes a string with the shortest opcode that can hold its length; 0 means that there is no such opcode.
     pub(super) fn string(&mut self, [short, normal, long]: [u8; 3], data: Part, len: u64) -> Result<()> {
         let mut header = Vec::with_capacity(9);
         match (u8::try_from(len), u32::try_from(len)) {
@@ -79,22 +80,22 @@ impl Writer<'_> {
         if let Some(text) = &text.short {
             return self.literal_text(text);
         }
-        let (part, len) = as_it_is(&text.place, Stored::Utf8)?;
+        let (part, len) = unchanged(&text.place, Stored::Utf8)?;
         self.unicode(part, len)
     }
 
-    /// The text whose code points are the bytes of a place.
+    /// Writes the text whose code points are the bytes at a location.
     pub(super) fn latin1_text(&mut self, place: &Location) -> Result<()> {
         let encoded_len = (self.latin1_len)(place)?;
         let part = match *place {
             Location::Payload { key, .. } => Part::Latin1 { key, encoded_len },
             Location::Source(span) if span.stored == Stored::Raw => Part::CopyLatin1 { span, encoded_len },
-            _ => return Err(unsupported("long text with escapes cannot be written again")),
+            _ => return Err(unsupported("long text with escapes cannot be rewritten")),
         };
         self.unicode(part, encoded_len)
     }
 
-    /// A string of Python 2: bytes in protocol 2, as Python 2 has it; text after that.
+    /// Writes a Python 2 string: as bytes in protocol 2, as text in later protocols.
     pub(super) fn byte_string(&mut self, text: &Text) -> Result<()> {
         if self.protocol >= 3 {
             return match &text.short {
@@ -105,14 +106,14 @@ impl Writer<'_> {
         let (part, len) = match &text.short {
             Some(text) => {
                 let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
-                let bytes = bytes.ok_or_else(|| unsupported("the string is no Latin-1"))?;
+                let bytes = bytes.ok_or_else(|| unsupported("the string is not Latin-1"))?;
                 let len = bytes.len() as u64;
                 (Part::Literal(bytes), len)
             }
-            None => as_it_is(&text.place, Stored::Raw)?,
+            None => unchanged(&text.place, Stored::Raw)?,
         };
         if i32::try_from(len).is_err() {
-            return Err(unsupported("strings of Python 2 end at 2 GiB").found(format_args!("{len} bytes")));
+            return Err(unsupported("a Python 2 string exceeds 2 GiB").found(format_args!("{len} bytes")));
         }
         self.string([op::SHORT_BINSTRING, op::BINSTRING, 0], part, len)
     }
@@ -121,12 +122,12 @@ impl Writer<'_> {
         if self.protocol >= 3 {
             let (part, len) = match &blob.short {
                 Some(bytes) => (Part::Literal(bytes.to_vec()), bytes.len() as u64),
-                None => as_it_is(&blob.place, Stored::Raw)?,
+                None => unchanged(&blob.place, Stored::Raw)?,
             };
             let long = if self.protocol >= 4 { op::BINBYTES8 } else { 0 };
             return self.string([op::SHORT_BINBYTES, op::BINBYTES, long], part, len);
         }
-        // Protocol 2 has no bytes: they are text, and a call that makes bytes of it.
+        // Protocol 2 has no bytes type: it stores text and a call that encodes it.
         if blob.is_empty() {
             self.special_global("builtins", "bytes")?;
             self.out.bytes(&[op::EMPTY_TUPLE, op::REDUCE]);
@@ -152,7 +153,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The text of one Latin-1 character, of which Python has only one.
+    /// Writes the text of one Latin-1 character, a shared object in Python.
     pub(super) fn char(&mut self, byte: u8) -> Result<()> {
         let text = char::from(byte).to_string();
         match self.graph.chars.get(&byte) {

@@ -1,4 +1,4 @@
-//! Programs made by hand, run in folders of their own; numbers as Paddle 2.6.2 computed them.
+//! Handwritten programs, run in separate folders; expected numbers were computed by Paddle 2.6.2.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -83,7 +83,7 @@ fn feed(name: &str, col: i64) -> Operator {
     op("feed", &[("X", &["feed"])], &[("Out", &[name])], &[("col", int(col))])
 }
 
-/// The operator with one more attribute.
+/// Adds an attribute to an operator.
 fn with(mut operator: Operator, name: &str, value: AttributeValue) -> Operator {
     operator.attributes.push(Attribute { name: name.to_owned(), kind: String::new(), value });
     operator
@@ -131,7 +131,7 @@ fn bytes_of(entry: &TensorEntry) -> Vec<u8> {
     entry.read_tensor(Order::Row).unwrap()
 }
 
-/// Runs a program in `folder`; what it fetched.
+/// Runs a program in `folder` and returns the fetched values.
 fn run(
     folder: &Path,
     topology: &Topology,
@@ -140,7 +140,7 @@ fn run(
     Executor::new(folder).run(topology, scope, &[])
 }
 
-/// A scope with these tensors.
+/// Returns a scope with these tensors.
 fn scope(tensors: &[(&str, TensorEntry)]) -> Scope {
     let mut scope = Scope::new();
     tensors.iter().for_each(|(name, entry)| scope.set(*name, Value::Tensor(entry.clone())));

@@ -21,7 +21,7 @@ fn number(dtype: DType) -> AttributeValue {
     int(dtype::number(dtype).unwrap().into())
 }
 
-/// What one operator makes of `x`.
+/// Returns the result of one operator for `x`.
 fn made(operator: Operator, x: &TensorEntry) -> weighbridge_core::Result<TensorEntry> {
     let folder = tempfile::tempdir().unwrap();
     let fetched =
@@ -42,7 +42,7 @@ fn float(json: &Json) -> AttributeValue {
 }
 
 #[test]
-fn casts_are_paddles() {
+fn casts_like_paddle() {
     let rows = table("cast");
     assert_eq!(rows.len(), 100);
     for row in rows {
@@ -55,7 +55,7 @@ fn casts_are_paddles() {
 }
 
 #[test]
-fn scales_are_paddles() {
+fn scales_like_paddle() {
     let rows = table("scale");
     assert!(rows.len() > 80);
     for row in rows {
@@ -70,7 +70,7 @@ fn scales_are_paddles() {
 }
 
 #[test]
-fn fills_are_paddles() {
+fn fills_like_paddle() {
     let rows = table("fill");
     assert!(rows.len() > 150);
     let folder = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ fn fills_are_paddles() {
 }
 
 #[test]
-fn what_is_left_out_has_paddles_default() {
+fn missing_attributes_have_paddle_defaults() {
     let fill = op("fill_constant", &[], &[("Out", &["out"])], &[]);
     let out = made(fill, &f32s(&[])).unwrap();
     assert_eq!((out.dtype(), out.shape.rank(), bytes_of(&out)), (DType::F32, 0, vec![0; 4]));
@@ -98,7 +98,7 @@ fn what_is_left_out_has_paddles_default() {
 }
 
 #[test]
-fn the_scale_may_be_a_tensor() {
+fn accepts_scale_from_a_tensor() {
     let run_with = |x: &TensorEntry, by: &TensorEntry| {
         let operator = op(
             "scale",
@@ -121,7 +121,7 @@ fn the_scale_may_be_a_tensor() {
 }
 
 #[test]
-fn results_keep_shape_and_lod_and_are_made_in_blocks() {
+fn computes_in_blocks_and_keeps_shape_and_lod() {
     use weighbridge_core::checkpoint::Value as Fact;
     let count = (1u64 << 18) + 77;
     let bytes: Vec<u8> = (0..count).flat_map(|i| (i as f32).to_le_bytes()).collect();
@@ -140,7 +140,7 @@ fn results_keep_shape_and_lod_and_are_made_in_blocks() {
 }
 
 #[test]
-fn empty_tensors_and_scalars() {
+fn computes_empty_tensors_and_scalars() {
     let empty = tensor(DType::F32, &[2, 0, 3], &[]);
     let out = made(cast(DType::I64), &empty).unwrap();
     assert_eq!((out.shape.dims(), bytes_of(&out).len()), (&[2, 0, 3][..], 0));
@@ -150,7 +150,7 @@ fn empty_tensors_and_scalars() {
 }
 
 #[test]
-fn two_casts_are_two_roundings() {
+fn rounds_once_per_cast() {
     let x = f32s(&[1.0005, 70000.0, 3.0e-9]);
     let chain = vec![
         op("cast", &[("X", &["x"])], &[("Out", &["h"])], &[("out_dtype", number(DType::F16))]),
@@ -166,7 +166,7 @@ fn two_casts_are_two_roundings() {
 }
 
 #[test]
-fn rounding_is_chosen() {
+fn rounding_mode_is_configurable() {
     let mut executor = Executor::new("");
     let cast = program(vec![cast(DType::F16), fetch("out", 0)]);
     let just_below = f32s(&[1.0009765]);
@@ -179,7 +179,7 @@ fn rounding_is_chosen() {
 }
 
 #[test]
-fn what_cannot_be_computed_is_refused() {
+fn rejects_unsupported_computations() {
     let complex = tensor(DType::C64, &[1], &[0; 8]);
     for to in [DType::F32, DType::I32, DType::Bool] {
         assert_eq!(made(cast(to), &complex).unwrap_err().code().as_str(), "no-such-cast");
@@ -193,21 +193,21 @@ fn what_cannot_be_computed_is_refused() {
 }
 
 #[test]
-fn memory_is_limited() {
+fn rejects_results_above_the_memory_budget() {
     let fill = |shape: &[i64]| op("fill_constant", &[], &[("Out", &["out"])], &[("shape", ints(shape))]);
     for shape in [&[1 << 40][..], &[i64::MAX, i64::MAX], &[1 << 61], &[1 << 28, 1 << 2]] {
         let error = made(fill(shape), &f32s(&[])).unwrap_err();
         assert_eq!(error.code().as_str(), "memory", "{shape:?}");
     }
     assert_eq!(made(fill(&[0, i64::MAX, i64::MAX]), &f32s(&[])).unwrap().elements(), 0);
-    // All results of a run count.
+    // All results of a run are charged.
     let mut executor = Executor::new("");
     executor.memory = 100;
     let twice = program(vec![fill(&[20]), fill(&[20])]);
     assert_eq!(executor.run(&twice, &mut Scope::new(), &[]).unwrap_err().code().as_str(), "memory");
     executor.memory = 160;
     executor.run(&twice, &mut Scope::new(), &[]).unwrap();
-    // A cast to a float waits until it is written.
+    // A cast to a float is deferred until the tensor is written.
     executor.memory = 0;
     executor.run(&program(vec![cast(DType::F16)]), &mut scope(&[("x", f32s(&[1.0]))]), &[]).unwrap();
 }

@@ -1,11 +1,10 @@
-//! Programs that are refused: before anything runs where that can be, and nothing outside of the
-//! folder is touched.
+//! Rejected programs: before anything runs where possible, and without access to files outside the folder.
 
 use super::*;
 use weighbridge_core::topology::AttributeValue as Value_;
 
-/// Runs a program beside a harmless first step, in a folder within a folder; the error, after
-/// making sure that nothing was written.
+/// Runs a program after a valid first step, in a nested folder. Returns the error, and asserts that no file was
+/// written.
 fn refused(operator: Operator) -> weighbridge_core::Error {
     let dir = tempfile::tempdir().unwrap();
     let inner = dir.path().join("inner");
@@ -19,7 +18,7 @@ fn refused(operator: Operator) -> weighbridge_core::Error {
 }
 
 #[test]
-fn unknown_operators_are_all_named() {
+fn reports_all_unknown_operators() {
     let dir = tempfile::tempdir().unwrap();
     let plain = |kind: &str| op(kind, &[], &[], &[]);
     let steps = program(vec![save("a", "w"), plain("relu"), plain("conv2d"), plain("relu")]);
@@ -39,7 +38,7 @@ fn unknown_operators_are_all_named() {
 }
 
 #[test]
-fn every_wrong_operator_is_named_before_anything_runs() {
+fn rejects_invalid_operators_before_running() {
     let out: &[(&str, &[&str])] = &[("Out", &["o"])];
     let a: &[(&str, &[&str])] = &[("X", &["a"])];
     let path = || ("file_path", text("w"));
@@ -77,7 +76,7 @@ fn every_wrong_operator_is_named_before_anything_runs() {
         (save("nowhere", "w"), "undefined-variable"),
         (op("scale", &[("X", &["a"]), ("ScaleTensor", &["s"])], out, &[]), "undefined-variable"),
     ] {
-        // The one that is right as it stands, and fails on its file, runs behind the first step.
+        // The valid operator whose file is invalid runs after the first step.
         if code == "not-found" {
             let dir = tempfile::tempdir().unwrap();
             let error = run(dir.path(), &program(vec![operator]), &mut Scope::new()).unwrap_err();
@@ -94,7 +93,7 @@ fn every_wrong_operator_is_named_before_anything_runs() {
 }
 
 #[test]
-fn nothing_outside_of_the_folder_is_touched() {
+fn rejects_files_outside_the_folder() {
     let absolute = std::env::temp_dir().join("secret");
     for path in ["../secret", "x/../../secret", "/etc/hostname", "..", "", "a/", absolute.to_str().unwrap()] {
         assert_eq!(refused(load(path, "b")).code().as_str(), "unsafe-name", "{path}");
@@ -105,7 +104,7 @@ fn nothing_outside_of_the_folder_is_touched() {
 }
 
 #[test]
-fn absolute_paths_below_the_folder_are_its_own() {
+fn accepts_absolute_paths_below_the_folder() {
     let dir = tempfile::tempdir().unwrap();
     let full = dir.path().join("deep/w");
     let steps = program(vec![save("a", full.to_str().unwrap()), load("deep/w", "b"), fetch("b", 0)]);
@@ -121,7 +120,7 @@ fn absolute_paths_below_the_folder_are_its_own() {
 
 #[cfg(unix)]
 #[test]
-fn links_below_the_folder_are_not_followed() {
+fn rejects_links_below_the_folder() {
     use std::os::unix::fs::symlink;
     let dir = tempfile::tempdir().unwrap();
     let (inner, outer) = (dir.path().join("inner"), dir.path().join("outer"));
@@ -147,7 +146,7 @@ fn links_below_the_folder_are_not_followed() {
     }
     assert!(!inner.join("first").exists());
     assert_eq!(files(&outer), [("w".to_owned(), b"old".to_vec())]);
-    // The folder itself is the caller's own choice.
+    // The folder itself may be a link: the caller chose it.
     symlink(&inner, dir.path().join("way")).unwrap();
     let steps = program(vec![save("a", "deep/w"), load("deep/w", "b")]);
     run(&dir.path().join("way"), &steps, &mut scope).unwrap();
@@ -155,7 +154,7 @@ fn links_below_the_folder_are_not_followed() {
 }
 
 #[test]
-fn what_cannot_be_saved_or_loaded_so() {
+fn rejects_unsupported_saves_and_loads() {
     let dir = tempfile::tempdir().unwrap();
     let copy = |from: &str, to: &str| std::fs::copy(golden(from), dir.path().join(to)).unwrap();
     copy("good/p262/selected_rows/f32_3rows.bin", "rows");
@@ -187,7 +186,7 @@ fn what_cannot_be_saved_or_loaded_so() {
     // The rows as a dense tensor, and a dense tensor as rows.
     assert!(run(vec![load("rows", "s")], VariableKind::Tensor).is_err());
     assert!(run(vec![load("dense", "s")], rows()).is_err());
-    // A folder in the place of a file.
+    // A folder instead of a file.
     std::fs::create_dir(dir.path().join("folder")).unwrap();
     assert_eq!(
         run(vec![load("folder", "s")], VariableKind::Tensor).unwrap_err().code().as_str(),
@@ -197,9 +196,9 @@ fn what_cannot_be_saved_or_loaded_so() {
     assert_eq!(error.code().as_str(), "not-a-file");
 }
 
-/// Words and LoD are copied for each variable; a file is written for each operator.
+/// Vocabularies and LoD are copied for each variable; a file is written for each operator.
 #[test]
-fn what_is_copied_counts_and_so_does_what_is_written() {
+fn charges_copied_and_written_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let words = vec![(weighbridge_core::checkpoint::Name::from("a"), 1); 1_000];
     let mut given = Scope::new();

@@ -1,4 +1,4 @@
-//! Files written and read by programs: golden bytes there and back.
+//! Files written and read by programs: golden files are reproduced byte for byte.
 
 use super::*;
 use weighbridge_core::tensor::Rounding;
@@ -18,7 +18,7 @@ fn copied(from: &str, folder: &Path, to: &str) -> Vec<u8> {
 }
 
 #[test]
-fn golden_files_come_apart_and_together() {
+fn splits_and_combines_golden_files() {
     for (folder, file) in [
         ("good/p262/cnn_legacy_combined", "__params__"),
         ("good/p262/combined_mixed", "all.pdiparams"),
@@ -41,7 +41,7 @@ fn golden_files_come_apart_and_together() {
 }
 
 #[test]
-fn separate_files_are_paddles_own() {
+fn writes_separate_files_like_paddle() {
     let separate = "good/p262/cnn_legacy_separate";
     let dir = tempfile::tempdir().unwrap();
     copied("good/p262/cnn_legacy_combined/__params__", dir.path(), "all");
@@ -57,7 +57,7 @@ fn separate_files_are_paddles_own() {
 }
 
 #[test]
-fn everything_is_saved_as_f16_with_its_lod() {
+fn saves_all_tensors_as_f16_with_lod() {
     let dir = tempfile::tempdir().unwrap();
     copied("good/p262/combined_mixed/all.pdiparams", dir.path(), "all");
     let all = names("good/p262/combined_mixed");
@@ -82,7 +82,7 @@ fn everything_is_saved_as_f16_with_its_lod() {
 }
 
 #[test]
-fn selected_rows_and_lod_go_through() {
+fn copies_selected_rows_and_lod() {
     for name in ["f32_3rows.bin", "f16_unsorted.bin", "f64_dup.bin", "f32_norows.bin", "i64_1row.bin"] {
         let dir = tempfile::tempdir().unwrap();
         let bytes = copied(&format!("good/p262/selected_rows/{name}"), dir.path(), "in");
@@ -97,7 +97,7 @@ fn selected_rows_and_lod_go_through() {
     {
         let dir = tempfile::tempdir().unwrap();
         let mut bytes = copied(&format!("good/p262/lod_tensors/{name}"), dir.path(), "in");
-        // What follows the tensor, `load` does not see.
+        // `load` ignores bytes after the tensor.
         std::fs::write(dir.path().join("more"), [&bytes[..], b"more"].concat()).unwrap();
         run(dir.path(), &program(vec![load("more", "a"), save("a", "out")]), &mut Scope::new()).unwrap();
         assert_eq!(std::fs::read(dir.path().join("out")).unwrap(), bytes, "{name}");
@@ -109,9 +109,9 @@ fn selected_rows_and_lod_go_through() {
 }
 
 #[test]
-fn a_desc_in_another_form_is_written_in_paddles() {
+fn rewrites_a_foreign_desc_in_canonical_form() {
     let dir = tempfile::tempdir().unwrap();
-    // Packed dimensions, before the type.
+    // Packed dimensions before the type.
     let odd = [&[0; 16][..], &[6, 0, 0, 0, 0x12, 2, 1, 2, 0x08, 0x14], &[7, 8]].concat();
     std::fs::write(dir.path().join("in"), odd).unwrap();
     run(dir.path(), &program(vec![load("in", "a"), save("a", "out")]), &mut Scope::new()).unwrap();
@@ -120,7 +120,7 @@ fn a_desc_in_another_form_is_written_in_paddles() {
 }
 
 #[test]
-fn words_are_kept() {
+fn preserves_vocabularies() {
     let dir = tempfile::tempdir().unwrap();
     let bytes = copied("good/p262/vocab/vocab.pdiparams", dir.path(), "in");
     let names = ["another_vocab", "vocab"];
@@ -147,7 +147,7 @@ fn words_are_kept() {
 }
 
 #[test]
-fn parts_are_loaded() {
+fn loads_parts_of_tensors() {
     let dir = tempfile::tempdir().unwrap();
     let values: Vec<f32> = (0..24u8).map(f32::from).collect();
     let part = |seek: i64, shape: &[i64]| {
@@ -204,7 +204,7 @@ fn loading_and_saving_move_no_data() {
 }
 
 #[test]
-fn files_are_replaced_only_where_all_agree() {
+fn replaces_files_only_if_program_and_caller_allow_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut scope = scope(&[("a", f32s(&[1.0])), ("b", f32s(&[2.0, 3.0]))]);
     let once =
@@ -224,7 +224,7 @@ fn files_are_replaced_only_where_all_agree() {
 }
 
 #[test]
-fn a_write_that_fails_leaves_the_old_file() {
+fn failed_write_keeps_the_old_file() {
     use weighbridge_io::engine::Progress;
     #[derive(Debug)]
     struct Stop(std::sync::atomic::AtomicUsize);
@@ -244,7 +244,7 @@ fn a_write_that_fails_leaves_the_old_file() {
 }
 
 #[test]
-fn feeds_and_fetches() {
+fn runs_with_feeds_and_fetches() {
     let dir = tempfile::tempdir().unwrap();
     let executor = Executor::new(dir.path());
     let two = AttributeValue::Float(2.0);

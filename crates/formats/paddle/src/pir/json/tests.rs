@@ -1,9 +1,9 @@
-//! The grammar, against that of another reader.
+//! Comparison of the grammar with another parser.
 
 use super::*;
 
 #[test]
-fn the_grammar_is_that_of_serde_json() {
+fn accepts_exactly_what_serde_json_accepts() {
     let good = [
         "{}",
         "[]",
@@ -67,7 +67,7 @@ fn the_grammar_is_that_of_serde_json() {
 }
 
 #[test]
-fn numbers_are_exact_and_whole_ones_are_known() {
+fn parses_numbers_exactly() {
     let text = "[9223372036854775807,-9223372036854775808,9223372036854775808,1.0,1.5,-0,1e3,0.1,1e999]";
     let document = Document::parse(text.as_bytes()).unwrap();
     let whole: Vec<_> = document.root().elements().map(Item::integer).collect();
@@ -79,14 +79,14 @@ fn numbers_are_exact_and_whole_ones_are_known() {
 }
 
 #[test]
-fn a_key_counts_once_whatever_its_spelling() {
+fn rejects_duplicate_keys_in_any_spelling() {
     let document = Document::parse(b"{\"#\":1,\"\\u0023\":2}").unwrap();
     let error = document.root().fields("it", ["#"]).unwrap_err();
     assert_eq!((error.code().as_str(), error.offset()), ("duplicate-key", Some(7)));
 }
 
 #[test]
-fn depth_is_bounded() {
+fn limits_nesting_depth() {
     let nested = |n: usize| "[".repeat(n) + &"]".repeat(n);
     assert!(Document::parse(nested(Budget::DEPTH).as_bytes()).is_ok());
     assert_eq!(Document::parse(nested(Budget::DEPTH + 1).as_bytes()).unwrap_err().code().as_str(), "nesting");

@@ -1,4 +1,4 @@
-//! Renaming and stripping. That Paddle loads the results is for its own judge to say.
+//! Renaming and stripping. A separate judge checks that Paddle loads the results.
 
 use super::{GOLDEN, PirProgram, bytes, fetch, golden, named, of, op, p};
 use crate::Strip;
@@ -29,13 +29,13 @@ fn read(program: &PirProgram) -> Json {
     serde_json::from_slice(&program.to_bytes()).unwrap()
 }
 
-/// Every operand must be made by what is left.
+/// Asserts that every operand is produced by a remaining operator.
 fn assert_whole(program: &PirProgram) {
     assert!(program.notes().iter().all(|n| n.code != "undefined-value"));
 }
 
 #[test]
-fn a_new_name_stands_wherever_the_old_one_did() {
+fn renames_all_occurrences() {
     let set = named("0.set_parameter", "parameter_name", "w", &[4], 0)
         .replace(",\"O\":[{\"%\":0", ",\"O\":[{\"%\":5");
     let points =
@@ -58,7 +58,7 @@ fn a_new_name_stands_wherever_the_old_one_did() {
     let json = read(&program);
     let ops = &json["program"]["regions"][0]["blocks"][0]["ops"];
     assert_eq!(ops[4]["A"][0]["AT"]["D"], "v");
-    // What is only text stays.
+    // Plain text attributes are kept.
     assert_eq!(
         ops[3]["A"][0]["AT"]["D"],
         json!([{"#": "0.a_tensorname", "D": "v"}, {"#": "0.a_str", "D": "w"}])
@@ -78,7 +78,7 @@ fn joined(program: &PirProgram) -> String {
 }
 
 #[test]
-fn there_and_back_is_the_same_file() {
+fn renaming_back_restores_the_file() {
     for (folder, name) in GOLDEN {
         let mut program = golden(folder);
         let there: BTreeMap<_, _> = program
@@ -97,7 +97,7 @@ fn there_and_back_is_the_same_file() {
 }
 
 #[test]
-fn names_that_clash_change_nothing() {
+fn rejects_name_collisions_without_changes() {
     let mut program = of(&[p(1, "a"), p(2, "b")].join(",")).unwrap();
     let before = program.to_bytes();
     for (pairs, code) in [
@@ -111,7 +111,7 @@ fn names_that_clash_change_nothing() {
     }
 }
 
-/// The same JSON without the attributes that tell of source code.
+/// Returns the JSON without the attributes that contain source information.
 fn without_source(json: &mut Json) {
     match json {
         Json::Array(list) => {
@@ -124,7 +124,7 @@ fn without_source(json: &mut Json) {
 }
 
 #[test]
-fn source_goes_and_all_else_stays() {
+fn strips_source_only() {
     for (folder, _) in GOLDEN {
         let mut program = golden(folder);
         let leaks = program.source_leaks();
@@ -153,14 +153,14 @@ fn source_goes_and_all_else_stays() {
                 &mut serde_json::Serializer::with_formatter(&mut tidy, format),
             )
             .unwrap();
-            // Only the exponents of floats are written in another way here.
+            // Only the exponents of floats are formatted differently.
             assert_eq!(text.replace("e-06", "e-6"), String::from_utf8(tidy).unwrap());
         }
     }
 }
 
 #[test]
-fn call_stacks_are_found_under_any_name() {
+fn finds_call_stacks_in_any_attribute() {
     let stack = r##"{"AT":{"#":"0.a_array","D":[{"#":"0.a_str","D":"File \"/home/me/a.py\", line 7, in f"}]},"N":"where"}"##;
     let text = of(&op("1.x", stack, &[], 1)).unwrap();
     let leaks = text.source_leaks();
@@ -177,7 +177,7 @@ fn result(program: &PirProgram, kind: &str) -> String {
 }
 
 #[test]
-fn a_training_program_becomes_one_for_inference() {
+fn strips_training_to_inference() {
     let mut program = golden("cnn_pir_train");
     let before: Topology = program.topology();
     let named = Strip { outputs: vec![result(&program, "pd_op.softmax")], ..TRAINING };
@@ -193,7 +193,7 @@ fn a_training_program_becomes_one_for_inference() {
         let count = |topology: &Topology| topology.operators().filter(|op| op.kind == kind).count();
         assert_eq!(count(&program.topology()), count(&before), "{kind}");
     }
-    // The loss and its label go; one fetch comes.
+    // The loss and its label are removed; one fetch is added.
     assert!(!left.iter().any(|k| k == "pd_op.mean"));
     assert_eq!(report.operators, (before.operators().count() - left.len() + 1) as u64);
     let topology = program.topology();
@@ -203,7 +203,7 @@ fn a_training_program_becomes_one_for_inference() {
     for test in topology.operators().filter_map(|op| op.attribute("is_test")) {
         assert_eq!(*test, AttributeValue::Bool(true));
     }
-    // What inference does not read is gone: moments, powers, the learning rate.
+    // Tensors that inference does not read are removed: moments, powers, the learning rate.
     assert!(
         report.variables.contains("conv2d_0.w_0_moment1_0") && report.variables.contains("learning_rate_0")
     );
@@ -214,7 +214,7 @@ fn a_training_program_becomes_one_for_inference() {
 }
 
 #[test]
-fn a_training_program_without_outputs_keeps_its_forward_part() {
+fn strips_training_without_outputs_to_the_forward_pass() {
     let mut program = golden("cnn_pir_train");
     let before: Topology = program.topology();
     let report = program.strip(&TRAINING).unwrap();
@@ -235,7 +235,7 @@ fn a_training_program_without_outputs_keeps_its_forward_part() {
     for test in program.topology().operators().filter_map(|op| op.attribute("is_test")) {
         assert_eq!(*test, AttributeValue::Bool(true));
     }
-    // Parameters and state are tensors of files: they stay until asked for.
+    // Parameters and state are stored tensors: they are kept unless removal is requested.
     assert_eq!(program.topology().parameters().len(), before.parameters().len());
     let gone = program.strip(&Strip { state: true, ..Strip::default() }).unwrap().variables;
     assert_eq!(gone.len(), before.parameters().len() - 13);
@@ -248,7 +248,7 @@ fn a_training_program_without_outputs_keeps_its_forward_part() {
 }
 
 #[test]
-fn outputs_must_be_there_and_need_training_to_go() {
+fn rejects_unknown_outputs_and_outputs_without_training() {
     let mut program = golden("cnn_pir_train");
     let before = program.to_bytes();
     let named = |name: &str, training| Strip { training, outputs: vec![name.to_owned()], ..TRAINING };
@@ -258,7 +258,7 @@ fn outputs_must_be_there_and_need_training_to_go() {
 }
 
 #[test]
-fn an_output_that_exists_can_be_kept_alone() {
+fn reduces_a_program_to_an_existing_output() {
     let ops = [
         p(1, "w"),
         p(2, "v"),
@@ -284,7 +284,7 @@ fn arrays() -> Vec<PirProgram> {
 }
 
 #[test]
-fn what_is_written_in_place_stays_where_an_output_reads_it() {
+fn keeps_in_place_writes_that_outputs_read() {
     for mut program in arrays() {
         let mut expected = program.clone();
         expected.strip(&Strip { source: true, ..Strip::default() }).unwrap();
@@ -296,13 +296,13 @@ fn what_is_written_in_place_stays_where_an_output_reads_it() {
 }
 
 #[test]
-fn a_program_that_lost_a_writer_is_refused() {
+fn rejects_a_program_that_lost_a_writer() {
     for program in arrays() {
         let before = program.topology();
         let flow = Flow::of(&before, |_, _| Phase::Forward);
         let main = &before.blocks[0].operators;
         flow.check(&vec![true; main.len()], None, &before).unwrap();
-        // Nothing reads the results of the loop; what it writes to is read.
+        // No operator reads the results of the loop, but one reads the array that it writes.
         let text = String::from_utf8(program.to_bytes()).unwrap();
         let place = main.iter().position(|op| op.kind == "pd_op.while").unwrap();
         let span = program.model.blocks[0].operators[place].span.clone();
@@ -318,7 +318,7 @@ fn a_program_that_lost_a_writer_is_refused() {
     }
 }
 
-/// The kinds that `--strip training` leaves of these operators.
+/// Returns the operator kinds that remain after `--strip training`.
 fn left(ops: &[String]) -> Vec<String> {
     let mut program = of(&ops.join(",")).unwrap();
     program.strip(&TRAINING).unwrap();
@@ -327,7 +327,7 @@ fn left(ops: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn effects_stay_and_idle_operators_go() {
+fn keeps_effects_and_removes_unused_operators() {
     let silent = r##"{"#":"1.assert","A":[],"I":[{"%":10}],"O":[],"OA":[]}"##.to_owned();
     let ops = [
         p(1, "w"),
@@ -349,7 +349,7 @@ fn effects_stay_and_idle_operators_go() {
 }
 
 #[test]
-fn in_place_operators_stay_as_far_as_they_are_seen() {
+fn keeps_in_place_operators_that_outputs_depend_on() {
     // y = relu_(x) writes to x; z = exp_(y) writes to both, after x was read for the last time.
     let ops = |fetched| {
         [
@@ -362,7 +362,7 @@ fn in_place_operators_stay_as_far_as_they_are_seen() {
     };
     assert_eq!(left(&ops(3)), ["data", "relu_", "scale", "fetch"]);
     assert_eq!(left(&ops(2)), ["data", "relu_", "exp_", "fetch"]);
-    // What is assigned to is the second operand.
+    // The assigned variable is the second operand.
     let assigned = [
         named("1.data", "name", "x", &[], 1),
         op("1.full", "", &[], 2),
@@ -376,7 +376,7 @@ fn in_place_operators_stay_as_far_as_they_are_seen() {
 }
 
 #[test]
-fn state_stays_while_it_is_read() {
+fn keeps_state_that_is_read() {
     let mut program = golden("cnn_pir_train");
     let before = program.to_bytes();
     let report =
@@ -385,13 +385,13 @@ fn state_stays_while_it_is_read() {
 }
 
 #[test]
-fn inference_programs_lose_nothing_but_source() {
+fn strips_only_source_of_inference_programs() {
     for (folder, _) in GOLDEN.iter().filter(|(f, _)| *f != "cnn_pir_train") {
         let mut program = golden(folder);
         let mut expected = program.clone();
         expected.strip(&Strip { source: true, ..Strip::default() }).unwrap();
         let report = program.strip(&Strip::all()).unwrap();
-        // This one has a tensor of state that nobody reads and no file holds.
+        // This program has a state tensor that no operator reads and no file contains.
         let unused = report.variables.iter().all(|v| v.contains("non_persistable"));
         assert!(unused, "{folder} {:?}", report.variables);
         if report.variables.is_empty() {
@@ -403,7 +403,7 @@ fn inference_programs_lose_nothing_but_source() {
 }
 
 #[test]
-fn what_an_output_needs_stays_even_if_it_is_a_gradient() {
+fn keeps_gradients_that_outputs_need() {
     let feed = named("1.data", "name", "label", &[], 3);
     let persistent = r##""OA":[{"AT":{"#":"0.a_array","D":[{"#":"0.a_bool","D":true}]},"N":"persistable"}]"##;
     let state = named("1.data", "name", "w_moment_0", &[], 4).replace("\"OA\":[]", persistent);
@@ -438,7 +438,7 @@ fn what_an_output_needs_stays_even_if_it_is_a_gradient() {
 }
 
 #[test]
-fn bodies_count_as_part_of_their_operator() {
+fn treats_bodies_as_part_of_their_operator() {
     let inside = op("1.relu_grad", "", &[2], 4);
     let body =
         |ops: &str| format!(r##","regions":[{{"#":"r","blocks":[{{"#":"b","args":[],"ops":[{ops}]}}]}}]}}"##);
@@ -458,7 +458,7 @@ fn bodies_count_as_part_of_their_operator() {
 }
 
 #[test]
-fn everything_may_go() {
+fn strips_all_operators() {
     let mut program = of(&p(1, "w")).unwrap();
     program.strip(&Strip::all()).unwrap();
     assert_eq!(String::from_utf8(program.to_bytes()).unwrap(), super::program(super::BASE, ""));

@@ -1,4 +1,4 @@
-//! Forms that the golden programs do not have.
+//! Forms that do not occur in the golden programs.
 
 use super::super::looks_like;
 use super::{BASE, F32, error, fetch, named, of, op, p, parse, program};
@@ -21,7 +21,7 @@ fn attribute(json: &str) -> (String, A) {
 }
 
 #[test]
-fn every_kind_of_attribute_is_read() {
+fn reads_every_kind_of_attribute() {
     let table: &[(&str, &str, A)] = &[
         (r##"{"#":"0.a_bool","D":true}"##, "a_bool", A::Bool(true)),
         (r##"{"#":"0.a_i32","D":-7}"##, "a_i32", A::Int(-7)),
@@ -87,7 +87,7 @@ fn every_kind_of_attribute_is_read() {
 }
 
 #[test]
-fn wrong_attributes_are_refused_with_their_place() {
+fn rejects_invalid_attributes_with_their_offset() {
     let table = [
         (r##"{"#":"0.a_bool","D":1}"##, "bad-program"),
         (r##"{"#":"0.a_bool"}"##, "missing-field"),
@@ -112,7 +112,7 @@ fn wrong_attributes_are_refused_with_their_place() {
 }
 
 #[test]
-fn every_kind_of_type_is_read() {
+fn reads_every_kind_of_type() {
     let variable = |json: &str| {
         let text = format!(r##"{{"#":"1.x","A":[],"I":[],"O":[{{"%":1,"TT":{json}}}]}}"##);
         of(&text).unwrap().topology().blocks[0].variables[0].clone()
@@ -145,7 +145,7 @@ fn every_kind_of_type_is_read() {
 }
 
 #[test]
-fn early_files_with_full_words_are_read() {
+fn reads_early_files_with_full_names() {
     let list = r##"{"#":"builtin.a_array","D":[{"#":"builtin.a_bool","D":true}]}"##;
     let early = |name: &str, key: &str, value: &str, reads: &str, id: u64, flag: &str| {
         format!(
@@ -171,9 +171,9 @@ fn early_files_with_full_words_are_read() {
 }
 
 #[test]
-fn names_never_stand_for_two_values() {
-    // A parameter called as a value would be, one parameter in two places, and a fetch that is
-    // called as an input.
+fn assigns_unique_names_to_values() {
+    // A parameter with the default name of a value, one parameter in two places, and a fetch with the
+    // name of an input.
     let ops = [
         p(1, "%3"),
         p(2, "%3"),
@@ -191,7 +191,7 @@ fn names_never_stand_for_two_values() {
 }
 
 #[test]
-fn outputs_go_by_column_and_dynamic_code_names_its_own() {
+fn orders_outputs_by_column_and_reads_shadow_outputs() {
     let ops = [p(1, "w"), fetch(1, 1, 2), fetch(0, 1, 3)];
     let fetches = of(&ops.join(",")).unwrap().topology().fetches;
     let names: Vec<_> = fetches.iter().map(|f| f.name.as_str()).collect();
@@ -202,7 +202,7 @@ fn outputs_go_by_column_and_dynamic_code_names_its_own() {
 }
 
 #[test]
-fn odd_programs_are_noted() {
+fn notes_irregular_programs() {
     let codes = |text: &str| {
         parse(text.as_bytes()).unwrap().notes().iter().map(|n| n.code.as_str()).collect::<Vec<_>>()
     };
@@ -217,7 +217,7 @@ fn odd_programs_are_noted() {
 }
 
 #[test]
-fn what_is_no_program_is_refused() {
+fn rejects_files_that_are_not_programs() {
     let code = |text: &str| parse(text.as_bytes()).unwrap_err().code().as_str();
     assert_eq!(code(&program(r#"{"magic":"pit","version":4}"#, "")), "not-pir");
     assert_eq!(code("{}"), "not-pir");
@@ -235,12 +235,12 @@ fn what_is_no_program_is_refused() {
     assert_eq!(error(&p(1, "a").replace("[0,1,1,", "[0,1,")).code().as_str(), "bad-program");
     assert_eq!(error(&p(1, "a").replace("[1,0,1]", "[1,0]")).code().as_str(), "bad-program");
     assert_eq!(parse(b"\xff{}").unwrap_err().code().as_str(), "not-utf8");
-    // Two results that are none do not clash.
+    // Two results with id 0 are not duplicates.
     assert!(of(&[op("1.a", "", &[], 0), op("1.b", "", &[], 0)].join(",")).is_ok());
 }
 
 #[test]
-fn limits_hold() {
+fn enforces_limits() {
     let text = program(BASE, &[p(1, "abc"), p(2, "d")].join(","));
     for (field, value) in [("header_bytes", 10), ("tensors", 1), ("name_bytes", 2), ("dimensions", 0)] {
         let mut limits = Limits::default();
@@ -252,7 +252,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn content_tells_a_program() {
+fn detects_programs_by_content() {
     assert!(looks_like(br#"{"base_code":{"magic":"pir","trainable":true,"version":4},"program""#));
     assert!(looks_like(
         b"\xef\xbb\xbf {\n    \"base_code\" : {\r\n\t\"version\": 1,\n \"magic\": \"pir\"\n }"

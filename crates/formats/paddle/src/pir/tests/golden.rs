@@ -1,4 +1,4 @@
-//! Every golden program against what is known of it.
+//! Comparison of every golden program with its recorded description.
 
 use super::super::looks_like;
 use super::{GOLDEN, bytes, golden, parse};
@@ -110,7 +110,7 @@ fn check_op<'t>(
 }
 
 #[test]
-fn programs_are_read_as_paddle_wrote_them() {
+fn reads_golden_programs() {
     for (folder, _) in GOLDEN {
         let (program, said) = (golden(folder), expected(folder));
         let topology = program.topology();
@@ -137,7 +137,7 @@ fn programs_are_read_as_paddle_wrote_them() {
 }
 
 #[test]
-fn parameters_are_those_of_the_file_in_its_order() {
+fn lists_parameters_in_file_order() {
     let mut compared = 0;
     for (folder, _) in GOLDEN {
         let (topology, said) = (golden(folder).topology(), expected(folder));
@@ -161,7 +161,7 @@ fn parameters_are_those_of_the_file_in_its_order() {
 }
 
 #[test]
-fn what_is_in_no_file_is_not_persistable() {
+fn unstored_tensors_are_not_persistable() {
     let topology = golden("seq_jit").topology();
     let state = topology.variable(0, "lstm_0.dropout_state__non_persistable");
     let state = state
@@ -171,7 +171,7 @@ fn what_is_in_no_file_is_not_persistable() {
 }
 
 #[test]
-fn inputs_and_outputs_are_in_order() {
+fn lists_inputs_and_outputs_in_order() {
     let topology = golden("control_flow_pir").topology();
     let names = |list: &[weighbridge_core::topology::Endpoint]| {
         list.iter().map(|e| e.name.clone()).collect::<Vec<_>>()
@@ -183,7 +183,7 @@ fn inputs_and_outputs_are_in_order() {
     assert_eq!(topology.blocks.len(), 4);
     let body = topology.operators().find(|op| op.kind == "pd_op.while").unwrap().blocks[0];
     assert_eq!(topology.blocks[body].arguments, ["%-1", "%-2"]);
-    // A body sees the values around it.
+    // A body has access to the values outside it.
     assert!(topology.variable(body, "n").is_some());
     let train = golden("cnn_pir_train").topology();
     assert_eq!(names(&train.feeds), ["image"]);
@@ -191,14 +191,14 @@ fn inputs_and_outputs_are_in_order() {
 }
 
 #[test]
-fn untouched_programs_keep_every_byte() {
+fn unchanged_programs_keep_every_byte() {
     for (folder, name) in GOLDEN {
         let original = bytes(folder, name);
         let mut program = parse(&original).unwrap();
         assert!(looks_like(&original[..original.len().min(200)]), "{folder}");
         assert_eq!(program.to_bytes(), original);
         assert_eq!(program.topology().bytes[..], original);
-        // Changes that change nothing.
+        // Changes without effect.
         program.rename(&BTreeMap::from([("nobody".into(), "x".into())])).unwrap();
         program.strip(&crate::Strip::default()).unwrap();
         assert_eq!(program.to_bytes(), original);
@@ -206,7 +206,7 @@ fn untouched_programs_keep_every_byte() {
 }
 
 #[test]
-fn lost_flags_are_noted() {
+fn notes_missing_persistable_flags() {
     let noted: Vec<_> = GOLDEN
         .iter()
         .flat_map(|(folder, _)| golden(folder).notes().into_iter().map(move |n| (*folder, n.code.as_str())))

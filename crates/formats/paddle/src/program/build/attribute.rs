@@ -1,4 +1,4 @@
-//! Attributes, from neutral terms into Paddle's.
+//! Conversion of neutral attributes to Paddle's.
 
 use super::AttrType;
 use crate::program::framework::op_desc::Attr;
@@ -7,11 +7,10 @@ use buffa::{EnumValue, Enumeration, MessageField};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::topology::{Attribute, AttributeValue};
 
-/// An attribute. Its `kind` (`INTS`, `STRING`, …) says which field holds the value.
+/// Converts an attribute. Its `kind` (`INTS`, `STRING`, …) determines the field of the value.
 pub(super) fn attribute(attribute: &Attribute) -> Result<Attr> {
-    let kind = <AttrType as Enumeration>::from_proto_name(&attribute.kind).ok_or_else(|| {
-        Error::usage("unknown-kind", "Paddle has no attributes of that kind").found(&attribute.kind)
-    })?;
+    let kind = <AttrType as Enumeration>::from_proto_name(&attribute.kind)
+        .ok_or_else(|| Error::usage("unknown-kind", "unknown kind of attribute").found(&attribute.kind))?;
     let mut attr = Attr {
         name: Some(attribute.name.clone().into_bytes()),
         r#type: Some(EnumValue::Known(kind)),
@@ -46,7 +45,7 @@ fn fill(attr: &mut Attr, kind: AttrType, value: &AttributeValue) -> Result<()> {
 }
 
 fn wrong(value: &AttributeValue) -> Error {
-    Error::usage("wrong-value", "the value of the attribute is not of its kind")
+    Error::usage("wrong-value", "the attribute value does not match its kind")
         .found(format_args!("{value:?}"))
 }
 

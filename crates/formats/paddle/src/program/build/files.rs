@@ -1,4 +1,4 @@
-//! Operators that save and load parameters, and those at the ends of a program.
+//! Operators that save and load parameters, and the operators `feed` and `fetch`.
 
 use super::{Builder, dense};
 use weighbridge_core::error::{Error, Result};
@@ -6,11 +6,11 @@ use weighbridge_core::tensor::DType;
 use weighbridge_core::topology::{Attribute, AttributeValue, Operator, Slot, Variable, VariableKind};
 
 impl Builder {
-    /// Saves one variable, a dense tensor or selected rows, to a file of its own. Paddle 2.6 cannot
+    /// Saves one variable, a dense tensor or selected rows, to a separate file. Paddle 2.6 cannot
     /// save bool and complex tensors this way.
     ///
     /// # Errors
-    /// As [`operator`](Self::operator).
+    /// Same as [`operator`](Self::operator).
     pub fn save(&mut self, name: &str, path: &str) -> Result<&mut Self> {
         let mut op = operator("save", path);
         op.inputs = vec![slot("X", &[name])];
@@ -18,10 +18,10 @@ impl Builder {
         self.operator(&op)
     }
 
-    /// Loads one variable from a file of its own.
+    /// Loads one variable from a separate file.
     ///
     /// # Errors
-    /// As [`operator`](Self::operator).
+    /// Same as [`operator`](Self::operator).
     pub fn load(&mut self, name: &str, path: &str) -> Result<&mut Self> {
         let mut op = operator("load", path);
         op.outputs = vec![slot("Out", &[name])];
@@ -29,15 +29,15 @@ impl Builder {
         self.operator(&op)
     }
 
-    /// Saves dense tensors to one combined file, in the order given. Who loads it by name expects
-    /// the order of the bytes of the names.
+    /// Saves dense tensors to one combined file, in the given order. Loading by name expects the tensors sorted by the
+    /// bytes of their names.
     ///
     /// # Errors
-    /// As [`operator`](Self::operator).
+    /// Same as [`operator`](Self::operator).
     pub fn save_combine(&mut self, names: &[&str], path: &str) -> Result<&mut Self> {
         let mut op = operator("save_combine", path);
         op.inputs = vec![slot("X", names)];
-        // Paddle 2.6 wants an output for the bytes even where they go to a file.
+        // Paddle 2.6 requires an output for the bytes even if they go to a file.
         let memory = self.scratch("save_combine.memory");
         let raw = VariableKind::Raw;
         let sink = Variable { kind: raw, dtype: None, shape: None, ..dense(&memory, DType::F32, &[]) };
@@ -48,10 +48,10 @@ impl Builder {
         self.operator(&op)
     }
 
-    /// Loads dense tensors from one combined file, in the order of the file.
+    /// Loads dense tensors from one combined file, in file order.
     ///
     /// # Errors
-    /// As [`operator`](Self::operator).
+    /// Same as [`operator`](Self::operator).
     pub fn load_combine(&mut self, names: &[&str], path: &str) -> Result<&mut Self> {
         let mut op = operator("load_combine", path);
         op.outputs = vec![slot("Out", names)];
@@ -59,14 +59,14 @@ impl Builder {
         self.operator(&op)
     }
 
-    /// A name that no variable has.
+    /// Returns an unused variable name.
     fn scratch(&self, base: &str) -> String {
         let free = |name: &String| !self.names.contains(name);
         (0..=self.names.len()).map(|k| format!("{base}_{k}")).find(free).unwrap_or_else(|| base.to_owned())
     }
 }
 
-/// An operator that moves one variable between the program and a list of the executor.
+/// Returns an operator that moves one variable between the program and a list of the executor.
 pub(super) fn endpoint(
     kind: &str,
     input: (&str, &str),
@@ -74,7 +74,7 @@ pub(super) fn endpoint(
     column: usize,
 ) -> Result<Operator> {
     let column = i32::try_from(column)
-        .map_err(|_| Error::usage("too-many-endpoints", "a program cannot have so many inputs or outputs"))?;
+        .map_err(|_| Error::usage("too-many-endpoints", "the program has too many inputs or outputs"))?;
     let value = AttributeValue::Int(column.into());
     Ok(Operator {
         kind: kind.to_owned(),

@@ -1,8 +1,8 @@
-//! Making programs from nothing.
+//! Construction of new programs.
 //!
-//! A [`Builder`] collects variables and operators of one block, in the neutral terms of
-//! [`weighbridge_core::topology`], and gives a [`ProgramDesc`] that Paddle 2.x runs. For parameter files it has
-//! the four operators that Paddle saves and loads with:
+//! A [`Builder`] collects variables and operators of one block, in the neutral types of
+//! [`weighbridge_core::topology`], and returns a [`ProgramDesc`] that Paddle 2.x runs. It supports the four operators
+//! with which Paddle saves and loads parameter files:
 //!
 //! ```
 //! use weighbridge::formats::paddle::program::build::{Builder, dense};
@@ -31,7 +31,7 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::DType;
 use weighbridge_core::topology::{Operator, Slot, Variable, VariableKind};
 
-/// A persistable dense tensor: a parameter, as a program declares it. -1 is an open extent.
+/// Returns a persistable dense tensor: a parameter as a program declares it. -1 is an open dimension.
 pub fn dense(name: &str, dtype: DType, shape: &[i64]) -> Variable {
     Variable {
         name: name.to_owned(),
@@ -46,7 +46,7 @@ pub fn dense(name: &str, dtype: DType, shape: &[i64]) -> Variable {
     }
 }
 
-/// Makes a program of one block.
+/// Builder for a program of one block.
 #[derive(Debug, Clone)]
 pub struct Builder {
     version: i64,
@@ -58,7 +58,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A program that names that version of Paddle: 2006002 for 2.6.2.
+    /// Creates a builder for a version of Paddle: 2006002 for 2.6.2.
     pub fn new(version: i64) -> Self {
         Self {
             version,
@@ -70,27 +70,27 @@ impl Builder {
         }
     }
 
-    /// Declares a variable. Its element type is `dtype`; `dtype_name` is not looked at.
+    /// Declares a variable. Its element type is `dtype`; `dtype_name` is ignored.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`] for a name that is empty or was declared before, for a tensor
-    /// without element type or shape, and for LoD where there can be none;
-    /// [`weighbridge_core::Kind::Unsupported`] for an element type or a kind that Paddle does not have.
+    /// [`weighbridge_core::Kind::Usage`] for an empty or duplicate name, for a tensor without element type or
+    /// shape, and for LoD on a kind without LoD;
+    /// [`weighbridge_core::Kind::Unsupported`] for an element type or a kind that Paddle lacks.
     pub fn variable(&mut self, variable: &Variable) -> Result<&mut Self> {
         let name = &variable.name;
         let desc = self::variable(variable)?;
         if !self.names.insert(name.clone()) {
-            return Err(Error::usage("name-collision", "a variable was declared twice").found(name));
+            return Err(Error::usage("name-collision", "duplicate variable name").found(name));
         }
         self.vars.push(desc);
         Ok(self)
     }
 
-    /// Adds an operator. Its `blocks` are not looked at: a body is an attribute.
+    /// Adds an operator. Its `blocks` are ignored: a body is an attribute.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`] for an attribute whose value is not of its kind, and for an argument
-    /// that no variable declared before names.
+    /// [`weighbridge_core::Kind::Usage`] for an attribute value that does not match its kind, and for an
+    /// argument that is not a declared variable.
     pub fn operator(&mut self, operator: &Operator) -> Result<&mut Self> {
         for name in operator.inputs.iter().chain(&operator.outputs).flat_map(|slot| &slot.arguments) {
             self.declared(name)?;
@@ -102,7 +102,7 @@ impl Builder {
     /// Makes a declared variable the next input of the program.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`] where it was not declared.
+    /// [`weighbridge_core::Kind::Usage`] for an undeclared variable.
     pub fn feed(&mut self, name: &str) -> Result<&mut Self> {
         self.declared(name)?;
         self.feeds.push(name.to_owned());
@@ -112,17 +112,17 @@ impl Builder {
     /// Makes a declared variable the next output of the program.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`] where it was not declared.
+    /// [`weighbridge_core::Kind::Usage`] for an undeclared variable.
     pub fn fetch(&mut self, name: &str) -> Result<&mut Self> {
         self.declared(name)?;
         self.fetches.push(name.to_owned());
         Ok(self)
     }
 
-    /// The program: feeds, then the operators in the order they were added, then fetches.
+    /// Returns the program: feeds, then the operators in the order of addition, then fetches.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`] where a variable has the name of a list that is needed for feeds or
+    /// [`weighbridge_core::Kind::Usage`] if a variable has the name of the list of feeds or
     /// fetches; [`weighbridge_core::Kind::Limit`] above the default limits.
     pub fn finish(mut self) -> Result<ProgramDesc> {
         let ops = std::mem::take(&mut self.ops);
@@ -163,26 +163,26 @@ impl Builder {
         if self.names.contains(name) {
             return Ok(());
         }
-        Err(Error::usage("no-such-variable", "declare a variable before using it").found(name))
+        Err(Error::usage("no-such-variable", "the variable is not declared").found(name))
     }
 
-    /// The list in which the executor keeps inputs or outputs.
+    /// Declares the list of inputs or outputs of the executor.
     fn holder(&mut self, name: &str, kind: VariableKind) -> Result<()> {
         let list = Variable { kind, dtype: None, shape: None, ..dense(name, DType::F32, &[]) };
         self.variable(&list).map(|_| ())
     }
 }
 
-/// The message of a variable.
+/// Encodes a variable as a message.
 pub(super) fn variable(variable: &Variable) -> Result<VarDesc> {
     if variable.name.is_empty() {
-        return Err(Error::usage("empty-name", "a variable needs a name"));
+        return Err(Error::usage("empty-name", "the variable name is empty"));
     }
     Ok(VarDesc {
         name: Some(variable.name.clone().into_bytes()),
         r#type: MessageField::some(var_type(variable)?),
         persistable: Some(variable.persistable),
-        // As Paddle: what is false is left out.
+        // False flags are omitted, as in Paddle.
         is_parameter: variable.parameter.then_some(true),
         stop_gradient: variable.stop_gradient.then_some(true),
         ..VarDesc::default()
@@ -200,7 +200,7 @@ fn operator(operator: &Operator) -> Result<OpDesc> {
     })
 }
 
-/// The message of an operator `feed` or `fetch`.
+/// Encodes an operator `feed` or `fetch` as a message.
 pub(super) fn endpoint(
     kind: &str,
     input: (&str, &str),
@@ -228,13 +228,12 @@ fn var_type(variable: &Variable) -> Result<VarType> {
         VariableKind::Vocab => Type::VOCAB,
         VariableKind::Reader => Type::READER,
         VariableKind::Raw => Type::RAW,
-        VariableKind::Other(word) => <Type as Enumeration>::from_proto_name(word).ok_or_else(|| {
-            Error::unsupported("unknown-kind", "Paddle has no variables of that kind").found(word)
-        })?,
+        VariableKind::Other(word) => <Type as Enumeration>::from_proto_name(word)
+            .ok_or_else(|| Error::unsupported("unknown-kind", "unknown kind of variable").found(word))?,
     };
     let mut desc = VarType { r#type: Some(EnumValue::Known(number)), ..VarType::default() };
     let lod_level = i32::try_from(variable.lod_level)
-        .map_err(|_| Error::usage("bad-lod-level", "more levels of LoD than there can be"))?;
+        .map_err(|_| Error::usage("bad-lod-level", "the number of LoD levels exceeds 2^31 - 1"))?;
     match variable.kind {
         VariableKind::Tensor => {
             desc.lod_tensor = MessageField::some(LoDTensorDesc {
@@ -256,18 +255,24 @@ fn var_type(variable: &Variable) -> Result<VarType> {
         _ => {}
     }
     if lod_level != 0 {
-        return Err(Error::usage("bad-lod-level", "a variable of this kind has no LoD").found(&variable.name));
+        return Err(Error::usage("bad-lod-level", "LoD is not supported for this kind of variable")
+            .found(&variable.name));
     }
     Ok(desc)
 }
 
 fn tensor(variable: &Variable) -> Result<TensorDesc> {
     let (Some(dtype), Some(shape)) = (variable.dtype, &variable.shape) else {
-        return Err(Error::usage("incomplete-variable", "a tensor needs an element type and a shape")
-            .found(&variable.name));
+        return Err(Error::usage(
+            "incomplete-variable",
+            "the tensor variable has no element type or no shape",
+        )
+        .found(&variable.name));
     };
     let number = dtype::number(dtype).ok_or_else(|| {
-        Error::unsupported("dtype", "Paddle has no such element type").found(dtype).on_tensor(&variable.name)
+        Error::unsupported("dtype", "Paddle does not support the element type")
+            .found(dtype)
+            .on_tensor(&variable.name)
     })?;
     Ok(TensorDesc { data_type: Some(EnumValue::from(number)), dims: shape.clone(), ..TensorDesc::default() })
 }

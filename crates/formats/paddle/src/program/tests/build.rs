@@ -1,4 +1,4 @@
-//! Programs made from nothing.
+//! Construction of new programs.
 
 use super::parse;
 use crate::program::build::{Builder, dense};
@@ -15,7 +15,7 @@ fn builder(names: &[&str]) -> Builder {
 }
 
 #[test]
-fn parameters_are_saved_and_loaded() {
+fn builds_programs_that_save_and_load() {
     let mut builder = builder(&["b", "a"]);
     builder.load("a", "dir/a").unwrap().save("b", "dir/b").unwrap();
     builder.load_combine(&["a", "b"], "in").unwrap().save_combine(&["a", "b"], "out").unwrap();
@@ -27,7 +27,7 @@ fn parameters_are_saved_and_loaded() {
     assert_eq!(kinds, ["load", "save", "load_combine", "save_combine"]);
     assert_eq!(ops[0].attribute("file_path"), Some(&AttributeValue::Text("dir/a".into())));
     assert_eq!(ops[2].output("Out"), ["a", "b"]);
-    // The output that Paddle 2.6 asks for is no parameter.
+    // The output that Paddle 2.6 requires is not a parameter.
     let [sink] = ops[3].output("Y") else { panic!() };
     assert_eq!(topology.variable(0, sink).unwrap().kind, VariableKind::Raw);
     let parameters: Vec<&str> = topology.parameters().iter().map(|v| v.name.as_str()).collect();
@@ -35,7 +35,7 @@ fn parameters_are_saved_and_loaded() {
 }
 
 #[test]
-fn feeds_come_first_and_fetches_last() {
+fn places_feeds_first_and_fetches_last() {
     let mut builder = builder(&["x", "y", "z"]);
     builder.fetch("z").unwrap().feed("y").unwrap().feed("x").unwrap();
     let slot = |name: &str, argument: &str| Slot { name: name.into(), arguments: vec![argument.into()] };
@@ -54,7 +54,7 @@ fn feeds_come_first_and_fetches_last() {
 }
 
 #[test]
-fn attributes_of_every_kind_come_back() {
+fn round_trips_attributes_of_every_kind() {
     use AttributeValue::{Block, Bool, Complex, Double, Float, Int, List, Text};
     let word = |text: &str| Text(text.to_owned());
     let named = |name: &str| AttributeValue::Variable(name.to_owned());
@@ -94,7 +94,7 @@ fn attributes_of_every_kind_come_back() {
 }
 
 #[test]
-fn variables_of_every_kind_come_back() {
+fn round_trips_variables_of_every_kind() {
     let tensor = dense("t", DType::BF16, &[-1, 3]);
     let none = Variable { dtype: None, shape: None, ..dense("n", DType::F32, &[]) };
     let variables = [
@@ -120,7 +120,7 @@ fn variables_of_every_kind_come_back() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn rejects_invalid_variables_and_operators() {
     let mut builder = builder(&["x"]);
     let cases = [
         (builder.variable(&dense("x", DType::F32, &[])).unwrap_err(), "name-collision"),

@@ -1,4 +1,4 @@
-//! Every golden program against what Paddle's own reader said of it.
+//! Comparison of every golden program with the output of Paddle's own reader.
 
 use super::{Json, all, golden, parse, read};
 use crate::program::{encode, looks_like, looks_like_text};
@@ -9,7 +9,7 @@ use weighbridge_core::topology::{
 };
 
 #[test]
-fn golden_programs_are_understood() {
+fn reads_golden_programs() {
     let mut checked = 0;
     for (path, expected) in all() {
         let Some(expected) = expected else { continue };
@@ -145,7 +145,7 @@ fn attribute(value: &AttributeValue, kind: &str) -> Json {
 }
 
 #[test]
-fn bytes_come_back() {
+fn writes_golden_programs_unchanged() {
     for (path, _) in all() {
         let bytes = read(&path);
         let program = parse(&bytes);
@@ -156,7 +156,7 @@ fn bytes_come_back() {
 }
 
 #[test]
-fn programs_are_told_by_their_first_bytes() {
+fn detects_programs_by_first_bytes() {
     for (path, _) in all() {
         let bytes = read(&path);
         for head in [64, 512, 4096] {
@@ -190,7 +190,7 @@ fn programs_are_told_by_their_first_bytes() {
 }
 
 #[test]
-fn programs_of_old_tests_and_lists_of_variables_are_read() {
+fn reads_old_programs_and_variable_lists() {
     let order = |folder: &str, file: &str| -> (Vec<String>, Json) {
         let names = golden(&format!("{folder}/{file}")).parameters().into_iter().map(|v| v.name).collect();
         let expected = serde_json::from_slice(&read(format!("{folder}/expected.json"))).unwrap();
@@ -208,7 +208,7 @@ fn programs_of_old_tests_and_lists_of_variables_are_read() {
 }
 
 #[test]
-fn control_flow_names_its_bodies() {
+fn links_control_flow_to_its_bodies() {
     let topology: Topology = golden("p262/control_flow/model.pdmodel").topology();
     let bodies: Vec<(&str, &[usize])> = topology
         .operators()

@@ -1,8 +1,8 @@
-//! What the programs of real Paddle must give, and what becomes of damaged and changed ones.
+//! Tests with programs written by Paddle, and with damaged and changed ones.
 
 mod build;
 mod golden;
-mod hostile;
+mod malformed;
 mod rename;
 mod strip;
 mod text;
@@ -31,7 +31,7 @@ fn golden(path: &str) -> ProgramDesc {
     parse(&read(path))
 }
 
-/// All golden programs: path below the folder, and what is expected of them, where it is said.
+/// Returns all golden programs: path below the folder, and the recorded description, if any.
 #[allow(clippy::disallowed_methods)]
 fn all() -> Vec<(PathBuf, Option<Json>)> {
     let list = |path: &Path| -> Vec<PathBuf> {
@@ -73,7 +73,7 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// The error of a file that is none.
+/// Returns the error of an invalid file.
 fn refused(bytes: &[u8]) -> weighbridge_core::Error {
     ProgramDesc::parse(bytes, &Limits::default()).unwrap_err()
 }

@@ -1,4 +1,4 @@
-//! Names change everywhere or nowhere.
+//! Tests of renaming.
 
 use super::{field, golden, parse, read};
 use crate::program::{Derived, ProgramDesc};
@@ -10,7 +10,7 @@ fn names(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|&(old, new)| (old.to_owned(), new.to_owned())).collect()
 }
 
-/// Every variable name of a program: declared, used, standing in, and mentioned.
+/// Returns every variable name of a program: declarations, arguments, attribute values, and mentions in text.
 fn everything(topology: &Topology) -> Vec<String> {
     let mut all = Vec::new();
     for block in &topology.blocks {
@@ -35,7 +35,7 @@ fn everything(topology: &Topology) -> Vec<String> {
 }
 
 #[test]
-fn a_name_changes_in_every_place() {
+fn renames_all_places() {
     let mut program = golden("p262/seq_static_train/train.pdmodel");
     let before = everything(&program.topology());
     let old = "embedding_0.w_0";
@@ -48,7 +48,7 @@ fn a_name_changes_in_every_place() {
 }
 
 #[test]
-fn derived_names_come_along_on_request() {
+fn renames_derived_names_on_request() {
     let mut program = golden("p262/op_attrs/main.pdmodel");
     let before = everything(&program.topology());
     let new = |n: &str| n.replace("embedding_0.w_0", "table").replace("assign_4.tmp_0", "axis");
@@ -64,7 +64,7 @@ fn derived_names_come_along_on_request() {
 }
 
 #[test]
-fn two_names_can_be_swapped() {
+fn swaps_two_names() {
     let mut program = golden("p262/control_flow/model.pdmodel");
     let before = everything(&program.topology());
     program.rename(&names(&[("x", "n"), ("n", "x")]), Derived::Keep).unwrap();
@@ -80,7 +80,7 @@ fn two_names_can_be_swapped() {
 }
 
 #[test]
-fn nothing_changes_without_a_reason_or_after_an_error() {
+fn failed_or_empty_rename_changes_nothing() {
     let bytes = read("p262/control_flow/model.pdmodel");
     let mut program = parse(&bytes);
     assert_eq!(program.rename(&names(&[]), Derived::Along).unwrap(), 0);
@@ -103,7 +103,7 @@ fn nothing_changes_without_a_reason_or_after_an_error() {
 }
 
 #[test]
-fn fields_that_nobody_knows_survive() {
+fn preserves_unknown_fields() {
     // A map of versions as 1.8 wrote it (field 3), and a field 1000 in the program, in a block, in a
     // variable and in an operator.
     let info = [field(1, b"1.6.0"), b"\x10\x01".to_vec()].concat();

@@ -1,4 +1,4 @@
-//! What goes, and what must stay.
+//! Tests of stripping.
 
 use super::{all, golden, parse, read};
 use crate::{Strip, StripReport};
@@ -14,7 +14,7 @@ fn declared(topology: &Topology) -> BTreeSet<String> {
 }
 
 #[test]
-fn nothing_asked_nothing_done() {
+fn empty_strip_changes_nothing() {
     for (path, _) in all() {
         let bytes = read(&path);
         let mut program = parse(&bytes);
@@ -24,7 +24,7 @@ fn nothing_asked_nothing_done() {
 }
 
 #[test]
-fn source_lines_go_and_nothing_else() {
+fn strips_source_lines_only() {
     let before = golden("p262/cnn_static_train/train.pdmodel");
     assert!(!before.source_leaks().is_empty());
     let leak = &before.source_leaks()[0];
@@ -41,7 +41,7 @@ fn source_lines_go_and_nothing_else() {
     }
     assert_eq!(after.topology().blocks, expected.blocks);
     assert!(after.bytes().len() < before.bytes().len());
-    // A second time there is nothing left to do.
+    // A second strip changes nothing.
     assert_eq!(after.strip(&Strip { source: true, ..Strip::default() }).unwrap(), StripReport::default());
 }
 
@@ -56,7 +56,7 @@ fn to(output: &str) -> Strip {
 }
 
 #[test]
-fn a_training_program_becomes_one_for_inference() {
+fn strips_training_to_inference() {
     for (path, output) in TRAINED {
         let before = golden(path).topology();
         let mut program = golden(path);
@@ -73,7 +73,7 @@ fn a_training_program_becomes_one_for_inference() {
         for part in ["_moment1_0", "_beta1_pow_acc_0", "learning_rate_0"] {
             assert!(gone.iter().any(|n| n.contains(part)), "{path} {part}");
         }
-        // What the operators use is declared still, and nothing else.
+        // Exactly the variables used by operators are still declared.
         let left = declared(&after);
         let used: BTreeSet<String> = after
             .operators()
@@ -92,7 +92,7 @@ fn a_training_program_becomes_one_for_inference() {
 }
 
 #[test]
-fn batch_norm_and_dropout_are_switched_to_inference() {
+fn switches_batch_norm_and_dropout_to_inference() {
     let mut program = parse(&read("../strip/training/net.pdmodel"));
     let tests = |program: &super::ProgramDesc| -> Vec<(String, bool)> {
         let topology = program.topology();
@@ -103,7 +103,7 @@ fn batch_norm_and_dropout_are_switched_to_inference() {
     };
     assert!(tests(&program).iter().any(|(kind, test)| kind == "batch_norm" && !test));
     let topology = program.topology();
-    // Without outputs the whole forward pass stays, the loss too.
+    // Without outputs the whole forward pass is kept, including the loss.
     let mut whole = program.clone();
     let report = whole.strip(&Strip::all()).unwrap();
     assert_eq!(report.ends.last().unwrap(), "mean_0.tmp_0");
@@ -119,14 +119,14 @@ fn batch_norm_and_dropout_are_switched_to_inference() {
 }
 
 #[test]
-fn what_is_used_stays() {
-    // Without taking the operators out, gradients and state are in use.
+fn keeps_used_variables() {
+    // Without removing the operators, gradients and state are in use.
     let (path, output) = TRAINED[0];
     let mut program = golden(path);
     let report = program.strip(&Strip { gradients: true, state: true, ..Strip::default() }).unwrap();
     assert_eq!(report, StripReport::default());
     assert_eq!(program.to_bytes(), read(path));
-    // Outputs are for operators that are taken out; and they must be there.
+    // Outputs require the removal of operators, and must exist.
     let alone = Strip { outputs: vec![output.to_owned()], ..Strip::default() };
     assert_eq!(program.strip(&alone).unwrap_err().code().as_str(), "outputs-without-training");
     assert_eq!(program.strip(&to("no.such")).unwrap_err().code().as_str(), "no-such-output");
@@ -134,12 +134,12 @@ fn what_is_used_stays() {
 }
 
 #[test]
-fn a_gradient_that_is_fetched_keeps_what_makes_it() {
+fn keeps_the_operators_of_a_fetched_gradient() {
     // The same program, with a fetch of a gradient of the forward role.
     let program = golden("p262/op_attrs/main.pdmodel");
     let text = program.to_text();
     let fetch = "ops { type: \"fetch\" inputs { parameter: \"X\" arguments: \"embedding_0.w_0@GRAD\" } }";
-    // The block is what the text ends with.
+    // The text ends with the block.
     let close = text.rfind('}').unwrap();
     let with = format!("{}{fetch}{}", &text[..close], &text[close..]);
     let limits = weighbridge_core::Limits::default();
@@ -156,7 +156,7 @@ fn a_gradient_that_is_fetched_keeps_what_makes_it() {
 }
 
 #[test]
-fn inference_programs_keep_all_but_the_unused() {
+fn strips_only_unused_variables_of_inference_programs() {
     let path = "p262/control_flow/model.pdmodel";
     let before = golden(path).topology();
     let mut program = golden(path);
@@ -168,7 +168,7 @@ fn inference_programs_keep_all_but_the_unused() {
     assert_eq!(before.feeds, after.feeds);
     assert_eq!(before.fetches, after.fetches);
     assert!(declared(&after).contains("feed") && declared(&after).contains("fetch"));
-    // A list of variables without operators stays a list of variables.
+    // A list of variables without operators is unchanged.
     let mut list = golden("p262/combined_mixed/program.pb");
     assert_eq!(list.strip(&Strip::all()).unwrap(), StripReport::default());
 }

@@ -1,4 +1,4 @@
-//! The text form, both ways.
+//! Reading and writing of the text format.
 
 use super::{all, field, golden, parse, read};
 use crate::program::ProgramDesc;
@@ -10,7 +10,7 @@ fn from_text(text: &str) -> weighbridge_core::Result<ProgramDesc> {
 }
 
 #[test]
-fn text_and_back_gives_the_same_bytes() {
+fn round_trips_text() {
     for (path, _) in all() {
         let bytes = read(&path);
         let text = parse(&bytes).to_text();
@@ -19,7 +19,7 @@ fn text_and_back_gives_the_same_bytes() {
 }
 
 #[test]
-fn text_is_readable() {
+fn writes_readable_text() {
     let text = golden("p262/combined_mixed/program.pb").to_text();
     for part in [
         "blocks {\n  idx: 0\n  parent_idx: -1\n",
@@ -34,7 +34,7 @@ fn text_is_readable() {
 }
 
 #[test]
-fn text_of_paddle_3_is_read() {
+fn reads_text_of_paddle_3() {
     for path in ["p262/control_flow/model.pdmodel", "p262/combined_mixed/program.pb"] {
         let program = golden(path);
         let mut text = program.to_text();
@@ -56,7 +56,7 @@ fn odd(kind: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn strings_that_are_not_utf8_survive() {
+fn preserves_strings_that_are_not_utf8() {
     let kind = b"a\xff\xfe\x00\"\\\n\xe6\x9d\x83";
     let program = parse(&odd(kind));
     assert_eq!(program.topology().blocks[0].operators[0].kind, "a\\xff\\xfe\0\"\\\n权");
@@ -65,7 +65,7 @@ fn strings_that_are_not_utf8_survive() {
 }
 
 #[test]
-fn unknown_fields_show_in_text_and_are_refused_in_it() {
+fn writes_unknown_fields_and_rejects_them_on_reading() {
     let bytes = [odd(b"relu"), field(1000, b"\xffkept")].concat();
     let text = parse(&bytes).to_text();
     assert!(text.contains("1000:"), "{text}");
@@ -73,7 +73,7 @@ fn unknown_fields_show_in_text_and_are_refused_in_it() {
 }
 
 #[test]
-fn bad_text_is_refused_with_its_place() {
+fn rejects_invalid_text_with_line_and_column() {
     let cases = [
         ("blocks {\n  idx: 0\n  nonsense: 3\n}", "bad-text", "line 3"),
         ("blocks {\n  idx: zero\n}", "bad-text", "line 2"),
@@ -96,7 +96,7 @@ fn bad_text_is_refused_with_its_place() {
 }
 
 #[test]
-fn deep_and_broken_texts_never_panic() {
+fn malformed_texts_do_not_panic() {
     let deep = "blocks { ".repeat(100_000);
     assert!(from_text(&deep).is_err());
     let text = golden("p262/op_attrs/main.pdmodel").to_text();

@@ -12,7 +12,7 @@ fn opened(folder: &FolderRef) -> weighbridge_core::Result<Checkpoint> {
 }
 
 #[test]
-fn one_process() {
+fn reads_checkpoint_of_one_process() {
     let checkpoint = opened(&folder("p331/dist_ckpt")).unwrap();
     let json: Json = serde_json::from_slice(&golden("p331/dist_ckpt/expected.json")).unwrap();
     let expected = json["tensors"].as_array().unwrap();
@@ -28,7 +28,7 @@ fn one_process() {
 /// Made by Python 3.11 with Paddle 3.3.1's classes: `w` in four boxes over two files, `b` in two,
 /// and the first moment of `w`, in two.
 #[test]
-fn two_processes() {
+fn reads_checkpoint_of_two_processes() {
     let checkpoint = opened(&folder("p331/dist_two")).unwrap();
     let json: Json = serde_json::from_slice(&golden("p331/dist_two/expected.json")).unwrap();
     let expected = json["tensors"].as_array().unwrap();
@@ -48,7 +48,7 @@ fn two_processes() {
 }
 
 #[test]
-fn what_is_missing_is_said() {
+fn reports_missing_shards() {
     let names = ["0.metadata", "0_0.distcp", "0_1.distcp", "1_0.distcp", "1_1.distcp"];
     // Opens the folder with other content, or none, for one file.
     let with = |other: &str, content: Option<Vec<u8>>| {

@@ -1,4 +1,4 @@
-//! What Paddle wrote, held against what it says is in it.
+//! Comparison of states written by Paddle with their recorded descriptions.
 
 use super::*;
 use weighbridge_core::checkpoint::Role;
@@ -43,7 +43,7 @@ fn compare(entry: &TensorEntry, json: &Json, at: &str) {
 }
 
 #[test]
-fn every_tensor_is_as_paddle_says() {
+fn reads_golden_tensors() {
     let (mut files, mut tensors) = (0, 0);
     for name in states() {
         let path = good().join(&name);
@@ -59,7 +59,7 @@ fn every_tensor_is_as_paddle_says() {
         arrays(&entry["raw_pickle"], "", &mut expected);
         let checkpoint = open(&golden(&name)).unwrap();
         if name.contains("split_big_param") {
-            // What was split is described in parts; the whole is compared elsewhere.
+            // Split parameters are described in parts; the whole is compared in another test.
             let before = expected.len();
             expected.retain(|(key, ..)| !key.contains("@@."));
             assert_eq!(before - expected.len(), 7);
@@ -87,7 +87,7 @@ fn every_tensor_is_as_paddle_says() {
 }
 
 #[test]
-fn split_parameters_are_joined() {
+fn joins_split_parameters() {
     for era in ["p262", "p331"] {
         let checkpoint = open(&golden(&format!("{era}/split_big_param/big.pdparams"))).unwrap();
         let json: Json =
@@ -103,7 +103,7 @@ fn split_parameters_are_joined() {
 }
 
 #[test]
-fn static_states_and_those_of_python_2() {
+fn reads_static_states_and_python_2_pickles() {
     for (folder, file, list) in [
         ("p262/cnn_static_train", "train.pdparams", "pdparams"),
         ("p262/cnn_static_train", "train.pdopt", "pdopt"),
@@ -130,7 +130,7 @@ fn static_states_and_those_of_python_2() {
 }
 
 #[test]
-fn optimizers_hang_on_their_parameters() {
+fn attaches_state_to_its_parameters() {
     let checkpoint = open(&golden("p262/cnn_state_dict/m_p2.pdopt")).unwrap();
     assert!(checkpoint.tensors.iter().all(|t| t.role.slot().is_some()));
     let moment = checkpoint.tensor("conv2d_0.w_0/moment1_0").unwrap();
@@ -155,7 +155,7 @@ fn optimizers_hang_on_their_parameters() {
 }
 
 #[test]
-fn what_is_no_tensor_keeps_its_type() {
+fn preserves_types_of_other_values() {
     let checkpoint = open(&golden("p262/nested_ckpt/ckpt_p4.pdckpt")).unwrap();
     assert_eq!(checkpoint.metadata.get("epoch"), Some(&Value::I64(3)));
     assert_eq!(checkpoint.metadata.get("best"), Some(&Value::F64(0.125f64.to_bits())));
@@ -176,7 +176,7 @@ fn what_is_no_tensor_keeps_its_type() {
 }
 
 #[test]
-fn safetensors_of_paddle_open_as_they_are() {
+fn opens_safetensors_files_of_paddle() {
     let checkpoint = weighbridge::formats::open(good().join("p331/safetensors/m.safetensors")).unwrap();
     assert_eq!(checkpoint.format, "safetensors");
     let json: Json = serde_json::from_slice(&golden("p331/safetensors/expected.json")).unwrap();
@@ -189,7 +189,7 @@ fn safetensors_of_paddle_open_as_they_are() {
 }
 
 #[test]
-fn variables_of_a_layer_are_read_and_written() {
+fn round_trips_info_files() {
     for file in [
         "p262/cnn_jit/model.pdiparams.info",
         "p262/seq_jit/model.pdiparams.info",
@@ -219,7 +219,7 @@ fn variables_of_a_layer_are_read_and_written() {
 }
 
 #[test]
-fn pickles_are_told_from_all_else() {
+fn detects_pickles() {
     for name in states() {
         let source = memory(golden(&name));
         let head = golden(&name);
@@ -236,7 +236,7 @@ fn pickles_are_told_from_all_else() {
     }
 }
 
-/// A source with large arrays of zeros, of which only what is asked for exists.
+/// A source with large arrays of zeros, generated on reading.
 #[derive(Debug)]
 struct Sparse {
     extents: Vec<(u64, Vec<u8>)>,
@@ -267,7 +267,7 @@ impl weighbridge_io::source::Source for Sparse {
 }
 
 #[test]
-fn a_gigabyte_is_listed_by_its_headers() {
+fn lists_large_states_without_reading_elements() {
     use weighbridge_core::tensor::{DType, Endian, Shape};
     let len = 16u64 << 20;
     let mut builder = Builder::new();

@@ -1,4 +1,4 @@
-//! Renamed and dropped tensors: where they go, and what is said.
+//! Positions of renamed and dropped tensors, and reported losses.
 
 use super::odd::floats;
 use super::*;
@@ -25,7 +25,7 @@ fn dropped(bytes: &[u8], pattern: &str) -> Checkpoint {
 }
 
 #[test]
-fn many_tensors_are_renamed_at_once() {
+fn renames_many_tensors_at_once() {
     let count = 20_000;
     let bytes = pickled(
         |b| {
@@ -78,7 +78,7 @@ fn lists() -> Vec<u8> {
 }
 
 #[test]
-fn holes_in_lists_are_said() {
+fn reports_holes_in_lists() {
     let bytes = lists();
     assert_eq!(losses(&open(&bytes).unwrap()), []);
     for (checkpoint, list, place) in [
@@ -106,7 +106,7 @@ fn holes_in_lists_are_said() {
     assert_eq!(open(&rewrite(&checkpoint, &[])).unwrap().tensors[0].text(), "0");
 }
 
-/// A checkpoint of parameters that comes from elsewhere.
+/// Returns a checkpoint of parameters from another format.
 fn parameters(names: &[&str]) -> Checkpoint {
     let mut checkpoint = Checkpoint::new("safetensors", "tensors", "x");
     let source = memory([0; 4]);
@@ -118,7 +118,7 @@ fn parameters(names: &[&str]) -> Checkpoint {
     checkpoint
 }
 
-/// The tensors that are said to come back as an optimizer's, and those that do.
+/// Returns the tensors reported as read back as optimizer state, and those that are.
 fn mistaken(checkpoint: &Checkpoint) -> (Vec<String>, Vec<String>) {
     let said = losses(checkpoint).into_iter().filter(|loss| loss.0 == "read-as-state");
     let again = open(&rewrite(checkpoint, &[])).unwrap();
@@ -128,7 +128,7 @@ fn mistaken(checkpoint: &Checkpoint) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn parameters_that_are_read_as_state_are_said() {
+fn reports_parameters_read_as_state() {
     for (names, wanted) in [
         (&["w", "w_moment1_0"][..], &["w_moment1_0"][..]),
         (&["w_moment1_0"], &["w_moment1_0"]),
@@ -140,7 +140,7 @@ fn parameters_that_are_read_as_state_are_said() {
         assert_eq!(said, wanted);
         assert_eq!(read, wanted);
     }
-    // With another name in the table of names it is no optimizer's.
+    // With another name in the table of names it is not optimizer state.
     let mut named = parameters(&["w", "w_moment1_0"]);
     named.tensors[1].attributes.insert(Attributes::VARIABLE_NAME.into(), Value::Text("linear_0.w_0".into()));
     assert_eq!(mistaken(&named), (vec![], vec![]));
@@ -151,7 +151,7 @@ fn parameters_that_are_read_as_state_are_said() {
 }
 
 #[test]
-fn renames_into_state_are_said() {
+fn reports_renames_into_state_keys() {
     let nested = pickled(
         |b| {
             let mut pairs = Vec::new();
@@ -167,7 +167,7 @@ fn renames_into_state_are_said() {
     let checkpoint = renamed(&nested, &["model.v=model.w_moment1_0"]);
     assert_eq!(mistaken(&checkpoint), (vec!["model.w_moment1_0".into()], vec!["model.w_moment1_0".into()]));
 
-    // A parameter that gets between the copies in full precision.
+    // A parameter among the full-precision copies.
     let bytes = golden("p262/master_weights/lin_p4.pdopt");
     let mut checkpoint = open(&bytes).unwrap();
     checkpoint.metadata.set(STRUCTURE, canonical(&checkpoint));
@@ -177,9 +177,9 @@ fn renames_into_state_are_said() {
     assert_eq!((said, read), (vec!["master_weights.x".into()], vec!["x".into()]));
 }
 
-/// A dict keeps the last of two values of one key: the other would be gone without a word.
+/// A dict keeps the last of two values with one key; the other would be lost silently.
 #[test]
-fn one_key_for_two_things_is_refused() {
+fn rejects_duplicate_keys() {
     let state = |path: &str, slot: &str| {
         let mut one = parameters(&[path]).tensors;
         one[0].role = weighbridge_core::checkpoint::Role::OptimizerState { slot: slot.into() };
@@ -194,9 +194,9 @@ fn one_key_for_two_things_is_refused() {
     }
 }
 
-/// What was a state loses as much as what never was one.
+/// Former states have the same losses as other checkpoints.
 #[test]
-fn names_and_roles_of_former_states_are_said() {
+fn reports_names_and_roles_of_former_states() {
     let codes = |checkpoint: &Checkpoint| losses(checkpoint).into_iter().map(|l| l.0).collect::<Vec<_>>();
     let bytes = golden("p262/cnn_state_dict/m_p4.pdparams");
     let mut state = open(&bytes).unwrap();
@@ -207,7 +207,7 @@ fn names_and_roles_of_former_states_are_said() {
     let mut state = open(&bytes).unwrap();
     state.tensors[0].role = weighbridge_core::checkpoint::Role::Other;
     assert_eq!(codes(&state), ["role-dropped"]);
-    // A key that says it: beside nothing but an optimizer's tensors, and beside parameters.
+    // A key that determines the role: among optimizer tensors only, and among parameters.
     let rate = |names: &[&str]| {
         let mut state = parameters(names);
         state.tensors.last_mut().unwrap().role = weighbridge_core::checkpoint::Role::Other;

@@ -1,4 +1,4 @@
-//! Things that Paddle does not write by itself, but users do.
+//! States that users write and Paddle itself does not.
 
 use super::*;
 use weighbridge_core::tensor::{DType, Endian, Shape};
@@ -20,7 +20,7 @@ pub(super) fn floats(b: &mut Builder, n: u8) -> weighbridge_core::Result<ObjectI
 }
 
 #[test]
-fn parameters_that_look_like_state_are_left_alone() {
+fn parameters_named_like_state_stay_parameters() {
     let state = |names: [&str; 2]| {
         let bytes = pickled(
             |b| {
@@ -46,7 +46,7 @@ fn parameters_that_look_like_state_are_left_alone() {
 }
 
 #[test]
-fn every_kind_of_value_comes_back() {
+fn round_trips_every_kind_of_value() {
     for protocol in [2, 3, 4] {
         let bytes = pickled(
             |b| {
@@ -87,7 +87,7 @@ fn every_kind_of_value_comes_back() {
         let plan = plan(&checkpoint, &PlanOptions::default()).unwrap();
         assert_eq!(plan.losses, []);
         let again = materialise(&plan).remove(0);
-        // Written by this library's own writer of pickles, which others hold against CPython's.
+        // Written by this library's own pickle writer, which other tests compare with CPython.
         let back = open(&again).unwrap();
         assert_eq!(back.metadata, checkpoint.metadata, "protocol {protocol}");
         assert_eq!(again.len(), bytes.len());
@@ -95,7 +95,7 @@ fn every_kind_of_value_comes_back() {
 }
 
 #[test]
-fn integers_beyond_64_bits_are_written_again() {
+fn round_trips_integers_beyond_64_bits() {
     let path = good().join("../made/bigint.pdparams");
     #[allow(clippy::disallowed_methods)]
     let bytes = std::fs::read(path).unwrap();
@@ -105,7 +105,7 @@ fn integers_beyond_64_bits_are_written_again() {
 }
 
 #[test]
-fn names_that_collide_are_kept_apart() {
+fn distinguishes_colliding_names() {
     let bytes = pickled(
         |b| {
             let (inner_key, inner) = (b.text("b.c")?, floats(b, 1)?);
@@ -122,7 +122,7 @@ fn names_that_collide_are_kept_apart() {
 }
 
 #[test]
-fn one_array_under_two_keys_stays_one() {
+fn preserves_shared_arrays() {
     let bytes = pickled(
         |b| {
             let (one, two, array) = (b.text("a.weight")?, b.text("b.weight")?, floats(b, 1)?);
@@ -136,7 +136,7 @@ fn one_array_under_two_keys_stays_one() {
 }
 
 #[test]
-fn a_key_that_stands_twice_counts_once() {
+fn keeps_the_last_of_duplicate_keys() {
     let bytes = pickled(
         |b| {
             let (one, two, first, last) = (b.text("a.b")?, b.text("a.b")?, floats(b, 1)?, floats(b, 2)?);
@@ -151,7 +151,7 @@ fn a_key_that_stands_twice_counts_once() {
 }
 
 #[test]
-fn big_endian_and_empty_names() {
+fn reads_big_endian_arrays_and_empty_names() {
     let bytes = pickled(
         |b| {
             let value = array(b, DType::U32, Endian::Big, &[2], &[0, 0, 0, 1, 0, 0, 0, 2])?;
@@ -172,7 +172,7 @@ fn big_endian_and_empty_names() {
 }
 
 #[test]
-fn what_follows_a_pickle_is_noted() {
+fn notes_trailing_bytes() {
     let mut bytes = golden("p262/nested_ckpt/plain_dict.pdparams");
     bytes.extend(b"more");
     let checkpoint = open(&bytes).unwrap();
@@ -180,7 +180,7 @@ fn what_follows_a_pickle_is_noted() {
 }
 
 #[test]
-fn parts_that_do_not_fit_are_refused() {
+fn rejects_invalid_split_parameters() {
     let good = golden("p262/split_big_param/big.pdparams");
     // The list of the parts of `big`: three that are fetched from the memo.
     let at = good.windows(6).rposition(|w| w == [b'h', 30, b'h', 39, b'h', 48]).unwrap();
@@ -195,9 +195,9 @@ fn parts_that_do_not_fit_are_refused() {
     assert_eq!(open(&bad).unwrap_err().code().as_str(), "split-parameter");
 }
 
-/// Arrays without names, as users save what they made of a state dict and of an optimizer's.
+/// Arrays without names, as in user code that saves a modified state dict and optimizer state.
 #[test]
-fn state_whose_parameter_has_another_name_is_state() {
+fn detects_state_of_renamed_parameters() {
     let keys = ["0.weight", "linear_0.w_0_velocity_0", "linear_0.w_0_velocity_0_scale", "my_velocity_0"];
     let bytes = pickled(
         |b| {
@@ -217,9 +217,9 @@ fn state_whose_parameter_has_another_name_is_state() {
     assert_eq!((materialise(&again).remove(0), again.losses), (bytes, vec![]));
 }
 
-/// Elements that a pickle of protocol 2 holds as text may begin as a pickle or a stream does: they are none.
+/// Elements stored as text in a pickle of protocol 2 may begin like a pickle or a stream, but they are not files.
 #[test]
-fn elements_that_begin_as_a_file_does_are_no_file() {
+fn elements_that_resemble_a_file_are_not_nested_files() {
     for first in [[0x80, 0x3f, 0x80, 0x3f], [0x80, 2, b'.', 0], [0, 0, 0, 0], *b"{\"ba"] {
         let bytes = pickled(
             |b| {

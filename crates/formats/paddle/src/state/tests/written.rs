@@ -1,11 +1,11 @@
-//! What is written is what Paddle writes.
+//! Written states are identical to those of Paddle.
 
 use super::odd::floats;
 use super::*;
 use weighbridge_core::checkpoint::{Rename, Selection};
 
 #[test]
-fn golden_states_come_back_byte_for_byte() {
+fn round_trips_golden_states() {
     let mut compared = 0;
     for name in states() {
         if name.contains("py2_pickle") || name.contains("split_big_param") {
@@ -23,9 +23,9 @@ fn golden_states_come_back_byte_for_byte() {
     assert!(compared >= 40, "{compared}");
 }
 
-/// A structure that is given says all: with it, any checkpoint of the tensors is written as the state was.
+/// With a given structure, any checkpoint of the tensors is written like the original state.
 #[test]
-fn the_structure_is_enough_to_write_a_state_again() {
+fn structure_suffices_to_write_a_state() {
     for name in ["p262/nested_ckpt/ckpt_p4.pdckpt", "p262/cnn_state_dict/m_p4.pdparams"] {
         let bytes = golden(name);
         let opened = open(&bytes).unwrap();
@@ -39,7 +39,7 @@ fn the_structure_is_enough_to_write_a_state_again() {
 }
 
 #[test]
-fn protocols_turn_into_each_other() {
+fn converts_between_protocols() {
     let mut compared = 0;
     let names = states();
     for from in &names {
@@ -62,7 +62,7 @@ fn protocols_turn_into_each_other() {
 }
 
 #[test]
-fn numpy_1_and_2_differ_in_their_names_only() {
+fn numpy_setting_changes_module_names_only() {
     for (old, new) in
         [("p262/master_weights/lin_p4.pdparams", "2"), ("p331/master_weights/lin_p4.pdparams", "1")]
     {
@@ -74,7 +74,7 @@ fn numpy_1_and_2_differ_in_their_names_only() {
 }
 
 #[test]
-fn large_arrays_are_split_as_paddle_does() {
+fn splits_large_arrays_like_paddle() {
     for era in ["p262", "p331"] {
         let bytes = golden(&format!("{era}/split_big_param/big.pdparams"));
         let checkpoint = open(&bytes).unwrap();
@@ -86,7 +86,7 @@ fn large_arrays_are_split_as_paddle_does() {
             whole.tensors.iter().map(sha256).collect::<Vec<_>>(),
             checkpoint.tensors.iter().map(sha256).collect::<Vec<_>>()
         );
-        // Protocol 4 holds them whole.
+        // Protocol 4 stores them in one piece.
         let four = write::plan_split(&checkpoint, &settings(&[("protocol", "4")]), 63).unwrap();
         let four = open(&materialise(&four).remove(0)).unwrap();
         assert!(four.tensors.iter().all(|t| t.extents[0].source.label() == "m"));
@@ -96,7 +96,7 @@ fn large_arrays_are_split_as_paddle_does() {
 }
 
 #[test]
-fn parts_are_row_major_after_any_cast() {
+fn split_parts_are_row_major_after_casts() {
     let mut checkpoint = open(&golden("p262/nested_ckpt/numpy_dict.pd")).unwrap();
     checkpoint.tensors.retain(|t| t.text() == "fortran");
     let rows = checkpoint.tensors[0].read_tensor(Order::Row).unwrap();
@@ -121,7 +121,7 @@ fn of_variables(state: &Checkpoint) -> Checkpoint {
 }
 
 #[test]
-fn a_state_is_built_from_variables_alone() {
+fn builds_a_state_from_variables() {
     for (file, era) in
         [("p262/cnn_static_train/train.pdparams", "1"), ("p331/cnn_pir_train/train.pdparams", "2")]
     {
@@ -129,7 +129,7 @@ fn a_state_is_built_from_variables_alone() {
         let variables = of_variables(&open(&bytes).unwrap());
         assert!(rewrite(&variables, &[("numpy", era)]) == bytes, "{file}");
     }
-    // With the names of the layer as well, it is what Layer.state_dict gives.
+    // With the names of the layer as well, it equals the result of Layer.state_dict.
     let bytes = golden("p262/cnn_state_dict/m_p2.pdparams");
     let variables = of_variables(&open(&bytes).unwrap());
     assert!(rewrite(&variables, &[("protocol", "2")]) == bytes);
@@ -139,7 +139,7 @@ fn a_state_is_built_from_variables_alone() {
 }
 
 #[test]
-fn states_come_back_from_safetensors() {
+fn round_trips_states_through_safetensors() {
     for name in [
         "p262/cnn_state_dict/m_p4.pdopt",
         "p331/nested_ckpt/ckpt_p2.pdckpt",
@@ -159,7 +159,7 @@ fn states_come_back_from_safetensors() {
 }
 
 #[test]
-fn changes_go_where_they_belong() {
+fn inserts_changed_tensors_at_their_path() {
     let mut checkpoint = open(&golden("p262/nested_ckpt/ckpt_p4.pdckpt")).unwrap();
     checkpoint.rename(&[Rename::parse("model.conv1=model.first").unwrap()]).unwrap();
     checkpoint.select(&Selection::new(&[], &["opt.*moment2*".into(), "hist*".into()]).unwrap()).unwrap();
@@ -183,7 +183,7 @@ fn changes_go_where_they_belong() {
 }
 
 #[test]
-fn what_is_lost_is_said() {
+fn reports_losses() {
     let mut checkpoint = open(&golden("p262/cnn_state_dict/m_p4.pdparams")).unwrap();
     checkpoint.tensors.truncate(2);
     checkpoint.tensors[0].attributes.insert("lod".into(), Value::List(vec![]));
@@ -256,7 +256,7 @@ fn one_dict_of_both(table: bool, below: Option<&str>) -> Vec<u8> {
 }
 
 #[test]
-fn state_has_the_name_of_its_parameter_in_the_same_dict() {
+fn names_state_after_its_parameter_in_the_same_dict() {
     let names = |c: &Checkpoint| c.tensors.iter().map(TensorEntry::text).collect::<Vec<_>>();
     for (table, below, prefix) in [(true, None, ""), (false, None, ""), (false, Some("ckpt"), "ckpt.")] {
         let bytes = one_dict_of_both(table, below);
@@ -267,7 +267,7 @@ fn state_has_the_name_of_its_parameter_in_the_same_dict() {
         wanted.extend((!table).then(|| name("0.weight/master_weights")));
         assert_eq!(names(&checkpoint), wanted);
         assert!(rewrite(&checkpoint, &[]) == bytes, "{table} {below:?}");
-        // It goes by the new name, and is written under the keys that Paddle looks for.
+        // The tensor has the new name, and is written under the keys that Paddle expects.
         checkpoint.rename(&[Rename::parse(&format!("{prefix}0={prefix}first")).unwrap()]).unwrap();
         assert_eq!(plan(&checkpoint, &PlanOptions::default()).unwrap().losses, []);
         let again = open(&rewrite(&checkpoint, &[])).unwrap();
@@ -285,7 +285,7 @@ fn state_has_the_name_of_its_parameter_in_the_same_dict() {
 }
 
 #[test]
-fn keys_that_are_paddles_own_are_refused() {
+fn rejects_reserved_keys() {
     let refused = |checkpoint: &Checkpoint| -> (String, Option<String>) {
         let error = plan(checkpoint, &PlanOptions::default()).unwrap_err();
         assert_eq!(error.code().as_str(), "reserved-name");
@@ -299,7 +299,7 @@ fn keys_that_are_paddles_own_are_refused() {
         };
         let mut checkpoint = rename("p262/cnn_state_dict/m_p4.pdparams", "conv1.weight");
         assert_eq!(refused(&checkpoint), (key.to_owned(), Some(key.to_owned())));
-        // From elsewhere, and by way of a structure.
+        // From another format, and with a structure.
         checkpoint.origin = None;
         checkpoint.metadata = weighbridge_core::checkpoint::Metadata::default();
         checkpoint.metadata.set(NAME_TABLE, Value::Bool(false));
@@ -309,7 +309,7 @@ fn keys_that_are_paddles_own_are_refused() {
         let mut below = rename("p262/nested_ckpt/ckpt_p4.pdckpt", "model.conv1.weight");
         below.rename(&[Rename::parse(&format!("{key}=model.{key}")).unwrap()]).unwrap();
         assert!(open(&rewrite(&below, &[])).unwrap().tensor(&format!("model.{key}")).is_ok());
-        // What is said besides the tensors.
+        // Other values.
         let mut said = open(&golden("p262/cnn_state_dict/m_p4.pdopt")).unwrap();
         said.metadata.set(key, Value::Text("x".into()));
         assert_eq!(refused(&said), (key.to_owned(), None));
@@ -320,7 +320,7 @@ fn keys_that_are_paddles_own_are_refused() {
 }
 
 #[test]
-fn parts_do_not_take_the_keys_of_others() {
+fn rejects_part_keys_in_use() {
     let mut checkpoint = open(&golden("p262/split_big_param/big.pdparams")).unwrap();
     let split = |checkpoint: &Checkpoint| write::plan_split(checkpoint, &PlanOptions::default(), 63);
     assert!(split(&checkpoint).is_ok());

@@ -1,4 +1,4 @@
-//! Each damaged file gets its own error, with the place.
+//! Each damaged file leads to a specific error with its offset.
 
 use super::*;
 use crate::stream::{Kind, StreamKind, Wanted, detect};
@@ -12,13 +12,13 @@ fn wanted() -> Vec<Wanted> {
     (0..TENSORS).map(wanted).collect()
 }
 
-/// As a program would read it.
+/// Reads a file with a program.
 fn read(bytes: &[u8]) -> Result<Vec<combined::Stream>> {
     combined::read_with(&memory(bytes), &wanted(), &Limits::default())
 }
 
 #[test]
-fn damaged_files_say_what_is_wrong() {
+fn reports_faults_of_damaged_files() {
     let cases = [
         ("empty", Situation::Corrupt, "empty-file", 0, None),
         ("last_tensor_short_1", Situation::Corrupt, "truncated-data", 6286, Some("is 1 byte short")),
@@ -49,7 +49,7 @@ fn damaged_files_say_what_is_wrong() {
 }
 
 #[test]
-fn what_only_the_program_tells() {
+fn reports_faults_that_require_the_program() {
     let whole = good("p262/cnn_static_infer/model.pdiparams");
     assert_eq!(read(&whole).unwrap().len(), TENSORS);
 
@@ -66,14 +66,14 @@ fn what_only_the_program_tells() {
     assert_eq!((error.code().as_str(), error.offset()), ("extra-tensors", Some(6926)));
     assert_eq!(error.found_text(), Some("14 tensors"));
 
-    // In the middle it is not only the last tensor that is missing, and Paddle notices.
+    // Truncated in the middle, more than the last tensor is missing, and Paddle detects it.
     let cut = damaged("cut_in_middle.pdiparams");
     assert!(read_all(&cut).unwrap_err().message().contains("is 59 bytes short"));
     let error = read(&cut).unwrap_err();
-    assert_eq!(error.message(), "the file ends within tensor 7 of 13; all behind it are missing too");
+    assert_eq!(error.message(), "the file ends within tensor 7 of 13; the later tensors are missing");
     assert_eq!(error.expected_text(), Some("64 bytes for f32 [16]"));
 
-    // A few bytes behind the tensors are a rest; where a tensor is still wanted, they are its head.
+    // A few bytes after the tensors are trailing bytes; if another tensor is expected, they are its header.
     let mut short = whole.clone();
     short.extend([0; 3]);
     assert_eq!(read(&short).unwrap_err().code().as_str(), "trailing-bytes");
@@ -83,7 +83,7 @@ fn what_only_the_program_tells() {
 }
 
 #[test]
-fn odd_but_legal_files_are_read_and_come_back() {
+fn round_trips_unusual_valid_files() {
     for name in ["packed_dims", "fields_reversed", "unknown_field", "bad_lod", "shape_differs"] {
         let bytes = damaged(&format!("{name}.pdiparams"));
         let read = read_all(&bytes).unwrap();
@@ -102,7 +102,7 @@ fn odd_but_legal_files_are_read_and_come_back() {
 }
 
 #[test]
-fn what_was_whole_can_be_salvaged() {
+fn salvages_complete_streams() {
     let whole = read_all(&good("p262/cnn_static_infer/model.pdiparams")).unwrap();
     for (name, streams) in
         [("last_tensor_short_1", TENSORS - 1), ("trailing_byte", TENSORS), ("stream_version_1", 0)]
@@ -119,7 +119,7 @@ fn what_was_whole_can_be_salvaged() {
 }
 
 #[test]
-fn damaged_files_are_known_by_their_content() {
+fn detects_damaged_files() {
     let mut count = 0;
     for file in std::fs::read_dir(testdata("paddle/bad/p262/damaged")).unwrap() {
         let path = file.unwrap().path();

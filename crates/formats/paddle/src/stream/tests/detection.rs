@@ -1,4 +1,4 @@
-//! Which files are claimed, and as what; and that telling costs little.
+//! Detection of files, and its cost.
 
 use super::*;
 use crate::stream::{Kind, StreamKind, detect};
@@ -17,7 +17,7 @@ fn files_below(folder: &Path, all: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_file_that_paddle_wrote() {
+fn detects_every_golden_file() {
     let mut counts = [0; 4];
     for folder in GOOD.iter().copied().chain(["p262/vocab", "p262/cnn_state_dict", "p262/cnn_static_train"]) {
         let mut files = Vec::new();
@@ -47,9 +47,9 @@ fn every_file_that_paddle_wrote() {
     assert!(counts[0] > 20);
 }
 
-/// A damaged version is known by what follows; the mark of another family is no version.
+/// A damaged version is detected by the following fields; magic bytes of another format are not a version.
 #[test]
-fn marks_of_other_families_are_no_damaged_versions() {
+fn rejects_magic_bytes_of_other_formats() {
     let path = testdata("paddle/good/p262/cnn_legacy_separate");
     let mut files = Vec::new();
     files_below(&path, &mut files);
@@ -67,7 +67,7 @@ fn marks_of_other_families_are_no_damaged_versions() {
 }
 
 #[test]
-fn no_file_of_another_family() {
+fn rejects_files_of_other_formats() {
     let mut count = 0;
     for family in ["npy", "npz", "primitiv", "safetensors", "show"] {
         let mut files = Vec::new();
@@ -85,7 +85,7 @@ fn no_file_of_another_family() {
 }
 
 #[test]
-fn beginnings_of_other_kinds_of_file() {
+fn rejects_beginnings_of_other_files() {
     let long = |head: &[u8]| [head, &vec![0x41; 10_000]].concat();
     let safetensors = br#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
     let mut sized = (safetensors.len() as u64).to_le_bytes().to_vec();
@@ -118,7 +118,7 @@ fn beginnings_of_other_kinds_of_file() {
 }
 
 #[test]
-fn words_and_tensors_in_one_file() {
+fn detects_vocabularies_among_tensors() {
     let words = |words: &[(&str, i32)]| {
         let words: Vec<_> = words.iter().map(|&(word, id)| (word.into(), id)).collect();
         written(|file| {
@@ -140,7 +140,7 @@ fn words_and_tensors_in_one_file() {
         assert_eq!(kind(&bytes), Some(StreamKind::VocabCombined));
         assert_eq!(combined::kinds(&memory(&bytes), &Limits::default()), Some(kinds));
     }
-    // A Vocab as a program says it, and what nothing but a program can say.
+    // A vocabulary declared by a program, and content that only a program can identify.
     for (odd, count) in [
         (words(&[]), 0),
         (words(&[("", 0)]), 1),
@@ -156,7 +156,7 @@ fn words_and_tensors_in_one_file() {
 }
 
 #[test]
-fn a_cut_or_longer_file_is_still_known() {
+fn detects_truncated_and_extended_files() {
     let whole = good("p262/combined_mixed/all.pdiparams");
     for end in 23..whole.len() {
         let found = kind(&whole[..end]);
@@ -176,7 +176,7 @@ fn a_cut_or_longer_file_is_still_known() {
 }
 
 #[test]
-fn a_long_file_is_told_from_its_beginning() {
+fn detects_long_files_from_their_beginning() {
     let bytes = floats(100).repeat(20_000);
     let counted = Arc::new(CountingSource::new(memory(&bytes)));
     let source: SourceRef = counted.clone();

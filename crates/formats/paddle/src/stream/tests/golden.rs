@@ -1,4 +1,4 @@
-//! What Paddle wrote: every field, and the same bytes again.
+//! Files written by Paddle: every field, and identical bytes on writing.
 
 use super::*;
 use crate::dtype;
@@ -15,7 +15,7 @@ fn numbers(json: &Json) -> Vec<u64> {
     json.as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect()
 }
 
-/// Holds all that is known of a tensor against what was read.
+/// Compares the recorded description of a tensor with the result of reading.
 fn check(tensor: &Dense, json: &Json) {
     let name = &json["name"];
     let (entry, header) = (&tensor.entry, &tensor.header);
@@ -50,7 +50,7 @@ fn list<'a>(json: &'a Json, key: &str) -> &'a [Json] {
 }
 
 #[test]
-fn files_of_one_tensor() {
+fn reads_single_tensor_files() {
     let mut count = 0;
     for folder in GOOD {
         let json = expected(folder);
@@ -70,7 +70,7 @@ fn files_of_one_tensor() {
 }
 
 #[test]
-fn combined_files() {
+fn reads_combined_files() {
     let files = [
         ("p262/cnn_jit", "model.pdiparams", "tensors"),
         ("p262/cnn_legacy_combined", "__params__", "tensors"),
@@ -101,7 +101,7 @@ fn combined_files() {
 }
 
 #[test]
-fn selected_rows() {
+fn reads_selected_rows() {
     let mut count = 0;
     for folder in ["p262/selected_rows", "p331/selected_rows"] {
         let json = expected(folder);
@@ -121,7 +121,7 @@ fn selected_rows() {
 }
 
 #[test]
-fn vocabs() {
+fn reads_vocabularies() {
     let json = expected("p262/vocab");
     let bytes = good("p262/vocab/vocab.pdiparams");
     let source = memory(&bytes);

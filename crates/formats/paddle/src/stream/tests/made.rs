@@ -28,9 +28,9 @@ fn with_levels(levels: &[&[u8]]) -> Vec<u8> {
 }
 
 #[test]
-fn odd_levels_come_back() {
+fn round_trips_levels_of_odd_length() {
     let one = [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
-    /// Levels as bytes, as offsets, whether bytes are left, what is wrong.
+    /// Levels as bytes and as offsets, a flag for leftover bytes, and the expected fault.
     type Case<'a> = (&'a [&'a [u8]], &'a [&'a [u64]], bool, Option<&'a str>);
     let cases: [Case<'_>; 7] = [
         (&[], &[], false, None),
@@ -61,7 +61,7 @@ fn odd_levels_come_back() {
 }
 
 #[test]
-fn a_changed_tensor_gets_a_new_desc() {
+fn rewrites_desc_of_changed_tensor() {
     // Reversed fields and an unknown one.
     let desc = [0x7a, 0x02, b'h', b'i', 0x10, 0x02, 0x08, 0x05];
     let read = read_all(&stream(&desc, &[0; 8])).unwrap().remove(0).entry;
@@ -78,7 +78,7 @@ fn a_changed_tensor_gets_a_new_desc() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused() {
+fn rejects_unwritable_tensors() {
     assert_eq!(code(&entry(DType::F8E8M0, &[2])), "dtype");
     let mut odd = entry(DType::F32, &[2]);
     odd.shape = Shape::from([1 << 63, 0]);
@@ -109,7 +109,7 @@ fn what_cannot_be_written_is_refused() {
 }
 
 #[test]
-fn claims_are_held_against_the_file_and_the_limits() {
+fn rejects_claims_beyond_file_and_limits() {
     let mut levels = with_levels(&[]);
     levels[4..12].fill(0xff);
     assert_eq!(read_all(&levels).unwrap_err().code().as_str(), "lod-too-long");
@@ -137,7 +137,7 @@ fn claims_are_held_against_the_file_and_the_limits() {
     };
     let leveled = with_levels(&[&[0; 80]]);
     assert!(refused(&leveled, &limits(80, 9, 9, 9)).contains("header_bytes"));
-    // What headers keep in memory adds up.
+    // The memory of all headers is added up.
     assert!(combined::read_all(&memory(&leveled), &limits(150, 9, 9, 9)).is_ok());
     assert!(refused(&leveled.repeat(2), &limits(150, 9, 9, 9)).contains("header_bytes"));
     assert!(refused(&floats(1), &limits(2, 9, 9, 9)).contains("header_bytes"));
@@ -158,7 +158,7 @@ fn claims_are_held_against_the_file_and_the_limits() {
 }
 
 #[test]
-fn large_tensors_are_hopped_over_and_small_ones_read_in_large_pieces() {
+fn skips_large_tensors_and_reads_small_ones_in_large_blocks() {
     // 64 tensors of 1 MiB.
     let large = stream(&[0x08, 0x14, 0x10, 0x80, 0x80, 0x40], &vec![0; 1 << 20]).repeat(64);
     // 20,000 of 64 bytes.
@@ -175,7 +175,7 @@ fn large_tensors_are_hopped_over_and_small_ones_read_in_large_pieces() {
 }
 
 #[test]
-fn words_among_tensors_need_the_program() {
+fn vocabularies_among_tensors_require_the_program() {
     let words = vec![("a".into(), 3), ("".into(), -1)];
     let entry = entry(DType::U8, &[3]);
     let items = [combined::Item::Dense(&entry), combined::Item::Vocab(&words), combined::Item::Dense(&entry)];

@@ -1,12 +1,12 @@
-//! Every golden stream against what Paddle's own objects held; damaged, hostile and foreign files.
+//! Comparison of golden streams with Paddle's own objects; damaged, malformed and foreign files.
 
 #![allow(clippy::disallowed_methods)]
 
 mod damaged;
 mod detection;
 mod golden;
-mod hostile;
 mod made;
+mod malformed;
 mod unshipped;
 
 use super::{Dense, combined, dense, selected_rows, vocab};
@@ -95,7 +95,7 @@ fn floats(n: u8) -> Vec<u8> {
     stream(&[0x08, 0x05, 0x10, n], &vec![n; 4 * usize::from(n)])
 }
 
-/// What the check of LoD says of one tensor.
+/// Returns the findings of the LoD check for one tensor.
 fn lod_problem(entry: &TensorEntry) -> Option<String> {
     weighbridge_core::check::lod(std::slice::from_ref(entry)).pop().map(|finding| finding.text.to_string())
 }

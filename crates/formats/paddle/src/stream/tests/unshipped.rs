@@ -1,4 +1,4 @@
-//! The two forms of the design notes: by hand, there and back, and told apart.
+//! The two forms of the design notes: handwritten files, round trips, and detection.
 
 use super::*;
 use crate::stream::unshipped::{design_note, size_prefixed};
@@ -30,7 +30,7 @@ fn kind(bytes: &[u8]) -> Option<StreamKind> {
 }
 
 #[test]
-fn the_form_of_the_first_note_by_hand() {
+fn reads_handwritten_design_note_file() {
     let read = read_note(&NOTE).unwrap();
     assert_eq!((read.entry.stored, read.entry.shape.dims()), (DType::I16, &[2, 3][..]));
     assert_eq!(read.entry.read_tensor(Order::Row).unwrap(), NOTE[14..26]);
@@ -38,7 +38,7 @@ fn the_form_of_the_first_note_by_hand() {
     assert_eq!((read.header.data_offset, read.header.stream_bytes), (14, 58));
     assert_eq!(written(|file| design_note::write(file, &read.entry)), NOTE);
     assert_eq!(kind(&NOTE), Some(StreamKind::DesignNote));
-    // The real form is another one.
+    // The released form differs.
     assert_ne!(rewritten(std::slice::from_ref(&read)), NOTE);
     assert_eq!(read_all(&NOTE).unwrap_err().code().as_str(), "lod-too-long");
 
@@ -52,7 +52,7 @@ fn the_form_of_the_first_note_by_hand() {
 }
 
 #[test]
-fn the_form_of_the_second_note_by_hand() {
+fn reads_handwritten_size_prefixed_file() {
     let one = floats(2);
     assert_eq!(one.len(), 32);
     let mut bytes = vec![32, 0, 0, 0, 0, 0, 0, 0];
@@ -88,7 +88,7 @@ fn the_form_of_the_second_note_by_hand() {
 }
 
 #[test]
-fn golden_tensors_go_there_and_back() {
+fn round_trips_golden_tensors() {
     let bytes = damaged("size_prefixed.pdiparams");
     let read = read_sized(&bytes).unwrap();
     assert_eq!(written(|file| size_prefixed::write(file, read.iter().map(|t| &t.entry))), bytes);

@@ -1,13 +1,12 @@
-//! A tensor as the note "Model Format" has it: one version, and the LoD last. **Paddle does not
+//! Tensor in the form of the note "Model Format": one version, and the LoD last. **Paddle does not
 //! read it.**
 //!
 //! ```text
 //! u32 version = 0 | u32 desc length | desc | data | u64 levels | per level: u64 bytes, u64[] offsets
 //! ```
 //!
-//! The real form has two versions, and the LoD between them. Neither can be read as the other: a
-//! desc that begins where the real form has its levels would begin with a byte of 0, and no desc
-//! does.
+//! The released form has two versions with the LoD between them. The two forms are distinguishable: a desc at the
+//! position of the released form's levels would have to begin with a byte of 0, and no desc does.
 
 use super::super::header::{self, Dense, array};
 use super::super::lod::{self, Lod};
@@ -19,11 +18,11 @@ use weighbridge_core::plan::FileBuilder;
 use weighbridge_core::tensor::Order;
 use weighbridge_io::source::{Cursor, SourceRef};
 
-/// Reads a tensor of this form that begins at the cursor, which stands behind it afterwards. The
-/// attributes are those of [`dense::read`](super::super::dense::read).
+/// Reads a tensor of this form at the cursor and moves the cursor to its end. The attributes are those of
+/// [`dense::read`](super::super::dense::read).
 ///
 /// # Errors
-/// As [`dense::read`](super::super::dense::read).
+/// Same as [`dense::read`](super::super::dense::read).
 pub fn read(cursor: &mut Cursor, path: &TensorPath, limits: &Limits) -> Result<Dense> {
     read_parts(cursor, path, limits).map_err(|e| e.in_file(cursor.source().label()).on_tensor(path))
 }
@@ -42,7 +41,7 @@ fn read_parts(cursor: &mut Cursor, path: &TensorPath, limits: &Limits) -> Result
 /// Reads a file of one tensor of this form.
 ///
 /// # Errors
-/// As [`read`], and [`weighbridge_core::Kind::Corrupt`]: `trailing-bytes`.
+/// Same as [`read`], and [`weighbridge_core::Kind::Corrupt`]: `trailing-bytes`.
 pub fn read_file(source: &SourceRef, path: &TensorPath, limits: &Limits) -> Result<Dense> {
     let mut cursor = Cursor::new(source.clone(), 0);
     let dense = read(&mut cursor, path, limits)?;
@@ -55,11 +54,11 @@ pub fn read_file(source: &SourceRef, path: &TensorPath, limits: &Limits) -> Resu
 /// Appends `entry` in this form. **Paddle does not read it.**
 ///
 /// # Errors
-/// As [`dense::write`](super::super::dense::write).
+/// Same as [`dense::write`](super::super::dense::write).
 pub fn write(file: &mut FileBuilder, entry: &TensorEntry) -> Result<()> {
     let desc = desc::of_entry(entry)?;
     let len = u32::try_from(desc.len()).map_err(|_| {
-        Error::mismatch("too-large", "the desc of the tensor has 2^32 bytes or more").on_tensor(entry.name())
+        Error::mismatch("too-large", "the tensor desc exceeds 2^32 bytes").on_tensor(entry.name())
     })?;
     let levels = lod::bytes(entry)?;
     file.literal([&0u32.to_le_bytes()[..], &len.to_le_bytes(), &desc].concat());

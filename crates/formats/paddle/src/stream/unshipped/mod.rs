@@ -1,9 +1,8 @@
-//! Two forms that were described and never shipped.
+//! Two forms that were specified and never released.
 //!
-//! Paddle published design notes in 2017 and 2018 that say how tensors are stored. What was
-//! released differs from both: **no Paddle that can be installed writes or reads these files.**
-//! They are read here for those who followed the notes, and told apart from the real form by
-//! their content.
+//! Design notes of Paddle from 2017 and 2018 specify how tensors are stored. The released form differs from
+//! both: **no installable Paddle writes or reads these files.** They are supported for programs that followed
+//! the notes, and are distinguished from the released form by their content.
 
 pub mod design_note;
 pub mod size_prefixed;

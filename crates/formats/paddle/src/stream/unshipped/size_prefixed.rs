@@ -1,15 +1,15 @@
-//! Many tensors as the note "Merging all params in a single file" has them: each behind its size,
-//! so that the k-th is found by hops from size to size. **Paddle does not read it.**
+//! Several tensors in the form of the note "Merging all params in a single file": each is prefixed with its size,
+//! so that the k-th is found without parsing the others. **Paddle does not read it.**
 //!
 //! ```text
 //! u64 bytes of the stream | the stream, as in a file of one tensor | u64 | stream | …
 //! ```
 //!
-//! A real file begins with 4 bytes of 0, and a size does not, save that of a stream of a multiple
-//! of 4 GiB; so the two are told apart at once.
+//! A released file begins with 4 zero bytes. A size does so only for a stream of a multiple of 4 GiB, so the first
+//! bytes distinguish the two forms.
 
-use super::super::combined::{empty, hop, number};
-use super::super::dense::{self, SHORTEST};
+use super::super::combined::{empty, skip_dense, number};
+use super::super::dense::{self, MIN_LEN};
 use super::super::header::{Dense, array};
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
@@ -17,12 +17,12 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::FileBuilder;
 use weighbridge_io::source::{Cursor, SourceRef};
 
-/// Reads all tensors of a file of this form. The k-th gets the path `["k"]`, from 0 on. The
-/// [header](super::super::Header) of each is that of its stream, without the size in front.
+/// Reads all tensors of a file of this form. The k-th tensor gets the path `["k"]`, counted from 0. The
+/// [header](super::super::Header) of each describes its stream without the size prefix.
 ///
 /// # Errors
-/// As [`dense::read`]; [`weighbridge_core::Kind::Corrupt`]: `empty-file`, and `size-prefix` where a size does
-/// not fit the file or its stream.
+/// Same as [`dense::read`]; [`weighbridge_core::Kind::Corrupt`]: `empty-file`, and `size-prefix` if a size does
+/// not match the file or its stream.
 pub fn read_all(source: &SourceRef, limits: &Limits) -> Result<Vec<Dense>> {
     if source.is_empty() {
         return Err(empty(source));
@@ -43,15 +43,15 @@ pub fn read_all(source: &SourceRef, limits: &Limits) -> Result<Vec<Dense>> {
     Ok(tensors)
 }
 
-/// Reads tensor number `k` of a file of this form, from 0 on, by hops over the sizes before it.
+/// Reads tensor number `k` of a file of this form, counted from 0. Earlier tensors are skipped by their sizes.
 ///
 /// # Errors
-/// As [`read_all`], but only for what is passed; [`weighbridge_core::Kind::Mismatch`]: `no-such-tensor` where
-/// there are fewer.
+/// Same as [`read_all`], for the skipped sizes and the tensor; [`weighbridge_core::Kind::Mismatch`]:
+/// `no-such-tensor` if the file has fewer tensors.
 pub fn nth(source: &SourceRef, k: usize, limits: &Limits) -> Result<Dense> {
     let mut cursor = Cursor::new(source.clone(), 0);
     let mut passed = 0;
-    // Every hop goes over 8 bytes at least, so their number is bounded by the length of the file.
+    // Each skip covers at least 8 bytes, so their number is bounded by the length of the file.
     while passed < k && cursor.remaining() > 0 {
         let size = size(&mut cursor, passed)?;
         cursor.skip(size, "a tensor")?;
@@ -69,7 +69,7 @@ pub fn nth(source: &SourceRef, k: usize, limits: &Limits) -> Result<Dense> {
 /// Appends tensors in this form. **Paddle does not read it.**
 ///
 /// # Errors
-/// As [`dense::write`].
+/// Same as [`dense::write`].
 pub fn write<'a>(file: &mut FileBuilder, entries: impl IntoIterator<Item = &'a TensorEntry>) -> Result<()> {
     entries.into_iter().try_for_each(|entry| {
         file.literal(dense::stream_bytes(entry)?.to_le_bytes());
@@ -77,14 +77,14 @@ pub fn write<'a>(file: &mut FileBuilder, entries: impl IntoIterator<Item = &'a T
     })
 }
 
-/// True where the file begins with a size and the header of a tensor of just that size.
+/// True if the file begins with a size and the header of a tensor of exactly that size.
 pub(in super::super) fn begins(source: &SourceRef, limits: &Limits) -> bool {
     let mut cursor = Cursor::new(source.clone(), 0);
     let Ok(size) = array(&mut cursor, "a size").map(u64::from_le_bytes) else { return false };
-    // A size beyond the end of the file is none, or its file was cut short: too little to tell.
-    size >= SHORTEST
+    // A size beyond the end of the file is invalid, or the file is truncated: not enough for detection.
+    size >= MIN_LEN
         && size <= cursor.remaining()
-        && hop(&mut cursor, limits).is_ok_and(|header| header.stream_bytes == size)
+        && skip_dense(&mut cursor, limits).is_ok_and(|header| header.stream_bytes == size)
 }
 
 fn read_one(cursor: &mut Cursor, k: usize, limits: &Limits) -> Result<Dense> {
@@ -94,7 +94,7 @@ fn read_one(cursor: &mut Cursor, k: usize, limits: &Limits) -> Result<Dense> {
     if dense.header.stream_bytes == size {
         return Ok(dense);
     }
-    Err(Error::corrupt("size-prefix", "the size in front of a tensor is not that of its stream")
+    Err(Error::corrupt("size-prefix", "the size prefix does not match the stream of the tensor")
         .in_file(cursor.source().label())
         .at(at)
         .on_tensor(number(k))
@@ -102,18 +102,18 @@ fn read_one(cursor: &mut Cursor, k: usize, limits: &Limits) -> Result<Dense> {
         .found(format_args!("{size} bytes")))
 }
 
-/// Reads a size, and holds it against the rest of the file.
+/// Reads a size, and compares it with the rest of the file.
 fn size(cursor: &mut Cursor, k: usize) -> Result<u64> {
     let at = cursor.position();
     let place = |e: Error, cursor: &Cursor| e.in_file(cursor.source().label()).on_tensor(number(k));
     let size = array(cursor, "the size of a tensor").map_err(|e| place(e, cursor))?;
     let size = u64::from_le_bytes(size);
-    if (SHORTEST..=cursor.remaining()).contains(&size) {
+    if (MIN_LEN..=cursor.remaining()).contains(&size) {
         return Ok(size);
     }
-    let error = Error::corrupt("size-prefix", "the size in front of a tensor cannot be")
+    let error = Error::corrupt("size-prefix", "the size prefix of a tensor is out of range")
         .at(at)
-        .expected(format_args!("{SHORTEST} to {} bytes", cursor.remaining()))
+        .expected(format_args!("{MIN_LEN} to {} bytes", cursor.remaining()))
         .found(format_args!("{size} bytes"));
     Err(place(error, cursor))
 }

@@ -1,4 +1,4 @@
-//! What is decoded of a batch when it is asked for: elements, and the names of rows.
+//! Decoding of a batch on access: elements and row names.
 
 use super::File;
 use crate::table::Decoder;
@@ -8,7 +8,7 @@ use weighbridge_core::checkpoint::{RowNameList, RowNames, check_count};
 use weighbridge_core::error::Result;
 use weighbridge_io::source::SourceRef;
 
-/// Decodes the elements of a batch.
+/// Decoder of the elements of a batch.
 #[derive(Debug)]
 pub(super) struct Batches {
     pub(super) file: Arc<File>,
@@ -25,7 +25,7 @@ impl Decoder for Batches {
     }
 }
 
-/// The names in a column of all batches.
+/// Row names in a column of all batches.
 #[derive(Debug)]
 pub(super) struct BatchNames {
     pub(super) file: Arc<File>,
@@ -69,7 +69,7 @@ impl RowNames for BatchNames {
 }
 
 impl BatchNames {
-    /// Appends the names of a batch, where those of others that are not in the list took so many bytes.
+    /// Appends the names of a batch; `spent` is the number of bytes of names not in the list.
     fn append(&self, number: usize, list: &mut RowNameList, spent: u64) -> Result<()> {
         let most = RowNameList::most(self.file.source.len(), &self.file.limits).saturating_sub(spent);
         let batch = self.file.batch(number, vec![self.place])?;

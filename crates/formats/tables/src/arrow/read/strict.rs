@@ -1,5 +1,5 @@
-//! What Arrow's own reader asks of a file and opening does not: lengths that agree, batches that can be decoded, frames that
-//! end. Only `verify` asks for it, as it reads all of the table.
+//! Checks of Arrow's own reader that opening skips: consistent lengths, decodable batches, complete
+//! frames. Only `verify` runs them, because they read the whole table.
 
 use super::{File, Layout, RangeOf, buffers_of, own_parts, record_batch};
 use crate::table::flat;
@@ -9,21 +9,21 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// What stands before the length of a message in files that are not old.
-const MARK: [u8; 4] = [0xff; 4];
-/// What a frame of LZ4 begins with.
-const FRAME: [u8; 4] = 0x184d_2204u32.to_le_bytes();
+/// Continuation marker before the length of a message; absent in old files.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+/// First bytes of an LZ4 frame.
+const LZ4_MAGIC: [u8; 4] = 0x184d_2204u32.to_le_bytes();
 
-/// Holds every batch of the table against its own lengths, and decodes it.
+/// Compares every batch of the table with its declared lengths, and decodes it.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`]: `batch-length`, `batch-version`, `null-count`, `frame`, and what opening says.
+/// [`weighbridge_core::Kind::Corrupt`]: `batch-length`, `batch-version`, `null-count`, `frame`; and the errors of opening.
 pub(in crate::arrow) fn check(source: &SourceRef, limits: &Limits) -> Result<()> {
     let file = File::read(source, limits)?;
     let in_file = |error: Error| error.in_file(source.label());
     let layout = Layout::of(&file.schema, &mut Vec::new())?;
     file.check_overlap().map_err(in_file)?;
-    // Holds what the batches unpack to against the limits.
+    // Charges the unpacked batches to the limits.
     file.heads(&layout, |_| false).map_err(in_file)?;
     for block in &file.dictionaries {
         file.check_message(block, MessageHeader::DictionaryBatch).map_err(in_file)?;
@@ -42,7 +42,7 @@ pub(in crate::arrow) fn check(source: &SourceRef, limits: &Limits) -> Result<()>
 }
 
 impl File {
-    /// Holds the head of a message against what the footer says of it.
+    /// Compares the header of a message with the footer.
     fn check_message(&self, block: &Block, of: MessageHeader) -> Result<()> {
         let (offset, head, _) = self.place(block)?;
         let bytes = read_vec(&*self.source, offset, head)?;
@@ -50,25 +50,25 @@ impl File {
             let number = bytes.get(at..).and_then(<[u8]>::first_chunk);
             number.map_or(0, |number| u64::from(u32::from_le_bytes(*number)))
         };
-        let skip: u64 = if bytes.starts_with(&MARK) { 8 } else { 4 };
+        let skip: u64 = if bytes.starts_with(&CONTINUATION) { 8 } else { 4 };
         let len = if skip == 8 { number(4) } else { number(0) };
         if len == 0 || len.saturating_add(skip) != head {
             return Err(Error::corrupt(
                 "batch-length",
-                "the head of a message has another length than the footer says",
+                "the header length of a message differs from the footer",
             )
             .at(offset)
             .expected(head.saturating_sub(skip))
             .found(len));
         }
         let skip = usize::try_from(skip).unwrap_or(8);
-        let message = flat::message("the head of a message", bytes.get(skip..).unwrap_or_default())?;
+        let message = flat::message("the header of a message", bytes.get(skip..).unwrap_or_default())?;
         if message.header_type() != of
             || !matches!(message.version(), MetadataVersion::V4 | MetadataVersion::V5)
         {
             return Err(Error::corrupt(
                 "batch-version",
-                "a message is of another kind or version than the footer says",
+                "the kind or version of a message differs from the footer",
             )
             .at(offset)
             .found(format_args!("{:?} {:?}", message.header_type(), message.version())));
@@ -76,7 +76,7 @@ impl File {
         if message.bodyLength() != block.bodyLength() {
             return Err(Error::corrupt(
                 "batch-length",
-                "the body of a message has another length than the footer says",
+                "the body length of a message differs from the footer",
             )
             .at(offset)
             .expected(block.bodyLength())
@@ -85,7 +85,7 @@ impl File {
         Ok(())
     }
 
-    /// Holds the bits that say which values are missing against their counts, and frames of LZ4 against their buffers.
+    /// Compares validity bits with null counts, and LZ4 frames with their buffers.
     fn check_buffers(&self, block: &Block, layout: &Layout) -> Result<()> {
         let (offset, len, all) = self.place(block)?;
         let bytes = read_vec(&*self.source, offset, len)?;
@@ -96,12 +96,12 @@ impl File {
         let is_lz4 = head.compression().is_some_and(|how| how.codec() == CompressionType::LZ4_FRAME);
         for (number, &(at, len)) in buffers.iter().enumerate() {
             let is_read = of_column.get(number).is_some_and(|&column| layout.reads(column));
-            // A length stands before what is packed; below 0 it is not packed after all.
+            // A length precedes packed data; a negative length means unpacked data.
             if is_read && is_lz4 && len > 8 && at.checked_add(len).is_some_and(|end| end <= body.len) {
                 let packed = read_vec(&*self.source, body.start + at, len)?;
                 let claim = packed.first_chunk().map_or(-1, |claim| i64::from_le_bytes(*claim));
                 if claim >= 0 && !is_one_frame(packed.get(8..).unwrap_or_default()) {
-                    let text = "a packed buffer is not one frame of LZ4 from its beginning to its end";
+                    let text = "a compressed buffer is not exactly one LZ4 frame";
                     return Err(Error::corrupt("frame", text).at(body.start + at));
                 }
             }
@@ -109,7 +109,7 @@ impl File {
         self.check_missing(&head, body, &buffers, layout)
     }
 
-    /// Holds the bits of the values that are there against the counts of those that are missing.
+    /// Compares the validity bits with the null counts.
     fn check_missing(
         &self,
         head: &RecordBatch<'_>,
@@ -136,32 +136,32 @@ impl File {
                 Err(Error::corrupt("null-count", text).at(body.start.saturating_add(at)))
             };
             if len == 0 && node.null_count() != 0 {
-                return fail("a column has missing values, and no bits that say which");
+                return fail("a column has missing values but no validity bitmap");
             }
             if len == 0 {
                 continue;
             }
             if head.compression().is_some() {
-                // A length stands before what is packed; below 0 it is not packed after all.
+                // A length precedes packed data; a negative length means unpacked data.
                 let mut claim = [0; 8];
                 if len >= 8 {
                     self.source.read_at(body.start + at, &mut claim)?;
                 }
                 if u64::try_from(i64::from_le_bytes(claim)).unwrap_or(len.saturating_sub(8)) < needed {
-                    return fail("a column has fewer bits of values that are there than values");
+                    return fail("the validity bitmap of a column is too short");
                 }
             } else if len < needed {
-                return fail("a column has fewer bits of values that are there than values");
+                return fail("the validity bitmap of a column is too short");
             } else if node.null_count() >= 0
                 && self.zeros(body.start.saturating_add(at), node.length())? != node.null_count()
             {
-                return fail("a column has another number of missing values than its head says");
+                return fail("the null count of a column differs from its validity bitmap");
             }
         }
         Ok(())
     }
 
-    /// The bits that are 0 among the first `count` from `at` on.
+    /// Number of zero bits among the first `count` bits at `at`.
     fn zeros(&self, at: u64, count: i64) -> Result<i64> {
         let bytes = read_vec(&*self.source, at, u64::try_from(count).unwrap_or(0).div_ceil(8))?;
         let ones: u32 = bytes.iter().map(|byte| byte.count_ones()).sum();
@@ -171,7 +171,7 @@ impl File {
     }
 }
 
-/// The numbers of the nodes and buffers that say which values are there, of a column of that type and of those within it.
+/// Indexes of the nodes and validity buffers of a column of this type and of its child columns.
 fn find_bits(
     of: &DataType,
     node: &mut usize,
@@ -187,16 +187,16 @@ fn find_bits(
     children.into_iter().try_for_each(|child| find_bits(child, node, buffer, views, found))
 }
 
-/// True for one frame of LZ4 and nothing behind it.
+/// True for exactly one LZ4 frame.
 fn is_one_frame(bytes: &[u8]) -> bool {
     frame_len(bytes) == Some(bytes.len())
 }
 
-/// The length of the frame that `bytes` begin with; `None` where it does not end within them.
+/// Length of the frame at the start of `bytes`; `None` if it does not end within them.
 fn frame_len(bytes: &[u8]) -> Option<usize> {
-    let flags = *bytes.get(4).filter(|_| bytes.starts_with(&FRAME))?;
+    let flags = *bytes.get(4).filter(|_| bytes.starts_with(&LZ4_MAGIC))?;
     let has = |bit: u8| usize::from(flags >> bit & 1);
-    // Flags, sizes of blocks, the length of the content, a dictionary, a checksum of these.
+    // Flags, block sizes, content length, dictionary, header checksum.
     let mut at = 4 + 2 + has(3) * 8 + has(0) * 4 + 1;
     loop {
         let word = u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?);

@@ -1,10 +1,10 @@
-//! How long the lists of a column are, by their levels alone: whoever reads rows takes memory for all of their values, and a run of
-//! a few bytes can be a list of 2^31.
+//! Lengths of the lists of a column, from their levels alone: a row reader allocates all of their values, and a run of
+//! a few bytes can be a list of 2^31 values.
 //!
 //! ```text
-//! levels    runs, one behind the other; 1: this value goes on with the list before, 0: it begins a list
-//! run       number with 7 bits a byte: times two, then a byte with the level of all
-//! packed    number with 7 bits a byte: groups of eight times two, and one; a bit for each value, the lowest first
+//! levels    consecutive runs; 1: the value continues the list, 0: it starts a list
+//! run       number with 7 bits a byte: count times two, then a byte with the level of all
+//! packed    number with 7 bits a byte: groups of eight times two, plus one; one bit per value, lowest bit first
 //! ```
 
 use super::File;
@@ -17,10 +17,10 @@ use std::sync::Arc;
 use weighbridge_core::error::Result;
 
 impl File {
-    /// The number of values of the longest list of a column of a row group. It unpacks the pages, one after the other.
+    /// Returns the number of values of the longest list of a column of a row group. Unpacks the pages one by one.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`] where they cannot be unpacked.
+    /// [`weighbridge_core::Kind::Corrupt`] if the pages cannot be unpacked.
     pub(super) fn longest_list(&self, group: usize, leaf: usize) -> Result<u64> {
         let group = self.metadata.metadata().row_group(group);
         guarded("a row group", || {
@@ -48,22 +48,22 @@ impl File {
     }
 }
 
-/// What stands behind its length in 4 bytes.
+/// Bytes behind a length prefix of 4 bytes.
 fn behind_length(bytes: &[u8]) -> Option<&[u8]> {
     let (len, rest) = bytes.split_first_chunk::<4>()?;
     rest.get(..usize::try_from(u32::from_le_bytes(*len)).ok()?)
 }
 
-/// Lists that are counted.
+/// Counter of list lengths.
 #[derive(Debug, Default)]
 struct Lists {
-    /// Values of the list that is not known to have ended.
+    /// Values of the list that may still continue.
     open: u64,
     longest: u64,
 }
 
 impl Lists {
-    /// Counts the values of a page. Those without a level go on with the list before.
+    /// Counts the values of a page. Values without a level continue the list.
     fn page(&mut self, levels: &[u8], mut values: u64) {
         let mut levels = levels.iter().copied();
         while values > 0 {
@@ -86,7 +86,7 @@ impl Lists {
         self.run(1, values);
     }
 
-    /// `count` values of one level.
+    /// Counts `count` values of one level.
     fn run(&mut self, level: u8, count: u64) {
         match level {
             0 if count > 0 => self.open = 1,
@@ -120,19 +120,19 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_list_is_found() {
+    fn finds_the_longest_list() {
         // One list of five: a run of one 0, a run of four 1.
         assert_eq!(longest(&[(&[2, 0, 8, 1], 5)]), 5);
         // Lists of 3, 1 and 4, in bits: 0 1 1 0 0 1 1 1.
         assert_eq!(longest(&[(&[3, 0b1110_0110], 8)]), 4);
         // Bits behind the last value do not count.
         assert_eq!(longest(&[(&[3, 0b1111_1110], 3)]), 3);
-        // A list goes on in the next page.
+        // A list continues in the next page.
         assert_eq!(longest(&[(&[2, 0, 8, 1], 5), (&[6, 1, 4, 0], 5)]), 8);
-        // Runs that claim more than there are values, and values without levels.
+        // Runs that claim more values than exist, and values without levels.
         assert_eq!(longest(&[(&[2, 0, 0xfe, 0xff, 0xff, 0xff, 0x0f, 1], 1000)]), 1000);
         assert_eq!(longest(&[(&[2, 0], 700), (&[], 3)]), 703);
-        // Many of one, and none.
+        // Many lists of one value, and none.
         assert_eq!(longest(&[(&[0xd0, 0x0f, 0], 1000)]), 1);
         assert_eq!(longest(&[(&[0, 1, 0, 0, 2, 0], 1)]), 1);
         assert_eq!(longest(&[]), 0);

@@ -1,5 +1,5 @@
-//! What stands around the elements: heads of pages, other columns, indexes, the footer. And the
-//! checksums of pages, where a writer gave them.
+//! Outline of everything but the elements: page headers, other columns, indexes, the footer. And the
+//! checksums of pages, where a writer stored them.
 
 use super::super::pages::{self, Page};
 use super::{File, Layout};
@@ -11,24 +11,24 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{SourceRef, to_usize};
 
-/// Bytes of the mark at both ends.
-const MARK: u64 = 4;
-/// The code of a page that has another checksum than its head says.
+/// Length of the magic at both ends.
+const MAGIC_LEN: u64 = 4;
+/// Code for a page whose checksum differs from its header.
 const PAGE_CRC: &str = "page-crc";
-/// Damaged pages that are told one by one.
-const TOLD: usize = 1000;
-/// Bytes that are read at once.
-const STEP: u64 = 256 << 10;
+/// Maximum number of damaged pages reported one by one.
+const MAX_REPORTED: usize = 1000;
+/// Bytes read at once.
+const STEP_BYTES: u64 = 256 << 10;
 
-/// A column of a row group, and what belongs to it elsewhere.
+/// Column chunk of a row group, with its indexes.
 pub(super) struct Chunk {
     /// The row group.
     group: usize,
-    /// The column of the schema that it is of, or a part of.
+    /// Schema column that contains it.
     root: usize,
     start: u64,
     len: u64,
-    /// Offsets and lengths of its indexes and filters.
+    /// Offsets, lengths and names of its indexes and filters.
     indexes: Vec<(u64, u64, &'static str)>,
 }
 
@@ -38,7 +38,7 @@ pub(in crate::parquet) fn outline(source: &SourceRef, limits: &Limits) -> Result
     let elements = layout.elements();
     let mut outline = Outline::new(Gaps::Forbidden);
     outline.elements = true;
-    outline.header(0, MARK, "parquet mark");
+    outline.header(0, MAGIC_LEN, "parquet magic");
     for chunk in file.chunks()? {
         let of_table = elements.contains(&chunk.root);
         for page in pages::all(source, chunk.start..chunk.start.saturating_add(chunk.len))? {
@@ -56,23 +56,23 @@ pub(in crate::parquet) fn outline(source: &SourceRef, limits: &Limits) -> Result
     }
     let mut tail = [0; 4];
     source.read_at(source.len() - 8, &mut tail)?;
-    // Held against the file when the footer was read.
+    // Compared with the file when the footer was read.
     let footer = u64::from(u32::from_le_bytes(tail)).saturating_add(8).min(source.len());
     outline.header(source.len() - footer, footer, "footer");
     Ok(outline)
 }
 
-/// Holds every page that has a checksum against it: `page-crc`; and the columns of the table against what the footer says.
+/// Verifies every page that has a checksum (`page-crc`), and compares the columns of the table with the footer.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Io`]; what keeps the footer from being read.
+/// [`weighbridge_core::Kind::Io`]; errors of reading the footer.
 pub(in crate::parquet) fn check(source: &SourceRef, limits: &Limits) -> Result<Vec<Finding>> {
     let file = File::read(source, limits)?;
     let (mut findings, mut damaged) = (Vec::new(), 0u64);
     for chunk in file.chunks()? {
         damaged_pages(source, &chunk, &mut |offset, text| {
             damaged += 1;
-            if findings.len() < TOLD {
+            if findings.len() < MAX_REPORTED {
                 findings.push(Finding::error(PAGE_CRC, text).in_file(source.label()).at(offset));
             }
         })?;
@@ -82,36 +82,34 @@ pub(in crate::parquet) fn check(source: &SourceRef, limits: &Limits) -> Result<V
     {
         findings.push(Finding::from_error(&error).ok_or(error)?);
     }
-    let more = damaged.saturating_sub(TOLD as u64);
+    let more = damaged.saturating_sub(MAX_REPORTED as u64);
     if more > 0 {
-        let text = format!("{more} more pages are not what was written");
+        let text = format!("{more} more pages fail their checksums");
         findings.push(Finding::error(PAGE_CRC, text).in_file(source.label()));
     }
     Ok(findings)
 }
 
-/// Gives the pages of a column that are not what was written: where they are, and what is wrong.
+/// Calls `give` with the offset and the fault of each damaged page of a column.
 fn damaged_pages(source: &SourceRef, chunk: &Chunk, give: &mut dyn FnMut(u64, String)) -> Result<()> {
     let mut buffer = Vec::new();
     for page in pages::all(source, chunk.start..chunk.start.saturating_add(chunk.len))? {
         let Some(expected) = page.crc else { continue };
         let found = crc(source, &page, &mut buffer)?;
         if found != expected {
-            let text = format!(
-                "a page is not what was written: its checksum is {found:08x}, {expected:08x} was expected"
-            );
+            let text = format!("the page checksum is {found:08x}, expected {expected:08x}");
             give(page.offset, text);
         }
     }
     Ok(())
 }
 
-/// The CRC-32 of the bytes of a page as they are in the file.
+/// CRC-32 of the stored bytes of a page.
 fn crc(source: &SourceRef, page: &Page, buffer: &mut Vec<u8>) -> Result<u32> {
     let mut hasher = crc32fast::Hasher::new();
     let (mut at, end) = (page.offset + page.head, page.offset + page.head + page.stored);
     while at < end {
-        buffer.resize(to_usize(STEP.min(end - at))?, 0);
+        buffer.resize(to_usize(STEP_BYTES.min(end - at))?, 0);
         source.read_at(at, buffer)?;
         hasher.update(buffer);
         at += buffer.len() as u64;
@@ -120,15 +118,15 @@ fn crc(source: &SourceRef, page: &Page, buffer: &mut Vec<u8>) -> Result<u32> {
 }
 
 impl File {
-    /// What is wrong with columns of a row group that could not be read: the first page that has another checksum than
-    /// its head says, where there is one; else what their reader said.
+    /// Cause of an error in reading columns of a row group: the first page with a wrong checksum,
+    /// otherwise the error itself.
     pub(super) fn blame(&self, group: usize, columns: &[usize], error: Error) -> Error {
         let source = &self.source.0;
         let mut first = None;
         for chunk in self.chunks().unwrap_or_default() {
             if chunk.group == group && columns.binary_search(&chunk.root).is_ok() && first.is_none() {
                 let mut keep = |offset, text| first = first.take().or(Some((offset, text)));
-                // What else is wrong is known already.
+                // Other faults are in `error` already.
                 let _ = damaged_pages(source, &chunk, &mut keep);
             }
         }
@@ -136,10 +134,10 @@ impl File {
             .map_or(error, |(offset, text)| Error::corrupt(PAGE_CRC, text).in_file(source.label()).at(offset))
     }
 
-    /// The columns of all row groups.
+    /// Column chunks of all row groups.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`] for such that take more bytes than the file has.
+    /// [`weighbridge_core::Kind::Corrupt`] if the columns together are larger than the file.
     pub(super) fn chunks(&self) -> Result<Vec<Chunk>> {
         let metadata = self.metadata.metadata();
         let schema = metadata.file_metadata().schema_descr();
@@ -150,10 +148,10 @@ impl File {
                 groups.flat_map(|(at, group)| group.columns().iter().enumerate().map(move |c| (at, c)));
             for (group, (leaf, column)) in columns {
                 let (start, len) = column.byte_range();
-                // Whoever lists the same bytes a million times would have them read as often.
+                // A footer that lists the same bytes a million times would have them read as often.
                 left = left.checked_sub(len).ok_or_else(|| {
                     let error =
-                        Error::corrupt("columns-overlap", "the columns take more bytes than the file has");
+                        Error::corrupt("columns-overlap", "the columns together are larger than the file");
                     ParquetError::External(Box::new(error.at(start)))
                 })?;
                 let places = [

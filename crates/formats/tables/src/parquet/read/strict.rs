@@ -1,10 +1,10 @@
-//! What Arrow's own reader asks of a file and the reader of this library does not: counts, types and levels that agree with
-//! the footer. Only `verify` asks for it, as it unpacks all pages of the table.
+//! Checks of Arrow's own reader that the library used here skips: counts, types and levels that agree with
+//! the footer. Only `verify` runs them, because they unpack all pages of the table.
 //!
 //! ```text
-//! levels, places    runs, one behind the other
-//! run               number with 7 bits a byte: times two, then the value in as many bytes as it needs
-//! packed            number with 7 bits a byte: groups of eight times two, and one; the values, the lowest bits first
+//! levels, indexes   consecutive runs
+//! run               number with 7 bits a byte: count times two, then the value in as few bytes as its width needs
+//! packed            number with 7 bits a byte: groups of eight times two, plus one; the values, lowest bits first
 //! ```
 
 use super::texts::{Numbers, values_of};
@@ -28,10 +28,10 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{SourceRef, read_vec};
 
 impl File {
-    /// Holds the columns of the table against the footer.
+    /// Compares the columns of the table with the footer.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`]: `footer`, `column-type`, `page-values`, `page-size`, `levels`; what keeps pages from being unpacked.
+    /// [`weighbridge_core::Kind::Corrupt`]: `footer`, `column-type`, `page-values`, `page-size`, `levels`; errors of unpacking.
     pub(super) fn check_strictly(&self) -> Result<()> {
         let source = &self.source.0;
         let metadata = self.metadata.metadata();
@@ -41,7 +41,7 @@ impl File {
         let (place, bytes) = footer(source, &self.limits)?;
         let at_footer = |error: Error| error.in_file(source.label()).at(place);
         if let Some(orders) = file.column_orders().filter(|orders| orders.len() != schema.num_columns()) {
-            return Err(at_footer(wrong("the footer has not as many orders of columns as columns"))
+            return Err(at_footer(wrong("the number of column orders differs from the number of columns"))
                 .expected(schema.num_columns())
                 .found(orders.len()));
         }
@@ -53,7 +53,7 @@ impl File {
         }
         let rows = metadata.row_groups().iter().fold(0i64, |sum, group| sum.saturating_add(group.num_rows()));
         if rows != file.num_rows() {
-            return Err(at_footer(wrong("the row groups have not as many rows as the footer says"))
+            return Err(at_footer(wrong("the rows of all row groups differ from the footer"))
                 .expected(file.num_rows())
                 .found(rows));
         }
@@ -68,7 +68,7 @@ impl File {
                 if types.next() != Some(number_of(column.physical_type())) {
                     return Err(named(Error::corrupt(
                         "column-type",
-                        "the column has another type than the schema says",
+                        "the column type differs from the schema",
                     )));
                 }
                 let root = schema.get_column_root_idx(leaf);
@@ -82,7 +82,7 @@ impl File {
         Ok(())
     }
 
-    /// Holds what the footer says of a column against itself.
+    /// Checks the counts of a column in the footer for consistency.
     fn check_counts(&self, root: usize, chunk: &ColumnChunkMetaData, rows: i64) -> Result<()> {
         let column = chunk.column_descr();
         for (histogram, most) in [
@@ -91,26 +91,29 @@ impl File {
         ] {
             let count = histogram.map_or(0, |histogram| histogram.values().len());
             if count > 0 && i64::try_from(count) != Ok(i64::from(most) + 1) {
-                return Err(wrong("the counts of levels are not as many as levels")
+                return Err(wrong("the number of level counts differs from the number of levels")
                     .expected(i64::from(most) + 1)
                     .found(count));
             }
         }
-        // Each row has one value, missing or not; a list of fixed length has as many, and one where it is empty.
+        // Each row has one value, missing or not; a fixed-size list has as many as its size, and one if it is empty.
         let expected = match self.metadata.schema().fields().get(root).map(|field| field.data_type()) {
             Some(DataType::FixedSizeList(_, width)) => rows.checked_mul(i64::from((*width).max(1))),
             _ if column.max_rep_level() == 0 => Some(rows),
             _ => return Ok(()),
         };
         if expected != Some(chunk.num_values()) {
-            return Err(Error::corrupt("page-values", "the column has not as many values as its rows take")
-                .expected(expected.unwrap_or(i64::MAX))
-                .found(chunk.num_values()));
+            return Err(Error::corrupt(
+                "page-values",
+                "the number of values of the column differs from its rows",
+            )
+            .expected(expected.unwrap_or(i64::MAX))
+            .found(chunk.num_values()));
         }
         Ok(())
     }
 
-    /// Unpacks the pages of a column, one after the other, and holds them against the footer.
+    /// Unpacks the pages of a column one by one, and compares them with the footer.
     fn check_chunk(&self, group: usize, leaf: usize) -> Result<()> {
         let source = &self.source.0;
         let group = self.metadata.metadata().row_group(group);
@@ -121,13 +124,13 @@ impl File {
         for (number, page) in heads.iter().enumerate() {
             let fail = |error: Error| Err(error.in_file(source.label()).at(page.offset));
             if chunk.compression() == Compression::UNCOMPRESSED && page.unpacked != page.stored {
-                let text = "a page that is not compressed has two lengths";
+                let text = "an uncompressed page has two different lengths";
                 return fail(Error::corrupt("page-size", text).expected(page.stored).found(page.unpacked));
             }
             if page.is_dictionary && number > 0 {
                 return fail(Error::corrupt(
                     "page-values",
-                    "a dictionary does not stand before the data of its column",
+                    "a dictionary page follows the data of its column",
                 ));
             }
             values = values.saturating_add(if page.is_dictionary { 0 } else { page.values });
@@ -135,7 +138,7 @@ impl File {
         if i64::try_from(values) != Ok(chunk.num_values()) {
             return Err(Error::corrupt(
                 "page-values",
-                "the pages of a column have not as many values as the footer says",
+                "the values in the pages of a column differ from the footer",
             )
             .in_file(source.label())
             .at(start)
@@ -152,18 +155,21 @@ impl File {
             let head = heads.next();
             if !has_length(&page, head, chunk, source)? {
                 let error =
-                    Error::corrupt("page-size", "a page is unpacked to another length than its head says");
+                    Error::corrupt("page-size", "the unpacked length of a page differs from its header");
                 return Err(error.in_file(source.label()).at(head.map_or(start, |head| head.offset)));
             }
             if let Page::DictionaryPage { num_values, buf, .. } = &page {
                 dictionary = Some(*num_values);
                 if chunk.column_type() == Type::BYTE_ARRAY && !has_texts(buf, *num_values) {
-                    let error =
-                        Error::corrupt("page-values", "a dictionary has fewer values than its head says");
+                    let error = Error::corrupt(
+                        "page-values",
+                        "a dictionary has fewer values than its header declares",
+                    );
                     return Err(error.in_file(source.label()).at(head.map_or(start, |head| head.offset)));
                 }
             } else if check_page(&page, chunk.column_descr(), dictionary).is_none() {
-                let error = Error::corrupt("levels", "the values of a page are not what its head says");
+                let error =
+                    Error::corrupt("levels", "the levels or values of a page do not match its header");
                 return Err(error.in_file(source.label()).at(head.map_or(start, |head| head.offset)));
             }
         }
@@ -171,8 +177,8 @@ impl File {
     }
 }
 
-/// True where a page that is packed with Snappy says itself that it has the length of its head. Its reader fills up what is
-/// missing.
+/// True where the length inside a Snappy page equals the length in its header. The library pads
+/// missing bytes.
 fn has_length(
     page: &Page,
     head: Option<&pages::Page>,
@@ -193,7 +199,7 @@ fn has_length(
     Ok(bytes.is_empty() || varint(&mut &bytes[..]) == head.unpacked.checked_sub(levels))
 }
 
-/// True where so many texts stand one behind the other, each behind its length.
+/// True where `count` length-prefixed texts fit in `bytes`.
 fn has_texts(mut bytes: &[u8], count: u32) -> bool {
     (0..count).all(|_| {
         let text = bytes
@@ -208,7 +214,7 @@ fn wrong(text: &'static str) -> Error {
     Error::corrupt("footer", text)
 }
 
-/// The number of a physical type in a footer.
+/// Number of a physical type in a footer.
 fn number_of(of: Type) -> i32 {
     match of {
         Type::BOOLEAN => 0,
@@ -222,7 +228,7 @@ fn number_of(of: Type) -> i32 {
     }
 }
 
-/// Holds the groups of a schema against what they are said to be. The depth of the schema was bounded before.
+/// Compares the groups of a schema with their declared types. The depth of the schema was bounded before.
 fn check_nodes(root: &Node) -> Result<()> {
     for node in root.get_fields() {
         if !node.is_group() {
@@ -242,7 +248,7 @@ fn check_nodes(root: &Node) -> Result<()> {
             key.is_some_and(|key| !key.is_optional())
         });
         if !is_logical || !is_converted || !has_keys {
-            let text = "a group of columns is said to be what no such group is";
+            let text = "the declared type of a column group does not match its columns";
             return Err(wrong(text).found(weighbridge_core::text::escape(node.name())));
         }
         check_nodes(node)?;
@@ -250,9 +256,9 @@ fn check_nodes(root: &Node) -> Result<()> {
     Ok(())
 }
 
-/// Holds the schema of Arrow in the metadata against its own length and version.
+/// Compares the Arrow schema in the metadata with its own length and version.
 fn check_arrow_schema(text: &str) -> Result<()> {
-    let Ok(bytes) = STANDARD.decode(text) else { return Err(wrong("the schema of Arrow is no base64")) };
+    let Ok(bytes) = STANDARD.decode(text) else { return Err(wrong("the Arrow schema is not base64")) };
     let skip = flat::start_of(&bytes);
     let rest = bytes.get(skip..).unwrap_or_default();
     let length =
@@ -260,23 +266,23 @@ fn check_arrow_schema(text: &str) -> Result<()> {
     if skip > 0
         && length.and_then(|len| usize::try_from(len).ok()).is_none_or(|len| len == 0 || len > rest.len())
     {
-        return Err(wrong("the schema of Arrow has another length than it says"));
+        return Err(wrong("the length of the Arrow schema differs from its prefix"));
     }
-    let message = flat::message("the schema of Arrow", rest)?;
+    let message = flat::message("the Arrow schema", rest)?;
     if message.header_type() != MessageHeader::Schema
         || !matches!(message.version(), MetadataVersion::V4 | MetadataVersion::V5)
     {
-        return Err(wrong("the schema of Arrow is of no version that is known").found(message.version().0));
+        return Err(wrong("the Arrow schema has an unsupported version").found(message.version().0));
     }
     Ok(())
 }
 
-/// Holds levels and values of a page of data against its number of values; `None` where they do not agree.
+/// Compares the levels and values of a data page with its value count; `None` where they disagree.
 fn check_page(page: &Page, column: &ColumnDescriptor, dictionary: Option<u32>) -> Option<()> {
     let all = u64::from(page.num_values());
     let (rep, def) = (column.max_rep_level(), column.max_def_level());
     let most = |level: i16| u64::try_from(level).unwrap_or(0);
-    // Values that are there; where levels have the older form, as many as there are.
+    // Present values; with the older level encoding, all values.
     let present = match page {
         Page::DataPage { buf, def_level_encoding, rep_level_encoding, .. } => {
             let (mut bytes, mut present): (&[u8], u64) = (buf, all);
@@ -342,13 +348,13 @@ fn check_page(page: &Page, column: &ColumnDescriptor, dictionary: Option<u32>) -
     Some(())
 }
 
-/// The bits that values up to `most` take.
+/// Number of bits for values up to `most`.
 fn bits(most: u64) -> u32 {
     u64::BITS - most.leading_zeros()
 }
 
-/// Goes through runs of values of so many bits up to `values` of them; how many are `most`. `None` where they end before,
-/// one of them is more than `most`, or a run has no values or fewer bytes than it says.
+/// Walks runs of `width`-bit values, up to `values` of them, and returns the number equal to `most`. `None` if they end
+/// early, a value exceeds `most`, or a run is empty or shorter than declared.
 fn runs(mut bytes: &[u8], width: u32, values: u64, most: u64) -> Option<u64> {
     let (mut left, mut count) = (values, 0);
     while left > 0 {
@@ -406,12 +412,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_have_values_within_their_bound() {
-        // Five of 1; three bits 1 0 1 and five more; a run that is longer than what is asked for.
+    fn rejects_runs_with_values_beyond_their_bound() {
+        // Five of 1; three bits 1 0 1 and five more; a run longer than requested.
         assert_eq!(runs(&[10, 1], 1, 5, 1), Some(5));
         assert_eq!(runs(&[3, 0b101], 1, 3, 1), Some(2));
         assert_eq!(runs(&[200, 1, 1], 1, 3, 1), Some(3));
-        // Places of three bits: 1 2 3 and five of 0; the last bytes of a run that begins within a byte.
+        // Indexes of three bits: 1 2 3 and five of 0; the last bytes of a run that begins inside a byte.
         assert_eq!(runs(&[3, 0b1101_0001, 0, 0], 3, 8, 3), Some(1));
         // Values beyond the bound, in both forms; runs without values; too few bytes; too few values.
         assert_eq!(runs(&[10, 159], 1, 5, 1), None);
@@ -420,7 +426,7 @@ mod tests {
         assert_eq!(runs(&[1], 1, 1, 1), None);
         assert_eq!(runs(&[95, 0xff], 1, 8, 1), None);
         assert_eq!(runs(&[4, 1], 1, 3, 1), None);
-        // A dictionary of one value has places without bits.
+        // A dictionary of one value has indexes of zero bits.
         assert_eq!(runs(&[20], 0, 10, 0), Some(10));
     }
 }

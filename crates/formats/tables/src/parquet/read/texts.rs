@@ -1,12 +1,12 @@
-//! How long the texts of a column are, by their lengths alone: whoever decodes a page takes room for as many lengths as it claims,
-//! and a text that begins as the one before takes no bytes for that.
+//! Sizes of the texts of a column, from their lengths alone: a page decoder allocates as many lengths as the page
+//! declares, and in prefix encoding a text takes no bytes for a prefix shared with the one before.
 //!
 //! ```text
-//! plain              a length of 4 bytes and a text, again and again
+//! plain              a length of 4 bytes and a text, repeated
 //! delta length       numbers: the lengths; then the texts
-//! delta byte array   numbers: how much each has of the one before; numbers: the lengths of the rest; the rest
-//! numbers            values a block, miniblocks a block, numbers, the first (zigzag), with 7 bits a byte; then blocks
-//! block              the least difference (zigzag); for each miniblock its width, a byte; the differences above the least
+//! delta byte array   numbers: length of the prefix shared with the text before; numbers: suffix lengths; the suffixes
+//! numbers            values per block, miniblocks per block, count, first value (zigzag), with 7 bits a byte; then blocks
+//! block              smallest difference (zigzag); the width of each miniblock, a byte; the differences minus the smallest
 //! ```
 
 use super::File;
@@ -19,32 +19,32 @@ use parquet::schema::types::ColumnDescriptor;
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Kind, Result};
 
-/// What a length takes when it is decoded.
-const LENGTH: u64 = 4;
+/// Bytes of a decoded length.
+const LENGTH_MEMORY: u64 = 4;
 
-/// What the texts of a column take.
+/// Sizes of the texts of a column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Texts {
-    /// Bytes of the lengths of that page which has most of them.
+    /// Largest memory of the lengths of a page, in bytes.
     pub(super) lengths: u64,
     /// Bytes of the longest text; 0 where all have one length.
     pub(super) longest: u64,
 }
 
 impl File {
-    /// Looks at the texts of a column of a row group, of which the heads of pages claim so many `values`. It unpacks the pages, one
-    /// after the other.
+    /// Measures the texts of a column of a row group; `values` is the count declared by its page headers. Unpacks the pages
+    /// one by one.
     ///
     /// # Errors
-    /// [`Kind::Corrupt`] where they cannot be unpacked; `page-values` where a page has more lengths than values;
-    /// [`Kind::Limit`] where there are more than a list of names can have.
+    /// [`Kind::Corrupt`] if the pages cannot be unpacked; `page-values` if a page has more lengths than values;
+    /// [`Kind::Limit`] if there are more names than a name list can hold.
     pub(super) fn texts(&self, group: usize, leaf: usize, values: u64) -> Result<Texts> {
         let label = self.source.0.label();
         let chunk = self.metadata.metadata().row_group(group).column(leaf);
         let column = chunk.column_descr();
         let named = column.physical_type() == Type::BYTE_ARRAY;
         if named {
-            // A block of a few bytes is millions of lengths.
+            // A block of a few bytes can encode millions of lengths.
             self.check_memory(values.saturating_mul(super::VALUE))?;
         }
         let rows = usize::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
@@ -54,7 +54,7 @@ impl File {
             while let Some(page) = pages.get_next_page()? {
                 let Some((encoding, values, bytes)) = values_of(&page, column) else { continue };
                 let of_page = look(encoding, values, bytes, named).ok_or_else(|| {
-                    let text = "a page has not as many lengths of texts as values";
+                    let text = "the number of text lengths in a page differs from its values";
                     let error = Error::corrupt("page-values", text).in_file(label);
                     ParquetError::External(Box::new(error.found(format_args!("{values} values"))))
                 })?;
@@ -72,7 +72,7 @@ impl File {
     }
 }
 
-/// How the values of a page stand in it, their number, and their bytes; `None` where there are none.
+/// Encoding of the values of a page, their number, and their bytes; `None` if there are none.
 pub(super) fn values_of<'a>(page: &'a Page, column: &ColumnDescriptor) -> Option<(Encoding, u32, &'a [u8])> {
     match page {
         Page::DataPage { buf, num_values, encoding, def_level_encoding, rep_level_encoding, .. } => {
@@ -94,7 +94,7 @@ pub(super) fn values_of<'a>(page: &'a Page, column: &ColumnDescriptor) -> Option
     }
 }
 
-/// What stands behind the levels of a page of the first form.
+/// Bytes behind the levels of a version 1 data page.
 fn behind_levels(bytes: &[u8], most: i16, how: Encoding, values: u32) -> Option<&[u8]> {
     if how == Encoding::RLE {
         let (len, rest) = bytes.split_first_chunk::<4>()?;
@@ -106,8 +106,8 @@ fn behind_levels(bytes: &[u8], most: i16, how: Encoding, values: u32) -> Option<
     bytes.get(usize::try_from(len).ok()?..)
 }
 
-/// The texts of a page; `None` where it has more lengths than `values`, or they end too early. How long the longest is
-/// is looked for where they are `named`.
+/// Measures the texts of a page; `None` if it has more lengths than `values`, or they end too early. The longest text
+/// is searched only where `named`.
 fn look(encoding: Encoding, values: u32, bytes: &[u8], named: bool) -> Option<Texts> {
     let values = u64::from(values);
     let mut texts = Texts::default();
@@ -116,7 +116,7 @@ fn look(encoding: Encoding, values: u32, bytes: &[u8], named: bool) -> Option<Te
             let (mut rest, mut left) = (bytes, values);
             while let (1.., Some((len, text))) = (left, rest.split_first_chunk::<4>()) {
                 let len = u32::from_le_bytes(*len);
-                // What leaves the page is an error of who decodes it.
+                // A text beyond the page is an error of the decoder.
                 let Some(behind) = usize::try_from(len).ok().and_then(|len| text.get(len..)) else { break };
                 texts.longest = texts.longest.max(len.into());
                 (rest, left) = (behind, left - 1);
@@ -124,7 +124,7 @@ fn look(encoding: Encoding, values: u32, bytes: &[u8], named: bool) -> Option<Te
         }
         Encoding::DELTA_LENGTH_BYTE_ARRAY => {
             let lengths = Numbers::new(bytes).filter(|lengths| lengths.count <= values)?;
-            texts.lengths = lengths.count.saturating_mul(LENGTH);
+            texts.lengths = lengths.count.saturating_mul(LENGTH_MEMORY);
             if named {
                 texts.longest = lengths.filter_map(|len| u64::try_from(len).ok()).max().unwrap_or(0);
             }
@@ -132,9 +132,9 @@ fn look(encoding: Encoding, values: u32, bytes: &[u8], named: bool) -> Option<Te
         Encoding::DELTA_BYTE_ARRAY => {
             let begun = Numbers::new(bytes).filter(|begun| begun.count <= values)?;
             let rest = Numbers::new(bytes.get(begun.end()?..)?).filter(|rest| rest.count <= values)?;
-            texts.lengths = begun.count.saturating_add(rest.count).saturating_mul(LENGTH);
+            texts.lengths = begun.count.saturating_add(rest.count).saturating_mul(LENGTH_MEMORY);
             if named {
-                // What a text has of the one before is no more than that has; all else are bytes of the page.
+                // A prefix is at most the text before; everything else is bytes of the page.
                 let (mut before, mut left) = (0u64, bytes.len() as u64);
                 for (begun, rest) in begun.zip(rest) {
                     let Some(after) = u64::try_from(rest).ok().and_then(|rest| left.checked_sub(rest)) else {
@@ -151,29 +151,29 @@ fn look(encoding: Encoding, values: u32, bytes: &[u8], named: bool) -> Option<Te
     Some(texts)
 }
 
-/// Numbers that are packed as differences.
+/// Delta-encoded numbers.
 #[derive(Debug, Clone)]
 pub(super) struct Numbers<'a> {
     bytes: &'a [u8],
-    /// How many there are, and how many are left.
+    /// Total count, and remaining count.
     pub(super) count: u64,
     left: u64,
-    /// Miniblocks of a block, and numbers of a miniblock.
+    /// Miniblocks per block, and numbers per miniblock.
     minis: usize,
     each: u64,
     first: Option<i32>,
     last: i32,
-    /// The least difference of the block, the widths of its miniblocks, the one that is read, and how many are left of it.
+    /// Smallest difference of the block, widths of its miniblocks, the current miniblock, and its remaining count.
     least: i32,
     widths: &'a [u8],
     mini: usize,
     mini_left: u64,
-    /// The next bit.
+    /// Next bit.
     at: u64,
 }
 
 impl<'a> Numbers<'a> {
-    /// `None` where no such numbers begin there.
+    /// Returns `None` where the bytes are not delta-encoded numbers.
     pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
         let mut at = 0;
         let block = number(bytes, &mut at)?;
@@ -200,12 +200,12 @@ impl<'a> Numbers<'a> {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of values.
     pub(super) fn total(&self) -> u64 {
         self.count
     }
 
-    /// Where they end, of those that were not begun. A miniblock is there as a whole, or not at all.
+    /// End offset of the numbers, before any was read. A miniblock is stored whole or not at all.
     pub(super) fn end(&self) -> Option<usize> {
         let mut at = usize::try_from(self.at / 8).ok()?;
         let mut left = self.count.saturating_sub(1);
@@ -214,7 +214,7 @@ impl<'a> Numbers<'a> {
             let widths = self.bytes.get(at..at.checked_add(self.minis)?)?;
             at += self.minis;
             for &width in widths {
-                // Those behind the last number have a width and no bytes.
+                // Miniblocks behind the last number have a width but no bytes.
                 if left == 0 {
                     break;
                 }
@@ -256,7 +256,7 @@ impl Iterator for Numbers<'_> {
     }
 }
 
-/// A number of so many bits, of 32 at most, the lowest first.
+/// Number of `width` bits (at most 32), lowest bit first.
 fn bits(bytes: &[u8], at: u64, width: u8) -> Option<u32> {
     if width > 32 {
         return None;
@@ -267,7 +267,7 @@ fn bits(bytes: &[u8], at: u64, width: u8) -> Option<u32> {
     u32::try_from(all >> (at % 8) & ((1 << width) - 1)).ok()
 }
 
-/// A number with 7 bits a byte; `None` also for one that is not below 2^63.
+/// Number with 7 bits a byte; `None` also for values of 2^63 and above.
 fn number(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let mut value = 0;
     for shift in (0..63).step_by(7) {
@@ -294,7 +294,7 @@ mod tests {
     use weighbridge_format::OpenOptions;
     use weighbridge_io::source::{MemorySource, SourceRef};
 
-    /// A table of names alone.
+    /// Table of names alone.
     fn table(names: &ArrayRef, encoding: Encoding, version: WriterVersion, optional: bool) -> SourceRef {
         let batch = RecordBatch::try_from_iter_with_nullable([("name", names.clone(), optional)]).unwrap();
         let properties = WriterProperties::builder()
@@ -313,9 +313,9 @@ mod tests {
         Arc::new(MemorySource::new("m", file))
     }
 
-    /// What the library wrote is looked at as what it is, and read.
+    /// Texts written by the library are measured as declared, and can be read.
     #[test]
-    fn texts_are_measured_as_they_are_decoded() {
+    fn measured_text_sizes_match_decoded_ones() {
         let long = "n".repeat(900);
         let word = |n: usize| match n % 500 {
             77 => format!("{long}{n}"),
@@ -352,7 +352,7 @@ mod tests {
         }
     }
 
-    /// Numbers of so many: the first, and then blocks of `block` that each take three bytes.
+    /// `count` numbers: the first, and then blocks of `block` that each take three bytes.
     fn same(count: u64, block: u64, first: u8) -> Vec<u8> {
         let varint = |mut n: u64| {
             let mut out = Vec::new();
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_no_value_has_are_refused() {
+    fn rejects_more_text_lengths_than_values() {
         let (lengths, prefixes) = (Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY);
         let two = |begun: u64, rest: u64| [same(begun, 1 << 30, 0), same(rest, 1 << 30, 0)].concat();
         for (bytes, encoding, values, expected) in [
@@ -387,7 +387,7 @@ mod tests {
             let found = look(encoding, values, &bytes, true).map(|texts| (texts.lengths, texts.longest));
             assert_eq!(found, expected, "{encoding} {values} {:?}", &bytes[..bytes.len().min(12)]);
         }
-        // The second has all of the first.
+        // The second has the first as its prefix.
         let bytes = [&[128, 1, 1, 2, 0, 6, 0, 128, 1, 1, 2, 6, 5, 0][..], b"abc"].concat();
         assert_eq!(look(prefixes, 2, &bytes, true), Some(Texts { lengths: 16, longest: 3 }));
     }

@@ -1,4 +1,4 @@
-//! Texts of all columns, also in lists, as a scan looks at them: page by page, those of a dictionary once.
+//! Scan of the texts of all columns, also inside lists: page by page, dictionary texts once.
 
 use super::texts::{Numbers, values_of};
 use super::{COPIES, File, READER};
@@ -14,10 +14,10 @@ use weighbridge_core::text::escape;
 use weighbridge_scan::Scan;
 
 impl File {
-    /// Looks at the texts of columns that are no columns of bytes.
+    /// Scans the texts of columns that are not binary.
     ///
     /// # Errors
-    /// Those that are not about the file. What cannot be looked at is a finding.
+    /// Errors unrelated to the file. A column that cannot be scanned is a finding.
     pub(super) fn look_at_texts(&self, binaries: &mut Binaries<'_>, scan: &mut Scan) -> Result<()> {
         let metadata = self.metadata.metadata();
         let schema = metadata.file_metadata().schema_descr();
@@ -69,15 +69,15 @@ impl File {
     }
 }
 
-/// Gives each text of a page to `look`. Those of a dictionary stand in a page of their own.
+/// Calls `look` with each text of a page. Dictionary texts have a page of their own.
 fn each(
     encoding: Encoding,
     values: u32,
     bytes: &[u8],
     look: &mut dyn FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let broken = || Error::corrupt("page-values", "the texts of a page leave it");
-    // Of lengths that are packed a few bytes say very many.
+    let broken = || Error::corrupt("page-values", "a text extends beyond its page");
+    // A few bytes of delta-encoded lengths can claim very many texts.
     let fits = |lengths: &Numbers<'_>| lengths.total() <= u64::from(values);
     match encoding {
         Encoding::PLAIN => {
@@ -117,7 +117,7 @@ fn each(
             }
         }
         other => {
-            return Err(Error::unsupported("page-encoding", "texts in this encoding are not looked at")
+            return Err(Error::unsupported("page-encoding", "texts in this encoding are not scanned")
                 .found(format_args!("{other}")));
         }
     }
@@ -148,16 +148,16 @@ mod tests {
     }
 
     #[test]
-    fn every_text_is_looked_at() {
+    fn scans_every_text() {
         let mut lists = ListBuilder::new(StringBuilder::new());
-        lists.values().append_value("honest");
+        lists.values().append_value("harmless");
         lists.values().append_value(CALL);
         lists.append(true);
         lists.append(false);
         let columns: [ArrayRef; 3] = [
-            Arc::new(StringArray::from(vec![Some("honest"), None, Some("cos"), Some(CALL), Some("x")])),
+            Arc::new(StringArray::from(vec![Some("harmless"), None, Some("cos"), Some(CALL), Some("x")])),
             Arc::new(lists.finish()),
-            Arc::new(["honest", CALL, "honest"].into_iter().collect::<DictionaryArray<Int8Type>>()),
+            Arc::new(["harmless", CALL, "harmless"].into_iter().collect::<DictionaryArray<Int8Type>>()),
         ];
         for column in &columns {
             for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
@@ -181,9 +181,9 @@ mod tests {
         }
     }
 
-    /// Ten words a million times are ten words.
+    /// Ten words repeated a million times are scanned as ten words.
     #[test]
-    fn words_that_come_again_are_looked_at_once() {
+    fn scans_repeated_words_once() {
         let words = (0..1_000_000).map(|n| ["This is\na word\n", "another"][n % 2]);
         let column: ArrayRef = Arc::new(StringArray::from_iter_values(words));
         let scan = scanned(&column, WriterProperties::builder().build());

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_speaks_of_the_form_of_a_file_is_no_difference() {
+fn format_metadata_is_not_a_difference() {
     let of_format = |format: &'static str, pairs: &[(&str, Value)]| {
         let mut one = of(vec![f32s("w", &[1.0])]);
         one.format = format;
@@ -69,7 +69,7 @@ fn what_speaks_of_the_form_of_a_file_is_no_difference() {
 }
 
 #[test]
-fn ties_are_a_note_and_no_difference() {
+fn ties_are_a_note_not_a_difference() {
     let tied = |names: &[&str], ties: &[(usize, &str)]| {
         let mut tensors: Vec<TensorEntry> = names.iter().map(|name| f32s(name, &[1.0])).collect();
         for (at, name) in ties {

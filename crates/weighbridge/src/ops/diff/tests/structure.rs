@@ -24,7 +24,7 @@ fn told(left: Checkpoint, right: Checkpoint, options: &DiffOptions) -> Vec<Strin
 }
 
 #[test]
-fn kinds_of_containers_are_a_difference_where_both_sides_know_them() {
+fn container_kinds_differ_where_both_sides_store_them() {
     let options = DiffOptions::default();
     let plain = || side(&["0", "1"], &[]);
     let list = || side(&["0", "1"], &[("", Container::List)]);
@@ -42,7 +42,7 @@ fn kinds_of_containers_are_a_difference_where_both_sides_know_them() {
 }
 
 #[test]
-fn containers_count_where_tensors_that_are_compared_stand_in_them() {
+fn containers_count_only_around_compared_tensors() {
     let options = DiffOptions::default();
     let left = || side(&["a.0", "b.0"], &[("a", Container::List), ("b", Container::List)]);
     let right = || side(&["a.0", "b.0"], &[("a", Container::Tuple), ("b", Container::Tuple)]);
@@ -66,7 +66,7 @@ fn containers_count_where_tensors_that_are_compared_stand_in_them() {
 }
 
 #[test]
-fn containers_of_values_are_told_where_the_values_are_the_same() {
+fn containers_of_equal_values_are_compared() {
     let options = DiffOptions::default();
     let side = |kind: Container, number: i64| {
         let mut checkpoint = side(&["w"], &[]);

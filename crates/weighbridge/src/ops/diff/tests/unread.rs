@@ -25,7 +25,7 @@ fn broken(path: &str, dtype: DType, error: fn() -> Error) -> TensorEntry {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_the_rest_compared() {
+fn unreadable_tensors_are_reported_and_the_rest_is_compared() {
     let damaged = || Error::corrupt("test-damage", "this is broken");
     let good = |path| f32s(path, &[1.0, 2.0, 3.0, 4.0]);
     for on_the_left in [true, false] {
@@ -64,7 +64,7 @@ fn what_cannot_be_read_is_told_and_the_rest_compared() {
 }
 
 #[test]
-fn what_was_left_out_keeps_sides_from_being_the_same() {
+fn omissions_prevent_the_verdict_same() {
     let with = |codes: &[&'static str]| {
         let mut side = of(vec![f32s("a", &[1.0])]);
         side.notes = codes.iter().map(|code| Note::omission(*code, "left out")).collect();
@@ -97,7 +97,7 @@ fn what_was_left_out_keeps_sides_from_being_the_same() {
 }
 
 #[test]
-fn damage_keeps_sides_from_being_the_same_unless_all_of_it_is_known() {
+fn unknown_damage_prevents_the_verdict_same() {
     let damaged = |lost: &[&str], expected| {
         let mut side = of(vec![f32s("a", &[1.0])]);
         let error = Error::corrupt("test-damage", "broken");
@@ -136,7 +136,7 @@ impl RowNames for NoNames {
 }
 
 #[test]
-fn values_are_compared_where_names_of_rows_cannot_be_read() {
+fn values_are_compared_without_readable_row_names() {
     let table = |values: &[f32], names: bool| {
         let mut table = f32s("t", values);
         let good = MemoryRowNames::shared("l", ["a", "b"].into_iter().collect::<RowNameList>());
@@ -153,7 +153,7 @@ fn values_are_compared_where_names_of_rows_cannot_be_read() {
 }
 
 #[test]
-fn what_is_not_about_the_files_ends_the_comparison() {
+fn errors_not_about_the_files_end_the_comparison() {
     let device = || Error::io("reading", std::io::Error::other("the device is gone"));
     let failed = diff_checkpoints(
         of(vec![broken("a", DType::F32, device)]),

@@ -28,7 +28,7 @@ fn with(pointer: &str, value: Json) -> Json {
 }
 
 #[test]
-fn every_slip_has_its_error() {
+fn every_manifest_fault_has_its_error() {
     let (p, w) = ("/predicate", "/predicate/weighbridge");
     let at = |top: &str, rest: &str| format!("{top}{rest}");
     let hash = "0".repeat(64);
@@ -138,7 +138,7 @@ fn envelopes_are_opened_and_numbers_may_be_floats() {
 }
 
 #[test]
-fn what_is_wrong_with_a_manifest_is_a_finding() {
+fn manifest_faults_are_findings() {
     let dir = tempfile::tempdir().unwrap();
     let manifest = dir.path().join("m.json");
     let codes = |json: Json| {

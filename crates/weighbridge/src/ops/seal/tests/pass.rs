@@ -88,7 +88,7 @@ fn all_hashes_of_all_stretches() {
 }
 
 #[test]
-fn only_what_is_wanted_is_read() {
+fn only_requested_ranges_are_read() {
     let bytes = bytes(8 * BLOCK);
     let (job, source) = job(&bytes, Algorithms::NONE, &[(5 * BLOCK + 7, 5 * BLOCK + 99)]);
     let found = run(&[job], 2, &Counted::default()).unwrap();
@@ -114,7 +114,7 @@ impl Source for Failing {
 }
 
 #[test]
-fn a_reader_that_fails_ends_it_and_so_does_the_caller() {
+fn read_errors_and_cancellation_end_the_pass() {
     for threads in [1, 8] {
         for fails_at in [0, 9 * BLOCK, 19 * BLOCK] {
             let (good, _) = job(&bytes(3 * BLOCK), Algorithms::BOTH, &[]);

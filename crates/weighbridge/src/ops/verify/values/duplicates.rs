@@ -1,4 +1,4 @@
-//! Tensors that are equal though they have bytes of their own.
+//! Equal tensors that do not share storage.
 
 use super::super::finding;
 use crate::checkpoint::TensorEntry;
@@ -10,23 +10,23 @@ use crate::tensor::DType;
 use crate::text::{counted, first_and_more};
 use std::collections::{HashMap, HashSet};
 
-/// Shorter tensors are equal by chance, or because they begin so.
-const LEAST: u64 = 8;
-/// Pairs that are told.
-const TOLD: usize = 5;
+/// Minimum number of elements: shorter tensors are often equal by chance or by initialization.
+const MIN_ELEMENTS: u64 = 8;
+/// Number of pairs named in the finding.
+const NAMED_PAIRS: usize = 5;
 
-/// What equal tensors have in common, whatever their order: enough that few others are hashed.
+/// Properties that equal tensors have in common in any order: few other tensors are hashed.
 #[derive(PartialEq, Eq, Hash)]
-struct Looks<'a> {
+struct Signature<'a> {
     dtype: DType,
     dims: &'a [u64],
     counts: [u64; 4],
     range: Option<[u64; 2]>,
 }
 
-impl<'a> Looks<'a> {
+impl<'a> Signature<'a> {
     fn of(tensor: &'a TensorEntry, stats: Option<&Stats>) -> Self {
-        // Adding 0 makes one of both zeros, of which either may be found first.
+        // Adding 0 unifies 0 and -0: either may be found first.
         let bits = |number: Number| (number.to_f64() + 0.0).to_bits();
         Self {
             dtype: tensor.dtype(),
@@ -37,28 +37,27 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// One remark, `equal-tensors`, on tensors of one type and shape with the same elements, which are not
-/// all the same; those that are two names for the same bytes are none. Only those are read that have the same numbers
-/// in common, or none: those of packed types.
+/// Returns one remark, `equal-tensors`, on tensors of one type and shape with the same elements that are not all equal. Tensors
+/// that share their bytes do not count. Only tensors with equal signatures are read.
 pub(super) fn duplicates(
     tensors: &[(&TensorEntry, Option<Stats>)],
     threads: usize,
 ) -> Result<Option<Finding>> {
-    let mut alike: HashMap<Looks, Vec<&TensorEntry>> = HashMap::new();
-    for (tensor, stats) in tensors.iter().filter(|(tensor, _)| tensor.elements() >= LEAST) {
+    let mut alike: HashMap<Signature, Vec<&TensorEntry>> = HashMap::new();
+    for (tensor, stats) in tensors.iter().filter(|(tensor, _)| tensor.elements() >= MIN_ELEMENTS) {
         if !stats.as_ref().is_some_and(|stats| stats.all_equal) {
-            alike.entry(Looks::of(tensor, stats.as_ref())).or_default().push(tensor);
+            alike.entry(Signature::of(tensor, stats.as_ref())).or_default().push(tensor);
         }
     }
     let mut groups: Vec<Vec<&TensorEntry>> = alike.into_values().filter(|group| group.len() > 1).collect();
     groups.sort_by_key(|group| group.first().map(|tensor| tensor.name()));
     for group in &mut groups {
-        // The same bytes under two names.
+        // Tensors that share their bytes.
         let mut places = HashSet::new();
         group.retain(|tensor| places.insert(tensor.shared_places()));
     }
     groups.retain(|group| group.len() > 1);
-    // What cannot be read was met before, with the checksums or the values.
+    // Unreadable tensors were reported before, with the checksums or the values.
     let unread = |error| finding(error).map(drop);
     let mut hashes = sha256_each(&groups.concat(), threads, &unread)?.into_iter();
     let mut pairs = Vec::new();
@@ -77,14 +76,14 @@ pub(super) fn duplicates(
         return Ok(None);
     }
     let text = format!(
-        "{} the elements of another one: {}",
+        "{} the same elements as another one: {}",
         counted(pairs.len(), "tensor has", "tensors have"),
-        first_and_more(pairs.iter().map(|(a, b)| format!("{b} is {a}")), TOLD)
+        first_and_more(pairs.iter().map(|(a, b)| format!("{b} equals {a}")), NAMED_PAIRS)
     );
     Ok(Some(Finding::note("equal-tensors", text)))
 }
 
-/// True where all bytes of the elements are the same, as in packed elements that begin with zeros.
+/// True where all bytes of the elements are equal, as in packed elements of zeros.
 fn repeats_a_byte(tensor: &TensorEntry) -> Result<bool> {
     let (mut first, mut all) = (None, true);
     for_each_chunk(tensor, &mut |bytes| {

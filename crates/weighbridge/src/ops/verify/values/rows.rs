@@ -1,4 +1,4 @@
-//! Rows of a table that say nothing: all zero, or with a value that is no number.
+//! Degenerate rows of a table: all zero, or with NaN.
 
 use crate::checkpoint::{Role, TensorEntry};
 use crate::error::Result;
@@ -10,12 +10,12 @@ use crate::tensor::{DType, Element};
 use crate::text::{and_more, escape};
 use weighbridge_core::ErrorCode;
 
-/// Bytes that are read at once.
+/// Block size in bytes.
 const BLOCK: u64 = 4 << 20;
-/// Rows that are named.
+/// Number of rows named in a finding.
 const NAMED: usize = 5;
 
-/// Rows of one kind.
+/// Count of rows, with the first ones.
 #[derive(Default)]
 struct Rows {
     count: u64,
@@ -31,8 +31,8 @@ impl Rows {
     }
 }
 
-/// `zero-rows` and `nan-rows` of a tensor of two dimensions: warnings for a table, whose rows are things
-/// of their own, remarks for other matrices. Nothing is read where its numbers of zeros and NaN leave no room for such rows.
+/// Returns `zero-rows` and `nan-rows` of a matrix: warnings for a table, whose rows have meanings of their own, remarks for
+/// other matrices. Nothing is read where the number of zeros and NaN excludes such rows.
 pub(super) fn rows(tensor: &TensorEntry, stats: &Stats) -> Result<Vec<Finding>> {
     let (&[count, width], Some(size)) = (tensor.shape.dims(), tensor.dtype().size()) else {
         return Ok(Vec::new());
@@ -46,11 +46,11 @@ pub(super) fn rows(tensor: &TensorEntry, stats: &Stats) -> Result<Vec<Finding>> 
     let (mut row, mut column, mut is_zero, mut has_nan) = (0u64, 0u64, true, false);
     let read = row_major(tensor, BLOCK, &mut |mut bytes| {
         while !bytes.is_empty() {
-            // As much of the row as is here.
+            // The part of the row in this block.
             let len = (width - column).saturating_mul(size as u64).min(bytes.len() as u64);
             let (part, rest) = bytes.split_at(to_usize(len)?);
-            is_zero = is_zero && part.chunks_exact(size).all(|element| judge(dtype, element).0);
-            has_nan |= any_nan && part.chunks_exact(size).any(|element| judge(dtype, element).1);
+            is_zero = is_zero && part.chunks_exact(size).all(|element| classify(dtype, element).0);
+            has_nan |= any_nan && part.chunks_exact(size).any(|element| classify(dtype, element).1);
             column += len / size as u64;
             bytes = rest;
             if column == width {
@@ -68,7 +68,7 @@ pub(super) fn rows(tensor: &TensorEntry, stats: &Stats) -> Result<Vec<Finding>> 
     });
     if let Err(error) = read {
         return match error.code() {
-            // Met before, with the checksums.
+            // Reported before, with the checksums.
             ErrorCode::CrcMismatch => Ok(Vec::new()),
             _ => Ok(vec![super::super::finding(error.on_tensor(tensor.name()))?]),
         };
@@ -76,9 +76,7 @@ pub(super) fn rows(tensor: &TensorEntry, stats: &Stats) -> Result<Vec<Finding>> 
     let table = tensor.role == Role::Embedding || tensor.row_names.is_some();
     let severity = if table { Severity::Warning } else { Severity::Note };
     let mut findings = Vec::new();
-    for (code, rows, what) in
-        [("zero-rows", zero, "are all 0"), ("nan-rows", nan, "hold what is not a number")]
-    {
+    for (code, rows, what) in [("zero-rows", zero, "are all 0"), ("nan-rows", nan, "contain NaN")] {
         if rows.count > 0 {
             let text = format!("{} of {count} rows {what}: {}", rows.count, named(tensor, &rows));
             findings.push(Finding::new(severity, code, text).on_tensor(tensor.name()));
@@ -87,8 +85,8 @@ pub(super) fn rows(tensor: &TensorEntry, stats: &Stats) -> Result<Vec<Finding>> 
     Ok(findings)
 }
 
-/// Whether an element is 0, and whether it is not a number.
-fn judge(dtype: DType, element: &[u8]) -> (bool, bool) {
+/// Returns whether an element is 0, and whether it is NaN.
+fn classify(dtype: DType, element: &[u8]) -> (bool, bool) {
     if element.iter().all(|&byte| byte == 0) {
         return (true, false);
     }
@@ -99,9 +97,9 @@ fn judge(dtype: DType, element: &[u8]) -> (bool, bool) {
     }
 }
 
-/// The first rows by number, and by name where the table has names.
+/// Returns the first rows by number, and by name where the table has names.
 fn named(tensor: &TensorEntry, rows: &Rows) -> String {
-    let names = tensor.row_names.as_ref().and_then(|labels| labels.read().ok());
+    let names = tensor.row_names.as_ref().and_then(|names| names.read().ok());
     let one = |&row: &u64| {
         let name = usize::try_from(row).ok().and_then(|row| names.as_ref()?.get(row).map(escape));
         name.map_or_else(|| row.to_string(), |name| format!("{row} ({name})"))

@@ -1,4 +1,4 @@
-//! Every instruction of protocols 0 to 5, and what comes of it.
+//! Every opcode of protocols 0 to 5, with its result.
 
 use super::*;
 use serde_json::{Value as Json, json};
@@ -88,7 +88,7 @@ fn cases() -> Vec<(&'static [u8], Json)> {
 }
 
 #[test]
-fn each_instruction_gives_what_it_must() {
+fn every_opcode_yields_its_value() {
     let mut seen = BTreeSet::new();
     for (bytes, expected) in cases() {
         let pickle = read_bytes(bytes).unwrap_or_else(|e| panic!("{bytes:?}: {e}"));
@@ -104,7 +104,7 @@ fn each_instruction_gives_what_it_must() {
 }
 
 #[test]
-fn pickles_follow_each_other() {
+fn consecutive_pickles_are_read_one_by_one() {
     let source = memory(b"\x80\x02K\x01.\x80\x02K\x02.(lp0\n.");
     let options = Options::default();
     let first = read(&source, 0, &options).unwrap();
@@ -119,7 +119,7 @@ fn pickles_follow_each_other() {
 }
 
 #[test]
-fn what_the_memo_gives_is_the_same_object() {
+fn the_memo_returns_the_same_object() {
     let pickle = read_bytes(b"\x80\x02]q\x00h\x00\x86.").unwrap();
     let [a, b] = pickle.graph.tuple(pickle.root).unwrap() else { panic!() };
     assert_eq!(a, b);

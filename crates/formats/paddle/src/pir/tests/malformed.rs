@@ -1,11 +1,11 @@
-//! Damaged programs: an error or a program, in time, never more.
+//! Damaged programs: each leads to an error or a program within bounded time and memory.
 
 use super::{BASE, F32, GOLDEN, bytes, fetch, of, op, p, parse, program};
 use crate::Strip;
 use std::collections::BTreeMap;
 use weighbridge_core::Budget;
 
-/// Does all that can be done with a program.
+/// Runs every operation on a program.
 fn use_it(bytes: &[u8]) -> bool {
     let mut program = match parse(bytes) {
         Ok(program) => program,
@@ -31,13 +31,13 @@ fn use_it(bytes: &[u8]) -> bool {
         // A value that is read before it is made.
         assert_eq!((error.code().as_str(), program.to_bytes()), ("outputs-changed", before));
     }
-    // What was written is read again.
+    // The written program can be read again.
     parse(&program.to_bytes()).unwrap();
     true
 }
 
 #[test]
-fn every_beginning_of_a_program_is_refused() {
+fn rejects_every_truncation() {
     let text = bytes("control_flow_pir", "model.json");
     for end in 0..text.len() {
         assert!(!use_it(&text[..end]), "{end}");
@@ -58,7 +58,7 @@ impl Random {
 }
 
 #[test]
-fn fifty_thousand_damaged_programs_are_survived() {
+fn survives_fifty_thousand_damaged_programs() {
     const PIECES: &[&str] = &[
         "{",
         "}",
@@ -122,7 +122,7 @@ fn fifty_thousand_damaged_programs_are_survived() {
 }
 
 #[test]
-fn deep_nesting_is_an_error() {
+fn rejects_deep_nesting() {
     let regions = |depth: usize| {
         let open = r##"{"#":"1.if","A":[],"I":[],"O":[],"OA":[],"regions":[{"#":"r","blocks":[{"#":"b","args":[],"ops":["##;
         format!("{}{}", open.repeat(depth), "]}]}]}".repeat(depth))
@@ -139,7 +139,7 @@ fn deep_nesting_is_an_error() {
 }
 
 #[test]
-fn huge_numbers_are_only_numbers() {
+fn huge_numbers_do_not_allocate() {
     for id in [i64::MAX, i64::MIN, -1] {
         let program = of(&[p(id, "w"), op("1.relu", "", &[id], 1), fetch(0, 1, 2)].join(",")).unwrap();
         assert_eq!(program.topology().blocks[0].operators[1].input(""), ["w"]);
@@ -155,9 +155,9 @@ fn huge_numbers_are_only_numbers() {
     assert_eq!(of(&p(1, "w").replace(F32, &long)).unwrap_err().code().as_str(), "limit");
 }
 
-/// Long lists of each thing, so that anything quadratic would not end.
+/// Long lists of every kind, so that quadratic algorithms would time out.
 #[test]
-fn long_programs_take_time_as_their_length() {
+fn parses_long_programs_in_linear_time() {
     let many = 50_000;
     let results =
         |n: i64| (1..=n).map(|id| format!(r#"{{"%":{id},"TT":{F32}}}"#)).collect::<Vec<_>>().join(",");
@@ -173,12 +173,12 @@ fn long_programs_take_time_as_their_length() {
         .map(|id| op(if id % 2 == 0 { "1.relu" } else { "1.relu_grad" }, "", &[id - 1], id))
         .collect();
     assert!(use_it(program(BASE, &[p(1, "w"), chain.join(",")].join(",")).as_bytes()));
-    // A value's name that is taken again and again, and looked up as often.
+    // A default name of a value that is used by many tensors, and looked up as often.
     let mut taken: Vec<_> =
         (2..1000).zip(0..).map(|(id, n)| p(id, &format!("%1{}", "'".repeat(n)))).collect();
     taken.push(op("1.add", "", &vec![1; 5_000], 1));
     assert!(use_it(program(BASE, &taken.join(",")).as_bytes()));
-    // Ten times as often it would be copied for each.
+    // With ten times as many uses the copies exceed the limit.
     let often = [taken.join(","), op("1.add", "", &vec![1; 50_000], 1001)].join(",");
     assert_eq!(of(&often).unwrap_err().code().as_str(), "names-too-long");
     let same: Vec<_> = (1..20_000).map(|id| p(id, "w")).collect();
@@ -186,7 +186,7 @@ fn long_programs_take_time_as_their_length() {
 }
 
 #[test]
-fn golden_programs_bear_every_use() {
+fn golden_programs_support_every_operation() {
     for (folder, name) in GOLDEN {
         assert!(use_it(&bytes(folder, name)), "{folder}");
     }

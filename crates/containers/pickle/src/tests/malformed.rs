@@ -1,11 +1,11 @@
-//! Damage, lies and bombs.
+//! Damaged and malformed pickles, and bombs.
 
 use super::payloads::Random;
 use super::*;
 use weighbridge_core::error::Kind;
 use weighbridge_core::{Budget, Limits};
 
-/// Does with the bytes all that can be done with a pickle. Returns whether they could be read.
+/// Runs all operations on the bytes. Returns true if they could be read.
 fn exercise(bytes: &[u8]) -> bool {
     let source = memory(bytes);
     let options = Options::default();
@@ -42,7 +42,7 @@ fn exercise(bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn every_prefix_is_refused() {
+fn rejects_every_prefix() {
     let mut prefixes = 0;
     for (name, bytes) in golden_files().into_iter().filter(|(_, bytes)| bytes.len() < 2500) {
         for len in 0..bytes.len() {
@@ -54,7 +54,7 @@ fn every_prefix_is_refused() {
 }
 
 #[test]
-fn a_hundred_thousand_mutations_do_no_harm() {
+fn a_hundred_thousand_mutations_do_not_panic() {
     let seeds: Vec<Vec<u8>> =
         golden_files().into_iter().map(|(_, bytes)| bytes).filter(|bytes| bytes.len() < 1700).collect();
     assert!(seeds.len() > 40);
@@ -70,7 +70,7 @@ fn a_hundred_thousand_mutations_do_no_harm() {
                 2 => bytes.insert(at, random.byte()),
                 3 if bytes.len() > 1 => drop(bytes.remove(at)),
                 _ => {
-                    // One instruction for another.
+                    // Replace a byte by another byte of the file.
                     let other = random.below(bytes.len());
                     bytes[at] = bytes[other];
                 }
@@ -82,8 +82,8 @@ fn a_hundred_thousand_mutations_do_no_harm() {
 }
 
 #[test]
-fn doubling_takes_no_memory() {
-    // A tuple of a tuple twice, a hundred deep: 2^100 values on 400 bytes.
+fn doubled_tuples_take_memory_once() {
+    // Each tuple holds the previous one twice, a hundred levels deep: 2^100 values in 400 bytes.
     let mut bytes = b"\x80\x02)".to_vec();
     for _ in 0..100 {
         bytes.extend(b"2\x86");
@@ -99,7 +99,7 @@ fn doubling_takes_no_memory() {
 }
 
 #[test]
-fn a_million_levels_are_no_depth() {
+fn a_million_levels_do_not_overflow_the_stack() {
     let levels = 1_000_000;
     let lists = [&b"\x80\x02"[..], &vec![b']'; levels], &vec![b'a'; levels - 1], b"."].concat();
     let tuples = [&b"\x80\x02)"[..], &vec![0x85; levels], b"."].concat();
@@ -126,15 +126,15 @@ fn a_million_levels_are_no_depth() {
 }
 
 #[test]
-fn limits_hold() {
+fn limits_are_enforced() {
     let options = Options::with_limits(Limits { pickle_objects: 100, ..Limits::default() });
     let bytes = [&b"\x80\x02"[..], &[b']'; 100], b"."].concat();
     let error = read(&memory(&bytes), 0, &options).unwrap_err();
     assert_eq!((error.kind(), error.offset()), (Kind::Limit, Some(2 + 96)));
-    // Instructions that make nothing.
+    // Opcodes that make no object.
     let options = |instructions: u64| {
         let budget = Budget::new(0, &Limits::default());
-        // A byte of instructions is four of work.
+        // A byte of opcodes is four units of work.
         budget.spend_work(budget.work_left() - 4 * instructions);
         Options::with_limits(Limits { budget: Some(budget), ..Limits::default() })
     };
@@ -160,19 +160,19 @@ fn limits_hold() {
 }
 
 #[test]
-fn tuples_within_themselves_end() {
+fn tuples_that_contain_themselves_are_written() {
     for name in ["cycle_list", "cycle_tuple_1", "cycle_tuple_3", "cycle_tuple_5", "cycle_reduce"] {
         let bytes = std::fs::read(good().join(format!("python/{name}_p4.pkl"))).unwrap();
         assert!(exercise(&bytes), "{name}");
     }
-    // A call that gets a list that holds its own result, and the same list as its state.
+    // A call whose argument list contains its own result, with the same list as its state.
     assert!(exercise(b"\x80\x02]q\x00cos\nname\nh\x00\x85Rq\x01ah\x01h\x00b."));
 }
 
-/// An instruction of a byte or two makes an object of a hundred bytes: there are fewer than the file has room for. Tensors
-/// as PyTorch and arrays as Paddle describe them, and words with numbers, stay within the bounds by far.
+/// An opcode of one or two bytes makes an object of a hundred bytes, so the budget stops such files early. Ordinary tensors of
+/// PyTorch and word counts stay far below the budget.
 #[test]
-fn objects_take_no_more_than_a_few_times_the_file() {
+fn object_memory_is_a_small_multiple_of_the_file() {
     let count = 1_000_000;
     for op in
         [&b"]"[..], b"}", b")R", b"N]", b"N\x85", b"Na", b"K\x01a", b"ca\nb\n", b"2", b"(", b"U\0", b"C\0"]
@@ -209,9 +209,9 @@ fn objects_take_no_more_than_a_few_times_the_file() {
     }
 }
 
-/// As Python takes it. A zip and a table of Parquet begin with the letter of this instruction.
+/// Same as in Python. Zip and Parquet files begin with the letter of this opcode.
 #[test]
-fn a_persistent_id_is_ascii() {
+fn rejects_persistent_ids_that_are_not_ascii() {
     let noise = [&b"PAR1\x15"[..], &[0x90; 5000]].concat();
     for (bytes, kind) in [
         (noise, weighbridge_core::Kind::Corrupt),

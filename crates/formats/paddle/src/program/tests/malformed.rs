@@ -1,4 +1,4 @@
-//! Damaged and hostile programs: an error with its place, never a panic, never much memory.
+//! Damaged and malformed programs: each leads to an error with its offset, without panics or excessive memory.
 
 use super::{field, golden, parse, read, refused, varint};
 use crate::Strip;
@@ -11,14 +11,14 @@ use weighbridge_core::topology::AttributeValue;
 const BLOCK: &[u8] = b"\x08\x00\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
 
 #[test]
-fn an_empty_file_is_refused() {
+fn rejects_an_empty_file() {
     let error = refused(b"");
     assert_eq!((error.kind(), error.code().as_str()), (Kind::Corrupt, "empty-program"));
     assert!(error.hint_text().unwrap().contains("crashes"));
 }
 
 #[test]
-fn faults_have_places() {
+fn reports_offsets_of_faults() {
     let op = |inside: &[u8]| field(1, &[BLOCK, &field(4, inside)].concat());
     let cases: [(Vec<u8>, &str, u64); 9] = [
         (b"hello, world".to_vec(), "wrong-wire-type", 2),
@@ -40,7 +40,7 @@ fn faults_have_places() {
 }
 
 #[test]
-fn every_prefix_is_refused_or_read() {
+fn parses_or_rejects_every_prefix() {
     let bytes = read("p262/op_attrs/startup.pdmodel");
     let mut whole = 0;
     for end in 0..bytes.len() {
@@ -59,7 +59,7 @@ fn every_prefix_is_refused_or_read() {
 }
 
 #[test]
-fn mutations_never_panic() {
+fn mutations_do_not_panic() {
     let files = [
         "p262/control_flow/model.pdmodel",
         "p262/op_attrs/startup.pdmodel",
@@ -108,7 +108,7 @@ fn mutations_never_panic() {
 }
 
 #[test]
-fn claims_are_held_against_limits() {
+fn rejects_claims_beyond_limits() {
     let bytes = read("p262/control_flow/model.pdmodel");
     for (limit, value) in [("header_bytes", 13_000), ("tensors", 10), ("name_bytes", 8), ("dimensions", 1)] {
         let mut limits = Limits::default();
@@ -120,7 +120,7 @@ fn claims_are_held_against_limits() {
 }
 
 #[test]
-fn few_bytes_do_not_become_much_memory() {
+fn limits_memory_amplification() {
     // Attributes of two bytes each, and unknown fields of two bytes each.
     let attrs = field(4, b"\x0a\x00\x10\x00").repeat(300_000);
     let op = [field(3, b"x"), attrs].concat();
@@ -131,7 +131,7 @@ fn few_bytes_do_not_become_much_memory() {
 }
 
 #[test]
-fn groups_are_skipped_and_not_followed_into_the_depth() {
+fn skips_groups_up_to_a_maximum_depth() {
     let group = |depth: usize| [b"\x7b".repeat(depth), b"\x7c".repeat(depth)].concat();
     let shallow = [field(1, BLOCK), group(3)].concat();
     assert_eq!(parse(&shallow).to_bytes(), shallow);
@@ -142,7 +142,7 @@ fn groups_are_skipped_and_not_followed_into_the_depth() {
 }
 
 #[test]
-fn numbers_that_nobody_knows_are_kept_and_shown() {
+fn preserves_and_shows_unknown_numbers() {
     // A variable of type 77, a tensor of element type 99, an attribute of kind 88.
     let odd_type = field(3, &[field(1, b"v"), field(2, b"\x08\x4d")].concat());
     let odd_element = [b"\x08\x07".to_vec(), field(3, &field(1, b"\x08\x63\x10\x03"))].concat();
@@ -167,7 +167,7 @@ fn numbers_that_nobody_knows_are_kept_and_shown() {
 }
 
 #[test]
-fn packed_lists_and_other_orders_are_read() {
+fn reads_packed_lists_and_any_field_order() {
     // dims packed; type after the tensor; parent before index.
     let tensor = field(3, &field(1, b"\x12\x03\x02\x80\x01\x08\x05"));
     let var = [field(2, &[tensor, b"\x08\x07".to_vec()].concat()), field(1, b"w")].concat();
@@ -176,7 +176,7 @@ fn packed_lists_and_other_orders_are_read() {
 }
 
 #[test]
-fn blocks_that_point_anywhere_are_harmless() {
+fn tolerates_invalid_block_references() {
     let mut block = b"\x08\x00\x10".to_vec();
     varint(&mut block, 7);
     let attr = field(4, &[field(1, b"sub_block"), b"\x10\x08\x60\x63".to_vec()].concat());
@@ -188,7 +188,7 @@ fn blocks_that_point_anywhere_are_harmless() {
 }
 
 #[test]
-fn a_name_that_is_not_utf8_can_be_renamed() {
+fn renames_a_name_that_is_not_utf8() {
     let tensor = field(2, b"\x08\x07\x1a\x04\x0a\x02\x08\x05");
     let var = |name: &[u8]| field(3, &[field(1, name), tensor.clone(), b"\x18\x01".to_vec()].concat());
     let mut program = parse(&field(1, &[BLOCK.to_vec(), var(b"\xff"), var(b"\xfe")].concat()));

@@ -1,8 +1,8 @@
-//! Tensors that would be taken for something else when what is written is read again: for an optimizer's, or
-//! for parameters.
+//! Detection of tensors whose role changes when the written state is read again, such as parameters
+//! that are read as optimizer state.
 //!
-//! A pickle does not say what a tensor is for: its key must do. See `slots.rs`. And two keys of the outermost dict are
-//! Paddle's own.
+//! A pickle does not store roles: they follow from the keys (see `slots.rs`). In addition, Paddle reserves two
+//! keys of the outermost dict.
 
 use super::TABLE;
 use super::slots::{self, MASTER_WEIGHTS, Scope};
@@ -14,12 +14,11 @@ use weighbridge_core::checkpoint::{Checkpoint, Loss, Role, TensorEntry, Value, e
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::text::counted;
 
-/// The losses of tensors that are no optimizer's but would be read as such, and the other way round; and of those that
-/// would be read as parameters.
+/// Returns losses for tensors that would be read as optimizer state, or that would lose their role.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `name-collision`, where two things would have one key: a dict keeps the last of them;
-/// `reserved-name`, where a key of the outermost dict is one that Paddle takes for something else when it loads.
+/// [`weighbridge_core::Kind::Mismatch`]: `name-collision` if two items have the same key, because a dict keeps
+/// only the last; `reserved-name` if a key of the outermost dict is one that Paddle interprets on loading.
 pub(super) fn losses(checkpoint: &Checkpoint, structure: &Value) -> Result<Vec<Loss>> {
     reserved(checkpoint, structure)?;
     let mut by_text = HashMap::with_capacity(checkpoint.tensors.len());
@@ -27,38 +26,41 @@ pub(super) fn losses(checkpoint: &Checkpoint, structure: &Value) -> Result<Vec<L
         by_text.entry(entry.text()).or_insert(entry);
     }
     let mut check =
-        Check { checkpoint, by_text, losses: Vec::new(), told_by_key: HashSet::new(), twice: None };
+        Check { checkpoint, by_text, losses: Vec::new(), role_from_key: HashSet::new(), duplicate: None };
     check.value(structure, true);
-    // Where a program stays behind, what it says of its variables does so too.
+    // If a program is dropped, the roles that it defines are reported with it.
     if checkpoint.topology.is_none() {
-        check.losses.extend(roles(checkpoint, &check.told_by_key));
+        check.losses.extend(roles(checkpoint, &check.role_from_key));
     }
-    match check.twice {
+    match check.duplicate {
         None => Ok(check.losses),
-        Some(key) => Err(Error::mismatch("name-collision", "two parts of the state would have one key in a dict")
+        Some(key) => Err(Error::mismatch("name-collision", "duplicate key in the state")
             .in_file(&checkpoint.label)
-            .expected("keys that differ: state has the key `PARAMETER_SLOT`, copies in full precision stand in `master_weights`")
+            .expected("distinct keys; optimizer state has the key `PARAMETER_SLOT`, full-precision copies are in `master_weights`")
             .found(escape_text(&key))
-            .hint("give one of them another name (rename), or leave it out (drop)")),
+            .hint("rename or drop one of them")),
     }
 }
 
-/// What tensors are for: but for an optimizer's, and those whose key tells it, all are read as parameters.
-fn roles(checkpoint: &Checkpoint, told_by_key: &HashSet<&str>) -> Option<Loss> {
+/// Reports other roles. Without optimizer state and roles that follow from the key, all tensors are read as parameters.
+fn roles(checkpoint: &Checkpoint, role_from_key: &HashSet<&str>) -> Option<Loss> {
     let other = |entry: &&TensorEntry| {
         entry.role.slot().is_none()
             && entry.role != Role::Parameter
-            && (told_by_key.is_empty() || !told_by_key.contains(entry.text().as_str()))
+            && (role_from_key.is_empty() || !role_from_key.contains(entry.text().as_str()))
     };
     let mut others = checkpoint.tensors.iter().filter(other);
     let first = others.next()?;
-    let detail =
-        format!("a state does not say what a tensor is for: {} is {}", first.name(), first.role.as_str());
+    let detail = format!(
+        "roles dropped: a state does not store them ({} has the role {})",
+        first.name(),
+        first.role.as_str()
+    );
     Some(Loss::new("role-dropped", counted(1 + others.count(), "tensor", "tensors"), detail))
 }
 
-/// Fails where something stands under a key that Paddle looks for in every dict that it loads: it takes what it finds there
-/// for a dict, of what was split or of names, and fails where it is none.
+/// Fails if an item has a key that Paddle looks up in every dict that it loads. Paddle expects a dict of split
+/// parameters or of names there, and fails on anything else.
 fn reserved(checkpoint: &Checkpoint, structure: &Value) -> Result<()> {
     let View::Dict { pairs, .. } = view(structure) else { return Ok(()) };
     let pairs: Vec<(&str, &Value)> = match pairs {
@@ -71,7 +73,7 @@ fn reserved(checkpoint: &Checkpoint, structure: &Value) -> Result<()> {
             view => Some(view),
         };
         let tensor = match value {
-            // What is gone is not written, and a dict that was read is written as it was.
+            // Missing metadata is not written; a dict that was read is written unchanged.
             None | Some(View::Dict { .. } | View::Names(_)) => continue,
             Some(View::Tensor(_, text)) => match checkpoint.tensors.iter().find(|entry| entry.text() == text)
             {
@@ -80,12 +82,12 @@ fn reserved(checkpoint: &Checkpoint, structure: &Value) -> Result<()> {
             },
             Some(_) => None,
         };
-        let text = "Paddle keeps this key of a state to itself, and could not load the file";
+        let text = "the key is reserved by Paddle; a file with it does not load";
         let error = Error::mismatch("reserved-name", text)
             .in_file(&checkpoint.label)
             .expected(format_args!("any key but {INFO} and {TABLE}"))
             .found(key)
-            .hint("give it another name (rename), or leave it out (drop, remove-metadata)");
+            .hint("rename it, or remove it (drop, remove-metadata)");
         return Err(match tensor {
             Some(tensor) => error.on_tensor(tensor.name()),
             None => error,
@@ -94,7 +96,7 @@ fn reserved(checkpoint: &Checkpoint, structure: &Value) -> Result<()> {
     Ok(())
 }
 
-/// A pair of a dict, where its key is text.
+/// Returns a pair of a dict if its key is text.
 fn text_pair(pair: &Value) -> Option<(&str, &Value)> {
     let Value::List(pair) = pair else { return None };
     match pair.as_slice() {
@@ -107,13 +109,13 @@ struct Check<'a> {
     checkpoint: &'a Checkpoint,
     by_text: HashMap<String, &'a TensorEntry>,
     losses: Vec<Loss>,
-    /// Names of tensors that are no parameters, and are read as what they are.
-    told_by_key: HashSet<&'a str>,
-    /// The first key that two things have.
-    twice: Option<String>,
+    /// Names of tensors other than parameters whose role follows from the key.
+    role_from_key: HashSet<&'a str>,
+    /// First duplicate key.
+    duplicate: Option<String>,
 }
 
-/// A tensor in a dict, under its key; its displayed name.
+/// Tensor in a dict with its key and displayed name.
 struct Item<'a, 'b> {
     key: &'b str,
     text: &'a str,
@@ -137,7 +139,7 @@ impl<'a> Check<'a> {
                     let Value::List(pair) = pair else { continue };
                     match pair.as_slice() {
                         [Value::Text(key), value] => named.push((key.as_str(), value)),
-                        // A key that is no text says nothing of a tensor.
+                        // A key that is not text does not determine a role.
                         [_, value] => self.value(value, false),
                         _ => {}
                     }
@@ -162,8 +164,8 @@ impl<'a> Check<'a> {
         }
         let mut keys = HashSet::with_capacity(tensors.len() + others.len());
         let all = tensors.iter().map(|item| item.key).chain(others.iter().map(|(key, _)| *key));
-        if let Some(twice) = all.into_iter().find(|key| !keys.insert(*key)) {
-            self.twice.get_or_insert_with(|| twice.to_owned());
+        if let Some(duplicate) = all.into_iter().find(|key| !keys.insert(*key)) {
+            self.duplicate.get_or_insert_with(|| duplicate.to_owned());
         }
         let table = pairs.iter().find(|(key, _)| is_root && *key == TABLE).map(|(_, value)| *value);
         let table = Table::of(table);
@@ -175,19 +177,19 @@ impl<'a> Check<'a> {
         );
         for item in &tensors {
             if let Some(slot) = item.entry.role.slot() {
-                // Copies in full precision stand in a dict of their own.
+                // Full-precision copies are in a separate dict.
                 let own = |(_, read): &(&str, &str)| slot.as_str() == Some(*read);
                 if slot.as_str() != Some(MASTER_WEIGHTS) && scope.owner(item.key).is_none_or(|o| !own(&o)) {
-                    self.not_recognised(item);
+                    self.report_as_parameter(item);
                 }
                 continue;
             }
-            // The state of an optimizer goes by one name only.
+            // Optimizer state has no second name.
             let own = table.name_of(item).is_none_or(|name| name == item.key);
             if let Some((param, slot)) = scope.owner(item.key).filter(|_| own) {
-                self.mistaken(item.entry, slot, param);
+                self.report_as_state(item.entry, slot, param);
             } else if scope.role(item.key, own).as_ref() == Some(&item.entry.role) {
-                self.told_by_key.insert(item.text);
+                self.role_from_key.insert(item.text);
             }
         }
         for (key, value) in others {
@@ -195,14 +197,14 @@ impl<'a> Check<'a> {
                 && let Some(copies) = self.copies(value)
             {
                 let parameters = copies.into_iter().filter(|(_, entry)| entry.role.slot().is_none());
-                parameters.for_each(|(param, entry)| self.mistaken(entry, MASTER_WEIGHTS, &param));
+                parameters.for_each(|(param, entry)| self.report_as_state(entry, MASTER_WEIGHTS, &param));
             } else {
                 self.value(value, false);
             }
         }
     }
 
-    /// The tensors of a dict that holds nothing else, with their keys.
+    /// Returns the tensors of a dict that contains nothing else, with their keys.
     fn copies(&self, value: &Value) -> Option<Vec<(String, &'a TensorEntry)>> {
         let View::Dict { pairs: Pairs::Named(pairs), .. } = view(value) else { return None };
         let mut copies = Vec::new();
@@ -213,21 +215,21 @@ impl<'a> Check<'a> {
         Some(copies)
     }
 
-    fn not_recognised(&mut self, item: &Item<'_, '_>) {
+    fn report_as_parameter(&mut self, item: &Item<'_, '_>) {
         let key = escape_text(item.key);
         let detail = match slots::parameter_of(item.key) {
             Some(param) => format!(
-                "its key `{key}` is an optimizer's only beside its parameter, and none has the key or the name `{}`",
+                "its key `{key}` is read as optimizer state only if a parameter has the key or the name `{}`",
                 escape_text(param)
             ),
-            None => format!("its key `{key}` is not one of an optimizer that Paddle has"),
+            None => format!("its key `{key}` does not match any Paddle optimizer"),
         };
         self.losses.push(Loss::new("read-as-parameter", item.entry.name(), detail));
     }
 
-    fn mistaken(&mut self, entry: &TensorEntry, slot: &str, param: &str) {
+    fn report_as_state(&mut self, entry: &TensorEntry, slot: &str, param: &str) {
         let detail = format!(
-            "its key looks like an optimizer's `{}` of `{}`, and is read so",
+            "its key is read as the optimizer state `{}` of `{}`",
             escape_text(slot),
             escape_text(param)
         );
@@ -235,12 +237,12 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Where the names of tensors without one of their own stand.
+/// Table of names for tensors that do not store one.
 enum Table<'a> {
     None,
-    /// All tensors.
+    /// Names for all tensors.
     All,
-    /// Tensors that go by their name, and names that the table has of its own.
+    /// Keys of tensors with their own variable name, and names stored in the table.
     Some(HashSet<&'a str>, HashMap<&'a str, &'a str>),
 }
 
@@ -265,7 +267,7 @@ impl<'a> Table<'a> {
         Self::Some(known, own)
     }
 
-    /// The name that a tensor is written with.
+    /// Returns the name that is written for a tensor.
     fn name_of(&self, item: &Item<'_, '_>) -> Option<String> {
         let name = || name_of(item.entry, item.key);
         match (item.form, self) {

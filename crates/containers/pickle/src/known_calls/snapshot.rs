@@ -1,26 +1,25 @@
-//! The graph as it is when an instruction is reached.
+//! Snapshot of the graph at an opcode.
 
 use crate::graph::{Graph, Object, ObjectId, Reduced};
 
-/// Stands for what is not as it was: no form knows it.
+/// Placeholder for a changed object; no form matches it.
 static CHANGED: Object = Object::Extension(-1);
 
-/// A graph, seen from an instruction. Python uses arguments and states as they are at the call, and keeps what it was given: an
-/// object that changes behind the call was something else then, or becomes something else under what was made of it. Of such an
-/// object nothing is seen.
+/// View of the graph at an opcode. Python reads arguments and states at the call. An object that changes after the call had
+/// other content then, so this view hides its content.
 ///
-/// Honest pickles change an object only before it is used, save those that hold themselves; what these change are elements and
-/// attributes, which no form looks into.
+/// Picklers change an object only before its use, except for objects that contain themselves; those change elements and
+/// attributes, which no form checks.
 #[derive(Clone, Copy)]
-pub(super) struct Seen<'a> {
-    /// The graph as it is at the end of the pickle.
+pub(super) struct Snapshot<'a> {
+    /// The graph at the end of the pickle.
     pub(super) graph: &'a Graph,
-    /// Offset of the instruction.
+    /// Offset of the opcode.
     pub(super) at: u64,
 }
 
-impl<'a> Seen<'a> {
-    /// The graph at the instruction at `at`.
+impl<'a> Snapshot<'a> {
+    /// View of the graph at the opcode at offset `at`.
     pub(super) fn at(graph: &'a Graph, at: u64) -> Self {
         Self { graph, at }
     }
@@ -32,27 +31,27 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Text never changes.
+    /// Text, which is immutable.
     pub(super) fn text(self, id: ObjectId) -> Option<&'a str> {
         self.graph.text(id)
     }
 
-    /// Nor do numbers.
+    /// An integer, which is immutable.
     pub(super) fn int(self, id: ObjectId) -> Option<i64> {
         self.graph.int(id)
     }
 
-    /// Nor tuples.
+    /// Items of a tuple, which is immutable.
     pub(super) fn tuple(self, id: ObjectId) -> Option<&'a [ObjectId]> {
         self.graph.tuple(id)
     }
 
-    /// Nor what is imported.
+    /// An import, which is immutable.
     pub(super) fn global(self, id: ObjectId) -> Option<(&'a str, &'a str)> {
         self.graph.global(id)
     }
 
-    /// The items of a list or tuple.
+    /// Items of a list or tuple.
     pub(super) fn sequence(self, id: ObjectId) -> Option<&'a [ObjectId]> {
         match self.object(id) {
             Object::Tuple(items) => Some(items),

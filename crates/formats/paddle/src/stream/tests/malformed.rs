@@ -1,5 +1,5 @@
-//! Bytes that nobody wrote: cut at every place, and changed at random. Nothing may panic, and what
-//! is read must come back as it was.
+//! Malformed files: truncated at every offset, and changed at random. Reading must not panic, and successful
+//! readings must be written back unchanged.
 
 use super::*;
 use crate::stream::detect;
@@ -23,7 +23,7 @@ fn small_files() -> Vec<Vec<u8>> {
     ]
     .map(good)
     .into();
-    // Descs in every form, levels of odd lengths, and both forms that were not shipped.
+    // Descs in every form, levels of odd lengths, and both unreleased forms.
     let odd =
         [0x12, 0x02, 0x02, 0x01, 0x7a, 0x02, b'h', b'i', 0x23, 0x08, 0x01, 0x24, 0x08, 0x63, 0x08, 0x14];
     let odd = stream(&odd, &[1, 2]);
@@ -37,8 +37,8 @@ fn small_files() -> Vec<Vec<u8>> {
     files
 }
 
-/// Reads `bytes` as everything that they could be. Returns how many readings worked; each of them
-/// must give the same bytes again.
+/// Reads `bytes` as every kind of file. Returns the number of successful readings; each of them
+/// must reproduce the same bytes.
 fn read_as_everything(bytes: &[u8]) -> usize {
     let (source, limits) = (memory(bytes), Limits::default());
     let path = TensorPath::value();
@@ -76,7 +76,7 @@ fn read_as_everything(bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn every_prefix_is_an_error_or_ends_between_streams() {
+fn rejects_prefixes_except_at_stream_boundaries() {
     for bytes in small_files() {
         assert!(read_as_everything(&bytes) > 0);
         let mut ends = vec![];
@@ -100,7 +100,7 @@ fn every_prefix_is_an_error_or_ends_between_streams() {
 }
 
 #[test]
-fn changed_files_do_no_harm() {
+fn mutations_do_not_panic() {
     let files = small_files();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = |below: usize| {
@@ -114,7 +114,7 @@ fn changed_files_do_no_harm() {
     for round in 0..200_000 {
         let mut bytes = files[round % files.len()].clone();
         for _ in 0..=random(3) {
-            // Headers are where it hurts: mostly the first bytes.
+            // Mostly headers are changed: the first bytes.
             let reach = if random(4) > 0 { bytes.len().min(64) } else { bytes.len() };
             let at = random(reach.max(1)).min(bytes.len().saturating_sub(1));
             match random(5) {
@@ -135,7 +135,7 @@ fn changed_files_do_no_harm() {
 }
 
 #[test]
-fn words_are_kept_whatever_they_are() {
+fn preserves_arbitrary_words() {
     let words = vec![(Name::new(*b"\xff\0"), i32::MIN), (Name::default(), -1), (Name::from("a"), 0)];
     let bytes = written(|file| {
         vocab::write(file, &words);

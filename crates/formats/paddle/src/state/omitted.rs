@@ -1,4 +1,4 @@
-//! Objects of a pickle that are not kept, and which of them lead to arrays.
+//! Omitted objects of a pickle, and detection of arrays within them.
 
 use std::collections::BTreeMap;
 use weighbridge_core::Budget;
@@ -8,44 +8,44 @@ use weighbridge_core::text::counted;
 use weighbridge_pickle::{Cost, Graph, NdArray, Object, ObjectId, Options, Reach};
 use weighbridge_torch_archive as torch;
 
-/// Kinds of objects are named up to this number.
-const NAMED: usize = 100;
+/// Maximum number of distinct descriptions that are reported by name.
+const MAX_NAMED: usize = 100;
 
-/// What is not kept of one pickle.
+/// Omitted objects of one pickle.
 #[derive(Debug, Default)]
-pub(super) struct LeftOut {
+pub(super) struct Omitted {
     plain: Kinds,
-    /// Which objects lead to arrays, as soon as that is asked.
+    /// Objects from which arrays can be reached; computed on first use.
     reach: Option<Reach>,
 }
 
-/// How often objects were met, by what they are.
+/// Number of omitted objects by description.
 #[derive(Debug, Default)]
 struct Kinds {
     named: BTreeMap<String, u64>,
-    /// Objects of more kinds.
+    /// Objects with other descriptions, beyond the maximum.
     unnamed: u64,
 }
 
-impl LeftOut {
-    /// Counts an object that leads to no array.
+impl Omitted {
+    /// Counts an omitted object that contains no array.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Limit`] where there is no memory for what it is.
+    /// [`weighbridge_core::Kind::Limit`] if the memory budget is exhausted.
     pub(super) fn count(&mut self, what: &str, budget: &Budget) -> Result<()> {
         budget.take_memory(Cost::text(what.len() as u64))?;
         let kinds = &mut self.plain;
         let named = kinds.named.len();
         match kinds.named.get_mut(what) {
             Some(count) => *count += 1,
-            None if named < NAMED => _ = kinds.named.insert(what.to_owned(), 1),
+            None if named < MAX_NAMED => _ = kinds.named.insert(what.to_owned(), 1),
             None => kinds.unnamed += 1,
         }
         Ok(())
     }
 
-    /// True where an array can be reached from the object, and where there is no room to know it. `size` is that of
-    /// the graph: its objects, and the references between them.
+    /// True if an array can be reached from the object, or if the memory budget does not allow the search. `size` is
+    /// the number of objects of the graph and of references between them.
     pub(super) fn leads_to_array(
         &mut self,
         id: ObjectId,
@@ -54,7 +54,7 @@ impl LeftOut {
         budget: &Budget,
     ) -> bool {
         if self.reach.is_none() {
-            // Numbers of an object and of the next reference to it.
+            // The number of an object and of the next reference to it.
             let cost = size.saturating_mul(2 * size_of::<usize>() as u64);
             if budget.take_memory(cost).is_err() {
                 return true;
@@ -64,22 +64,23 @@ impl LeftOut {
                 outside || torch::is_tensor(graph, id) || !matches!(NdArray::of(graph, id, bounds), Ok(None))
             };
             self.reach = Some(Reach::of(graph, is_array));
-            // A byte for each object stays, which is little beside the objects.
+            // One byte for each object remains allocated: little compared with the objects.
             budget.give_memory(cost);
         }
         self.reach.as_ref().is_some_and(|reach| reach.holds_tensor(id))
     }
 
-    /// What is said of it.
+    /// Returns the notes about omitted objects.
     pub(super) fn notes(self) -> Vec<Note> {
         const CODE: &str = "unknown-class";
         let mut notes = Vec::new();
         for (what, count) in self.plain.named {
-            let text = format!("{} {what}: not kept", counted(count, "time", "times"));
+            let text = format!("{what}: {} omitted", counted(count, "object", "objects"));
             notes.push(Note::omission(CODE, text));
         }
         if self.plain.unnamed > 0 {
-            let text = format!("and {} of more kinds", counted(self.plain.unnamed, "object", "objects"));
+            let text =
+                format!("{} of other classes omitted", counted(self.plain.unnamed, "object", "objects"));
             notes.push(Note::omission(CODE, text));
         }
         notes

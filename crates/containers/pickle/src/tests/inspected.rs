@@ -1,4 +1,4 @@
-//! What is thought of honest and of evil pickles.
+//! Verdicts on harmless and on malicious pickles.
 
 use super::*;
 use serde_json::Value as Json;
@@ -28,7 +28,7 @@ fn golden_files_are_sound() {
 }
 
 #[test]
-fn crafted_files_give_what_they_must() {
+fn crafted_files_yield_the_expected_verdict() {
     let folder = good().join("../bad");
     let table = std::fs::read_to_string(folder.join("expected.json")).unwrap();
     let table: Json = serde_json::from_str(&table).unwrap();
@@ -48,7 +48,7 @@ fn crafted_files_give_what_they_must() {
 }
 
 #[test]
-fn every_import_is_listed_with_its_place() {
+fn every_import_is_listed_with_its_offset() {
     let bytes = b"\x80\x02cnumpy\ndtype\n0cos\nsystem\n.";
     let report = look(bytes);
     let listed: Vec<_> = report
@@ -87,7 +87,7 @@ fn too_many_findings_are_counted() {
     bytes.extend(b"N.");
     let report = look(&bytes);
     assert_eq!(report.verdict, Verdict::CouldNotTell);
-    // Imports, and remarks on what is thrown away, each have room of their own.
+    // Each severity has a limit of its own.
     let weigh = |severity| report.findings.iter().filter(|f| f.severity == severity).count();
     assert_eq!(
         (report.globals.len(), weigh(Severity::Unchecked), weigh(Severity::Note)),
@@ -98,7 +98,7 @@ fn too_many_findings_are_counted() {
 }
 
 #[test]
-fn producers_are_known() {
+fn imports_of_known_frameworks_are_allowed() {
     for (module, name) in [
         ("torch._utils", "_rebuild_tensor_v2"),
         ("torch._utils", "_rebuild_parameter"),
@@ -128,9 +128,9 @@ fn producers_are_known() {
     assert_eq!(allowed("builtins", "eval").as_str(), "pattern");
 }
 
-/// An array of the class `numpy.memmap` is an array. The class itself, called, opens or empties a file.
+/// An array of the class `numpy.memmap` is an array. Calling the class opens or truncates a file.
 #[test]
-fn a_mapped_array_is_rebuilt_and_never_opened() {
+fn numpy_memmap_is_allowed_as_rebuilt_array_only() {
     let rebuilt = |class: &str| {
         let mut bytes = b"\x80\x04}\x8c\x01wcnumpy.core.multiarray\n_reconstruct\nc".to_vec();
         bytes.extend(class.as_bytes());
@@ -151,7 +151,7 @@ fn a_mapped_array_is_rebuilt_and_never_opened() {
     assert_eq!(with("numpy\nmemmap.x\n", b".").verdict, Verdict::Unsound);
     assert_eq!(with("numpy\nmatrix.x\n", b".").verdict, Verdict::Unsound);
     let odd: [&[u8]; 6] = [
-        // Called, made by hand, kept, given to what calls it, in a list, and the arguments of the rebuilding kept.
+        // Called, made by NEWOBJ, stored, passed to a caller, in a list, and the arguments of the rebuild stored.
         b"\x8c\x01vcnumpy\nmemmap\n\x8c\x04file\x85Rs.",
         b"\x8c\x01vcnumpy\nmemmap\n\x8c\x04file\x85\x81s.",
         b"\x8c\x01vcnumpy\nmemmap\ns.",
@@ -167,7 +167,7 @@ fn a_mapped_array_is_rebuilt_and_never_opened() {
 }
 
 #[test]
-fn instructions_are_listed() {
+fn disassembly_lists_the_opcodes_before_an_error() {
     let mut lines = Vec::new();
     let source = memory(b"\x80\x04\x8c\x03a\nbC\x02\x00\xffcos\nsystem\nX\x2c\x01\x00\x00".as_slice());
     let error = disassemble(&source, 0, &mut |op, line| {
@@ -183,9 +183,9 @@ fn instructions_are_listed() {
     );
 }
 
-/// Who loads the pickle has it in hand then.
+/// The program that loads the pickle could call it.
 #[test]
-fn what_is_harmless_in_one_call_is_not_what_a_pickle_comes_to() {
+fn rejects_pattern_imports_as_the_result_of_a_pickle() {
     for pickle in [
         &b"\x80\x04cbuiltins\neval\n."[..],
         b"\x80\x02cnumpy\nmemmap\n.",

@@ -1,18 +1,18 @@
-//! Where a program's `file_path` leads: below one folder, or nowhere.
+//! Resolution of a program's `file_path` below one folder.
 
 use std::path::{Component, Path, PathBuf};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::check_no_links;
 
-/// The file of that `file_path`, relative to `folder`.
+/// Returns the path of `file_path` relative to `folder`.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`], `unsafe-name`, where it is empty, names a folder, or could lead out, be it
-/// by a symbolic link. [`weighbridge_core::Kind::Io`] where a part of the path cannot be looked at.
+/// [`weighbridge_core::Kind::Corrupt`], `unsafe-name`, if the path is empty, names a folder, or could leave the
+/// folder, also by a symbolic link. [`weighbridge_core::Kind::Io`] if a component of the path cannot be inspected.
 pub(super) fn below(folder: &Path, file_path: &str) -> Result<PathBuf> {
     let path = Path::new(file_path);
     let inside = if path.has_root() || path.is_absolute() {
-        // As they are written: another name of the folder, by a link outside of it, is not looked for.
+        // The paths are compared as written: aliases of the folder by links outside it are not resolved.
         let absolute = std::path::absolute(folder).ok();
         let below = absolute.iter().map(PathBuf::as_path).chain([folder]);
         below.filter(|root| root.has_root()).find_map(|root| path.strip_prefix(root).ok())
@@ -25,8 +25,8 @@ pub(super) fn below(folder: &Path, file_path: &str) -> Result<PathBuf> {
             .found(format_args!("{file_path:?}"))
     };
     let Some(inside) = inside else {
-        return Err(bad("the program names a file outside of its folder")
-            .hint("choose a folder that holds the file, if you trust the program"));
+        return Err(bad("the path is outside the folder")
+            .hint("if you trust the program, choose a folder that contains the file"));
     };
     let mut name = PathBuf::new();
     for part in inside.components() {
@@ -34,14 +34,14 @@ pub(super) fn below(folder: &Path, file_path: &str) -> Result<PathBuf> {
             Component::Normal(part) => name.push(part),
             Component::CurDir => {}
             _ => {
-                return Err(bad("the program names a file by a path that could lead anywhere")
-                    .hint("paths with .. are not followed"));
+                return Err(bad("the path may leave the folder")
+                    .hint("change the path in the program; components .. are not allowed"));
             }
         }
     }
     if name.as_os_str().is_empty() || file_path.contains('\0') || file_path.ends_with(std::path::is_separator)
     {
-        return Err(bad("the program names no file"));
+        return Err(bad("the path does not name a file"));
     }
     check_no_links(folder, &name)?;
     Ok(name)
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_stay_below_the_folder() {
+    fn rejects_paths_outside_the_folder() {
         let folder = Path::new("/models/net");
         for (path, name) in [
             ("w", "w"),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_folder_is_known_by_its_full_name() {
+    fn resolves_absolute_paths_in_a_relative_folder() {
         let full = std::path::absolute("some/where").unwrap().join("w");
         assert_eq!(below(Path::new("some/where"), full.to_str().unwrap()).unwrap(), Path::new("w"));
         let other = std::path::absolute("some/other").unwrap().join("w");

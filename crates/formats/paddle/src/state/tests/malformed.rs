@@ -1,10 +1,10 @@
-//! Damage and malice: an error or a checkpoint, never a panic.
+//! Damaged and malformed states: each leads to an error or a checkpoint, without panics.
 
 use super::*;
 use weighbridge_io::source::MemoryFolder;
 use weighbridge_pickle::ObjectId;
 
-/// Reads, and where that succeeds plans and reads the tensors.
+/// Reads a state and, on success, plans a file and reads the tensors.
 fn survive(bytes: &[u8]) -> bool {
     let source = memory(bytes);
     looks_like_pickle(&bytes[..bytes.len().min(4096)], &source);
@@ -22,7 +22,7 @@ fn survive(bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn every_prefix_is_refused() {
+fn rejects_every_prefix() {
     let mut cuts = 0;
     for name in states() {
         let bytes = golden(&name);
@@ -38,7 +38,7 @@ fn every_prefix_is_refused() {
 }
 
 #[test]
-fn changed_bytes_do_no_harm() {
+fn mutations_do_not_panic() {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move || {
         state ^= state << 13;
@@ -65,7 +65,7 @@ fn changed_bytes_do_no_harm() {
 }
 
 #[test]
-fn shared_objects_are_not_listed_without_end() {
+fn limits_expansion_of_shared_objects() {
     // Lists of ten times the list below, forty levels deep.
     let bytes = pickled(
         |b| {
@@ -94,7 +94,7 @@ fn shared_objects_are_not_listed_without_end() {
 }
 
 #[test]
-fn text_is_not_copied_without_end() {
+fn limits_copies_of_shared_text() {
     let bytes = pickled(
         |b| {
             let long = b.text(&"x ".repeat(50_000))?;
@@ -106,7 +106,7 @@ fn text_is_not_copied_without_end() {
 }
 
 #[test]
-fn nothing_is_executed_and_what_is_unknown_is_said() {
+fn executes_nothing_and_reports_unknown_objects() {
     let bytes = pickled(
         |b| {
             let system = b.global("os", "system")?;
@@ -128,7 +128,7 @@ fn nothing_is_executed_and_what_is_unknown_is_said() {
 }
 
 #[test]
-fn arrays_that_are_not_kept_are_told_apart() {
+fn reports_skipped_arrays_separately() {
     let bytes = pickled(
         |b| {
             let class = b.global("mine", "Holder")?;
@@ -164,7 +164,7 @@ fn arrays_that_are_not_kept_are_told_apart() {
         "unknown-class 1 time mine.Other: not kept",
     ];
     assert_eq!(told(&bytes), objects);
-    // Of a type that no tensor has.
+    // Of a dtype that tensors do not support.
     let mut other = bytes;
     let places: Vec<usize> =
         other.windows(4).enumerate().filter(|(_, w)| w == b"\x8c\x02f4").map(|(at, _)| at).collect();
@@ -175,7 +175,7 @@ fn arrays_that_are_not_kept_are_told_apart() {
 }
 
 #[test]
-fn metadata_that_points_at_itself_is_no_circle() {
+fn self_referencing_metadata_is_not_a_cycle() {
     let mut checkpoint = open(&golden("p262/nested_ckpt/empty.pdparams")).unwrap();
     let itself = Value::List(vec![marked(structure::METADATA, Value::Text("a".into()))]);
     checkpoint.metadata.set("a", itself);
@@ -184,7 +184,7 @@ fn metadata_that_points_at_itself_is_no_circle() {
 }
 
 #[test]
-fn damaged_directories_do_no_harm() {
+fn damaged_directories_do_not_panic() {
     let directory = golden("p331/dist_ckpt/0.metadata");
     let shard = golden("p331/dist_ckpt/0_0.distcp");
     let mut opened = 0;
@@ -204,7 +204,7 @@ fn damaged_directories_do_no_harm() {
 }
 
 #[test]
-fn a_dict_that_is_a_key_of_itself_is_no_circle() {
+fn dict_as_its_own_key_is_not_a_cycle() {
     // {d: 1}, where d is the dict itself; then the same with a tuple around the key.
     for bytes in [&b"\x80\x02}q\x00h\x00K\x01s."[..], &b"\x80\x02}q\x00h\x00\x85K\x01s."[..]] {
         let checkpoint = open(bytes).unwrap();
@@ -213,9 +213,9 @@ fn a_dict_that_is_a_key_of_itself_is_no_circle() {
     }
 }
 
-/// Many small values are honest: words with their numbers, numbers, and pairs of them, in the shortest forms that Python writes.
+/// Many small values occur in well-formed files: words with their numbers, numbers, and pairs of them, in the shortest forms that Python writes.
 #[test]
-fn many_small_values_are_kept() {
+fn accepts_many_small_values() {
     let numbers = |n: u16| [&b"M"[..], &(300 + n).to_le_bytes()].concat();
     let word = |n: u16| {
         let text = format!("w{n}");
@@ -234,9 +234,9 @@ fn many_small_values_are_kept() {
     }
 }
 
-/// As many parameters as large models have, though small ones: with names as variables, in the shortest form that Python writes.
+/// As many parameters as in large models, but small ones: with variable names, in the shortest form that Python writes.
 #[test]
-fn many_small_tensors_are_kept() {
+fn accepts_many_small_tensors() {
     let text =
         |text: &str| [&[0x8c, u8::try_from(text.len()).unwrap()][..], text.as_bytes(), b"\x94"].concat();
     let fetch = |place: u32| [b"j", &place.to_le_bytes()[..]].concat();

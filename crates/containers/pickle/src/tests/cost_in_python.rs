@@ -1,10 +1,10 @@
-//! What Python would make of a pickle that only does what honest ones do: nothing else, and not too much.
+//! Memory and time that Python takes for pickles of allowed calls only.
 
 use super::*;
 use weighbridge_core::finding::Verdict;
 use weighbridge_core::{Budget, Limits};
 
-/// What weighs something in the pickle of these pieces.
+/// Codes of the findings above notes in the pickle of these pieces.
 fn found(pieces: &[&[u8]]) -> Vec<&'static str> {
     let report = inspect(&memory(pieces.concat()), 0, &Options::default());
     let heavy = report.findings.iter().filter(|f| f.severity > weighbridge_core::finding::Severity::Note);
@@ -17,11 +17,10 @@ const OBJECTS: &[u8] =
     b"cnumpy\ndtype\n\x8c\x02O8\x89\x88\x87R(K\x03\x8c\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb";
 const EMPTY: &[u8] = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R";
 
-/// Arguments and states are what they are at the call. What picklers write of things that hold themselves is changed behind it, and
-/// not by that.
+/// Arguments and states are checked as they are at the call. Objects that contain themselves may change later in their elements.
 #[test]
-fn what_changes_behind_a_call_was_something_else_before() {
-    // An array whose list of objects is filled before it is used, and behind that, by the list itself and by a copy of it.
+fn rejects_arguments_that_change_after_the_call() {
+    // An array whose list of objects is filled before its use, and after its use through the memo.
     let array = |list: &[u8], behind: &[u8]| {
         let state = [b"(K\x01K\x01\x85", OBJECTS, b"\x89", list, b"tb"].concat();
         found(&[b"\x80\x04", EMPTY, b"q\x09", &state, behind, b"."])
@@ -30,18 +29,18 @@ fn what_changes_behind_a_call_was_something_else_before() {
     assert_eq!(array(b"]q\x00", b"0h\x00Na"), ["unusual-call"]);
     assert_eq!(array(b"]q\x00", b"0h\x00(Ne"), ["unusual-call"]);
     assert_eq!(found(&[b"\x80\x04]2", EMPTY, b"(K\x01K\x01\x85", OBJECTS, b"\x89].", b""]), [""; 0]);
-    // An array that is in itself, and one that is in the list of which it has an element.
+    // An array that contains itself, and one inside the list that is its element.
     assert_eq!(array(b"]q\x00h\x09a", b""), [""; 0]);
     let state = [b"(K\x01K\x01\x85", OBJECTS, b"\x89]h\x00atb"].concat();
     assert_eq!(found(&[b"\x80\x04]q\x00(K\x01", EMPTY, &state, b"e."]), [""; 0]);
-    // The dict of an object that is in that dict, as `vars` gives it.
+    // The dict of an object inside that dict, as from `vars`.
     let vars: &[u8] = b"\x80\x02}q\x00X\x02\0\0\0mecargparse\nNamespace\n)\x81q\x01h\x00bs.";
     assert_eq!(found(&[vars]), [""; 0]);
 }
 
-/// A place may be as far as there are bytes before it, as where those that nobody fetches were left out, and a little more.
+/// A memo index may exceed the offset of its opcode by a fixed gap only.
 #[test]
-fn places_of_the_memo_follow_the_bytes() {
+fn rejects_memo_indices_far_beyond_the_offset() {
     let put = |place: u32| [b"r".as_slice(), &place.to_le_bytes()].concat();
     let many = [b"(", [b'N'; 50_000].as_slice(), b"t0]"].concat();
     assert_eq!(found(&[b"\x80\x02]", &put(10_000), b"."]), [""; 0]);
@@ -51,9 +50,9 @@ fn places_of_the_memo_follow_the_bytes() {
     assert_eq!(found(&[b"]p4611686018427387904\n."]), ["memo-far"]);
 }
 
-/// The first time is what every pickler writes; from the second on, what the call makes counts.
+/// The first use of an argument is free; from the second on, the memory of the copy counts.
 #[test]
-fn copies_are_weighed_by_what_they_take() {
+fn rejects_calls_that_copy_too_much() {
     let items: Vec<u8> =
         (300..30_300u32).flat_map(|n| [b"J".as_slice(), &n.to_le_bytes()].concat()).collect();
     let copied = |class: &[u8], times: usize| {
@@ -61,7 +60,7 @@ fn copies_are_weighed_by_what_they_take() {
         found(&[b"\x80\x02(c", class, b"q\x01](", &items, b"e\x85q\x02R", &again, b"t."])
     };
     assert_eq!(copied(b"builtins\nset\n", 0), [""; 0]);
-    // 3 MB each, 4.8 and 0.24; there are 28 MB.
+    // Copies take 3 MB, 4.8 MB and 0.24 MB each; the budget is 28 MB.
     assert_eq!(copied(b"builtins\nset\n", 5), [""; 0]);
     assert_eq!(copied(b"builtins\nset\n", 10), ["unusual-call"]);
     assert_eq!(copied(b"collections\nCounter\n", 10), ["unusual-call"]);
@@ -70,17 +69,17 @@ fn copies_are_weighed_by_what_they_take() {
     assert_eq!(copied(b"builtins\nlist\n", 130), ["unusual-call"]);
 }
 
-/// A tuple is hashed with all that is in it.
+/// Hashing a tuple hashes all of its content.
 #[test]
-fn keys_are_hashed_within_a_bound() {
-    // Each tuple holds the one before once, or twice.
+fn rejects_keys_that_are_expensive_to_hash() {
+    // Each tuple holds the previous one once or twice.
     let key = |step: &[u8], times: usize| [b"K\x01\x85", step.repeat(times).as_slice()].concat();
     let keyed = |key: &[u8]| found(&[b"\x80\x04}", key, b"Ns."]);
     assert_eq!(keyed(&key(b"2\x86", 10)), [""; 0]);
     assert_eq!(keyed(&key(b"2\x86", 60)), ["large-keys"]);
     assert_eq!(keyed(&key(b"\x85", 500)), [""; 0]);
     assert_eq!(keyed(&key(b"\x85", 30_000)), ["large-keys"]);
-    // The same one for each of many dicts; no key; in a set, in a list that becomes one, by a call that makes a tuple.
+    // One key in many dicts; not a key; in a set, in a list that becomes a set, in a call that makes a tuple.
     let many = b"}h\x00Ns".repeat(20_000);
     assert_eq!(found(&[b"\x80\x04(", &key(b"2\x86", 7), b"q\x00", &many, b"t."]), [""; 0]);
     assert_eq!(found(&[b"\x80\x04(", &key(b"2\x86", 12), b"q\x00", &many, b"t."]), ["large-keys"]);
@@ -93,15 +92,15 @@ fn keys_are_hashed_within_a_bound() {
     assert_eq!(found(&[b"\x80\x04}", made, b"Ns."]), [""; 0]);
 }
 
-/// What is looked at for that counts, too: one list that very many calls are given, one key of very many dicts.
+/// The check itself is bounded: one list as argument of many calls, one key of many dicts.
 #[test]
-fn keys_are_looked_for_within_a_bound() {
+fn the_search_for_keys_is_bounded() {
     let too_large = |pieces: &[&[u8]]| {
         let bytes = pieces.concat();
         let python = || Budget::new(bytes.len() as u64, &Limits::default());
         keys::are_too_large(&read_bytes(&bytes).unwrap().graph, &python)
     };
-    // The calls, with a list of 1,000 items or of as many empty pairs; there are 16 Mi and 8 times the pickle.
+    // Calls with a list of 1,000 items or of as many empty pairs; the budget is 16 Mi plus 8 times the pickle.
     let nothing = b"N".repeat(1_000);
     let pairs = [b"]q\x03".as_slice(), &b"h\x03".repeat(999)].concat();
     for items in [nothing.as_slice(), &pairs] {
@@ -112,10 +111,10 @@ fn keys_are_looked_for_within_a_bound() {
             (too_large(&pieces), found(&pieces))
         };
         assert_eq!(called(100), (false, vec![]));
-        // Told once: as what calls copy.
+        // Reported once, as copies of calls.
         assert_eq!(called(20_000), (true, vec!["unusual-call"]));
     }
-    // A tuple that holds nothing else is hashed each time as well.
+    // A flat tuple is hashed each time as well.
     let keyed = |items: usize| {
         let key = [b"(", b"N".repeat(items).as_slice(), b"tq\x00"].concat();
         found(&[b"\x80\x04(", &key, &b"}h\x00Ns".repeat(20_000), b"t."])
@@ -124,9 +123,9 @@ fn keys_are_looked_for_within_a_bound() {
     assert_eq!(keyed(1_000), ["large-keys"]);
 }
 
-/// Paddle describes each parameter that it splits apart: one description of several would be gone through for each of them.
+/// Paddle writes one description per split parameter; a shared description would be walked for each of them.
 #[test]
-fn descriptions_of_split_parameters_are_not_shared() {
+fn rejects_shared_descriptions_of_split_parameters() {
     let field =
         |name: &str| [b"X", &u32::try_from(name.len()).unwrap().to_le_bytes()[..], name.as_bytes()].concat();
     let split = |described: &[u8]| found(&[b"\x80\x02}", &field(parts::SPLIT), b"}(", described, b"us."]);

@@ -273,7 +273,7 @@ fn info_warns_of_pickles_that_run_code() {
         let path = path.to_str().unwrap();
         let text = String::from_utf8(weighbridge(&["info", path]).stdout).unwrap();
         let line = format!(
-            "Loading this file in Python would {verb} `posix.system`. Run `weighbridge scan` before you use it."
+            "loading this file in Python would {verb} `posix.system`; run `weighbridge scan` before you use it"
         );
         assert!(text.lines().next().unwrap().ends_with(&line), "{text}");
         assert!(text.contains("pickle - of Python"), "{text}");

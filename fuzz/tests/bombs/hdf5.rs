@@ -1,4 +1,4 @@
-//! HDF5: chunks, trees that lead back to themselves, heaps, attributes, links in circles.
+//! HDF5: chunks, cyclic trees, heaps, attributes, cyclic links.
 
 use crate::harness::{Opens, Range, Refused};
 use crate::hdf5_file::{
@@ -7,7 +7,7 @@ use crate::hdf5_file::{
 };
 use crate::zips::zlib;
 
-/// A root that leads to what `build` puts behind it.
+/// Makes a root group that links to the object made by `build`.
 fn with_one(build: impl Fn(&mut File) -> u64) -> Vec<u8> {
     // The root comes first, so it is made twice: its length does not depend on the address.
     let make = |address| {
@@ -20,7 +20,7 @@ fn with_one(build: impl Fn(&mut File) -> u64) -> Vec<u8> {
     make(address).0
 }
 
-/// A dataset of one chunk, `packed` in the file.
+/// Makes a dataset of one chunk with these compressed bytes.
 fn chunk(dims: &[u64], extents: &[u32], packed: &[u8]) -> Vec<u8> {
     with_one(|file| {
         let data = file.put(packed);
@@ -33,7 +33,7 @@ fn chunk(dims: &[u64], extents: &[u32], packed: &[u8]) -> Vec<u8> {
 #[test]
 fn hdf5_bombs() {
     let Some(mut range) = Range::alone("hdf5") else { return };
-    // That files made by hand are read at all.
+    // Well-formed hand-made files open.
     let good = with_one(|file| {
         let data = file.put(&[0; 16]);
         file.object(&[space(&[4]), f32(), contiguous(data, 16)])
@@ -81,7 +81,7 @@ fn hdf5_circles() {
         }),
         Opens(0),
     );
-    // Each group holds the next one twice: 2^60 paths.
+    // Each group contains the next one twice: 2^60 paths.
     range.file(
         "2^60 paths",
         with_one(|file| {
@@ -136,7 +136,7 @@ fn hdf5_circles() {
         group(&|at| tree(0, 1, 65535, NOWHERE, &child(at)), 16),
         Refused("hdf5-corrupt"),
     );
-    // As many as any file has room for.
+    // The largest count for which there is space in a file.
     let mut most = group(&|at| tree(0, 1, 65534, NOWHERE, &child(at)), 16);
     let half = u16::MAX / 2;
     most[18..20].copy_from_slice(&half.to_le_bytes());
@@ -165,7 +165,7 @@ fn hdf5_circles() {
 #[test]
 fn hdf5_attributes() {
     let Some(mut range) = Range::alone("hdf5") else { return };
-    // Version 1: lengths of name, type and space, then these, each padded to eight bytes.
+    // Version 1: lengths of name, type and space, then these fields, each padded to eight bytes.
     let attribute = |kind: &[u8], dims: &[u64], data: &[u8]| {
         let extents: Vec<u8> = dims.iter().flat_map(|n| n.to_le_bytes()).collect();
         let space = [&[1, u8::try_from(dims.len()).unwrap(), 0, 0, 0, 0, 0, 0][..], &extents].concat();
@@ -196,7 +196,7 @@ fn hdf5_attributes() {
         Refused("hdf5-corrupt"),
     );
     range.file("an attribute of no element and 2^60", attribute(&F32, &[0, 1 << 60], &[]), Opens(0));
-    // Texts of any length, which stand in a heap that is said to be of 2^60 bytes, or to hold a text of that length.
+    // Variable-length texts in a heap with a stated size of 2^60 bytes, or a stated text length of that size.
     let texts = [&[0x19, 1, 0, 0, 16, 0, 0, 0][..], &[0x13, 0, 0, 0, 1, 0, 0, 0]].concat();
     let text =
         |len: u32, heap: u64| [&len.to_le_bytes()[..], &heap.to_le_bytes(), &1u32.to_le_bytes()].concat();

@@ -15,7 +15,7 @@ pub enum LoadMode {
     /// Atomic and strict: names that the object does not have and different shapes are errors; files are read
     /// strictly.
     Strict,
-    /// As the original:
+    /// Like the original:
     ///
     /// - shapes come from the file and replace those of the object;
     /// - bytes after the end are ignored; the first of duplicate stats and settings counts, and the last of

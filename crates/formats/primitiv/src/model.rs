@@ -110,7 +110,7 @@ impl Model {
         self.parameters.iter()
     }
 
-    /// As [`walk`](Self::walk), with mutable parameters.
+    /// Same as [`walk`](Self::walk), with mutable parameters.
     pub fn walk_mut(&mut self) -> impl ExactSizeIterator<Item = (&TensorPath, &mut Parameter)> {
         self.parameters.iter_mut()
     }
@@ -118,7 +118,7 @@ impl Model {
     /// Returns a copy of the submodel at an address, as a separate model.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`], code `unknown-address`, where there is none.
+    /// [`weighbridge_core::Kind::Mismatch`], code `unknown-address`, where it does not exist.
     pub fn extract(&self, at: &TensorPath) -> Result<Self> {
         if !self.has_submodel(at) {
             return Err(unknown(at));
@@ -145,7 +145,7 @@ impl Model {
     /// Removes and returns the parameter at an address.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`], code `unknown-address`, where there is none.
+    /// [`weighbridge_core::Kind::Mismatch`], code `unknown-address`, where it does not exist.
     pub fn remove_parameter(&mut self, path: &TensorPath) -> Result<Parameter> {
         self.parameters.remove(path).ok_or_else(|| unknown(path))
     }
@@ -278,7 +278,7 @@ impl Model {
         read().map_err(|e: Error| e.in_file(label))
     }
 
-    /// As [`read`](Self::read), from bytes with default options.
+    /// Same as [`read`](Self::read), from bytes with default options.
     ///
     /// # Errors
     /// As [`read`](Self::read).

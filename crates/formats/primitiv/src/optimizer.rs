@@ -168,7 +168,7 @@ impl Optimizer {
         Self { uints, floats }
     }
 
-    /// Returns the class, if all keys other than the common ones have one prefix; `None` where there are none or they
+    /// Returns the class, if all keys other than the common ones have one prefix; `None` without such keys or if they
     /// differ.
     pub fn class(&self) -> Option<OptimizerClass> {
         let mut found: Option<&[u8]> = None;
@@ -260,7 +260,7 @@ impl Optimizer {
         read().map_err(|e: Error| e.in_file(label))
     }
 
-    /// As [`read`](Self::read), from bytes with default options.
+    /// Same as [`read`](Self::read), from bytes with default options.
     ///
     /// # Errors
     /// As [`read`](Self::read).

@@ -117,7 +117,7 @@ impl Parameter {
         read().map_err(|e: Error| e.in_file(label))
     }
 
-    /// As [`read`](Self::read), from bytes with default options.
+    /// Same as [`read`](Self::read), from bytes with default options.
     ///
     /// # Errors
     /// As [`read`](Self::read).

@@ -37,7 +37,7 @@ pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> 
     Ok(saver.finish())
 }
 
-/// Whether reading can continue.
+/// State of reading: at a break, reading cannot continue.
 enum Broken {
     Yes,
     No,

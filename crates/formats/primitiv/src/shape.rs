@@ -23,7 +23,7 @@ impl Shape {
         Self::checked(dims, batch, Kind::Mismatch)
     }
 
-    /// As [`new`](Self::new), with errors of the given kind.
+    /// Same as [`new`](Self::new), with errors of the given kind.
     pub(super) fn checked(dims: &[u32], batch: u32, kind: Kind) -> Result<Self> {
         let found = |error: Error| error.found(format_args!("dims {dims:?}, batch {batch}"));
         if dims.len() > Self::MAX_DIMS {

@@ -92,7 +92,7 @@ impl Tensor {
     pub fn get(&self, index: &[u32]) -> Option<f32> {
         self.get_in(0, index)
     }
-    /// As [`get`](Self::get), for the tensor number `batch` of the batch.
+    /// Same as [`get`](Self::get), for the tensor number `batch` of the batch.
     pub fn get_in(&self, batch: u32, index: &[u32]) -> Option<f32> {
         self.data.get(self.shape.place(batch, index)?).copied()
     }
@@ -114,7 +114,7 @@ impl Tensor {
         read().map_err(|e: Error| e.in_file(label))
     }
 
-    /// As [`read`](Self::read), from bytes with default options.
+    /// Same as [`read`](Self::read), from bytes with default options.
     ///
     /// # Errors
     /// As [`read`](Self::read).

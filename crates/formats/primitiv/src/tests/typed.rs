@@ -117,9 +117,9 @@ fn submodels_are_extracted_and_merged() {
     let enc = m.extract(&path("enc")).unwrap();
     assert_eq!(names(&enc), ["fc.b", "fc.w", "g"]);
     assert_eq!(m.extract(&TensorPath::default()).unwrap(), m);
-    for nowhere in ["en", "enc.g", "b", "enc.fc.w.x"] {
-        assert_eq!(m.extract(&path(nowhere)).unwrap_err().code().as_str(), "unknown-address", "{nowhere}");
-        assert_eq!(m.clone().remove_submodel(&path(nowhere)).unwrap_err().code().as_str(), "unknown-address");
+    for missing in ["en", "enc.g", "b", "enc.fc.w.x"] {
+        assert_eq!(m.extract(&path(missing)).unwrap_err().code().as_str(), "unknown-address", "{missing}");
+        assert_eq!(m.clone().remove_submodel(&path(missing)).unwrap_err().code().as_str(), "unknown-address");
     }
     let mut cut = m.clone();
     assert_eq!(cut.remove_submodel(&path("enc")).unwrap(), enc);

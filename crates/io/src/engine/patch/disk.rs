@@ -133,7 +133,7 @@ pub trait PatchDisk: Debug {
     /// True where `path` exists.
     fn exists(&self, path: &Path) -> bool;
 
-    /// Reads a file of at most `most` bytes; `None` where there is none.
+    /// Reads a file of at most `most` bytes; `None` where it does not exist.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Limit`] for a longer one.

@@ -99,7 +99,7 @@ fn npz_bombs() {
 
     // Metadata that could be read whole.
     let meta = zeros("weighbridge.metadata.npy", 1 << 24);
-    range.file("metadata that is no text", archive(&[meta]), Opens(1));
+    range.file("metadata that is not text", archive(&[meta]), Opens(1));
     let text = npy(&header("67108864,").replace("<f4", "|u1"), &[]);
     let block = vec![b' '; 1 << 20];
     let (data, sum) = (deflate(&text, &block, 64), crc32(&text, &block, 64));

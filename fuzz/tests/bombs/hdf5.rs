@@ -2,7 +2,7 @@
 
 use crate::harness::{Opens, Range, Refused};
 use crate::hdf5_file::{
-    F32, File, NOWHERE, chunk_key, chunked, contiguous, deflated, f32, group_node, hard, link_info,
+    F32, File, UNDEFINED, chunk_key, chunked, contiguous, deflated, f32, group_node, hard, link_info,
     local_heap, message, soft, space, symbol_table, tree, tree_of_chunks, whole,
 };
 use crate::zips::zlib;
@@ -51,7 +51,7 @@ fn hdf5_bombs() {
     range.file("2^120 elements", huge(&[1 << 60, 1 << 60], 16), Refused("shape-overflow"));
     range.file(
         "2^60 elements that were never written",
-        with_one(|file| file.object(&[space(&[1 << 60]), f32(), contiguous(NOWHERE, 0)])),
+        with_one(|file| file.object(&[space(&[1 << 60]), f32(), contiguous(UNDEFINED, 0)])),
         Refused("limit"),
     );
     range.file("a chunk of 8 GiB", chunk(&[1 << 40], &[1 << 31], &zlib(&[0; 16], 1)), Refused("limit"));
@@ -121,30 +121,30 @@ fn hdf5_circles() {
     let child = |at: u64| [&0u64.to_le_bytes()[..], &at.to_le_bytes(), &8u64.to_le_bytes()].concat();
     range.file(
         "a tree in itself",
-        group(&|at| tree(0, 1, 1, NOWHERE, &child(at)), 16),
+        group(&|at| tree(0, 1, 1, UNDEFINED, &child(at)), 16),
         Refused("hdf5-corrupt"),
     );
     range.file(
         "a tree of 255 levels in itself",
-        group(&|at| tree(0, 255, 1, NOWHERE, &child(at)), 16),
+        group(&|at| tree(0, 255, 1, UNDEFINED, &child(at)), 16),
         Refused("hdf5-corrupt"),
     );
-    range.file("a tree beside nothing", group(&|_| tree(0, 0, 0, NOWHERE, &[]), 16), Opens(0));
+    range.file("a tree beside nothing", group(&|_| tree(0, 0, 0, UNDEFINED, &[]), 16), Opens(0));
     range.file("a tree beside itself", group(&|at| tree(0, 0, 0, at, &[]), 16), Refused("hdf5-corrupt"));
     range.file(
         "a tree of 65,535 children",
-        group(&|at| tree(0, 1, 65535, NOWHERE, &child(at)), 16),
+        group(&|at| tree(0, 1, 65535, UNDEFINED, &child(at)), 16),
         Refused("hdf5-corrupt"),
     );
     // The largest count for which there is space in a file.
-    let mut most = group(&|at| tree(0, 1, 65534, NOWHERE, &child(at)), 16);
+    let mut most = group(&|at| tree(0, 1, 65534, UNDEFINED, &child(at)), 16);
     let half = u16::MAX / 2;
     most[18..20].copy_from_slice(&half.to_le_bytes());
     assert!(most.len() < group_node(half));
     range.file("a tree of 65,534 children", most, Refused("past-the-end"));
-    let many = |at: u64| tree(0, 9, 16, NOWHERE, &child(at)[..16].repeat(17));
+    let many = |at: u64| tree(0, 9, 16, UNDEFINED, &child(at)[..16].repeat(17));
     range.file("a tree of 16^9 times itself", group(&many, 16), Refused("hdf5-corrupt"));
-    range.file("a heap of 2^60", group(&|_| tree(0, 0, 0, NOWHERE, &[]), 1 << 60), Refused("past-the-end"));
+    range.file("a heap of 2^60", group(&|_| tree(0, 0, 0, UNDEFINED, &[]), 1 << 60), Refused("past-the-end"));
 
     let continued = |at: u64, len: u64| {
         let mut file = File::new();
@@ -156,7 +156,7 @@ fn hdf5_circles() {
     let chunks = with_one(|file| {
         let at = file.next();
         let keys = [chunk_key(1, &[0]), at.to_le_bytes().to_vec(), chunk_key(1, &[1 << 40])].concat();
-        let tree = file.put(&whole(tree(1, 3, 1, NOWHERE, &keys), 24 + 64 * 32 + 24));
+        let tree = file.put(&whole(tree(1, 3, 1, UNDEFINED, &keys), 24 + 64 * 32 + 24));
         file.object(&[space(&[1 << 30]), f32(), chunked(tree, &[1 << 10]), deflated()])
     });
     range.file("chunks of a tree in itself", chunks, Refused("hdf5-corrupt"));

@@ -1,7 +1,7 @@
 //! A writer of hand-made HDF5 files: superblock version 0, object headers version 1, links as messages.
 
 /// The undefined address.
-pub(crate) const NOWHERE: u64 = u64::MAX;
+pub(crate) const UNDEFINED: u64 = u64::MAX;
 
 /// A file under construction: objects in order; the first one is the root.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ impl File {
         let mut bytes = b"\x89HDF\r\n\x1a\n".to_vec();
         // Versions, sizes of offsets and lengths, leaf K and internal K, flags.
         bytes.extend([0, 0, 0, 0, 0, 8, 8, 0, 4, 0, 16, 0, 0, 0, 0, 0]);
-        for address in [0, NOWHERE, 0, NOWHERE] {
+        for address in [0, UNDEFINED, 0, UNDEFINED] {
             bytes.extend(address.to_le_bytes());
         }
         // Root entry: name offset, header address, no cache.
@@ -115,7 +115,7 @@ pub(crate) fn local_heap(len: u64, at: u64) -> Vec<u8> {
 /// Makes a B-tree node of `kind` (0 groups, 1 chunks): alternating keys and children, with a last key. Not padded.
 pub(crate) fn tree(kind: u8, level: u8, used: u16, right: u64, rest: &[u8]) -> Vec<u8> {
     let head =
-        [&b"TREE"[..], &[kind, level], &used.to_le_bytes(), &NOWHERE.to_le_bytes(), &right.to_le_bytes()];
+        [&b"TREE"[..], &[kind, level], &used.to_le_bytes(), &UNDEFINED.to_le_bytes(), &right.to_le_bytes()];
     [&head.concat(), rest].concat()
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn tree(kind: u8, level: u8, used: u16, right: u64, rest: &[u8]) -> V
 /// `half` entries.
 pub(crate) fn group_tree(half: u16, low: u64, entries: u64, high: u64) -> Vec<u8> {
     let rest: Vec<u8> = [low, entries, high].iter().flat_map(|n| n.to_le_bytes()).collect();
-    whole(tree(0, 0, 1, NOWHERE, &rest), group_node(half))
+    whole(tree(0, 0, 1, UNDEFINED, &rest), group_node(half))
 }
 
 /// Size of a node of a group tree, in bytes.
@@ -167,7 +167,7 @@ pub(crate) fn nodes_of_chunks(
             let mut rest: Vec<u8> =
                 own.iter().flat_map(|(key, child)| [&key[..], &child.to_le_bytes()].concat()).collect();
             rest.extend(entries.get((number + 1) * CHUNKS).map_or(last, |(key, _)| &key[..]));
-            let right = if number + 1 < count { at(number + 1) } else { NOWHERE };
+            let right = if number + 1 < count { at(number + 1) } else { UNDEFINED };
             let mut node = tree(1, level, u16::try_from(own.len()).unwrap(), right, &rest);
             if number > 0 {
                 node[8..16].copy_from_slice(&at(number - 1).to_le_bytes());
@@ -304,7 +304,7 @@ fn heap_header(form: HeapForm, root: u64, filters: &[u8]) -> Vec<u8> {
     bytes.extend(8u16.to_le_bytes());
     bytes.extend(u16::try_from(filters.len()).unwrap().to_le_bytes());
     bytes.extend([0, 0xff, 0xff, 0xff, 0]);
-    for number in [0, NOWHERE, 0, NOWHERE, space, space, 0, 1, 0, 0, 0, 0] {
+    for number in [0, UNDEFINED, 0, UNDEFINED, space, space, 0, 1, 0, 0, 0, 0] {
         bytes.extend(number.to_le_bytes());
     }
     bytes.extend(form.width.to_le_bytes());
@@ -373,7 +373,7 @@ impl<'a> HeapTables<'a> {
 
     fn block(&mut self, file: &mut File, start: u64, len: u64) -> u64 {
         self.number += 1;
-        let Some(object) = (self.object)(self.number - 1) else { return NOWHERE };
+        let Some(object) = (self.object)(self.number - 1) else { return UNDEFINED };
         self.identities.push(heap_identity(start + HEAP_BLOCK_HEAD as u64, object.len()));
         let mut bytes = [heap_block(b"FHDB", self.heap, start), object].concat();
         bytes.resize(usize::try_from(len).unwrap(), 0);

@@ -70,7 +70,7 @@ fn hdf5_heaps_of_tables() {
         }),
         corrupt,
     );
-    range.file("tables that lead nowhere", tables(FORM, &|_, _| u64::MAX), corrupt);
+    range.file("tables with undefined addresses", tables(FORM, &|_, _| u64::MAX), corrupt);
     range.file(
         "tables that leave the file",
         tables(FORM, &|_, block| block | 1 << 62),

@@ -2,7 +2,7 @@
 
 use crate::harness::{Opens, Range, Refused};
 use crate::hdf5_file::{
-    File, NOWHERE, chunked, contiguous, deflated, f32, filtered, fractal_heap, group_tree, hard, implicit,
+    File, UNDEFINED, chunked, contiguous, deflated, f32, filtered, fractal_heap, group_tree, hard, implicit,
     link_info, local_heap, message, soft_node, space, symbol_table, tree_of_chunks, tree_of_records,
 };
 use crate::zips::zlib;
@@ -171,7 +171,7 @@ fn hdf5_elements_over_each_other() {
     );
     range.file(
         "50 datasets of 100 MB that were never written",
-        with_all(|file| (0..50).map(|_| dataset(file, NOWHERE, 100_000_000)).collect()),
+        with_all(|file| (0..50).map(|_| dataset(file, UNDEFINED, 100_000_000)).collect()),
         Refused("inflated"),
     );
     // Columns of 32 MiB: each row could decompress all of them again.
@@ -196,7 +196,7 @@ fn hdf5_dimensions_of_one() {
         "2,000,000 elements in 32 dimensions that were never written",
         with_all(|file| {
             let extents = vec![1; 32];
-            vec![file.object(&[space(&ones(2_000_000)), f32(), chunked(NOWHERE, &extents), deflated()])]
+            vec![file.object(&[space(&ones(2_000_000)), f32(), chunked(UNDEFINED, &extents), deflated()])]
         }),
         Opens(1),
     );

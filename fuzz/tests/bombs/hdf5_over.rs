@@ -2,7 +2,7 @@
 
 use crate::harness::{Any, Opens, Range, Refused};
 use crate::hdf5_file::{
-    F32, File, NOWHERE, chunk_key, chunked, contiguous, f32, fractal_heap, group_node, group_tree, later,
+    F32, File, UNDEFINED, chunk_key, chunked, contiguous, f32, fractal_heap, group_node, group_tree, later,
     local_heap, message, nodes_of_chunks, soft_node, space, summed, symbol_table, tree, tree_of_chunks,
     whole,
 };
@@ -58,12 +58,12 @@ fn group_over_itself(nodes: u64, entries: u16) -> Vec<u8> {
         let names = file.put(b"\0\0\0\0\0\0\0\0a\0\0\0\0\0\0\0");
         let heap = file.put(&local_heap(16, names));
         // The end of each node is the header of another one.
-        let cell = tree(0, 0, entries, NOWHERE, &bytes([8]));
+        let cell = tree(0, 0, entries, UNDEFINED, &bytes([8]));
         let cells = usize::try_from(nodes).unwrap() + usize::from(entries) / 2 + 2;
         let first = file.put(&cell.repeat(cells));
         let children: Vec<u64> = (0..nodes).flat_map(|n| [first + 32 * n, 8]).collect();
         let count = u16::try_from(nodes).unwrap();
-        let root = file.put(&tree(0, 1, count, NOWHERE, &[bytes([0]), bytes(children)].concat()));
+        let root = file.put(&tree(0, 1, count, UNDEFINED, &[bytes([0]), bytes(children)].concat()));
         let group = file.object(&[symbol_table(root, heap)]);
         // Nodes of `entries` entries, with their full allocated size in the file.
         file.room(4, entries / 2);
@@ -81,7 +81,7 @@ fn chunks_over_themselves(nodes: u64, entries: u16) -> Vec<u8> {
         let first = file.put(&cell.repeat(cells));
         let children = (0..nodes).map(|n| [chunk_key(0, &[0]), bytes([first + 32 * n])].concat());
         let children = [children.collect::<Vec<_>>().concat(), chunk_key(0, &[0])].concat();
-        let root = file.put(&tree(1, 1, u16::try_from(nodes).unwrap(), NOWHERE, &children));
+        let root = file.put(&tree(1, 1, u16::try_from(nodes).unwrap(), UNDEFINED, &children));
         let dataset = file.object(&[space(&[4_000_000]), f32(), chunked(root, &[1])]);
         fill(file, 4_000_000);
         vec![dataset]
@@ -100,7 +100,7 @@ fn array_of_one_block(elements: u64, size: u8, block: usize, count: usize, len: 
         let second = [&b"EASB"[..], &own, &[0; 6], &bytes([data]).repeat(count)].concat();
         let second = file.put(&summed(second));
         // 48 bits for the number of elements, at least 128 per block, all data blocks in secondary blocks.
-        let mut blocks = vec![NOWHERE; 42];
+        let mut blocks = vec![UNDEFINED; 42];
         blocks[block] = second;
         let first = file.put(&summed([&b"EAIB"[..], &own, &bytes(blocks)].concat()));
         // Blocks of up to 2^47 elements are not paged.
@@ -137,7 +137,7 @@ fn hdf5_indexes_over_each_other() {
             let mut children = Vec::new();
             for number in 0..nodes {
                 let key = chunk_key(0, &[number]);
-                let right = if number + 1 < nodes { first + len * (number + 1) } else { NOWHERE };
+                let right = if number + 1 < nodes { first + len * (number + 1) } else { UNDEFINED };
                 let mut node = tree(1, 0, 0, right, &key);
                 if number > 0 {
                     node[8..16].copy_from_slice(&bytes([first + len * (number - 1)]));
@@ -201,8 +201,12 @@ fn group_of_one_name(entries: usize, half: u16, name: (u64, u32), text: &[u8]) -
 #[test]
 fn hdf5_groups_that_are_damaged() {
     let Some(mut range) = Range::alone("hdf5") else { return };
-    range.file("a tree of 60 levels that leads nowhere", deep_group(60), Refused("past-the-end"));
-    range.file("a tree of 60,000 levels that leads nowhere", deep_group(60_000), Refused("hdf5-corrupt"));
+    range.file("a tree of 60 levels that has an undefined child", deep_group(60), Refused("past-the-end"));
+    range.file(
+        "a tree of 60,000 levels that has an undefined child",
+        deep_group(60_000),
+        Refused("hdf5-corrupt"),
+    );
     // Texts of 2 MB: each of many entries could search or copy them.
     let endless = [&b"\0\0\0\0\0\0\0\0"[..], &vec![b'n'; 2_000_000]].concat();
     range.file(
@@ -228,7 +232,7 @@ fn hdf5_names_for_one_object() {
             let len = u32::try_from(fill_value.len()).unwrap().to_le_bytes();
             let value =
                 message(5, &[&[2, 2, 0, u8::from(!fill_value.is_empty())][..], &len, fill_value].concat());
-            let at = file.object(&[space(&[1]), message(3, kind), value, contiguous(NOWHERE, 0)]);
+            let at = file.object(&[space(&[1]), message(3, kind), value, contiguous(UNDEFINED, 0)]);
             fill(file, 3_800_000);
             vec![at; names]
         })

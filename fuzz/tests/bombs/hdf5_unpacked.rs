@@ -2,7 +2,7 @@
 
 use crate::harness::{Input, MAX_MEMORY, Opens, Range, Refused};
 use crate::hdf5_file::{
-    File, NOWHERE, chunked, contiguous, deflated, f32, filtered, group_node, local_heap, message, space,
+    File, UNDEFINED, chunked, contiguous, deflated, f32, filtered, group_node, local_heap, message, space,
     symbol_table, tree, tree_of_chunks, whole,
 };
 use crate::hdf5_many::{bytes, with_all};
@@ -123,12 +123,12 @@ fn hdf5_structures_that_cannot_be_joined() {
             let children: Vec<u64> =
                 (from..count.min(from + 60_000)).flat_map(|n| [first + 8 * n, 0]).collect();
             let used = u16::try_from(children.len() / 2).unwrap();
-            let node = tree(0, 1, used, NOWHERE, &[bytes([0]), bytes(children)].concat());
+            let node = tree(0, 1, used, UNDEFINED, &[bytes([0]), bytes(children)].concat());
             nodes.push(file.put(&whole(node, group_node(half))));
         }
         let children: Vec<u64> = nodes.iter().flat_map(|&node| [node, 0]).collect();
         let used = u16::try_from(nodes.len()).unwrap();
-        let root = tree(0, 2, used, NOWHERE, &[bytes([0]), bytes(children)].concat());
+        let root = tree(0, 2, used, UNDEFINED, &[bytes([0]), bytes(children)].concat());
         let root = file.put(&whole(root, group_node(half)));
         vec![file.object(&[symbol_table(root, heap)])]
     });

@@ -182,7 +182,7 @@ fn pickles_that_multiply() {
     let whole = [&far[..], &vec![0; 15 << 20], &behind, &fetched, b"e."].concat();
     range.any("texts far apart, deflated", deflated_torch(&whole, b"", 1));
 
-    // A key of 1 MB over 95 tensors, and a text of 1 MB that is shared as often.
+    // A key of 1 MB over 95 tensors, and a text of 1 MB shared 95 times.
     let long = "k".repeat(1_000_000);
     let many: Vec<u8> = (0..95).flat_map(|_| tensor(1, &[1], &[1])).collect();
     let keyed = [&b"\x80\x02}"[..], &text(&long), b"](", &many, b"es."].concat();
@@ -210,7 +210,7 @@ fn states_of_paddle_that_multiply() {
     }
 }
 
-/// Tensors of a deflated storage that have it inflated again and again.
+/// Tests tensors of one deflated storage, which could be inflated once per tensor.
 #[test]
 fn deflated_storages() {
     let Some(mut range) = Range::alone("torch") else { return };

@@ -37,17 +37,17 @@ fn deflated(head: &[u8], block: &[u8], times: usize, beside: usize) -> Vec<u8> {
 fn references_take_memory() {
     let Some(mut range) = Range::alone("torch") else { return };
     // Values above the limit do not prevent reading tensors.
-    let left_out =
+    let omits =
         |range: &mut Range, name: &str, pickle: Vec<u8>| range.file(name, torch(&pickle, &[0; 4]), Opens(0));
     let first = [&b"}"[..], &text("v"), b"]("].concat();
     let plain =
         |head: &[u8], times| [&b"\x80\x02"[..], &first, head, b"q\0", &b"h\0".repeat(times), b"es."].concat();
     let device = [&b"ctorch\ndevice\n"[..], &text(&"x".repeat(1_000_000)), b"\x85R"].concat();
-    left_out(&mut range, "a device of 1 MB, 500 times", plain(&device, 500));
+    omits(&mut range, "a device of 1 MB, 500 times", plain(&device, 500));
     let device = [&b"ctorch\ndevice\n"[..], &text(&"x".repeat(1_000_000)), b"K\x01\x86R"].concat();
-    left_out(&mut range, "a device of 1 MB with a number, 500 times", plain(&device, 500));
+    omits(&mut range, "a device of 1 MB with a number, 500 times", plain(&device, 500));
     let import = [&b"ctorch\n"[..], &b"x".repeat(4_000), b"\n"].concat();
-    left_out(&mut range, "an import of 4 KB, 100,000 times", plain(&import, 100_000));
+    omits(&mut range, "an import of 4 KB, 100,000 times", plain(&import, 100_000));
 
     let mut refused =
         |name: &str, pickle: Vec<u8>, code| range.file(name, torch(&pickle, &[0; 4]), Refused(code));

@@ -165,7 +165,11 @@ fn golden_files_match_the_original() {
                 assert_eq!(configs(checkpoint.metadata.get("float_configs")), floats, "{name}");
                 let class = json["optimizer_class"].as_str().unwrap();
                 let class = if class == "user-defined subclass" { "Custom" } else { class };
-                assert_eq!(checkpoint.notes[0].text, format!("{class}, from the key prefix"), "{name}");
+                assert_eq!(
+                    checkpoint.notes[0].text,
+                    format!("optimizer class {class}, from the prefix of its keys"),
+                    "{name}"
+                );
                 let nan = floats.values().any(|&bits| f32::from_bits(bits).is_nan());
                 assert_eq!(codes[1..].contains(&"optimizer-value"), nan, "{name}");
                 assert!(!codes.contains(&"optimizer-keys-missing"), "{name}");

@@ -1,5 +1,4 @@
-//! The tables of limits and faults in the book are true: every limit stands in them, every test that they name exists, and
-//! every flag reaches the reader that it is for.
+//! Tables of limits and faults in the docs: every limit is listed, every named test exists, and every flag reaches its reader.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +27,7 @@ fn table(heading: &str) -> Vec<Vec<String>> {
     rows.map(|(_, line)| cells(line)).collect()
 }
 
-/// What stands between backticks.
+/// Returns the texts between backticks.
 fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
@@ -179,7 +178,7 @@ fn the_tables_are_those_of_the_limits_and_the_budget() {
     }
 }
 
-/// A golden file that opens is refused when the limit is set below what it needs, and the error names the flag.
+/// A golden file that opens is rejected when the limit is set too low, and the error names the flag.
 #[test]
 fn every_flag_reaches_its_reader() {
     for (name, value, file) in [

@@ -1,8 +1,8 @@
 //! Stopping a store at every step: no committed version is ever lost.
 //!
-//! Three ways: a disk in memory that stops before, amid and after each of its steps, with the writer
-//! told of an error or dead, and with the power lost; a process that is killed at random times on the
-//! real file system; and beside it what PyTorch-BigGraph itself does, under the same stops.
+//! Three ways: a disk in memory that stops before, amid and after each of its steps, with a writer that gets an error or dies,
+//! and with a power loss; a process that is killed at random times on the real file system; and, for comparison,
+//! PyTorch-BigGraph itself under the same stops.
 
 mod sim;
 mod upstream;

@@ -88,5 +88,5 @@ fn containers_of_equal_values_are_compared() {
     let mut more = Checkpoint { containers: Some(Box::default()), ..list() };
     more.containers.as_mut().unwrap().set_more();
     let report = diff_checkpoints(list(), more, &options).unwrap();
-    assert!(!report.is_different() && report.notes[0].contains("more lists"), "{:?}", report.notes);
+    assert!(!report.is_different() && report.notes[0].contains("too many lists"), "{:?}", report.notes);
 }

@@ -1,4 +1,4 @@
-"""What the tests share: where the golden files are, and a small model."""
+"""Shared by the tests: the folder of golden files, and a small model."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import weighbridge
 
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
 
-# Whoever runs in the background of a script was told to leave Ctrl-C alone, and what it starts with it. The tests start
-# programs that are to be interrupted.
+# A background process of a script ignores SIGINT, and its children inherit that. The tests interrupt processes, so they restore
+# the default handler.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def small() -> Dict[str, Any]:
-    """The tensors of the model that the examples of the documentation open."""
+    """Returns the tensors of the model in the documentation examples."""
     return {
         "fc1.weight": numpy.arange(12, dtype="float32").reshape(4, 3),
         "fc1.bias": numpy.array([0.5, 1.5], "float32"),
@@ -36,9 +36,7 @@ def net(tmp_path: Path) -> Path:
 
 
 def graph(folder: Path) -> None:
-    """A small checkpoint of PyTorch-BigGraph, `graph`, and edges for it, `edges`: what the examples of the
-    documentation open.
-    """
+    """Writes the PyTorch-BigGraph checkpoint `graph` and its edges `edges` of the documentation examples."""
     from weighbridge.biggraph import CheckpointStore
 
     config = {

@@ -80,7 +80,7 @@ def test_relations() -> None:
     assert checkpoint.relations[:3] == ["follows", "likes", "buys"]
     assert set(checkpoint.operator("likes")) == {"diagonal"} and checkpoint.operator("likes", "lhs") == {}
     assert set(checkpoint.operator("rel_tag")) == {"linear_transformation", "translation"}
-    assert checkpoint.global_embedding("tag").shape == (6,) and checkpoint.global_embedding("nobody") is None
+    assert checkpoint.global_embedding("tag").shape == (6,) and checkpoint.global_embedding("unknown") is None
     assert (
         checkpoint.iteration["epoch_idx"] == 2
         and checkpoint.optimizer["embeddings"]["user"][0]["param_groups"]
@@ -98,13 +98,13 @@ def test_rows_by_name() -> None:
     assert numpy.array_equal(table[[names[40], names[2]]], array[[40, 2]])
     assert numpy.array_equal(table[numpy.array([5, 5, 1])], array[[5, 5, 1]])
     assert numpy.array_equal(table[3:50:7, 1], array[3:50:7, 1]) and numpy.array_equal(table[-1], array[-1])
-    assert table.rows_of([names[7], "nobody"]) == [7, None] and "nobody" not in table
+    assert table.rows_of([names[7], "unknown"]) == [7, None] and "unknown" not in table
     assert numpy.array_equal(table.to_dict()[names[3]], array[3])
     with pytest.raises(KeyError) as caught:
-        table["nobody"]
+        table["unknown"]
     assert caught.value.code == "no-such-entity"
     without = biggraph.open(SETS[0] / "init_v0_f64")["user"]
-    with pytest.raises(weighbridge.MismatchError, match="names of the rows are not known"):
+    with pytest.raises(weighbridge.MismatchError, match="row names are unknown"):
         without["x"]
 
 
@@ -122,7 +122,7 @@ def test_golden_edges(base: Path) -> None:
             alone = biggraph.edges(base / name / f"edges_{left}_{right}.h5")
             assert alone.bucket == edges.bucket == (left, right) and numpy.array_equal(alone.lhs, edges.lhs)
             assert edges.size == len(edges.lhs)
-    with pytest.raises(weighbridge.MismatchError, match="several buckets"):
+    with pytest.raises(weighbridge.MismatchError, match="ambiguous bucket"):
         biggraph.edges(base / "std" / "edges")
 
 
@@ -153,7 +153,7 @@ def test_edges_as_rows(base: Path, name: str, edge_path: str) -> None:
 def test_arrow() -> None:
     try:
         import pyarrow
-    except ImportError as error:  # also where it wants another numpy
+    except ImportError as error:  # also if it needs another numpy
         pytest.skip(str(error))
     table = biggraph.open(SETS[0] / "ckpt_std_zip")["item"]
     arrow = table.to_arrow()
@@ -168,7 +168,7 @@ def save(store: CheckpointStore, times: int, **more: Any) -> None:
         store.save({"user": ROWS + store.version + 1}, state={"user": numpy.arange(6)}, **more)
 
 
-def test_versions_come_and_go(tmp_path: Path) -> None:
+def test_keeps_deletes_and_rolls_back_versions(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "run")
     assert store.version == 0 and store.latest() is None and store.versions == []
     save(store, 3)
@@ -188,7 +188,7 @@ def test_versions_come_and_go(tmp_path: Path) -> None:
     assert caught.value.code == "no-version"
 
 
-def test_a_lost_version_file(tmp_path: Path) -> None:
+def test_recovers_from_a_lost_version_file(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     save(store, 2)
     (tmp_path / "checkpoint_version.txt").write_text("")
@@ -207,7 +207,7 @@ def test_snapshots(tmp_path: Path) -> None:
     assert [one["epoch"] for one in store.state()["snapshots"]] == [7, 8]
 
 
-def test_the_lock(tmp_path: Path) -> None:
+def test_lock_excludes_other_writers(tmp_path: Path) -> None:
     with CheckpointStore(tmp_path) as store:
         other = CheckpointStore(tmp_path)
         for work in (other.begin, lambda: save(other, 1), lambda: other.prune(1)):
@@ -224,46 +224,46 @@ def test_the_lock(tmp_path: Path) -> None:
     assert store.version == 3
 
 
-def test_the_lock_is_held_from_the_beginning_to_the_end(tmp_path: Path) -> None:
+def test_with_block_holds_the_lock_between_versions(tmp_path: Path) -> None:
     held = CheckpointStore(tmp_path)
     other = CheckpointStore(tmp_path)
     stopped = threading.Event()
-    slipped: List[int] = []
+    succeeded: List[int] = []
     refused: List[str] = []
     failures: List[BaseException] = []
 
-    def knock() -> None:
-        # Tries all the time, also in the moment in which one version ends and the next begins.
+    def attempt() -> None:
+        # Tries continuously, also between the end of one version and the begin of the next.
         while not stopped.is_set():
             try:
                 other.begin().abort()
-                slipped.append(held.version)
+                succeeded.append(held.version)
             except weighbridge.UsageError as error:
                 refused.append(error.code)
             except BaseException as error:
-                # What a thread raises is lost, and nobody would knock from then on.
+                # An exception in a thread is lost, and would end the attempts.
                 failures.append(error)
 
     with held:
-        thread = threading.Thread(target=knock)
+        thread = threading.Thread(target=attempt)
         thread.start()
         try:
             for _ in range(8):
                 held.save({"user": ROWS})
             held.rollback(held.version)
-            # Within one `with`, another one of the same store changes nothing.
+            # A nested `with` of the same store has no effect.
             with held:
                 held.save({"user": ROWS})
             held.save({"user": ROWS})
         finally:
             stopped.set()
             thread.join()
-    assert not slipped and not failures and held.version == 10
+    assert not succeeded and not failures and held.version == 10
     assert refused and set(refused) == {"locked"}
-    # Free again, also where a version was begun and not ended: it is given up.
+    # The lock is free again, even with an open version: it is aborted.
     with held:
         version = held.begin()
-        # Two versions at once are not written, by the same store either.
+        # The same store cannot write two versions at once.
         with pytest.raises(weighbridge.UsageError, match="writing"):
             held.begin()
         with pytest.raises(weighbridge.UsageError, match="writing"):
@@ -273,20 +273,20 @@ def test_the_lock_is_held_from_the_beginning_to_the_end(tmp_path: Path) -> None:
 
 
 def another_run(folder: Path, version: int) -> None:
-    """Writes a version as BigGraph does, which knows of no lock."""
+    """Writes a version as BigGraph does: without the lock."""
     for name in ("embeddings_user_0", "model"):
         shutil.copy(folder / f"{name}.v{version - 1}.h5", folder / f"{name}.v{version}.h5")
     (folder / "checkpoint_version.txt").write_text(str(version))
 
 
-def test_a_run_without_the_lock(tmp_path: Path) -> None:
+def test_detects_a_version_written_without_the_lock(tmp_path: Path) -> None:
     with CheckpointStore(tmp_path) as store:
         save(store, 1)
         another_run(tmp_path, 2)
         with pytest.raises(weighbridge.MismatchError) as caught:
             save(store, 1)
         assert caught.value.code == "version-moved" and store.version == 2
-        # Whoever looks, and says which one counts, goes on.
+        # After an explicit rollback the store continues.
         store.rollback(2)
         save(store, 1)
     assert store.version == 3
@@ -302,8 +302,8 @@ def test_a_run_without_the_lock(tmp_path: Path) -> None:
     ids="latest sweep failed-rollback".split(),
 )
 @pytest.mark.parametrize("later", [False, True], ids=["before", "after"])
-def test_a_run_without_the_lock_is_noticed_whatever_was_done(tmp_path: Path, work: Any, later: bool) -> None:
-    """Also before the first version of this `with`, and whichever comes first, the work or the other run."""
+def test_detects_a_version_written_without_the_lock_after_other_calls(tmp_path: Path, work: Any, later: bool) -> None:
+    """Also before the first version of the `with` block, and in either order of the call and the other run."""
     save(CheckpointStore(tmp_path), 1)
     store = CheckpointStore(tmp_path)
     with store:
@@ -315,7 +315,7 @@ def test_a_run_without_the_lock_is_noticed_whatever_was_done(tmp_path: Path, wor
         with pytest.raises(weighbridge.MismatchError) as caught:
             save(store, 1)
         assert caught.value.code == "version-moved" and store.versions == [1, 2]
-        # What it wrote is still there.
+        # Its files are still there.
         assert (tmp_path / "embeddings_user_0.v2.h5").exists()
 
 
@@ -330,7 +330,7 @@ def test_a_run_without_the_lock_is_noticed_whatever_was_done(tmp_path: Path, wor
     ],
     ids="prune preserve newer older remnants".split(),
 )
-def test_what_depends_on_the_version_is_not_done_where_another_run_moved_it(
+def test_refuses_changes_after_another_run_moved_the_version(
     tmp_path: Path, work: Any
 ) -> None:
     save(CheckpointStore(tmp_path), 1)
@@ -344,28 +344,28 @@ def test_what_depends_on_the_version_is_not_done_where_another_run_moved_it(
             work(store)
         assert (caught.value.code, caught.value.found) == ("version-moved", "version 2")
         assert sorted(path.name for path in tmp_path.iterdir()) == before
-        # Whoever says which one counts goes on.
+        # After an explicit rollback the store continues.
         store.rollback(2)
         work(store)
-    # Without the lock there is nothing that this run knows of.
+    # Outside `with` the store expects no particular version.
     another_run(tmp_path, 3)
     CheckpointStore(tmp_path).prune(5)
 
 
-def test_whoever_says_which_version_counts_goes_on(tmp_path: Path) -> None:
+def test_rollback_or_recover_accepts_a_version_of_another_run(tmp_path: Path) -> None:
     with CheckpointStore(tmp_path, keep=5) as store:
         save(store, 2)
         for choose in (lambda: store.rollback(store.version), store.recover):
             another_run(tmp_path, store.version + 1)
             choose()
-            # From here on the next one is noticed again.
+            # The next foreign version is detected again.
             another_run(tmp_path, store.version + 1)
             with pytest.raises(weighbridge.MismatchError, match="without the lock"):
                 save(store, 1)
             choose()
             save(store, 1)
         (tmp_path / "checkpoint_version.txt").write_text("")
-    # Also where it is not known at first.
+    # Also if the current version is unknown at first.
     with store:
         with pytest.raises(weighbridge.CorruptFileError):
             save(store, 1)
@@ -373,31 +373,31 @@ def test_whoever_says_which_version_counts_goes_on(tmp_path: Path) -> None:
         save(store, 1)
 
 
-def test_what_is_made_up_is_told(tmp_path: Path) -> None:
+def test_reports_a_generated_configuration(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     report = store.save({"user": ROWS})
     assert [note["code"] for note in report["notes"]] == ["config-made"] and not report["losses"]
     assert "config" in report["notes"][0]["text"]
-    # It is there now, and nothing more is made up.
+    # Now it exists, and no other is generated.
     assert store.save({"user": ROWS})["notes"] == []
     config = json.loads(store.config_text() or "")
     own = CheckpointStore(tmp_path / "own").save({"user": ROWS}, config=config)
     assert own["notes"] == []
 
 
-def test_two_rows_of_one_name(tmp_path: Path) -> None:
+def test_rejects_duplicate_row_names(tmp_path: Path) -> None:
     names = ["a", "b", "c", "b", "d", "e"]
     path = ("embeddings", "user")
     for action in (
         lambda: CheckpointStore(tmp_path / "run").save({"user": ROWS}, names={"user": names}),
-        lambda: weighbridge.save(tmp_path / "one", {path: ROWS}, format="biggraph", labels={path: names}),
+        lambda: weighbridge.save(tmp_path / "one", {path: ROWS}, format="biggraph", row_names={path: names}),
     ):
         with pytest.raises(weighbridge.MismatchError) as caught:
             action()
         assert (caught.value.code, caught.value.found) == ("name-twice", "b")
         assert caught.value.tensor == "embeddings.user"
     assert CheckpointStore(tmp_path / "run").version == 0 and not (tmp_path / "one").exists()
-    # A table that a file has is converted as it is, and `verify` says so.
+    # A table from a file is converted unchanged, and `verify` reports it.
     (tmp_path / "twice.tsv").write_text("a\t1.5\t2\na\t3\t4\n")
     weighbridge.convert(
         tmp_path / "twice.tsv", tmp_path / "two", to="biggraph", set={"type": "user", "entities": "yes"}
@@ -406,7 +406,7 @@ def test_two_rows_of_one_name(tmp_path: Path) -> None:
     assert "duplicate-name" in found
 
 
-def test_nothing_stays_of_what_failed(tmp_path: Path) -> None:
+def test_failed_versions_leave_no_files(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     save(store, 1)
     before = sorted(path.name for path in tmp_path.iterdir())
@@ -423,7 +423,7 @@ def test_nothing_stays_of_what_failed(tmp_path: Path) -> None:
             version.write({"user": ROWS})
     assert caught.value.code == "incomplete-version"
     assert sorted(path.name for path in tmp_path.iterdir()) == before and store.version == 1
-    with pytest.raises(weighbridge.UsageError, match="committed or given up"):
+    with pytest.raises(weighbridge.UsageError, match="committed or aborted"):
         version.commit()
 
 
@@ -442,7 +442,7 @@ CONFIG = {
 SHIFT = "relations.0.operator.rhs.translation"
 
 
-def test_types_partitions_and_parameters(tmp_path: Path) -> None:
+def test_saves_partitions_parameters_and_state(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     names = {"user": [f"u{row}" for row in range(5)], "item": ["x", "y", "z"]}
     shift = numpy.array([1, -1], "float32")
@@ -468,7 +468,7 @@ def test_types_partitions_and_parameters(tmp_path: Path) -> None:
     assert float(state["step"][()]) == 4 and state["sum"].numpy().tolist() == [2, -2]
     assert json.loads((tmp_path / "training_stats.json").read_text())["metrics"] == 1.5
 
-    # What is not given is carried over, and what is given stays in its partitions.
+    # Tables that are not given are carried over; given tables keep their partitions.
     report = store.save({"user": ROWS[:5].astype("float64") * 2})
     assert [loss["code"] for loss in report["losses"]] == ["rounding"] and report["carried"] == 2
     again = store.latest()
@@ -484,11 +484,11 @@ def test_types_partitions_and_parameters(tmp_path: Path) -> None:
     other.save({name: table for name, table in latest.items()}, parameters=latest.parameters, config=CONFIG)
     copied = other.latest()
     assert copied["user"].state["sum"].numpy().tolist() == [1] * 5 and copied["user"].partitions == [3, 2]
-    with pytest.raises(weighbridge.UsageError, match="no such table or parameter"):
+    with pytest.raises(weighbridge.UsageError, match="unknown table or parameter"):
         other.save({"user": ROWS}, state={"usr": ROWS[:, 0]})
 
 
-def test_uneven_partitions_stay(tmp_path: Path) -> None:
+def test_keeps_uneven_partitions(tmp_path: Path) -> None:
     golden = biggraph.open(SETS[0] / "ckpt_std_zip")
     store = CheckpointStore(tmp_path)
     store.save(golden)
@@ -515,11 +515,11 @@ def test_other_kinds_of_files() -> None:
     assert len(table) == 1 and next(iter(table.values())).shape == (15, 8)
 
 
-def test_faces_are_imported_when_they_are_asked_for() -> None:
+def test_format_modules_are_imported_on_first_use() -> None:
     code = (
         "import sys, weighbridge\n"
-        "faces = {'weighbridge.' + name for name in ('biggraph', 'paddle', 'primitiv')}\n"
-        "assert not faces & set(sys.modules)\n"
+        "modules = {'weighbridge.' + name for name in ('biggraph', 'paddle', 'primitiv')}\n"
+        "assert not modules & set(sys.modules)\n"
         "assert weighbridge.biggraph.CheckpointStore and 'weighbridge.paddle' not in sys.modules\n"
         "weighbridge.primitiv, weighbridge.paddle\n"
         "assert 'numpy' not in sys.modules\n"
@@ -528,12 +528,12 @@ def test_faces_are_imported_when_they_are_asked_for() -> None:
 
 
 def test_progress(tmp_path: Path) -> None:
-    told: List[Any] = []
-    CheckpointStore(tmp_path).save({"user": ROWS}, progress=lambda done, total: told.append((done, total)))
-    assert told and 0 < told[-1][0] <= told[-1][1]
+    calls: List[Any] = []
+    CheckpointStore(tmp_path).save({"user": ROWS}, progress=lambda done, total: calls.append((done, total)))
+    assert calls and 0 < calls[-1][0] <= calls[-1][1]
 
 
-def test_what_the_optimizer_keeps_goes_on_with_its_table(tmp_path: Path) -> None:
+def test_carries_optimizer_state_over(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     rows, kept = numpy.ones((3, 2), "f4"), numpy.float32([1, 2, 3])
     store.save({"user": rows}, state={"user": kept})
@@ -559,7 +559,7 @@ def test_what_the_optimizer_keeps_goes_on_with_its_table(tmp_path: Path) -> None
         numpy.zeros(4, "f4"),
     ],
 )
-def test_state_that_does_not_fit_is_an_error_and_loses_no_version(tmp_path: Path, state: Any) -> None:
+def test_rejects_state_of_another_shape_and_keeps_the_version(tmp_path: Path, state: Any) -> None:
     rows = numpy.ones((3, 2), "f4")
     store = biggraph.CheckpointStore(tmp_path)
     store.save({"user": rows}, state={"user": numpy.ones(3, "f4")})
@@ -574,7 +574,7 @@ def test_state_that_does_not_fit_is_an_error_and_loses_no_version(tmp_path: Path
     )
 
 
-def test_a_version_that_was_not_committed_does_not_keep_the_lock(tmp_path: Path) -> None:
+def test_uncommitted_version_releases_the_lock(tmp_path: Path) -> None:
     store = biggraph.CheckpointStore(tmp_path)
     with store:
         version = store.begin()
@@ -583,7 +583,7 @@ def test_a_version_that_was_not_committed_does_not_keep_the_lock(tmp_path: Path)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_process_that_is_forked_may_not_write_and_spoils_nothing(tmp_path: Path) -> None:
+def test_forked_process_cannot_write(tmp_path: Path) -> None:
     rows = numpy.ones((3, 2), "f4")
     with biggraph.CheckpointStore(tmp_path) as store:
         store.save({"user": rows})
@@ -603,13 +603,13 @@ def test_a_process_that_is_forked_may_not_write_and_spoils_nothing(tmp_path: Pat
         version.write({"user": rows * 2}, parameters={})
         child = os.fork()
         if child == 0:
-            # As at the end of a program: what it has is dropped.
+            # As at the end of a program: all objects are dropped.
             del version, store
             gc.collect()
             os._exit(0)
         os.waitpid(child, 0)
         version.commit()
-    # Also while such a process lives on the lock is free.
+    # The lock is free even while such a process lives.
     reading, writing = os.pipe()
     with biggraph.CheckpointStore(tmp_path):
         child = os.fork()
@@ -622,7 +622,7 @@ def test_a_process_that_is_forked_may_not_write_and_spoils_nothing(tmp_path: Pat
     os.waitpid(child, 0)
 
 
-def test_a_table_is_written_one_partition_at_a_time(tmp_path: Path) -> None:
+def test_writes_a_table_partition_by_partition(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path, expected={"user": 2})
     rows = [numpy.full((3, 2), 1, "float32"), numpy.full((2, 2), 2, "float32")]
     sums = [numpy.arange(3, dtype="float32"), numpy.arange(2, dtype="float32")]
@@ -633,7 +633,7 @@ def test_a_table_is_written_one_partition_at_a_time(tmp_path: Path) -> None:
     latest = store.latest()
     assert latest["user"].partitions == [3, 2]
     assert numpy.array_equal(latest["user"].numpy(), numpy.concatenate(rows))
-    # State that is not given goes on with its rows, and rows of another number are an error.
+    # Omitted state is carried over; another number of rows is an error.
     with store.begin() as version:
         version.write_partition("user", 0, rows[0] * 2)
         version.write_partition("user", 1, rows[1], state={})

@@ -1,4 +1,4 @@
-"""Checkpoints as mappings, and how they are shown."""
+"""Checkpoints as mappings, and their display."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_mapping(net: Path) -> None:
     assert {checkpoint: 1}[checkpoint] == 1
 
 
-def test_context(net: Path) -> None:
+def test_closed_checkpoint_raises(net: Path) -> None:
     with weighbridge.open(str(net)) as checkpoint:
         assert len(checkpoint) == 3
     for action in (lambda: len(checkpoint), lambda: list(checkpoint), lambda: checkpoint.metadata):
@@ -38,14 +38,14 @@ def test_context(net: Path) -> None:
     checkpoint.close()
 
 
-def test_json_is_that_of_the_command(net: Path) -> None:
-    told = weighbridge.open(net).to_dict()
-    assert set(told) >= {"path", "format", "kind", "tensors", "metadata", "notes"}
-    assert told["tensors"][0] == weighbridge.open(net)[told["tensors"][0]["name"]].to_dict()
-    assert told["tensors"][0]["order"] == "row"
+def test_to_dict_has_the_schema_of_the_command(net: Path) -> None:
+    document = weighbridge.open(net).to_dict()
+    assert set(document) >= {"path", "format", "kind", "tensors", "metadata", "notes"}
+    assert document["tensors"][0] == weighbridge.open(net)[document["tensors"][0]["name"]].to_dict()
+    assert document["tensors"][0]["order"] == "row"
 
 
-def test_shown_safely(tmp_path: Path) -> None:
+def test_escapes_names_in_displays(tmp_path: Path) -> None:
     path = tmp_path / "odd.model"
     name = "<b>\x1b[31m\u202e&\"'"
     weighbridge.save(path, {(name, b"\xff"): numpy.zeros(3, "f4"), "w": numpy.zeros(2, "f4")})
@@ -58,7 +58,7 @@ def test_shown_safely(tmp_path: Path) -> None:
         assert "\x1b" not in text and "\u202e" not in text
 
 
-def test_tables_for_notebooks_are_short(tmp_path: Path) -> None:
+def test_notebook_tables_are_limited(tmp_path: Path) -> None:
     path = tmp_path / "many.npz"
     weighbridge.save(path, {f"t{number}": b"x" for number in range(250)})
     page = weighbridge.open(path)._repr_html_()
@@ -105,12 +105,12 @@ def test_lenient(tmp_path: Path, net: Path) -> None:
     assert set(weighbridge.open(path, lenient=True)) == set(small())
 
 
-def test_checks(tmp_path: Path) -> None:
+def test_check_detects_a_changed_byte(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     numpy.savez(path, w=numpy.arange(100, dtype="f4"))
     weighbridge.open(path)["w"].check()
     content = bytearray(path.read_bytes())
-    place = weighbridge.open(path)["w"].pieces[0]["offset"] + 7
+    place = weighbridge.open(path)["w"].extents[0]["offset"] + 7
     content[place] ^= 1
     path.write_bytes(content)
     tensor = weighbridge.open(path)["w"]
@@ -141,8 +141,8 @@ def test_options(net: Path, tmp_path: Path) -> None:
             weighbridge.open(wrong)  # type: ignore[arg-type]
 
 
-class Strange:
-    """A path that is neither text nor Path."""
+class CustomPath:
+    """An `os.PathLike` that is neither `str` nor `Path`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -152,11 +152,11 @@ class Strange:
 
 
 def test_paths(net: Path) -> None:
-    given: Any = Strange(net)
+    given: Any = CustomPath(net)
     assert weighbridge.open(given).path == str(net)
 
 
-def test_threads_ask_for_paths_at_once(tmp_path):
+def test_path_lookup_is_thread_safe(tmp_path):
     import sys
     import threading
 
@@ -183,7 +183,7 @@ def test_threads_ask_for_paths_at_once(tmp_path):
     assert not failed
 
 
-def test_what_is_no_name_is_not_in_it(tmp_path):
+def test_contains_is_false_for_other_types(tmp_path):
     import pickle
 
     weighbridge.save(tmp_path / "a.npz", {"a": numpy.ones(1)})

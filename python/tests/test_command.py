@@ -1,4 +1,4 @@
-"""The command as the package installs it: exit codes, streams and signals are the program's."""
+"""The installed command: exit codes, streams and signals are those of the program."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import weighbridge
 from conftest import TESTDATA
 from weighbridge import command
 
-UNIX = pytest.mark.skipif(os.name != "posix", reason="signals as Unix has them")
+UNIX = pytest.mark.skipif(os.name != "posix", reason="needs Unix signals")
 HOME = str(Path(weighbridge.__file__).parents[1])
 
 
 def started(*arguments: object, **options: Any) -> subprocess.Popen:
-    """The command in a process of its own."""
+    """Starts the command in a new process."""
     return subprocess.Popen(
         [sys.executable, "-m", "weighbridge", *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": HOME},
@@ -32,7 +32,7 @@ def started(*arguments: object, **options: Any) -> subprocess.Popen:
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess:
-    """Its end, and what it printed as text."""
+    """Runs the command to its end; returns the exit code and its output."""
     process = started(*arguments, universal_newlines=True)
     out, err = process.communicate(timeout=120)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
@@ -59,13 +59,13 @@ def test_exit_codes(net: Path, tmp_path: Path) -> None:
     assert done.returncode == 2 and "error[bad-arguments]" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_it_prints_what_the_verbs_say(net: Path) -> None:
+def test_json_output_equals_to_dict(net: Path) -> None:
     import json
 
     assert json.loads(run("info", net, "--json").stdout) == weighbridge.info(net).to_dict()
 
 
-def test_in_this_process(net: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_in_this_process(net: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGINT)
     try:
         assert command.main(["show", str(net), "fc1.bias"]) == 0
@@ -77,7 +77,7 @@ def test_in_this_process(net: Path, capfd: pytest.CaptureFixture, monkeypatch: p
 
 
 @UNIX
-def test_names_that_are_no_text(tmp_path: Path) -> None:
+def test_accepts_paths_that_are_not_utf8(tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.npz")
     try:
         weighbridge.save(path, {"w": b"abc"})
@@ -87,7 +87,7 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
 
 
 @UNIX
-def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+def test_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     path = tmp_path / "many.npz"
     weighbridge.save(path, {f"tensor.{place:05}": b"x" for place in range(20_000)})
     process = started("ls", path)
@@ -99,7 +99,7 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
 
 
 def holes(path: Path, count: int) -> None:
-    """An array of zeros that takes no room."""
+    """Writes a sparse file with an array of zeros."""
     header = numpy.lib.format.header_data_from_array_1_0(numpy.zeros(0, "f4"))
     with path.open("wb") as file:
         numpy.lib.format.write_array_header_1_0(file, {**header, "shape": (count // 4,)})
@@ -107,21 +107,21 @@ def holes(path: Path, count: int) -> None:
 
 
 def until(condition: Any) -> None:
-    """Waits for something."""
+    """Waits until the condition holds."""
     begun = time.monotonic()
     while not condition():
-        assert time.monotonic() - begun < 60, "nothing came"
+        assert time.monotonic() - begun < 60, "the condition did not occur"
         time.sleep(0.01)
 
 
 @UNIX
-def test_ctrl_c_tidies_up(tmp_path: Path) -> None:
+def test_ctrl_c_removes_partial_output(tmp_path: Path) -> None:
     source, folder = tmp_path / "x.npy", tmp_path / "out"
     holes(source, 1 << 30)
     folder.mkdir()
     process = started("convert", source, folder / "x.npz", "--cast", "f64", "--threads", "1", "--no-sync")
     until(lambda: list(folder.iterdir()) or process.poll() is not None)
-    assert process.poll() is None, "it was over too soon"
+    assert process.poll() is None, "the process ended too early"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130 and b"Traceback" not in err, err
@@ -129,29 +129,29 @@ def test_ctrl_c_tidies_up(tmp_path: Path) -> None:
 
 
 @UNIX
-def test_ctrl_c_ends_what_only_reads(tmp_path: Path) -> None:
+def test_ctrl_c_ends_reading_verbs(tmp_path: Path) -> None:
     source = tmp_path / "x.npy"
-    # Nobody waits for the end of it.
+    # Too large to finish during the test.
     holes(source, 1 << 40)
     process = started("verify", source, "--values")
     read = Path(f"/proc/{process.pid}/io")
     try:
         if read.exists():
-            # More than a program reads to begin with.
+            # More than a program reads at its start.
             until(lambda: int(read.read_text().split()[1]) > 1 << 28 or process.poll() is not None)
         else:
             time.sleep(2)
-        assert process.poll() is None, "it was over too soon"
+        assert process.poll() is None, "the process ended too early"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
     finally:
         process.kill()
-    # As a program that does not handle the signal.
+    # The default action of the signal.
     assert process.returncode == -signal.SIGINT and b"Traceback" not in err, err
 
 
 @UNIX
-def test_an_ignored_signal_stays_ignored(net: Path) -> None:
+def test_ignored_sigint_stays_ignored(net: Path) -> None:
     code = "import signal, sys; from weighbridge import command; code = command.main(['ls', sys.argv[1]]); " \
         "print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"  # fmt: skip
     done = subprocess.run(
@@ -165,7 +165,7 @@ def test_an_ignored_signal_stays_ignored(net: Path) -> None:
 
 
 def installed() -> List[Any]:
-    """The scripts of the package, where it is installed."""
+    """Returns the scripts of the installed package."""
     try:
         found = importlib.metadata.distribution("weighbridge")
     except importlib.metadata.PackageNotFoundError:
@@ -174,7 +174,7 @@ def installed() -> List[Any]:
 
 
 @pytest.mark.skipif(not installed(), reason="the package is not installed")
-def test_the_script_that_is_installed() -> None:
+def test_installed_script_runs() -> None:
     (script,) = installed()
     assert (script.name, script.value) == ("weighbridge", "weighbridge.command:main")
     path = Path(sys.executable).with_name("weighbridge.exe" if os.name == "nt" else "weighbridge")
@@ -202,7 +202,7 @@ for action in (tensor.numpy, lambda: tensor[0], lambda: weighbridge.load(path)):
 """
 
 
-def test_what_works_without_numpy(net: Path, tmp_path: Path) -> None:
+def test_works_without_numpy(net: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, str(net), str(tmp_path / "x.npz")],
         env={**os.environ, "PYTHONPATH": HOME},
@@ -210,5 +210,5 @@ def test_what_works_without_numpy(net: Path, tmp_path: Path) -> None:
         check=True,
         universal_newlines=True,
     )
-    told = ["sound [0.5, 1.5]", "8 [0.5, 1.5]"] + ["True no-numpy True"] * 3
-    assert done.stdout.splitlines() == told
+    expected = ["sound [0.5, 1.5]", "8 [0.5, 1.5]"] + ["True no-numpy True"] * 3
+    assert done.stdout.splitlines() == expected

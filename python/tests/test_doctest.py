@@ -1,4 +1,4 @@
-"""Every example of the documentation runs."""
+"""Doctests of the package and of the documentation."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
 def modules() -> List[str]:
-    """The modules of the package, and the part that is written in Rust."""
+    """Returns the modules of the package, including the native one."""
     found = pkgutil.walk_packages(weighbridge.__path__, "weighbridge.")
     without = {"weighbridge.__main__"}
     if importlib.util.find_spec("torchbiggraph") is None:
-        # It registers itself with PyTorch-BigGraph, which must be installed.
+        # Needs PyTorch-BigGraph, to register itself there.
         without.add("weighbridge.biggraph.storage")
     return sorted(
         {"weighbridge", "weighbridge._weighbridge", *(module.name for module in found)} - without
@@ -30,9 +30,7 @@ def modules() -> List[str]:
 
 
 def examples(module: ModuleType) -> Iterator[doctest.DocTest]:
-    """The examples of a module; of one in Rust those of its classes and functions, which doctest does not
-    find there.
-    """
+    """Yields the examples of a module; doctest does not find those in classes and functions of a native module."""
     finder = doctest.DocTestFinder(exclude_empty=True)
     yield from finder.find(module)
     if getattr(module, "__file__", "").endswith(".py"):
@@ -65,7 +63,7 @@ def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert runner.summarize(verbose=False).failed == 0
 
 
-def test_the_page_of_the_faces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_the_format_modules_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Path(__file__).resolve().parents[2] / "docs" / "python-faces.md"
     monkeypatch.chdir(tmp_path)
     result = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Types of elements, however they are given."""
+"""Dtypes in all accepted spellings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GIVEN = [
 
 
 class dtype:
-    """What a type of torch looks like from outside; torch itself need not be there."""
+    """Imitates a torch dtype, so that torch need not be installed."""
 
     def __init__(self, name: str) -> None:
         self.name_of_torch = name
@@ -41,7 +41,7 @@ dtype.__module__ = "torch"
 
 
 def casts(net: Path, folder: Path) -> List[Callable[[Any], str]]:
-    """The four ways to cast; each answers with the type that came of it."""
+    """Returns all ways to cast; each returns the resulting dtype."""
     path = folder / "x.safetensors"
 
     def written() -> str:
@@ -78,41 +78,41 @@ def casts(net: Path, folder: Path) -> List[Callable[[Any], str]]:
     ]
 
 
-def test_types_are_taken_as_they_come(net: Path, tmp_path: Path) -> None:
+def test_accepts_all_spellings_of_dtypes(net: Path, tmp_path: Path) -> None:
     for given, wanted in [*GIVEN, (dtype("float16"), "f16"), (dtype("bfloat16"), "bf16")]:
         assert [cast(given) for cast in casts(net, tmp_path)] == [wanted] * 6, given
     weighbridge.edit(net, tmp_path / "y.safetensors", cast="*.bias=torch.float16")
     assert weighbridge.open(tmp_path / "y.safetensors")["fc1.bias"].dtype == "f16"
-    # What a tensor is already, it may be cast to.
+    # A cast to the current dtype is always allowed.
     steps = weighbridge.open(net)["steps"]
     assert steps.cast(numpy.int64).dtype == steps.cast("int64").dtype == "i64"
 
 
-def test_types_of_the_libraries_themselves(net: Path, tmp_path: Path) -> None:
+def test_accepts_ml_dtypes_objects(net: Path, tmp_path: Path) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     for given in (ml_dtypes.bfloat16, numpy.dtype(ml_dtypes.bfloat16)):
         assert [cast(given) for cast in casts(net, tmp_path)] == ["bf16"] * 6
 
 
-def test_types_of_torch(net: Path, tmp_path: Path) -> None:
+def test_accepts_torch_dtypes(net: Path, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     for given, wanted in ((torch.float16, "f16"), (torch.half, "f16"), (torch.double, "f64")):
         assert [cast(given) for cast in casts(net, tmp_path)] == [wanted] * 6
         assert weighbridge.open(net)["fc1.bias"].cast(str(given)).dtype == wanted
 
 
-def test_wrong_types_are_refused_alike(net: Path, tmp_path: Path) -> None:
+def test_rejects_wrong_dtypes_with_the_same_error(net: Path, tmp_path: Path) -> None:
     for given in ("float", "i16", numpy.int16, "numpy.float16", "", numpy.dtype("M8[s]"), dtype("int16")):
-        said = set()
+        errors = set()
         for cast in casts(net, tmp_path):
             with pytest.raises(weighbridge.UsageError) as caught:
                 cast(given)
             error = caught.value
             assert error.message.endswith(": casts go to f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8"), given
-            said.add((type(error), error.code, error.found, error.expected))
-        assert len(said) == 1, said
+            errors.add((type(error), error.code, error.found, error.expected))
+        assert len(errors) == 1, errors
     for wrong in (float, 16, numpy.zeros(1), numpy.float32(1), dtype, b"f16"):
         for cast in casts(net, tmp_path)[:4]:
-            with pytest.raises(weighbridge.ArgumentTypeError, match="a type of elements"):
+            with pytest.raises(weighbridge.ArgumentTypeError, match="must be the name of a dtype"):
                 cast(wrong)
     assert not (tmp_path / "x.safetensors").exists()

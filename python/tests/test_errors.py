@@ -1,4 +1,4 @@
-"""Errors: their classes, what they say, and that they are those of the command's JSON."""
+"""Errors: classes, messages, and equality with the JSON of the command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_unknown_names(net: Path) -> None:
     assert "fc1.weight" in error.hint
     error = raised(checkpoint.__getitem__, ("fc1", "wieght"))
     assert isinstance(error, KeyError) and "fc1.weight" in error.hint
-    # A name with a dot and a path of one part are two things.
+    # A dotted name differs from a path of one part.
     error = raised(checkpoint.__getitem__, ("fc1.weight",))
     assert isinstance(error, KeyError) and "parts" in error.hint
     assert checkpoint.get("nope") is None and "nope" not in checkpoint and ("fc1", "bias") in checkpoint
@@ -40,7 +40,7 @@ def test_unknown_names(net: Path) -> None:
     assert isinstance(raised(checkpoint.tensor, "fc1.weight", "Adam.m1"), KeyError)
 
 
-def test_the_operating_system(tmp_path: Path) -> None:
+def test_os_errors_have_builtin_classes(tmp_path: Path) -> None:
     error = raised(weighbridge.open, tmp_path / "nope.npz")
     assert isinstance(error, weighbridge.FileMissingError) and isinstance(error, FileNotFoundError)
     assert error.code == "not-found" and error.errno == 2 and error.filename == str(tmp_path / "nope.npz")
@@ -58,7 +58,7 @@ def test_the_operating_system(tmp_path: Path) -> None:
     assert isinstance(error, FileNotFoundError)
 
 
-def test_damage() -> None:
+def test_damaged_files_raise_their_code() -> None:
     seen = set()
     for path in sorted((TESTDATA / "npy/bad").glob("*.npy")):
         truth = json.loads(path.with_name(path.name + ".json").read_text("utf-8"))
@@ -108,19 +108,19 @@ def test_usage(net: Path, tmp_path: Path) -> None:
     assert list(weighbridge.open(net)) == ["w"]
 
 
-def test_what_is_said(net: Path) -> None:
+def test_error_fields_and_pickling(net: Path) -> None:
     error = raised(weighbridge.open(net).__getitem__, "fc1.\x1b[2J")
-    told = error.to_dict()
-    assert set(told) == {"kind", "code", "message", "file", "offset", "tensor", "expected", "found", "hint"}
-    assert told["kind"] == "mismatch" and "\x1b" not in str(error)
+    fields = error.to_dict()
+    assert set(fields) == {"kind", "code", "message", "file", "offset", "tensor", "expected", "found", "hint"}
+    assert fields["kind"] == "mismatch" and "\x1b" not in str(error)
     assert str(error).splitlines()[0] == error.message and f"  file:     {net}" in str(error)
     again = pickle.loads(pickle.dumps(error))
-    assert type(again) is type(error) and again.to_dict() == told
+    assert type(again) is type(error) and again.to_dict() == fields
     with_offset = errors.CorruptFileError("broken", code="x", offset=255, file="a")
     assert str(with_offset) == "broken\n  file:     a\n  offset:   255 (0xff)"
 
 
-def test_what_the_operating_system_says_stays(net: Path, tmp_path: Path) -> None:
+def test_os_error_fields_survive_pickling(net: Path, tmp_path: Path) -> None:
     taken = raised(weighbridge.save, net, {"w": b"x"})
     missing = raised(weighbridge.open, tmp_path / "nope.npz")
     assert (taken.errno, taken.filename) == (errno.EEXIST, str(net))
@@ -142,7 +142,7 @@ def test_what_the_operating_system_says_stays(net: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names of files are text there")
-def test_names_of_files_that_are_no_utf8(tmp_path: Path) -> None:
+def test_paths_that_are_not_utf8(tmp_path: Path) -> None:
     name = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.npz")
     weighbridge.save(name, {"w": numpy.arange(3.0)})
     assert os.listdir(os.fsencode(tmp_path)) == [b"\xff.npz"]
@@ -157,7 +157,7 @@ def test_names_of_files_that_are_no_utf8(tmp_path: Path) -> None:
     for action in (weighbridge.open, weighbridge.info):
         error = raised(action, other)
         assert error.filename == other and not os.path.exists(error.filename)
-        # It is shown, and can be printed everywhere.
+        # The text can be printed anywhere.
         assert str(error).encode("utf-8")
     assert raised(weighbridge.save, name, {"w": b"x"}).filename == name
     table = {"user": numpy.zeros((1, 2), "f4")}
@@ -173,8 +173,8 @@ def test_wrong_types(net: Path, tmp_path: Path) -> None:
     for action, what in [
         (lambda: weighbridge.save(path, {3: numpy.zeros(2)}), "a name"),
         (lambda: weighbridge.save(path, {("a", 3): numpy.zeros(2)}), "a part of a name"),
-        (lambda: weighbridge.save(path, [numpy.zeros(2)]), "what is saved"),
-        (lambda: weighbridge.save(path, zeros, metadata={3: "x"}), "a key of metadata"),
+        (lambda: weighbridge.save(path, [numpy.zeros(2)]), "tensors"),
+        (lambda: weighbridge.save(path, zeros, metadata={3: "x"}), "a metadata key"),
         (lambda: weighbridge.save(path, zeros, metadata=["x"]), "metadata"),
         (lambda: weighbridge.save(path, zeros, settings=3), "settings"),
         (lambda: weighbridge.save(path, zeros, format=3), "format"),
@@ -182,8 +182,8 @@ def test_wrong_types(net: Path, tmp_path: Path) -> None:
         (lambda: weighbridge.save(path, zeros, cast=16), "cast"),
         (lambda: weighbridge.save(path, zeros, roles={"w": 3}), "a role"),
         (lambda: weighbridge.save(path, zeros, roles={"w": ("optimizer", 3)}), "a role"),
-        (lambda: weighbridge.save(path, zeros, labels={"w": [1, 2]}), "the name of a row"),
-        (lambda: weighbridge.save(path, zeros, labels={"w": 3}), "labels"),
+        (lambda: weighbridge.save(path, zeros, row_names={"w": [1, 2]}), "a row name"),
+        (lambda: weighbridge.save(path, zeros, row_names={"w": 3}), "row_names"),
         (lambda: weighbridge.save(3, zeros), "path"),
         (lambda: weighbridge.open(None), "path"),
         (lambda: weighbridge.biggraph.CheckpointStore(3), "folder"),
@@ -204,15 +204,15 @@ def test_wrong_types(net: Path, tmp_path: Path) -> None:
         error = raised(action)
         assert type(error) is weighbridge.ArgumentTypeError, error
         assert isinstance(error, TypeError) and isinstance(error, weighbridge.UsageError)
-        assert error.message.startswith(f"{what} is to be "), error
+        assert error.message.startswith(f"{what} must be "), error
         assert error.found and not path.exists()
     for named in ({"threads": -1}, {"memory": -1}, {"seed": 1 << 64}):
-        assert "is to be" in raised(weighbridge.save, path, zeros, **named).message
+        assert "must be" in raised(weighbridge.save, path, zeros, **named).message
     with pytest.raises(TypeError):
         weighbridge.open(net, colour=3)
 
 
-def test_text_that_is_no_utf8(net: Path, tmp_path: Path) -> None:
+def test_rejects_text_that_utf8_cannot_encode(net: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     checkpoint = weighbridge.open(net)
     assert "\udcff" not in checkpoint and checkpoint.get("\udcff") is None
@@ -225,7 +225,7 @@ def test_text_that_is_no_utf8(net: Path, tmp_path: Path) -> None:
         ({("a", "\udcff"): zeros}, {}),
         ({"w": zeros}, {"metadata": {"\udcff": 1}}),
         ({"w": zeros}, {"metadata": {"a": "\udcff"}}),
-        ({"w": zeros}, {"labels": {"w": ["a", "\udcff"]}}),
+        ({"w": zeros}, {"row_names": {"w": ["a", "\udcff"]}}),
     ]:
         error = raised(weighbridge.save, path, given, **named)
         assert error.code == "not-utf8" and type(error) is weighbridge.UsageError and "udcff" in error.found
@@ -233,9 +233,9 @@ def test_text_that_is_no_utf8(net: Path, tmp_path: Path) -> None:
     assert weighbridge.open(path)["a", b"\xff"].path == ("a", b"\xff")
 
 
-def test_values_that_are_no_arrays(tmp_path: Path) -> None:
+def test_rejects_values_that_are_not_arrays(tmp_path: Path) -> None:
     class Broken:
-        """Says that it is an array, and fails."""
+        """Has the array protocol, but raises."""
 
         def __array__(self, *_: Any, **__: Any) -> Any:
             raise RuntimeError("no data")
@@ -260,8 +260,8 @@ def test_every_kind_has_a_class() -> None:
     assert issubclass(errors.class_of("io", "file-shrank"), OSError)
 
 
-def test_names_that_are_shown_alike(tmp_path: Path) -> None:
-    path = tmp_path / "twice.model"
+def test_names_with_equal_display_are_ambiguous(tmp_path: Path) -> None:
+    path = tmp_path / "ambiguous.model"
     weighbridge.save(path, {("a.b", "w"): numpy.zeros(2, "f4"), ("a", "b", "w"): numpy.ones(2, "f4")})
     checkpoint = weighbridge.open(path)
     assert sorted(checkpoint) == ['["a","b","w"]', '["a.b","w"]']

@@ -1,4 +1,4 @@
-"""The programs in `examples/python` do what they say."""
+"""The programs in `examples/python` run correctly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def example(name: str) -> ModuleType:
 
 
 def run(name: str, *words: Any) -> str:
-    """What the program prints when it is run by itself."""
+    """Runs an example program; returns its output."""
     done = subprocess.run(
         [sys.executable, EXAMPLES / f"{name}.py", *map(str, words)], capture_output=True, text=True
     )
@@ -36,7 +36,7 @@ def run(name: str, *words: Any) -> str:
 
 
 def floats(text: str) -> numpy.ndarray:
-    """The numbers of these bit patterns."""
+    """Converts bit patterns to floats."""
     return numpy.array([int(word, 16) for word in text.split()], "uint32").view("float32")
 
 
@@ -98,7 +98,7 @@ def test_paddle_to_torch(tmp_path: Path) -> None:
     assert numpy.allclose(found.numpy(), numpy.load(base / "output_0.npy"), atol=1e-5)
 
 
-def test_paddle_to_torch_leaves_embeddings(tmp_path: Path) -> None:
+def test_paddle_to_torch_does_not_transpose_embeddings(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     rows = numpy.arange(6, dtype="float32").reshape(3, 2)
     moved = example("paddle_to_torch").to_torch(
@@ -111,7 +111,7 @@ def test_resume_embeddings(tmp_path: Path) -> None:
     module = example("resume_embeddings")
     straight = module.train(str(tmp_path / "straight"), 6)
     assert len(straight) == 6 and straight == sorted(straight, reverse=True)
-    # Three epochs, then three more by another process: the same rows as six at once.
+    # Three epochs, then three more in another process, equal six at once.
     assert module.train(str(tmp_path / "resumed"), 3) == straight[:3]
     printed = run("resume_embeddings", tmp_path / "resumed", 6)
     assert printed.splitlines()[:3] == [f"{loss:.6f}" for loss in straight[3:]]

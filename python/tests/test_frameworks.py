@@ -1,4 +1,4 @@
-"""torch and PaddlePaddle, where they are installed: from them, to them, and what they read of our files."""
+"""Exchange with torch and PaddlePaddle, if installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BITS = numpy.random.default_rng(3).integers(0, 256, 24 * 16, dtype="uint8")
 
 
 def typed(dtype: str, torch: Any) -> Any:
-    """A tensor of torch of this type, of any bits."""
+    """Makes a torch tensor of this dtype with arbitrary bits."""
     bits = BITS & 1 if dtype == "bool" else BITS
     return torch.from_numpy(bits.copy()).view(getattr(torch, dtypes.TORCH[dtype])).reshape(2, 3, -1)
 
@@ -28,7 +28,7 @@ def test_every_type_of_torch(torch: Any, tmp_path: Path) -> None:
     names = [name for name, own in dtypes.TORCH.items() if hasattr(torch, own)]
     assert {"bf16", "f8_e4m3", "c64", "bool"} <= set(names)
     given = {name: typed(name, torch) for name in names}
-    # What each of the formats cannot hold.
+    # Dtypes that a format does not support.
     lacks = {"x.safetensors": {"c128"}, "x.pt": {"u16", "u32", "u64", "f8_e8m0"}}
     for target, absent in lacks.items():
         path = tmp_path / target
@@ -41,12 +41,12 @@ def test_every_type_of_torch(torch: Any, tmp_path: Path) -> None:
                 own = back[name].torch(copy=copy)
                 assert own.dtype == tensor.dtype and own.shape == tensor.shape
                 assert torch.equal(own.contiguous().view(torch.uint8), tensor.view(torch.uint8)), name
-    # Older versions load few types with `weights_only`; this file is our own.
+    # Older versions load few dtypes with `weights_only`; this file is trusted.
     loaded = torch.load(tmp_path / "x.pt", weights_only=False)
     assert torch.equal(loaded["bf16"].view(torch.int16), given["bf16"].view(torch.int16))
 
 
-def test_torch_gets_memory_of_its_own(torch: Any, tmp_path: Path) -> None:
+def test_torch_tensors_do_not_change_the_file(torch: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     numpy.savez(
         path, c=numpy.arange(6.0).reshape(2, 3), f=numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3))
@@ -62,7 +62,7 @@ def test_torch_gets_memory_of_its_own(torch: Any, tmp_path: Path) -> None:
             assert not copy or own.is_contiguous()
         assert torch.from_dlpack(checkpoint[name]).tolist() == [[0, 1, 2], [3, 4, 5]]
     assert path.read_bytes() == before
-    # What has no place in the file is read.
+    # Compressed elements are read.
     numpy.savez_compressed(tmp_path / "packed.npz", w=numpy.arange(6.0))
     packed = weighbridge.open(tmp_path / "packed.npz")["w"]
     assert packed.torch(copy=False).tolist() == packed.cast("f32").torch(copy=False).tolist() == [*range(6)]
@@ -71,7 +71,7 @@ def test_torch_gets_memory_of_its_own(torch: Any, tmp_path: Path) -> None:
 
 
 def test_torch_on_another_device(torch: Any, tmp_path: Path) -> None:
-    """`meta` is there on every machine."""
+    """Uses `meta`, which exists on every machine."""
     path = tmp_path / "x.npz"
     given = {
         "c": numpy.ones((2, 3)),
@@ -95,7 +95,7 @@ def test_torch_on_another_device(torch: Any, tmp_path: Path) -> None:
     }
 
 
-def test_a_whole_file_for_torch(torch: Any, tmp_path: Path) -> None:
+def test_load_returns_torch_state_dicts(torch: Any, tmp_path: Path) -> None:
     model = torch.nn.Linear(3, 2)
     weighbridge.save(tmp_path / "x.safetensors", model.state_dict())
     before = (tmp_path / "x.safetensors").read_bytes()
@@ -119,7 +119,7 @@ def test_tables_for_torch(torch: Any, tmp_path: Path) -> None:
     assert table.torch(device="meta").device.type == "meta"
 
 
-def test_odd_tensors_of_torch(torch: Any, tmp_path: Path) -> None:
+def test_saves_unusual_torch_tensors(torch: Any, tmp_path: Path) -> None:
     base = torch.arange(12.0).reshape(3, 4)
     given = {
         "turned": base.T,
@@ -161,13 +161,13 @@ def test_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kinds(loaded: Any) -> Any:
-    """The types of what stands in it."""
+    """Returns the types of nested values."""
     if isinstance(loaded, dict):
         return {key: kinds(own) for key, own in loaded.items()}
     return [kinds(own) for own in loaded] if isinstance(loaded, list) else type(loaded).__name__
 
 
-def test_odd_values_are_named(torch: Any, tmp_path: Path) -> None:
+def test_errors_name_the_unusual_value(torch: Any, tmp_path: Path) -> None:
     odd = {
         "device": torch.device("cpu"),
         "dtype": torch.float16,
@@ -179,7 +179,7 @@ def test_odd_values_are_named(torch: Any, tmp_path: Path) -> None:
         assert caught.value.tensor == "a." + name and caught.value.code == "not-an-array"
     for dtype in (torch.float16, torch.device("cpu")):
         weighbridge.save(tmp_path / "w.npz", {"w": numpy.zeros(1, "f4")}, force=True)
-        with pytest.raises(TypeError, match="type of elements"):
+        with pytest.raises(TypeError, match="must be the name of a dtype"):
             weighbridge.open(tmp_path / "w.npz")["w"].cast(dtype)
         with pytest.raises(TypeError, match="cast"):
             weighbridge.save(tmp_path / "x.npz", {"w": numpy.zeros(1)}, cast=dtype)
@@ -203,7 +203,7 @@ def test_paddle(tmp_path: Path) -> None:
     mixed = {"w": given["f32"], "a": numpy.ones(2, "f4"), "deep": [given["i64"], {"b": numpy.zeros(3)}]}
     alone = {"a": numpy.ones(2, "f4"), "deep": [numpy.zeros(3)]}
     for obj, alike in ((mixed, True), ({"w": given["f32"]}, True), (alone, False)):
-        # What Paddle makes of arrays beside its own tensors, and of arrays alone.
+        # Arrays together with Paddle tensors, and arrays alone.
         paddle.save(obj, str(tmp_path / "theirs.pdparams"))
         theirs = tmp_path / "theirs.pdparams"
         newer = b"numpy._core" in theirs.read_bytes()
@@ -216,7 +216,7 @@ def test_paddle(tmp_path: Path) -> None:
     assert numpy.array_equal(numpy.asarray(loaded["f32"]), given["f32"].numpy())
 
 
-def test_a_thread_that_flushes_subnormal_numbers_changes_no_answer(torch: Any, tmp_path: Path) -> None:
+def test_flush_denormal_of_torch_does_not_change_results(torch: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     numpy.save(path, numpy.full((4, 4), 1e-40, "f4") * numpy.arange(1, 17, dtype="f4").reshape(4, 4))
     plain = weighbridge.stats(path).to_dict()

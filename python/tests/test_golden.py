@@ -1,4 +1,4 @@
-"""The golden files, read through Python: what their own libraries said of them."""
+"""Golden files: values equal those recorded by their own libraries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHORT = {"F8_E4M3FN": "f8_e4m3", "F8_E4M3": "f8_e4m3", "F8_E5M2": "f8_e5m2", "F8
 
 
 def holds(tensor: weighbridge.Tensor, dtype: str, shape: List[int], data: bytes) -> None:
-    """Every way to the elements gives these bytes, in row-major order."""
+    """Checks the elements through every access path, in row-major order."""
     assert (tensor.dtype, list(tensor.shape)) == (dtype, shape)
     assert tensor.nbytes == len(data)
     assert tensor.bytes() == data
@@ -55,14 +55,14 @@ def test_npy(path: Path) -> None:
         pytest.skip("no array of numbers")
     checkpoint = weighbridge.open(path)
     assert checkpoint.format == "npy" and len(checkpoint) == len(truth["tensors"])
-    for told in truth["tensors"]:
-        tensor = checkpoint[told["name"]]
-        holds(tensor, told["dtype"], told["shape"], bytes.fromhex(told["hex"]))
+    for expected in truth["tensors"]:
+        tensor = checkpoint[expected["name"]]
+        holds(tensor, expected["dtype"], expected["shape"], bytes.fromhex(expected["hex"]))
         try:
             own = numpy.load(path)
         except ValueError:
             assert sys.version_info < (3, 10) and path.name == "blanks.npy", (
-                "older versions of Python refuse it"
+                "older versions of Python cannot read it"
             )
             continue
         assert tensor.numpy().tobytes() == own.astype(own.dtype.newbyteorder("<")).tobytes()
@@ -76,10 +76,10 @@ def test_npz(path: Path) -> None:
             weighbridge.load(path)
         return
     checkpoint = weighbridge.open(path)
-    assert list(checkpoint) == [told["name"] for told in truth["tensors"]]
-    for told in truth["tensors"]:
-        holds(checkpoint[told["name"]], told["dtype"], told["shape"], bytes.fromhex(told["hex"]))
-        checkpoint[told["name"]].check()
+    assert list(checkpoint) == [expected["name"] for expected in truth["tensors"]]
+    for expected in truth["tensors"]:
+        holds(checkpoint[expected["name"]], expected["dtype"], expected["shape"], bytes.fromhex(expected["hex"]))
+        checkpoint[expected["name"]].check()
 
 
 @pytest.mark.parametrize("path", SAFETENSORS, ids=lambda path: path.name)
@@ -88,20 +88,20 @@ def test_safetensors(path: Path) -> None:
     checkpoint = weighbridge.open(path)
     assert len(checkpoint) == len(truth["tensors"])
     assert checkpoint.metadata == (truth.get("metadata") or {})
-    for told in truth["tensors"]:
-        dtype = SHORT.get(told["dtype"], told["dtype"].lower())
+    for expected in truth["tensors"]:
+        dtype = SHORT.get(expected["dtype"], expected["dtype"].lower())
         holds(
-            checkpoint.tensor((*told["name"].split("."),)), dtype, told["shape"], bytes.fromhex(told["hex"])
+            checkpoint.tensor((*expected["name"].split("."),)), dtype, expected["shape"], bytes.fromhex(expected["hex"])
         )
 
 
 def test_torch() -> None:
     truth = json.loads((TESTDATA / "torch/good/expected.json").read_text("utf-8"))
     seen = 0
-    for name, told in truth.items():
+    for name, expected in truth.items():
         checkpoint = weighbridge.open(TESTDATA / "torch/good" / name)
         assert checkpoint.format == "torch"
-        for one in told.get("tensors", []):
+        for one in expected.get("tensors", []):
             holds(checkpoint[one["name"]], one["dtype"], one["shape"], bytes.fromhex(one["hex"]))
             seen += 1
     assert seen > 50
@@ -109,24 +109,24 @@ def test_torch() -> None:
 
 def test_tables() -> None:
     truth = json.loads((TESTDATA / "tables/expected.json").read_text("utf-8"))
-    for name, told in truth.items():
+    for name, expected in truth.items():
         path = TESTDATA / "tables" / name
-        if "error" in told:
+        if "error" in expected:
             with pytest.raises(weighbridge.Error) as caught:
                 weighbridge.load(path)
-            assert caught.value.code == told["error"]
+            assert caught.value.code == expected["error"]
             continue
-        (tensor,) = weighbridge.open(path, format=told["format"]).values()
-        holds(tensor, told["dtype"], told["shape"], bytes.fromhex(told["hex"]))
-        labels = tensor.labels
-        assert (None if labels is None else list(labels)) == told["names"], name
-        if labels is not None:
-            assert len(labels) == len(told["names"])
-            assert [labels.row_of(one) for one in told["names"]] == [
-                told["names"].index(one) for one in told["names"]
+        (tensor,) = weighbridge.open(path, format=expected["format"]).values()
+        holds(tensor, expected["dtype"], expected["shape"], bytes.fromhex(expected["hex"]))
+        names = tensor.row_names
+        assert (None if names is None else list(names)) == expected["names"], name
+        if names is not None:
+            assert len(names) == len(expected["names"])
+            assert [names.row_of(one) for one in expected["names"]] == [
+                expected["names"].index(one) for one in expected["names"]
             ]
-            assert labels.rows_of([told["names"][-1], "nobody at all"])[1] is None
-            assert labels[-1] == told["names"][-1] and "nobody at all" not in labels
+            assert names.rows_of([expected["names"][-1], "unknown"])[1] is None
+            assert names[-1] == expected["names"][-1] and "unknown" not in names
 
 
 def parameters(truth: Dict[str, Any]) -> Iterator[Tuple[Tuple[Any, ...], Dict[str, Any]]]:
@@ -148,8 +148,8 @@ def as_part(part: bytes) -> Any:
         return part
 
 
-def primitiv_bytes(told: Dict[str, Any]) -> bytes:
-    return b"".join(int(word, 16).to_bytes(4, "little") for word in told["bits"].split())
+def primitiv_bytes(expected: Dict[str, Any]) -> bytes:
+    return b"".join(int(word, 16).to_bytes(4, "little") for word in expected["bits"].split())
 
 
 @pytest.mark.parametrize("path", PRIMITIV, ids=lambda path: path.name)
@@ -157,9 +157,9 @@ def test_primitiv(path: Path) -> None:
     truth = json.loads(path.with_name(path.name + ".json").read_text("utf-8"))
     checkpoint = weighbridge.open(path)
     count = 0
-    for parts, told in parameters(truth):
-        for slot, one in [(None, told["value"])] + [
-            (stat_name(stat), stat["tensor"]) for stat in told["stats"]
+    for parts, expected in parameters(truth):
+        for slot, one in [(None, expected["value"])] + [
+            (stat_name(stat), stat["tensor"]) for stat in expected["stats"]
         ]:
             tensor = checkpoint.tensor(parts, slot)
             assert tensor.path == parts and tensor.slot == slot
@@ -187,10 +187,10 @@ def test_paddle() -> None:
         assert checkpoint.format == "paddle" and checkpoint.program is not None
         assert checkpoint.program.summary()["operators"] > 0 and checkpoint.program.feeds
         assert "digraph" in checkpoint.program.dot() and checkpoint.program.text()
-        for told in truth["tensors"]:
-            found = checkpoint[told["name"]]
-            assert list(found.shape) == told["shape"]
-            assert hashlib.sha256(found.bytes()).hexdigest() == told["sha256"], told["name"]
+        for expected in truth["tensors"]:
+            found = checkpoint[expected["name"]]
+            assert list(found.shape) == expected["shape"]
+            assert hashlib.sha256(found.bytes()).hexdigest() == expected["sha256"], expected["name"]
             seen += 1
     assert seen > 20
 
@@ -199,18 +199,18 @@ def test_biggraph() -> None:
     checkpoint = weighbridge.open(TESTDATA / "biggraph/set1/ckpt_std_zip")
     assert (checkpoint.format, checkpoint.kind) == ("biggraph", "checkpoint")
     table = checkpoint["embeddings", "user"]
-    assert table.role == "embedding" and len(table.pieces) > 1
+    assert table.role == "embedding" and len(table.extents) > 1
     whole = table.numpy()
     rows = 0
-    for piece in table.pieces:
-        first = piece["start"][0]
-        part = table[first : first + piece["extent"][0]]
-        assert numpy.array_equal(part, whole[first : first + piece["extent"][0]])
+    for extent in table.extents:
+        first = extent["start"][0]
+        part = table[first : first + extent["extent"][0]]
+        assert numpy.array_equal(part, whole[first : first + extent["extent"][0]])
         rows += len(part)
     assert rows == len(table) == len(whole)
 
 
-def test_damaged_files_say_where() -> None:
+def test_errors_of_damaged_files_name_the_file() -> None:
     seen = 0
     for path in sorted((TESTDATA / "safetensors/bad").glob("*.safetensors")):
         try:

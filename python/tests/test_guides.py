@@ -1,4 +1,4 @@
-"""The examples of the README and of the guide run as they stand there."""
+"""The examples of the README and of the guide run unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TREE = Path(__file__).resolve().parents[2]
 
 
 def example() -> str:
-    """The block of code of the README's section on Python that begins with an import."""
+    """Returns the code block of the README's Python section."""
     text = (TREE / "README.md").read_text("utf-8")
     section = text.split("\n## Python\n")[1].split("\n## ")[0]
     start = section.index("    import weighbridge\n")
@@ -25,7 +25,7 @@ def example() -> str:
     return textwrap.dedent("\n".join(lines))
 
 
-def test_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_readme_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     monkeypatch.chdir(tmp_path)
     weighbridge.save("net.safetensors", small())
     exec(compile(example(), "README.md", "exec"), {})
@@ -33,10 +33,10 @@ def test_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert sorted(weighbridge.load("part.npz")) == ["rows", "weight"]
 
 
-def test_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guide_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     weighbridge.save("net.safetensors", small())
     found = doctest.testfile(
-        str(TREE / "docs/python.md"), module_relative=False, optionflags=FLAGS, encoding="utf-8"
+        str(TREE / "docs/src/tasks/python.md"), module_relative=False, optionflags=FLAGS, encoding="utf-8"
     )
     assert found.attempted > 15 and found.failed == 0

@@ -1,4 +1,4 @@
-"""Hints speak of the keywords of whichever function was called; what the file or the caller wrote stays as it is."""
+"""Hints name keywords of the called function; text from files and callers is not changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TREE = Path(__file__).resolve().parents[2]
 def test_keywords_of_hints_are_those_of_the_functions(name: str, known: list) -> None:
     own = inspect.signature(getattr(weighbridge, name)).parameters
     assert set(known) <= set(own), name
-    # What another function takes, and this one too, is said as its own.
+    # A keyword that this function also has is among its own.
     others = {keyword for _, keywords in _weighbridge.hinted_keywords() for keyword in keywords}
     plain = {
         "path",
@@ -30,6 +30,7 @@ def test_keywords_of_hints_are_those_of_the_functions(name: str, known: list) ->
         "metadata",
         "roles",
         "labels",
+        "row_names",
         "progress",
     }
     assert set(own) & others - plain - set(known) <= {"names"}, name
@@ -42,9 +43,9 @@ def hint(action: Any, *given: Any, **named: Any) -> Optional[str]:
     return caught.value.hint
 
 
-def test_whoever_asks_is_answered(net: Path, tmp_path: Path) -> None:
+def test_hints_name_keywords_of_the_called_function(net: Path, tmp_path: Path) -> None:
     odd = tmp_path / "odd.bin"
-    odd.write_bytes(b"what is this")
+    odd.write_bytes(b"not a model")
     assert "format=FORMAT" in hint(weighbridge.open, odd) and "from_=FORMAT" in hint(weighbridge.info, odd)
     assert hint(weighbridge.save, net, {"w": b"x"}) == "use force=True to replace it"
     assert hint(weighbridge.convert, net, net) == "use force=True to replace it"
@@ -58,13 +59,13 @@ def test_whoever_asks_is_answered(net: Path, tmp_path: Path) -> None:
     weighbridge.primitiv.Adam().save(tmp_path / "x.optimizer")
     assert hint(weighbridge.primitiv.Adam().save, tmp_path / "x.optimizer") == "use force=True to replace it"
     report = weighbridge.verify([net, net], limit={"tensors": 1})
-    told = report.errors[0].hint if report.errors else report.findings[0].hint
-    assert 'limit={"tensors": NUMBER}' in told
+    hint_text = report.errors[0].hint if report.errors else report.findings[0].hint
+    assert 'limit={"tensors": NUMBER}' in hint_text
 
 
-def test_options_of_other_functions(tmp_path: Path) -> None:
+def test_hints_name_another_function_with_the_keyword(tmp_path: Path) -> None:
     two = {"a": numpy.zeros(2), "b": numpy.zeros(2)}
-    # Of a function that has no such keyword, the one that has is named.
+    # If the function lacks the keyword, the hint names one that has it.
     assert "weighbridge.convert(..., select=...)" in hint(
         weighbridge.save, tmp_path / "x.pdiparams", two, kind="tensor"
     )
@@ -80,7 +81,7 @@ def test_options_of_other_functions(tmp_path: Path) -> None:
 
 def test_losses_and_notes_are_worded(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    weighbridge.save(path, {"t": numpy.ones((2, 2), "f4")}, labels={"t": ["a", "b"]})
+    weighbridge.save(path, {"t": numpy.ones((2, 2), "f4")}, row_names={"t": ["a", "b"]})
     with pytest.warns(weighbridge.LossWarning) as warned:
         report = weighbridge.convert(path, tmp_path / "t.npy")
     (rows,) = [loss for loss in report.losses if loss.code == "names-left-out"]
@@ -90,7 +91,7 @@ def test_losses_and_notes_are_worded(tmp_path: Path) -> None:
     assert caught.value.code == "loss-denied" and rows.detail in str(caught.value.found)
 
 
-def test_slips_in_arguments(net: Path) -> None:
+def test_rejects_invalid_arguments(net: Path) -> None:
     for action, named, message in [
         (
             weighbridge.convert,
@@ -102,7 +103,7 @@ def test_slips_in_arguments(net: Path) -> None:
         (lambda _: weighbridge.verify([]), {}, "arguments were not provided: path"),
         (weighbridge.edit, {"in_place": "yes"}, "invalid value 'yes' for in_place"),
         (weighbridge.edit, {"target": "x", "undo": True}, "the argument undo cannot be used with target"),
-        (weighbridge.diff, {"right": net, "atol": -1}, "atol is a number that is not below 0"),
+        (weighbridge.diff, {"right": net, "atol": -1}, "atol must be 0 or more"),
     ]:
         with pytest.raises(weighbridge.UsageError) as caught:
             action(net, **named)
@@ -113,9 +114,9 @@ def test_slips_in_arguments(net: Path) -> None:
             assert error.hint.endswith(f"see help(weighbridge.{action.__name__})")
 
 
-def test_what_people_try_first(net: Path, tmp_path: Path) -> None:
+def test_common_mistakes_get_hints(net: Path, tmp_path: Path) -> None:
     tensor = weighbridge.open(net)["fc1.weight"]
-    with pytest.raises(AttributeError, match=r"take tensor.numpy\(\).astype"):
+    with pytest.raises(AttributeError, match=r"use tensor.numpy\(\).astype"):
         tensor.astype("float16")
     with pytest.raises(AttributeError, match="has no attribute 'colour'$"):
         tensor.colour
@@ -126,40 +127,40 @@ def test_what_people_try_first(net: Path, tmp_path: Path) -> None:
     for verb, cast in ((weighbridge.convert, "bfloat16"), (weighbridge.edit, {"*.bias": "bfloat16"})):
         verb(net, tmp_path / "y.safetensors", cast=cast, force=True)
         assert weighbridge.open(tmp_path / "y.safetensors")["fc1.bias"].dtype == "bf16"
-    with pytest.raises(AttributeError, match="there is is_sound"):
+    with pytest.raises(AttributeError, match="did you mean is_sound"):
         weighbridge.verify(net).sound
     with pytest.raises(AttributeError, match="has no attribute 'colour'$"):
         weighbridge.info(net).colour
-    with pytest.raises(TypeError, match="ask for same"):
+    with pytest.raises(TypeError, match="use report.same"):
         bool(weighbridge.diff(net, net))
     assert weighbridge.ls(net)["fc1.bias"].shape == (2,)
     for report in (weighbridge.ls(net), weighbridge.stats(net)):
-        assert hint(report.__getitem__, "fc1.wieght").startswith("there is fc1.weight")
+        assert hint(report.__getitem__, "fc1.wieght").startswith("did you mean fc1.weight")
         with pytest.raises(KeyError):
             report["something else"]
-    assert "before it" in hint(weighbridge.save, {"w": numpy.zeros(1)}, "x.npz")
-    assert "before it" in hint(weighbridge.paddle.save, "x.pdparams", {"w": numpy.zeros(1)})
-    assert "this is a file of safetensors" in hint(weighbridge.load, net, format="npz")
-    assert "this is a file of safetensors" in hint(weighbridge.primitiv.load, net)
-    assert "this is a file of safetensors" in hint(weighbridge.paddle.load, net)
+    assert "wrong order" in hint(weighbridge.save, {"w": numpy.zeros(1)}, "x.npz")
+    assert "wrong order" in hint(weighbridge.paddle.save, "x.pdparams", {"w": numpy.zeros(1)})
+    assert "the file has the format safetensors" in hint(weighbridge.load, net, format="npz")
+    assert "the file has the format safetensors" in hint(weighbridge.primitiv.load, net)
+    assert "the file has the format safetensors" in hint(weighbridge.paddle.load, net)
     (tmp_path / "odd").write_bytes(b"no format at all")
-    assert "this is a file" not in (hint(weighbridge.open, tmp_path / "odd", format="npz") or "")
+    assert "the file has the format" not in (hint(weighbridge.open, tmp_path / "odd", format="npz") or "")
     assert not any("--" in setting.what for own in weighbridge.formats().values() for setting in own.settings)
     store = weighbridge.biggraph.CheckpointStore(tmp_path / "run")
     rows = numpy.zeros((1, 2), "f4")
-    with pytest.raises(weighbridge.ArgumentTypeError, match="tables is to be a mapping"):
+    with pytest.raises(weighbridge.ArgumentTypeError, match="tables must be a mapping"):
         store.save(rows)
-    with pytest.raises(weighbridge.ArgumentTypeError, match="names is to be a mapping"):
+    with pytest.raises(weighbridge.ArgumentTypeError, match="names must be a mapping"):
         store.save({"user": rows}, names=["a"])
-    with pytest.raises(weighbridge.UsageError, match="no JSON"):
+    with pytest.raises(weighbridge.UsageError, match="not valid JSON"):
         store.save({"user": rows}, config="{")
 
 
 ODD = ["a --force", "w --drop x", "b '<PAD>'", "show ME, `x`", "'--cast <DTYPE>'"]
-"""Names of tensors that look like what hints say."""
+"""Tensor names that look like options in hints."""
 
 
-def test_names_stay_what_they_are(tmp_path: Path) -> None:
+def test_tensor_names_are_not_reworded(tmp_path: Path) -> None:
     path = tmp_path / "odd --force.npz"
     weighbridge.save(path, {name: numpy.zeros(2) for name in ODD})
     opened = weighbridge.open(path)
@@ -177,13 +178,13 @@ def test_names_stay_what_they_are(tmp_path: Path) -> None:
     assert caught.value.hint == "no name is like it; the first are " + ", ".join(sorted(ODD)[:3])
     with pytest.raises(weighbridge.UsageError, match="^`{2}--drop`{2} is no index"):
         weighbridge.show(path, "a --force[`--drop`]")
-    # What the hint says besides is turned as ever.
+    # The option in the hint is still reworded.
     with pytest.raises(weighbridge.Error) as caught:
         weighbridge.convert(path, path)
     assert caught.value.file == str(path) and "force=True" in caught.value.hint
 
 
-def test_names_of_rows_stay_what_they_are(tmp_path: Path) -> None:
+def test_row_names_are_not_reworded(tmp_path: Path) -> None:
     folder = tmp_path / "run --force"
     store = weighbridge.biggraph.CheckpointStore(folder)
     store.save({"user": numpy.ones((5, 2), "f4")}, names={"user": ODD})
@@ -191,7 +192,7 @@ def test_names_of_rows_stay_what_they_are(tmp_path: Path) -> None:
         with pytest.raises(weighbridge.MismatchError) as caught:
             weighbridge.show(folder, f"embeddings.user['{name[:-1]}']")
         assert (caught.value.code, caught.value.hint) == ("no-such-row", f"there is {name}")
-    # A note of the file says why there are no names, and in which folder.
+    # The hint contains the reason from a note of the file, with the folder.
     (folder / "entity_names_user_0.json").unlink()
     rows = folder / "embeddings_user_0.v1.h5"
     with pytest.raises(weighbridge.UsageError) as caught:
@@ -202,7 +203,7 @@ def test_names_of_rows_stay_what_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["--force", "f32:'<PAD>'", "a=... --drop x", "x' for '--cast <DTYPE>': y"])
-def test_values_stay_what_they_are(net: Path, value: str) -> None:
+def test_values_are_not_reworded(net: Path, value: str) -> None:
     with pytest.raises(weighbridge.UsageError) as caught:
         weighbridge.convert(net, "x.npz", cast=value)
     assert caught.value.message.startswith(f"invalid value '{value}' for cast: casts go to")
@@ -211,7 +212,7 @@ def test_values_stay_what_they_are(net: Path, value: str) -> None:
     assert caught.value.found == value.replace("'", "")
 
 
-def test_findings(tmp_path: Path) -> None:
+def test_hints_of_findings_are_reworded(tmp_path: Path) -> None:
     folder = TREE / "testdata/paddle/good"
     hints = [
         finding.hint

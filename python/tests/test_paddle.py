@@ -1,4 +1,4 @@
-"""PaddlePaddle: states, parameters and programs of the golden files, and states written from Python."""
+"""PaddlePaddle: states, parameters and programs of golden files, and states written from Python."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def truth(folder: Path) -> Dict[str, Any]:
 
 
 def pickles() -> Iterator[Tuple[Path, Dict[str, Any]]]:
-    """Every golden pickle with what is known of it."""
+    """Yields every golden pickle with its expected content."""
     for folder in sorted({path.parent for path in GOOD.glob("*/*/expected.json")}):
         entries = truth(folder).get("entries", [])
-        known = {said["file"]: said.get("raw_pickle") for said in entries if isinstance(entries, list)}
-        for name, said in known.items():
-            while said is not None and "same_content_as" in said:
-                said = known[said["same_content_as"]]
-            if said is not None and (folder / name).is_file():
-                yield folder / name, said
+        known = {expected["file"]: expected.get("raw_pickle") for expected in entries if isinstance(entries, list)}
+        for name, expected in known.items():
+            while expected is not None and "same_content_as" in expected:
+                expected = known[expected["same_content_as"]]
+            if expected is not None and (folder / name).is_file():
+                yield folder / name, expected
 
 
 PICKLES = list(pickles())
@@ -43,56 +43,56 @@ def sha(array: Any) -> str:
     return hashlib.sha256(numpy.ascontiguousarray(array).tobytes()).hexdigest()
 
 
-def holds(value: Any, said: Dict[str, Any], place: str) -> int:
-    """Holds what was loaded against what pickle makes of the file. Returns how many values were compared."""
-    kind = said["kind"]
-    if kind == "tuple" and len(said["items"]) == 2 and said["items"][1]["kind"] == "ndarray":
+def holds(value: Any, expected: Dict[str, Any], place: str) -> int:
+    """Compares a loaded value with the expected one. Returns the number of compared values."""
+    kind = expected["kind"]
+    if kind == "tuple" and len(expected["items"]) == 2 and expected["items"][1]["kind"] == "ndarray":
         # A tensor with its name.
-        return holds(value, said["items"][1], place)
+        return holds(value, expected["items"][1], place)
     if kind == "ndarray":
         assert isinstance(value, numpy.ndarray), place
-        assert list(value.shape) == said["shape"] and str(value.dtype) == said["numpy_dtype"], place
-        assert sha(value) == said["sha256"], place
+        assert list(value.shape) == expected["shape"] and str(value.dtype) == expected["numpy_dtype"], place
+        assert sha(value) == expected["sha256"], place
         return 1
     if kind in ("dict", "OrderedDict"):
         items = {
             key: own
-            for key, own in said["items"].items()
+            for key, own in expected["items"].items()
             if key not in ("StructuredToParameterName@@", "UnpackBigParamInfor@@")
         }
         assert isinstance(value, dict), place
-        if "UnpackBigParamInfor@@" not in said["items"]:
+        if "UnpackBigParamInfor@@" not in expected["items"]:
             assert [str(key) for key in value] == list(items), place
             return sum(
                 holds(one, own, f"{place}.{key}") for (key, one), own in zip(value.items(), items.values())
             )
         return len(value)
     if kind in ("list", "tuple"):
-        assert type(value).__name__ == kind and len(value) == len(said["items"]), place
+        assert type(value).__name__ == kind and len(value) == len(expected["items"]), place
         return sum(
             holds(one, own, f"{place}[{number}]")
-            for number, (one, own) in enumerate(zip(value, said["items"]))
+            for number, (one, own) in enumerate(zip(value, expected["items"]))
         )
     if kind == "numpy_scalar":
-        assert value == said["value"] and str(value.dtype) == said["numpy_dtype"], place
+        assert value == expected["value"] and str(value.dtype) == expected["numpy_dtype"], place
         return 1
-    assert type(value).__name__ == kind and value == said["value"], place
+    assert type(value).__name__ == kind and value == expected["value"], place
     return 1
 
 
-def test_there_are_pickles() -> None:
+def test_golden_pickles_exist() -> None:
     assert len(PICKLES) > 40
 
 
 @pytest.mark.parametrize(
-    "path, said",
+    "path, expected",
     PICKLES,
     ids=[f"{path.parent.parent.name}-{path.parent.name}-{path.name}" for path, _ in PICKLES],
 )
-def test_golden_pickles(path: Path, said: Dict[str, Any], tmp_path: Path) -> None:
+def test_golden_pickles(path: Path, expected: Dict[str, Any], tmp_path: Path) -> None:
     loaded = paddle.load(path)
-    assert holds(loaded, said, path.name) > 0 or not loaded
-    # Written again, it is read as the same.
+    assert holds(loaded, expected, path.name) > 0 or not loaded
+    # Round trip.
     paddle.save(loaded, tmp_path / "again.pd", bfloat16=True)
     assert same(paddle.load(tmp_path / "again.pd"), loaded)
 
@@ -123,7 +123,7 @@ def test_bfloat16() -> None:
         paddle.load(path, bfloat16="float64")
 
 
-def test_the_table_of_names(tmp_path: Path) -> None:
+def test_keeps_the_name_table(tmp_path: Path) -> None:
     path = GOOD / "p262" / "cnn_state_dict"
     path = next(iter(sorted(path.glob("*.pdparams"))))
     with path.open("rb") as file:
@@ -141,7 +141,7 @@ def test_the_table_of_names(tmp_path: Path) -> None:
     assert paddle.load(numbered, keep_name_table=True)["StructuredToParameterName@@"][1] == "linear_0.b_0"
 
 
-def test_saved_pickles_hold_what_paddle_would_write(tmp_path: Path) -> None:
+def test_saved_pickles_equal_those_of_paddle(tmp_path: Path) -> None:
     state = {"w": numpy.ones((2, 3), "float32"), "LR_Scheduler": {"last_epoch": 4, "last_lr": 0.5}}
     for protocol in (2, 3, 4):
         path = tmp_path / f"{protocol}.pdparams"
@@ -155,7 +155,7 @@ def test_saved_pickles_hold_what_paddle_would_write(tmp_path: Path) -> None:
         assert path.read_bytes()[:2] == bytes([0x80, protocol])
 
 
-def test_anything_nested(tmp_path: Path) -> None:
+def test_nested_objects_round_trip(tmp_path: Path) -> None:
     obj = {
         "a.b": numpy.arange(3),
         "a": {"b": numpy.arange(4.0)},
@@ -172,8 +172,8 @@ def test_anything_nested(tmp_path: Path) -> None:
         assert same(paddle.load(tmp_path / "y.pd"), alone)
 
 
-def test_dicts_of_dicts_of_arrays(tmp_path: Path) -> None:
-    """Paddle takes such a dict for a state of no tensor: its table says that the arrays stay arrays."""
+def test_dicts_of_dicts_keep_arrays(tmp_path: Path) -> None:
+    """Paddle saves such a dict as a state without tensors: with an empty name table."""
     path = tmp_path / "any"
     array = numpy.ones(2, "float32")
     for obj in ({"m": {"a": array}}, OrderedDict(m={"d": [array]}, n={}), {0: {"a": array}}):
@@ -182,7 +182,7 @@ def test_dicts_of_dicts_of_arrays(tmp_path: Path) -> None:
         assert raw.pop("StructuredToParameterName@@") == {} and list(raw) == list(obj)
         back = paddle.load(path)
         assert list(back) == list(obj) and str(back) == str({**obj})
-    # Beside anything else they become tensors, as do those of our own, which are tensors already.
+    # With other values, or with tensors of an opened checkpoint, they become tensors.
     own = weighbridge.open(path)["0.a"]
     for other in ({"m": {"a": array}, "k": 3}, {"m": {"a": array}, "n": {"own": own}}, [{"a": array}]):
         target = tmp_path / "other"
@@ -190,7 +190,7 @@ def test_dicts_of_dicts_of_arrays(tmp_path: Path) -> None:
         assert "StructuredToParameterName@@" not in pickle.loads(target.read_bytes())
 
 
-def test_arrays_of_classes_below(tmp_path: Path) -> None:
+def test_saves_array_subclasses(tmp_path: Path) -> None:
     path = tmp_path / "any"
     numpy.save(tmp_path / "x.npy", numpy.arange(6.0).reshape(2, 3))
     mapped = numpy.load(tmp_path / "x.npy", mmap_mode="r")
@@ -199,7 +199,7 @@ def test_arrays_of_classes_below(tmp_path: Path) -> None:
     back = paddle.load(path)
     assert back["a"].tolist() == mapped.tolist() and back["b"][0].tolist() == [3, 4, 5]
     assert type(back["n"]) is numpy.float32
-    # What stands beside a tensor of Paddle stays an array, whatever its class.
+    # Arrays of any class stay arrays if saved with a Paddle tensor.
     beside = {"w": paddle_tensor(), "a": mapped, "masked": numpy.ma.array([1.0, 2.0])}
     paddle.save(beside, path, force=True)
     raw = pickle.loads(path.read_bytes())
@@ -207,7 +207,7 @@ def test_arrays_of_classes_below(tmp_path: Path) -> None:
 
 
 def paddle_tensor() -> Any:
-    """What stands for a tensor of Paddle, where that is not installed."""
+    """Imitates a Paddle tensor, so that Paddle need not be installed."""
 
     def elements(self: Any, dtype: Any = None, copy: Any = None) -> Any:
         return numpy.zeros(2, "float32")
@@ -215,7 +215,7 @@ def paddle_tensor() -> Any:
     return type("Tensor", (), {"__module__": "paddle", "name": "w_0", "__array__": elements})()
 
 
-def test_what_cannot_be_saved(tmp_path: Path) -> None:
+def test_rejects_unsupported_objects(tmp_path: Path) -> None:
     loop: List[Any] = []
     loop.append(loop)
     for obj, code in (
@@ -235,7 +235,7 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
         paddle.save({}, tmp_path / "x.pd")
 
 
-def test_nothing_in_a_pickle_is_called(tmp_path: Path) -> None:
+def test_pickles_are_not_executed(tmp_path: Path) -> None:
     marker = tmp_path / "called"
 
     class Evil:
@@ -264,10 +264,10 @@ MODELS = [
 def test_golden_models(folder: str, model: str, params: Any) -> None:
     base = GOOD / folder
     found = paddle.load_params(base / model, None if params is None else base / params)
-    said = {tensor["name"]: tensor for tensor in truth(base)["tensors"]}
-    assert set(found) == set(said)
+    expected = {tensor["name"]: tensor for tensor in truth(base)["tensors"]}
+    assert set(found) == set(expected)
     for name, array in found.items():
-        assert list(array.shape) == said[name]["shape"] and sha(array) == said[name]["sha256"]
+        assert list(array.shape) == expected[name]["shape"] and sha(array) == expected[name]["sha256"]
 
 
 PROGRAMS = [
@@ -282,17 +282,17 @@ PROGRAMS = [
 def test_golden_programs(name: str, tmp_path: Path) -> None:
     path = GOOD / name
     program = paddle.load_program(path)
-    said = truth(path.parent)
-    said = said.get("program") or said["programs"][path.name]
-    assert len(program.blocks) == len(said["blocks"])
-    for block, own in zip(program.blocks, said["blocks"]):
+    expected = truth(path.parent)
+    expected = expected.get("program") or expected["programs"][path.name]
+    assert len(program.blocks) == len(expected["blocks"])
+    for block, own in zip(program.blocks, expected["blocks"]):
         assert [operator.type for operator in block.ops] == [one["type"] for one in own["ops"]]
         assert {variable.name for variable in block.vars} == {one["name"] for one in own["vars"]}
         for operator, one in zip(block.ops, own["ops"]):
             assert {slot: names for slot, names in operator.inputs.items() if names} == {
                 slot: names for slot, names in one["inputs"].items() if names
             }
-    assert [variable.name for variable in program.parameters()] == said["persistable_names_sorted"]
+    assert [variable.name for variable in program.parameters()] == expected["persistable_names_sorted"]
     program.save(tmp_path / "again.pdmodel")
     assert (tmp_path / "again.pdmodel").read_bytes() == path.read_bytes() == bytes(program)
     assert paddle.load_program(tmp_path / "again.pdmodel") == program
@@ -306,7 +306,7 @@ def test_golden_programs(name: str, tmp_path: Path) -> None:
     )
 
 
-def test_stripping(tmp_path: Path) -> None:
+def test_strip_removes_source_code(tmp_path: Path) -> None:
     path = GOOD / "p262" / "cnn_static_infer" / "model.pdmodel"
     program = paddle.load_program(path)
     leaks = program.leaks()
@@ -325,8 +325,8 @@ def test_stripping(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
-def test_states_with_arrays_that_were_mapped(tmp_path: Path, protocol: int) -> None:
-    """`numpy.memmap` is pickled as the class of an array with all its elements."""
+def test_loads_pickled_memmaps_as_arrays(tmp_path: Path, protocol: int) -> None:
+    """A pickled `numpy.memmap` contains its class and all elements."""
     numpy.save(tmp_path / "x.npy", numpy.arange(6, dtype="f4").reshape(2, 3))
     mapped = numpy.load(tmp_path / "x.npy", mmap_mode="r")
     path = tmp_path / "mapped.pdparams"
@@ -340,7 +340,7 @@ def test_states_with_arrays_that_were_mapped(tmp_path: Path, protocol: int) -> N
     opened = weighbridge.open(path)
     assert [note.code for note in opened.notes] == ["array-class"] and len(opened) == 2
     assert weighbridge.scan(path).is_clean
-    # To call the class makes a file, or empties one.
+    # A call of the class would create or truncate a file.
     victim = tmp_path / "victim"
     victim.write_bytes(b"12345678")
 
@@ -354,7 +354,7 @@ def test_states_with_arrays_that_were_mapped(tmp_path: Path, protocol: int) -> N
     assert isinstance(paddle.load(path)["x"], paddle.Inert) and victim.read_bytes() == b"12345678"
 
 
-def test_the_program_of_a_folder(tmp_path: Path) -> None:
+def test_loads_the_program_of_a_folder(tmp_path: Path) -> None:
     for folder, name in (("p262/cnn_static_infer", "model.pdmodel"), ("p331/cnn_pir", "model.json")):
         assert paddle.load_program(GOOD / folder) == paddle.load_program(GOOD / folder / name)
     old = GOOD / "p262" / "cnn_static_infer" / "model.pdmodel"
@@ -371,7 +371,7 @@ def test_the_program_of_a_folder(tmp_path: Path) -> None:
     assert caught.value.code == "no-program"
 
 
-def test_a_program_that_was_read_is_given_to_open(tmp_path: Path) -> None:
+def test_open_accepts_a_loaded_program(tmp_path: Path) -> None:
     folder = GOOD / "p262" / "cnn_static_infer"
     alone = shutil.copy(folder / "model.pdiparams", tmp_path / "alone.bin")
     program = paddle.load_program(folder)
@@ -381,10 +381,10 @@ def test_a_program_that_was_read_is_given_to_open(tmp_path: Path) -> None:
             assert {name: tensor.bytes() for name, tensor in opened.items()} == expected
             assert paddle.Program(opened.program) == program
     for wrong in (3, {"a": 1}, [program]):
-        with pytest.raises(weighbridge.ArgumentTypeError, match="program is to be a path"):
+        with pytest.raises(weighbridge.ArgumentTypeError, match="program must be a path"):
             weighbridge.open(alone, program=wrong)
-    # A verb is the command, which takes files.
-    with pytest.raises(weighbridge.ArgumentTypeError, match="save it, and give the path"):
+    # Verbs accept files only, as the command does.
+    with pytest.raises(weighbridge.ArgumentTypeError, match="save the program and pass the path"):
         weighbridge.info(alone, program=program)
 
 

@@ -1,4 +1,4 @@
-"""primitiv's objects: what stands in the golden files, and what is built in Python."""
+"""primitiv objects: golden files, and objects built in Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GOOD = TESTDATA / "primitiv" / "good"
 
 
 def files(kind: str) -> List[Path]:
-    """The golden files of that kind, wherever they stand."""
+    """Returns the golden files of this kind."""
     found = sorted(path.with_suffix("") for path in GOOD.rglob(f"*.{kind}.json"))
     assert found
     return found
@@ -29,36 +29,36 @@ def truth(path: Path) -> Dict[str, Any]:
     return json.loads(Path(f"{path}.json").read_text("utf-8"))
 
 
-def name_of(said: Dict[str, Any], key: str = "name") -> Any:
-    """A name that is no UTF-8 is given as hexadecimal digits."""
-    return primitiv.parameter.plain(bytes.fromhex(said[key + "_hex"])) if key + "_hex" in said else said[key]
+def name_of(expected: Dict[str, Any], key: str = "name") -> Any:
+    """Returns the expected name; names that are not UTF-8 are stored as hexadecimal digits."""
+    return primitiv.parameter.plain(bytes.fromhex(expected[key + "_hex"])) if key + "_hex" in expected else expected[key]
 
 
-def address_of(said: Dict[str, Any]) -> Tuple[Any, ...]:
-    if "key_hex" in said:
-        return tuple(primitiv.parameter.plain(bytes.fromhex(part)) for part in said["key_hex"])
-    return tuple(said["key"])
+def address_of(expected: Dict[str, Any]) -> Tuple[Any, ...]:
+    if "key_hex" in expected:
+        return tuple(primitiv.parameter.plain(bytes.fromhex(part)) for part in expected["key_hex"])
+    return tuple(expected["key"])
 
 
-def holds(tensor: primitiv.Tensor, said: Dict[str, Any]) -> None:
-    """Shape, and bits in the order of the file: the first index runs fastest, the batch slowest."""
-    assert (list(tensor.shape.dims), tensor.batch) == (said["dims"], said["batch"])
-    bits = numpy.array([int(word, 16) for word in said["bits"].split()], "uint32")
+def holds(tensor: primitiv.Tensor, expected: Dict[str, Any]) -> None:
+    """Checks shape and bits in file order: the first index runs fastest, the batch slowest."""
+    assert (list(tensor.shape.dims), tensor.batch) == (expected["dims"], expected["batch"])
+    bits = numpy.array([int(word, 16) for word in expected["bits"].split()], "uint32")
     assert tensor.data.view("uint32").tolist() == bits.tolist()
-    # Element (i, j, ...) of batch k stands at i + d0 * (j + d1 * (... + k)).
+    # Element (i, j, ...) of batch k has position i + d0 * (j + d1 * (... + k)).
     array = tensor.numpy()
     shape = array.shape
     for index in list(numpy.ndindex(*shape))[:50]:
         place, stride = 0, 1
-        for one, extent in zip(index, shape):
+        for one, size in zip(index, shape):
             place += one * stride
-            stride *= extent
+            stride *= size
         assert array[index].view("uint32") == bits[place]
 
 
-def parameter_holds(parameter: primitiv.Parameter, said: Dict[str, Any]) -> None:
-    holds(primitiv.Tensor(parameter.value), said["value"])
-    stats = {name_of(one): one["tensor"] for one in said["stats"]}
+def parameter_holds(parameter: primitiv.Parameter, expected: Dict[str, Any]) -> None:
+    holds(primitiv.Tensor(parameter.value), expected["value"])
+    stats = {name_of(one): one["tensor"] for one in expected["stats"]}
     assert set(parameter.stats) == set(stats)
     for name, own in stats.items():
         holds(parameter.stats.tensor(name), own)
@@ -67,9 +67,9 @@ def parameter_holds(parameter: primitiv.Parameter, said: Dict[str, Any]) -> None
 @pytest.mark.parametrize("path", files("model"), ids=lambda path: path.name)
 def test_golden_models(path: Path, tmp_path: Path) -> None:
     model = primitiv.load(path)
-    said = truth(path)["parameters"]
-    assert [address for address, _ in model.walk()] == [address_of(one) for one in said]
-    for one in said:
+    expected = truth(path)["parameters"]
+    assert [address for address, _ in model.walk()] == [address_of(one) for one in expected]
+    for one in expected:
         parameter_holds(model[address_of(one)], one["parameter"])
     model.save(tmp_path / "again.model")
     assert (tmp_path / "again.model").read_bytes() == path.read_bytes()
@@ -98,30 +98,30 @@ def test_golden_tensors(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", files("shape"), ids=lambda path: path.name)
 def test_golden_shapes(path: Path) -> None:
     shape = primitiv.load(path)
-    said = truth(path)
-    assert (list(shape.dims), shape.batch) == (said["shape"]["dims"], said["shape"]["batch"])
-    assert (shape.volume, shape.depth) == (said["volume"], said["depth"])
+    expected = truth(path)
+    assert (list(shape.dims), shape.batch) == (expected["shape"]["dims"], expected["shape"]["batch"])
+    assert (shape.volume, shape.depth) == (expected["volume"], expected["depth"])
 
 
 @pytest.mark.parametrize("path", files("optimizer"), ids=lambda path: path.name)
 def test_golden_optimizers(path: Path, tmp_path: Path) -> None:
     optimizer = primitiv.load(path)
-    said = truth(path)
-    assert optimizer.uints == {name_of(one, "key"): one["value"] for one in said["uint_configs"]}
+    expected = truth(path)
+    assert optimizer.uints == {name_of(one, "key"): one["value"] for one in expected["uint_configs"]}
     bits = {key: struct.pack(">f", value).hex() for key, value in optimizer.floats.items()}
-    assert bits == {name_of(one, "key"): one["bits"] for one in said["float_configs"]}
-    if said["optimizer_class"] in ("SGD", "MomentumSGD", "AdaGrad", "RMSProp", "AdaDelta", "Adam"):
-        assert type(optimizer).__name__ == said["optimizer_class"]
+    assert bits == {name_of(one, "key"): one["bits"] for one in expected["float_configs"]}
+    if expected["optimizer_class"] in ("SGD", "MomentumSGD", "AdaGrad", "RMSProp", "AdaDelta", "Adam"):
+        assert type(optimizer).__name__ == expected["optimizer_class"]
     optimizer.save(tmp_path / "again.optimizer")
     assert (tmp_path / "again.optimizer").read_bytes() == path.read_bytes()
 
 
 def floats(text: str) -> numpy.ndarray:
-    """The numbers of these bit patterns."""
+    """Converts bit patterns to floats."""
     return numpy.array([int(word, 16) for word in text.split()], "uint32").view("float32")
 
 
-def test_a_trained_network_computes_what_it_did_in_primitiv() -> None:
+def test_trained_network_reproduces_primitiv_outputs() -> None:
     path = GOOD / "trained" / "trained_xor_a.model"
     model = primitiv.load(path)
     w1, b1, w2, b2 = (model[name].value for name in ("w1", "b1", "w2", "b2"))
@@ -141,7 +141,7 @@ def test_addresses() -> None:
     model["a.b.c.w"] = [5, 5, 5]
     assert model["a", "b.c", "w"].shape == primitiv.Shape([3])
     model["a", "b", "c", "w"] = [6]
-    with pytest.raises(weighbridge.MismatchError, match="several addresses"):
+    with pytest.raises(weighbridge.MismatchError, match="ambiguous address"):
         model["a.b.c.w"]
     del model["a", "b", "c", "w"]
     assert len(model) == 3
@@ -150,27 +150,27 @@ def test_addresses() -> None:
     assert caught.value.code == "unknown-address"
 
 
-def test_one_name_space() -> None:
+def test_parameters_and_submodels_share_names() -> None:
     model = primitiv.Model({"w": [1], "sub": {"w": [1]}})
     for address, content in (("w.x", [1]), ("sub", [1])):
         with pytest.raises(weighbridge.MismatchError) as caught:
             model[address] = content
         assert caught.value.code == "name-taken"
-    with pytest.raises(weighbridge.MismatchError, match="of this name"):
+    with pytest.raises(weighbridge.MismatchError, match="duplicate name"):
         model.add("sub", {})
     assert len(model) == 2
     model.add("again", model)
-    with pytest.raises(weighbridge.UsageError, match="submodel of itself"):
+    with pytest.raises(weighbridge.UsageError, match="contains itself"):
         model.walk()
 
 
-def test_a_parameter_at_two_addresses(tmp_path: Path) -> None:
+def test_tied_parameter_is_written_twice(tmp_path: Path) -> None:
     tied = primitiv.Parameter([[1, 2], [3, 4]])
     primitiv.Model({"in": {"w": tied}, "out": {"w": tied}}).save(tmp_path / "tied.model")
     assert [address for address in primitiv.load(tmp_path / "tied.model")] == [("in", "w"), ("out", "w")]
 
 
-def test_loading_into_a_model(tmp_path: Path) -> None:
+def test_load_replaces_parameters_atomically(tmp_path: Path) -> None:
     stored = primitiv.Model({"w": primitiv.Parameter([1, 2], {"Adam.m1": [3, 4]}), "b": [1]})
     stored.save(tmp_path / "m.model")
     own = primitiv.Model({"w": [0, 0], "b": [0], "more": [9]})
@@ -186,7 +186,7 @@ def test_loading_into_a_model(tmp_path: Path) -> None:
         assert before == {address: parameter.value.tolist() for address, parameter in target.walk()}
 
 
-def test_orders_of_arrays(tmp_path: Path) -> None:
+def test_accepts_arrays_of_any_order(tmp_path: Path) -> None:
     values = numpy.arange(24, dtype="float32").reshape(2, 3, 4)
     for array in (
         values,
@@ -204,7 +204,7 @@ def test_orders_of_arrays(tmp_path: Path) -> None:
     assert primitiv.Tensor(numpy.ones((2, 3, 5)), batch=5).shape == primitiv.Shape([2, 3], 5)
 
 
-def test_what_primitiv_cannot_hold(tmp_path: Path) -> None:
+def test_rejects_unsupported_values(tmp_path: Path) -> None:
     for make, code in (
         (lambda: primitiv.Tensor(numpy.zeros(3, "complex64")), "dtype"),
         (lambda: primitiv.Tensor(numpy.zeros((0, 2))), "bad-shape"),
@@ -222,11 +222,11 @@ def test_what_primitiv_cannot_hold(tmp_path: Path) -> None:
         (tmp_path / "there.model").write_bytes(b"x")
         primitiv.Model({"w": [1]}).save(tmp_path / "there.model")
     primitiv.Model({"w": [1]}).save(tmp_path / "there.model", force=True)
-    with pytest.raises(weighbridge.MismatchError, match="no parameter file"):
+    with pytest.raises(weighbridge.MismatchError, match="not a primitiv parameter file"):
         primitiv.Parameter.open(tmp_path / "there.model")
 
 
-def test_a_batch_of_a_stat(tmp_path: Path) -> None:
+def test_stats_may_have_a_batch(tmp_path: Path) -> None:
     parameter = primitiv.Parameter(
         [1, 2, 3], {"mine": primitiv.Tensor(numpy.arange(6).reshape(3, 2), batch=2)}
     )
@@ -253,7 +253,7 @@ def test_optimizers(tmp_path: Path) -> None:
     assert stats["Adam.m1"].tolist() == [[5, 5]] and stats["Adam.m2"].tolist() == [[0, 0]]
 
 
-def test_from_other_formats(tmp_path: Path) -> None:
+def test_makes_models_of_other_formats(tmp_path: Path) -> None:
     weighbridge.save(tmp_path / "x.safetensors", {"fc.w": numpy.arange(6, dtype="float32").reshape(2, 3)})
     with weighbridge.open(tmp_path / "x.safetensors") as opened:
         model = primitiv.Model.of(opened)
@@ -280,23 +280,23 @@ def test_stats_keep_the_shape_of_their_value() -> None:
     assert parameter.shape == primitiv.Shape([5, 5])
 
 
-def test_a_parameter_is_an_array_for_numpy_and_a_model_no_path() -> None:
+def test_parameter_has_the_array_protocol_and_model_is_not_a_path() -> None:
     parameter = primitiv.Parameter([[1, 2], [3, 4]])
     assert numpy.asarray(parameter).tolist() == [[1, 2], [3, 4]]
     assert (numpy.ones((1, 2), "f4") @ numpy.asarray(parameter)).tolist() == [[4, 6]]
     copied = numpy.array(parameter, dtype="f8")
     copied[0, 0] = 9
     assert copied.dtype == "f8" and parameter.value[0, 0] == 1
-    with pytest.raises(weighbridge.ArgumentTypeError, match="content is to be a mapping"):
+    with pytest.raises(weighbridge.ArgumentTypeError, match="content must be a mapping"):
         primitiv.Model("f.model")  # type: ignore[arg-type]
 
 
-def test_addresses_that_are_not() -> None:
+def test_rejects_invalid_addresses() -> None:
     model = primitiv.Model({"fc1.w": [1], "fc1.b": [2], "other.x": [3]})
     with pytest.raises(weighbridge.UnknownNameError) as caught:
         model["fc1.ww"]
-    assert caught.value.hint is not None and caught.value.hint.startswith("there is fc1.w")
-    for address, hint in ((("fc1", "bb"), "there is fc1.b"), ("fc2", "there is fc1"), ("quite.else", None)):
+    assert caught.value.hint is not None and caught.value.hint.startswith("did you mean fc1.w")
+    for address, hint in ((("fc1", "bb"), "did you mean fc1.b"), ("fc2", "did you mean fc1"), ("quite.else", None)):
         with pytest.raises(KeyError) as missing:
             model[address]
         found = missing.value.hint  # type: ignore[attr-defined]

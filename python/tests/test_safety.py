@@ -1,4 +1,4 @@
-"""What could harm the process: files that are cut short, Ctrl-C, threads, memory and handles that stay."""
+"""Process safety: truncated files, Ctrl-C, threads, leaks of memory and handles."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import pytest
 import weighbridge
 from conftest import TESTDATA
 
-UNIX = pytest.mark.skipif(os.name != "posix", reason="signals as Unix has them")
+UNIX = pytest.mark.skipif(os.name != "posix", reason="needs Unix signals")
 
 
 def python(code: str, *arguments: object, **variables: str) -> subprocess.CompletedProcess:
-    """Runs `code` in a process of its own, with these variables of the environment."""
+    """Runs `code` in a new process, with these environment variables."""
     path = os.pathsep.join(
         [str(Path(weighbridge.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
@@ -47,23 +47,23 @@ try:
     total = float(array.sum())
     for _ in range(1000):
         time.sleep(0)
-    print("nobody said anything", total)
+    print("no error", total)
 except weighbridge.FileChangedError as error:
     assert isinstance(error, OSError) and error.code == "file-shrank", error
     assert float(array[-1]) == 0.0
-    print("told", float(array.sum()) < 1024)
+    print("raised", float(array.sum()) < 1024)
 tensor = weighbridge.open(path, salvage=True)
 print("alive")
 """
 
 
 @UNIX
-def test_a_file_that_shrinks_under_an_array(tmp_path: Path) -> None:
+def test_truncation_of_a_mapped_file_raises(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     numpy.save(path, numpy.ones(1 << 20, "f4"))
     done = python(LOST, path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[:2] == ["told True", "alive"]
+    assert done.stdout.split("\n")[:2] == ["raised True", "alive"]
 
 
 READ = """
@@ -86,7 +86,7 @@ print("end")
 
 
 @UNIX
-def test_what_reads_a_file_that_shrank_fails_once(tmp_path: Path) -> None:
+def test_reads_of_a_truncated_file_raise_once(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     numpy.save(path, numpy.ones(1 << 20, "f4"))
     done = python(READ, path)
@@ -114,13 +114,13 @@ print(os.listdir(os.path.dirname(sys.argv[1])))
 
 
 @UNIX
-def test_ctrl_c_stops_long_work_and_leaves_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_stops_long_work_and_leaves_no_files(tmp_path: Path) -> None:
     done = python(STOPPED, tmp_path / "x.npz")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:2] == ["stopped", "[]"], done.stdout
 
 
-def test_import_is_light() -> None:
+def test_import_loads_no_other_packages() -> None:
     done = python(
         "import sys, weighbridge\n"
         "print([m for m in ('numpy', 'torch', 'paddle', 'ml_dtypes', 'ctypes') if m in sys.modules])"
@@ -129,9 +129,9 @@ def test_import_is_light() -> None:
 
 
 def test_import_is_quick(tmp_path: Path) -> None:
-    # Time of the processor, and the best of several: other work may be going on.
+    # CPU time, best of several runs: other processes may be busy.
     code = "import time; t = time.process_time(); import weighbridge; print(time.process_time() - t)"
-    # As where it is installed, modules are compiled once.
+    # Modules are compiled once, as after an installation.
     compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
     best = min(float(python(code, **compiled).stdout) for _ in range(8))
     assert best < 0.05, best
@@ -168,7 +168,7 @@ def test_threads() -> None:
     assert wrong == []
 
 
-def test_others_run_while_bytes_are_read(tmp_path: Path) -> None:
+def test_other_threads_run_during_reads(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     numpy.save(path, numpy.ones(20_000_000, ">f4"))
     tensor = weighbridge.open(path)["value"]
@@ -198,8 +198,8 @@ def maps(name: str) -> int:
     return Path("/proc/self/maps").read_text().count(name)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="there is no /proc")
-def test_nothing_stays(tmp_path: Path) -> None:
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="needs /proc")
+def test_leaks_no_handles_maps_or_memory(tmp_path: Path) -> None:
     path = tmp_path / "stay.npz"
     numpy.savez(path, w=numpy.ones(10_000, "f4"), v=numpy.ones((3, 5), order="F"))
 
@@ -227,7 +227,7 @@ def resident() -> int:
 
 
 @UNIX
-def test_other_signals_are_heard_while_reading(tmp_path: Path) -> None:
+def test_signal_handlers_run_during_reads(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     numpy.save(path, numpy.ones(20_000_000, ">f4"))
     tensor = weighbridge.open(path)["value"]
@@ -274,9 +274,9 @@ print(memory.is_mapped == allowed, (handler() == before) == (not allowed))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the layout of a structure of the system")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the Linux layout of sigaction")
 @pytest.mark.parametrize(("allowed", "lines"), [(True, ["True", "True True"]), (False, ["True", "False", "True True"])])
-def test_signals_stay_as_they_are_until_an_array_looks_into_a_file(
+def test_sigbus_handler_is_installed_with_the_first_mapped_array(
     tmp_path: Path, allowed: bool, lines: List[str]
 ) -> None:
     path = tmp_path / "x.npy"

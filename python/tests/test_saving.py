@@ -1,4 +1,4 @@
-"""Writing: every format, everything that has elements, roles, names of rows, losses."""
+"""Writing: all formats, all sources of elements, roles, row names, losses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_format(name: str, tmp_path: Path) -> None:
     options = dict(TARGETS[name])
     path = tmp_path / options.pop("path")
     key = ("embeddings", "user") if name == "biggraph" else "user"
-    report = weighbridge.save(path, {key: TABLE}, roles={key: "embedding"}, labels={key: NAMES}, **options)
+    report = weighbridge.save(path, {key: TABLE}, roles={key: "embedding"}, row_names={key: NAMES}, **options)
     assert report["format"] == name and report["path"] == str(path)
     back = weighbridge.open(path, format=name)
     (tensor,) = [one for one in back.values() if one.role != "optimizer"]
@@ -47,11 +47,11 @@ def test_every_format(name: str, tmp_path: Path) -> None:
     assert numpy.array_equal(tensor.numpy(), TABLE)
 
 
-def test_every_format_is_tried() -> None:
+def test_all_formats_are_tested() -> None:
     assert set(TARGETS) == set(weighbridge.formats())
 
 
-def test_anything_with_elements(tmp_path: Path) -> None:
+def test_accepts_all_array_protocols(tmp_path: Path) -> None:
     path = tmp_path / "any.npz"
     base = numpy.arange(24, dtype="i2").reshape(2, 3, 4)
     given = {
@@ -82,9 +82,9 @@ def test_anything_with_elements(tmp_path: Path) -> None:
     assert numpy.load(path)["columns"].flags.f_contiguous
 
 
-def test_dlpack_is_taken(tmp_path: Path) -> None:
+def test_accepts_dlpack(tmp_path: Path) -> None:
     class Given:
-        """What has nothing but DLPack."""
+        """An object with the DLPack protocol only."""
 
         def __init__(self, own: Any, old: bool) -> None:
             self.own, self.old = own, old
@@ -109,9 +109,9 @@ def test_dlpack_is_taken(tmp_path: Path) -> None:
         weighbridge.save(path, {"w": type("Bad", (), {"__dlpack__": lambda self, **_: 3})()}, force=True)
 
 
-def test_arrays_are_let_go(tmp_path: Path) -> None:
+def test_releases_arrays(tmp_path: Path) -> None:
     class Given:
-        """What has nothing but DLPack."""
+        """An object with the DLPack protocol only."""
 
         def __dlpack__(self, **_: Any) -> Any:
             return weighbridge.open(tmp_path / "x.npz")["w"].__dlpack__(max_version=(1, 0))
@@ -124,12 +124,12 @@ def test_arrays_are_let_go(tmp_path: Path) -> None:
     with pytest.raises(weighbridge.UsageError):
         weighbridge.save(tmp_path / "x.npz", {"w": array})
     assert sys.getrefcount(array) == before
-    # Nobody holds it: it may become longer.
+    # No export remains: it can be resized.
     buffer += b"d"
     assert numpy.array_equal(weighbridge.load(tmp_path / "y.npz")["w"], array)
 
 
-def test_what_cannot_be_written(tmp_path: Path) -> None:
+def test_rejects_unsupported_values(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     for value in (
         "text",
@@ -150,7 +150,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     for wrong in (
         {"roles": {"x": "parameter"}},
         {"roles": {"w": "king"}},
-        {"labels": {"w": NAMES[:3]}},
+        {"row_names": {"w": NAMES[:3]}},
         {"cast": "x"},
     ):
         with pytest.raises(weighbridge.Error):
@@ -160,7 +160,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tensors_of_other_files_keep_what_they_are(tmp_path: Path) -> None:
+def test_tensors_of_other_files_keep_path_slot_and_role(tmp_path: Path) -> None:
     source = weighbridge.open(TESTDATA / "primitiv/good/trained/trained_xor_b.model")
     path = tmp_path / "x.model"
     weighbridge.save(path, dict(source))
@@ -174,7 +174,7 @@ def test_tensors_of_other_files_keep_what_they_are(tmp_path: Path) -> None:
     assert states and back.tensor(states[0].path, states[0].slot).name == states[0].name
 
 
-def test_whole_checkpoints_keep_all(tmp_path: Path) -> None:
+def test_whole_checkpoints_round_trip(tmp_path: Path) -> None:
     source = TESTDATA / "primitiv/good/trained/trained_mlp_a.model"
     there, back = tmp_path / "x.safetensors", tmp_path / "y.model"
     weighbridge.save(there, weighbridge.open(source))
@@ -213,11 +213,11 @@ def test_roles_and_metadata(tmp_path: Path) -> None:
         weighbridge.save(path, tensors, force=True)
 
 
-def test_losses_are_told_and_denied(tmp_path: Path) -> None:
+def test_losses_are_reported_and_can_be_denied(tmp_path: Path) -> None:
     source = weighbridge.open(TESTDATA / "primitiv/good/trained/trained_xor_b.model")
     names = {"w": "embedding"}
     report = weighbridge.save(
-        tmp_path / "x.npz", {"w": TABLE}, roles=names, labels={"w": NAMES}, metadata={"n": "x"}
+        tmp_path / "x.npz", {"w": TABLE}, roles=names, row_names={"w": NAMES}, metadata={"n": "x"}
     )
     assert isinstance(report["losses"], list)
     with pytest.warns(weighbridge.LossWarning, match=r"n: an npy file has no place for metadata") as warned:
@@ -235,7 +235,7 @@ def test_losses_are_told_and_denied(tmp_path: Path) -> None:
     assert len(source) > 4
 
 
-def test_what_save_says_is_what_convert_says(tmp_path: Path) -> None:
+def test_reports_of_save_and_convert_are_equal(tmp_path: Path) -> None:
     weighbridge.save(tmp_path / "a.safetensors", {"w": TABLE})
     with weighbridge.open(tmp_path / "a.safetensors") as source:
         saved = weighbridge.save(tmp_path / "x.npz", source, cast="f16")
@@ -245,7 +245,7 @@ def test_what_save_says_is_what_convert_says(tmp_path: Path) -> None:
     assert (saved.losses, saved.casts, saved.files) == (converted.losses, converted.casts, converted.files)
     assert saved.done and saved.losses[0].code == "rounding" and not saved.losses[0].left_out
     assert repr(saved) == repr(converted).replace("Conversion", "SaveReport")
-    # What is given away is a copy.
+    # Returned fields are copies.
     saved["files"].clear()
     assert (
         saved["files"]
@@ -259,9 +259,9 @@ def test_what_save_says_is_what_convert_says(tmp_path: Path) -> None:
         saved["nothing"]
 
 
-def test_what_is_left_out_is_warned_of_and_what_is_changed_is_not(tmp_path: Path) -> None:
+def test_warns_of_omissions_but_not_of_changes(tmp_path: Path) -> None:
     source, table = tmp_path / "a.npz", tmp_path / "t.tsv"
-    weighbridge.save(source, {"w": TABLE, "b": TABLE.reshape(2, 2, 3)}, labels={"w": NAMES})
+    weighbridge.save(source, {"w": TABLE, "b": TABLE.reshape(2, 2, 3)}, row_names={"w": NAMES})
     works: Dict[str, Any] = {
         "save": lambda **given: weighbridge.save(table, weighbridge.open(source), force=True, **given),
         "convert": lambda **given: weighbridge.convert(source, table, force=True, **given),
@@ -276,12 +276,12 @@ def test_what_is_left_out_is_warned_of_and_what_is_changed_is_not(tmp_path: Path
             warnings.simplefilter("error")
             with pytest.raises(weighbridge.MismatchError, match="losses are denied"):
                 work(deny_loss=True)
-            # Nothing is written, and so nothing is left out.
+            # A plan omits nothing.
             if name != "save":
                 work(plan=True)
-            # A value that is rounded is there.
+            # Rounded values are not omitted.
             weighbridge.convert(source, tmp_path / "half.npz", cast="f16", force=True)
-            # Whoever knows of it says so.
+            # The warning can be ignored.
             warnings.simplefilter("ignore", weighbridge.LossWarning)
             work()
 
@@ -301,7 +301,7 @@ def test_casts_and_settings(tmp_path: Path) -> None:
         weighbridge.save(tmp_path / "y", {"w": TABLE}, format=name, settings={"no-such": 1})
 
 
-def test_planned_casts_and_types_of_ml_dtypes_are_written(tmp_path: Path, net: Path) -> None:
+def test_writes_pending_casts_and_ml_dtypes(tmp_path: Path, net: Path) -> None:
     tensor = weighbridge.open(net)["fc1.weight"]
     given: Dict[str, Any] = {"w": tensor.cast("bf16")}
     ml_dtypes = pytest.importorskip("ml_dtypes")
@@ -326,7 +326,7 @@ def test_load(net: Path) -> None:
     assert arrays["fc1.weight"].sum() == 66
 
 
-def test_what_load_does_not_take(net: Path) -> None:
+def test_load_rejects_unknown_options(net: Path) -> None:
     with pytest.raises(TypeError, match=r"load\(\) has no option 'cast'; it has copy, .*, limits$"):
         weighbridge.load(net, cast="f16")
     for load in (weighbridge.paddle.load, weighbridge.biggraph.buckets, weighbridge.biggraph.edges):
@@ -337,22 +337,22 @@ def test_what_load_does_not_take(net: Path) -> None:
             weighbridge.load(net, **odd)
 
 
-def test_a_file_may_be_written_over_itself(net: Path) -> None:
+def test_can_overwrite_its_own_source(net: Path) -> None:
     checkpoint = weighbridge.open(net)
     arrays = weighbridge.load(net)
     weighbridge.save(net, {name: tensor for name, tensor in reversed(list(checkpoint.items()))}, force=True)
-    # What was opened before goes on looking into the file that it opened.
+    # Arrays opened before still use the old file.
     assert arrays["fc1.weight"].sum() == 66 and checkpoint["fc1.weight"].numpy().sum() == 66
     assert weighbridge.load(net)["fc1.weight"].sum() == 66
 
 
 def test_progress(tmp_path: Path) -> None:
-    told = []
+    calls = []
     weighbridge.save(
-        tmp_path / "x.npz", {"w": TABLE}, progress=lambda done, total: told.append((done, total))
+        tmp_path / "x.npz", {"w": TABLE}, progress=lambda done, total: calls.append((done, total))
     )
-    assert told and told[-1][0] == told[-1][1] > 0
-    assert all(done <= total for done, total in told)
+    assert calls and calls[-1][0] == calls[-1][1] > 0
+    assert all(done <= total for done, total in calls)
     weighbridge.save(tmp_path / "y.npz", {"w": TABLE}, progress=True)
     with pytest.raises(weighbridge.UsageError):
         weighbridge.save(tmp_path / "z.npz", {"w": TABLE}, progress="bar")  # type: ignore[arg-type]
@@ -364,7 +364,7 @@ def test_progress(tmp_path: Path) -> None:
         weighbridge.save(tmp_path / "z.npz", {"w": TABLE}, progress=fails)
 
 
-def test_what_a_mapping_of_tensors_keeps(tmp_path):
+def test_mappings_of_tensors_keep_paths_and_metadata(tmp_path):
     import weighbridge.primitiv as primitiv
 
     primitiv.Model({("a.b",): [1, 2]}).save(tmp_path / "d.model")
@@ -378,7 +378,7 @@ def test_what_a_mapping_of_tensors_keeps(tmp_path):
     assert again.metadata == {"by": "hand"} and again["w"].role == "embedding"
 
 
-def test_what_would_be_lost_or_meant_otherwise_is_refused(tmp_path):
+def test_refuses_silent_losses_and_ambiguity(tmp_path):
     with zipfile.ZipFile(tmp_path / "o.npz", "w") as file:
         for name, array in {"x": numpy.zeros(2, "V3"), "y": numpy.ones(2)}.items():
             with file.open(f"{name}.npy", "w") as member:
@@ -401,14 +401,14 @@ def test_what_would_be_lost_or_meant_otherwise_is_refused(tmp_path):
 
     for tensors, more, code in [
         ({"x": numpy.ma.array([1, 2], mask=[0, 1])}, {}, "masked"),
-        ({"x": numpy.ones((3, 1))}, {"labels": {"x": "abc"}}, "bad-labels"),
+        ({"x": numpy.ones((3, 1))}, {"row_names": {"x": "abc"}}, "bad-labels"),
     ]:
         with pytest.raises(weighbridge.UsageError) as caught:
             weighbridge.save(tmp_path / "v.npz", tensors, **more)
         assert caught.value.code == code
 
 
-def test_damage_is_not_copied(tmp_path):
+def test_load_with_copy_verifies_checksums(tmp_path):
     weighbridge.save(tmp_path / "w.npz", {"w": numpy.ones(1000)})
     bytes_ = bytearray((tmp_path / "w.npz").read_bytes())
     bytes_[4000] ^= 1
@@ -417,7 +417,7 @@ def test_damage_is_not_copied(tmp_path):
         weighbridge.load(tmp_path / "w.npz", copy=True)
 
 
-def test_state_with_a_path_of_its_own(tmp_path: Path) -> None:
+def test_keeps_optimizer_state_without_slot(tmp_path: Path) -> None:
     source = weighbridge.open(TESTDATA / "torch/good/nested.pt")
     name = "optimizer.state.0.exp_avg"
     assert (source[name].role, source[name].slot) == ("optimizer", None)

@@ -1,4 +1,4 @@
-"""What goes wrong at somebody's first try: wrong folders, damaged files, folders that look like packages."""
+"""Common first mistakes: wrong folders, damaged files, folders with the names of packages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_folder_without_parameters_is_an_error(tmp_path: Path) -> None:
             assert error.file == str(folder) and ".pdiparams" in str(error.expected)
 
 
-def test_a_program_without_its_parameters_loads_nothing(tmp_path: Path) -> None:
+def test_a_program_without_parameters_is_an_error(tmp_path: Path) -> None:
     program = next(iter(sorted((TESTDATA / "paddle/good/p262").glob("*/*.pdmodel"))))
     alone = tmp_path / "alone"
     alone.mkdir()
@@ -47,7 +47,7 @@ def test_a_program_without_its_parameters_loads_nothing(tmp_path: Path) -> None:
     assert paddle.load_params(TESTDATA / "paddle/good/p262/vocab") == {}
 
 
-def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
+def test_empty_files_have_their_own_error(tmp_path: Path) -> None:
     path = tmp_path / "nothing.pdiparams"
     path.touch()
     loads: List[Callable[[Path], Any]] = [
@@ -63,7 +63,7 @@ def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
         assert "encrypt" not in str(error)
 
 
-def test_the_words_of_safetensors_for_frameworks(net: Path) -> None:
+def test_accepts_framework_names_of_safetensors(net: Path) -> None:
     assert weighbridge.load(net, framework="np")["fc1.bias"].tolist() == [0.5, 1.5]
     error = raised(lambda: weighbridge.load(net, framework="tf"))  # type: ignore[call-overload]
     assert error.expected == "numpy or torch"
@@ -72,23 +72,23 @@ def test_the_words_of_safetensors_for_frameworks(net: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["torch", "paddle"])
-def test_a_folder_that_looks_like_a_package(net: Path, package: str) -> None:
-    """Python imports any folder; what it is not must not be asked of it."""
+def test_folder_with_the_name_of_a_package_is_not_used(net: Path, package: str) -> None:
+    """Python imports any folder as a namespace package; it lacks the attributes of the library."""
     (net.parent / package).mkdir()
     program = f"""
 import numpy, weighbridge
 try:
     weighbridge.open("net.safetensors")["fc1.bias"].{package}()
 except weighbridge.MissingPackageError as error:
-    print(error.code, error.found.endswith("which is another thing of that name"), {package!r} in error.found)
+    print(error.code, error.found.endswith("another module of that name"), {package!r} in error.found)
 weighbridge.save("y.npz", {{"w": numpy.zeros(2)}})
 print(list(weighbridge.load("y.npz")))
 """
-    # The folder is found before what is installed only where it is the first of its name on the path.
+    # The folder precedes an installed package only if it is first on the path.
     run = [sys.executable, "-S", "-c", program]
     places = [str(Path(module.__file__ or "").parents[1]) for module in (weighbridge, numpy)]
     if any((Path(place) / package).exists() for place in places):
-        pytest.skip(f"{package} is installed beside what is needed here")
+        pytest.skip(f"{package} is installed in the same folder as the required packages")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
     done = subprocess.run(run, cwd=net.parent, env=environment, capture_output=True, text=True)
     assert done.stdout.splitlines() == [f"no-{package} True True", "['w']"], done.stderr
@@ -96,7 +96,7 @@ print(list(weighbridge.load("y.npz")))
 
 @pytest.fixture
 def cut(tmp_path: Path) -> Path:
-    """A file that lost its last tensor."""
+    """A truncated file without its last tensor."""
     whole = tmp_path / "whole.safetensors"
     weighbridge.save(whole, {"a": numpy.ones((20, 2), "f4"), "head.w": numpy.ones((20, 2), "f4")})
     path = tmp_path / "cut.safetensors"
@@ -104,7 +104,7 @@ def cut(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_tensor_that_was_lost(cut: Path) -> None:
+def test_lost_tensors_have_their_own_error(cut: Path) -> None:
     opened = weighbridge.open(cut, salvage=True)
     damage = opened.damage
     assert list(opened) == ["a"] and damage is not None and damage["lost"] == ["head.w"]
@@ -118,10 +118,10 @@ def test_a_tensor_that_was_lost(cut: Path) -> None:
     assert raised(lambda: weighbridge.show(cut, "head.w", salvage=True)).code == "lost-tensor"
 
 
-def test_damaged_files_are_offered_to_be_salvaged(cut: Path, tmp_path: Path) -> None:
+def test_hints_offer_salvage_of_damaged_files(cut: Path, tmp_path: Path) -> None:
     for load in (weighbridge.open, weighbridge.load, weighbridge.ls):
         assert str(raised(lambda: load(cut)).hint).endswith("; salvage=True would list 1 tensor")
-    # A function that has no such keyword names the one that has.
+    # If the function lacks the keyword, the hint names one that has it.
     model = tmp_path / "net.model"
     primitiv.Model({"a": [1.0, 2.0], "b": [3.0, 4.0]}).save(model)
     model.write_bytes(model.read_bytes()[:-9])
@@ -131,17 +131,17 @@ def test_damaged_files_are_offered_to_be_salvaged(cut: Path, tmp_path: Path) -> 
         )
 
 
-def test_a_name_that_several_rows_have(tmp_path: Path) -> None:
+def test_duplicate_row_names_are_ambiguous(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     names = ["n1", "a", "n2", "a", "n3"]
-    weighbridge.save(path, {"t": numpy.arange(10.0).reshape(5, 2)}, labels={"t": names})
+    weighbridge.save(path, {"t": numpy.arange(10.0).reshape(5, 2)}, row_names={"t": names})
     tensor = weighbridge.open(path)["t"]
-    labels = tensor.labels
-    assert labels is not None
+    row_names = tensor.row_names
+    assert row_names is not None
     table = biggraph.Table("user", tensor)
     for ask, name in [
-        (lambda: labels.row_of("a"), None),
-        (lambda: labels.rows_of(["n1", "a"]), None),
+        (lambda: row_names.row_of("a"), None),
+        (lambda: row_names.rows_of(["n1", "a"]), None),
         (lambda: tensor["a"], "t"),
         (lambda: tensor["a", 0], "t"),
         (lambda: tensor[["n1", "a"]], "t"),
@@ -153,10 +153,10 @@ def test_a_name_that_several_rows_have(tmp_path: Path) -> None:
         error = raised(ask)
         assert type(error) is weighbridge.MismatchError and error.code == "name-twice"
         assert error.found == "a: rows 1 and 3" and error.tensor == name
-    assert "a" in labels and labels.count("a") == 2
-    assert (labels.index("a"), labels.index("a", 2)) == (1, 3)
+    assert "a" in row_names and row_names.count("a") == 2
+    assert (row_names.index("a"), row_names.index("a", 2)) == (1, 3)
     assert tensor[["n3", "n1"]].tolist() == table[["n3", "n1"]].tolist() == [[8.0, 9.0], [0.0, 1.0]]
     assert raised(lambda: tensor[["n1", "eve"]]).code == "no-such-row"
     for ask in (lambda: tensor["n1":"n3"], lambda: tensor[:"n3", 0], lambda: table["n1":"n3"]):  # type: ignore[misc]
-        with pytest.raises(TypeError, match=r"labels\.row_of\(name\)"):
+        with pytest.raises(TypeError, match=r"row_names\.row_of\(name\)"):
             ask()

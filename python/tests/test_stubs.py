@@ -1,4 +1,4 @@
-"""The stubs of the part in Rust say what is there: names, and the signatures of functions."""
+"""The stubs match the native module: names, and signatures of functions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from weighbridge import _weighbridge
 
 STUBS = Path(weighbridge.__file__).with_name("_weighbridge.pyi")
 IMPLIED = {"__iter__", "__new__", "__init_subclass__", "__doc__", "__module__", "__reduce__", "__repr__"}
-"""What Python makes of other things, or every class has."""
+"""Attributes that Python derives from others, or that every class has."""
 
 
 def parameters(function: ast.FunctionDef) -> List[Tuple[str, str, Any]]:
-    """Name, kind and default of each."""
+    """Returns name, kind and default of each parameter in a stub."""
     given = function.args
     plain = given.posonlyargs + given.args
     defaults = [inspect.Parameter.empty] * (len(plain) - len(given.defaults)) + [
@@ -32,7 +32,7 @@ def parameters(function: ast.FunctionDef) -> List[Tuple[str, str, Any]]:
 
 
 def signature(function: Any) -> List[Tuple[str, str, Any]]:
-    """The same of what is really there."""
+    """Returns the same for the actual function."""
     own = inspect.signature(function).parameters.values()
     return [
         (one.name, "POSITIONAL_OR_KEYWORD" if one.kind is one.POSITIONAL_ONLY else one.kind.name, one.default)
@@ -41,13 +41,13 @@ def signature(function: Any) -> List[Tuple[str, str, Any]]:
 
 
 def public(names: Any) -> set:
-    """Names that the stubs owe: public ones, and those of protocols."""
+    """Returns the names that stubs must contain: public ones, and those of protocols."""
     return {
         name for name in names if not name.startswith("_") or (name.startswith("__") and name.endswith("__"))
     }
 
 
-def test_module() -> None:
+def test_stubs_match_the_module() -> None:
     tree = ast.parse(STUBS.read_text("utf-8"))
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -62,7 +62,7 @@ def test_module() -> None:
         assert signature(getattr(_weighbridge, name)) == parameters(function), name
 
 
-def test_classes() -> None:
+def test_stubs_match_the_classes() -> None:
     tree = ast.parse(STUBS.read_text("utf-8"))
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -70,11 +70,11 @@ def test_classes() -> None:
 
 
 def one_class(node: ast.ClassDef, own: type) -> None:
-    told: Dict[str, ast.FunctionDef] = {
+    stubs: Dict[str, ast.FunctionDef] = {
         part.name: part for part in node.body if isinstance(part, ast.FunctionDef)
     }
-    assert public(vars(own)) - IMPLIED == set(told) - IMPLIED, node.name
-    for name, function in told.items():
+    assert public(vars(own)) - IMPLIED == set(stubs) - IMPLIED, node.name
+    for name, function in stubs.items():
         if name in IMPLIED:
             continue
         is_property = any(
@@ -85,7 +85,7 @@ def one_class(node: ast.ClassDef, own: type) -> None:
             assert signature(vars(own)[name]) == parameters(function), f"{node.name}.{name}"
 
 
-def test_what_is_exported_is_there() -> None:
+def test_exported_names_exist_and_are_documented() -> None:
     for name in weighbridge.__all__:
         assert getattr(weighbridge, name) is not None
         assert name.startswith("__") or (getattr(weighbridge, name).__doc__ or "").strip(), name

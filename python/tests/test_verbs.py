@@ -1,4 +1,4 @@
-"""The verbs: every flag of the command is a keyword, with the same default, and every keyword is known to the Rust part."""
+"""The verbs: every flag of the command is a keyword with the same default, and the native part accepts every keyword."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from weighbridge import _weighbridge
 
 VERBS = "info ls show stats convert diff verify scan seal edit shard merge program checkpoint".split()
 COMMON = {"json", "color", "quiet", "timeout", "help"}
-"""Flags of every verb that say how to print and when to end, which is for a process of its own."""
+"""Flags of every verb about output and timeouts, which apply to processes only."""
 ELSEWHERE = {
     "ls": {"tree"},  # Checkpoint.tree()
     "show": {"full"},  # a report has all values
     "scan": {"list-rules"},  # scan_rules()
 }
-"""Flags that are something else in Python."""
+"""Flags with another form in Python."""
+OLD_NAMES = {"ls": {"pieces"}}
+"""Old names of keywords, which are hidden aliases of flags."""
 
 
 class Flag(NamedTuple):
-    """A flag as the help tells of it."""
+    """A flag as described in the help."""
 
     takes: Optional[str]
     default: Optional[str]
@@ -37,7 +39,7 @@ class Flag(NamedTuple):
 
 @lru_cache(maxsize=None)
 def help_of(*verb: str) -> str:
-    """What the command prints as its help."""
+    """Returns the help of the command."""
     home = str(Path(weighbridge.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-m", "weighbridge", *verb, "--help"],
@@ -50,34 +52,36 @@ def help_of(*verb: str) -> str:
 
 
 def flag_of(name: str) -> str:
-    """The flag that a keyword stands for."""
+    """Returns the flag of a keyword."""
     return name.rstrip("_").replace("_", "-")
 
 
 def flags(verb: str) -> Dict[str, Flag]:
-    """The long flags of a verb, from its help."""
+    """Returns the long flags of a verb, parsed from its help."""
     text = help_of(verb)
     found = {}
     for part in re.split(r"\n(?= {2,6}(?:-\w, )?--\w)", text)[1:]:
         name, takes = re.match(r" +(?:-\w, )?--([\w-]+)(?:\[?[= ]<?\[?([^>\]\n]*))?", part).groups()
-        told = " ".join(part.split())
-        default = re.search(r"\[default: ([^\]]*)\]", told)
-        found[name] = Flag(takes, default and default.group(1), "may be repeated" in told)
+        line = " ".join(part.split())
+        default = re.search(r"\[default: ([^\]]*)\]", line)
+        found[name] = Flag(takes, default and default.group(1), "may be repeated" in line)
     return {name: flag for name, flag in found.items() if name not in COMMON}
 
 
 def keywords(verb: str) -> Dict[str, inspect.Parameter]:
-    """The keywords of a verb, but for progress."""
+    """Returns the keywords of a verb, except progress and old names."""
     parameters = inspect.signature(getattr(weighbridge, verb)).parameters
     return {
-        name: own for name, own in parameters.items() if own.kind is own.KEYWORD_ONLY and name != "progress"
+        name: own
+        for name, own in parameters.items()
+        if own.kind is own.KEYWORD_ONLY and name not in {"progress", *OLD_NAMES.get(verb, ())}
     }
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_flag_is_a_keyword(verb: str) -> None:
     there = flags(verb)
-    assert len(there) >= 9, "the help was not understood"
+    assert len(there) >= 9, "the help could not be parsed"
     known = {flag_of(name) for name in keywords(verb)}
     assert known == set(there) - ELSEWHERE.get(verb, set())
 
@@ -92,8 +96,8 @@ def test_defaults_are_those_of_the_command(verb: str) -> None:
         assert (None if absent else str(own)) == default, name
 
 
-def test_every_verb_is_here() -> None:
-    # `run`, `demo` and what makes texts for shells stay with the command.
+def test_every_verb_is_a_function() -> None:
+    # `run`, `demo` and shell support exist in the command only.
     text = help_of()
     commands = re.findall(r"^  ([a-z]+)  ", text[text.index("Commands:") : text.index("Options:")], re.M)
     assert set(commands) - {"run", "demo", "completions", "man", "help"} == set(VERBS)
@@ -127,9 +131,9 @@ TEXTS = {
     "preserve": 2,
     "transpose": {"a.*": (1, 0), "b": None},
 }
-"""What to give for keywords that are no plain text."""
+"""Values of keywords other than plain text."""
 PAIRS = {"grow", "limit", "rename", "rename_glob", "rename_regex", "set", "set_metadata", "tie"}
-COMPANY: Dict[str, Dict[str, Any]] = {
+REQUIRES: Dict[str, Dict[str, Any]] = {
     "rounding": {"cast": "f16"},
     "repeat": {"draw": True},
     "start_over": {"recover": True},
@@ -140,7 +144,7 @@ COMPANY: Dict[str, Dict[str, Any]] = {
     "strip": {"output": "out"},
     "outputs": {"strip": "training", "output": "out"},
 }
-"""What a keyword makes sense with."""
+"""Other keywords that a keyword requires."""
 
 
 def sample(verb: str, name: str, parameter: inspect.Parameter) -> Any:
@@ -154,7 +158,7 @@ def sample(verb: str, name: str, parameter: inspect.Parameter) -> Any:
         return {"one": "two", "three": "4"}
     if name in TEXTS:
         return TEXTS[name]
-    # Lists where the signature speaks of several.
+    # Lists if the signature accepts several.
     several = any(word in str(parameter.annotation) for word in ("Some", "Paths"))
     return ["-x", "y"] if several else Path("-x")
 
@@ -164,13 +168,13 @@ def each_keyword() -> List[Tuple[str, str]]:
 
 
 @pytest.mark.parametrize("verb, name", each_keyword())
-def test_a_keyword_is_understood(
+def test_native_part_accepts_every_keyword(
     verb: str, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     function = getattr(weighbridge, verb)
     value = sample(verb, name, keywords(verb)[name])
-    given = {**COMPANY.get(name, {}), name: value}
+    given = {**REQUIRES.get(name, {}), name: value}
     if verb == "checkpoint" and name == "keep":
         given["prune"] = True
     if verb == "program" and name == "rename":
@@ -183,18 +187,18 @@ def test_a_keyword_is_understood(
     plain = ["-no-such-file", "-out.npz"][: len(places)]
     if verb == "edit" and name in ("in_place", "undo", "forget_undo"):
         plain = plain[:1]
-    # It is taken, and only then it is found that there is no such file.
+    # The keyword is accepted, and then the file is missing.
     with pytest.raises(weighbridge.Error) as failed:
         function(*plain, **given)
     if (verb, name) == ("shard", "kind"):
-        assert failed.value.message == "shards are files of safetensors"
+        assert failed.value.message == "shards are always safetensors files"
     else:
         assert failed.value.code != "bad-arguments", failed.value
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_what_is_no_keyword_is_refused(verb: str) -> None:
-    """So that what the test above gives is read, not left aside."""
+def test_native_part_rejects_unknown_keywords(verb: str) -> None:
+    """Proves that the test above would detect an ignored keyword."""
     own = getattr(_weighbridge, verb)
     given = {
         "path": "a",
@@ -214,8 +218,8 @@ def test_what_is_no_keyword_is_refused(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_company_is_asked_for(verb: str) -> None:
-    for name in set(keywords(verb)) & (set(COMPANY) - {"rounding", "prune"}):
+def test_required_keywords_are_reported(verb: str) -> None:
+    for name in set(keywords(verb)) & (set(REQUIRES) - {"rounding", "prune"}):
         places = ["a", "b"][: 2 if verb in ("convert", "diff") else 1]
         value = sample(verb, name, keywords(verb)[name])
         with pytest.raises(weighbridge.UsageError, match="were not provided") as failed:
@@ -223,13 +227,13 @@ def test_company_is_asked_for(verb: str) -> None:
         assert failed.value.code == "bad-arguments"
 
 
-def test_a_list_does_not_spill_into_the_next_argument(net: Path, tmp_path: Path) -> None:
+def test_list_as_source_is_not_split_into_arguments(net: Path, tmp_path: Path) -> None:
     with pytest.raises(weighbridge.Error):
         weighbridge.edit([str(net), str(tmp_path / "x.npz")], drop="steps")  # type: ignore[arg-type]
     assert not (tmp_path / "x.npz").exists()
 
 
-def test_a_name_with_an_equals_sign_is_not_cut_in_two() -> None:
+def test_rejects_names_with_an_equals_sign() -> None:
     with pytest.raises(weighbridge.UsageError) as failed:
         weighbridge.convert("a", "b.npz", rename={"w=1": "x"})
     assert failed.value.code == "bad-arguments" and failed.value.found == "w=1"
@@ -245,10 +249,10 @@ def test_bad_values_are_refused_as_the_command_does(net: Path, tmp_path: Path) -
     assert not (tmp_path / "x.npz").exists()
 
 
-def test_a_report_is_neither_true_nor_false(tmp_path):
+def test_reports_have_no_truth_value(tmp_path):
     numpy = pytest.importorskip("numpy")
     path = tmp_path / "a.npz"
     weighbridge.save(path, {"a": numpy.ones(3)})
     for report in (weighbridge.verify(path), weighbridge.scan(path), weighbridge.diff(path, path)):
-        with pytest.raises(TypeError, match="ask for"):
+        with pytest.raises(TypeError, match="no truth value"):
             bool(report)

@@ -1,4 +1,4 @@
-"""Elements: arrays, slices, buffers, DLPack, held against numpy."""
+"""Elements as arrays, slices, buffers and DLPack, compared with numpy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPES: List[tuple] = [(), (0,), (1,), (7,), (3, 4), (4, 0, 2), (2, 3, 5), (1, 3
 
 
 def arrays() -> Dict[str, numpy.ndarray]:
-    """Arrays of every type of numpy and several shapes, in both orders."""
+    """Makes arrays of every numpy dtype and several shapes, in both orders."""
     draw = numpy.random.default_rng(7)
     found = {}
     for (name, own), shape, order in itertools.product(dtypes.NUMPY.items(), SHAPES, "CF"):
@@ -33,14 +33,14 @@ def arrays() -> Dict[str, numpy.ndarray]:
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All of them in one npz, as numpy writes it: it keeps both orders."""
+    """All arrays in one npz written by numpy, which keeps both orders."""
     path = tmp_path_factory.mktemp("views") / "all.npz"
     numpy.savez(path, **arrays())
     return path
 
 
 def same(found: Any, wanted: Any) -> None:
-    """The same type, shape and bits."""
+    """Checks equal dtype, shape and bits."""
     found, wanted = numpy.asarray(found), numpy.asarray(wanted)
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
     assert found.tobytes() == wanted.tobytes()
@@ -56,7 +56,7 @@ def test_arrays_are_views(archive: Path) -> None:
         assert not array.flags.writeable and not array.flags.owndata
         with pytest.raises(ValueError):
             array[...] = 0
-        # One byte lies in both orders.
+        # Arrays with one element have both orders.
         assert array.flags.f_contiguous or tensor.order == "C"
         assert array.flags.c_contiguous or tensor.order == "F"
         same(numpy.asarray(tensor), own[name])
@@ -66,7 +66,7 @@ def test_arrays_are_views(archive: Path) -> None:
         assert bytes(tensor) == own[name].tobytes()
 
 
-def test_two_views_are_the_same_memory(archive: Path) -> None:
+def test_views_share_memory(archive: Path) -> None:
     tensor = weighbridge.open(archive)["f32_3x4_C"]
     first, second = tensor.numpy(), tensor[1:]
     assert second.__array_interface__["data"][0] == first.__array_interface__["data"][0] + 16
@@ -76,7 +76,7 @@ def test_two_views_are_the_same_memory(archive: Path) -> None:
     assert column_major[:, 2:].__array_interface__["data"][0] == one + 2 * 12
 
 
-def test_arrays_outlive_everything(archive: Path) -> None:
+def test_arrays_outlive_checkpoint_and_tensor(archive: Path) -> None:
     with weighbridge.open(archive) as checkpoint:
         tensor = checkpoint["f64_2x3x5_C"]
         array, part = tensor.numpy(), tensor[1, :, ::2]
@@ -128,7 +128,7 @@ def indices(rank: int) -> List[Any]:
         "f64_s_C",
     ],
 )
-def test_slices_are_those_of_numpy(archive: Path, name: str) -> None:
+def test_slices_equal_numpy(archive: Path, name: str) -> None:
     tensor = weighbridge.open(archive)[name]
     array = numpy.load(archive)[name]
     outcomes = set()
@@ -147,21 +147,21 @@ def test_slices_are_those_of_numpy(archive: Path, name: str) -> None:
     assert "found" in outcomes
 
 
-def test_slices_at_random(archive: Path) -> None:
+def test_random_slices_equal_numpy(archive: Path) -> None:
     draw = numpy.random.default_rng(11)
     checkpoint, own = weighbridge.open(archive), numpy.load(archive)
     for name in ("f32_2x3x5_C", "f32_2x3x5_F", "i32_3x4_F"):
         for _ in range(300):
             index = []
-            for _extent in own[name].shape:
+            for _dimension in own[name].shape:
                 start, stop = (None if n == 7 else int(n) for n in draw.integers(-7, 8, 2))
                 step = int(draw.choice([-3, -2, -1, 1, 2, 3]))
                 index.append(slice(start, stop, step))
             same(checkpoint[name][tuple(index)], own[name][tuple(index)])
 
 
-def test_only_the_rows_that_are_asked_for_are_read(tmp_path: Path) -> None:
-    # A file of 64 GiB that is all holes: it can be sliced, not read.
+def test_reads_only_the_requested_rows(tmp_path: Path) -> None:
+    # A sparse file of 64 GiB: it can be sliced, not read.
     path = tmp_path / "huge.npy"
     text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (16384, 1048576), }"
     header = b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + text.ljust(117) + b"\n"
@@ -177,7 +177,7 @@ def test_only_the_rows_that_are_asked_for_are_read(tmp_path: Path) -> None:
     assert tensor.numpy().shape == (16384, 1 << 20)
 
 
-def test_what_is_no_index(archive: Path) -> None:
+def test_rejects_invalid_indices(archive: Path) -> None:
     tensor = weighbridge.open(archive)["f32_3x4_C"]
     for index in (3, -4, (0, 4), (0, 0, 0), (Ellipsis, Ellipsis)):
         with pytest.raises(IndexError):
@@ -222,7 +222,7 @@ def test_memoryviews(archive: Path) -> None:
         if sys.version_info >= (3, 12):
             assert hashlib.sha256(tensor).digest() == hashlib.sha256(own[name].tobytes()).digest(), name
             assert io.BytesIO().write(tensor) == tensor.nbytes, name
-            # Row by row, whatever the order in the file.
+            # Row-major, in any storage order.
             with open(archive.parent / "raw", "wb") as file:
                 file.write(tensor)
             assert (archive.parent / "raw").read_bytes() == own[name].tobytes(), name
@@ -233,8 +233,8 @@ def test_memoryviews(archive: Path) -> None:
                     memoryview(tensor)
 
 
-def elsewhere(archive: Path, tmp_path: Path) -> List[weighbridge.Tensor]:
-    """Tensors whose elements do not stand in a file as they are wanted: packed, cast, big-endian, cut."""
+def tensors_that_need_a_copy(archive: Path, tmp_path: Path) -> List[weighbridge.Tensor]:
+    """Returns tensors that need a copy: compressed, cast, big-endian, in several extents."""
     numpy.savez_compressed(tmp_path / "packed.npz", w=numpy.arange(12.0).reshape(3, 4))
     numpy.save(tmp_path / "big.npy", numpy.arange(12, dtype=">i4"))
     graph = {"user": numpy.arange(8, dtype="f4").reshape(4, 2)}
@@ -250,7 +250,7 @@ def elsewhere(archive: Path, tmp_path: Path) -> List[weighbridge.Tensor]:
     ]
 
 
-def test_without_a_copy_means_without(archive: Path, tmp_path: Path) -> None:
+def test_copy_false_never_copies(archive: Path, tmp_path: Path) -> None:
     in_place = weighbridge.open(archive)["f32_3x4_C"]
     if NUMPY >= (2, 0):
         assert (
@@ -258,7 +258,7 @@ def test_without_a_copy_means_without(archive: Path, tmp_path: Path) -> None:
             == (in_place.numpy().__array_interface__["data"])
         )
         assert numpy.asarray(weighbridge.open(archive)["f32_3x4_F"], copy=False).flags.f_contiguous
-    for tensor in elsewhere(archive, tmp_path):
+    for tensor in tensors_that_need_a_copy(archive, tmp_path):
         wanted = tensor.numpy()
         with pytest.raises(BufferError, match="without a copy"):
             tensor.__dlpack__(copy=False)
@@ -276,20 +276,20 @@ def test_without_a_copy_means_without(archive: Path, tmp_path: Path) -> None:
         if sys.version_info >= (3, 12):
             with pytest.raises(BufferError, match="memoryview"):
                 memoryview(tensor)
-            # Who only wants the bytes gets them.
+            # A request for bytes succeeds.
             assert hashlib.sha256(tensor).digest() == hashlib.sha256(wanted.tobytes()).digest()
     empty = weighbridge.open(archive)["f32_0_C"]
     assert empty.__dlpack__(copy=False) is not None and empty.__array__(copy=False).size == 0
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="classes of Python give buffers from 3.12 on")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python classes have the buffer protocol from 3.12 on")
 def test_buffers_are_read_only(archive: Path) -> None:
     tensor = weighbridge.open(archive)["f32_3x4_F"]
     with pytest.raises((BufferError, TypeError)):
         bytearray(8).__class__.__buffer__(tensor, 1)
     with pytest.raises((BufferError, TypeError)):
         io.BytesIO(b"x" * 48).readinto(tensor)
-    # numpy takes the strides as they are.
+    # numpy keeps the strides.
     assert numpy.asarray(tensor).flags.f_contiguous
 
 
@@ -304,10 +304,10 @@ def test_dlpack_with_numpy(archive: Path) -> None:
 
 @pytest.mark.skipif(
     NUMPY < (2, 1),
-    reason="numpy knows versions of DLPack from 2.1 on",
+    reason="numpy supports versioned DLPack from 2.1 on",
 )
 @pytest.mark.parametrize("order", "CF")
-def test_dlpack_memory_may_be_written_to(tmp_path: Path, order: str) -> None:
+def test_dlpack_memory_is_writable_and_private(tmp_path: Path, order: str) -> None:
     path = tmp_path / "value.npy"
     wanted = numpy.arange(3000.0).reshape((10, 20, 15), order=order)
     numpy.save(path, wanted)
@@ -322,7 +322,7 @@ def test_dlpack_memory_may_be_written_to(tmp_path: Path, order: str) -> None:
         assert path.read_bytes() == before
 
 
-def test_dlpack_refuses(archive: Path) -> None:
+def test_dlpack_rejects_devices_streams_and_unaligned_memory(archive: Path) -> None:
     tensor = weighbridge.open(archive)["f32_3x4_C"]
     with pytest.raises(BufferError):
         tensor.__dlpack__(dl_device=(2, 0))
@@ -333,13 +333,13 @@ def test_dlpack_refuses(archive: Path) -> None:
         for tensor in weighbridge.open(archive).values()
         if tensor.dtype in ("f64", "c128") and tensor.size > 1
     ]
-    odd = next(tensor for tensor in wide if tensor.pieces[0]["offset"] % 8 != 0)
+    odd = next(tensor for tensor in wide if tensor.extents[0]["offset"] % 8 != 0)
     with pytest.raises(BufferError, match="without a copy"):
         odd.__dlpack__(copy=False)
     assert odd.__dlpack__() is not None
 
 
-def test_capsules_that_nobody_takes_are_freed(tmp_path: Path) -> None:
+def test_unconsumed_capsules_are_freed(tmp_path: Path) -> None:
     path = tmp_path / "large.npy"
     numpy.save(path, numpy.ones(1 << 20, "f4"))
     tensor = weighbridge.open(path)["value"]
@@ -353,11 +353,11 @@ def test_capsules_that_nobody_takes_are_freed(tmp_path: Path) -> None:
 
 
 def resident() -> int:
-    """Bytes of memory that the process has, where that can be asked."""
+    """Returns the resident memory of the process in bytes."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
     except OSError:
-        pytest.skip("there is no /proc")
+        pytest.skip("needs /proc")
 
 
 def test_types_that_numpy_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +379,7 @@ def test_types_that_numpy_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert numpy.asarray(tensor).dtype == ml_dtypes.bfloat16
 
 
-def test_casts_are_those_of_numpy(archive: Path) -> None:
+def test_casts_equal_numpy(archive: Path) -> None:
     tensor = weighbridge.open(archive)["f32_2x3x5_F"]
     array = numpy.load(archive)["f32_2x3x5_F"]
     with numpy.errstate(all="ignore"):
@@ -391,7 +391,7 @@ def test_casts_are_those_of_numpy(archive: Path) -> None:
             assert numpy.array_equal(cast[1][finite[1]], array.astype(name)[1][finite[1]])
     assert tensor.cast("f32").bytes() == tensor.bytes()
     with pytest.raises(weighbridge.UnsupportedError, match="already"):
-        # To round twice is another thing than to round once, or not at all.
+        # Two roundings can differ from one.
         tensor.cast("f16").cast("f32")
     with pytest.raises(weighbridge.UsageError, match="casts go to f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8"):
         tensor.cast("i16")
@@ -403,50 +403,51 @@ def test_casts_are_those_of_numpy(archive: Path) -> None:
 def table(tmp_path: Path) -> weighbridge.Tensor:
     path = tmp_path / "table.npz"
     names = ["ann", "bob", "cy", "bob", "été"]
-    weighbridge.save(path, {"t": numpy.arange(10.0).reshape(5, 2), "u": numpy.zeros(2)}, labels={"t": names})
+    weighbridge.save(path, {"t": numpy.arange(10.0).reshape(5, 2), "u": numpy.zeros(2)}, row_names={"t": names})
     return weighbridge.open(path)["t"]
 
 
-def test_names_of_rows_are_a_sequence(table: weighbridge.Tensor) -> None:
+def test_row_names_are_a_sequence(table: weighbridge.Tensor) -> None:
     names = ["ann", "bob", "cy", "bob", "été"]
-    labels = table.labels
-    assert labels is not None and isinstance(labels, Sequence) and not isinstance(labels, list)
+    row_names = table.row_names
+    assert table.labels is row_names and type(row_names) is weighbridge.RowNames is weighbridge.Labels
+    assert row_names is not None and isinstance(row_names, Sequence) and not isinstance(row_names, list)
     steps = (None, 1, 2, -1, -3)
     bounds = (None, 0, 1, 4, 5, 9, -1, -5, -9)
     for part in (slice(a, b, c) for a in bounds for b in bounds for c in steps):
-        assert labels[part] == names[part], part
-    assert [labels[row] for row in range(-5, 5)] == [names[row] for row in range(-5, 5)]
-    assert list(labels) == names and list(reversed(labels)) == names[::-1] and len(labels) == 5
-    assert "été" in labels and "eve" not in labels and 3 not in labels
+        assert row_names[part] == names[part], part
+    assert [row_names[row] for row in range(-5, 5)] == [names[row] for row in range(-5, 5)]
+    assert list(row_names) == names and list(reversed(row_names)) == names[::-1] and len(row_names) == 5
+    assert "été" in row_names and "eve" not in row_names and 3 not in row_names
     for name in ("bob", "été", "eve"):
-        assert labels.count(name) == names.count(name)
+        assert row_names.count(name) == names.count(name)
         for start, stop in ((0, 5), (2, 5), (2, 3), (-2, 9), (-9, -4), (4, 1)):
             try:
                 expected: Any = names.index(name, start, stop)
             except ValueError as error:
                 expected = type(error)
             try:
-                found: Any = labels.index(name, start, stop)
+                found: Any = row_names.index(name, start, stop)
             except ValueError as error:
                 found = type(error)
             assert found == expected, (name, start, stop)
-    assert labels.index("cy") == 2
+    assert row_names.index("cy") == 2
     for row in (5, -6):
         with pytest.raises(IndexError):
-            labels[row]
+            row_names[row]
     with pytest.raises(TypeError, match=r"row_of\(name\)"):
-        labels["bob"]  # type: ignore[call-overload]
+        row_names["bob"]  # type: ignore[call-overload]
     with pytest.raises(ValueError):
-        labels[::0]
+        row_names[::0]
 
 
-def test_rows_are_had_by_name(table: weighbridge.Tensor) -> None:
+def test_rows_by_name(table: weighbridge.Tensor) -> None:
     assert (
         table["cy"].tolist() == [4.0, 5.0] and table["cy", 1] == 5.0 and table["été", ::-1].tolist() == [9, 8]
     )
     with pytest.raises(weighbridge.UnknownNameError) as caught:
         table["eve"]
     assert (caught.value.code, caught.value.found, caught.value.tensor) == ("no-such-row", "eve", "t")
-    other = weighbridge.open(str(Path(table.pieces[0]["file"].partition("!")[0])))["u"]
-    with pytest.raises(TypeError, match="rows of u have no names"):
+    other = weighbridge.open(str(Path(table.extents[0]["file"].partition("!")[0])))["u"]
+    with pytest.raises(TypeError, match="u has no row names"):
         other["bob"]

@@ -1,16 +1,16 @@
-//! Budget for reading one file: memory, work and depth.
+//! Budget for reading one file: memory, work and nesting depth.
 //!
-//! A few bytes of a file can ask for very much: an instruction of a pickle makes an object, a page unpacks to a thousand times
-//! its length, ten names share one dataset. All that readers of pickles, HDF5 and tables make of one file
-//! is taken from its one [`Budget`] before it is made, so a file that asks for too much is refused wherever it does so.
+//! A few bytes of a file can be expensive: one pickle instruction creates an object, a page unpacks to a thousand times its
+//! length, ten names share one dataset. The readers of pickles, HDF5 and tables charge one [`Budget`] per file before they
+//! allocate or unpack. A file that exceeds it is rejected, whichever reader notices.
 //!
 //! ```
 //! use weighbridge_core::{budget::Budget, limits::Limits};
 //!
 //! let budget = Budget::new(1_000, &Limits::default());
-//! budget.take_memory(64)?; // before the object is made
-//! budget.take_work(4096)?; // before the bytes are unpacked
-//! Budget::check_depth(3)?; // before the reader calls itself
+//! budget.take_memory(64)?; // before allocating an object
+//! budget.take_work(4096)?; // before unpacking bytes
+//! Budget::check_depth(3)?; // before recursing
 //! assert!(budget.take_memory(1 << 40).is_err());
 //! # Ok::<(), weighbridge_core::Error>(())
 //! ```
@@ -22,24 +22,24 @@ use crate::phrase::Term;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory for each byte of a file, and for any file. Well-formed pickles of nothing but small values take 20 to 70 times their
-/// bytes: a pair of numbers 500 bytes for 8, a word and its number 190 for 10.
-const MEMORY_TIMES: u64 = 80;
-const MEMORY_FREE: u64 = 16_000_000;
-/// A file of 4 MB may be made for this alone, and must not take more than tens of megabytes.
-const MEMORY_OF_SMALL: u64 = 60_000_000;
+/// Memory per byte of a file, and base memory of any file. Well-formed pickles of small values take 20 to 70 times their
+/// bytes: a pair of numbers takes 500 bytes for 8 in the file, a word with its number 190 for 10.
+const MEMORY_PER_BYTE: u64 = 80;
+const BASE_MEMORY: u64 = 16_000_000;
+/// Maximum memory for a file of at most 4 MB: attackers can afford files of this size, so tens of megabytes must suffice.
+const MAX_MEMORY_OF_SMALL: u64 = 60_000_000;
 const SMALL: u64 = 4_000_000;
-/// Memory for each byte beyond that.
-const MEMORY_TIMES_BEYOND: u64 = 48;
-/// Work for each byte of a file, and for any file: a second or two of a processor for the smallest.
-const WORK_TIMES: u64 = 16;
-const WORK_FREE: u64 = 128 << 20;
+/// Memory per byte beyond [`SMALL`].
+const MEMORY_PER_BYTE_BEYOND: u64 = 48;
+/// Work per byte of a file, and base work of any file: one or two seconds of a processor for the smallest.
+const WORK_PER_BYTE: u64 = 16;
+const BASE_WORK: u64 = 128 << 20;
 
-/// Memory and work that are left for one file. Clones share the counts.
+/// Remaining memory and work for one file. Clones share the counters.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<Counts>);
 
-/// Budgets compare equal: two [`Limits`] with the same limits are the same, however much of a budget is left.
+/// All budgets compare equal, so that two [`Limits`] compare by their limits and not by their remaining budgets.
 impl PartialEq for Budget {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -52,26 +52,26 @@ impl Eq for Budget {}
 struct Counts {
     memory: Count,
     work: Count,
-    /// The limit of the user by which both rise.
+    /// Limit of the user; both counters rise with it.
     header_bytes: u64,
 }
 
 #[derive(Debug)]
 struct Count {
-    most: u64,
+    max: u64,
     left: AtomicU64,
 }
 
 impl Count {
-    fn new(most: u64) -> Self {
-        Self { most, left: AtomicU64::new(most) }
+    fn new(max: u64) -> Self {
+        Self { max, left: AtomicU64::new(max) }
     }
 
     fn left(&self) -> u64 {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// The bytes that are missing where so many are not left.
+    /// Takes `bytes`, or returns how many are missing.
     fn take(&self, bytes: u64) -> std::result::Result<(), u64> {
         let take = |left: u64| left.checked_sub(bytes);
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
@@ -80,19 +80,19 @@ impl Count {
 }
 
 impl Budget {
-    /// Deepest nesting of lists, groups, types and values that is followed. Ordinary files have a third of it.
+    /// Maximum nesting depth of lists, groups, types and values. Ordinary files have a third of it.
     pub const DEPTH: usize = 128;
 
-    /// The budget for a file of `len` bytes, or a folder of files of so many bytes together.
+    /// Creates the budget for a file of `len` bytes, or for a folder of files with `len` bytes in total.
     ///
-    /// Memory is 80 times the file and 16 MB, at most 60 MB and 48 times what is beyond 4 MB; at least a byte for each object
-    /// that [`Limits::pickle_objects`] allows. Work is 16 times the file and 128 MiB. By as much as
-    /// [`Limits::header_bytes`] is raised, both rise.
+    /// Memory is 16 MB plus 80 times `len`, at most 60 MB, plus 48 times the part of `len` beyond 4 MB. It is at least one
+    /// byte for each of [`Limits::pickle_objects`]. Work is 128 MiB plus 16 times `len`. If [`Limits::header_bytes`] is
+    /// raised, both rise by the difference.
     pub fn new(len: u64, limits: &Limits) -> Self {
-        let small = len.saturating_mul(MEMORY_TIMES).saturating_add(MEMORY_FREE).min(MEMORY_OF_SMALL);
-        let beyond = len.saturating_sub(SMALL).saturating_mul(MEMORY_TIMES_BEYOND);
+        let small = len.saturating_mul(MEMORY_PER_BYTE).saturating_add(BASE_MEMORY).min(MAX_MEMORY_OF_SMALL);
+        let beyond = len.saturating_sub(SMALL).saturating_mul(MEMORY_PER_BYTE_BEYOND);
         let memory = small.saturating_add(beyond).max(limits.pickle_objects);
-        let work = len.saturating_mul(WORK_TIMES).saturating_add(WORK_FREE);
+        let work = len.saturating_mul(WORK_PER_BYTE).saturating_add(BASE_WORK);
         let raised = limits.raised();
         Self(Arc::new(Counts {
             memory: Count::new(memory.saturating_add(raised)),
@@ -101,47 +101,47 @@ impl Budget {
         }))
     }
 
-    /// Takes memory for what is about to be made and stays: an object, a name, an entry of the index.
+    /// Takes memory for a value that is kept: an object, a name, an entry of the index.
     ///
     /// # Errors
-    /// [`crate::Kind::Limit`], `limit`, where so many bytes are not left.
+    /// [`crate::Kind::Limit`], `limit`, if fewer bytes are left.
     pub fn take_memory(&self, bytes: u64) -> Result<()> {
-        let what = "parsing needs more memory than a file of this length may take";
-        self.0.memory.take(bytes).map_err(|missing| self.refusal(what, &self.0.memory, missing))
+        let message = "parsing exceeds the memory budget for a file of this size";
+        self.0.memory.take(bytes).map_err(|missing| self.exceeded(message, &self.0.memory, missing))
     }
 
-    /// Gives memory back that is held no more.
+    /// Returns memory to the budget.
     pub fn give_memory(&self, bytes: u64) {
-        let more = |left: u64| Some(left.saturating_add(bytes).min(self.0.memory.most));
+        let more = |left: u64| Some(left.saturating_add(bytes).min(self.0.memory.max));
         let _always = self.0.memory.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
-    /// Takes bytes that are about to be read, unpacked, compared or produced, and need not stay.
+    /// Takes work for bytes that are read, unpacked, compared or produced, and not kept.
     ///
     /// # Errors
-    /// [`crate::Kind::Limit`], `limit`, where so many bytes are not left.
+    /// [`crate::Kind::Limit`], `limit`, if fewer bytes are left.
     pub fn take_work(&self, bytes: u64) -> Result<()> {
-        let what = "the file is read or unpacked too often for its length";
-        self.0.work.take(bytes).map_err(|missing| self.refusal(what, &self.0.work, missing))
+        let message = "parsing exceeds the work budget for a file of this size";
+        self.0.work.take(bytes).map_err(|missing| self.exceeded(message, &self.0.work, missing))
     }
 
-    /// Takes work that is done, as far as it is left: for those who looked before how much they may do.
+    /// Takes at most the remaining work. For callers that checked [`work_left`](Self::work_left) before.
     pub fn spend_work(&self, bytes: u64) {
         let less = |left: u64| Some(left.saturating_sub(bytes));
         let _always = self.0.work.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Bytes of memory that are left.
+    /// Returns the remaining bytes of memory.
     pub fn memory_left(&self) -> u64 {
         self.0.memory.left()
     }
 
-    /// Bytes of work that are left.
+    /// Returns the remaining bytes of work.
     pub fn work_left(&self) -> u64 {
         self.0.work.left()
     }
 
-    /// Refuses nesting of more than [`DEPTH`](Self::DEPTH) levels: a reader that calls itself asks before it does.
+    /// Rejects nesting beyond [`DEPTH`](Self::DEPTH) levels. Recursive readers call it before they recurse.
     ///
     /// # Errors
     /// [`crate::Kind::Limit`], `limit`.
@@ -154,12 +154,12 @@ impl Budget {
             .found(format_args!("{depth} levels")))
     }
 
-    fn refusal(&self, what: &'static str, count: &Count, missing: u64) -> Error {
-        // More will be asked for: twice as much goes further than what was missing now.
-        let enough = self.0.header_bytes.saturating_add(missing.max(count.most));
-        Error::limit("limit", what)
-            .expected(format_args!("at most {} bytes", count.most))
-            .found(format_args!("{} bytes so far", count.most.saturating_add(missing)))
+    fn exceeded(&self, message: &'static str, count: &Count, missing: u64) -> Error {
+        // Later requests need more than the bytes missing now, so the budget is doubled at least.
+        let enough = self.0.header_bytes.saturating_add(missing.max(count.max));
+        Error::limit("limit", message)
+            .expected(format_args!("at most {} bytes", count.max))
+            .found(format_args!("{} bytes so far", count.max.saturating_add(missing)))
             .hint(phrase![
                 "if you trust the file, raise the limit ",
                 Term::Limit { name: "header_bytes", enough: Some(enough) }
@@ -167,7 +167,7 @@ impl Budget {
     }
 }
 
-/// Memory that was taken of a budget. It is given back when this is dropped.
+/// Memory taken from a budget. Dropping it returns the memory.
 #[derive(Debug)]
 pub struct HeldMemory {
     budget: Budget,
@@ -175,7 +175,7 @@ pub struct HeldMemory {
 }
 
 impl HeldMemory {
-    /// Holds nothing yet.
+    /// Creates an empty reservation on `budget`.
     pub fn of(budget: &Budget) -> Self {
         Self { budget: budget.clone(), bytes: 0 }
     }
@@ -190,17 +190,17 @@ impl HeldMemory {
         Ok(())
     }
 
-    /// Bytes that are held now.
+    /// Returns the bytes held.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The budget that it was taken of.
+    /// Returns the budget that the memory was taken from.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// Leaves the memory taken: what was made stays.
+    /// Keeps the memory charged: the values stay alive.
     pub fn keep(mut self) {
         self.bytes = 0;
     }
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_is_gone_for_all_clones_until_it_is_given_back() {
+    fn clones_share_the_remaining_budget() {
         let budget = Budget::new(0, &Limits::default());
         let (clone, all) = (budget.clone(), budget.memory_left());
         assert_eq!(all, 16_000_000);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_goes_by_the_file_and_by_what_the_user_raised() {
+    fn budget_depends_on_file_length_and_raised_limits() {
         let defaults = Limits::default();
         let memory = |len| Budget::new(len, &defaults).memory_left();
         assert_eq!(
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_given_back_unless_it_is_kept() {
+    fn dropped_memory_returns_to_the_budget_unless_kept() {
         let budget = Budget::new(0, &Limits::default());
         let all = budget.memory_left();
         let mut held = HeldMemory::of(&budget);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_has_an_end() {
+    fn rejects_nesting_beyond_the_depth_limit() {
         Budget::check_depth(Budget::DEPTH).unwrap();
         assert_eq!(Budget::check_depth(Budget::DEPTH + 1).unwrap_err().code().as_str(), "limit");
     }

@@ -1,50 +1,64 @@
-//! One error type for the whole library: the situation, a stable code, and the place.
+//! Error type of the whole library: kind, stable code, message, location and hint.
 //!
-//! An error names *what* went wrong (`message`), *where* (`file`, `offset`, `tensor`), what was
-//! `expected` and `found`, and, where there is one, a `hint` that helps. Callers branch on
-//! [`Kind`] or on the stable [`Error::code`]; people read the [`std::fmt::Display`] form.
+//! An [`Error`] has a message, a location (`file`, `offset`, `tensor`), the `expected` and `found` values, and a `hint`.
+//! All but the message are optional. Programs branch on [`Kind`] or on the stable [`Error::code`]; the
+//! [`Display`](std::fmt::Display) form is for users.
+//!
+//! ```
+//! use weighbridge_core::{Error, Kind};
+//!
+//! let error = Error::corrupt("truncated", "the tensor data ends early")
+//!     .in_file("net.safetensors")
+//!     .on_tensor("fc1.w")
+//!     .expected("4096 bytes")
+//!     .found("3072 bytes");
+//! assert_eq!(error.kind(), Kind::Corrupt);
+//! assert_eq!(error.code(), "truncated");
+//! let lines: Vec<_> = error.to_string().lines().map(str::to_owned).collect();
+//! assert_eq!(lines[0], "the tensor data ends early");
+//! assert_eq!(lines[2], "  tensor:   fc1.w");
+//! ```
 
 use crate::codes::ErrorCode;
 use crate::phrase::{Face, Phrase, Worded};
 use crate::text::{brief, escape};
 use std::fmt;
 
-/// The numbers of the system's errors of too many open files: in the whole system, and in this process.
+/// OS error numbers for too many open files, in the system and in this process.
 #[cfg(unix)]
 const TOO_MANY_OPEN: &[i32] = &[libc::ENFILE, libc::EMFILE];
-/// They have no numbers that are known here.
+/// Not mapped on this platform.
 #[cfg(not(unix))]
 const TOO_MANY_OPEN: &[i32] = &[];
-/// What helps against them: a model holds each of its files open.
-const MORE_FILES: &str =
-    "the system allows no more open files; `ulimit -n NUMBER` in the same shell allows more";
+/// Hint for these errors: a model keeps each of its files open.
+const MORE_FILES: &str = "too many open files; raise the limit with `ulimit -n NUMBER` in the same shell";
 
-/// The result of everything in this library that can fail.
+/// Result with the [`Error`] of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The situation in which an error arose. Codes say more; this is what a caller branches on.
+/// Class of an error, for callers to branch on. An [`ErrorCode`] is more specific.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The bytes contradict the format or themselves.
+    /// The bytes violate the format or contradict each other.
     Corrupt,
-    /// The bytes may be fine, but this library does not handle them.
+    /// The bytes may be valid, but this library does not support them.
     Unsupported,
-    /// A limit of [`crate::Limits`] would be passed.
+    /// A limit of [`crate::Limits`] or a [`crate::Budget`] is exceeded.
     Limit,
-    /// Two things that must fit together do not: a name that is absent, a shape that differs, a
-    /// target that cannot hold what the source has.
+    /// Inputs or targets do not fit together: a name is missing, a shape differs, or the target format cannot store the
+    /// data.
     Mismatch,
-    /// The operating system refused, or a device failed.
+    /// The operating system or a device reported an error.
     Io,
-    /// The caller asked for something that makes no sense.
+    /// The request is invalid.
     Usage,
-    /// The caller asked to stop.
+    /// The caller cancelled the operation.
     Cancelled,
 }
 
 impl Kind {
-    /// The word used in JSON and in messages.
+    /// Returns the kind as written in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Corrupt => "corrupt",
@@ -58,7 +72,7 @@ impl Kind {
     }
 }
 
-/// What went wrong, where, and what to do about it. One pointer wide.
+/// Error with a kind, a stable code, a message, a location and a hint. One pointer wide.
 pub struct Error(Box<Inner>);
 
 #[derive(Debug)]
@@ -77,7 +91,7 @@ struct Inner {
 
 macro_rules! constructors {
     ($($name:ident => $kind:ident),* $(,)?) => {$(
-        #[doc = concat!("An error of kind [`Kind::", stringify!($kind), "`] with a stable `code` in kebab-case.")]
+        #[doc = concat!("Creates an error of kind [`Kind::", stringify!($kind), "`] with a stable `code` in kebab-case.")]
         pub fn $name(code: impl Into<ErrorCode>, message: impl Into<String>) -> Self {
             Self::new(Kind::$kind, code, message)
         }
@@ -96,7 +110,7 @@ macro_rules! places {
 }
 
 impl Error {
-    /// An error of any kind. `code` is stable: programs match on it.
+    /// Creates an error of any kind. `code` is stable: programs match on it.
     pub fn new(kind: Kind, code: impl Into<ErrorCode>, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -120,24 +134,20 @@ impl Error {
         usage => Usage,
     }
 
-    /// A file that became shorter, or could not be read, while it was mapped.
+    /// Creates the error for a mapped file that was truncated or became unreadable.
     pub fn shrank() -> Self {
-        Self::new(
-            Kind::Io,
-            "file-shrank",
-            "the file became shorter, or could not be read, while it was mapped",
-        )
+        Self::new(Kind::Io, "file-shrank", "the file was truncated or became unreadable while mapped")
     }
 
-    /// An error of the operating system, met while doing `what`.
-    pub fn io(what: impl Into<String>, cause: std::io::Error) -> Self {
+    /// Creates an error from one of the operating system. `message` names the failed operation: `cannot open the file`.
+    pub fn io(message: impl Into<String>, cause: std::io::Error) -> Self {
         let code = match cause.kind() {
             std::io::ErrorKind::NotFound => "not-found",
             std::io::ErrorKind::PermissionDenied => "permission-denied",
             std::io::ErrorKind::StorageFull => "storage-full",
             _ => "io",
         };
-        let mut error = Self::new(Kind::Io, code, what);
+        let mut error = Self::new(Kind::Io, code, message);
         if cause.raw_os_error().is_some_and(|number| TOO_MANY_OPEN.contains(&number)) {
             error = error.hint(MORE_FILES);
         }
@@ -145,51 +155,51 @@ impl Error {
         error
     }
 
-    /// The error of work that was stopped because the caller asked for it.
+    /// Creates the error for an operation that the caller cancelled.
     pub fn cancelled() -> Self {
-        Self::new(Kind::Cancelled, "cancelled", "stopped on request; nothing was changed")
+        Self::new(Kind::Cancelled, "cancelled", "cancelled; nothing was changed")
     }
 
     places! { Into::into;
-        /// Names the file. The first name given stays: it is the one nearest to the fault.
+        /// Sets the file, unless it is set: the first one is nearest to the fault.
         in_file, file;
-        /// Names the tensor.
+        /// Sets the tensor, unless it is set.
         on_tensor, tensor;
     }
-    // What quotes a file may be as long as the file: its beginning is told.
+    // Text quoted from a file may be as long as the file, so it is truncated.
     places! { brief;
-        /// Says what should have been there.
+        /// Sets the expected value, unless it is set. Long text is truncated.
         expected, expected;
     }
 
-    /// Says what was there. The first text given stays.
+    /// Sets the value found, unless it is set. Long text is truncated.
     #[must_use]
     pub fn found(self, text: impl fmt::Display) -> Self {
         self.found_phrase(text.to_string())
     }
 
-    /// As [`found`](Self::found), of what names options.
+    /// Sets the value found, as [`found`](Self::found), to a phrase that names options.
     #[must_use]
     pub fn found_phrase(mut self, found: impl Into<Phrase>) -> Self {
         self.0.found.get_or_insert_with(|| found.into().brief());
         self
     }
 
-    /// Says what to try. The first hint given stays.
+    /// Sets the hint, unless it is set.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Phrase>) -> Self {
         self.0.hint.get_or_insert_with(|| hint.into().brief());
         self
     }
 
-    /// Gives the offset in the file, in bytes. The first offset given stays.
+    /// Sets the offset in the file, in bytes, unless it is set.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Self {
         self.0.offset.get_or_insert(offset);
         self
     }
 
-    /// Says what else to try, after the hint that there is.
+    /// Appends to the hint, after `; `.
     #[must_use]
     pub fn hint_too(mut self, hint: impl Into<Phrase>) -> Self {
         let hint = hint.into().brief();
@@ -200,55 +210,55 @@ impl Error {
         self
     }
 
-    /// Puts `step` in front of the message: the step of a longer work at which it came up.
+    /// Prefixes the message with the `step` of the operation that failed: `step: message`.
     #[must_use]
     pub fn within(mut self, step: impl fmt::Display) -> Self {
         self.0.message = brief(format!("{step}: {}", self.0.message));
         self
     }
 
-    /// The situation.
+    /// Returns the kind.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
-    /// The stable code, for programs.
+    /// Returns the stable code, for programs.
     pub fn code(&self) -> ErrorCode {
         self.0.code
     }
-    /// The message alone, without place and hint.
+    /// Returns the message without location and hint.
     pub fn message(&self) -> &str {
         &self.0.message
     }
-    /// The file in which the fault lies.
+    /// Returns the file that has the fault.
     pub fn file(&self) -> Option<&str> {
         self.0.file.as_deref()
     }
-    /// The offset in the file, in bytes.
+    /// Returns the offset in the file, in bytes.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
-    /// The tensor concerned, as displayed.
+    /// Returns the display name of the tensor.
     pub fn tensor(&self) -> Option<&str> {
         self.0.tensor.as_deref()
     }
-    /// What should have been there.
+    /// Returns the expected value.
     pub fn expected_text(&self) -> Option<&str> {
         self.0.expected.as_deref()
     }
-    /// What was there.
+    /// Returns the value found.
     pub fn found_text(&self) -> Option<&str> {
         self.0.found.as_deref()
     }
-    /// The hint in neutral words: what to try.
+    /// Returns the hint as neutral text.
     pub fn hint_text(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
-    /// The hint: what to try.
+    /// Returns the hint with its option terms.
     pub fn hint_phrase(&self) -> Option<&Phrase> {
         self.0.hint.as_ref()
     }
 
-    /// The error as the value of `"error"` in the JSON of the command.
+    /// Returns the value of `"error"` in the JSON output of the command.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "kind": self.kind().as_str(),
@@ -272,7 +282,7 @@ impl Error {
 }
 
 impl fmt::Display for Error {
-    /// Message, then place, expected, found and hint on lines of their own; safe for terminals.
+    /// Writes the message, then location, expected, found and hint on separate lines. Control characters are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", escape(&self.full_message()))?;
         let offset = self.0.offset.map(|o| format!("{o} (0x{o:x})"));
@@ -318,7 +328,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn too_many_open_files_say_how_to_allow_more() {
+    fn too_many_open_files_has_a_hint() {
         let hint = |number| {
             let error = Error::io("cannot open the file", std::io::Error::from_raw_os_error(number));
             error.hint_text().map(str::to_owned)

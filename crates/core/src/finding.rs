@@ -1,4 +1,4 @@
-//! What checking a file brings to light, and the verdict that follows.
+//! Findings of checks and scans, and the verdict they imply.
 
 use crate::FindingCode;
 use crate::error::{Error, Kind};
@@ -6,19 +6,19 @@ use crate::phrase::{Face, Phrase, Worded};
 use serde_json::{Value as Json, json};
 use std::fmt;
 
-/// What is known after a check. What was not checked is never called sound.
+/// Verdict of a check. A file with unchecked parts is never [`Sound`](Self::Sound).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Everything was checked and nothing is wrong.
+    /// All parts were checked, without errors.
     Sound,
-    /// Nothing wrong was found, but not everything could be checked.
+    /// No errors found, but some parts could not be checked.
     CouldNotTell,
-    /// Something is wrong.
+    /// Errors found.
     Unsound,
 }
 
 impl Verdict {
-    /// The word in JSON.
+    /// Returns the verdict as written in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sound => "sound",
@@ -28,21 +28,21 @@ impl Verdict {
     }
 }
 
-/// How much a finding weighs.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing, nothing wrong.
+    /// Information.
     Note,
-    /// Odd, and likely a mistake, but the file can be used. The verdict stays.
+    /// Likely mistake in a usable file. The verdict does not change.
     Warning,
-    /// A part could not be checked.
+    /// Part that could not be checked.
     Unchecked,
-    /// Wrong.
+    /// Error.
     Error,
 }
 
 impl Severity {
-    /// The word in JSON.
+    /// Returns the severity as written in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -53,32 +53,31 @@ impl Severity {
     }
 }
 
-/// One thing that a check brought to light.
+/// Finding of a check or a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How much it weighs.
+    /// Severity.
     pub severity: Severity,
-    /// Stable, for programs.
+    /// Stable code, for programs.
     pub code: FindingCode,
-    /// For people.
+    /// Text for users.
     pub text: Phrase,
-    /// The file concerned.
+    /// Affected file.
     pub file: Option<String>,
-    /// The member of the archive or the part of the file concerned, where a scan looked into one: the
-    /// offset counts from its start.
+    /// Affected member of an archive or part of a file, if a scan entered one. The offset counts from its start.
     pub member: Option<String>,
-    /// The place in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: Option<u64>,
-    /// The tensor concerned, as displayed.
+    /// Display name of the affected tensor.
     pub tensor: Option<String>,
-    /// What to try.
+    /// Suggested action.
     pub hint: Option<Phrase>,
-    /// How many of this code and weight it stands for: 1, or more where others are not told one by one.
+    /// Number of findings of this code and severity that this one represents: 1, or more for a summary.
     pub alike: usize,
 }
 
 impl Finding {
-    /// A finding without a place. Of a text that quotes more of a file than anybody reads, the beginning is told.
+    /// Creates a finding without a location. Long text is truncated.
     pub fn new(severity: Severity, code: impl Into<FindingCode>, text: impl Into<Phrase>) -> Self {
         Self {
             severity,
@@ -92,54 +91,53 @@ impl Finding {
             alike: 1,
         }
     }
-    /// What stands for `more` findings of one code and weight that are not told one by one.
+    /// Creates the summary of `more` findings of one code and severity.
     pub(crate) fn and_more(severity: Severity, code: FindingCode, more: usize) -> Self {
         Self { alike: more, ..Self::new(severity, code, format!("and {more} more of these")) }
     }
-    /// Something wrong.
+    /// Creates a finding of severity [`Severity::Error`].
     pub fn error(code: impl Into<FindingCode>, text: impl Into<Phrase>) -> Self {
         Self::new(Severity::Error, code, text)
     }
-    /// Something odd.
+    /// Creates a finding of severity [`Severity::Warning`].
     pub fn warning(code: impl Into<FindingCode>, text: impl Into<Phrase>) -> Self {
         Self::new(Severity::Warning, code, text)
     }
-    /// Something that could not be checked.
+    /// Creates a finding of severity [`Severity::Unchecked`].
     pub fn unchecked(code: impl Into<FindingCode>, text: impl Into<Phrase>) -> Self {
         Self::new(Severity::Unchecked, code, text)
     }
-    /// A remark.
+    /// Creates a finding of severity [`Severity::Note`].
     pub fn note(code: impl Into<FindingCode>, text: impl Into<Phrase>) -> Self {
         Self::new(Severity::Note, code, text)
     }
-    /// Names the file.
+    /// Sets the file.
     #[must_use]
     pub fn in_file(mut self, file: impl fmt::Display) -> Self {
         self.file = Some(file.to_string());
         self
     }
-    /// Gives the place in the file, in bytes.
+    /// Sets the offset in the file, in bytes.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Self {
         self.offset = Some(offset);
         self
     }
-    /// Names the tensor.
+    /// Sets the tensor.
     #[must_use]
     pub fn on_tensor(mut self, tensor: impl fmt::Display) -> Self {
         self.tensor = Some(tensor.to_string());
         self
     }
-    /// Says what to try.
+    /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Phrase>) -> Self {
         self.hint = Some(hint.into().brief());
         self
     }
 
-    /// What an error of reading means for a check: damage is wrong, what is not understood or is
-    /// beyond a limit could not be checked. `None` for errors that are not about the file: of use,
-    /// of the device, of being stopped.
+    /// Converts a read error to a finding. Corrupt and mismatched data are errors; unsupported data and exceeded limits are
+    /// unchecked. `None` for errors unrelated to the content: usage, I/O, cancellation.
     pub fn from_error(error: &Error) -> Option<Self> {
         let severity = match error.kind() {
             Kind::Corrupt | Kind::Mismatch => Severity::Error,
@@ -165,14 +163,14 @@ impl Finding {
         })
     }
 
-    /// `code: text in FILE at OFFSET`, in one line.
+    /// Returns one line: `code: text in FILE at OFFSET`.
     pub fn told(&self) -> String {
         let file = self.file.as_deref().map_or_else(String::new, |file| format!(" in {file}"));
         let at = self.offset.map_or_else(String::new, |offset| format!(" at {offset}"));
         format!("{}: {}{file}{at}", self.code, self.text)
     }
 
-    /// All fields; those without a value are null.
+    /// Returns all fields as JSON; missing values are null.
     pub fn to_json(&self) -> Json {
         json!({
             "severity": self.severity.as_str(),
@@ -193,7 +191,7 @@ impl Worded for Finding {
     }
 }
 
-/// The verdict that follows from findings.
+/// Returns the verdict for a list of findings.
 pub fn verdict(findings: &[Finding]) -> Verdict {
     match findings.iter().map(|f| f.severity).max() {
         Some(Severity::Error) => Verdict::Unsound,
@@ -207,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_heaviest_finding_decides() {
+    fn verdict_follows_the_most_severe_finding() {
         let note = Finding::note("n", "");
         let warning = Finding::warning("w", "");
         let unchecked = Finding::unchecked("u", "");

@@ -1,13 +1,13 @@
-//! Reports as JSON that is made as it is written: a list of a million tensors is never held as a tree.
+//! Lazy JSON for reports: a list of a million tensors is serialized without a tree in memory.
 
 use crate::checkpoint::escape_text;
 use crate::error::Error;
 use serde::ser::{Serialize, Serializer};
 use serde_json::Value as Json;
 
-/// A list whose items are made one after the other while it is written.
+/// JSON list with items generated during serialization.
 pub struct Rows<I>(
-    /// The items, from the first on.
+    /// Items.
     pub I,
 );
 
@@ -21,7 +21,7 @@ where
     }
 }
 
-/// A list of `items`, each as `json` makes it.
+/// Returns a JSON list of `items`, each converted by `json`.
 pub fn rows<'a, T, J: Serialize>(
     items: &'a [T],
     json: impl Fn(&'a T) -> J + Clone + 'a,
@@ -29,8 +29,11 @@ pub fn rows<'a, T, J: Serialize>(
     Rows(items.iter().map(json))
 }
 
-/// An object whose fields, a name and a value each, are made while it is written.
-pub struct Fields<I>(pub I);
+/// JSON object with fields (name and value) generated during serialization.
+pub struct Fields<I>(
+    /// Fields.
+    pub I,
+);
 
 impl<I, K, V> Serialize for Fields<I>
 where
@@ -43,17 +46,16 @@ where
     }
 }
 
-/// `report` as a tree, several times as large as its text.
+/// Returns `report` as a tree, several times as large as its text.
 pub fn tree(report: &impl Serialize) -> Json {
-    // It fails for keys that are no text alone, which no report has.
+    // Fails only for keys that are not text, which reports do not have.
     serde_json::to_value(report).unwrap_or_default()
 }
 
-/// Characters of a parser's message that are shown: it may quote the file at length.
-const SHOWN: usize = 200;
+/// Maximum characters shown of a parser message: it may quote the file at length.
+const MAX_SHOWN: usize = 200;
 
-/// The byte of `text` at which the parser stood. It counts lines from 1, and in a line the bytes
-/// that it has taken.
+/// Returns the byte offset in `text` of a parser error. The parser counts lines from 1, and consumed bytes within a line.
 pub fn place_of(text: &str, error: &serde_json::Error) -> u64 {
     let line_start = match error.line() {
         0 | 1 => 0,
@@ -62,13 +64,13 @@ pub fn place_of(text: &str, error: &serde_json::Error) -> u64 {
     (line_start + error.column().saturating_sub(1)) as u64
 }
 
-/// The parser's error for a text that should be a `what`, without its line and column.
+/// Converts an error of the JSON parser, without line and column. `what` is the document: `header`.
 pub fn syntax_error(error: &serde_json::Error, what: &str) -> Error {
     let text = error.to_string();
     let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
-    let message: String = escape_text(message).chars().take(SHOWN).collect();
+    let message: String = escape_text(message).chars().take(MAX_SHOWN).collect();
     if error.is_data() {
-        Error::corrupt("bad-header", format!("this is not the JSON of a {what}: {message}"))
+        Error::corrupt("bad-header", format!("the JSON is not a {what}: {message}"))
     } else {
         Error::corrupt("bad-json", format!("the {what} is not JSON: {message}"))
     }
@@ -81,7 +83,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn items_are_made_when_they_are_written() {
+    fn items_are_generated_during_serialization() {
         let made = Cell::new(0);
         let list = Rows((0..3).inspect(|_| made.set(made.get() + 1)));
         assert_eq!(made.get(), 0);

@@ -1,10 +1,20 @@
-//! The core of Weighbridge: an index of named tensors over byte ranges, and plans to write one.
+//! Index of named tensors over byte ranges, changes to it, and plans to write it.
 //!
-//! A format reads a [`Source`](source::Source) into a [`Checkpoint`], and lays a checkpoint out as a
-//! [`WritePlan`](plan::WritePlan). Both are pure: no file is opened or written here, and there are no threads.
-//! `weighbridge-io` brings files and runs plans; `weighbridge` joins all formats.
+//! A format reads a [`Source`](source::Source) into a [`Checkpoint`], and lays out a checkpoint as a
+//! [`WritePlan`](plan::WritePlan). Both steps are pure: this crate opens and writes no file and starts no thread.
 //!
-//! # An example
+//! | to do | start with |
+//! | --- | --- |
+//! | list and read tensors | [`Checkpoint`], [`TensorEntry`] |
+//! | rename, select, cast, transpose | [`checkpoint`] |
+//! | convert elements of one dtype to another | [`tensor`] |
+//! | read bytes from a new kind of storage | [`source::Source`] |
+//! | describe the files to write | [`plan`] |
+//! | handle a failure | [`Error`], [`Kind`], [`ErrorCode`] |
+//! | bound the cost of untrusted files | [`Limits`], [`Budget`] |
+//! | check a file | [`check`], [`finding`] |
+//!
+//! # Example
 //!
 //! ```
 //! # fn main() -> weighbridge_core::Result<()> {
@@ -13,21 +23,22 @@
 //! use weighbridge_core::source::{MemorySource, SourceRef};
 //! use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
 //!
-//! // Six little-endian numbers, stored column by column.
+//! // A 2 x 3 matrix of little-endian u16, stored column by column.
 //! let bytes: Vec<u8> = [1u16, 4, 2, 5, 3, 6].iter().flat_map(|n| n.to_le_bytes()).collect();
 //! let source: SourceRef = Arc::new(MemorySource::new("memory", bytes));
 //! let path = TensorPath::from_dotted("fc.w");
 //! let entry = TensorEntry::dense(path, DType::U16, Shape::from([2, 3]), &source, 0, Encoding::COLUMN)?;
 //! let mut checkpoint = Checkpoint::new("example", "tensors", "memory");
 //! checkpoint.tensors.push(entry);
-//! // Element (i, j) is the same in every order.
+//! // Element (i, j) is the same in both orders.
 //! let rows = checkpoint.tensor("fc.w")?.read_tensor(Order::Row)?;
 //! assert_eq!(rows, [1u16, 2, 3, 4, 5, 6].iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>());
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! See also: `weighbridge-io` reads files and runs plans; `weighbridge-format` holds the trait of a format; `weighbridge` joins all formats.
+//! See also: `weighbridge-io` reads files and runs plans, `weighbridge-format` has the trait of a format, and `weighbridge`
+//! opens files of all formats.
 
 pub mod budget;
 pub mod check;

@@ -1,8 +1,17 @@
-//! What a file may ask for before it is refused.
+//! Limits on the claims of untrusted files.
 //!
-//! No allocation, recursion or loop is sized by a number from a file before that number was held
-//! against the length of the file and against these limits. The defaults fit any honest model
-//! known to us; an honest user with a larger one raises them.
+//! A number from a file sizes an allocation, recursion or loop only after two comparisons: with the length of the file and
+//! with these limits. The defaults fit all known models; raise them for a larger one.
+//!
+//! ```
+//! use weighbridge_core::Limits;
+//!
+//! let limits = Limits { dimensions: 8, ..Limits::default() };
+//! Limits::check("dimensions", "dimensions", 4, limits.dimensions)?;
+//! let error = Limits::check("dimensions", "dimensions", 9, limits.dimensions).unwrap_err();
+//! assert_eq!((error.message(), error.expected_text()), ("too many dimensions", Some("at most 8")));
+//! # Ok::<(), weighbridge_core::Error>(())
+//! ```
 
 use crate::budget::Budget;
 use crate::error::{Error, Result};
@@ -10,39 +19,38 @@ use crate::phrase;
 use crate::phrase::{Term, limit as limit_named};
 use crate::source::{BlockCache, SourceRef};
 
-/// The default of [`Limits::header_bytes`].
+/// Default of [`Limits::header_bytes`].
 const HEADER_BYTES: u64 = 100_000_000;
 
-/// Bounds on what reading an index may cost. `Limits::default()` is safe for files of strangers.
+/// Bounds on the cost of reading an index. `Limits::default()` is safe for untrusted files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest header in bytes that is read into memory at once (default 100 MB, as in the
-    /// original reader of safetensors).
+    /// Maximum bytes of a header that is read into memory at once (default 100 MB, as in the original reader of
+    /// safetensors).
     pub header_bytes: u64,
-    /// Largest number of tensors in one checkpoint (default 4,000,000).
+    /// Maximum number of tensors in one checkpoint (default 4,000,000).
     pub tensors: u64,
-    /// Longest name of one tensor in bytes, all parts together (default 1 MiB).
+    /// Maximum bytes of one tensor name, all parts together (default 1 MiB).
     pub name_bytes: u64,
-    /// Largest number of dimensions of one tensor (default 64).
+    /// Maximum number of dimensions of one tensor (default 64).
     pub dimensions: u64,
-    /// Deepest path, in parts (default 4096).
+    /// Maximum number of parts of a tensor path (default 4096).
     pub path_parts: u64,
-    /// Largest number of objects that a pickle may make (default 16,000,000: a million arrays). They may take as many
-    /// bytes of memory, or what the length of the file allows (docs/reliability.md), whichever is more.
+    /// Maximum number of objects in a pickle (default 16,000,000: a million arrays). The memory budget is at least one byte
+    /// for each; see [`Budget::new`].
     pub pickle_objects: u64,
-    /// Longest chunk of HDF5, or weights of a `.keras` archive, in bytes unpacked, that is unpacked in memory (default 256 MiB); those that a
-    /// row goes through may have half of it together.
+    /// Maximum unpacked bytes of an HDF5 chunk, or of the weights in a `.keras` archive (default 256 MiB). All chunks that
+    /// one row intersects may use half of it together.
     pub chunk_bytes: u64,
-    /// How many times as long as its bytes in the file something may be where a format has no bound of
-    /// its own: compressed buffers of Arrow, tables of Parquet, and elements of HDF5 that were never
-    /// written (default 1024).
+    /// Maximum ratio of unpacked to stored bytes, for formats without a bound of their own (default 1024): compressed buffers
+    /// of Arrow, tables of Parquet, and unwritten elements of HDF5.
     pub expansion: u64,
-    /// Bytes of all tensors together that may repeat a few elements without measure, as PyTorch's `expand`
-    /// and the runs of Parquet do it, and chunks and names in HDF5 (default 1 GiB).
+    /// Maximum bytes of all tensors that repeat a few elements (default 1 GiB): `expand` of PyTorch, runs of Parquet, chunks
+    /// and names in HDF5.
     pub repeated_bytes: u64,
-    /// The budget of the outermost file; `None` until a reader begins one.
+    /// Budget of the outermost file; `None` until a reader starts one.
     pub budget: Option<Budget>,
-    /// The cache of unpacked blocks, at most 512 MiB, which all clones share. Limits made by `default` have one of their own.
+    /// Cache of unpacked blocks, at most 512 MiB, shared by all clones. Each call of `default` creates a new one.
     pub blocks: BlockCache,
 }
 
@@ -65,7 +73,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The names of the fields, as [`Limits::set`] takes them.
+    /// Field names that [`Limits::set`] accepts.
     pub const NAMES: [&str; 9] = [
         "header_bytes",
         "tensors",
@@ -78,17 +86,17 @@ impl Limits {
         "repeated_bytes",
     ];
 
-    /// Refuses a `claim` above `limit`; `what` names the thing and `field` the limit to raise.
+    /// Rejects a `claim` above `limit`: `too many {what}`. The hint names `field` as the limit to raise.
     ///
     /// # Errors
     /// [`crate::Kind::Limit`] when `claim > limit`.
     pub fn check(what: &str, field: &'static str, claim: u64, limit: u64) -> Result<()> {
-        Self::held(what, claim, limit)
+        Self::compare(what, claim, limit)
             .map_err(|e| e.hint(phrase!["if you trust the file, raise the limit ", limit_named(field)]))
     }
 
-    /// As [`check`](Self::check), where `limit` is one of so many `parts` of the field, or more: the hint says how far the
-    /// field is to be raised.
+    /// Rejects a `claim` above `limit`, as [`check`](Self::check), where `limit` is at most 1 / `parts` of the field. The
+    /// hint states the sufficient value of the field.
     ///
     /// # Errors
     /// [`crate::Kind::Limit`] when `claim > limit`.
@@ -96,7 +104,7 @@ impl Limits {
         Self::check_up_to(what, field, claim, limit, claim.saturating_mul(parts))
     }
 
-    /// As [`check`](Self::check), where the field is to be raised to `enough`.
+    /// Rejects a `claim` above `limit`, as [`check`](Self::check), with the hint to raise the field to `enough`.
     ///
     /// # Errors
     /// [`crate::Kind::Limit`] when `claim > limit`.
@@ -108,7 +116,7 @@ impl Limits {
         enough: u64,
     ) -> Result<()> {
         // The first hint of an error stays.
-        Self::held(what, claim, limit).map_err(|e| {
+        Self::compare(what, claim, limit).map_err(|e| {
             e.hint(phrase![
                 "if you trust the file, raise the limit ",
                 Term::Limit { name: field, enough: Some(enough) }
@@ -116,21 +124,21 @@ impl Limits {
         })
     }
 
-    fn held(what: &str, claim: u64, limit: u64) -> Result<()> {
+    fn compare(what: &str, claim: u64, limit: u64) -> Result<()> {
         if claim <= limit {
             return Ok(());
         }
-        Err(Error::limit("limit", format!("the file asks for more {what} than is allowed"))
+        Err(Error::limit("limit", format!("too many {what}"))
             .expected(format_args!("at most {limit}"))
             .found(claim))
     }
 
-    /// The budget that has begun, or a new one for a file of `len` bytes.
+    /// Returns the current budget, or a new one for a file of `len` bytes.
     pub fn budget_for(&self, len: u64) -> Budget {
         self.budget.clone().unwrap_or_else(|| Budget::new(len, self))
     }
 
-    /// As [`budget_for`](Self::budget_for), for the outermost file that `source` is a part of, however it is packed there.
+    /// Returns the current budget, or a new one for the outermost file that contains `source`.
     pub fn budget_of(&self, source: &SourceRef) -> Budget {
         let mut outermost = source;
         while let Some(within) = outermost.within() {
@@ -139,26 +147,26 @@ impl Limits {
         self.budget_for(outermost.len())
     }
 
-    /// These limits, with the budget that [`budget_of`](Self::budget_of) gives: what reads in several steps begins it once.
+    /// Returns these limits with the budget of [`budget_of`](Self::budget_of), for readers that share it over several steps.
     #[must_use]
     pub fn with_budget_of(&self, source: &SourceRef) -> Self {
         Self { budget: Some(self.budget_of(source)), ..self.clone() }
     }
 
-    /// By how much [`header_bytes`](Self::header_bytes) was raised: for bounds that go by the length of the file, which it may
-    /// raise though they are lower than it is.
+    /// Returns the difference of [`header_bytes`](Self::header_bytes) to its default. Bounds that depend on the file length
+    /// rise by it.
     pub fn raised(&self) -> u64 {
         self.header_bytes.saturating_sub(HEADER_BYTES)
     }
 
-    /// How many bytes all that is unpacked of a file of `len` bytes may be together: [`expansion`](Self::expansion)
-    /// times the file, and [`repeated_bytes`](Self::repeated_bytes) however short it is.
+    /// Returns the maximum unpacked bytes of a file of `len` bytes: [`expansion`](Self::expansion) times the file, at least
+    /// [`repeated_bytes`](Self::repeated_bytes).
     pub fn expanded(&self, len: u64) -> u64 {
         len.saturating_mul(self.expansion).max(self.repeated_bytes)
     }
 
-    /// Refuses a file of `len` bytes of which so many `bytes` are unpacked, as [`expanded`](Self::expanded) says;
-    /// `what` says what they are.
+    /// Rejects `bytes` unpacked from a file of `len` bytes if they exceed [`expanded`](Self::expanded). `what` is a subject
+    /// with its verb: `the table is`.
     ///
     /// # Errors
     /// [`crate::Kind::Limit`], `inflated`.
@@ -167,7 +175,7 @@ impl Limits {
         if bytes <= most {
             return Ok(());
         }
-        Err(Error::limit("inflated", format!("{what} far longer than the bytes of the file"))
+        Err(Error::limit("inflated", format!("{what} too large for the size of the file"))
             .expected(format_args!("at most {most} bytes"))
             .found(bytes)
             .hint(phrase![
@@ -178,10 +186,10 @@ impl Limits {
             ]))
     }
 
-    /// Sets the limit of that field name; for options of the command.
+    /// Sets the limit named `field`, one of [`NAMES`](Self::NAMES).
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`] for an unknown name, with the names there are.
+    /// [`crate::Kind::Usage`] for an unknown name, with the valid names.
     pub fn set(&mut self, field: &str, value: u64) -> Result<()> {
         let slot = match field {
             "header_bytes" => &mut self.header_bytes,
@@ -194,7 +202,7 @@ impl Limits {
             "expansion" => &mut self.expansion,
             "repeated_bytes" => &mut self.repeated_bytes,
             _ => {
-                return Err(Error::usage("unknown-limit", "there is no such limit")
+                return Err(Error::usage("unknown-limit", "unknown limit")
                     .found(field)
                     .hint(format_args!("the limits are {}", Limits::NAMES.join(", "))));
             }
@@ -208,9 +216,8 @@ impl Limits {
 mod tests {
     use super::*;
 
-    /// Every name sets one field, its own, and no field is without a name.
     #[test]
-    fn every_field_has_a_name() {
+    fn every_name_sets_its_own_field() {
         let mut all = Limits::default();
         for (value, name) in (7..).zip(Limits::NAMES) {
             let mut one = Limits::default();
@@ -218,7 +225,7 @@ mod tests {
             assert!(format!("{one:?}").contains(&format!("{name}: {value}")), "{name}");
             all.set(name, value).unwrap();
         }
-        // And the budget, and the block cache, which have no name.
+        // The budget and the block cache have no name.
         let count = |limits: &Limits| {
             format!("{limits:#?}")
                 .lines()
@@ -232,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_held_against_its_limit() {
+    fn rejects_claims_above_the_limit() {
         Limits::check("tensors", "tensors", 7, 7).unwrap();
         let error = Limits::check("tensors", "tensors", 8, 7).unwrap_err();
         assert_eq!((error.code().as_str(), error.found_text()), ("limit", Some("8")));

@@ -1,8 +1,8 @@
-//! Text for people in which options of jobs are data.
+//! User-facing text with typed terms for options, jobs and limits.
 //!
-//! Hints speak of options: "use `force` to replace it". Each face of the library writes options in its own way: the command
-//! as `--force`, Python as `force=True`. So an option is no word of a [`Phrase`] but a [`Term`] in it, and a face words it
-//! with [`Worded::word`]. Text is never searched for options: names from files stay as they are.
+//! A hint may name an option: "use `force` to replace it". The command writes it as `--force`, Python as `force=True`. An
+//! option in a [`Phrase`] is therefore a [`Term`], and each front end renders it with [`Worded::word`]. Plain text is never
+//! searched for options, so names from files stay unchanged.
 //!
 //! ```
 //! use weighbridge_core::phrase::{Opt, Term, Worded};
@@ -30,10 +30,10 @@ macro_rules! words {
             $(#[doc = $what] $variant,)*
         }
         impl $name {
-            /// All of them, by name.
+            /// All variants, sorted by name.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The name, in kebab-case.
+            /// Returns the name in kebab-case.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
@@ -44,124 +44,124 @@ macro_rules! words {
 }
 
 words! {
-    /// An option of a job.
+    /// Option of a job.
     Opt:
-    AllowSymlinks = "allow-symlinks", "The bytes behind symbolic links.";
-    Cast = "cast", "A dtype for floating-point tensors.";
-    Config = "config", "The configuration of PyTorch-BigGraph.";
-    CopyOthers = "copy-others", "The other files of a folder.";
-    DenyLoss = "deny-loss", "A refusal where something would be lost.";
-    Drop = "drop", "Tensors to leave out.";
-    Entities = "entities", "The folder of entities of PyTorch-BigGraph.";
-    FilesOnly = "files-only", "Files without their tensors.";
-    FollowVirtual = "follow-virtual", "The sources of virtual datasets.";
-    Force = "force", "An existing target is replaced.";
-    ForgetUndo = "forget-undo", "The undo record is removed.";
-    From = "from", "The format of the input.";
-    InPlace = "in-place", "The file itself is edited.";
-    Kind = "kind", "The kind of file within a format.";
-    Lenient = "lenient", "Files that break a rule are read.";
-    LenientRules = "lenient-rules", "Rules that fit nothing are noted.";
-    List = "list", "All parts of a program.";
-    Memory = "memory", "Memory for buffers.";
-    Names = "names", "The names that tensors go by.";
-    NoState = "no-state", "Optimizer state is left out.";
-    Outputs = "outputs", "The outputs of a program.";
-    Prefer = "prefer", "One of two tensors of the same name.";
-    PrefixEach = "prefix-each", "A prefix for each source.";
-    Program = "program", "The program beside the parameters.";
-    Rename = "rename", "New names.";
-    ReverseDims = "reverse-dims", "Dimensions in reverse order.";
-    Salvage = "salvage", "The intact tensors of a damaged file.";
-    Select = "select", "Tensors to keep.";
-    Set = "set", "A setting of a format.";
-    Strip = "strip", "Parts of a program to remove.";
-    TensorsOnly = "tensors-only", "Tensors without their files.";
-    To = "to", "The format to write.";
-    Undo = "undo", "The last edit in place is taken back.";
-    Values = "values", "All values are read.";
-    Versions = "versions", "The versions of a checkpoint.";
+    AllowSymlinks = "allow-symlinks", "Reads the targets of symbolic links.";
+    Cast = "cast", "Casts floating-point tensors to a dtype.";
+    Config = "config", "Sets the configuration of PyTorch-BigGraph.";
+    CopyOthers = "copy-others", "Copies the other files of a folder.";
+    DenyLoss = "deny-loss", "Refuses conversions with losses.";
+    Drop = "drop", "Drops tensors.";
+    Entities = "entities", "Sets the entity folder of PyTorch-BigGraph.";
+    FilesOnly = "files-only", "Compares files without their tensors.";
+    FollowVirtual = "follow-virtual", "Reads the source files of virtual datasets.";
+    Force = "force", "Replaces an existing target.";
+    ForgetUndo = "forget-undo", "Removes the undo record.";
+    From = "from", "Sets the input format.";
+    InPlace = "in-place", "Edits the file itself.";
+    Kind = "kind", "Sets the kind of file within a format.";
+    Lenient = "lenient", "Reads files that break a rule.";
+    LenientRules = "lenient-rules", "Notes rules that match nothing, instead of failing.";
+    List = "list", "Lists all parts of a program.";
+    Memory = "memory", "Sets the memory for buffers.";
+    Names = "names", "Selects the names of tensors.";
+    NoState = "no-state", "Drops optimizer state.";
+    Outputs = "outputs", "Selects outputs of a program.";
+    Prefer = "prefer", "Selects one of two tensors of the same name.";
+    PrefixEach = "prefix-each", "Adds a prefix for each source.";
+    Program = "program", "Sets the program of the parameters.";
+    Rename = "rename", "Renames tensors.";
+    ReverseDims = "reverse-dims", "Reverses the order of dimensions.";
+    Salvage = "salvage", "Reads the intact tensors of a damaged file.";
+    Select = "select", "Selects tensors to keep.";
+    Set = "set", "Sets an option of a format.";
+    Strip = "strip", "Removes parts of a program.";
+    TensorsOnly = "tensors-only", "Compares tensors without their files.";
+    To = "to", "Sets the output format.";
+    Undo = "undo", "Reverts the last edit in place.";
+    Values = "values", "Reads all values.";
+    Versions = "versions", "Selects versions of a checkpoint.";
 }
 
 words! {
-    /// A job with a name of its own.
+    /// Job that a hint can name.
     Job:
-    Convert = "convert", "A file in another form.";
-    Edit = "edit", "Names, types, shapes and metadata by rules.";
-    Program = "program", "The program of a model.";
-    Scan = "scan", "A search for code in a file.";
-    Seal = "seal", "A manifest of hashes.";
+    Convert = "convert", "Writes a file in another format.";
+    Edit = "edit", "Changes names, dtypes, shapes and metadata by rules.";
+    Program = "program", "Shows or changes the program of a model.";
+    Scan = "scan", "Searches a file for code.";
+    Seal = "seal", "Writes a manifest of hashes.";
 }
 
 impl Opt {
-    /// The option with this value.
+    /// Returns the option with this value.
     pub fn with(self, value: impl Into<String>) -> Choice {
         Choice { option: self, key: None, value: Some(value.into()), is_example: false }
     }
 
-    /// The option with a value for which `word` stands, such as `FILE`.
+    /// Returns the option with a placeholder for its value, such as `FILE`.
     pub fn any(self, word: &'static str) -> Choice {
         Choice { is_example: true, ..self.with(word) }
     }
 
-    /// The option with a pair of a name and a value.
+    /// Returns the option with a key and a value.
     pub fn pair(self, key: &'static str, value: impl Into<String>) -> Choice {
         Choice { key: Some(key), ..self.with(value) }
     }
 
-    /// The option with a pair of a name and a value for which `word` stands.
+    /// Returns the option with a key and a placeholder for the value.
     pub fn any_pair(self, key: &'static str, word: &'static str) -> Choice {
         Choice { key: Some(key), ..self.any(word) }
     }
 }
 
-/// An option, and what it is set to.
+/// Option with its value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Choice {
-    /// The option.
+    /// Option.
     pub option: Opt,
-    /// The name, for an option that takes pairs of names and values.
+    /// Key, for an option that takes `KEY=VALUE`.
     pub key: Option<&'static str>,
-    /// The value; `None` for an option that takes none, and where any will do.
+    /// Value; `None` for a flag, or if any value will do.
     pub value: Option<String>,
-    /// True where the value stands for any other one.
+    /// True if the value is a placeholder.
     pub is_example: bool,
 }
 
 impl Job {
-    /// The whole call of the job, to which arguments and options can be added.
+    /// Returns a full call of the job, to which arguments and options can be added.
     pub fn call(self) -> Call {
         Call { job: self, is_brief: false, arguments: &[], choices: Vec::new() }
     }
 
-    /// The call within a sentence which speaks of jobs of this library anyhow.
+    /// Returns a short call, for text in which the program is clear from context.
     pub fn brief(self) -> Call {
         Call { is_brief: true, ..self.call() }
     }
 }
 
-/// The call of a job.
+/// Call of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Call {
-    /// The job.
+    /// Job.
     pub job: Job,
-    /// True where it is clear whose job it is.
+    /// True if the name of the program can be omitted.
     pub is_brief: bool,
-    /// Words that stand for its arguments.
+    /// Placeholders of the positional arguments.
     pub arguments: &'static [&'static str],
-    /// Its options.
+    /// Options.
     pub choices: Vec<Choice>,
 }
 
 impl Call {
-    /// The call with these arguments, such as `["SRC", "DST"]`.
+    /// Sets the placeholders of the arguments, such as `["SRC", "DST"]`.
     #[must_use]
     pub fn of(mut self, arguments: &'static [&'static str]) -> Self {
         self.arguments = arguments;
         self
     }
 
-    /// The call with one more option.
+    /// Adds an option.
     #[must_use]
     pub fn with(mut self, choice: impl Into<Choice>) -> Self {
         self.choices.push(choice.into());
@@ -169,30 +169,30 @@ impl Call {
     }
 }
 
-/// A part of a text that each face words in its own way.
+/// Part of a text that each front end renders in its own way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Term {
-    /// An option of the job at hand, or of one that takes it.
+    /// Option of the current job, or of a job that has it.
     Choice(Choice),
-    /// A job.
+    /// Job.
     Call(Call),
-    /// A limit of [`crate::Limits`], and the number that is enough.
+    /// Limit of [`crate::Limits`].
     Limit {
-        /// Its name.
+        /// Field name.
         name: &'static str,
-        /// A number that is enough, where it is known.
+        /// Sufficient value, if known.
         enough: Option<u64>,
     },
 }
 
-/// A limit by name, for a [`Phrase`].
+/// Returns the term for a limit without a value.
 pub fn limit(name: &'static str) -> Term {
     Term::Limit { name, enough: None }
 }
 
 impl fmt::Display for Choice {
-    /// The name and the value: `cast f32`, `set type=NAME`.
+    /// Writes the name and the value: `cast f32`, `set type=NAME`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.option.name())?;
         match (self.key, &self.value) {
@@ -204,7 +204,7 @@ impl fmt::Display for Choice {
 }
 
 impl fmt::Display for Term {
-    /// Neutral words, for those who use the library itself: `` `force` ``, `edit(SRC, DST)`.
+    /// Writes neutral text, for users of the library: `` `force` ``, `edit(SRC, DST)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Choice(choice) => write!(f, "`{choice}`"),
@@ -228,18 +228,18 @@ impl From<Opt> for Choice {
     }
 }
 
-/// The words of a face for a term.
+/// Function of a front end that renders a term.
 pub type Face<'a> = &'a dyn Fn(&Term) -> String;
 
-/// Text for people, in neutral words, that knows its terms. Reads as a `str`.
+/// User-facing text in neutral form, with its terms. Dereferences to `str`.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Phrase {
     text: String,
-    /// The terms and their places in the text, in order.
+    /// Terms with their byte ranges in the text, in order.
     terms: Vec<(Range<usize>, Term)>,
 }
 
-/// Text and terms, one after another: `phrase!["use ", Opt::Force, " to replace it"]`.
+/// Builds a [`Phrase`](crate::phrase::Phrase) of text and terms: `phrase!["use ", Opt::Force, " to replace it"]`.
 #[macro_export]
 macro_rules! phrase {
     ($($part:expr),+ $(,)?) => {
@@ -248,7 +248,7 @@ macro_rules! phrase {
 }
 
 impl Phrase {
-    /// The phrase with more behind it.
+    /// Appends text or a term.
     #[must_use]
     pub fn and(mut self, more: impl Into<Self>) -> Self {
         let more = more.into();
@@ -259,17 +259,17 @@ impl Phrase {
         self
     }
 
-    /// The text in neutral words.
+    /// Returns the neutral text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The terms, in order.
+    /// Returns the terms, in order.
     pub fn terms(&self) -> impl Iterator<Item = &Term> {
         self.terms.iter().map(|(_, term)| term)
     }
 
-    /// The beginning of a phrase that quotes more of a file than anybody reads.
+    /// Truncates a phrase that quotes a long text from a file.
     pub(crate) fn brief(mut self) -> Self {
         let brief = brief(self.text.clone());
         if brief != self.text {
@@ -391,12 +391,12 @@ impl From<Call> for Phrase {
     }
 }
 
-/// A holder of phrases, which a face words before it shows them.
+/// Value with phrases that a front end renders before display.
 pub trait Worded {
-    /// Puts the words of a face in the place of each term.
+    /// Replaces each term with its text from `face`.
     fn word(&mut self, face: Face<'_>);
 
-    /// As it is in the words of a face.
+    /// Returns the value with each term replaced, as [`word`](Self::word).
     #[must_use]
     fn worded(mut self, face: Face<'_>) -> Self
     where
@@ -409,7 +409,7 @@ pub trait Worded {
 
 impl Worded for Phrase {
     fn word(&mut self, face: Face<'_>) {
-        // From the end, so that what stands before stays where it is.
+        // From the end, so that the earlier ranges stay valid.
         for (at, term) in std::mem::take(&mut self.terms).into_iter().rev() {
             self.text.replace_range(at, &face(&term));
         }
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_data_and_text_is_text() {
+    fn word_replaces_terms_and_keeps_text() {
         let name = "--force `force`";
         let mut phrase =
             phrase!["of ", name, ": ", Opt::Cast.with("f32"), " or ", Job::Edit.call().with(Opt::Undo)];
@@ -456,13 +456,13 @@ mod tests {
     }
 
     #[test]
-    fn phrases_are_joined_with_their_terms() {
+    fn joined_phrases_keep_their_terms() {
         let joined = phrase![phrase![Opt::Set.any_pair("type", "NAME"), " names it"], "; ", limit("tensors")];
         assert_eq!(joined.worded(&flag), "<`set type=NAME`> names it; <`tensors`>");
     }
 
     #[test]
-    fn long_phrases_are_cut() {
+    fn long_phrases_are_truncated() {
         let long = phrase!["x".repeat(5000), Opt::Force].brief();
         assert!(long.len() < 1200 && long.terms().count() == 0);
     }

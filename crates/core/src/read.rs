@@ -1,23 +1,21 @@
-//! Reading boxes of tensors: slices, whole tensors, and the blocks of a transform.
+//! Reading of boxes of tensors: slices, whole tensors, and the blocks of a transform.
 //!
-//! A box is gathered from the pieces it meets. Of each piece, the part is read compactly in the
-//! order in which it is stored, by as few positional reads as is sensible, and then moved to its
-//! place by [`copy_strided`].
+//! A box is gathered from the extents it intersects. The part of each extent is read compactly in stored order, with few
+//! positional reads, and then moved into the result by [`copy_strided`].
 
 use crate::checkpoint::{Extent, TensorEntry};
 use crate::error::{Error, Result};
 use crate::source::{MaybeMapped, check_range, to_usize};
 use crate::tensor::{CastReport, Endian, Order, Region, Shape, cast, copy_strided};
 
-/// Gaps up to this are read along with the runs on both sides: about the bytes that can be copied
-/// in the time of one more call.
-const GAP: u64 = 8 << 10;
-/// The most that is read at once to gather short runs.
+/// Maximum gap between runs that is read together with them: about the bytes copied in the time of one system call.
+const MAX_GAP: u64 = 8 << 10;
+/// Maximum bytes of one read that gathers short runs.
 const SIEVE: u64 = 256 << 10;
-/// Bytes that are read at once to be looked at once.
+/// Bytes of a chunk in [`for_each_chunk`].
 const STEP: u64 = 256 << 10;
 
-/// Buffers that are kept between reads, so that a worker allocates once.
+/// Buffers reused between reads, so that a worker allocates once.
 #[derive(Debug, Default)]
 pub struct Scratch {
     stored: Vec<u8>,
@@ -29,8 +27,8 @@ impl TensorEntry {
     /// Reads `region`, dense in `order`, little-endian, in the tensor's [`dtype`](TensorEntry::dtype).
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`] where the box leaves the tensor; [`crate::Kind::Unsupported`] for a
-    /// reordering of elements of less than a byte; and what the sources say.
+    /// [`crate::Kind::Usage`] if the box exceeds the tensor; [`crate::Kind::Unsupported`] for a reordering of elements smaller
+    /// than a byte; errors of the sources.
     pub fn read_region(&self, region: &Region, order: Order) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         self.read_into(region, order, &mut Scratch::default(), &mut out)?;
@@ -45,7 +43,7 @@ impl TensorEntry {
         self.read_region(&Region::whole(&self.shape), order)
     }
 
-    /// As [`TensorEntry::read_region`], appending to `out`. Returns what the cast did, if there was one.
+    /// Appends `region` to `out`, as [`TensorEntry::read_region`]. Returns the report of the cast, if any.
     pub fn read_into(
         &self,
         region: &Region,
@@ -54,10 +52,10 @@ impl TensorEntry {
         out: &mut Vec<u8>,
     ) -> Result<Option<CastReport>> {
         if !region.fits(&self.shape) {
-            return Err(Error::usage("outside", "the slice leaves the tensor")
+            return Err(Error::usage("outside", "the slice exceeds the tensor")
                 .on_tensor(self.name())
                 .expected(format_args!("within {}", self.shape))
-                .found(format_args!("start {:?}, extent {:?}", region.start, region.shape)));
+                .found(format_args!("start {:?}, size {:?}", region.start, region.shape)));
         }
         let Some(to) = self.cast else {
             gather(self, region, order, scratch, out)?;
@@ -75,7 +73,7 @@ impl TensorEntry {
         if report.undefined > 0 {
             return Err(Error::unsupported(
                 "undefined-cast",
-                format!("{} cannot hold all values of the tensor", to.to),
+                format!("{} cannot represent all values of the tensor", to.to),
             )
             .on_tensor(self.name())
             .found(crate::text::counted(
@@ -89,8 +87,8 @@ impl TensorEntry {
     }
 }
 
-/// As [`TensorEntry::read_into`], to look at the box once: where it stands in a file as it is wanted, nothing is copied. The caller
-/// asks [`MaybeMapped::intact`] before the result is believed.
+/// Reads `region` for a single pass, as [`TensorEntry::read_into`]. A box that is stored in the requested layout is mapped
+/// without a copy. Call [`MaybeMapped::intact`] before using the result.
 pub fn read_or_map(
     entry: &TensorEntry,
     region: &Region,
@@ -106,9 +104,8 @@ pub fn read_or_map(
     Ok(MaybeMapped::Read(spare))
 }
 
-/// Gives the box `region` of `entry` to `take`, dense in `order`, in the entry's type: in steps of 256 KiB where it stands so in
-/// its source, which the second cache holds, so that to look at them costs no more than to read them; else at once.
-/// `spare` lends its memory.
+/// Passes the box `region` of `entry` to `take`, dense in `order`, in the entry's dtype. A box stored in this layout is passed
+/// in chunks of 256 KiB, which fit the L2 cache; any other at once. `spare` is reused as the buffer.
 ///
 /// # Errors
 /// As [`TensorEntry::read_region`].
@@ -141,7 +138,7 @@ pub fn for_each_chunk(
 }
 
 impl TensorEntry {
-    /// The one range of a source in which the box stands dense in `order`, little-endian, in the type that is wanted.
+    /// Returns the single range of a source that stores the box dense in `order`, little-endian, in the requested dtype.
     pub fn in_place<'a>(&'a self, region: &Region, order: Order) -> Option<(&'a Extent, u64, u64)> {
         let size = self.stored.size()? as u64;
         if self.cast.is_some() || !region.fits(&self.shape) {
@@ -163,7 +160,7 @@ impl TensorEntry {
         if extent.encoding.order == Order::Row {
             fast_to_slow.reverse();
         }
-        // Dimensions taken whole, then one in part, then one place of each.
+        // Whole dimensions, then one in part, then one index of each.
         let part = fast_to_slow.iter().skip_while(|&&axis| within.shape[axis] == extents[axis]);
         if part.skip(1).any(|&axis| within.shape[axis] != 1) {
             return None;
@@ -173,7 +170,7 @@ impl TensorEntry {
     }
 }
 
-/// Appends the box in the stored type.
+/// Appends the box in the stored dtype.
 fn gather(
     entry: &TensorEntry,
     region: &Region,
@@ -184,7 +181,7 @@ fn gather(
     let named = |e: Error| e.on_tensor(entry.name());
     let shape = region.shape();
     let Some(len) = shape.bytes(entry.stored) else {
-        return Err(named(Error::unsupported("part-of-a-byte", "the slice does not fill whole bytes")));
+        return Err(named(Error::unsupported("part-of-a-byte", "the slice is not a whole number of bytes")));
     };
     if len == 0 {
         return Ok(());
@@ -233,7 +230,7 @@ fn gather(
     Ok(())
 }
 
-/// Elements of less than a byte: only as a whole, as they lie.
+/// Reads elements smaller than a byte: only the whole tensor, in stored order.
 fn whole_packed(entry: &TensorEntry, region: &Region, order: Order, target: &mut [u8]) -> Result<()> {
     match entry.single_extent() {
         Some(extent)
@@ -245,33 +242,33 @@ fn whole_packed(entry: &TensorEntry, region: &Region, order: Order, target: &mut
         }
         _ => Err(Error::unsupported(
             "packed-slice",
-            format!("elements of type {} share bytes: only the whole tensor can be read", entry.stored),
+            format!("elements of dtype {} share bytes; only the whole tensor can be read", entry.stored),
         )),
     }
 }
 
-/// Reads the box `within` of a piece of these extents compactly, in the piece's own order.
+/// Reads the box `within` of an extent of size `dims` compactly, in the order of the extent.
 fn read_box(
     extent: &Extent,
-    extents: &[u64],
+    dims: &[u64],
     within: &Region,
     size: usize,
     sieve: &mut Vec<u8>,
     out: &mut [u8],
 ) -> Result<()> {
     let size = size as u64;
-    let shape = Shape::new(extents);
+    let shape = Shape::new(dims);
     let strides = shape.strides(extent.encoding.order);
     let mut fast_to_slow: Vec<usize> = (0..shape.rank()).collect();
     if extent.encoding.order == Order::Row {
         fast_to_slow.reverse();
     }
-    // The longest run: dimensions taken whole, and one more in part.
+    // Longest run: whole dimensions, and one more in part.
     let mut run = size;
     let mut outer = fast_to_slow.len();
     for (place, &axis) in fast_to_slow.iter().enumerate() {
         run *= within.shape[axis];
-        if within.shape[axis] != extents[axis] {
+        if within.shape[axis] != dims[axis] {
             outer = place + 1;
             break;
         }
@@ -283,14 +280,14 @@ fn read_box(
         .unwrap_or(&[])
         .iter()
         .map(|&axis| (within.shape[axis], strides[axis] * size))
-        .filter(|&(extent, _)| extent != 1)
+        .filter(|&(count, _)| count != 1)
         .collect();
 
     let run_len = to_usize(run)?;
     let mut runs = out.chunks_exact_mut(run_len);
-    // Along the fastest outer dimension, short runs that lie near each other are read at once.
+    // Along the fastest outer dimension, short runs close to each other are read at once.
     let (inner, step) = axes.first().copied().unwrap_or((1, run));
-    let together = if step - run > GAP { 1 } else { (SIEVE / step).clamp(1, inner) };
+    let together = if step - run > MAX_GAP { 1 } else { (SIEVE / step).clamp(1, inner) };
     let mut index = vec![0u64; axes.len()];
     loop {
         let mut done = 0;
@@ -311,16 +308,16 @@ fn read_box(
             }
             done += count;
         }
-        // The odometer of the slower dimensions.
+        // Advance the index of the slower dimensions.
         let mut place = 1;
         loop {
-            let Some(&(extent, step)) = axes.get(place) else { return Ok(()) };
+            let Some(&(count, step)) = axes.get(place) else { return Ok(()) };
             index[place] += 1;
             at += step;
-            if index[place] < extent {
+            if index[place] < count {
                 break;
             }
-            at -= step * extent;
+            at -= step * count;
             index[place] = 0;
             place += 1;
         }
@@ -335,7 +332,7 @@ mod tests {
     use crate::tensor::{DType, Encoding};
     use std::sync::Arc;
 
-    /// A tensor of u16 whose element at row-major position k is k.
+    /// Tensor of u16 with element k at row-major position k.
     fn counting(dims: &[u64], encoding: Encoding) -> TensorEntry {
         let shape = Shape::new(dims);
         let n = usize::try_from(shape.elements().unwrap()).unwrap();
@@ -362,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn every_box_of_every_layout() {
+    fn reads_every_box_in_every_layout() {
         let big = Encoding { order: Order::Row, endian: Endian::Big };
         for encoding in [Encoding::ROW, Encoding::COLUMN, big] {
             for dims in [&[][..], &[6], &[3, 4], &[2, 3, 4], &[3, 1, 2, 2]] {
@@ -398,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_joined() {
+    fn extents_are_joined() {
         let dims = [5, 3];
         let whole = counting(&dims, Encoding::ROW);
         let bytes = whole.read_tensor(Order::Row).unwrap();
@@ -430,14 +427,14 @@ mod tests {
     }
 
     #[test]
-    fn outside_is_an_error() {
+    fn rejects_slices_that_exceed_the_tensor() {
         let entry = counting(&[2, 2], Encoding::ROW);
         let region = Region { start: vec![1, 0], shape: vec![2, 2] };
         assert_eq!(entry.read_region(&region, Order::Row).unwrap_err().code().as_str(), "outside");
     }
 
     #[test]
-    fn a_cast_is_applied() {
+    fn casts_are_applied() {
         let mut entry = counting(&[2, 2], Encoding::COLUMN);
         entry.cast = Some(DType::F32.into());
         let expected: Vec<u8> = [0f32, 1.0, 2.0, 3.0].iter().flat_map(|x| x.to_le_bytes()).collect();

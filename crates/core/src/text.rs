@@ -1,4 +1,4 @@
-//! Text from files, made safe to show; numbers that JSON lacks.
+//! Escaping and truncation of text from untrusted files; non-finite numbers in JSON.
 
 mod near;
 
@@ -8,8 +8,8 @@ use serde_json::{Value as Json, json};
 use std::fmt::Display;
 use std::path::Path;
 
-/// `text` with everything escaped that could move the cursor, hide, or reorder what a terminal
-/// shows: control characters, and the invisible and direction-changing ones of Unicode.
+/// Escapes characters that could move the cursor of a terminal, or hide or reorder text. These are control characters, and the
+/// invisible and direction-changing ones of Unicode.
 pub fn escape(text: &str) -> String {
     if text.bytes().all(|b| (0x20..0x7f).contains(&b)) {
         return text.to_owned();
@@ -27,7 +27,7 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
-/// True for control characters, and the invisible and direction-changing ones of Unicode.
+/// Returns true for control characters, and for invisible and direction-changing characters of Unicode.
 pub fn is_escaped(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -35,8 +35,7 @@ pub fn is_escaped(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The text of a path: as it is, or where it is not UTF-8 with `\xNN` for each byte that is no part of a character, and for
-/// each backslash.
+/// Returns a path as text. If it is not UTF-8, each invalid byte and each backslash becomes `\xNN`.
 pub fn path_text(path: &Path) -> String {
     if let Some(text) = path.to_str() {
         return text.to_owned();
@@ -51,13 +50,13 @@ pub fn path_text(path: &Path) -> String {
     text
 }
 
-/// A number and what it counts: `1 tensor`, `2 tensors`.
+/// Formats a number with its noun: `1 tensor`, `2 tensors`.
 pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str, many: &str) -> String {
     let noun = if count == N::from(1) { one } else { many };
     format!("{count} {noun}")
 }
 
-/// The first `shown` of `names`, and how many more there are: `a, b and 3 more`. Who calls escapes names from files.
+/// Formats the first `shown` of `names`, and the count of the rest: `a, b and 3 more`. The caller escapes names from files.
 pub fn first_and_more<T: AsRef<str>>(names: impl IntoIterator<Item = T>, shown: usize) -> String {
     let mut names = names.into_iter();
     let mut text = String::new();
@@ -68,17 +67,17 @@ pub fn first_and_more<T: AsRef<str>>(names: impl IntoIterator<Item = T>, shown: 
     and_more(text, names.count() as u64)
 }
 
-/// The names in `text`, and how many `more` there are: of what is counted and not listed.
+/// Appends the count of unlisted names to `text`: `a, b and 3 more`.
 pub fn and_more(text: String, more: u64) -> String {
     if more > 0 { format!("{text} and {more} more") } else { text }
 }
 
-/// The longest text, in bytes, that an error or a finding quotes from a file.
-const QUOTED: usize = 1000;
+/// Maximum bytes of text that an error or a finding quotes from a file.
+const MAX_QUOTED: usize = 1000;
 
-/// `text`, or where it is longer than an error or a finding may quote, its beginning and how much more there is.
+/// Truncates a text longer than an error or a finding may quote, and appends the number of omitted bytes.
 pub(crate) fn brief(mut text: String) -> String {
-    if text.len() > QUOTED {
+    if text.len() > MAX_QUOTED {
         let (end, more) = cut(&text);
         text.truncate(end);
         text.push_str(&more);
@@ -87,22 +86,22 @@ pub(crate) fn brief(mut text: String) -> String {
     text
 }
 
-/// [`escape`]s a name from a file, of a long one its beginning.
+/// Escapes a name from a file, as [`escape`], and truncates a long one.
 pub fn quoted(text: &str) -> String {
-    if text.len() <= QUOTED {
+    if text.len() <= MAX_QUOTED {
         return escape(text);
     }
     let (end, more) = cut(text);
     escape(text.get(..end).unwrap_or_default()) + &more
 }
 
-/// Where to cut a long text, and what to say there.
+/// Byte at which to truncate a long text, and the suffix to append.
 fn cut(text: &str) -> (usize, String) {
-    let end = (0..=QUOTED).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    let end = (0..=MAX_QUOTED).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     (end, format!("... ({} bytes more)", text.len() - end))
 }
 
-/// A real number in JSON; `"NaN"`, `"Infinity"` and `"-Infinity"`, which JSON lacks, are strings.
+/// Returns a real number as JSON; non-finite numbers are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
 pub fn json_number(x: f64) -> Json {
     if x.is_finite() {
         json!(x)
@@ -120,10 +119,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_are_named_and_the_others_counted() {
-        let told = |names: &[&str]| first_and_more(names, 2);
+    fn names_beyond_the_limit_are_counted() {
+        let text = |names: &[&str]| first_and_more(names, 2);
         assert_eq!(
-            [told(&[]), told(&["a"]), told(&["a", "b"]), told(&["a", "b", "c", "d"])],
+            [text(&[]), text(&["a"]), text(&["a", "b"]), text(&["a", "b", "c", "d"])],
             ["", "a", "a, b", "a, b and 2 more"]
         );
     }
@@ -139,11 +138,11 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_quoted_in_part() {
-        let exact = "a".repeat(QUOTED);
+    fn long_texts_are_truncated() {
+        let exact = "a".repeat(MAX_QUOTED);
         assert_eq!((brief(exact.clone()), quoted(&exact)), (exact.clone(), exact));
-        let long = format!("{}ä{}", "a".repeat(QUOTED - 1), "b".repeat(QUOTED));
-        let told = format!("{}... ({} bytes more)", "a".repeat(QUOTED - 1), QUOTED + 2);
-        assert_eq!((brief(long.clone()), quoted(&long)), (told.clone(), told));
+        let long = format!("{}ä{}", "a".repeat(MAX_QUOTED - 1), "b".repeat(MAX_QUOTED));
+        let truncated = format!("{}... ({} bytes more)", "a".repeat(MAX_QUOTED - 1), MAX_QUOTED + 2);
+        assert_eq!((brief(long.clone()), quoted(&long)), (truncated.clone(), truncated));
     }
 }

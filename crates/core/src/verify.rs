@@ -1,4 +1,4 @@
-//! Holding bytes against the checksum that their file gives for them.
+//! Verification of checksums stored in a file.
 
 use crate::checkpoint::{Check, TensorEntry};
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use crate::phrase;
 use crate::phrase::Opt;
 use crate::source::{SourceRef, to_usize};
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const STEP: u64 = 256 << 10;
 
 /// Reads the range and compares its CRC-32.
@@ -29,27 +29,26 @@ pub fn verify(source: &SourceRef, check: &Check) -> Result<()> {
 }
 
 impl Check {
-    /// Error for bytes in the file `label` whose CRC-32 is `found`, which is another one.
+    /// Returns the error for bytes of the file `label` with the wrong CRC-32 `found`.
     pub fn mismatch(&self, label: &str, found: u32) -> Error {
-        Error::corrupt("crc-mismatch", "the bytes are not those that were written: the checksum differs")
+        Error::corrupt("crc-mismatch", "the checksum of the data does not match")
             .in_file(label)
             .at(self.offset)
             .expected(format_args!("CRC-32 {:08x} over {} bytes", self.crc32, self.len))
             .found(format_args!("{found:08x}"))
             .hint(phrase![
-                "the file was damaged after it was written: look for another copy, or read with ",
-                Opt::Salvage,
-                " what is intact"
+                "the file is damaged; get another copy, or read the intact tensors with ",
+                Opt::Salvage
             ])
     }
 }
 
 impl TensorEntry {
-    /// Holds the bytes of `self` against the checksums that its file gives, if it gives any. For
-    /// those who read the whole tensor; a plan is verified while it runs.
+    /// Verifies the checksums that the file states for the bytes of the tensor, if any. For callers that read the whole tensor;
+    /// a plan is verified while it runs.
     ///
     /// # Errors
-    /// [`crate::Kind::Corrupt`], code `crc-mismatch`; and what the sources say.
+    /// [`crate::Kind::Corrupt`], code `crc-mismatch`; errors of the sources.
     pub fn verify_tensor(&self) -> Result<()> {
         for extent in &self.extents {
             if let Some(check) = &extent.check {
@@ -60,15 +59,15 @@ impl TensorEntry {
     }
 }
 
-/// True where the bytes are made from others, whose own checks are met only by reading to the end.
+/// Returns true if the bytes are decoded from others. Checks of the encoding run only when the source is read to its end.
 pub fn is_encoded(source: &SourceRef) -> bool {
     source.is_decoded()
 }
 
-/// Reads a source from front to back, for the checks that its decoding makes.
+/// Reads a whole source, to run the checks of its decoder.
 ///
 /// # Errors
-/// What the source says.
+/// Errors of the source.
 pub fn read_through(source: &SourceRef) -> Result<()> {
     let mut buffer = vec![0; to_usize(source.len().min(STEP))?];
     let mut at = 0;

@@ -43,7 +43,7 @@ pub fn pickles(
     end
 }
 
-/// As [`pickles`]. Nested pickles of a compressed source are collected in `later`: reading back would decompress it from
+/// Same as [`pickles`]. Nested pickles of a compressed source are collected in `later`: reading back would decompress it from
 /// the start again.
 fn in_a_row(
     source: &SourceRef,

@@ -101,7 +101,7 @@ fn bytes(source: &SourceRef, member: &Member, raw: bool, budget: &Budget) -> Res
     Unpacked::of(|| InflateSource::new(source.clone(), member), member.len, budget)
 }
 
-/// As [`bytes`], without verifying the CRC-32.
+/// Same as [`bytes`], without verifying the CRC-32.
 fn unchecked(source: &SourceRef, member: &Member, budget: &Budget) -> Result<Bytes> {
     match member.method {
         Method::Stored => Ok(Bytes::Range(member.open(source)?)),

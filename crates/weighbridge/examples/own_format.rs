@@ -97,7 +97,7 @@ fn main() -> Result<()> {
     let values: Vec<u8> = [1.5f32, -2.0, 3.25].iter().flat_map(|value| value.to_le_bytes()).collect();
     let bytes = [MARK, &3u32.to_le_bytes(), &values].concat();
     let source: SourceRef = Arc::new(weighbridge::source::MemorySource::new("numbers.rawf", bytes));
-    // The content tells the format.
+    // The format is detected by content.
     let checkpoint = formats.open_source(source, &OpenOptions::default())?;
     println!("{}: {} {}", checkpoint.format, checkpoint.tensors[0].dtype(), checkpoint.tensors[0].shape);
     for (id, name) in [("safetensors", "numbers.safetensors"), ("rawf", "again.rawf")] {

@@ -1,6 +1,6 @@
-//! A panic of a library that is caught is an error like any other: nothing is printed of it where the program asks for that.
+//! A caught panic of a library is an error like any other: nothing is printed of it if the program asks for that.
 //!
-//! A process of its own: it counts what reaches the hook for panics, of which a process has one.
+//! A process of its own: the test counts calls of the panic hook, and a process has only one.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
 use std::panic::catch_unwind;

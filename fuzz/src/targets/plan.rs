@@ -72,7 +72,7 @@ fn round_trip(checkpoint: &Checkpoint, format: &dyn Format, plan: &WritePlan) ->
         Ok(opened) => compare(checkpoint, &opened, id, &plan.losses).map_err(|what| format!("{id}: {what}")),
         // Without rows there may be no file at all.
         Err(_) if plan.losses.iter().any(|loss| loss.code == "no-rows") => Ok(()),
-        Err(error) => Err(format!("{id} cannot read what it wrote: {error}\n{:?}", plan.losses)),
+        Err(error) => Err(format!("{id} cannot read its own output: {error}\n{:?}", plan.losses)),
     }
 }
 

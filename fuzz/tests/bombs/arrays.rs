@@ -4,7 +4,7 @@ use crate::harness::{Opens, Range, Refused};
 use crate::made::{Part, made};
 use crate::zips::{Member, archive, archive_of, crc32, deflate, deflated, stored};
 
-/// An array of version 2 with this header.
+/// Makes an npy file of version 2 with this header.
 fn npy(header: &str, data: &[u8]) -> Vec<u8> {
     let len = u32::try_from(header.len() + 1).unwrap().to_le_bytes();
     [b"\x93NUMPY\x02\0", &len[..], header.as_bytes(), b"\n", data].concat()
@@ -22,7 +22,7 @@ fn npy_bombs() {
         range.file(name, bytes, Refused("npy-header-length"));
     }
     let head = [&b"\x93NUMPY\x02\0"[..], &900_000_000u32.to_le_bytes()].concat();
-    let blanks = made(vec![Part::Bytes(head), Part::Again(b" ".to_vec(), 900_000_000)]);
+    let blanks = made(vec![Part::Bytes(head), Part::Repeat(b" ".to_vec(), 900_000_000)]);
     range.source("900 MB of blanks", blanks, Refused("npy-header-length"));
     for (name, open, close) in [("lists", "[", "]"), ("tuples", "(", ",)"), ("dicts", "{'a':", "}")] {
         let deep = format!("{{'descr': {}1{}}}", open.repeat(100_000), close.repeat(100_000));
@@ -34,7 +34,7 @@ fn npy_bombs() {
     range.file("50,000 dimensions", npy(&header(&"1, ".repeat(50_000)), &[0; 4]), Refused("limit"));
 }
 
-/// An array of `len` zeros of four bytes, deflated to a thousandth.
+/// Makes a member with an array of `len` 4-byte zeros, deflated to a thousandth.
 fn zeros(name: &str, len: u64) -> Member {
     let head = npy(&header(&format!("{len},")), &[]);
     let block = vec![0; 1 << 20];
@@ -58,7 +58,7 @@ fn npz_bombs() {
         Refused("zip-stored-length"),
     );
 
-    // Many members in the directory, one in the file.
+    // Many directory entries for one member in the file.
     let first = zeros("0.npy", 1 << 24);
     let mut members = vec![first.clone()];
     members.extend((1..5_000).map(|i| Member { name: format!("{i}.npy"), at: Some(0), ..first.clone() }));
@@ -84,7 +84,7 @@ fn npz_bombs() {
         Refused("npy-header-length"),
     );
 
-    // Each header is a thousandth of its length in the file.
+    // Each header is deflated to a thousandth.
     for (name, dtype) in [("numbers", "|u1"), ("objects", "|O")] {
         let text = header("100000,").replace("<f4", dtype);
         let blanks = deflated("", &npy(&(text + &" ".repeat(1_000_000)), &[0; 100_000]));
@@ -97,9 +97,9 @@ fn npz_bombs() {
         );
     }
 
-    // Metadata that would be read as a whole.
+    // Metadata that could be read whole.
     let meta = zeros("weighbridge.metadata.npy", 1 << 24);
-    range.file("metadata that is no text", archive(&[meta]), Opens(1));
+    range.file("metadata that is not text", archive(&[meta]), Opens(1));
     let text = npy(&header("67108864,").replace("<f4", "|u1"), &[]);
     let block = vec![b' '; 1 << 20];
     let (data, sum) = (deflate(&text, &block, 64), crc32(&text, &block, 64));
@@ -111,10 +111,10 @@ fn npz_bombs() {
     range.file("metadata of 64 MiB in 2 MB", archive(&[meta, filling]), Opens(0));
 }
 
-/// Headers that say nothing of lengths stand in stored blocks of the stream that begins behind the one before: to find where
-/// a member ends, its stream is followed through all that comes behind it.
+/// Tests nested members without lengths: local headers in stored blocks of the stream of the previous member. To find the end
+/// of a member, its stream could be followed through all later ones.
 #[test]
-fn npz_streams_that_are_followed_again() {
+fn npz_nested_streams() {
     let Some(mut range) = Range::alone("npz") else { return };
     let whole = archive(&[stored("a.npy", npy(&header("1,"), &[0; 4]))]);
     let head = [&b"PK\x03\x04\x14\0\x08\0\x08\0"[..], &[0; 16], &[1, 0, 0, 0], b"a"].concat();

@@ -1,4 +1,4 @@
-//! Arrow: claims of buffers and footers, names that are the same bytes, fields that are the same table.
+//! Arrow: false sizes of buffers and footers, names that share bytes, fields that share a table.
 
 use crate::harness::{Opens, Range, Refused};
 use arrow_array::{
@@ -28,7 +28,7 @@ fn put(bytes: &[u8], at: usize, word: &[u8]) -> Vec<u8> {
 fn arrow_claims() {
     let Some(mut range) = Range::alone("arrow") else { return };
     let zstd = golden("fixed.zstd.arrow");
-    // Before a frame of zstd stands how long it is unpacked.
+    // A zstd frame is preceded by its uncompressed length.
     let frames: Vec<usize> =
         (8..zstd.len() - 4).filter(|&at| zstd[at..].starts_with(b"\x28\xb5\x2f\xfd")).collect();
     assert!(!frames.is_empty());
@@ -44,7 +44,7 @@ fn arrow_claims() {
     }
 }
 
-/// Rows that claim to be longer than memory, which salvage would read whole.
+/// Tests rows with a stated size larger than memory, which salvage could read whole.
 #[test]
 fn arrow_rows_without_end() {
     let Some(mut range) = Range::alone("arrow") else { return };
@@ -52,8 +52,7 @@ fn arrow_rows_without_end() {
     range.any("rows of 200 MiB", golden("bad/row-of-200-mib.zstd.arrow"));
 }
 
-/// Each number in small files, in turn, made as large as can be: in heads, footers, flatbuffers, buffers. Whatever they
-/// are, nothing takes more than it may.
+/// Tests small files with each number replaced by the largest value: in headers, footers, flatbuffers, buffers.
 #[test]
 fn arrow_every_number() {
     let Some(mut range) = Range::alone("arrow") else { return };
@@ -67,7 +66,7 @@ fn arrow_every_number() {
     }
 }
 
-/// A file of that batch, `times` times.
+/// Makes a file of a batch, repeated `times` times.
 fn file(columns: Vec<(&str, ArrayRef)>, times: usize, compression: Option<CompressionType>) -> Vec<u8> {
     let batch = RecordBatch::try_from_iter(columns).unwrap();
     let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
@@ -79,14 +78,14 @@ fn file(columns: Vec<(&str, ArrayRef)>, times: usize, compression: Option<Compre
     file
 }
 
-/// Rows of zeros.
+/// Makes rows of zeros.
 fn zeros(rows: usize, width: i32) -> ArrayRef {
     let item = Arc::new(Field::new("item", DataType::Int8, false));
     let zeros = Int8Array::from(vec![0; rows * usize::try_from(width).unwrap()]);
     Arc::new(FixedSizeListArray::new(item, width, Arc::new(zeros), None))
 }
 
-/// Lets every buffer of zstd that is so long unpacked claim another length.
+/// Changes the stated length of every zstd buffer with this uncompressed length.
 fn claim(mut file: Vec<u8>, from: i64, to: i64) -> Vec<u8> {
     let frames = (8..file.len() - 4).filter(|&at| file[at..].starts_with(b"\x28\xb5\x2f\xfd"));
     let places: Vec<usize> =
@@ -100,10 +99,10 @@ fn claim(mut file: Vec<u8>, from: i64, to: i64) -> Vec<u8> {
 fn arrow_batches_that_multiply() {
     let Some(mut range) = Range::alone("arrow") else { return };
     let zstd = Some(CompressionType::ZSTD);
-    // Each is what one may be; together they are longer than a small file may say.
+    // Each is within the limit of a batch; together they exceed the limit of a small file.
     let small = file(vec![("vector", zeros(1000, 1))], 50, zstd);
     range.file("50 batches of 24 MB", claim(small, 1000, 24_000_000), Refused("inflated"));
-    // Another column does not pay for the elements.
+    // Another column does not raise the budget for the elements.
     let mut state = 1u64;
     let random = || {
         state ^= state << 13;
@@ -130,7 +129,7 @@ fn arrow_batches_that_multiply() {
     range.file("24 MB in columns", file(names.into_iter().zip(plain).collect(), 1, zstd), Opens(1));
 }
 
-/// Lets the footer say that the column is text: making it as such would look at every view.
+/// Changes the column type in the footer to text, which requires a check of every view.
 fn as_text(mut file: Vec<u8>) -> Vec<u8> {
     let tail = file.len() - 10;
     let len = u32::from_le_bytes(file[tail..tail + 4].try_into().unwrap());
@@ -167,7 +166,7 @@ fn arrow_names_that_are_the_same_bytes() {
     range.file("3,000,000 names of nothing", file(vec![("name", empty)], 1, zstd), Opens(1));
 }
 
-/// A schema of so many fields that are one table, with a name of that length.
+/// Makes a schema of `fields` fields that share one table, with a name of this length.
 pub(super) fn shared<'a>(
     flat: &mut FlatBufferBuilder<'a>,
     name: usize,
@@ -188,7 +187,7 @@ pub(super) fn shared<'a>(
     schema.finish()
 }
 
-/// A footer with that schema.
+/// Makes a footer with this schema.
 fn fields(name: usize, fields: usize) -> Vec<u8> {
     let mut flat = FlatBufferBuilder::new();
     let schema = shared(&mut flat, name, fields);
@@ -212,7 +211,7 @@ fn arrow_fields_that_are_one_table() {
     range.file("900,000 fields", fields(1, 900_000), Refused("shared-structure"));
 }
 
-/// A batch whose columns all are the same bytes of it, which begin where no number may.
+/// Makes a batch whose columns share the same bytes, at an unaligned offset.
 fn same_bytes(columns: usize, len: i64, place: i64) -> Vec<u8> {
     let message = |flat: &mut FlatBufferBuilder<'_>, body: i64| {
         let buffers: Vec<_> = (0..columns)

@@ -11,7 +11,7 @@ fn golden(name: &str) -> Vec<u8> {
     std::fs::read(folder.iter().collect::<PathBuf>()).unwrap()
 }
 
-/// A folder that a training of one type in `partitions` would leave.
+/// Makes a checkpoint folder of one entity type in `partitions` partitions.
 fn checkpoint(partitions: &str, extra: &str) -> MemoryFolder {
     let config = format!(
         r#"{{"entities": {{"all": {{"num_partitions": {partitions}}}}}, "relations": [{{"name": "r", "lhs": "all",
@@ -46,7 +46,7 @@ fn biggraph_folders() {
         .with("checkpoint_version.txt", b"9".repeat(100_000))
         .with("embeddings_all_0.v1.h5", b"x".to_vec());
     range.folder("a version of 10^5 digits", shared(version), Refused("limit"));
-    // One file says that it is the last of 2^64.
+    // One file claims to be the last of 2^64.
     let last = MemoryFolder::new("bomb")
         .with("checkpoint_version.txt", b"1".to_vec())
         .with("embeddings_all_18446744073709551615.v1.h5", golden("embeddings_all_0.v1.h5"));
@@ -65,7 +65,7 @@ fn biggraph_folders() {
     }
 }
 
-/// A folder with one file that is made while it is read.
+/// A folder with one generated file.
 #[derive(Debug)]
 struct One(PathBuf, SourceRef, MemoryFolder);
 
@@ -96,23 +96,23 @@ fn biggraph_texts() {
         range.folder(name, folder, end);
     };
     let open = Part::Bytes(b"[\"".to_vec());
-    names("a name of 64 MiB", vec![open, Part::Again(b"a".to_vec(), 1 << 26)], Opens(1));
-    names("10^8 nested lists", vec![Part::Again(b"[".to_vec(), 100_000_000)], Opens(1));
+    names("a name of 64 MiB", vec![open, Part::Repeat(b"a".to_vec(), 1 << 26)], Opens(1));
+    names("10^8 nested lists", vec![Part::Repeat(b"[".to_vec(), 100_000_000)], Opens(1));
     names(
         "10^7 names",
-        vec![Part::Bytes(b"[".to_vec()), Part::Again(b"\"a\",".to_vec(), 40_000_000)],
+        vec![Part::Bytes(b"[".to_vec()), Part::Repeat(b"\"a\",".to_vec(), 40_000_000)],
         Opens(1),
     );
-    names("16 MiB of blanks", vec![Part::Again(b" ".to_vec(), 1 << 24)], Opens(1));
+    names("16 MiB of blanks", vec![Part::Repeat(b" ".to_vec(), 1 << 24)], Opens(1));
     let mut count = |name: &str, text: Vec<Part>, end: End| {
         let folder = MemoryFolder::new("bomb").with("entity_names_all_0.json", b"[\"a\"]".to_vec());
         range.folder(name, Arc::new(One("entity_count_all_0.txt".into(), made(text), folder)), end);
     };
-    count("a count of 1 GiB", vec![Part::Again(b"9".to_vec(), 1 << 30)], Opens(1));
-    count("a count in 1 GiB of blanks", vec![Part::Again(b" ".to_vec(), 1 << 30)], Opens(1));
+    count("a count of 1 GiB", vec![Part::Repeat(b"9".to_vec(), 1 << 30)], Opens(1));
+    count("a count in 1 GiB of blanks", vec![Part::Repeat(b" ".to_vec(), 1 << 30)], Opens(1));
 }
 
-/// A folder of entities with this configuration.
+/// Makes an entity folder with this configuration.
 fn entities(config: String) -> MemoryFolder {
     MemoryFolder::new("bomb")
         .with("config.json", config.into_bytes())
@@ -134,14 +134,14 @@ fn config(types: &[String], partitions: u64, relation: &str, relations: usize) -
 #[test]
 fn biggraph_configurations() {
     let Some(mut range) = Range::alone("biggraph") else { return };
-    // Held against the names of files: a name is repeated for each partition.
+    // Compared with file names: the name occurs once per partition.
     let long = vec!["a".repeat(1_000_000)];
     range.folder("a name of 1 MB", shared(entities(config(&long, 3000, "a", 1))), Opens(1));
     range.file("a name of 1 MB, alone", config(&long, 3000, "a", 1).into_bytes(), Refused("config"));
     let one = vec!["a".to_owned()];
     range.folder("50,000 partitions", shared(entities(config(&one, 50_000, "a", 1))), Opens(1));
     range.folder("1,000,000 partitions", shared(entities(config(&one, 1_000_000, "a", 1))), Refused("limit"));
-    // As many as may be, by the name of a file.
+    // The largest allowed part number in a file name.
     let last = MemoryFolder::new("bomb")
         .with("checkpoint_version.txt", b"1".to_vec())
         .with("embeddings_all_49999.v1.h5", golden("embeddings_all_0.v1.h5"));

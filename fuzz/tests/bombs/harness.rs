@@ -1,4 +1,4 @@
-//! What is done with a bomb, and what it may take.
+//! Operations on a bomb, and limits of their cost.
 
 use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -17,18 +17,18 @@ use weighbridge::source::{FileRange, FolderRef, SourceRef};
 use weighbridge::tensor::{Order, Region};
 use weighbridge_fuzz::counting;
 
-/// What a bomb may take beside itself.
-pub(crate) const MEMORY: u64 = 64 << 20;
-/// The time of a processor after which a bomb fails, in a build with little optimisation; six times as long on the clock.
-const STUCK: Duration = Duration::from_secs(60);
-/// Tensors up to this length are counted and converted as a whole.
-const WHOLE: u64 = 8 << 20;
-/// Files up to this length are opened as far as possible, too.
-const SALVAGED: u64 = 4 << 20;
-/// Of tensors up to this length the last element is read.
-const LAST: u64 = 2 << 30;
+/// Largest memory use of a bomb besides its own bytes.
+pub(crate) const MAX_MEMORY: u64 = 64 << 20;
+/// CPU time after which a bomb fails, in a build with little optimisation; the wall-clock limit is six times as long.
+const CPU_TIMEOUT: Duration = Duration::from_secs(60);
+/// Largest tensor that is measured and converted whole, in bytes.
+const MAX_WHOLE: u64 = 8 << 20;
+/// Largest file that is also salvaged, in bytes.
+const MAX_SALVAGED: u64 = 4 << 20;
+/// Largest tensor whose last element is read, in bytes.
+const MAX_LAST_READ: u64 = 2 << 30;
 
-/// The bomb.
+/// A bomb.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
     /// A file.
@@ -37,22 +37,22 @@ pub(crate) enum Input {
     Folder(FolderRef),
 }
 
-/// What opening it strictly shall come to.
+/// Expected result of a strict open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It opens with that many tensors.
+    /// Opens with this number of tensors.
     Opens(usize),
-    /// It is refused with this code.
+    /// Refused with this error code.
     Refused(&'static str),
-    /// Either, with no more than a hundred tensors.
+    /// Refused, or opens with at most 100 tensors.
     Any,
 }
 
 pub(crate) use End::{Any, Opens, Refused};
 
-/// True in a process that runs one test. Elsewhere starts such a process for the current test, prints the lines of its bombs,
-/// and fails where it fails.
-fn is_alone() -> bool {
+/// Returns true in a process that runs a single test. Otherwise runs the current test in such a process, prints the lines of
+/// its bombs, and fails if it fails.
+fn is_isolated() -> bool {
     const CHILD: &str = "WEIGHBRIDGE_BOMBS_ALONE";
     let thread = std::thread::current();
     // With `--test-threads 1` tests run one by one in the main thread.
@@ -68,67 +68,66 @@ fn is_alone() -> bool {
     false
 }
 
-/// Bombs that are set off one after the other.
+/// Runs bombs of one format and collects failures.
 pub(crate) struct Range {
     format: &'static str,
-    wrong: Vec<String>,
+    failures: Vec<String>,
 }
 
 impl Range {
-    /// For bombs of that format, in a process of their own, as the memory of all threads is counted together. `None` where
-    /// the current test passed in such a process.
+    /// Starts a run for bombs of a format, in a separate process, because the memory of all threads is counted together. Returns
+    /// `None` if the current test has passed in such a process.
     pub(crate) fn alone(format: &'static str) -> Option<Self> {
-        if !is_alone() {
+        if !is_isolated() {
             return None;
         }
-        // What a panic prints takes memory that is not the library's.
+        // Panic output would allocate memory outside the library.
         weighbridge::quiet_panics();
-        Some(Self { format, wrong: Vec::new() })
+        Some(Self { format, failures: Vec::new() })
     }
 
-    /// A file of these bytes.
+    /// Runs a file of these bytes.
     pub(crate) fn file(&mut self, name: &str, bytes: Vec<u8>, end: End) {
         self.source(name, super::made::bytes(bytes), end);
     }
 
-    /// A file.
+    /// Runs a file.
     pub(crate) fn source(&mut self, name: &str, source: SourceRef, end: End) {
-        self.set_off(name, &Input::File(source), MEMORY, end);
+        self.run(name, &Input::File(source), MAX_MEMORY, end);
     }
 
-    /// A folder.
+    /// Runs a folder.
     pub(crate) fn folder(&mut self, name: &str, folder: FolderRef, end: End) {
-        self.set_off(name, &Input::Folder(folder), MEMORY, end);
+        self.run(name, &Input::Folder(folder), MAX_MEMORY, end);
     }
 
-    /// A file that may open or be refused.
+    /// Runs a file that may open or be refused.
     pub(crate) fn any(&mut self, name: &str, bytes: Vec<u8>) {
-        self.set_off(name, &Input::File(super::made::bytes(bytes)), MEMORY, Any);
+        self.run(name, &Input::File(super::made::bytes(bytes)), MAX_MEMORY, Any);
     }
 
-    /// Uses it in every way; `memory` is what it may take.
-    pub(crate) fn set_off(&mut self, name: &str, input: &Input, memory: u64, end: End) {
-        let stop = progress(format!("{} {name}", self.format));
-        let (begun, before) = (Instant::now(), processor());
-        let (found, peak) = counting::peak_of_all(|| use_it(self.format, input));
-        let took =
-            processor().zip(before).map_or(begun.elapsed(), |(now, before)| now.saturating_sub(before));
+    /// Runs all operations on a bomb, with a limit of memory in bytes.
+    pub(crate) fn run(&mut self, name: &str, input: &Input, memory: u64, end: End) {
+        let stop = watch_for_hang(format!("{} {name}", self.format));
+        let (begun, before) = (Instant::now(), cpu_time());
+        let (found, peak) = counting::peak_of_all(|| use_in_every_way(self.format, input));
+        let took = cpu_time().zip(before).map_or(begun.elapsed(), |(now, before)| now.saturating_sub(before));
         drop(stop);
         let peak = u64::try_from(peak).unwrap_or(0);
         println!("{:>8.2} s {:>6} KiB  {} {name}: {found:?}", took.as_secs_f64(), peak >> 10, self.format);
         if peak > memory {
-            self.wrong.push(format!("{name}: {peak} bytes of memory, at most {memory}"));
+            self.failures.push(format!("{name}: {peak} bytes of memory, at most {memory}"));
         }
-        let as_wished = match end {
+        let as_expected = match end {
             Opens(tensors) => found == format!("opens {tensors}"),
             Refused(code) => found == code,
-            // A small true result.
+            // A small correct result.
             Any => {
                 found.strip_prefix("opens ").is_none_or(|count| count.parse::<u64>().is_ok_and(|n| n <= 100))
             }
         };
-        if !as_wished {
-            self.wrong.push(format!("{name}: {found:?} instead of {end:?}"));
+        if !as_expected {
+            self.failures.push(format!("{name}: {found:?} instead of {end:?}"));
         }
     }
 }
@@ -136,30 +135,30 @@ impl Range {
 impl Drop for Range {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            assert!(self.wrong.is_empty(), "{}:\n{}", self.format, self.wrong.join("\n"));
+            assert!(self.failures.is_empty(), "{}:\n{}", self.format, self.failures.join("\n"));
         }
     }
 }
 
-/// Time that processors spent on this process, where the system tells: others may keep them busy.
-fn processor() -> Option<Duration> {
+/// Returns the CPU time of this process, if the system reports it. Wall-clock time depends on other processes.
+fn cpu_time() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // Behind the name, which is in brackets: in ticks, of which 100 are a second.
+    // The fields after the name in brackets, in ticks of 10 ms.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
     Some(Duration::from_millis(ticks * 10))
 }
 
-/// Ends the process after [`STUCK`], unless what is given is dropped before: a thread cannot be stopped.
-fn progress(name: String) -> Sender<()> {
+/// Aborts the process after [`CPU_TIMEOUT`], unless the returned sender is dropped first: a thread cannot be stopped.
+fn watch_for_hang(name: String) -> Sender<()> {
     let (stop, stopped) = channel::<()>();
-    let (begun, before) = (Instant::now(), processor().unwrap_or_default());
+    let (begun, before) = (Instant::now(), cpu_time().unwrap_or_default());
     std::thread::spawn(move || {
         while stopped.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
-            let took = processor().map_or(begun.elapsed(), |now| now.saturating_sub(before));
-            if took > STUCK || begun.elapsed() > STUCK * 6 {
+            let took = cpu_time().map_or(begun.elapsed(), |now| now.saturating_sub(before));
+            if took > CPU_TIMEOUT || begun.elapsed() > CPU_TIMEOUT * 6 {
                 use std::io::Write;
-                // Not by eprintln!, which the test harness would keep to itself.
+                // Not by eprintln!, which the test harness captures.
                 let _ = std::io::stderr().write_all(format!("\nhangs: {name}\n").as_bytes());
                 std::process::abort();
             }
@@ -168,27 +167,27 @@ fn progress(name: String) -> Sender<()> {
     stop
 }
 
-/// What opening it strictly came to: `opens`, or the code of the error.
-fn use_it(format: &'static str, input: &Input) -> String {
+/// Opens a bomb in every mode, examines and scans it. Returns the result of the strict open: `opens N`, or the error code.
+fn use_in_every_way(format: &'static str, input: &Input) -> String {
     let mut end = None;
-    // A list of what is lost takes several times the memory of the names in it.
+    // The list of losses takes several times the memory of the names in it.
     let small = match input {
-        Input::File(source) => source.len() <= SALVAGED,
+        Input::File(source) => source.len() <= MAX_SALVAGED,
         Input::Folder(_) => true,
     };
     for (lenient, salvage) in [(false, false), (true, false), (true, true)] {
         if salvage && !small {
             continue;
         }
-        for told in [None, Some(format.to_owned())] {
-            let options = OpenOptions { lenient, salvage, format: told, ..OpenOptions::default() };
+        for named in [None, Some(format.to_owned())] {
+            let options = OpenOptions { lenient, salvage, format: named, ..OpenOptions::default() };
             let opened = open(input, &options);
-            let known = opened.is_ok();
+            let is_open = opened.is_ok();
             match &opened {
                 Ok(checkpoint) => examine(checkpoint),
                 Err(error) => assert!(!error.to_string().is_empty()),
             }
-            // What is not recognised is told of what it is when the format is named.
+            // If detection fails, the result is that with a named format.
             let unknown =
                 opened.as_ref().is_err_and(|e| matches!(e.code().as_str(), "unknown-format" | "not-a-file"));
             if end.is_none() && !unknown {
@@ -197,14 +196,14 @@ fn use_it(format: &'static str, input: &Input) -> String {
                     Err(error) => error.code().as_str().to_owned(),
                 });
             }
-            if known {
+            if is_open {
                 break;
             }
         }
     }
     if let Input::File(source) = input {
-        for told in [None, Some(format.to_owned())] {
-            match scan_source(source, &OpenOptions { format: told, ..OpenOptions::default() }) {
+        for named in [None, Some(format.to_owned())] {
+            match scan_source(source, &OpenOptions { format: named, ..OpenOptions::default() }) {
                 Ok(scanned) => assert!(!scanned.label.is_empty()),
                 Err(error) => assert!(!error.to_string().is_empty()),
             }
@@ -220,7 +219,7 @@ fn open(input: &Input, options: &OpenOptions) -> Result<Checkpoint> {
     }
 }
 
-/// All that the command does with an opened file.
+/// Runs all operations of the command on an opened file.
 fn examine(checkpoint: &Checkpoint) {
     assert!(serde_json::to_writer(std::io::sink(), &checkpoint.as_json()).is_ok());
     assert!(info(checkpoint).to_json().is_object());
@@ -229,14 +228,14 @@ fn examine(checkpoint: &Checkpoint) {
         Err(error) => assert!(!error.to_string().is_empty()),
     }
     for tensor in checkpoint.tensors.iter().take(3) {
-        if tensor.bytes() <= WHOLE {
+        if tensor.bytes() <= MAX_WHOLE {
             match stats(tensor, &StatsOptions::default()) {
                 Ok(stats) => assert_eq!(Some(stats.count), tensor.shape.elements()),
                 Err(error) => assert!(!error.to_string().is_empty()),
             }
         }
-        if (1..=LAST).contains(&tensor.bytes()) && tensor.dtype().size().is_some() {
-            let start = tensor.shape.dims().iter().map(|extent| extent - 1).collect();
+        if (1..=MAX_LAST_READ).contains(&tensor.bytes()) && tensor.dtype().size().is_some() {
+            let start = tensor.shape.dims().iter().map(|size| size - 1).collect();
             let region = Region { start, shape: vec![1; tensor.shape.rank()] };
             if let Err(error) = tensor.read_region(&region, Order::Row) {
                 assert!(!error.to_string().is_empty());
@@ -245,9 +244,9 @@ fn examine(checkpoint: &Checkpoint) {
     }
     let npz = registry().by_id("npz").unwrap();
     match plan_checkpoint(checkpoint.clone(), npz, None, &ConvertOptions::default()) {
-        Ok(plan) if plan.bytes() <= WHOLE => {
+        Ok(plan) if plan.bytes() <= MAX_WHOLE => {
             let options = RunOptions { memory: 16 << 20, sync: false, ..RunOptions::default() };
-            if let Err(error) = run(&plan, &Nowhere, &options) {
+            if let Err(error) = run(&plan, &NullSink, &options) {
                 assert!(!error.to_string().is_empty());
             }
         }
@@ -256,11 +255,11 @@ fn examine(checkpoint: &Checkpoint) {
     }
 }
 
-/// Keeps nothing.
+/// Discards all output.
 #[derive(Debug)]
-struct Nowhere;
+struct NullSink;
 
-impl Sink for Nowhere {
+impl Sink for NullSink {
     fn stage(&self, _: &PlannedFile) -> Result<Box<dyn StagedFile>> {
         Ok(Box::new(Self))
     }
@@ -276,7 +275,7 @@ impl Sink for Nowhere {
     fn discard(&self) {}
 }
 
-impl StagedFile for Nowhere {
+impl StagedFile for NullSink {
     fn write_at(&self, _: u64, _: &[u8]) -> Result<()> {
         Ok(())
     }

@@ -1,13 +1,13 @@
-//! HDF5: chunks, trees that lead back to themselves, heaps, attributes, links in circles.
+//! HDF5: chunks, cyclic trees, heaps, attributes, cyclic links.
 
 use crate::harness::{Opens, Range, Refused};
 use crate::hdf5_file::{
-    F32, File, NOWHERE, chunk_key, chunked, contiguous, deflated, f32, group_node, hard, link_info,
+    F32, File, UNDEFINED, chunk_key, chunked, contiguous, deflated, f32, group_node, hard, link_info,
     local_heap, message, soft, space, symbol_table, tree, tree_of_chunks, whole,
 };
 use crate::zips::zlib;
 
-/// A root that leads to what `build` puts behind it.
+/// Makes a root group that links to the object made by `build`.
 fn with_one(build: impl Fn(&mut File) -> u64) -> Vec<u8> {
     // The root comes first, so it is made twice: its length does not depend on the address.
     let make = |address| {
@@ -20,7 +20,7 @@ fn with_one(build: impl Fn(&mut File) -> u64) -> Vec<u8> {
     make(address).0
 }
 
-/// A dataset of one chunk, `packed` in the file.
+/// Makes a dataset of one chunk with these compressed bytes.
 fn chunk(dims: &[u64], extents: &[u32], packed: &[u8]) -> Vec<u8> {
     with_one(|file| {
         let data = file.put(packed);
@@ -33,7 +33,7 @@ fn chunk(dims: &[u64], extents: &[u32], packed: &[u8]) -> Vec<u8> {
 #[test]
 fn hdf5_bombs() {
     let Some(mut range) = Range::alone("hdf5") else { return };
-    // That files made by hand are read at all.
+    // Well-formed hand-made files open.
     let good = with_one(|file| {
         let data = file.put(&[0; 16]);
         file.object(&[space(&[4]), f32(), contiguous(data, 16)])
@@ -51,7 +51,7 @@ fn hdf5_bombs() {
     range.file("2^120 elements", huge(&[1 << 60, 1 << 60], 16), Refused("shape-overflow"));
     range.file(
         "2^60 elements that were never written",
-        with_one(|file| file.object(&[space(&[1 << 60]), f32(), contiguous(NOWHERE, 0)])),
+        with_one(|file| file.object(&[space(&[1 << 60]), f32(), contiguous(UNDEFINED, 0)])),
         Refused("limit"),
     );
     range.file("a chunk of 8 GiB", chunk(&[1 << 40], &[1 << 31], &zlib(&[0; 16], 1)), Refused("limit"));
@@ -81,7 +81,7 @@ fn hdf5_circles() {
         }),
         Opens(0),
     );
-    // Each group holds the next one twice: 2^60 paths.
+    // Each group contains the next one twice: 2^60 paths.
     range.file(
         "2^60 paths",
         with_one(|file| {
@@ -121,30 +121,30 @@ fn hdf5_circles() {
     let child = |at: u64| [&0u64.to_le_bytes()[..], &at.to_le_bytes(), &8u64.to_le_bytes()].concat();
     range.file(
         "a tree in itself",
-        group(&|at| tree(0, 1, 1, NOWHERE, &child(at)), 16),
+        group(&|at| tree(0, 1, 1, UNDEFINED, &child(at)), 16),
         Refused("hdf5-corrupt"),
     );
     range.file(
         "a tree of 255 levels in itself",
-        group(&|at| tree(0, 255, 1, NOWHERE, &child(at)), 16),
+        group(&|at| tree(0, 255, 1, UNDEFINED, &child(at)), 16),
         Refused("hdf5-corrupt"),
     );
-    range.file("a tree beside nothing", group(&|_| tree(0, 0, 0, NOWHERE, &[]), 16), Opens(0));
+    range.file("a tree beside nothing", group(&|_| tree(0, 0, 0, UNDEFINED, &[]), 16), Opens(0));
     range.file("a tree beside itself", group(&|at| tree(0, 0, 0, at, &[]), 16), Refused("hdf5-corrupt"));
     range.file(
         "a tree of 65,535 children",
-        group(&|at| tree(0, 1, 65535, NOWHERE, &child(at)), 16),
+        group(&|at| tree(0, 1, 65535, UNDEFINED, &child(at)), 16),
         Refused("hdf5-corrupt"),
     );
-    // As many as any file has room for.
-    let mut most = group(&|at| tree(0, 1, 65534, NOWHERE, &child(at)), 16);
+    // The largest count for which there is space in a file.
+    let mut most = group(&|at| tree(0, 1, 65534, UNDEFINED, &child(at)), 16);
     let half = u16::MAX / 2;
     most[18..20].copy_from_slice(&half.to_le_bytes());
     assert!(most.len() < group_node(half));
     range.file("a tree of 65,534 children", most, Refused("past-the-end"));
-    let many = |at: u64| tree(0, 9, 16, NOWHERE, &child(at)[..16].repeat(17));
+    let many = |at: u64| tree(0, 9, 16, UNDEFINED, &child(at)[..16].repeat(17));
     range.file("a tree of 16^9 times itself", group(&many, 16), Refused("hdf5-corrupt"));
-    range.file("a heap of 2^60", group(&|_| tree(0, 0, 0, NOWHERE, &[]), 1 << 60), Refused("past-the-end"));
+    range.file("a heap of 2^60", group(&|_| tree(0, 0, 0, UNDEFINED, &[]), 1 << 60), Refused("past-the-end"));
 
     let continued = |at: u64, len: u64| {
         let mut file = File::new();
@@ -156,7 +156,7 @@ fn hdf5_circles() {
     let chunks = with_one(|file| {
         let at = file.next();
         let keys = [chunk_key(1, &[0]), at.to_le_bytes().to_vec(), chunk_key(1, &[1 << 40])].concat();
-        let tree = file.put(&whole(tree(1, 3, 1, NOWHERE, &keys), 24 + 64 * 32 + 24));
+        let tree = file.put(&whole(tree(1, 3, 1, UNDEFINED, &keys), 24 + 64 * 32 + 24));
         file.object(&[space(&[1 << 30]), f32(), chunked(tree, &[1 << 10]), deflated()])
     });
     range.file("chunks of a tree in itself", chunks, Refused("hdf5-corrupt"));
@@ -165,7 +165,7 @@ fn hdf5_circles() {
 #[test]
 fn hdf5_attributes() {
     let Some(mut range) = Range::alone("hdf5") else { return };
-    // Version 1: lengths of name, type and space, then these, each padded to eight bytes.
+    // Version 1: lengths of name, type and space, then these fields, each padded to eight bytes.
     let attribute = |kind: &[u8], dims: &[u64], data: &[u8]| {
         let extents: Vec<u8> = dims.iter().flat_map(|n| n.to_le_bytes()).collect();
         let space = [&[1, u8::try_from(dims.len()).unwrap(), 0, 0, 0, 0, 0, 0][..], &extents].concat();
@@ -196,7 +196,7 @@ fn hdf5_attributes() {
         Refused("hdf5-corrupt"),
     );
     range.file("an attribute of no element and 2^60", attribute(&F32, &[0, 1 << 60], &[]), Opens(0));
-    // Texts of any length, which stand in a heap that is said to be of 2^60 bytes, or to hold a text of that length.
+    // Variable-length texts in a heap with a stated size of 2^60 bytes, or a stated text length of that size.
     let texts = [&[0x19, 1, 0, 0, 16, 0, 0, 0][..], &[0x13, 0, 0, 0, 1, 0, 0, 0]].concat();
     let text =
         |len: u32, heap: u64| [&len.to_le_bytes()[..], &heap.to_le_bytes(), &1u32.to_le_bytes()].concat();

@@ -1,22 +1,22 @@
-//! HDF5 files by hand: version 0 of the superblock, version 1 of object headers, links as messages.
+//! A writer of hand-made HDF5 files: superblock version 0, object headers version 1, links as messages.
 
-/// What stands for no address.
-pub(crate) const NOWHERE: u64 = u64::MAX;
+/// The undefined address.
+pub(crate) const UNDEFINED: u64 = u64::MAX;
 
-/// Objects in the order in which they were put there; the first is the root.
+/// A file under construction: objects in order; the first one is the root.
 #[derive(Debug)]
 pub(crate) struct File(Vec<u8>);
 
 impl File {
-    /// Only the superblock, which leads to an object right behind it.
+    /// Starts with the superblock; the root object follows it directly.
     pub(crate) fn new() -> Self {
         let mut bytes = b"\x89HDF\r\n\x1a\n".to_vec();
-        // Versions, sizes of offsets and lengths, leaf and internal K, flags.
+        // Versions, sizes of offsets and lengths, leaf K and internal K, flags.
         bytes.extend([0, 0, 0, 0, 0, 8, 8, 0, 4, 0, 16, 0, 0, 0, 0, 0]);
-        for address in [0, NOWHERE, 0, NOWHERE] {
+        for address in [0, UNDEFINED, 0, UNDEFINED] {
             bytes.extend(address.to_le_bytes());
         }
-        // The root: name, header, no cache.
+        // Root entry: name offset, header address, no cache.
         bytes.extend(0u64.to_le_bytes());
         bytes.extend(96u64.to_le_bytes());
         bytes.extend([0; 24]);
@@ -24,12 +24,12 @@ impl File {
         Self(bytes)
     }
 
-    /// Where the next object will stand.
+    /// Address of the next object.
     pub(crate) fn next(&self) -> u64 {
         self.0.len() as u64
     }
 
-    /// Puts bytes there; where they stand.
+    /// Appends bytes; returns their address.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> u64 {
         let at = self.next();
         self.0.extend(bytes);
@@ -37,7 +37,7 @@ impl File {
         at
     }
 
-    /// Puts an object header with these messages there.
+    /// Appends an object header with these messages; returns its address.
     pub(crate) fn object(&mut self, messages: &[Vec<u8>]) -> u64 {
         let body = messages.concat();
         let count = u16::try_from(messages.len()).unwrap().to_le_bytes();
@@ -45,25 +45,25 @@ impl File {
         self.put(&[&[1, 0], &count[..], &1u32.to_le_bytes(), &len, &[0; 4], &body].concat())
     }
 
-    /// Puts an object header of version 2 there, which does not say how many messages it has.
+    /// Appends an object header of version 2, without a message count; returns its address.
     pub(crate) fn later_object(&mut self, messages: &[Vec<u8>]) -> u64 {
         let body = messages.iter().flat_map(|message| later(message)).collect::<Vec<_>>();
         let len = u32::try_from(body.len()).unwrap().to_le_bytes();
         self.put(&summed([&b"OHDR\x02\x02"[..], &len, &body].concat()))
     }
 
-    /// Says for how many entries there is room in leaves of groups and in nodes above them: twice these.
+    /// Sets leaf K and internal K: nodes hold up to twice as many entries.
     pub(crate) fn room(&mut self, leaf: u16, node: u16) {
         self.0[16..20].copy_from_slice(&[leaf.to_le_bytes(), node.to_le_bytes()].concat());
     }
 
-    /// Puts bytes where others are.
+    /// Overwrites bytes.
     pub(crate) fn replace(&mut self, at: u64, bytes: &[u8]) {
         let at = usize::try_from(at).unwrap();
         self.0[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// The file, whose superblock knows its length.
+    /// Sets the file length in the superblock and returns the file.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         let len = self.0.len() as u64;
         self.0[40..48].copy_from_slice(&len.to_le_bytes());
@@ -71,7 +71,7 @@ impl File {
     }
 }
 
-/// A message of a header.
+/// Makes a header message.
 pub(crate) fn message(kind: u16, payload: &[u8]) -> Vec<u8> {
     let mut payload = payload.to_vec();
     payload.resize(payload.len().next_multiple_of(8), 0);
@@ -79,69 +79,69 @@ pub(crate) fn message(kind: u16, payload: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes(), &len[..], &[0; 4], &payload].concat()
 }
 
-/// A message as headers of version 2 have it.
+/// Converts a message to the form of version 2 headers.
 pub(crate) fn later(message: &[u8]) -> Vec<u8> {
     [&[message[0], message[2], message[3], message[4]][..], &message[8..]].concat()
 }
 
-/// A group that keeps its links here.
+/// Makes a link info message of a group with compact links.
 pub(crate) fn link_info() -> Vec<u8> {
     message(2, &[&[0, 0][..], &[0xff; 16]].concat())
 }
 
-/// A link to an object.
+/// Makes a hard link message.
 pub(crate) fn hard(name: &str, address: u64) -> Vec<u8> {
     let len = u8::try_from(name.len()).unwrap();
     message(6, &[&[1, 0, len][..], name.as_bytes(), &address.to_le_bytes()].concat())
 }
 
-/// A link to a path.
+/// Makes a soft link message.
 pub(crate) fn soft(name: &str, path: &str) -> Vec<u8> {
     let (len, path_len) =
         (u8::try_from(name.len()).unwrap(), u16::try_from(path.len()).unwrap().to_le_bytes());
     message(6, &[&[1, 8, 1, len][..], name.as_bytes(), &path_len, path.as_bytes()].concat())
 }
 
-/// A group as a tree and a heap of names.
+/// Makes a symbol table message: a tree and a heap of names.
 pub(crate) fn symbol_table(tree: u64, heap: u64) -> Vec<u8> {
     message(0x11, &[tree.to_le_bytes(), heap.to_le_bytes()].concat())
 }
 
-/// A heap of names whose segment is said to be so long, and to have no room left.
+/// Makes a local heap with a data segment of a stated length, without free space.
 pub(crate) fn local_heap(len: u64, at: u64) -> Vec<u8> {
     [&b"HEAP\0\0\0\0"[..], &len.to_le_bytes(), &1u64.to_le_bytes(), &at.to_le_bytes()].concat()
 }
 
-/// A node of a tree of `kind` (0 groups, 1 chunks): keys and children in turn, with a last key. As long as these are.
+/// Makes a B-tree node of `kind` (0 groups, 1 chunks): alternating keys and children, with a last key. Not padded.
 pub(crate) fn tree(kind: u8, level: u8, used: u16, right: u64, rest: &[u8]) -> Vec<u8> {
     let head =
-        [&b"TREE"[..], &[kind, level], &used.to_le_bytes(), &NOWHERE.to_le_bytes(), &right.to_le_bytes()];
+        [&b"TREE"[..], &[kind, level], &used.to_le_bytes(), &UNDEFINED.to_le_bytes(), &right.to_le_bytes()];
     [&head.concat(), rest].concat()
 }
 
-/// The only leaf of the tree of a group, with one leaf of entries below it, which are between the names at these places;
-/// it has room for twice as many as `half` says.
+/// Makes the single node of a group tree, with one leaf of entries between the names at `low` and `high`; padded for twice
+/// `half` entries.
 pub(crate) fn group_tree(half: u16, low: u64, entries: u64, high: u64) -> Vec<u8> {
     let rest: Vec<u8> = [low, entries, high].iter().flat_map(|n| n.to_le_bytes()).collect();
-    whole(tree(0, 0, 1, NOWHERE, &rest), group_node(half))
+    whole(tree(0, 0, 1, UNDEFINED, &rest), group_node(half))
 }
 
-/// Bytes of a node of the tree of a group.
+/// Size of a node of a group tree, in bytes.
 pub(crate) fn group_node(half: u16) -> usize {
     24 + 2 * usize::from(half) * 16 + 8
 }
 
-/// A node with the room that it takes in the file, however many entries it has.
+/// Pads a node to its allocated size in the file.
 pub(crate) fn whole(mut node: Vec<u8>, len: usize) -> Vec<u8> {
     assert!(node.len() <= len);
     node.resize(len, 0);
     node
 }
 
-/// Entries that a node of a tree of chunks has room for.
+/// Largest number of entries of a chunk tree node.
 const CHUNKS: usize = 64;
 
-/// A tree of chunks of these extents: their offsets in order, addresses, lengths in the file.
+/// Makes a chunk tree for chunks of this shape: offsets in order, addresses, lengths in the file.
 pub(crate) fn tree_of_chunks(file: &mut File, extents: &[u32], chunks: &[(Vec<u64>, u64, u32)]) -> u64 {
     let entries = chunks.iter().map(|(offset, at, len)| (chunk_key(*len, offset), *at)).collect();
     let (last, ..) = chunks.last().unwrap();
@@ -149,8 +149,7 @@ pub(crate) fn tree_of_chunks(file: &mut File, extents: &[u32], chunks: &[(Vec<u6
     nodes_of_chunks(file, 0, entries, &chunk_key(0, &end))
 }
 
-/// Nodes over these keys and children, and nodes over these nodes up to the root, all as long as writers make them. The
-/// first level is `level`.
+/// Makes tree nodes for these keys and children, and parent nodes up to the root, all padded. The first level is `level`.
 pub(crate) fn nodes_of_chunks(
     file: &mut File,
     mut level: u8,
@@ -168,7 +167,7 @@ pub(crate) fn nodes_of_chunks(
             let mut rest: Vec<u8> =
                 own.iter().flat_map(|(key, child)| [&key[..], &child.to_le_bytes()].concat()).collect();
             rest.extend(entries.get((number + 1) * CHUNKS).map_or(last, |(key, _)| &key[..]));
-            let right = if number + 1 < count { at(number + 1) } else { NOWHERE };
+            let right = if number + 1 < count { at(number + 1) } else { UNDEFINED };
             let mut node = tree(1, level, u16::try_from(own.len()).unwrap(), right, &rest);
             if number > 0 {
                 node[8..16].copy_from_slice(&at(number - 1).to_le_bytes());
@@ -183,42 +182,42 @@ pub(crate) fn nodes_of_chunks(
     }
 }
 
-/// A dataspace.
+/// Makes a dataspace message.
 pub(crate) fn space(dims: &[u64]) -> Vec<u8> {
     let dims_bytes: Vec<u8> = dims.iter().flat_map(|n| n.to_le_bytes()).collect();
     message(1, &[&[1, u8::try_from(dims.len()).unwrap(), 0, 0, 0, 0, 0, 0][..], &dims_bytes].concat())
 }
 
-/// The payload of the type f32, little-endian.
+/// Payload of the datatype f32, little-endian.
 pub(crate) const F32: [u8; 20] = [0x11, 0x20, 31, 0, 4, 0, 0, 0, 0, 0, 32, 0, 23, 8, 0, 23, 127, 0, 0, 0];
 
-/// The type f32.
+/// Makes a datatype message of f32.
 pub(crate) fn f32() -> Vec<u8> {
     message(3, &F32)
 }
 
-/// Elements in one place.
+/// Makes a contiguous layout message.
 pub(crate) fn contiguous(at: u64, len: u64) -> Vec<u8> {
     message(8, &[&[3, 1][..], &at.to_le_bytes(), &len.to_le_bytes()].concat())
 }
 
-/// Elements in chunks that a tree lists.
+/// Makes a chunked layout message with a tree.
 pub(crate) fn chunked(tree: u64, chunk: &[u32]) -> Vec<u8> {
     let extents: Vec<u8> = chunk.iter().chain(&[4]).flat_map(|n| n.to_le_bytes()).collect();
     let rank = u8::try_from(chunk.len() + 1).unwrap();
     message(8, &[&[3, 2, rank][..], &tree.to_le_bytes(), &extents].concat())
 }
 
-/// All chunks are deflated.
+/// Makes a filter message: deflate.
 pub(crate) fn deflated() -> Vec<u8> {
     filtered(&[(1, &[9])])
 }
 
-/// All chunks are packed with these filters: their numbers and parameters.
+/// Makes a filter message with these filters: ids and parameters.
 pub(crate) fn filtered(filters: &[(u16, &[u32])]) -> Vec<u8> {
     let mut payload = vec![1, u8::try_from(filters.len()).unwrap(), 0, 0, 0, 0, 0, 0];
     for (id, parameters) in filters {
-        // The number, no name, flags, the parameters, padding.
+        // Id, no name, flags, parameters, padding.
         for field in [*id, 0, 0, u16::try_from(parameters.len()).unwrap()] {
             payload.extend(field.to_le_bytes());
         }
@@ -228,21 +227,20 @@ pub(crate) fn filtered(filters: &[(u16, &[u32])]) -> Vec<u8> {
     message(0x0b, &payload)
 }
 
-/// The key of a chunk: its length in the file, which filters were left out, its offset in elements.
+/// Makes the key of a chunk: length in the file, mask of skipped filters, offset in elements.
 pub(crate) fn chunk_key(len: u32, offset: &[u64]) -> Vec<u8> {
     let offset: Vec<u8> = offset.iter().chain(&[0]).flat_map(|n| n.to_le_bytes()).collect();
     [&len.to_le_bytes(), &[0; 4][..], &offset].concat()
 }
 
-/// Chunks one after the other from `at` on.
+/// Makes a chunked layout with an implicit index: consecutive chunks from `at`.
 pub(crate) fn implicit(at: u64, chunk: &[u8]) -> Vec<u8> {
     let rank = u8::try_from(chunk.len() + 1).unwrap();
-    // Version, chunked, flags, dimensions, bytes of an extent; the last extent is the size of an element.
+    // Version, chunked, flags, rank, bytes per dimension; the last dimension is the element size.
     message(8, &[&[4, 2, 0, rank, 1][..], chunk, &[4, 2], &at.to_le_bytes()].concat())
 }
 
-/// A leaf of a group of the first kind: for each link its name and its target in the heap of names. It has room for no
-/// more, but for eight.
+/// Makes a symbol table leaf: for each link the offsets of name and target in the heap. Padded for eight entries.
 pub(crate) fn soft_node(links: &[(u64, u32)]) -> Vec<u8> {
     let mut node = [&b"SNOD\x01\0"[..], &u16::try_from(links.len()).unwrap().to_le_bytes()].concat();
     for (name, target) in links {
@@ -255,11 +253,11 @@ pub(crate) fn soft_node(links: &[(u64, u32)]) -> Vec<u8> {
     whole(node, len)
 }
 
-/// A heap of one block, which holds this object and is packed where `filters` says how; and the identity of
-/// the object.
+/// Makes a fractal heap of one block with this object, compressed if `filters` is not empty; returns its address and the object
+/// id.
 pub(crate) fn fractal_heap(file: &mut File, object: &[u8], filters: &[u8]) -> (u64, [u8; 8]) {
     let len = (HEAP_BLOCK_HEAD + object.len()) as u64;
-    // It comes right behind its block.
+    // The header follows its block.
     let heap = (file.next() + len).next_multiple_of(8);
     let block = file.put(&[&heap_block(b"FHDB", heap, 0)[..], object].concat());
     let form = HeapForm { width: 4, first: len, largest: len, bits: 32, rows: 0 };
@@ -268,8 +266,8 @@ pub(crate) fn fractal_heap(file: &mut File, object: &[u8], filters: &[u8]) -> (u
     (heap, heap_identity(HEAP_BLOCK_HEAD as u64, object.len()))
 }
 
-/// What the header of a heap says about its tables: columns, bytes of the first block and of the largest one with
-/// objects, bits of an offset, rows of the root.
+/// Parameters of a fractal heap header: columns, size of the first block and of the largest direct block, bits of an offset,
+/// rows of the root.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeapForm {
     pub(crate) width: u16,
@@ -279,15 +277,15 @@ pub(crate) struct HeapForm {
     pub(crate) rows: u16,
 }
 
-/// Bytes of the head of a block of a heap whose offsets have 32 bits.
+/// Size of the block header of a heap with 32-bit offsets, in bytes.
 const HEAP_BLOCK_HEAD: usize = 17;
 
-/// The head of a block at `start` in the space of the heap.
+/// Makes the header of a block at heap offset `start`.
 fn heap_block(mark: &[u8; 4], heap: u64, start: u64) -> Vec<u8> {
     [&mark[..], &[0], &heap.to_le_bytes(), &u32::try_from(start).unwrap().to_le_bytes()].concat()
 }
 
-/// The identity of an object of so many bytes.
+/// Makes the heap id of an object of `len` bytes.
 fn heap_identity(at: u64, len: usize) -> [u8; 8] {
     let mut identity = [0; 8];
     identity[1..5].copy_from_slice(&u32::try_from(at).unwrap().to_le_bytes());
@@ -302,11 +300,11 @@ fn heap_header(form: HeapForm, root: u64, filters: &[u8]) -> Vec<u8> {
         _ => form.first.saturating_mul(form.width.into()).saturating_mul(rows),
     };
     let mut bytes = b"FRHP\0".to_vec();
-    // Bytes of an identity, of what is said about filters; flags; the longest object.
+    // Id length, filter info length, flags, largest object.
     bytes.extend(8u16.to_le_bytes());
     bytes.extend(u16::try_from(filters.len()).unwrap().to_le_bytes());
     bytes.extend([0, 0xff, 0xff, 0xff, 0]);
-    for number in [0, NOWHERE, 0, NOWHERE, space, space, 0, 1, 0, 0, 0, 0] {
+    for number in [0, UNDEFINED, 0, UNDEFINED, space, space, 0, 1, 0, 0, 0, 0] {
         bytes.extend(number.to_le_bytes());
     }
     bytes.extend(form.width.to_le_bytes());
@@ -322,14 +320,14 @@ fn heap_header(form: HeapForm, root: u64, filters: &[u8]) -> Vec<u8> {
     summed(bytes)
 }
 
-/// Tables of blocks, one object in each block.
+/// Indirect blocks, with one object in each direct block.
 pub(crate) struct HeapTables<'a> {
     pub(crate) form: HeapForm,
-    /// The object of the block with that number; none for a block that was never written.
+    /// Returns the object of a block by number; `None` for an unallocated block.
     pub(crate) object: &'a dyn Fn(usize) -> Option<Vec<u8>>,
-    /// Where a table says that a block is, by the address of the table and where the block truly is.
+    /// Returns the stated address of a block, from the address of the table and the true address of the block.
     pub(crate) entry: &'a dyn Fn(u64, u64) -> u64,
-    /// Those of all objects.
+    /// Heap ids of all objects.
     pub(crate) identities: Vec<[u8; 8]>,
     number: usize,
     heap: u64,
@@ -344,7 +342,7 @@ impl<'a> HeapTables<'a> {
         Self { form, object, entry, identities: Vec::new(), number: 0, heap: 0 }
     }
 
-    /// Puts the heap there, whose header says `said` instead.
+    /// Appends the heap, with `said` as the stated parameters; returns its address.
     pub(crate) fn put(&mut self, file: &mut File, said: HeapForm) -> u64 {
         self.heap = file.put(&[0; 512]);
         let root = self.table(file, 0, self.form.rows.into());
@@ -361,7 +359,7 @@ impl<'a> HeapTables<'a> {
             for _ in 0..form.width {
                 blocks.push(match len <= form.largest {
                     true => self.block(file, at, len),
-                    // As many rows as fill it.
+                    // The number of rows that fills it.
                     false => self.table(file, at, (len / form.first / u64::from(form.width)).ilog2() + 1),
                 });
                 at += len;
@@ -375,7 +373,7 @@ impl<'a> HeapTables<'a> {
 
     fn block(&mut self, file: &mut File, start: u64, len: u64) -> u64 {
         self.number += 1;
-        let Some(object) = (self.object)(self.number - 1) else { return NOWHERE };
+        let Some(object) = (self.object)(self.number - 1) else { return UNDEFINED };
         self.identities.push(heap_identity(start + HEAP_BLOCK_HEAD as u64, object.len()));
         let mut bytes = [heap_block(b"FHDB", self.heap, start), object].concat();
         bytes.resize(usize::try_from(len).unwrap(), 0);
@@ -383,20 +381,20 @@ impl<'a> HeapTables<'a> {
     }
 }
 
-/// A tree of one leaf with these records, all of one length.
+/// Makes a version 2 B-tree of one leaf with these records of equal length.
 pub(crate) fn tree_of_records(file: &mut File, kind: u8, records: &[Vec<u8>]) -> u64 {
     let leaf = summed([&b"BTLF\0"[..], &[kind], &records.concat()].concat());
     let len = u32::try_from(leaf.len()).unwrap().to_le_bytes();
     let root = file.put(&leaf);
     let record = u16::try_from(records[0].len()).unwrap().to_le_bytes();
     let count = records.len() as u64;
-    // The length of a node and of a record, the depth, when nodes are split and joined.
+    // Node size, record size, depth, split and merge percentages.
     let head = [&b"BTHD\0"[..], &[kind], &len, &record, &[0, 0, 100, 40], &root.to_le_bytes()].concat();
     let counts = [&u16::try_from(count).unwrap().to_le_bytes()[..], &count.to_le_bytes()].concat();
     file.put(&summed([head, counts].concat()))
 }
 
-/// Bytes with their checksum behind them: lookup3 of Bob Jenkins.
+/// Appends the checksum: lookup3 by Bob Jenkins.
 pub(crate) fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
     let start = 0xdead_beef_u32.wrapping_add(u32::try_from(bytes.len()).unwrap());
     let [mut a, mut b, mut c] = [start; 3];
@@ -421,7 +419,7 @@ pub(crate) fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
         c = (c ^ b).wrapping_sub(b.rotate_left(turn));
         (a, b, c) = (b, c, a);
     }
-    // Seven turns leave the last one in the second place.
+    // After seven rounds the last value is in the second position.
     bytes.extend(b.to_le_bytes());
     bytes
 }

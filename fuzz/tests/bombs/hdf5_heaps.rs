@@ -1,15 +1,15 @@
-//! HDF5 whose names are in heaps of many blocks: tables of blocks within tables.
+//! HDF5: names in fractal heaps of many blocks, with nested indirect blocks.
 
 use crate::harness::{End, Opens, Range, Refused};
 use crate::hdf5_file::{File, HeapForm, HeapTables, contiguous, f32, message, space, tree_of_records};
 use crate::hdf5_many::with_all;
 
-/// Blocks of 64 and 128 bytes; the table's last rows are tables of tables.
+/// Blocks of 64 and 128 bytes; the last rows of the table are indirect blocks.
 const FORM: HeapForm = HeapForm { width: 2, first: 64, largest: 128, bits: 32, rows: 7 };
-/// Blocks with objects in them all.
+/// Number of blocks, each with an object.
 const BLOCKS: usize = 106;
 
-/// A dataset, for links to lead to.
+/// Makes a dataset as target of links.
 fn dataset(file: &mut File) -> u64 {
     let at = file.put(&[1; 4]);
     file.object(&[space(&[1]), f32(), contiguous(at, 4)])
@@ -19,7 +19,7 @@ fn link(name: &str, address: u64) -> Vec<u8> {
     [&[1, 0, u8::try_from(name.len()).unwrap()][..], name.as_bytes(), &address.to_le_bytes()].concat()
 }
 
-/// A group whose links are in that heap.
+/// Makes a group with its links in this heap.
 fn group(file: &mut File, heap: u64, identities: &[[u8; 8]]) -> u64 {
     let records: Vec<_> =
         identities.iter().zip(0u32..).map(|(id, n)| [&n.to_le_bytes()[..], id].concat()).collect();
@@ -28,7 +28,7 @@ fn group(file: &mut File, heap: u64, identities: &[[u8; 8]]) -> u64 {
     file.object(&[message(2, &[&[0, 0][..], &addresses].concat())])
 }
 
-/// A file with a link in each block of [`FORM`], whose header says `said`, and whose tables say where blocks are.
+/// Makes a file with a link in each block of [`FORM`]; `said` is the stated form, `entry` gives the stated block addresses.
 fn tables(said: HeapForm, entry: &dyn Fn(u64, u64) -> u64) -> Vec<u8> {
     with_all(|file| {
         let dataset = dataset(file);
@@ -70,7 +70,7 @@ fn hdf5_heaps_of_tables() {
         }),
         corrupt,
     );
-    range.file("tables that lead nowhere", tables(FORM, &|_, _| u64::MAX), corrupt);
+    range.file("tables with undefined addresses", tables(FORM, &|_, _| u64::MAX), corrupt);
     range.file(
         "tables that leave the file",
         tables(FORM, &|_, block| block | 1 << 62),
@@ -99,9 +99,9 @@ fn hdf5_heaps_of_tables() {
 }
 
 #[test]
-fn hdf5_heaps_are_no_search() {
+fn hdf5_heap_lookups_are_not_linear() {
     let Some(mut range) = Range::alone("hdf5") else { return };
-    // The last of 65,536 blocks, again and again.
+    // The last of 65,536 blocks, requested repeatedly.
     let form = HeapForm { width: 1 << 15, first: 64, largest: 64, bits: 32, rows: 2 };
     range.file(
         "25,000 names in the last block of a table",

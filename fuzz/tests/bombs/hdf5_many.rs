@@ -1,15 +1,15 @@
-//! HDF5 in which many things stand for the same bytes, and filters that ask for more than there is.
+//! HDF5: many references to the same bytes, and filters with excessive parameters.
 
 use crate::harness::{Opens, Range, Refused};
 use crate::hdf5_file::{
-    File, NOWHERE, chunked, contiguous, deflated, f32, filtered, fractal_heap, group_tree, hard, implicit,
+    File, UNDEFINED, chunked, contiguous, deflated, f32, filtered, fractal_heap, group_tree, hard, implicit,
     link_info, local_heap, message, soft_node, space, symbol_table, tree_of_chunks, tree_of_records,
 };
 use crate::zips::zlib;
 
-/// A root that leads to the objects that `build` puts behind it.
+/// Makes a root group that links to the objects made by `build`.
 pub(crate) fn with_all(build: impl Fn(&mut File) -> Vec<u64>) -> Vec<u8> {
-    // The root comes first, so it is made twice: its length does not depend on the addresses.
+    // The root comes first, so it is made twice: its length does not depend on the addresses of the objects.
     let make = |addresses: &[u64]| {
         let mut file = File::new();
         let links = addresses.iter().enumerate().map(|(number, &at)| hard(&format!("{number:05}"), at));
@@ -26,7 +26,7 @@ pub(crate) fn bytes(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
     numbers.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
-/// A dataset of chunks along its first dimension, at these places and so long there.
+/// Makes a dataset of chunks along its first dimension, at these addresses and lengths.
 fn chunks(
     file: &mut File,
     dims: &[u64],
@@ -48,7 +48,7 @@ fn hdf5_filters() {
             vec![chunks(file, &[elements.into()], &[elements], &packing, &[place])]
         })
     };
-    // Number of parameters, packed or not, elements, their type.
+    // Number of parameters, packed or not, number of elements, their type.
     let nbit = |elements: u32, of_type: &[u32]| {
         let count = u32::try_from(of_type.len() + 3).unwrap();
         packed(filtered(&[(5, &[&[count, 0, elements][..], of_type].concat())]), &[1; 64], 16)
@@ -67,7 +67,7 @@ fn hdf5_filters() {
     ] {
         range.file(name, nbit(elements, of_type), Refused("hdf5-corrupt"));
     }
-    // What no writer makes is a dataset that is not read.
+    // A dataset that no writer makes is skipped.
     let zeros = zlib(&[0; 1 << 20], 100);
     let szip = filtered(&[(4, &[0, 8, 8, 64]), (1, &[9])]);
     range.file("szip of what inflates to 100 MiB", packed(szip, &zeros, 16), Opens(0));
@@ -75,7 +75,7 @@ fn hdf5_filters() {
     range.file("deflate twice", packed(twice, &zlib(&zlib(&[0; 64], 1), 1), 16), Opens(0));
     let shuffles: Vec<(u16, &[u32])> = [[(2, &[1][..])].repeat(31), vec![(1, &[9][..])]].concat();
     range.file("31 shuffles", packed(filtered(&shuffles), &zlib(&[0; 1 << 20], 1), 1 << 18), Opens(0));
-    // One chunk is held once.
+    // A single chunk is decompressed once.
     range.file("a chunk of 40 MiB", packed(deflated(), &zlib(&[0; 1 << 20], 40), 10 << 20), Opens(1));
 }
 
@@ -84,7 +84,7 @@ fn hdf5_names_over_each_other() {
     let Some(mut range) = Range::alone("hdf5") else { return };
     let long = vec![b'n'; 1_500_000];
     let len = u32::try_from(long.len()).unwrap().to_le_bytes();
-    // Version, a length of four bytes, the name, the root.
+    // Version, a name length of four bytes, the name, the address of the root.
     let link = [&[1, 2][..], &len, &long, &bytes([96])].concat();
     let links = |file: &mut File, object: &[u8], filters: &[u8], count: u32| {
         let (heap, identity) = fractal_heap(file, object, filters);
@@ -102,7 +102,7 @@ fn hdf5_names_over_each_other() {
     let nbit: Vec<u8> = [6u32, 0, 1, 3, 4, u32::MAX].iter().flat_map(|n| n.to_le_bytes()).collect();
     let filters = [&[2, 1, 5, 0, 0, 0, 6, 0][..], &nbit].concat();
     range.file("a heap that is packed", with_all(|file| vec![links(file, &short, &filters, 1)]), Opens(0));
-    // Version 3: the lengths of name, type and space, the encoding; opaque bytes, one element.
+    // Version 3: lengths of name, type and space, encoding; opaque bytes, one element.
     let opaque = [&[0x15, 0, 0, 0][..], &len].concat();
     let attribute = [&[3, 0, 2, 0, 8, 0, 4, 0, 0][..], b"a\0", &opaque, &[2, 0, 0, 0], &long].concat();
     let attributes = |count: u32| {
@@ -119,7 +119,7 @@ fn hdf5_names_over_each_other() {
 
     let soft = |count: u32, len: usize| {
         with_all(|file| {
-            // One leaf has them all.
+            // All of them in one leaf.
             file.room(u16::try_from(count.div_ceil(2).max(4)).unwrap(), 16);
             let own: Vec<u8> = (0..count).flat_map(|n| format!("{n:07}\0").into_bytes()).collect();
             let names = file.put(&[&[0; 8][..], &own, &vec![b't'; len], &[0]].concat());
@@ -158,7 +158,7 @@ fn hdf5_elements_over_each_other() {
     };
     range.file("2,000 plain chunks in one place", plain(2_000), Refused("hdf5-corrupt"));
 
-    // Each for itself is small enough.
+    // Each alone is small enough.
     let dataset =
         |file: &mut File, at: u64, len: u64| file.object(&[space(&[len / 4]), f32(), contiguous(at, len)]);
     range.file(
@@ -171,10 +171,10 @@ fn hdf5_elements_over_each_other() {
     );
     range.file(
         "50 datasets of 100 MB that were never written",
-        with_all(|file| (0..50).map(|_| dataset(file, NOWHERE, 100_000_000)).collect()),
+        with_all(|file| (0..50).map(|_| dataset(file, UNDEFINED, 100_000_000)).collect()),
         Refused("inflated"),
     );
-    // Columns of 32 MiB: for each row all of them would be unpacked again.
+    // Columns of 32 MiB: each row could decompress all of them again.
     let column = zlib(&[0; 1 << 20], 32);
     let side_by_side = |count: u64| {
         with_all(|file| {
@@ -196,7 +196,7 @@ fn hdf5_dimensions_of_one() {
         "2,000,000 elements in 32 dimensions that were never written",
         with_all(|file| {
             let extents = vec![1; 32];
-            vec![file.object(&[space(&ones(2_000_000)), f32(), chunked(NOWHERE, &extents), deflated()])]
+            vec![file.object(&[space(&ones(2_000_000)), f32(), chunked(UNDEFINED, &extents), deflated()])]
         }),
         Opens(1),
     );

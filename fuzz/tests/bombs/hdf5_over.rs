@@ -1,14 +1,14 @@
-//! HDF5 whose structures lie over each other, or are met by many names.
+//! HDF5: overlapping structures, and structures with many names.
 
 use crate::harness::{Any, Opens, Range, Refused};
 use crate::hdf5_file::{
-    F32, File, NOWHERE, chunk_key, chunked, contiguous, f32, fractal_heap, group_node, group_tree, later,
+    F32, File, UNDEFINED, chunk_key, chunked, contiguous, f32, fractal_heap, group_node, group_tree, later,
     local_heap, message, nodes_of_chunks, soft_node, space, summed, symbol_table, tree, tree_of_chunks,
     whole,
 };
 use crate::hdf5_many::{bytes, with_all};
 
-/// Fills a file up to about that length: what a file may take goes by its length.
+/// Pads a file to about this length: budgets depend on the length of the file.
 fn fill(file: &mut File, len: u64) {
     file.put(&vec![0; usize::try_from(len.saturating_sub(file.next())).unwrap()]);
 }
@@ -16,7 +16,7 @@ fn fill(file: &mut File, len: u64) {
 #[test]
 fn hdf5_messages_over_each_other() {
     let Some(mut range) = Range::alone("hdf5") else { return };
-    // A run of messages without content, which continuations read from its beginning, and from further on.
+    // A run of empty messages, read by continuations from its start and from later offsets.
     let continued = |kind: u16, count: usize, times: u64| {
         with_all(|file| {
             let run = file.put(&[&kind.to_le_bytes()[..], &[0; 6]].concat().repeat(count));
@@ -25,7 +25,7 @@ fn hdf5_messages_over_each_other() {
             vec![file.object(&[vec![space(&[1]), f32(), contiguous(run, 4)], more.collect()].concat())]
         })
     };
-    // A header that does not say how many it has, and has them once.
+    // A header without a message count, with each message once.
     let once = |kind: u16, count: usize| {
         with_all(|file| {
             let run = later(&message(kind, &[])).repeat(count);
@@ -41,7 +41,7 @@ fn hdf5_messages_over_each_other() {
     range.file("400,000 messages, 19 times", continued(0x20, 400_000, 19), Refused("hdf5-corrupt"));
     range.file("200,000 attributes without content", once(0x0c, 200_000), Refused("hdf5-corrupt"));
     range.file("490,000 attributes, 15 times", continued(0x0c, 490_000, 15), Refused("hdf5-corrupt"));
-    // An object that has nothing else: each of its names has all its problems.
+    // An object with faults only: each of its names repeats all of them.
     let names = |names: usize| {
         with_all(|file| {
             let attributes = vec![message(0x0c, &[]); 100];
@@ -52,20 +52,20 @@ fn hdf5_messages_over_each_other() {
     range.file("60,000 names for 100 attributes without content", names(60_000), Refused("limit"));
 }
 
-/// A group whose tree has `nodes` nodes that lie over each other, each with so many entries.
+/// Makes a group whose tree has `nodes` overlapping nodes of `entries` entries each.
 fn group_over_itself(nodes: u64, entries: u16) -> Vec<u8> {
     with_all(|file| {
         let names = file.put(b"\0\0\0\0\0\0\0\0a\0\0\0\0\0\0\0");
         let heap = file.put(&local_heap(16, names));
-        // The end of each is the head of another one.
-        let cell = tree(0, 0, entries, NOWHERE, &bytes([8]));
+        // The end of each node is the header of another one.
+        let cell = tree(0, 0, entries, UNDEFINED, &bytes([8]));
         let cells = usize::try_from(nodes).unwrap() + usize::from(entries) / 2 + 2;
         let first = file.put(&cell.repeat(cells));
         let children: Vec<u64> = (0..nodes).flat_map(|n| [first + 32 * n, 8]).collect();
         let count = u16::try_from(nodes).unwrap();
-        let root = file.put(&tree(0, 1, count, NOWHERE, &[bytes([0]), bytes(children)].concat()));
+        let root = file.put(&tree(0, 1, count, UNDEFINED, &[bytes([0]), bytes(children)].concat()));
         let group = file.object(&[symbol_table(root, heap)]);
-        // Nodes of so many entries, all of whose room is in the file.
+        // Nodes of `entries` entries, with their full allocated size in the file.
         file.room(4, entries / 2);
         assert!(file.next() + (group_node(entries / 2) as u64) < 4_000_000);
         fill(file, 4_000_000);
@@ -73,7 +73,7 @@ fn group_over_itself(nodes: u64, entries: u16) -> Vec<u8> {
     })
 }
 
-/// A dataset whose tree of chunks has `nodes` nodes that lie over each other, each with so many chunks.
+/// Makes a dataset whose chunk tree has `nodes` overlapping nodes of `entries` chunks each.
 fn chunks_over_themselves(nodes: u64, entries: u16) -> Vec<u8> {
     with_all(|file| {
         let cell = [&tree(1, 0, entries, 0, &[])[..16], &[0; 16]].concat();
@@ -81,32 +81,32 @@ fn chunks_over_themselves(nodes: u64, entries: u16) -> Vec<u8> {
         let first = file.put(&cell.repeat(cells));
         let children = (0..nodes).map(|n| [chunk_key(0, &[0]), bytes([first + 32 * n])].concat());
         let children = [children.collect::<Vec<_>>().concat(), chunk_key(0, &[0])].concat();
-        let root = file.put(&tree(1, 1, u16::try_from(nodes).unwrap(), NOWHERE, &children));
+        let root = file.put(&tree(1, 1, u16::try_from(nodes).unwrap(), UNDEFINED, &children));
         let dataset = file.object(&[space(&[4_000_000]), f32(), chunked(root, &[1])]);
         fill(file, 4_000_000);
         vec![dataset]
     })
 }
 
-/// A dataset of chunks of one element in an array that may grow, of elements of `size` bytes, of which the block
-/// number `block` of blocks has `count` times the same data block of `len` bytes.
+/// Makes a dataset of one-element chunks with an extensible array index of elements of `size` bytes. Secondary block `block`
+/// references the same data block of `len` bytes `count` times.
 fn array_of_one_block(elements: u64, size: u8, block: usize, count: usize, len: usize) -> Vec<u8> {
     with_all(|file| {
-        // What each block says: version, kind, the head, which comes first.
+        // Prefix of each block: version, client, header address.
         let head_at = file.put(&[0; 80]);
         let own = [&[0u8, 0][..], &bytes([head_at])].concat();
         let data = [&b"EADB"[..], &own, &[0; 6], &bytes([96]).repeat(len / 8)].concat();
         let data = file.put(&summed(data));
         let second = [&b"EASB"[..], &own, &[0; 6], &bytes([data]).repeat(count)].concat();
         let second = file.put(&summed(second));
-        // 48 bits for the number of elements, at least 128 in a block, no blocks without a block of blocks.
-        let mut blocks = vec![NOWHERE; 42];
+        // 48 bits for the number of elements, at least 128 per block, all data blocks in secondary blocks.
+        let mut blocks = vec![UNDEFINED; 42];
         blocks[block] = second;
         let first = file.put(&summed([&b"EAIB"[..], &own, &bytes(blocks)].concat()));
-        // Blocks of up to 2^47 elements are no pages.
+        // Blocks of up to 2^47 elements are not paged.
         let head = [&b"EAHD"[..], &[0, 0, size, 48, 0, 128, 1, 47], &[0; 48], &bytes([first])].concat();
         file.replace(head_at, &summed(head));
-        // Version, chunked, flags, dimensions, bytes of an extent, extents; the kind of index and what it is made with.
+        // Version, chunked, flags, rank, bytes per dimension, dimensions; kind and parameters of the index.
         let layout = [&[4, 2, 0, 2, 1, 1, 4, 4, 48, 0, 1, 128, 47][..], &bytes([head_at])].concat();
         let dataset = file.object(&[space(&[elements]), f32(), message(8, &layout)]);
         fill(file, 4_000_000);
@@ -129,7 +129,7 @@ fn hdf5_indexes_over_each_other() {
     let array = array_of_one_block(1 << 44, 0, 36, 1 << 18, 8);
     range.file("blocks of 2^25 elements of no bytes", array, Refused("hdf5-corrupt"));
 
-    // Nodes without a chunk, which are read anew for each name.
+    // Empty nodes, read again for each name.
     let empty = |nodes: u64, names: usize| {
         with_all(|file| {
             let first = file.next();
@@ -137,7 +137,7 @@ fn hdf5_indexes_over_each_other() {
             let mut children = Vec::new();
             for number in 0..nodes {
                 let key = chunk_key(0, &[number]);
-                let right = if number + 1 < nodes { first + len * (number + 1) } else { NOWHERE };
+                let right = if number + 1 < nodes { first + len * (number + 1) } else { UNDEFINED };
                 let mut node = tree(1, 0, 0, right, &key);
                 if number > 0 {
                     node[8..16].copy_from_slice(&bytes([first + len * (number - 1)]));
@@ -152,12 +152,12 @@ fn hdf5_indexes_over_each_other() {
     range.file("20,000 names for a tree without chunks", empty(4_000, 20_000), Refused("limit"));
 }
 
-/// A group whose tree of links has `depth` levels of nodes of 64 bytes, one below the other; the last leads nowhere.
+/// Makes a group whose link tree has `depth` levels of 64-byte nodes; the last child address is undefined.
 fn deep_group(depth: u16) -> Vec<u8> {
     with_all(|file| {
         let (heap, _) = fractal_heap(file, b"nothing", &[]);
         let len = |most: u64| most.checked_ilog2().map_or(1, |bits| bits as usize / 8 + 1);
-        // Records of 11 bytes, of which a leaf has room for four: the widths of the numbers behind an address.
+        // Records of 11 bytes, at most four in a leaf: the widths of the counts after an address.
         let (mut all, mut below) = (4u64, vec![0, 0]);
         for above in 2..=usize::from(depth) {
             let pointer = 8 + 1 + below[above - 1] as u64;
@@ -171,7 +171,7 @@ fn deep_group(depth: u16) -> Vec<u8> {
             let next = if level + 1 < depth.into() { first + 64 * (level + 1) } else { 1 << 40 };
             let mut node = [&b"BTIN\0\x05"[..], &bytes([next]), &zeros].concat();
             if level == 0 {
-                // A record, and a second child.
+                // A record and a second child.
                 let record = [&b"BTIN\0\x05"[..], &[0; 11], &node[6..], &bytes([1 << 41]), &zeros];
                 node = record.concat();
             }
@@ -185,8 +185,8 @@ fn deep_group(depth: u16) -> Vec<u8> {
     })
 }
 
-/// A group of the first kind whose entries all stand for the same name, or link to the same path. Its leaf has room for
-/// twice as many as `half` says.
+/// Makes a symbol-table group whose entries all have the same name, or the same link path. Its leaf holds up to twice `half`
+/// entries.
 fn group_of_one_name(entries: usize, half: u16, name: (u64, u32), text: &[u8]) -> Vec<u8> {
     with_all(|file| {
         let names = file.put(text);
@@ -201,9 +201,13 @@ fn group_of_one_name(entries: usize, half: u16, name: (u64, u32), text: &[u8]) -
 #[test]
 fn hdf5_groups_that_are_damaged() {
     let Some(mut range) = Range::alone("hdf5") else { return };
-    range.file("a tree of 60 levels that leads nowhere", deep_group(60), Refused("past-the-end"));
-    range.file("a tree of 60,000 levels that leads nowhere", deep_group(60_000), Refused("hdf5-corrupt"));
-    // Texts of 2 MB: each of many entries would be a search, or a copy.
+    range.file("a tree of 60 levels that has an undefined child", deep_group(60), Refused("past-the-end"));
+    range.file(
+        "a tree of 60,000 levels that has an undefined child",
+        deep_group(60_000),
+        Refused("hdf5-corrupt"),
+    );
+    // Texts of 2 MB: each of many entries could search or copy them.
     let endless = [&b"\0\0\0\0\0\0\0\0"[..], &vec![b'n'; 2_000_000]].concat();
     range.file(
         "60,000 names without an end",
@@ -228,12 +232,12 @@ fn hdf5_names_for_one_object() {
             let len = u32::try_from(fill_value.len()).unwrap().to_le_bytes();
             let value =
                 message(5, &[&[2, 2, 0, u8::from(!fill_value.is_empty())][..], &len, fill_value].concat());
-            let at = file.object(&[space(&[1]), message(3, kind), value, contiguous(NOWHERE, 0)]);
+            let at = file.object(&[space(&[1]), message(3, kind), value, contiguous(UNDEFINED, 0)]);
             fill(file, 3_800_000);
             vec![at; names]
         })
     };
-    // Arrays of arrays, 255 extents each, of bytes.
+    // Nested array types of bytes, 255 dimensions each.
     let array = [&[0x3a, 0, 0, 0, 1, 0, 0, 0, 255][..], &[0xff; 4 * 255]].concat();
     let arrays = [&array.repeat(14)[..], &[0x10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0]].concat();
     range.file("100 names for arrays in arrays", object(100, &arrays, &[]), Opens(0));
@@ -247,7 +251,7 @@ fn hdf5_names_for_one_object() {
         Refused("limit"),
     );
     range.file("2,000 names for one element", object(2_000, &F32, &[]), Opens(2_000));
-    // Texts of variable length, of half a gigabyte each.
+    // Variable-length texts of half a gigabyte each.
     let texts = [&[0x19, 1, 0, 0][..], &500_000_000u32.to_le_bytes(), &[0x13, 0, 0, 0, 1, 0, 0, 0]].concat();
     range.file("a text whose place is half a gigabyte", object(1, &texts, &[]), Refused("hdf5-corrupt"));
 }
@@ -258,7 +262,7 @@ fn hdf5_texts_that_are_nothing_but_padding() {
     let padding = |attributes: u32, texts: u64, len: u64| {
         with_all(|file| {
             let zeros = vec![0; usize::try_from(len).unwrap()];
-            // Behind it the room that is left: nothing but what says so.
+            // Followed by the header of the free space.
             let left = bytes([0, 16]);
             let object = [&[1, 0, 1, 0, 0, 0, 0, 0][..], &bytes([len]), &zeros, &left].concat();
             let size = object.len() as u64 + 16;

@@ -1,9 +1,8 @@
-//! HDF5 whose datasets are small and whose chunks are not, structures that cannot be joined, and attributes that are far longer as
-//! values.
+//! HDF5: small datasets with large chunks, structures that cannot be merged, and attributes that are much larger as values.
 
-use crate::harness::{Input, MEMORY, Opens, Range, Refused};
+use crate::harness::{Input, MAX_MEMORY, Opens, Range, Refused};
 use crate::hdf5_file::{
-    File, NOWHERE, chunked, contiguous, deflated, f32, filtered, group_node, local_heap, message, space,
+    File, UNDEFINED, chunked, contiguous, deflated, f32, filtered, group_node, local_heap, message, space,
     symbol_table, tree, tree_of_chunks, whole,
 };
 use crate::hdf5_many::{bytes, with_all};
@@ -11,14 +10,14 @@ use crate::zips::zlib;
 use weighbridge::checkpoint::Checkpoint;
 use weighbridge::formats::{OpenOptions, registry};
 
-/// What chunks that were unpacked may take while they are kept, whatever the length of the file.
-const KEPT: u64 = (512 << 20) + MEMORY;
+/// Memory limit for the cache of decompressed chunks, independent of the file length.
+const MAX_CACHE: u64 = (512 << 20) + MAX_MEMORY;
 
 fn file(bytes: Vec<u8>) -> Input {
     Input::File(super::made::bytes(bytes))
 }
 
-/// A dataset in chunks at these offsets, which are packed into these bytes, each in a place of its own.
+/// Makes a dataset of chunks at these offsets, each a separate copy of these compressed bytes.
 fn dataset(
     file: &mut File,
     dims: &[u64],
@@ -33,7 +32,7 @@ fn dataset(
     file.object(&[space(dims), f32(), chunked(tree, extents), filters.to_vec()])
 }
 
-/// Scale and offset, of no bits: as many numbers as there shall be, from the same few bytes.
+/// Makes a scale-offset filter with 0 bits: any number of elements from a few bytes.
 fn scaled(count: u32) -> (Vec<u8>, Vec<u8>) {
     let parameters = [&[2, 0, count, 0, 4, 0, 0, 0][..], &[0; 12]].concat();
     let chunk = [&[0, 0, 0, 0, 8][..], &[0; 16]].concat();
@@ -49,10 +48,10 @@ fn hdf5_chunks_longer_than_their_datasets() {
     };
     let many = names(200, &filters, &chunk, 60_000_000);
     let inflated = Refused("inflated");
-    range.set_off("200 names for one element in 240 MB of no bits", &file(many), KEPT, inflated);
+    range.run("200 names for one element in 240 MB of no bits", &file(many), MAX_CACHE, inflated);
     let zeros = zlib(&[0; 1 << 20], 100);
     let many = names(100, &deflated(), &zeros, 25 << 20);
-    range.set_off("100 names for one element in 100 MiB", &file(many), KEPT, inflated);
+    range.run("100 names for one element in 100 MiB", &file(many), MAX_CACHE, inflated);
     let row = |count: u64| {
         let offsets: Vec<_> = (0..count).map(|n| vec![0, n]).collect();
         with_all(|file| vec![dataset(file, &[1, count], &[60_000_000, 1], &filters, &chunk, &offsets)])
@@ -60,7 +59,7 @@ fn hdf5_chunks_longer_than_their_datasets() {
     range.file("a row of 50 in columns of 240 MB", row(50), inflated);
     range.file("a row of 60,000 in columns of 240 MB", row(60_000), inflated);
 
-    // Nothing is packed; read again, or kept, for each name.
+    // Uncompressed; read again, or cached, for each name.
     let plain = |names: usize, outer: u64, inner: u32| {
         let chunk = vec![0; usize::try_from(outer).unwrap() * 4 * inner as usize];
         let outer_extent = u32::try_from(outer).unwrap();
@@ -72,21 +71,21 @@ fn hdf5_chunks_longer_than_their_datasets() {
     range.file("1,000 names for 32 elements in 1 MB", plain(1_000, 16, 16_000), Opens(1_000));
     range.file("3,000 names for 32 elements in 1 MB", plain(3_000, 16, 16_000), inflated);
 
-    // As h5py makes them where a dataset may grow and its user gives the extents of chunks.
+    // As written by h5py for a resizable dataset with explicit chunk sizes.
     let chunk = zlib(&[0; 1 << 20], 4);
-    let honest = with_all(|file| {
+    let growable = with_all(|file| {
         let mut all = Vec::new();
         for _ in 0..300 {
-            // What HDF5 has for a tree and a header.
+            // Space for the tree and header of HDF5.
             file.put(&[0; 2_400]);
             all.push(dataset(file, &[3], &[1 << 20], &deflated(), &chunk, &[vec![0]]));
         }
         all
     });
-    range.set_off("300 datasets of three elements in 4 MiB", &file(honest), KEPT, Opens(300));
+    range.run("300 datasets of three elements in 4 MiB", &file(growable), MAX_CACHE, Opens(300));
 }
 
-/// Names for small chunks that are not packed: nothing of them is kept for each.
+/// Tests many names for small uncompressed chunks: nothing is cached per name.
 #[test]
 fn hdf5_names_for_plain_chunks() {
     let Some(_alone) = Range::alone("hdf5") else { return };
@@ -102,10 +101,10 @@ fn hdf5_names_for_plain_chunks() {
             assert_eq!(found.count, 32);
         }
     });
-    assert!(u64::try_from(peak).unwrap() < MEMORY, "{peak}");
+    assert!(u64::try_from(peak).unwrap() < MAX_MEMORY, "{peak}");
 }
 
-/// More marked structures than are kept before they are joined, none of which is a part of another.
+/// Tests more disjoint structures than are kept before they are merged.
 #[test]
 fn hdf5_structures_that_cannot_be_joined() {
     let Some(mut range) = Range::alone("hdf5") else { return };
@@ -113,10 +112,10 @@ fn hdf5_structures_that_cannot_be_joined() {
     let file = with_all(|file| {
         let names = file.put(b"\0\0\0\0\0\0\0\0a\0\0\0\0\0\0\0");
         let heap = file.put(&local_heap(16, names));
-        // As many entries in a node as can be.
+        // The largest number of entries in a node.
         let half = u16::MAX / 2;
         file.room(4, half);
-        // A node without links begins at each of them.
+        // An empty node starts at each of them.
         let first =
             file.put(&[&b"TREE\0\0\0\0"[..]; 8].concat().repeat(usize::try_from(count / 8 + 8).unwrap()));
         let mut nodes = Vec::new();
@@ -124,19 +123,19 @@ fn hdf5_structures_that_cannot_be_joined() {
             let children: Vec<u64> =
                 (from..count.min(from + 60_000)).flat_map(|n| [first + 8 * n, 0]).collect();
             let used = u16::try_from(children.len() / 2).unwrap();
-            let node = tree(0, 1, used, NOWHERE, &[bytes([0]), bytes(children)].concat());
+            let node = tree(0, 1, used, UNDEFINED, &[bytes([0]), bytes(children)].concat());
             nodes.push(file.put(&whole(node, group_node(half))));
         }
         let children: Vec<u64> = nodes.iter().flat_map(|&node| [node, 0]).collect();
         let used = u16::try_from(nodes.len()).unwrap();
-        let root = tree(0, 2, used, NOWHERE, &[bytes([0]), bytes(children)].concat());
+        let root = tree(0, 2, used, UNDEFINED, &[bytes([0]), bytes(children)].concat());
         let root = file.put(&whole(root, group_node(half)));
         vec![file.object(&[symbol_table(root, heap)])]
     });
     range.file("270,000 nodes at every eighth byte", file, Refused("hdf5-corrupt"));
 }
 
-/// A dataset of two elements with attributes of so many bytes, as numbers of 8 bits, in these extents.
+/// Makes a dataset of two elements with attributes of 8-bit numbers in this shape.
 fn numbers(attributes: u8, dims: &[u64]) -> Vec<u8> {
     with_all(|file| {
         let at = file.put(&[1; 8]);
@@ -154,7 +153,7 @@ fn numbers(attributes: u8, dims: &[u64]) -> Vec<u8> {
     })
 }
 
-/// The tensors are read, what is left out of their attributes is told, and the limit that the note names makes room for it.
+/// Tests that tensors are read, omitted attributes are noted, and the limit in the note admits them.
 #[test]
 fn hdf5_attributes_that_are_longer_as_values() {
     let Some(mut range) = Range::alone("hdf5") else { return };
@@ -171,17 +170,17 @@ fn hdf5_attributes_that_are_longer_as_values() {
         let checkpoint = opened(&file, own);
         assert_eq!(checkpoint.tensors.len(), 1);
         let all = usize::from(attributes);
-        // Beside them stands of which types they are.
+        // The types of the attributes are stored, too.
         let values = |checkpoint: &Checkpoint| {
             checkpoint.tensors[0].attributes.keys().filter(|key| !key.starts_with("hdf5.")).count()
         };
         assert_eq!(values(&checkpoint), kept, "{attributes} {dims:?}");
-        let left_out = |checkpoint: &Checkpoint| {
+        let omitted = |checkpoint: &Checkpoint| {
             checkpoint.notes.iter().filter(|note| note.text.contains("`header_bytes`")).count()
         };
-        assert_eq!(left_out(&checkpoint), all - kept, "{:?}", checkpoint.notes);
+        assert_eq!(omitted(&checkpoint), all - kept, "{:?}", checkpoint.notes);
         let checkpoint = opened(&file, own + 100_000_000);
-        assert_eq!((values(&checkpoint), left_out(&checkpoint)), (all, 0));
+        assert_eq!((values(&checkpoint), omitted(&checkpoint)), (all, 0));
     }
     range.file("20 attributes of 60,000 numbers of 8 bits", numbers(20, &[60_000]), Opens(1));
     range.file("20 attributes of 200 times 300 numbers of 8 bits", numbers(20, &[200, 300]), Opens(1));

@@ -1,46 +1,46 @@
-//! Input that is longer than the memory that it may take.
+//! Generated sources, longer than the available memory.
 
 use std::sync::Arc;
 use weighbridge::source::{Source, SourceRef, check_range};
 
-/// Bytes, or a pattern that repeats itself for so long.
+/// Bytes, or a repeated pattern.
 #[derive(Debug, Clone)]
 pub(crate) enum Part {
-    /// As they are.
+    /// Literal bytes.
     Bytes(Vec<u8>),
-    /// Again and again, up to that many bytes.
-    Again(Vec<u8>, u64),
+    /// A pattern, repeated to this number of bytes.
+    Repeat(Vec<u8>, u64),
 }
 
 impl Part {
     fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Again(_, len) => *len,
+            Self::Repeat(_, len) => *len,
         }
     }
 }
 
-/// Parts one after the other.
+/// A concatenation of parts.
 #[derive(Debug)]
-struct Made(Vec<Part>);
+struct GeneratedSource(Vec<Part>);
 
-/// A source of these parts.
+/// Makes a source of these parts.
 pub(crate) fn made(parts: Vec<Part>) -> SourceRef {
-    // Short patterns are made longer, so that they are copied in few steps.
+    // Short patterns are repeated, for fewer and longer copies.
     let long = |part| match part {
-        Part::Again(pattern, len) => Part::Again(pattern.repeat((64 << 10) / pattern.len() + 1), len),
+        Part::Repeat(pattern, len) => Part::Repeat(pattern.repeat((64 << 10) / pattern.len() + 1), len),
         bytes => bytes,
     };
-    Arc::new(Made(parts.into_iter().map(long).collect()))
+    Arc::new(GeneratedSource(parts.into_iter().map(long).collect()))
 }
 
-/// A source of these bytes.
+/// Makes a source of these bytes.
 pub(crate) fn bytes(bytes: Vec<u8>) -> SourceRef {
     made(vec![Part::Bytes(bytes)])
 }
 
-impl Source for Made {
+impl Source for GeneratedSource {
     fn len(&self) -> u64 {
         self.0.iter().map(Part::len).sum()
     }
@@ -57,7 +57,7 @@ impl Source for Made {
                 let target = &mut buffer[place(first)..place(last)];
                 match part {
                     Part::Bytes(bytes) => target.copy_from_slice(&bytes[inside..inside + target.len()]),
-                    Part::Again(pattern, _) => {
+                    Part::Repeat(pattern, _) => {
                         let mut inside = inside % pattern.len();
                         for piece in target.chunks_mut(pattern.len()) {
                             let begin = piece.len().min(pattern.len() - inside);
@@ -80,9 +80,9 @@ impl Source for Made {
 }
 
 #[test]
-fn what_is_made_is_read() {
+fn generated_sources_return_their_parts() {
     let source =
-        made(vec![Part::Bytes(b"ab".to_vec()), Part::Again(b"xyz".to_vec(), 7), Part::Bytes(b"c".to_vec())]);
+        made(vec![Part::Bytes(b"ab".to_vec()), Part::Repeat(b"xyz".to_vec(), 7), Part::Bytes(b"c".to_vec())]);
     let mut all = vec![0; 10];
     source.read_at(0, &mut all).unwrap();
     assert_eq!(all, b"abxyzxyzxc");

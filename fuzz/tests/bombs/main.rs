@@ -1,12 +1,12 @@
-//! Files that are small and claim to be large, and files that would multiply: whatever is done with them ends in an
-//! error or in a small true result, within 64 MiB of memory beside the file itself.
+//! Decompression bombs and similar files: small files that claim large sizes or expand. Every operation on them must end in an
+//! error or in a small correct result, with at most 64 MiB of memory besides the file itself.
 //!
-//! Every bomb is made here, the same each time, and used in every way that there is: opened, opened leniently, listed,
-//! summed up, verified, scanned, its values counted, converted. A case that takes a processor for more than 60 s ends the
-//! process. Each line says what one took; the slowest, as released:
+//! Every bomb is generated here, deterministically, and used in every way: opened, opened leniently, listed, summarized,
+//! verified, scanned, measured, converted. A case with more than 60 s of CPU time aborts the process. Each output line has the
+//! cost of one bomb; to list the slowest of a release build:
 //! `cargo test --profile dist -p weighbridge-fuzz --test bombs -- --nocapture | sort -n | tail`.
 //!
-//! Each test runs in a process of its own: what a bomb takes is what all threads hold together.
+//! Each test runs in a separate process, because the memory of all threads is counted together.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
 mod arrays;

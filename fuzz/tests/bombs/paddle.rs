@@ -12,17 +12,17 @@ fn varint(mut n: u64) -> Vec<u8> {
     bytes
 }
 
-/// A stream up to its levels, of which the lengths follow.
+/// Makes a stream up to its LoD levels, followed by their lengths.
 fn stream(levels: u64, rest: &[u8]) -> Vec<u8> {
     [&[0; 4][..], &levels.to_le_bytes(), rest].concat()
 }
 
-/// A stream with this desc, said to be of `len` bytes.
+/// Makes a stream with this desc and a stated length of `len` bytes.
 fn with_desc(len: i32, desc: &[u8], data: &[u8]) -> Vec<u8> {
     stream(0, &[&[0; 4][..], &len.to_le_bytes(), desc, data].concat())
 }
 
-/// The desc of a tensor of f32.
+/// Makes the desc of an f32 tensor.
 fn desc(dims: &[u64]) -> Vec<u8> {
     let dims: Vec<u8> = dims.iter().flat_map(|&n| [vec![0x10], varint(n)].concat()).collect();
     [vec![8, 5], dims].concat()
@@ -56,17 +56,17 @@ fn paddle_bombs() {
     let len = i32::try_from(groups.len()).unwrap();
     range.file("a desc of 10^6 groups", with_desc(len, &groups, &[]), Refused("not-a-stream"));
 
-    // Rows: version, number, numbers of rows, height, a tensor.
+    // Selected rows: version, count, row numbers, height, a tensor.
     let rows = [&[0; 4][..], &(1u64 << 60).to_le_bytes(), &[0; 64]].concat();
     range.file("2^60 rows", rows, Refused("not-a-stream"));
-    // A vocabulary: a number, then a length and a text for each.
+    // A vocabulary: a count, then a length and a text for each entry.
     range.file("2^62 words", [&(1u64 << 62).to_le_bytes()[..], &[0; 64]].concat(), Refused("not-a-stream"));
-    // Empty streams without end: 32 bytes each.
+    // Many empty streams of 32 bytes each.
     let empty = with_desc(4, &desc(&[0]), &[]);
     range.file("10,000 empty tensors", empty.repeat(10_000), Opens(10_000));
 }
 
-/// A field of protobuf with bytes.
+/// Makes a length-delimited protobuf field.
 fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
     [varint(number << 3 | 2), varint(bytes.len() as u64), bytes.to_vec()].concat()
 }
@@ -76,14 +76,14 @@ fn program_bombs() {
     let Some(mut range) = Range::alone("paddle") else { return };
     let path = [env!("CARGO_MANIFEST_DIR"), "..", "testdata/paddle/good/p262/cnn_static_infer/model.pdmodel"];
     let good = std::fs::read(path.iter().collect::<std::path::PathBuf>()).unwrap();
-    // One more block, of that number, within the first.
+    // A nested block with this number.
     let block = |rest: &[u8]| field(1, &[&[8, 1, 0x10, 0][..], rest].concat());
     let program = |rest: &[u8]| [&good[..], &block(rest)].concat();
     range.file("nothing in it", program(&[]), Opens(0));
     let long = [varint(3 << 3 | 2), varint(1 << 62)].concat();
     range.file("a variable of 2^62 bytes", program(&long), Refused("truncated"));
     range.file("10^6 groups", program(&[0x9b, 0x06].repeat(1_000_000)), Refused("nested-too-deep"));
-    // A type within a type within a type.
+    // Nested types.
     let mut kind = vec![8, 7];
     for _ in 0..2_000 {
         kind = [vec![8, 7], field(2, &kind)].concat();
@@ -120,7 +120,7 @@ fn program_bombs() {
     );
 }
 
-/// Long names that much refers to: each finding, operand and difference would quote them.
+/// Tests long names with many references: each finding, operand and difference would quote them.
 #[test]
 fn long_names_of_programs() {
     let Some(mut range) = Range::alone("paddle") else { return };
@@ -135,7 +135,7 @@ fn long_names_of_programs() {
     let setting = field(4, &[field(1, b"sub"), vec![0x10, 10], bodies].concat());
     range.file("500,000 blocks of nothing", program(&[kind, setting].concat()), Opens(0));
     let long = field(3, "k".repeat(2 << 20).as_bytes());
-    // No program begins so.
+    // Not the start of a program.
     range.file("a type of 2 MiB", program(&long), Refused("not-a-stream"));
 
     let kind = r##"{"#":"0.t_dtensor","D":[{"#":"0.t_f32"},[1],"NCHW",[],0]}"##;

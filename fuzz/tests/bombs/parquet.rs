@@ -1,4 +1,4 @@
-//! Parquet: files of one column by hand, in the compact form of Thrift.
+//! Parquet: hand-made files of one column, in the compact Thrift protocol.
 
 use crate::harness::{Opens, Range, Refused};
 use arrow_ipc::{MessageBuilder, MessageHeader, MetadataVersion};
@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flatbuffers::FlatBufferBuilder;
 
-/// A struct of Thrift.
+/// A Thrift struct.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Struct {
     bytes: Vec<u8>,
@@ -42,7 +42,7 @@ impl Struct {
     pub(super) fn of(self, id: u8, inner: Self) -> Self {
         self.field(id, 12, &inner.end())
     }
-    /// A list that says that it has `count` items.
+    /// Adds a list with a stated number of `count` items.
     pub(super) fn list(self, id: u8, kind: u8, count: u64, items: &[u8]) -> Self {
         self.field(id, 9, &[&[0xf0 | kind][..], &varint(count), items].concat())
     }
@@ -60,16 +60,16 @@ pub(super) fn new() -> Struct {
     Struct::default()
 }
 
-/// What a file says that may be wrong.
+/// Claims of a file that may be false.
 #[derive(Debug, Clone)]
 pub(super) struct Claims {
     pub(super) rows: i64,
     pub(super) values: i64,
-    /// Bytes of the one column, unpacked and packed.
+    /// Uncompressed and compressed size of the column, in bytes.
     pub(super) unpacked: i64,
     pub(super) packed: Option<i64>,
     pub(super) codec: i32,
-    /// Items of the lists of columns and blocks.
+    /// Stated numbers of columns and row groups.
     pub(super) columns: u64,
     pub(super) blocks: u64,
 }
@@ -78,13 +78,13 @@ pub(super) fn claims(rows: i64) -> Claims {
     Claims { rows, values: rows, unpacked: 100, packed: None, codec: 0, columns: 1, blocks: 1 }
 }
 
-/// A file of one column of f32 with these pages.
+/// Makes a file of one f32 column with these pages.
 pub(super) fn file(pages: &[u8], dictionary: bool, claims: &Claims) -> Vec<u8> {
     let packed = claims.packed.unwrap_or(i64::try_from(pages.len()).unwrap());
     made(pages, &[(4, packed, dictionary)], claims)
 }
 
-/// A file of columns of f32 in these pages: where they begin, their bytes, whether the first page is a dictionary.
+/// Makes a file of f32 columns in these pages: offset, size in bytes, whether the first page is a dictionary.
 pub(super) fn made(pages: &[u8], places: &[(i64, i64, bool)], claims: &Claims) -> Vec<u8> {
     let (mut columns, mut leaves) = (Vec::new(), Vec::new());
     for (column, (at, packed, dictionary)) in places.iter().enumerate() {
@@ -111,7 +111,7 @@ pub(super) fn made(pages: &[u8], places: &[(i64, i64, bool)], claims: &Claims) -
     [b"PAR1", pages, &footer, &len, b"PAR1"].concat()
 }
 
-/// A page of `values` values: its head, which says so of its lengths, and its bytes.
+/// Makes a page of `values` values: a header with stated lengths, and its bytes.
 pub(super) fn page(values: i32, encoding: i32, lengths: Option<(i32, i32)>, bytes: &[u8]) -> Vec<u8> {
     let len = i32::try_from(bytes.len()).unwrap();
     let (unpacked, packed) = lengths.unwrap_or((len, len));
@@ -119,16 +119,16 @@ pub(super) fn page(values: i32, encoding: i32, lengths: Option<(i32, i32)>, byte
     [new().i32(1, 0).i32(2, unpacked).i32(3, packed).of(5, head).end(), bytes.to_vec()].concat()
 }
 
-/// A dictionary.
+/// Makes a dictionary page.
 pub(super) fn dictionary(values: i32, bytes: &[u8]) -> Vec<u8> {
     let len = i32::try_from(bytes.len()).unwrap();
     let head = new().i32(1, values).i32(2, 0);
     [new().i32(1, 2).i32(2, len).i32(3, len).of(7, head).end(), bytes.to_vec()].concat()
 }
 
-/// Places in a dictionary: `count` times the first one.
+/// Makes dictionary indices: `count` times the first entry.
 pub(super) fn run(count: u64) -> Vec<u8> {
-    // Places of one bit, a run, its value.
+    // Bit width 1, a run, its value.
     [vec![1], varint(count << 1), vec![0]].concat()
 }
 
@@ -168,7 +168,7 @@ fn parquet_bombs() {
             );
         }
     }
-    // Of a longer number the reader takes 32 bits; of what its place asks for it takes the bytes, whatever type they have.
+    // The reader truncates a longer number to 32 bits, and reads the bytes of any type as the expected one.
     let head = |size: Struct| {
         let data = new().i32(1, 2).i32(2, 0).i32(3, 3).i32(4, 3);
         [size.i32(3, 8).of(5, data).end(), vec![0; 8]].concat()
@@ -190,7 +190,7 @@ fn parquet_bombs() {
         Refused("inflated"),
     );
 
-    // One value and a run of it.
+    // A dictionary of one value, and a run of it.
     let runs = |count: i32, times: usize| {
         let one = page(count, 8, None, &run(count.unsigned_abs().into()));
         let pages = [dictionary(1, &[0; 4]), one.repeat(times)].concat();
@@ -207,14 +207,14 @@ fn parquet_bombs() {
         long[at..at + 4].copy_from_slice(&claim.to_le_bytes());
         range.any(&format!("a footer of {claim}"), long.clone());
     }
-    // Structs in each other, in a field that nobody knows.
+    // Nested structs in an unknown field.
     let deep = [vec![0x1c; 1_000_000], vec![0; 1_000_000]].concat();
     let footer = [&deep[..], &[0]].concat();
     let len = u32::try_from(footer.len()).unwrap().to_le_bytes();
     range.any("10^6 structs in each other", [b"PAR1", &footer[..], &len, b"PAR1"].concat());
 }
 
-/// A frame of zstd of zeros: a block of four bytes for each 128 KiB.
+/// Makes a zstd frame of zeros: a block of four bytes per 128 KiB.
 pub(super) fn zeros(len: u32) -> Vec<u8> {
     let mut frame = [&[0x28, 0xb5, 0x2f, 0xfd, 0xa0][..], &len.to_le_bytes()].concat();
     let mut left = len;
@@ -228,8 +228,8 @@ pub(super) fn zeros(len: u32) -> Vec<u8> {
     frame
 }
 
-/// Pages that say the truth, and are more than a file of that length should ask for: in many columns that are read together, in one
-/// column, and the same pages for many columns.
+/// Tests pages with true sizes above the limit for a file of that length: in many columns read together, in one column, and
+/// pages shared by many columns.
 #[test]
 fn parquet_pages_that_multiply() {
     let Some(mut range) = Range::alone("parquet") else { return };
@@ -262,7 +262,7 @@ fn parquet_pages_that_multiply() {
         made(&pages, &[place], &Claims { rows: 800, values: 800, ..zstd }),
         Opens(1),
     );
-    // Nothing is packed, and yet each column would hold its own.
+    // Uncompressed, but each column would hold a copy.
     let plain = page(2, 0, None, &vec![0; 4 << 20]);
     let len = i64::try_from(plain.len()).unwrap();
     range.file(
@@ -270,7 +270,7 @@ fn parquet_pages_that_multiply() {
         made(&plain, &[(4, len, false); 300], &claims(2)),
         Refused("columns-overlap"),
     );
-    // Each begins at a head of its own, and all go on to the same bytes.
+    // Columns with separate page headers and shared bytes.
     let heads: Vec<u8> = (0..2000).flat_map(|_| page(0, 0, Some((0, 0)), &[])).collect();
     let step = heads.len() / 2000;
     let end = i64::try_from(heads.len()).unwrap();
@@ -284,7 +284,7 @@ fn parquet_pages_that_multiply() {
     );
 }
 
-/// An element of the schema: its type, its repetition, its name, its children and what kind of text or list it is.
+/// Makes a schema element: type, repetition, name, number of children, and logical type.
 pub(super) fn element(
     kind: Option<i32>,
     repeated: i32,
@@ -306,7 +306,7 @@ pub(super) fn element(
     element.end()
 }
 
-/// A file of one column, of any schema.
+/// Makes a file of one column with any schema.
 pub(super) fn shaped(
     schema: &[Vec<u8>],
     path: &[&str],
@@ -336,7 +336,7 @@ pub(super) fn closed(pages: &[u8], footer: &[u8]) -> Vec<u8> {
     [b"PAR1", pages, footer, &len, b"PAR1"].concat()
 }
 
-/// Schemas that its reader would recurse into, or take memory for, without end.
+/// Tests schemas that cause deep recursion or large allocations.
 #[test]
 fn parquet_schemas() {
     let Some(mut range) = Range::alone("parquet") else { return };
@@ -369,7 +369,7 @@ fn parquet_schemas() {
     range.file("a million pairs without a key", closed(&[], &footer), Refused("limit"));
 }
 
-/// The schema of Arrow beside that of Parquet: many fields that are one table.
+/// Tests the embedded Arrow schema: many fields that share one table.
 #[test]
 fn parquet_schemas_of_arrow() {
     let Some(mut range) = Range::alone("parquet") else { return };
@@ -396,7 +396,7 @@ fn parquet_schemas_of_arrow() {
     range.file("400,000 fields", carries(1, 400_000), Refused("shared-structure"));
 }
 
-/// Runs of a few bytes that stand for rows of gigabytes, and for names.
+/// Tests runs of a few bytes that encode gigabytes of rows or names.
 #[test]
 fn parquet_runs() {
     let Some(mut range) = Range::alone("parquet") else { return };
@@ -414,7 +414,7 @@ fn parquet_runs() {
         [&u32::try_from(runs.len()).unwrap().to_le_bytes()[..], &runs].concat()
     };
     let head = dictionary(1, &[0; 4]);
-    // Rows: one of `first` elements, and one of `second`.
+    // Two rows: of `first` and of `second` elements.
     let rows = |first: u64, second: u64| {
         let all = first + second;
         let starts = [(1, 0), (first - 1, 1), (1, 0), (second - 1, 1)];
@@ -429,7 +429,7 @@ fn parquet_runs() {
     range.file("two lists of 2^28", rows(1 << 28, 1 << 28), Refused("limit"));
     range.file("a list of 2^29 behind a short one", rows(1, 1 << 29), Refused("limit"));
 
-    // One name, and a million rows of it.
+    // One name for a million rows.
     let text = [root(), element(Some(6), 0, "name", None, Some(0))];
     for (len, rows) in [(30_000u32, 1_000_000), (1_000_000, 10_000)] {
         let one = [&len.to_le_bytes()[..], &vec![b'n'; len as usize]].concat();
@@ -440,13 +440,13 @@ fn parquet_runs() {
         range.any(&format!("a name of {len} bytes, {rows} times"), file);
     }
 
-    // Pages that are not what was written.
+    // Malformed pages.
     let bad = new().i32(1, 1).i32(2, 0).i32(3, 3).i32(4, 3);
     let bad = [new().i32(1, 0).i32(2, 4).i32(3, 4).i32(4, 7).of(5, bad).end(), vec![0; 4]].concat();
     range.any("10,000 damaged pages", file(&bad.repeat(10_000), false, &claims(10_000)));
 }
 
-/// Each number in small files, in turn, made as large as can be.
+/// Tests small files with each number replaced by the largest value.
 #[test]
 fn parquet_every_number() {
     let Some(mut range) = Range::alone("parquet") else { return };
@@ -456,10 +456,10 @@ fn parquet_every_number() {
             let mut bytes = good.clone();
             bytes[at] = 0xff;
             range.any(&format!("{name} at {at}"), bytes.clone());
-            // A longer number in its place.
+            // Replaced by a longer varint.
             bytes.splice(at..at + 1, [0xff, 0xff, 0xff, 0xff, 0x0f]);
             range.any(&format!("{name} at {at}, five bytes"), bytes.clone());
-            // One of which the low 32 bits are large.
+            // A value with large low 32 bits.
             bytes.splice(at..at + 5, [0x86, 0xff, 0xff, 0xff, 0x0f | 0x80, 0x12]);
             range.any(&format!("{name} at {at}, six bytes"), bytes);
         }

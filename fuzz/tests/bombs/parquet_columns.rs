@@ -1,9 +1,9 @@
-//! Parquet: columns that begin at the same bytes, dictionaries, names that are packed as differences, rows that are missing, wide tables.
+//! Parquet: columns at the same offset, dictionaries, delta-encoded names, missing rows, wide tables.
 
 use super::parquet::{
     Claims, Struct, claims, closed, element, file, made, new, page, run, shaped, varint, zeros,
 };
-use crate::harness::{MEMORY, Opens, Range};
+use crate::harness::{MAX_MEMORY, Opens, Range};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use arrow_schema::{DataType, Field, Schema};
 use base64::Engine as _;
@@ -13,7 +13,7 @@ use weighbridge::formats::{OpenOptions, registry};
 use weighbridge::ops::stats::{StatsOptions, stats};
 use weighbridge_fuzz::counting;
 
-/// A column at these bytes, with a page of a dictionary first: type, name, values, bytes it says it has.
+/// Makes the metadata of a column: type, name, number of values, stated size in bytes; optionally with a dictionary page.
 fn column(kind: i32, name: &str, values: i64, len: i64, codec: i32, dictionary: bool) -> Vec<u8> {
     let path = [varint(name.len() as u64), name.as_bytes().to_vec()].concat();
     let meta = new().i32(1, kind).list(2, 5, 1, &[0]).list(3, 8, 1, &path).i32(4, codec);
@@ -22,7 +22,7 @@ fn column(kind: i32, name: &str, values: i64, len: i64, codec: i32, dictionary: 
     new().i64(2, 4).of(3, meta).end()
 }
 
-/// Two columns at the same bytes, the first of which says that it has none.
+/// Makes two columns at the same bytes; the first states a size of 0.
 fn two(pages: &[u8], rows: i64, codec: i32, dictionary: bool) -> Vec<u8> {
     let len = i64::try_from(pages.len()).unwrap();
     let columns =
@@ -37,7 +37,7 @@ fn two(pages: &[u8], rows: i64, codec: i32, dictionary: bool) -> Vec<u8> {
     closed(pages, &footer)
 }
 
-/// A dictionary of these values, unpacked and packed bytes, with its bytes.
+/// Makes a dictionary page with stated numbers of values and bytes.
 fn claimed(values: i32, unpacked: i32, bytes: &[u8]) -> Vec<u8> {
     let head = new().i32(1, values).i32(2, 0);
     let len = i32::try_from(bytes.len()).unwrap();
@@ -61,7 +61,7 @@ fn parquet_dictionaries_that_claim() {
     let schema = |kind: i32, name: &str, like: Option<i32>| {
         [element(None, 0, "schema", Some(1), None), element(Some(kind), 0, name, None, like)]
     };
-    // Values of 8 bytes; texts that are empty.
+    // Values of 8 bytes; empty texts.
     let places = run(10);
     let packed_run = [&[0x28, 0xb5, 0x2f, 0xfd, 0x20, 3, 0x19, 0, 0][..], &places].concat();
     let lengths = Some((3, i32::try_from(packed_run.len()).unwrap()));
@@ -77,7 +77,7 @@ fn parquet_dictionaries_that_claim() {
     }
 }
 
-/// Many columns begin at a head that is longer than any of them.
+/// Tests many columns at one page header longer than any of them.
 #[test]
 fn parquet_columns_at_the_same_head() {
     let Some(mut range) = Range::alone("parquet") else { return };
@@ -91,12 +91,12 @@ fn zigzag(n: i64) -> Vec<u8> {
     varint((n << 1 ^ n >> 63).cast_unsigned())
 }
 
-/// Numbers packed as differences: the first, then another, again and again.
+/// Makes delta-encoded numbers: `first`, then `then` repeated.
 fn differences(count: u64, block: u64, first: i64, then: i64) -> Vec<u8> {
     let mut bytes = [varint(block), varint(1), varint(count), zigzag(first)].concat();
     let mut left = count.saturating_sub(1);
     if first != then {
-        // The difference is the first of a miniblock of 32 bits, all others are 0.
+        // The delta is the first of a miniblock of 32 bits; all others are 0.
         assert_eq!(block, 128);
         let least = (then - first).min(0);
         let above = |difference: i64| u32::try_from(difference - least).unwrap().to_le_bytes();
@@ -108,7 +108,7 @@ fn differences(count: u64, block: u64, first: i64, then: i64) -> Vec<u8> {
     bytes
 }
 
-/// A file of names that is one page.
+/// Makes a file of names in one page.
 fn names(pages: &[u8], rows: i32, codec: i32) -> Vec<u8> {
     let schema = [element(None, 0, "schema", Some(1), None), element(Some(6), 0, "name", None, Some(0))];
     shaped(&schema, &["name"], 6, pages, 0, &Claims { codec, ..claims(rows.into()) })
@@ -124,7 +124,7 @@ fn parquet_names_as_differences() {
             names(&page(rows, 6, None, &lengths), rows, 0),
             Opens(1),
         );
-        // As many that begin as the one before; as many that go on.
+        // Prefix lengths, then suffix lengths.
         let few = differences(10, 1 << 30, 0, 0);
         for (name, both) in [("begun", [&lengths[..], &few]), ("rest", [&few[..], &lengths])] {
             let pages = page(rows, 7, None, &both.concat());
@@ -141,14 +141,14 @@ fn parquet_names_as_differences() {
     }
 }
 
-/// Pages that are unpacked to a name of that length, or to a short one and nothing.
+/// Makes pages that decompress to a long name, or to a short one.
 fn long_pages(page_of: u32, times: usize) -> Vec<u8> {
     let body = zeros(page_of);
     let lengths = Some((i32::try_from(page_of).unwrap(), i32::try_from(body.len()).unwrap()));
     page(1, 0, lengths, &body).repeat(times)
 }
 
-/// What the schema of Arrow says beside that of Parquet.
+/// Adds an Arrow schema to the footer.
 fn with_schema(schema: &Schema, footer: Struct) -> Struct {
     let options = IpcWriteOptions::default();
     let mut tracker = DictionaryTracker::new(false);
@@ -158,7 +158,7 @@ fn with_schema(schema: &Schema, footer: Struct) -> Struct {
     footer.list(5, 12, 1, &pair)
 }
 
-/// A name a page, and a page as long as one may be: all of them were decoded together.
+/// Tests one name per page, with pages of the largest allowed size.
 #[test]
 fn parquet_names_of_long_pages() {
     let Some(mut range) = Range::alone("parquet") else { return };
@@ -181,7 +181,7 @@ fn parquet_names_of_long_pages() {
     }
 }
 
-/// Rows that are missing, of lists of a fixed length that only the schema of Arrow knows.
+/// Tests missing rows of fixed-size lists, whose size is only in the Arrow schema.
 #[test]
 fn parquet_rows_that_are_missing() {
     let Some(mut range) = Range::alone("parquet") else { return };
@@ -213,7 +213,7 @@ fn parquet_rows_that_are_missing() {
     }
 }
 
-/// Lists in a page that is longer than one may be, which was unpacked to count them.
+/// Tests lists in a page above the size limit.
 #[test]
 fn parquet_lists_of_a_long_page() {
     let Some(mut range) = Range::alone("parquet") else { return };
@@ -229,7 +229,8 @@ fn parquet_lists_of_a_long_page() {
     range.any("95 MB", shaped(&list, &["vector", "list", "element"], 4, &pages, 0, &all));
 }
 
-/// What reads a column takes some thousand bytes, of which there are fifty in the file. Alone, as an account of all columns takes more.
+/// Tests tables with many columns: a column reader takes some thousand bytes, for fifty bytes in the file. Without
+/// `verify`, whose account of all columns takes more.
 #[test]
 fn parquet_wide_tables() {
     let Some(_alone) = Range::alone("parquet") else { return };
@@ -244,7 +245,7 @@ fn parquet_wide_tables() {
             stats(&opened.tensors[0], &StatsOptions::default()).map(|stats| stats.count)
         });
         println!("{:>6} KiB  {columns} columns of one value: {found:?}", peak >> 10);
-        assert!(u64::try_from(peak).unwrap() < MEMORY, "{columns}: {peak}");
+        assert!(u64::try_from(peak).unwrap() < MAX_MEMORY, "{columns}: {peak}");
         match found {
             Ok(count) => assert!(!limit && count == columns as u64),
             Err(error) => assert!(limit && error.code() == "limit", "{error}"),

@@ -1,9 +1,9 @@
-//! Parquet: heads of pages that are of two kinds, and names of many row groups.
+//! Parquet: page headers of two kinds at once, and names in many row groups.
 
 use super::parquet::{Struct, claims, closed, dictionary, element, new, page, run, shaped, varint};
 use crate::harness::{Opens, Range};
 
-/// A page of data whose head has another structure, too.
+/// Makes a data page whose header contains a second structure.
 fn twofold(values: i32, encoding: i32, other: u8, structure: Struct, bytes: &[u8]) -> Vec<u8> {
     let len = i32::try_from(bytes.len()).unwrap();
     let data = new().i32(1, values).i32(2, encoding).i32(3, 3).i32(4, 3);
@@ -11,19 +11,19 @@ fn twofold(values: i32, encoding: i32, other: u8, structure: Struct, bytes: &[u8
     [head.end(), bytes.to_vec()].concat()
 }
 
-/// What the second form of a page of data says, of so many values.
+/// Makes a DataPageHeaderV2 with a stated number of values.
 fn second(values: i32, encoding: i32) -> Struct {
     new().i32(1, values).i32(2, 0).i32(3, 1).i32(4, encoding).i32(5, 0).i32(6, 0)
 }
 
-/// So many lengths of 0, packed as differences.
+/// Makes `count` delta-encoded lengths of 0.
 fn lengths(count: u64) -> Vec<u8> {
     let blocks = (count - 1).div_ceil(1 << 30);
     let blocks = [0, 0].repeat(usize::try_from(blocks).unwrap());
     [varint(1 << 30), varint(1), varint(count), vec![0], blocks, vec![0; 16]].concat()
 }
 
-/// A column at these bytes: its type, name and values.
+/// Makes the metadata of a column at these bytes: type, name and number of values.
 fn column(kind: i32, name: &str, values: i64, at: usize, len: usize) -> Vec<u8> {
     let path = [varint(name.len() as u64), name.as_bytes().to_vec()].concat();
     let (at, len) = (i64::try_from(at).unwrap(), i64::try_from(len).unwrap());
@@ -32,7 +32,7 @@ fn column(kind: i32, name: &str, values: i64, at: usize, len: usize) -> Vec<u8> 
     new().i64(2, at).of(3, meta).end()
 }
 
-/// Row groups of so many rows each: a page of names, and one of a number a row.
+/// Makes row groups of `rows` rows each: a page of names, and a page with one number per row.
 fn names(groups: usize, rows: i32, page_of_names: &[u8]) -> Vec<u8> {
     let numbers = page(rows, 0, None, &vec![0; usize::try_from(rows).unwrap() * 4]);
     let (mut pages, mut blocks) = (Vec::new(), Vec::new());
@@ -55,7 +55,7 @@ fn names(groups: usize, rows: i32, page_of_names: &[u8]) -> Vec<u8> {
     closed(&pages, &footer.list(4, 12, groups as u64, &blocks).end())
 }
 
-/// What is looked at before a page is unpacked must be what it is unpacked by.
+/// Tests that the checked header structure is the one used for decompression.
 #[test]
 fn parquet_heads_of_two_kinds() {
     let Some(mut range) = Range::alone("parquet") else { return };
@@ -88,7 +88,7 @@ fn parquet_heads_of_two_kinds() {
     range.any("a list of 250,000,000 in a page that has no values in its second form", file);
 }
 
-/// Each row group says the truth of its own, and has far more names than rows.
+/// Tests row groups with true counts and far more names than rows.
 #[test]
 fn parquet_names_of_many_groups() {
     let Some(mut range) = Range::alone("parquet") else { return };

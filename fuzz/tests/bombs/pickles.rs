@@ -1,9 +1,9 @@
-//! Pickles: those of PyTorch in an archive and alone, and those of Paddle.
+//! Pickle bombs: PyTorch archives, plain PyTorch pickles, and Paddle pickles.
 
 use crate::harness::{End, Opens, Range, Refused};
 use crate::zips::{Member, archive, crc32, deflate, stored};
 
-/// A file of `torch.save` with this pickle and one storage.
+/// Makes a `torch.save` archive with this pickle and one storage.
 pub(crate) fn torch(pickle: &[u8], storage: &[u8]) -> Vec<u8> {
     archive(&[
         stored("archive/data.pkl", pickle.to_vec()),
@@ -13,7 +13,7 @@ pub(crate) fn torch(pickle: &[u8], storage: &[u8]) -> Vec<u8> {
     ])
 }
 
-/// As [`torch`], with one more member.
+/// As [`torch`], with an additional member.
 pub(crate) fn torch_of(pickle: &[u8], more: Member) -> Vec<u8> {
     archive(&[
         stored("archive/data.pkl", pickle.to_vec()),
@@ -28,7 +28,7 @@ pub(crate) fn text(text: &str) -> Vec<u8> {
 }
 
 pub(crate) fn number(n: u64) -> Vec<u8> {
-    // LONG1, with a byte for the sign.
+    // LONG1 with a sign byte.
     [&[0x8a, 9], &n.to_le_bytes()[..], &[0]].concat()
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn tuple(items: &[u64]) -> Vec<u8> {
     [&b"("[..], &items, b"t"].concat()
 }
 
-/// A tensor of f32 as a view of the one storage, which is said to have `elements`.
+/// Makes an f32 tensor, a view of the storage with a stated number of `elements`.
 pub(crate) fn tensor(elements: u64, size: &[u64], stride: &[u64]) -> Vec<u8> {
     [
         &b"ctorch._utils\n_rebuild_tensor_v2\n(("[..],
@@ -54,7 +54,7 @@ pub(crate) fn tensor(elements: u64, size: &[u64], stride: &[u64]) -> Vec<u8> {
     .concat()
 }
 
-/// A dict of one item.
+/// Makes a dict of one item.
 pub(crate) fn dict(value: &[u8]) -> Vec<u8> {
     [&b"\x80\x02}"[..], &text("w"), value, b"s."].concat()
 }
@@ -74,7 +74,7 @@ fn torch_bombs() {
     view("a storage of 2^62 elements", 1 << 62, &[1], &[1], Refused("torch-storage-length"));
     view("1,000 dimensions", 1, &[1; 1000], &[0; 1000], Refused("limit"));
 
-    // One tensor again and again.
+    // One tensor, referenced many times.
     let many: Vec<u8> =
         (0..20_000).flat_map(|i| [text(&format!("t{i}")), b"h\0s".to_vec()].concat()).collect();
     let one = [&tensor(1, &[1 << 14, 1 << 14], &[0, 0])[..], b"q\0"].concat();
@@ -82,7 +82,7 @@ fn torch_bombs() {
     range.file("20,000 views of 1 GiB over 4 bytes", torch(&pickle, &[0; 4]), Refused("torch-repeated"));
 }
 
-/// Each in an archive, and as a state of Paddle.
+/// Tests each pickle in an archive, and as a Paddle state.
 #[test]
 fn pickle_bombs() {
     let long = u64::MAX / 2;
@@ -134,7 +134,7 @@ fn pickle_bombs() {
     }
 }
 
-/// A file of `torch.save` whose pickle is deflated: `head`, then `block` so many times.
+/// Makes a `torch.save` archive with a deflated pickle: `head`, then `times` copies of `block`.
 fn deflated_torch(head: &[u8], block: &[u8], times: usize) -> Vec<u8> {
     let (data, crc32) = (deflate(head, block, times), crc32(head, block, times));
     let len = (head.len() + block.len() * times) as u64;
@@ -142,7 +142,7 @@ fn deflated_torch(head: &[u8], block: &[u8], times: usize) -> Vec<u8> {
     archive(&[pickle, stored("archive/data/0", vec![0; 4]), stored("archive/version", b"3\n".to_vec())])
 }
 
-/// What takes many times its bytes as objects, on the stack, or as text that is copied.
+/// Tests pickles that take many times their bytes as objects, on the stack, or as copied text.
 #[test]
 fn pickles_that_multiply() {
     let Some(mut range) = Range::alone("torch") else { return };
@@ -169,20 +169,20 @@ fn pickles_that_multiply() {
             Refused("limit"),
         );
         range.file(&format!("6 MiB of {name}, deflated"), deflated_torch(head, &block, 6), Refused("limit"));
-        // What no pickler writes is noted each time.
+        // Content that no pickler writes adds a note each time.
         let len = if *op == *b"2" { 1_000_000 } else { 4_000_000 };
         let body = [head, &block.repeat(4)[..len], b"."].concat();
         range.any(&format!("4 MB of {name}"), torch(&body, &[0; 4]));
         range.any(&format!("4 MB of {name}, in the old form"), legacy(&body));
     }
-    // Texts that are kept in the file, fetched from the front and the end by turns.
+    // Texts in the file, fetched alternately from the start and the end.
     let far = [&b"\x80\x02"[..], &text(&"a".repeat(300)), b"q\x000B\0\0\xf0\0"].concat();
     let behind = [&b"0"[..], &text(&"b".repeat(300)), b"q\x010]("].concat();
     let fetched = b"h\x01h\0".repeat(2000);
     let whole = [&far[..], &vec![0; 15 << 20], &behind, &fetched, b"e."].concat();
     range.any("texts far apart, deflated", deflated_torch(&whole, b"", 1));
 
-    // A key of 1 MB over 95 tensors, and a text of 1 MB that is shared as often.
+    // A key of 1 MB over 95 tensors, and a text of 1 MB shared 95 times.
     let long = "k".repeat(1_000_000);
     let many: Vec<u8> = (0..95).flat_map(|_| tensor(1, &[1], &[1])).collect();
     let keyed = [&b"\x80\x02}"[..], &text(&long), b"](", &many, b"es."].concat();
@@ -210,7 +210,7 @@ fn states_of_paddle_that_multiply() {
     }
 }
 
-/// Tensors of a deflated storage that have it inflated again and again.
+/// Tests tensors of one deflated storage, which could be inflated once per tensor.
 #[test]
 fn deflated_storages() {
     let Some(mut range) = Range::alone("torch") else { return };

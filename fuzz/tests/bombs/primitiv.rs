@@ -1,4 +1,4 @@
-//! primitiv: lengths of MessagePack.
+//! primitiv: false MessagePack lengths.
 
 use crate::harness::{Range, Refused};
 
@@ -6,12 +6,12 @@ fn word(n: u32) -> Vec<u8> {
     [&[0xce], n.to_be_bytes().as_slice()].concat()
 }
 
-/// A file of kind `kind`: 0 shape, 1 tensor, 2 parameter, 3 model, 4 optimizer.
+/// Makes a file of a kind: 0 shape, 1 tensor, 2 parameter, 3 model, 4 optimizer.
 fn file(kind: u32, body: &[u8]) -> Vec<u8> {
     [word(0), word(1), word(kind << 8), body.to_vec()].concat()
 }
 
-/// A shape of these extents, batch 1.
+/// Makes a shape of these dimensions, batch 1.
 fn shape(dims: &[u32]) -> Vec<u8> {
     let mut bytes = vec![0x90 | u8::try_from(dims.len()).unwrap()];
     dims.iter().for_each(|&extent| bytes.extend(word(extent)));
@@ -19,7 +19,7 @@ fn shape(dims: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// A header with a length of 2^32 - 1.
+/// Makes a MessagePack header with a length of 2^32 - 1.
 fn endless(marker: u8) -> Vec<u8> {
     [marker, 0xff, 0xff, 0xff, 0xff].to_vec()
 }
@@ -80,7 +80,7 @@ fn primitiv_bombs() {
     range.file("str32 in an optimizer", file(4, &name), Refused("impossible-count"));
 }
 
-/// The path of a parameter stands in the file once, and each of its stats has it.
+/// Tests a long parameter path, stored once and shared by all stats.
 #[test]
 fn a_long_path_of_many_stats() {
     let Some(mut range) = Range::alone("primitiv") else { return };
@@ -93,7 +93,7 @@ fn a_long_path_of_many_stats() {
         model.extend([&[0xa5][..], name.as_bytes(), &value].concat());
     }
     let whole = file(3, &model);
-    // What is cut short is salvaged in the same bound.
+    // Salvage of a truncated file stays within the same limit.
     range.file("a path of 1 MB", whole.clone(), Refused("names-too-long"));
     range.file("a path of 1 MB, cut short", whole[..whole.len() - 3].to_vec(), Refused("truncated"));
 }

@@ -1,16 +1,16 @@
-//! Two bytes of a pickle refer to what was made before: a tensor, a long name, a dict that is walked. Each reference is
-//! another one in the index.
+//! Two bytes of a pickle can reference an earlier object: a tensor, a long name, a large dict. Each reference adds an entry to
+//! the index.
 
 use crate::harness::{Opens, Range, Refused};
 use crate::pickles::{dict, number, tensor, text, torch, tuple};
 use crate::zips::{Member, archive, crc32, deflate, stored};
 
-/// A list of `first`, and of it so many times more.
-fn again(first: &[u8], times: usize) -> Vec<u8> {
+/// Makes a list of `first` and `times` references to it.
+fn repeated(first: &[u8], times: usize) -> Vec<u8> {
     [&b"\x80\x02("[..], first, b"q\0", &b"h\0".repeat(times), b"l."].concat()
 }
 
-/// A class or function whose names have 8 KB together.
+/// Makes an import of a class with names of 8 KB.
 fn long_import() -> Vec<u8> {
     [&b"c"[..], &b"m".repeat(4_000), b"\n", &b"n".repeat(4_000), b"\n"].concat()
 }
@@ -19,7 +19,7 @@ fn one() -> Vec<u8> {
     tensor(1, &[1], &[1])
 }
 
-/// A file whose deflated pickle is `head`, `block` so many times, and `tail`; with so many bytes beside it.
+/// Makes an archive whose deflated pickle is `head`, `times` copies of `block` and a tail; with `beside` bytes next to it.
 fn deflated(head: &[u8], block: &[u8], times: usize, beside: usize) -> Vec<u8> {
     let (data, crc32) = (deflate(head, block, times), crc32(head, block, times));
     let len = (head.len() + block.len() * times) as u64;
@@ -36,25 +36,25 @@ fn deflated(head: &[u8], block: &[u8], times: usize, beside: usize) -> Vec<u8> {
 #[test]
 fn references_take_memory() {
     let Some(mut range) = Range::alone("torch") else { return };
-    // Values that take too much are no reason to refuse tensors.
-    let left_out =
+    // Values above the limit do not prevent reading tensors.
+    let omits =
         |range: &mut Range, name: &str, pickle: Vec<u8>| range.file(name, torch(&pickle, &[0; 4]), Opens(0));
     let first = [&b"}"[..], &text("v"), b"]("].concat();
     let plain =
         |head: &[u8], times| [&b"\x80\x02"[..], &first, head, b"q\0", &b"h\0".repeat(times), b"es."].concat();
     let device = [&b"ctorch\ndevice\n"[..], &text(&"x".repeat(1_000_000)), b"\x85R"].concat();
-    left_out(&mut range, "a device of 1 MB, 500 times", plain(&device, 500));
+    omits(&mut range, "a device of 1 MB, 500 times", plain(&device, 500));
     let device = [&b"ctorch\ndevice\n"[..], &text(&"x".repeat(1_000_000)), b"K\x01\x86R"].concat();
-    left_out(&mut range, "a device of 1 MB with a number, 500 times", plain(&device, 500));
+    omits(&mut range, "a device of 1 MB with a number, 500 times", plain(&device, 500));
     let import = [&b"ctorch\n"[..], &b"x".repeat(4_000), b"\n"].concat();
-    left_out(&mut range, "an import of 4 KB, 100,000 times", plain(&import, 100_000));
+    omits(&mut range, "an import of 4 KB, 100,000 times", plain(&import, 100_000));
 
     let mut refused =
         |name: &str, pickle: Vec<u8>, code| range.file(name, torch(&pickle, &[0; 4]), Refused(code));
-    refused("a tensor 500,000 times", again(&one(), 500_000), "limit");
-    refused("a tensor 50,000 times", again(&one(), 50_000), "limit");
+    refused("a tensor 500,000 times", repeated(&one(), 500_000), "limit");
+    refused("a tensor 50,000 times", repeated(&one(), 50_000), "limit");
     let wide = tensor(1, &[1; 64], &[1; 64]);
-    refused("a tensor of 64 dimensions 20,000 times", again(&wide, 20_000), "limit");
+    refused("a tensor of 64 dimensions 20,000 times", repeated(&wide, 20_000), "limit");
     let deep = [&text(&"a.".repeat(2_000))[..], b"("].concat();
     let deep = [&b"\x80\x02}"[..], &deep, &one(), b"q\0", &b"h\0".repeat(900), b"ls."].concat();
     refused("a tensor 900 times, in names of 2,000 parts", deep, "limit");
@@ -69,15 +69,15 @@ fn references_take_memory() {
     let rest = rest.strip_suffix(b"R").unwrap();
     let class =
         [&b"ctorch._tensor\n_rebuild_from_type_v2\n("[..], function, &long_import(), rest, b"}tR"].concat();
-    refused("a tensor of a class of 8 KB 2,000 times", again(&class, 2_000), "limit");
+    refused("a tensor of a class of 8 KB 2,000 times", repeated(&class, 2_000), "limit");
     let kind = [&b"ctorch._utils\n_rebuild_"[..], &b"x".repeat(4_000), b"\n)R"].concat();
-    refused("a tensor of a kind of 4 KB 100,000 times", again(&kind, 100_000), "limit");
+    refused("a tensor of a kind of 4 KB 100,000 times", repeated(&kind, 100_000), "limit");
     let beside = [&b"\x80\x02("[..], &one(), &b"N".repeat(1_000_000), b"l."].concat();
     refused("1,000,000 values beside a tensor", beside, "limit");
-    let lost = again(&tensor(2, &[2], &[1]), 500_000);
+    let lost = repeated(&tensor(2, &[2], &[1]), 500_000);
     refused("a tensor whose storage is not whole 500,000 times", lost, "torch-storage-length");
 
-    let edge = again(&one(), 15_000);
+    let edge = repeated(&one(), 15_000);
     let beside = [stored("archive/data/1", vec![7; 700_000])];
     let edge =
         [&[stored("archive/data.pkl", edge), stored("archive/data/0", vec![0; 4])], &beside[..]].concat();
@@ -85,12 +85,12 @@ fn references_take_memory() {
     let many = [&b"\x80\x02("[..], &one(), b"q\0", &b"h\0".repeat(10_000), b"l."].concat();
     range.file("a tensor 10,000 times, deflated", deflated(&many, b"", 1, 100_000), Refused("limit"));
     let blocks = b"N0".repeat(1 << 19);
-    // Values that are thrown away make nothing, and pack to nothing.
+    // Discarded values cost nothing, and compress to nothing.
     range.any("8 MB of nothing, deflated", deflated(b"\x80\x02", &blocks, 8, 100_000));
     range.file("30 MB of nothing, deflated", deflated(b"\x80\x02", &blocks, 30, 100_000), Refused("limit"));
 }
 
-/// Dicts, items and flags that are walked once more for each reference.
+/// Tests dicts, items and flags that could be traversed once per reference.
 #[test]
 fn references_take_time() {
     let Some(mut range) = Range::alone("torch") else { return };
@@ -103,34 +103,34 @@ fn references_take_time() {
         [&b"\x80\x02"[..], &state, head, &ordered, b"l."].concat(),
     );
     let items = |item: &[u8]| [&b"ca\nb\n)R("[..], item, &b"N".repeat(400_000), b"e"].concat();
-    any("an object of 400,000 items 16,000 times", again(&items(b""), 16_000));
-    any("an object of 400,000 items and a tensor 16,000 times", again(&items(&one()), 16_000));
+    any("an object of 400,000 items 16,000 times", repeated(&items(b""), 16_000));
+    any("an object of 400,000 items and a tensor 16,000 times", repeated(&items(&one()), 16_000));
     let states = [&b"ca\nb\n)R"[..], &b"Nb".repeat(200_000), &dict(&one())[2..], b"b"].concat();
-    any("an object of 200,000 states 16,000 times", again(&states, 16_000));
+    any("an object of 200,000 states 16,000 times", repeated(&states, 16_000));
     let slots = [&b"ca\nb\n)R("[..], &b"N".repeat(400_000), &dict(&one())[2..], b"tb"].concat();
-    any("an object of 400,000 slots 16,000 times", again(&slots, 16_000));
+    any("an object of 400,000 slots 16,000 times", repeated(&slots, 16_000));
     let flags = [&one()[..one().len() - 2], b"}(", &b"N\x89".repeat(160_000), b"utR"].concat();
-    any("a tensor of 160,000 flags 16,000 times", again(&flags, 16_000));
-    any("a class of 8 KB 500,000 times", again(&long_import(), 500_000));
+    any("a tensor of 160,000 flags 16,000 times", repeated(&flags, 16_000));
+    any("a class of 8 KB 500,000 times", repeated(&long_import(), 500_000));
     let made = [&long_import()[..], b")R"].concat();
-    any("an object of a class of 8 KB 500,000 times", again(&made, 500_000));
-    // Objects that are values: of nothing, of what is shared, and within each other.
+    any("an object of a class of 8 KB 500,000 times", repeated(&made, 500_000));
+    // Plain objects: empty, of shared parts, and nested.
     let plain = [&long_import()[..], b")\x81"].concat();
-    any("a plain object of a class of 8 KB 500,000 times", again(&plain, 500_000));
+    any("a plain object of a class of 8 KB 500,000 times", repeated(&plain, 500_000));
     let full = [&b"ca\nb\n)\x81("[..], &b"N".repeat(400_000), b"e"].concat();
-    any("a plain object of 400,000 items 16,000 times", again(&full, 16_000));
+    any("a plain object of 400,000 items 16,000 times", repeated(&full, 16_000));
     any(
         "a million plain objects",
         [&b"\x80\x02ca\nb\nq\x000("[..], &b"h\0)\x81".repeat(1_000_000), b"l."].concat(),
     );
     let doubled = b"q\x01h\x00h\x01h\x01\x86\x81".repeat(40);
     any("plain objects of two plain objects", [&b"\x80\x02ca\nb\nq\x00)\x81"[..], &doubled, b"."].concat());
-    // Containers of each of which the way is told.
+    // Containers, each with a path of its own.
     let keys: Vec<u8> = (0..60).flat_map(|_| [b"}", &text(&"k".repeat(250))[..]].concat()).collect();
     let lists = [&b"\x80\x02"[..], &keys, b"(", &b"]".repeat(100_000), b"l", &b"s".repeat(60), b"."].concat();
     any("100,000 lists below 60 long keys", lists);
 
-    // Imports of which each has names of its own, of 500 letters together.
+    // Imports with different names of 500 letters each.
     let name = |i: u16| [&b"\x8c\xfa"[..], format!("{i:0>250}").as_bytes(), b"\x940"].concat();
     let names: Vec<u8> = (0..512).flat_map(name).collect();
     let get = |i: u32| [&b"j"[..], &i.to_le_bytes()].concat();
@@ -139,9 +139,9 @@ fn references_take_time() {
     any("150,000 imports", [&b"\x80\x04"[..], &names, b"(", &imports, b"l."].concat());
 }
 
-/// What honest writers share and repeat is kept.
+/// Tests that shared and repeated content of well-formed files is kept.
 #[test]
-fn honest_references_are_kept() {
+fn keeps_references_of_well_formed_files() {
     let Some(mut range) = Range::alone("torch") else { return };
     // Tied weights.
     let tied: Vec<u8> = (0..3_000)
@@ -150,8 +150,7 @@ fn honest_references_are_kept() {
     let tied = [&b"\x80\x02}("[..], &text("shared"), &one(), b"q\0", &tied, b"u."].concat();
     range.file("3,000 tied weights", torch(&tied, &[0; 4]), Opens(3_001));
 
-    // The state of an optimizer, every tensor of which has a storage of its own, of a few bytes only; a namespace of
-    // arguments and a vocabulary beside it.
+    // Optimizer state whose tensors have small separate storages; with a namespace of arguments and a vocabulary.
     let stored_in = |key: u32, pickle: Vec<u8>| {
         let at = pickle.windows(6).position(|six| six == text("0")).unwrap();
         [&pickle[..at], &text(&key.to_string()), &pickle[at + 6..]].concat()
@@ -184,13 +183,13 @@ fn honest_references_are_kept() {
     members.extend((0..3 * count).map(|key| stored(&format!("archive/data/{key}"), vec![0; 16])));
     members.push(stored("archive/version", b"3\n".to_vec()));
     range.file("an optimizer of 3,000 parameters", archive(&members), Opens(9_000));
-    // One table, expanded, that all layers have.
+    // One expanded table, shared by all layers.
     let shared: Vec<u8> =
         (0..80).flat_map(|i| [text(&format!("rope.{i}")), b"h\0".to_vec()].concat()).collect();
     let table = tensor(4_000, &[4_000, 1_000], &[0, 1]);
     let shared = [&b"\x80\x02}("[..], &text("rope"), &table, b"q\0", &shared, b"u."].concat();
     range.file("81 names of 16 MB", torch(&shared, &[0; 16_000]), Opens(81));
-    // Values beside a tensor, of a byte each; what is too much is left out, and the tensor is read.
+    // Values of a byte each next to a tensor: those above the limit are omitted, and the tensor is read.
     let beside = |values: &[u8]| {
         let list = [&text("values")[..], b"](", values, b"e"].concat();
         torch(&[&b"\x80\x02}("[..], &list, &text("t"), &one(), b"u."].concat(), &[0; 4])

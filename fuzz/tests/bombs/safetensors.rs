@@ -1,12 +1,12 @@
-//! safetensors: a length, a header in JSON, and shapes.
+//! safetensors: header lengths, JSON headers, and shapes.
 
-use crate::harness::{Input, MEMORY, Opens, Range, Refused};
+use crate::harness::{Input, MAX_MEMORY, Opens, Range, Refused};
 use crate::made::{Part, made};
 use std::fmt::Write;
 use std::sync::Arc;
 use weighbridge::source::MemoryFolder;
 
-/// A file with this header, and its length before it.
+/// Makes a file with this header.
 fn file(header: &str) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat()
 }
@@ -26,11 +26,11 @@ fn safetensors_bombs() {
         let bytes = [&u64::to_le_bytes(length)[..], b"{\"a\":"].concat();
         range.file(name, bytes, Refused(code));
     }
-    // A header of blanks is read once: it is the file itself.
+    // A blank header is read once: it is the whole file.
     let length = 100_000_000;
     let blanks =
-        made(vec![Part::Bytes(u64::to_le_bytes(length).to_vec()), Part::Again(b" ".to_vec(), length)]);
-    range.set_off("100 MB of blanks", &Input::File(blanks), MEMORY + length, Refused("bad-header"));
+        made(vec![Part::Bytes(u64::to_le_bytes(length).to_vec()), Part::Repeat(b" ".to_vec(), length)]);
+    range.run("100 MB of blanks", &Input::File(blanks), MAX_MEMORY + length, Refused("bad-header"));
     for (name, open, close, code) in
         [("deep lists", "[", "]", "bad-header"), ("deep objects", "{\"a\":", "}", "missing-field")]
     {
@@ -62,7 +62,7 @@ fn safetensors_bombs() {
     range.file("a name of 10,001 parts", file(&format!("{{{}}}", tensor(&dots, "0", "0"))), Refused("limit"));
 }
 
-/// A header is held once, and what is read of it before an error is no more than a few times its length.
+/// Tests that a header takes at most a few times its length in memory, even before an error.
 #[test]
 fn a_header_of_one_name_a_million_times() {
     let Some(mut range) = Range::alone("safetensors") else { return };
@@ -70,19 +70,19 @@ fn a_header_of_one_name_a_million_times() {
     let length = 50_000_000 / one.len() as u64 * one.len() as u64;
     let parts = vec![
         Part::Bytes([&(length + 3).to_le_bytes()[..], b"{"].concat()),
-        Part::Again(one.to_vec(), length),
+        Part::Repeat(one.to_vec(), length),
         Part::Bytes(b"0}".to_vec()),
     ];
-    // The same name a million times.
-    range.set_off(
+    // One name a million times.
+    range.run(
         "a million of one name",
         &Input::File(made(parts)),
-        MEMORY + 2 * length,
+        MAX_MEMORY + 2 * length,
         Refused("duplicate-key"),
     );
 }
 
-/// Names whose parts are a letter each, every name within its limit.
+/// Tests names of many one-letter parts, each name within its limit.
 #[test]
 fn names_of_many_parts() {
     let Some(mut range) = Range::alone("safetensors") else { return };
@@ -95,7 +95,7 @@ fn names_of_many_parts() {
     range.file("500 names of 4,000 parts", named(500, 4_000), Refused("limit"));
 }
 
-/// Shards of which one says much, and a list that would open one shard for each way to write its name.
+/// Tests a shard with a large header, and an index that opens one shard under many spellings of its name.
 #[test]
 fn shards_that_multiply() {
     let Some(mut range) = Range::alone("safetensors") else { return };
@@ -121,7 +121,7 @@ fn shards_that_multiply() {
     range.folder("900 ways to write a name", Arc::new(folder), Refused("unsafe-name"));
 }
 
-/// JSON of which each finding would hold all the keys above it, or look through them again.
+/// Tests JSON in which each finding could copy or search all parent keys.
 #[test]
 fn configurations_that_multiply() {
     let Some(mut range) = Range::alone("safetensors") else { return };

@@ -1,10 +1,10 @@
-//! Files that a scan looks into: what is inside multiplies.
+//! Files with nested content that expands during a scan.
 
 use crate::harness::{Any, Range};
 use crate::pickles::{dict, tensor, text, torch_of};
 use crate::zips::{Member, archive, crc32, deflate, deflated, stored};
 
-/// Pickles that each call what no other calls.
+/// Makes pickles with a different call in each.
 fn calls(pickles: u32, each: u32) -> Vec<Vec<u8>> {
     let call = |n| format!("ca\n{n:x}\n)R0").into_bytes();
     let pickle = |i| (i * each..(i + 1) * each).flat_map(call);
@@ -22,7 +22,7 @@ fn scans_of_many_pickles() {
     range.file("calls of pickles within a pickle", [&b"\x80\x02"[..], &inner, b"N."].concat(), Any);
 }
 
-/// `head`, and `block` so many times, deflated.
+/// Makes a deflated member of `head` and `times` copies of `block`.
 fn packed(name: &str, head: &[u8], block: &[u8], times: usize) -> Member {
     let len = (head.len() + block.len() * times) as u64;
     let (data, crc32) = (deflate(head, block, times), crc32(head, block, times));
@@ -47,7 +47,7 @@ fn scans_of_archives() {
         tower = several(Some(stored("a.zip", tower)), 2);
     }
     range.any("2 members of 30 MiB in each of 4 archives, one within the other", tower);
-    // Each is unpacked while the one within it is.
+    // Each archive is decompressed during the decompression of the inner one.
     let mut tower = archive(&[stored("a.bin", vec![0; 15 << 20])]);
     for _ in 0..3 {
         tower = archive(&[deflated("a.zip", &tower), stored("b.bin", vec![0; 15 << 20])]);
@@ -61,7 +61,7 @@ fn scans_of_archives() {
     );
 }
 
-/// A packed storage that is a pickle: zeros, and then many pickles in its bytes.
+/// Tests a compressed storage that is a pickle: zeros, followed by many pickles.
 #[test]
 fn scans_of_packed_storages() {
     let Some(mut range) = Range::alone("torch") else { return };
@@ -73,7 +73,7 @@ fn scans_of_packed_storages() {
     range.any("1,000 pickles behind 64 MiB of zeros", torch_of(&dict(&tensor(1, &[1], &[1])), storage));
 }
 
-/// Calls of names that are long, or of which no two are alike, and arguments that calls share.
+/// Tests calls with long or all different names, and with shared arguments.
 #[test]
 fn scans_of_calls() {
     let Some(mut range) = Range::alone("paddle") else { return };
@@ -91,7 +91,7 @@ fn scans_of_calls() {
     range.any("4,000 calls that share 400,000 arguments", pickle);
 }
 
-/// Instructions of a byte that leave nothing behind, packed to a thousandth.
+/// Tests one-byte instructions without effect, compressed to a thousandth.
 #[test]
 fn scans_of_packed_instructions() {
     let Some(mut range) = Range::alone("torch") else { return };
@@ -120,7 +120,7 @@ fn scans_of_packed_instructions() {
     range.any("8 pickles of 25 MB of instructions", archive(&several(8)));
 }
 
-/// One list that calls hash, and one description of a split parameter of Paddle, each gone through for all that have it.
+/// Tests one list hashed by many calls, and one description of a split Paddle parameter shared by many.
 #[test]
 fn scans_of_what_is_shared() {
     let Some(mut range) = Range::alone("paddle") else { return };

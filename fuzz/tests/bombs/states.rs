@@ -1,4 +1,4 @@
-//! States of PyTorch and Paddle that are small each on its own, and many that multiply.
+//! PyTorch and Paddle states whose parts are small alone and expand together.
 
 use crate::harness::{Any, Opens, Range, Refused};
 use crate::pickles::{number, tensor, text, torch, torch_of, tuple};
@@ -6,7 +6,7 @@ use crate::zips::stored;
 use std::sync::Arc;
 use weighbridge::source::{FolderRef, MemoryFolder};
 
-/// An array of bytes of numpy, whose elements `payload` puts on the stack.
+/// Makes a pickled numpy array of bytes; `payload` pushes its elements.
 fn array(extents: &[u64], payload: &[u8]) -> Vec<u8> {
     [
         &b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\0tC\x01btR(K\x01"[..],
@@ -22,12 +22,12 @@ fn array(extents: &[u64], payload: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// Bytes.
+/// Makes a pickled `bytes` object.
 fn bytes(bytes: &[u8]) -> Vec<u8> {
     [b"B", &u32::try_from(bytes.len()).unwrap().to_le_bytes()[..], bytes].concat()
 }
 
-/// A pickle of a dict of these pairs.
+/// Makes a pickle of a dict of these pairs.
 fn state(pairs: &[Vec<u8>]) -> Vec<u8> {
     [&b"\x80\x03}("[..], &pairs.concat(), b"u."].concat()
 }
@@ -38,7 +38,7 @@ fn paddle_states_that_multiply() {
     let keys: Vec<_> = (0..30_000).map(|i| [text(&format!("{i:06}")), b"N".to_vec()].concat()).collect();
     range.file("30,000 plain keys", state(&keys), Any);
 
-    // One description of 300 parts, which are one, for 300 parameters.
+    // One description of 300 identical parts, for 300 parameters.
     let part = array(&[100_000], &bytes(&[7; 100_000]));
     let described = [
         &b"}("[..],
@@ -57,7 +57,7 @@ fn paddle_states_that_multiply() {
     let file = state(&[text("p"), part, info.concat()]);
     range.file("parameters that share their parts", file, Refused("split-parameter"));
 
-    // One payload, spelled as text, of many arrays: it would be decoded for each.
+    // One text payload of many arrays: it could be decoded for each.
     let spelled =
         [&b"c_codecs\nencode\n("[..], &text(&"x".repeat(1_000_000)), &text("latin1"), b"tRq\x05"].concat();
     let first = [text("a"), array(&[1_000_000], &spelled)].concat();
@@ -66,12 +66,12 @@ fn paddle_states_that_multiply() {
     range.file("1,200 arrays of one payload", file, Refused("paddle-repeated"));
 }
 
-/// A list of `object`, and of `more` references to it.
+/// Makes a list of `object` and `more` references to it.
 fn listed(object: &[u8], more: usize) -> Vec<u8> {
     [&b"("[..], object, b"q\0", &b"h\0".repeat(more), b"l"].concat()
 }
 
-/// What takes two bytes for each time that it is met.
+/// Tests references of two bytes each.
 #[test]
 fn paddle_references_that_multiply() {
     let Some(mut range) = Range::alone("paddle") else { return };
@@ -79,7 +79,7 @@ fn paddle_references_that_multiply() {
     let import = [b"c", name.as_bytes(), b"\n", name.as_bytes(), b"\n"].concat();
     let call = [&import[..], b")R"].concat();
     let pair = [text(&"v".repeat(255)), one.clone(), b"\x86".to_vec()].concat();
-    // Each array is an object of its own, made of the same parts.
+    // Each array is a separate object of shared parts.
     let at = one.windows(2).position(|two| two == b"R(").unwrap();
     let parts =
         [&one[..36], b"q\x02", &one[36..at], b"q\0R", &one[at + 1..one.len() - 1], b"q\x01b"].concat();
@@ -104,7 +104,7 @@ fn paddle_references_that_multiply() {
     let keys = (0..100_000u32).flat_map(|i| [&text(&format!("{i:x}"))[..], b"h\0"].concat()).collect();
     let first = [text("a"), one, b"q\0".to_vec()].concat();
     range.file("an array under 100,000 keys", state(&[first, keys]), Refused("limit"));
-    // As much as there may be: numbers, texts that are printed with escapes, and tuples.
+    // Up to the limit: numbers, texts with escapes, and tuples.
     for (name, value) in [
         ("300,000 numbers", [&b"("[..], &b"K\x01".repeat(300_000), b"l"].concat()),
         ("200,000 times a number", listed(b"G\0\0\0\0\0\0\0\0", 200_000)),
@@ -118,7 +118,7 @@ fn paddle_references_that_multiply() {
     }
 }
 
-/// A directory of a distributed checkpoint, with these pairs of an index and a file.
+/// Makes the folder of a distributed checkpoint, with these pairs of index and file.
 fn directory(files: &[u8]) -> FolderRef {
     let of =
         |class: &str| [b"cpaddle.distributed.checkpoint.metadata\n", class.as_bytes(), b"\n)\x81}("].concat();
@@ -160,7 +160,7 @@ fn paddle_directories_that_multiply() {
     range.folder("4,000 times an object of 400,000 fields", directory(&pairs), Any);
 }
 
-/// What is told of variables, beside a program and its parameters.
+/// Tests variable information next to a program and its parameters.
 #[test]
 fn paddle_names_that_multiply() {
     let Some(mut range) = Range::alone("paddle") else { return };
@@ -194,7 +194,7 @@ fn paddle_names_that_multiply() {
 fn torch_states_that_multiply() {
     let Some(mut range) = Range::alone("torch") else { return };
     let one = tensor(1, &[1], &[1]);
-    // 2^11 tensors of one name, by keys that are numbers and texts; the names that they would be given are taken.
+    // 2^11 tensors with one name, from integer and text keys; the alternative names are in use.
     let levels = 10u8;
     let count = 1usize << levels;
     let mut pickle = [&b"\x80\x02}("[..], &text("x"), &one, b"q\0uq\x010"].concat();
@@ -210,11 +210,11 @@ fn torch_states_that_multiply() {
     let top = [b'h', levels + 1];
     pickle.extend([&text("pad")[..], b"](", &b"}".repeat(3 * count), b"e"].concat());
     pickle.extend([&b"K\x01"[..], &top, &text("1"), &top, b"u."].concat());
-    // As many entries are allowed to a longer file.
+    // The same number of entries is allowed in a longer file.
     let longer = torch_of(&pickle, stored("archive/data/1", vec![7; 200_000]));
     range.file("names that collide", longer, Opens(4096));
 
-    // Each begins an element further on.
+    // Each starts one element later.
     let mut moved = |name: &str, size: &[u64], stride: &[u64]| {
         let view = tensor(104_000, size, stride);
         let at = view.windows(4).position(|bytes| bytes == b"tQK\0").unwrap();

@@ -1,8 +1,8 @@
-//! Archives as they should not be.
+//! Malformed zip archives.
 
 use flate2::{Compress, Compression, FlushCompress};
 
-/// A member: what its headers claim, and the bytes that are there.
+/// A member: claims of its headers, and its actual bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
     pub name: String,
@@ -11,24 +11,24 @@ pub(crate) struct Member {
     pub data: Vec<u8>,
     pub len: u64,
     pub crc32: u32,
-    /// Place of the local header, where it shall not be its own.
+    /// Offset of another local header, if set.
     pub at: Option<u64>,
 }
 
-/// A stored member.
+/// Makes a stored member.
 pub(crate) fn stored(name: &str, data: Vec<u8>) -> Member {
     let (len, crc32) = (data.len() as u64, crc32fast::hash(&data));
     Member { name: name.to_owned(), method: 0, data, len, crc32, at: None }
 }
 
-/// A deflated member.
+/// Makes a deflated member.
 pub(crate) fn deflated(name: &str, bytes: &[u8]) -> Member {
     let (data, crc32) = (deflate(bytes, &[], 0), crc32fast::hash(bytes));
     Member { name: name.to_owned(), method: 8, data, len: bytes.len() as u64, crc32, at: None }
 }
 
-/// `head`, then `block` so many times, as one deflate stream, made in the time that three blocks take: behind a flush, the
-/// same bytes after the same bytes have the same code.
+/// Makes one deflate stream of `head` and `times` copies of `block`, in the time of three blocks: after a flush, equal bytes
+/// after equal bytes have equal codes.
 pub(crate) fn deflate(head: &[u8], block: &[u8], times: usize) -> Vec<u8> {
     let mut stream = Compress::new(Compression::best(), false);
     let mut code = |bytes: &[u8], flush| {
@@ -48,7 +48,7 @@ pub(crate) fn deflate(head: &[u8], block: &[u8], times: usize) -> Vec<u8> {
     all
 }
 
-/// `block` so many times, as zlib has it; without a checksum at the end, which comes after all bytes.
+/// Makes a zlib stream of `times` copies of `block`; its checksum is correct for zeros only.
 pub(crate) fn zlib(block: &[u8], times: usize) -> Vec<u8> {
     let mut bytes = [&[0x78, 0xda][..], &deflate(block, block, times)].concat();
     // Adler-32 of zeros: a is 1, b the number of bytes.
@@ -57,7 +57,7 @@ pub(crate) fn zlib(block: &[u8], times: usize) -> Vec<u8> {
     bytes
 }
 
-/// The checksum of the same.
+/// Returns the CRC-32 of the same content.
 pub(crate) fn crc32(head: &[u8], block: &[u8], times: usize) -> u32 {
     let mut all = crc32fast::Hasher::new();
     all.update(head);
@@ -108,7 +108,7 @@ fn header(member: &Member, at: Option<u64>) -> Vec<u8> {
     bytes
 }
 
-/// The end records, as if there were `count` members.
+/// Makes the end records with a stated number of `count` members.
 fn end(count: u64, size: u64, at: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     if count >= 0xffff || at >= u64::from(u32::MAX) {
@@ -131,7 +131,7 @@ fn end(count: u64, size: u64, at: u64) -> Vec<u8> {
     bytes
 }
 
-/// An archive of these members, whose end speaks of `count`.
+/// Makes an archive of these members, with a stated number of `count`.
 pub(crate) fn archive_of(members: &[Member], count: u64) -> Vec<u8> {
     let (mut bytes, mut central) = (Vec::new(), Vec::new());
     for member in members {
@@ -148,7 +148,7 @@ pub(crate) fn archive_of(members: &[Member], count: u64) -> Vec<u8> {
     bytes
 }
 
-/// An archive of these members.
+/// Makes an archive of these members.
 pub(crate) fn archive(members: &[Member]) -> Vec<u8> {
     archive_of(members, members.len() as u64)
 }

@@ -129,7 +129,7 @@ class Version:
         """Stages one partition of the table of `entity`, for tables larger than memory; returns the losses.
 
         - `rows`: rows of this partition, a 2-dimensional array;
-        - `state`: optimizer state of these rows: an array is the slot `sum`, with one number per row; `{}` is none. If omitted,
+        - `state`: optimizer state of these rows: an array is the slot `sum`, with one number per row; `{}` means none. If omitted,
           the state of this partition in the previous version is carried over;
         - `iteration`: as for `write`.
 

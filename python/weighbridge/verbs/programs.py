@@ -106,7 +106,7 @@ def program(
     >>> import weighbridge
     >>> weighbridge.program("net.safetensors")
     Traceback (most recent call last):
-    weighbridge.errors.MismatchError: there is no program in this file, nor one that belongs to it
+    weighbridge.errors.MismatchError: the file has no program
     ...
     """
     return warned(ProgramReport(*run("program", locals())), False)

@@ -1,4 +1,4 @@
-//! The documents of the verbs, held against what docs/command.md says of them.
+//! The documents of the verbs, held against what docs/src/reference/command.md says of them.
 
 use crate::support::{Folder, MODEL, golden, json, ok, testdata};
 use serde_json::Value as Json;
@@ -50,7 +50,7 @@ fn below<'a>(document: &'a Json, keys: &mut BTreeSet<&'a str>) {
 
 #[test]
 fn every_key_is_documented() {
-    let page = std::fs::read_to_string(testdata("../docs/command.md")).unwrap();
+    let page = std::fs::read_to_string(testdata("../docs/src/reference/command.md")).unwrap();
     let page = page.split("\n## JSON\n").nth(1).unwrap();
     let folder = Folder::new();
     let model = golden(MODEL);
@@ -108,5 +108,5 @@ fn every_key_is_documented() {
         let others = keys.into_iter().filter(|key| !names(page, key));
         missing.extend(others.map(|key| format!("{}, below: {key}", words[0])));
     }
-    assert!(missing.is_empty(), "docs/command.md does not name {missing:?}");
+    assert!(missing.is_empty(), "docs/src/reference/command.md does not name {missing:?}");
 }

@@ -61,7 +61,7 @@ fn groups_as_others_write_them_are_no_names() {
         let rule = format!("(w.)={to}");
         let error = error(&["edit", &model, &target, "--rename-regex", &rule]);
         assert_eq!(error["code"], "bad-template");
-        assert_eq!(error["hint"], format!("write {{1}} for {sign}"), "{error}");
+        assert_eq!(error["hint"], format!("write {{1}} instead of {sign}"), "{error}");
     }
     assert!(!Path::new(&target).exists());
     let rules = folder.file("rules.toml", "[[rule]]\nrename-regex = \"(w)(\\d)=x\"\n");
@@ -78,14 +78,14 @@ fn a_name_that_a_rule_changed_is_told_with_the_new_one() {
     for rule in [&["--transpose", "w1"][..], &["--cast", "w1=f16"], &["--transpose", "w1=1,0"]] {
         let words = [&["edit", &model, &target, "--prefix", "model"], rule].concat();
         let hint = hint(&words);
-        assert!(hint.starts_with("w1 is called model.w1 by then, as rules are applied in turn"), "{hint}");
+        assert!(hint.starts_with("an earlier rule renamed w1 to model.w1; rules are applied in order"), "{hint}");
     }
     let moved = hint(&["edit", &model, &target, "--rename", "w1=x", "--rename-glob", "w1=y"]);
-    assert!(moved.starts_with("w1 is called x by then"), "{moved}");
+    assert!(moved.starts_with("an earlier rule renamed w1 to x"), "{moved}");
     // What fits no name, old or new, is told as before.
     for rule in [&["--transpose", "x1"][..], &["--transpose", "model.b1"]] {
         let hint = hint(&[&["edit", &model, &target, "--prefix", "model"], rule].concat());
-        assert!(hint.starts_with("patterns cover the whole name"), "{hint}");
+        assert!(hint.starts_with("a pattern must match the whole name"), "{hint}");
     }
 }
 
@@ -215,9 +215,9 @@ fn a_transpose_that_fits_nothing_speaks_of_axes() {
     let folder = Folder::new();
     let (model, target) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
     for (rule, why) in [
-        ("w1=x", "w1=x matches no tensor"),
-        ("w1=0,1", "the axes 0,1 are the order in which the dimensions are"),
-        ("b1", "what matches has fewer than two dimensions"),
+        ("w1=x", "no tensor matches the rule"),
+        ("w1=0,1", "the dimensions already are in the order 0,1"),
+        ("b1", "every matching tensor has fewer than two dimensions"),
     ] {
         let error = error(&["edit", &model, &target, "--transpose", rule]);
         assert_eq!(error["code"], "no-match");

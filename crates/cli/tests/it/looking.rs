@@ -236,7 +236,7 @@ fn urls_are_refused_by_name() {
             let error = error(words);
             assert_eq!(
                 (error["code"].as_str(), error["message"].as_str()),
-                (Some("remote-file"), Some("remote files are not supported yet")),
+                (Some("remote-file"), Some("the path is a URL; remote files are not supported")),
                 "{words:?}"
             );
         }

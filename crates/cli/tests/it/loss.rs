@@ -8,7 +8,7 @@ use std::process::Output;
 /// Files with a tensor that has no place in the index: the file, the name of the tensor, and the reason.
 const SKIPPED: [(&str, &str, &str); 6] = [
     ("torch/bad/nested.pt", "x", "nested"),
-    ("torch/bad/objects.pt", "x", "a numpy array of O8"),
+    ("torch/bad/objects.pt", "x", "numpy array of dtype O8"),
     ("npz/good/object.npz", "objects", "O"),
     ("tables/half.parquet", "other", "a column of type"),
     ("tables/half.lz4.arrow", "other", "a column of type"),

@@ -217,13 +217,13 @@ fn rules_are_listed_and_documented() {
     let list = json(&["scan", "--list-rules", "--json"]);
     let rules = list["rules"].as_array().unwrap();
     let text = String::from_utf8(weighbridge(&["scan", "--list-rules"]).stdout).unwrap();
-    let page = fs::read_to_string(golden("../docs/scan.md")).unwrap();
+    let page = fs::read_to_string(golden("../docs/src/reference/scan.md")).unwrap();
     for rule in rules {
         let word = |key: &str| rule[key].as_str().unwrap();
         assert!(text.contains(word("code")) && text.contains(word("text")) && text.contains(word("proof")));
         let (severity, category) = (word("severity"), word("category"));
         let line = format!("| `{}` | {severity} | {category} | {} |", word("code"), word("text"));
-        assert!(page.contains(&line), "docs/scan.md lacks: {line}");
+        assert!(page.contains(&line), "docs/src/reference/scan.md lacks: {line}");
     }
     assert_eq!(page.lines().filter(|line| line.starts_with("| `")).count(), rules.len());
     assert_eq!(code(&["scan", "--list-rules", "x"]), 2);
@@ -273,7 +273,7 @@ fn info_warns_of_pickles_that_run_code() {
         let path = path.to_str().unwrap();
         let text = String::from_utf8(weighbridge(&["info", path]).stdout).unwrap();
         let line = format!(
-            "Loading this file in Python would {verb} `posix.system`. Run `weighbridge scan` before you use it."
+            "loading this file in Python would {verb} `posix.system`; run `weighbridge scan` before you use it"
         );
         assert!(text.lines().next().unwrap().ends_with(&line), "{text}");
         assert!(text.contains("Python pickle ("), "{text}");

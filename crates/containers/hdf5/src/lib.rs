@@ -1,14 +1,14 @@
 //! HDF5: groups, datasets and attributes in one file.
 //!
-//! Reading gives a flat list of what is in a file ([`Contents`]), with the places of the bytes;
-//! writing lays a file out as a plan.
+//! [`read()`] lists the groups, datasets, attributes and links of a file ([`Contents`]), with the byte ranges of the elements.
+//! [`write`](mod@write) plans a file as h5py lays it out.
 //!
 //! See also: `weighbridge-hdf5-model` and `weighbridge-biggraph` read models from HDF5 files.
 
 mod read;
 pub mod write;
 
-pub use read::{Beside, ElementReader, FILTER_LZF, RawText, read_beside};
+pub use read::{ElementReader, FILTER_LZF, RawText, SiblingFiles, read_with_siblings};
 pub use read::{is_hdf5, outline, read};
 
 use weighbridge_core::checkpoint::Value;
@@ -17,96 +17,96 @@ use weighbridge_core::tensor::{DType, Endian, Shape};
 
 /// Attributes in the order of the file. Integers are [`Value::I64`] or [`Value::U64`], reals
 /// [`Value::F64`], text of either kind [`Value::Text`], opaque bytes [`Value::Bytes`], arrays
-/// [`Value::List`]; what has no such value is left out and is a problem of the file.
+/// [`Value::List`]. An attribute without such a value is omitted, and is a [`Problem`].
 pub type Attributes = Vec<(String, Value)>;
 
-/// How attributes stand in a file, by their names: those whose value alone would be written in another type or form.
+/// Stored types of attributes, by name: only those whose value alone would be written in another type or form.
 pub type Types = Vec<(String, StoredAs)>;
 
-/// The type of an attribute as the file describes it, and its extents where the value does not tell them.
+/// Stored type of an attribute, with its dimensions where the value does not determine them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAs {
-    /// The bytes of its datatype message.
+    /// Bytes of the datatype message.
     pub datatype: Vec<u8>,
-    /// The extents of an attribute without elements.
+    /// Dimensions of an attribute without elements.
     pub dims: Option<Vec<u64>>,
 }
 
-/// What a file holds.
+/// Contents of a file.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// The attributes of the root group.
+    /// Attributes of the root group.
     pub attributes: Attributes,
-    /// How they stand there.
+    /// Stored types of these attributes.
     pub types: Types,
-    /// Groups and datasets, each group before what is in it.
+    /// Groups and datasets, each group before its members.
     pub items: Vec<Item>,
-    /// Names that lead to something that stands elsewhere in the list.
+    /// Soft links, and further hard links to a group that is listed already.
     pub links: Vec<Link>,
-    /// Types that have names of their own. Datasets and attributes that use one are listed as if it were theirs.
+    /// Committed datatypes. Datasets and attributes that use one are listed as if they had a type of their own.
     pub named_types: Vec<NamedType>,
-    /// What could not be read, with the path it stands at; the rest is whole.
+    /// Objects that could not be read, by path; the other objects are complete.
     pub problems: Vec<Problem>,
-    /// The version of the superblock: 0 as most writers make it, up to 3.
+    /// Version of the superblock: 0 (most writers) to 3.
     pub superblock: u8,
-    /// Bytes of others in front of the file.
+    /// Length of the user block in front of the superblock, in bytes.
     pub user_block: u64,
-    /// Where the file ends as it says itself, in bytes from its start.
+    /// End of the file as the superblock states it, in bytes from the start of the source.
     pub end: u64,
-    /// True where the program that wrote the file has not closed it: it was killed, or still writes.
+    /// True where the file is marked as open for writing: its writer was killed, or still writes.
     pub is_open: bool,
 }
 
-/// A name that leads to something that stands elsewhere in the list, or nowhere.
+/// A link to an object that is listed under another path, or to a missing object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Where it stands, from the root.
+    /// Path of the link, from the root.
     pub path: Vec<String>,
-    /// Where it leads, in words: mostly a path, from the root where it begins with `/`.
+    /// Display text of the target: mostly a path, absolute if it begins with `/`.
     pub target: String,
-    /// What kind of object it leads to.
-    pub leads: Leads,
+    /// Kind of the target.
+    pub leads: LinkTarget,
 }
 
-/// What a link leads to.
+/// Kind of the target of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leads {
-    /// A dataset, which is an item under the name of the link as well.
+pub enum LinkTarget {
+    /// A dataset; it is also an item under the name of the link.
     Dataset,
-    /// A group, whose members are listed under the name of the group.
+    /// A group; its members are listed under the name of the group.
     Group,
-    /// Nothing in the file.
-    Nowhere,
+    /// A missing object.
+    Missing,
 }
 
-/// A datatype that stands in a group, as datasets do: a committed one.
+/// A committed datatype: a member of a group, with a name of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedType {
-    /// Where it stands, from the root.
+    /// Path of the datatype, from the root.
     pub path: Vec<String>,
-    /// How many attributes it has.
+    /// Number of its attributes.
     pub attributes: usize,
 }
 
-/// A part of a file that could not be read.
+/// An object, or a part of one, that could not be read.
 #[derive(Debug)]
 pub struct Problem {
-    /// Where it stands, from the root.
+    /// Path of the object, from the root.
     pub path: Vec<String>,
-    /// Why it could not be read.
+    /// Reason.
     pub error: Error,
-    /// True where it is a part of the group at `path`: members of the group are lost, and nothing says which.
+    /// True where a part of the group at `path` is unreadable: members are missing, and their names are not known.
     pub members: bool,
 }
 
-/// A dataset, or a group that has attributes, has no members, or stands in the root.
+/// A dataset, or a group that has attributes, has no members, or is a member of the root group.
 #[derive(Debug)]
 pub struct Item {
-    /// Where it stands, from the root.
+    /// Path, from the root.
     pub path: Vec<String>,
-    /// Its attributes.
+    /// Attributes of the object.
     pub attributes: Attributes,
-    /// How they stand there.
+    /// Stored types of these attributes.
     pub types: Types,
     /// The dataset; `None` for a group.
     pub dataset: Option<Dataset>,
@@ -114,32 +114,32 @@ pub struct Item {
     pub is_empty: bool,
 }
 
-/// The elements of a dataset.
+/// Kind of the elements of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// Numbers that are tensors here.
+    /// Numbers with a [`DType`]: the dataset is a tensor.
     Numbers(DType, Endian),
-    /// Bytes without meaning, `size` for each element, with a tag.
+    /// Uninterpreted bytes, `size` for each element, with a tag.
     Opaque {
         /// Bytes of an element.
         size: u64,
-        /// What the writer says about them; mostly empty.
+        /// Description by the writer; mostly empty.
         tag: String,
     },
     /// Text, of fixed or variable length.
     Text,
-    /// Anything else, in words.
+    /// Any other type, as display text.
     Other(String),
 }
 
-/// A dataset: its type, its shape and where its bytes are.
+/// A dataset: element type, shape, and storage of the bytes.
 #[derive(Debug, Clone)]
 pub struct Dataset {
-    /// The type of its elements.
+    /// Type of the elements.
     pub kind: Kind,
-    /// Its extents; none for a scalar.
+    /// Dimensions; none for a scalar.
     pub shape: Shape,
-    /// True where it has neither an element nor extents: its dataspace is null. Its shape is `[0]` here.
+    /// True for a null dataspace, which has neither elements nor dimensions. Its `shape` is `[0]`.
     pub is_null: bool,
     stored: read::Stored,
 }

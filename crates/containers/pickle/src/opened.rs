@@ -87,9 +87,9 @@ impl Pickle {
         let verb = if is_called { "call" } else { "import" };
         let name = escape(&format!("{}.{}", first.0, first.1));
         Some(phrase![
-            format_args!("Loading this file in Python would {verb} `{name}`. Run `"),
+            format_args!("loading this file in Python would {verb} `{name}`; run `"),
             Job::Scan.call(),
-            "` before you use it."
+            "` before you use it"
         ])
     }
 

@@ -1,21 +1,21 @@
-//! Tensors that are made of several: quantized ones, and sparse ones.
+//! Quantized and sparse tensors, which consist of several tensors.
 
 use super::rebuild::{self, sequence};
 use super::storage::Reference;
 use weighbridge_core::tensor::DType;
 use weighbridge_pickle::{Graph, Object, ObjectId};
 
-/// What the integers of a quantized tensor mean.
+/// Scale and zero point of a quantized tensor.
 #[derive(Debug, Clone, Copy)]
 pub enum Quantizer {
-    /// One scale and zero point.
+    /// One scale and zero point for the whole tensor.
     Tensor {
         /// The scale.
         scale: f64,
         /// The zero point.
         zero_point: i64,
     },
-    /// A scale and zero point for each index of a dimension, as tensors.
+    /// One scale and zero point per index of a dimension, as tensors.
     Channel {
         /// The tensor of the scales.
         scales: ObjectId,
@@ -35,15 +35,15 @@ pub struct Sparse {
     pub indices: Vec<(&'static str, ObjectId)>,
     /// The tensor of values.
     pub values: ObjectId,
-    /// The extents.
+    /// The shape.
     pub size: Vec<i64>,
-    /// Of layout `coo`: whether the indices are unique and in order.
+    /// For layout `coo`: true if the indices are unique and sorted.
     pub coalesced: Option<bool>,
-    /// True for a parameter that is trained.
+    /// True for a trainable parameter.
     pub requires_grad: bool,
 }
 
-/// The names of the tensors of indices of a layout, outer ones first.
+/// Returns the names of the index tensors of a layout, outer ones first.
 pub fn index_names(layout: &str) -> Option<(&'static str, &'static [&'static str])> {
     Some(match layout {
         "coo" => ("coo", &["indices"]),
@@ -55,7 +55,7 @@ pub fn index_names(layout: &str) -> Option<(&'static str, &'static [&'static str
     })
 }
 
-/// The type of the integers that the storage of a quantized tensor holds; `None` for packed ones.
+/// Returns the integer type of a quantized storage; `None` for packed integers.
 pub(super) fn integers(reference: &Reference<'_>) -> Option<DType> {
     Some(match reference.class_name {
         "QInt8Storage" => DType::I8,
@@ -65,7 +65,7 @@ pub(super) fn integers(reference: &Reference<'_>) -> Option<DType> {
     })
 }
 
-/// The class of storages that hold the integers of quantized tensors of that type.
+/// Returns the storage class for quantized tensors of that integer type.
 pub(super) fn storage_of(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::I8 => "QInt8Storage",
@@ -75,7 +75,7 @@ pub(super) fn storage_of(dtype: DType) -> Option<&'static str> {
     })
 }
 
-/// The scheme and the rest of the parameters that `_rebuild_qtensor` is given.
+/// Reads the scheme and the quantizer from the parameters of `_rebuild_qtensor`.
 pub(super) fn quantizer(graph: &Graph, parameters: ObjectId) -> Option<(&str, Quantizer)> {
     let (&scheme, rest) = graph.tuple(parameters)?.split_first()?;
     let ("torch", scheme) = graph.global(scheme)? else { return None };
@@ -99,7 +99,7 @@ pub(super) fn quantizer(graph: &Graph, parameters: ObjectId) -> Option<(&str, Qu
     Some((scheme, quantizer))
 }
 
-/// The sparse tensor that `_rebuild_sparse_tensor` makes of these arguments.
+/// Reads the sparse tensor from the arguments of `_rebuild_sparse_tensor`.
 pub(super) fn sparse(graph: &Graph, layout: ObjectId, parts: ObjectId) -> Option<Sparse> {
     let name = match (graph.global(layout), graph.call(layout)) {
         (Some(("torch", name)), _) => name,
@@ -120,8 +120,7 @@ pub(super) fn sparse(graph: &Graph, layout: ObjectId, parts: ObjectId) -> Option
     if !indices.iter().chain([&values]).all(|&id| rebuild::is_dense(graph, id)) {
         return None;
     }
-    let size =
-        sequence(graph, size)?.iter().map(|&extent| graph.int(extent)).collect::<Option<Vec<i64>>>()?;
+    let size = sequence(graph, size)?.iter().map(|&dim| graph.int(dim)).collect::<Option<Vec<i64>>>()?;
     let indices = names.iter().copied().zip(indices.iter().copied()).collect();
     Some(Sparse { layout, indices, values, size, coalesced, requires_grad: false })
 }

@@ -1,4 +1,4 @@
-//! The zip form: which members there are.
+//! Members of the zip form.
 
 use super::storage::Storage;
 use std::collections::HashMap;
@@ -11,15 +11,15 @@ use weighbridge_core::text::escape;
 use weighbridge_io::source::{SourceRef, read_vec};
 use weighbridge_zip::{Member, Method, Rest, read_with_rest};
 
-/// The longest member of one word, such as `byteorder`, that is read.
-const MOST_WORD: u64 = 64;
+/// Maximum length of a member that holds one word, such as `byteorder`.
+const MAX_WORD_LEN: u64 = 64;
 
-/// What was counted of reading deflated storages.
+/// Counters for reading deflated storages.
 #[derive(Debug, Default)]
 struct Passes {
-    /// Where the tensor that came last in each storage ends, by the address of its source.
+    /// End of the last tensor read from each storage, by the address of its source.
     ends: HashMap<usize, u64>,
-    /// Bytes that all tensors so far have inflated, and those of the storages that they are in.
+    /// Bytes inflated for all tensors so far, and total bytes of their storages.
     inflated: u64,
     storages: u64,
 }
@@ -29,17 +29,17 @@ struct Passes {
 pub(super) struct Archive {
     source: SourceRef,
     members: Vec<Member>,
-    /// The name of each member without the folder, and its place.
+    /// Index of each member by its name without the folder.
     places: HashMap<String, usize>,
-    /// Sources of deflated members by their offsets, one each: tensors of the same storage share an inflater, and are
-    /// read by one worker, in order.
+    /// One source per deflated member, by offset: tensors of the same storage share an inflater, and one worker reads them
+    /// in order.
     inflating: Mutex<HashMap<u64, SourceRef>>,
     passes: Mutex<Passes>,
-    /// The folder's name, with its slash; empty where the members stand in no folder.
+    /// Name of the folder with its slash; empty for members without a folder.
     folder: String,
-    /// The byte order of the storages.
+    /// Byte order of the storages.
     pub(super) endian: Endian,
-    /// What is wrong behind the end of the archive.
+    /// Fault after the end of the archive.
     pub(super) rest: Option<Rest>,
 }
 
@@ -50,7 +50,7 @@ impl Archive {
         Ok(Self { rest, ..Self::of(source, members)? })
     }
 
-    /// The archive of these members.
+    /// Creates the archive from these members.
     pub(super) fn of(source: &SourceRef, members: Vec<Member>) -> Result<Self> {
         let pickle = members.iter().find_map(|m| {
             let folder = m.name.strip_suffix("data.pkl")?;
@@ -59,7 +59,7 @@ impl Archive {
         let Some(folder) = pickle.map(str::to_owned) else {
             return Err(Error::corrupt("torch-no-pickle", "the archive has no member X/data.pkl")
                 .in_file(source.label())
-                .hint("this is not what torch.save writes"));
+                .hint("the zip archive was not written by torch.save"));
         };
         let inside = |(place, m): (usize, &Member)| Some((m.name.strip_prefix(&folder)?.to_owned(), place));
         let places = members.iter().enumerate().filter_map(inside).collect();
@@ -78,43 +78,46 @@ impl Archive {
                 b"little" => Endian::Little,
                 b"big" => Endian::Big,
                 other => {
-                    return Err(Error::corrupt("torch-byteorder", "this is no byte order")
-                        .in_file(source.label())
-                        .expected("little or big")
-                        .found(escape(&String::from_utf8_lossy(other))));
+                    return Err(Error::corrupt(
+                        "torch-byteorder",
+                        "the member `byteorder` is not a valid byte order",
+                    )
+                    .in_file(source.label())
+                    .expected("little or big")
+                    .found(escape(&String::from_utf8_lossy(other))));
                 }
             };
         }
         Ok(archive)
     }
 
-    /// The member of that name in the folder.
+    /// Returns the member of that name in the folder.
     pub(super) fn member(&self, name: &str) -> Option<&Member> {
         self.places.get(name).and_then(|&place| self.members.get(place))
     }
 
-    /// All members, in the order of the directory, under their whole names.
+    /// Returns all members in directory order, with their full names.
     pub(super) fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// The folder's name, with its slash.
+    /// Returns the name of the folder with its slash.
     pub(super) fn folder(&self) -> &str {
         &self.folder
     }
 
-    /// The bytes of a short member.
+    /// Reads a short member.
     fn word(&self, name: &str) -> Result<Option<Vec<u8>>> {
         match self.member(name) {
-            Some(member) if member.len <= MOST_WORD => {
+            Some(member) if member.len <= MAX_WORD_LEN => {
                 Ok(Some(read_vec(&*member.open(&self.source)?, 0, member.len)?))
             }
             _ => Ok(None),
         }
     }
 
-    /// A source that holds the bytes of `member`, and the offset of the first one in it. Offsets in
-    /// a stored member are those of the archive.
+    /// Returns a source with the bytes of `member`, and the offset of the first byte in it. For a stored
+    /// member this is the archive itself.
     pub(super) fn bytes_of(&self, member: &Member) -> Result<(SourceRef, u64)> {
         if member.method == Method::Stored {
             return Ok((self.source.clone(), member.data_offset));
@@ -128,8 +131,8 @@ impl Archive {
         Ok((opened, 0))
     }
 
-    /// Counts that `start` to `end` of a deflated storage is read, and all before its end `again` times more. Gives the bytes
-    /// that all such reading so far inflates beyond once each storage.
+    /// Counts a read of `start` to `end` of a deflated storage, and `again` more passes from its beginning to `end`. Returns the
+    /// bytes inflated so far beyond one pass over each storage.
     pub(super) fn count_inflated(&self, storage: &Storage, start: u64, end: u64, again: u64) -> u64 {
         let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
         let known = passes.ends.insert(std::sync::Arc::as_ptr(&storage.source).cast::<()>().addr(), end);
@@ -142,7 +145,7 @@ impl Archive {
         passes.inflated.saturating_sub(passes.storages)
     }
 
-    /// The bytes of the storage `key`.
+    /// Returns the bytes of the storage `key`.
     pub(super) fn storage(&self, folder: &str, key: &str) -> Result<Option<Storage>> {
         let Some(member) = self.member(&format!("{folder}/{key}")) else { return Ok(None) };
         let (source, offset) = self.bytes_of(member)?;

@@ -1,5 +1,4 @@
-//! What `torch.save` writes: a pickle and the storages that it refers to, in a zip archive or in
-//! the legacy form.
+//! Files of `torch.save`: a pickle and its storages, in a zip archive or in the legacy form.
 //!
 //! ```text
 //! zip form      X/data.pkl           the object, protocol 2; a storage is a persistent id:
@@ -8,9 +7,9 @@
 //!               X/data/KEY           the bytes of a storage
 //!               X/version            "3\n"
 //!
-//! legacy form   pickles one behind the other: the magic number, 1001, facts of the machine,
+//! legacy form   consecutive pickles: the magic number, 1001, system information,
 //!               the object, the list of storage keys; persistent ids have a sixth member, None or
-//!               the view (key, first element, elements) of the storage that they name
+//!               the view (key, first element, elements) of the storage
 //!               for each key: number of elements (i64, little-endian), their bytes (little-endian)
 //! ```
 //!
@@ -18,7 +17,7 @@
 //! `_rebuild_tensor_v2(storage, first element, size, stride, requires_grad, hooks)`. Nothing is
 //! called here; see [`weighbridge_pickle`].
 //!
-//! [`read`] gives a [`Saved`], which finds the tensors among its objects; [`SavedBuilder`] lays out
+//! [`read`] returns a [`Saved`], which finds the tensors among its objects; [`SavedBuilder`] writes
 //! the zip form.
 //!
 //! See also: `weighbridge-torch` reads state dicts and whole objects from these archives.
@@ -48,14 +47,14 @@ pub use strided::StridedSource;
 pub use write::SavedBuilder;
 pub use write::is_recent;
 
-/// The attribute of a tensor for which torch was told to compute gradients.
+/// Attribute of a tensor that requires gradients.
 pub const REQUIRES_GRAD: &str = "requires_grad";
-/// The attribute of the integers of a quantized tensor: its scheme, such as `per_tensor_affine`. Scale and zero point are
-/// tensors of their own, below its name.
+/// Attribute of the integers of a quantized tensor: its scheme, such as `per_tensor_affine`. Scale and zero point are
+/// separate tensors, nested under its name.
 pub const QUANTIZED: &str = "quantized";
-/// The attribute of the values of a sparse tensor: its extents.
+/// Attribute of the values of a sparse tensor: its shape.
 pub const SPARSE_SIZE: &str = "sparse_size";
-/// The attribute of the values of a sparse tensor of layout `coo`: true where no index comes twice, and all are in order.
+/// Attribute of the values of a sparse tensor of layout `coo`: true for unique and sorted indices.
 pub const SPARSE_COALESCED: &str = "sparse_coalesced";
-/// The attribute of a tensor that is of another class than torch's own: module and name.
+/// Attribute of a tensor of a class outside of torch: module and name.
 pub(crate) const CLASS: &str = "class";

@@ -1,21 +1,21 @@
-//! Objects of which the pickle says all that they are: scalars of numpy, and objects of classes that keep what they are given.
+//! Objects that the pickle describes completely: numpy scalars, and objects of classes that only store their arguments.
 
 use weighbridge_core::checkpoint::Value;
 use weighbridge_core::tensor::{DType, Endian};
 use weighbridge_pickle::{Graph, ImportVerdict, NdArray, ObjectId, ReduceKind, allowed, scalar};
 
-/// The key of the class in the map of an object.
+/// Key of the class in the map of an object.
 pub(super) const CLASS: &str = "@class";
-/// The key of a type that is an argument.
+/// Key of a type passed as an argument.
 pub(super) const GLOBAL: &str = "@global";
-/// Packages whose objects hold numbers of their own, or make tensors of plain ones: such an object is more than its parts.
-const OF_NUMBERS: [&str; 8] =
+/// Packages whose objects hold data beyond their arguments, or make tensors from plain numbers.
+const TENSOR_PACKAGES: [&str; 8] =
     ["torch", "numpy", "ml_dtypes", "paddle", "tensorflow", "jax", "jaxlib", "torch_xla"];
 
-/// The number that a scalar of numpy is, to the bit; `None` for anything else, and for what no value can be: complex
-/// numbers, dates, texts.
+/// Exact value of a numpy scalar; `None` for other objects, and for scalars without a matching [`Value`]: complex numbers,
+/// dates, texts.
 pub(super) fn number(graph: &Graph, id: ObjectId) -> Option<Value> {
-    // What contradicts itself is no number; the tensors are read all the same.
+    // A malformed scalar is not a number; the tensors are still read.
     let NdArray { dtype, endian, payload, .. } = scalar(graph, id).ok()??;
     let mut bytes = payload?.short?.into_vec();
     if endian == Endian::Big {
@@ -51,11 +51,11 @@ fn of<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     bytes.try_into().ok()
 }
 
-/// True for a call that gives an object which is nothing but what it is given: an object of a class, made by the
-/// class alone, or one of the types that are known to keep what they are given. A function may make anything.
+/// Returns true for a call whose result holds only its arguments: an object made by its class alone, or by an allowed type that
+/// stores its arguments. A function may return anything.
 pub(super) fn is_plain(how: ReduceKind, (module, name): (&str, &str)) -> bool {
     let package = module.split('.').next().unwrap_or(module);
-    if OF_NUMBERS.contains(&package) {
+    if TENSOR_PACKAGES.contains(&package) {
         return false;
     }
     match (how, allowed(module, name)) {
@@ -67,7 +67,7 @@ pub(super) fn is_plain(how: ReduceKind, (module, name): (&str, &str)) -> bool {
     }
 }
 
-/// True for a plain type of Python, such as a `defaultdict` is given.
+/// Returns true for a built-in type of Python, such as the factory of a `defaultdict`.
 pub(super) fn is_type(module: &str, name: &str) -> bool {
     matches!(module, "builtins" | "__builtin__" | "collections")
         && matches!(allowed(module, name), ImportVerdict::Allowed(_))

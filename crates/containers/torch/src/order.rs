@@ -1,16 +1,16 @@
-//! Which storages of an archive stand where `torch.save` puts them.
+//! Order of the storages in an archive, as a check of their names.
 //!
-//! Without a directory the name of a member stands once only, and no checksum proves it. The pickle names all
-//! storages, though, and they were written in the order of their numbers, of their names, or of the pickle.
+//! Without a directory, the name of a member occurs only once, and no checksum covers it. The pickle names all storages, and
+//! `torch.save` writes them in the order of their numbers, of their names, or of the pickle.
 
 use std::collections::{HashMap, HashSet};
 use weighbridge_zip::Member;
 
-/// Between a member and the header of the next one there is at most a descriptor.
-const BETWEEN: u64 = 24;
+/// Maximum gap between a member and the header of the next one: a data descriptor.
+const MAX_DESCRIPTOR: u64 = 24;
 
-/// The headers of storages that do not follow each other as in any of these orders: either of two that
-/// disagree may have the wrong name. `keys` are those of the pickle, in its order.
+/// Returns the header offsets of storages that break all of these orders. Either of two neighbors may have
+/// the wrong name. `keys` are the keys of the pickle in its order.
 pub(super) fn out_of_order(members: &[Member], keys: &[String]) -> HashSet<u64> {
     let mut by_name = keys.to_vec();
     by_name.sort_unstable();
@@ -28,18 +28,18 @@ pub(super) fn out_of_order(members: &[Member], keys: &[String]) -> HashSet<u64> 
         .unwrap_or_default()
 }
 
-/// The headers of storages that disagree with one order.
+/// Returns the header offsets of storages that break one order.
 fn against(members: &[(&Member, &str)], order: &[String]) -> HashSet<u64> {
     let ranks: HashMap<&str, usize> =
         order.iter().enumerate().map(|(rank, key)| (key.as_str(), rank)).collect();
-    // What the pickle does not name is no tensor's.
+    // A storage that the pickle does not name does not belong to any tensor.
     let known: Vec<(&Member, usize)> =
         members.iter().filter_map(|(member, key)| Some((*member, *ranks.get(key)?))).collect();
     let mut odd = HashSet::new();
     for pair in known.windows(2) {
         let &[(first, rank), (second, next)] = pair else { continue };
         let end = first.data_offset.saturating_add(first.compressed_len);
-        let side_by_side = second.header_offset.saturating_sub(end) <= BETWEEN;
+        let side_by_side = second.header_offset.saturating_sub(end) <= MAX_DESCRIPTOR;
         if next <= rank || (side_by_side && next != rank + 1) {
             odd.extend([first.header_offset, second.header_offset]);
         }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use weighbridge_zip::Method;
 
-    /// Storages of 10 bytes each, at multiples of 100; `places` say where.
+    /// Storages at multiples of 100 bytes; `places` are the multiples.
     fn odd(places: &[(u64, &str)], keys: &[&str]) -> Vec<u64> {
         let member = |&(place, key): &(u64, &str)| Member {
             name: format!("archive/data/{key}"),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn storages_that_disagree_with_their_neighbours() {
+    fn reports_storages_out_of_order() {
         let keys = ["0", "1", "2", "10"];
         assert_eq!(odd(&[(0, "0"), (1, "1"), (2, "2"), (3, "10")], &keys), [0; 0]);
         assert_eq!(odd(&[(0, "0"), (1, "1"), (2, "10"), (3, "2")], &keys), [0; 0], "by name");

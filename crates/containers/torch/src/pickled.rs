@@ -1,4 +1,4 @@
-//! Tensors in a plain pickle, as `pickle.dumps` writes them: each holds its storage as a file of the legacy form.
+//! Tensors in a plain pickle from `pickle.dumps`: each holds its storage as a file in the legacy form.
 
 use super::layout::{View, entry};
 use super::legacy;
@@ -12,12 +12,11 @@ use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{MemorySource, RangeSource, SourceRef};
 use weighbridge_pickle::{Graph, Location, ObjectId, Stored, bytes_of};
 
-/// The tensor that the object of a plain pickle is, and the object that holds its storage. `None` where it is none, or a
-/// sparse, quantized or other one, and where its storage cannot be found without decoding it. `source` is what the pickle
-/// was read from.
+/// Reads a tensor of a plain pickle; returns it with the object that holds its storage. `None` for other objects, for sparse,
+/// quantized and other special tensors, and for a storage that is encoded as text. `source` is the source of the pickle.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`] for a storage that is broken, or that the tensor does not fit; [`weighbridge_core::Kind::Limit`].
+/// [`weighbridge_core::Kind::Corrupt`] for a damaged storage, or a tensor that exceeds it; [`weighbridge_core::Kind::Limit`].
 pub fn pickled(
     graph: &Graph,
     id: ObjectId,
@@ -58,7 +57,7 @@ pub fn pickled(
     let inner = saved.graph();
     let Some(found) = reference(inner, inner.object(saved.root())) else { return Ok(None) };
     let Class::Of(dtype) = found.class else { return Ok(None) };
-    let bad = || Error::corrupt("torch-tensor", "a number of the tensor is not a length");
+    let bad = || Error::corrupt("torch-tensor", "the offset, shape or strides are not non-negative integers");
     let number = |id: ObjectId| graph.int(id).and_then(|n| u64::try_from(n).ok()).ok_or_else(bad);
     let numbers = |id: ObjectId| -> Result<Vec<u64>> {
         let all = sequence(graph, id).ok_or_else(bad)?;
@@ -77,7 +76,7 @@ pub fn pickled(
     };
     let mut entry = entry(&view, TensorPath::value(), &saved)?;
     if entry.bytes() > nested.len() {
-        // Each of many could repeat its elements without measure.
+        // Many tensors could each repeat their elements.
         return Ok(None);
     }
     if let Some(start) = start {

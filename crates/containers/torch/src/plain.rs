@@ -1,4 +1,4 @@
-//! Plain objects as values, and back.
+//! Conversion of plain objects to values.
 
 use super::object;
 use super::saved::Saved;
@@ -10,34 +10,34 @@ use weighbridge_io::source::read_vec;
 use weighbridge_pickle::{Cost, Location, Object, ObjectId, Reduced, Stored, Text, bytes_of};
 
 impl Saved {
-    /// The object as a value, where it is plain: `None`, bool, number, text, bytes, and dicts,
-    /// lists, tuples and sets of these. Numbers as keys become text. A scalar of numpy is the number that it is. An object
-    /// of a class, which is nothing but what it is made of, is a map with its class under `@class`, and what it would be
-    /// given, and has, under `args`, `items`, `pairs` and `state`; a type that is one of its arguments stands under `@global`.
-    /// `None` for what is not plain, or too deep, or where a number passes 64 bits.
+    /// Converts a plain object to a value: `None`, bool, number, text, bytes, and dicts, lists, tuples and
+    /// sets of these. Number keys become text. A numpy scalar becomes a number. An object of a plain class
+    /// becomes a map with its class under `@class`, and its content under `args`, `items`, `pairs` and
+    /// `state`; a type passed as an argument becomes a map with the key `@global`. Returns `None` for other
+    /// objects, for values nested too deeply, and for integers beyond 64 bits.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Limit`] for more text or objects than the budget has; what the source says.
+    /// [`weighbridge_core::Kind::Limit`] if text or objects exceed the budget; errors of the source.
     pub fn plain(&self, id: ObjectId) -> Result<Option<Value>> {
         self.plain_in(id, &mut Containers::default())
     }
 
-    /// As [`plain`](Self::plain), telling what it stands in.
+    /// Same as [`plain`](Self::plain); also records the containers in `containers`.
     pub fn plain_in(&self, id: ObjectId, containers: &mut Containers) -> Result<Option<Value>> {
         let first = containers.next_value();
         let held = HeldMemory::of(self.budget());
-        let mut plain = Plain { saved: self, held, containers: &mut *containers, way: Vec::new() };
+        let mut plain = Plain { saved: self, held, containers: &mut *containers, path: Vec::new() };
         let value = plain.value(id, 0);
         if matches!(value, Ok(Some(_))) {
             plain.held.keep();
         } else {
-            // What was made up to there is gone.
+            // Drop the containers of the discarded value.
             containers.forget_values(first);
         }
         value
     }
 
-    /// The kind of a dict of these pairs; `None` where its keys are no numbers.
+    /// Returns the container kind of a dict with number keys; `None` without number keys.
     pub fn kind_of(&self, pairs: &[(ObjectId, ObjectId)]) -> Option<Container> {
         let numbers =
             pairs.iter().filter(|(key, _)| matches!(self.graph().object(*key), Object::Int(_))).count();
@@ -48,10 +48,10 @@ impl Saved {
         }
     }
 
-    /// The whole of a text, also a long one; `None` for what is none, or not UTF-8.
+    /// Reads a whole text, also a long one; `None` for other objects and for text that is not UTF-8.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Limit`] for one that is longer than a header may be; what the source says.
+    /// [`weighbridge_core::Kind::Limit`] for text longer than the limit `header_bytes`; errors of the source.
     pub fn text(&self, id: ObjectId) -> Result<Option<String>> {
         let (Object::Text(text) | Object::ByteString(text)) = self.graph().object(id) else {
             return Ok(None);
@@ -69,14 +69,14 @@ impl Saved {
 
 struct Plain<'a> {
     saved: &'a Saved,
-    /// The memory of what was made so far.
+    /// Memory of the values made so far.
     held: HeldMemory,
     containers: &'a mut Containers,
-    /// What leads from the value to where it is read.
-    way: Vec<Step>,
+    /// Path from the outermost value to the current one.
+    path: Vec<Step>,
 }
 
-/// From a container to what is in it.
+/// Step from a container to one of its values.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Location(usize),
@@ -94,9 +94,9 @@ impl Plain<'_> {
         let saved = self.saved;
         let graph = saved.graph();
         if let Some(pairs) = graph.pairs(id) {
-            // What an ordered dict has besides its pairs is not plain.
+            // Attributes of an ordered dict are not part of its value.
             if let Some(kind) = saved.kind_of(pairs) {
-                self.stands_in(kind);
+                self.record_container(kind);
             }
             return self.map(pairs, depth);
         }
@@ -114,10 +114,10 @@ impl Plain<'_> {
             Object::Set(items) => self.list(items, Container::Set, depth)?,
             Object::FrozenSet(items) => self.list(items, Container::Set, depth)?,
             Object::Global { .. } => match graph.global(id) {
-                // Types of elements and the like: torch.float32.
+                // Dtypes and similar names: torch.float32.
                 Some(("torch", name)) => {
                     self.take_text(name.len() as u64)?;
-                    self.stands_in(Container::Import);
+                    self.record_container(Container::Import);
                     Some(Value::Text(format!("torch.{name}")))
                 }
                 _ => None,
@@ -141,17 +141,17 @@ impl Plain<'_> {
                     }
                 }
                 Some((("torch", "device"), &[kind])) => {
-                    self.stands_in(Container::Device);
+                    self.record_container(Container::Device);
                     self.text(kind)?.map(Value::Text)
                 }
                 Some((("torch", "device"), &[kind, index])) => match (self.text(kind)?, graph.int(index)) {
                     (Some(kind), Some(index)) => {
-                        self.stands_in(Container::Device);
+                        self.record_container(Container::Device);
                         Some(Value::Text(format!("{kind}:{index}")))
                     }
                     _ => None,
                 },
-                // Bytes, as protocol 2 spells them.
+                // Bytes in the encoding of protocol 2.
                 Some((("_codecs", "encode"), _)) => {
                     let bytes = bytes_of(graph, id, None).ok().flatten().and_then(|bytes| bytes.short);
                     bytes.map(|bytes| Value::Bytes(bytes.into_vec()))
@@ -165,7 +165,7 @@ impl Plain<'_> {
         })
     }
 
-    /// An object of a class, as what it is made of. Nothing is called.
+    /// Converts an object of a plain class to a map of its content. Nothing is called.
     fn object(&mut self, made: &Reduced, depth: usize) -> Result<Option<Value>> {
         let graph = self.saved.graph();
         let Some(class) = self.saved.class(made.callable).filter(|&class| object::is_plain(made.how, class))
@@ -178,18 +178,18 @@ impl Plain<'_> {
         };
         self.held.take(Cost::CONTAINER)?;
         let class = format!("{}.{}", class.0, class.1);
-        // Its name stands in the value, and perhaps among the containers.
+        // The name is in the value, and perhaps among the containers.
         self.take_text(2 * class.len() as u64)?;
-        self.stands_in(Container::Class(class.as_str().into()));
+        self.record_container(Container::Class(class.as_str().into()));
         let mut parts = vec![(Name::from(object::CLASS), Value::Text(class))];
         for (word, items) in [("args", args), ("items", &made.items)] {
             if items.is_empty() {
                 continue;
             }
-            self.way.push(Step::Word(word));
+            self.path.push(Step::Word(word));
             let mut values = Vec::new();
             for (place, &item) in items.iter().enumerate() {
-                self.way.push(Step::Location(place));
+                self.path.push(Step::Location(place));
                 let value = match graph.global(item).filter(|&(module, name)| object::is_type(module, name)) {
                     Some((module, name)) => {
                         self.held.take(Cost::CONTAINER)?;
@@ -201,32 +201,32 @@ impl Plain<'_> {
                 };
                 let Some(value) = value else { return Ok(None) };
                 values.push(value);
-                self.way.pop();
+                self.path.pop();
             }
             parts.push((Name::from(word), Value::List(values)));
-            self.way.pop();
+            self.path.pop();
         }
         if !made.pairs.is_empty() {
-            self.way.push(Step::Word("pairs"));
+            self.path.push(Step::Word("pairs"));
             if let Some(kind) = self.saved.kind_of(&made.pairs) {
-                self.stands_in(kind);
+                self.record_container(kind);
             }
             let Some(pairs) = self.map(&made.pairs, depth + 1)? else { return Ok(None) };
             parts.push((Name::from("pairs"), pairs));
-            self.way.pop();
+            self.path.pop();
         }
         if let Some(state) = made.state() {
-            self.way.push(Step::Word("state"));
+            self.path.push(Step::Word("state"));
             let Some(state) = self.value(state, depth + 1)? else { return Ok(None) };
             parts.push((Name::from("state"), state));
-            self.way.pop();
+            self.path.pop();
         }
         Ok(Some(Value::Map(parts)))
     }
 
-    /// Tells the kind of the container that is read.
-    fn stands_in(&mut self, kind: Container) {
-        let (saved, way) = (self.saved, &self.way);
+    /// Records the kind of the current container.
+    fn record_container(&mut self, kind: Container) {
+        let (saved, path) = (self.saved, &self.path);
         let text = || {
             let step = |step: &Step| match *step {
                 Step::Location(place) => place.to_string(),
@@ -234,11 +234,11 @@ impl Plain<'_> {
                 Step::Key(key) => match (saved.graph().text(key), saved.graph().int(key)) {
                     (Some(text), _) => text.to_owned(),
                     (None, Some(number)) => number.to_string(),
-                    // Long texts stay where they are.
+                    // Long texts stay in the source.
                     (None, None) => "...".to_owned(),
                 },
             };
-            way.iter().map(step).collect::<Vec<_>>().join("/")
+            path.iter().map(step).collect::<Vec<_>>().join("/")
         };
         self.containers.add_value(text, kind);
     }
@@ -252,12 +252,12 @@ impl Plain<'_> {
         self.take_text(len)
     }
 
-    /// Counts text before it is copied.
+    /// Charges text before it is copied.
     fn take_text(&mut self, len: u64) -> Result<()> {
         self.held.take(Cost::text(len))
     }
 
-    /// The whole of a text, counted; `None` as [`Saved::text`].
+    /// Same as [`Saved::text`]; charges the text.
     fn text(&mut self, id: ObjectId) -> Result<Option<String>> {
         if let Object::Text(text) | Object::ByteString(text) = self.saved.graph().object(id) {
             self.spend(text)?;
@@ -266,12 +266,12 @@ impl Plain<'_> {
     }
 
     fn list(&mut self, items: &[ObjectId], kind: Container, depth: usize) -> Result<Option<Value>> {
-        self.stands_in(kind);
+        self.record_container(kind);
         let mut values = Vec::new();
         for (place, &item) in items.iter().enumerate() {
-            self.way.push(Step::Location(place));
+            self.path.push(Step::Location(place));
             let Some(value) = self.value(item, depth + 1)? else { return Ok(None) };
-            self.way.pop();
+            self.path.pop();
             values.push(value);
         }
         Ok(Some(Value::List(values)))
@@ -287,9 +287,9 @@ impl Plain<'_> {
                     None => return Ok(None),
                 },
             };
-            self.way.push(Step::Key(key));
+            self.path.push(Step::Key(key));
             let Some(value) = self.value(value, depth + 1)? else { return Ok(None) };
-            self.way.pop();
+            self.path.pop();
             values.push((Name::from(name.as_str()), value));
         }
         Ok(Some(Value::Map(values)))

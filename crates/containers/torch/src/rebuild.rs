@@ -1,4 +1,4 @@
-//! Which objects are tensors: calls of the functions that torch rebuilds them with.
+//! Recognition of tensors: calls of torch's rebuild functions.
 
 use super::composite::{self, Quantizer, Sparse};
 use super::layout::{View, entry};
@@ -11,28 +11,28 @@ use weighbridge_core::tensor::DType;
 use weighbridge_core::text::escape;
 use weighbridge_pickle::{Graph, Location, NdArray, ObjectId, Options};
 
-/// More flags than these no tensor has; they are walked each time that it is met.
-const MOST_FLAGS: usize = 64;
-/// More states than these are given to no tensor.
-const MOST_STATES: usize = 16;
-/// Parameters of parameters and subclasses of subclasses are followed so far.
-const DEEPEST: usize = 8;
+/// Maximum number of flags of a tensor; they are walked at each visit.
+const MAX_FLAGS: usize = 64;
+/// Maximum number of states of a tensor.
+const MAX_STATES: usize = 16;
+/// Maximum depth of parameters in parameters and subclasses in subclasses.
+const MAX_DEPTH: usize = 8;
 
-/// What an object is, seen as a tensor.
+/// Kind of tensor that an object is.
 enum Found<'a> {
     Tensor(Parts<'a>),
-    /// The integers of a quantized tensor, their scheme, and what they mean.
+    /// Integers of a quantized tensor, with scheme, scale and zero point.
     Quantized(Parts<'a>, &'a str, Quantizer),
     Sparse(Sparse),
-    /// An array of numpy.
+    /// A numpy array.
     Array,
-    /// A tensor of a kind that has no place in the index; says which, in parts: it is put together only when it is told.
+    /// An unsupported kind of tensor; its description is in parts, joined only for a message.
     Other([&'a str; 3]),
-    /// A tensor by its call, but with arguments that no tensor has.
+    /// A rebuild call with malformed arguments.
     Bad,
 }
 
-/// The arguments of a tensor's call.
+/// Arguments of a rebuild call.
 struct Parts<'a> {
     reference: Reference<'a>,
     dtype: DType,
@@ -43,17 +43,17 @@ struct Parts<'a> {
     class: Option<(&'a str, &'a str)>,
 }
 
-/// True for a call that rebuilds a tensor of any kind.
+/// Returns true for a call that rebuilds a tensor, also of an unsupported kind.
 pub fn is_tensor(graph: &Graph, id: ObjectId) -> bool {
     find(graph, id, 0).is_some()
 }
 
-/// True for a tensor that is no quantized, sparse or other one: it is one entry.
+/// Returns true for a dense tensor, which is one index entry.
 pub(super) fn is_dense(graph: &Graph, id: ObjectId) -> bool {
     matches!(find(graph, id, 0), Some(Found::Tensor(_)))
 }
 
-/// What the integers of a quantized tensor mean; `None` for any other object.
+/// Returns scale and zero point of a quantized tensor; `None` for any other object.
 pub(super) fn quantizer(graph: &Graph, id: ObjectId) -> Option<Quantizer> {
     match find(graph, id, 0)? {
         Found::Quantized(_, _, quantizer) => Some(quantizer),
@@ -61,7 +61,7 @@ pub(super) fn quantizer(graph: &Graph, id: ObjectId) -> Option<Quantizer> {
     }
 }
 
-/// The sparse tensor that the object is.
+/// Returns a sparse tensor; `None` for any other object.
 pub(super) fn sparse(graph: &Graph, id: ObjectId) -> Option<Sparse> {
     match find(graph, id, 0)? {
         Found::Sparse(sparse) => Some(sparse),
@@ -72,7 +72,7 @@ pub(super) fn sparse(graph: &Graph, id: ObjectId) -> Option<Sparse> {
 pub(super) fn storage_key(graph: &Graph, id: ObjectId, options: &Options) -> Option<String> {
     match find(graph, id, 0)? {
         Found::Tensor(parts) | Found::Quantized(parts, ..) => Some(parts.reference.key.to_owned()),
-        // Arrays may share their bytes, which stand in the pickle.
+        // Arrays may share their bytes, which are in the pickle.
         Found::Array => match NdArray::of(graph, id, options).ok()??.payload?.place {
             Location::Source(span) => Some(format!("pickle {}", span.offset)),
             _ => Some(format!("object {}", id.index())),
@@ -81,7 +81,7 @@ pub(super) fn storage_key(graph: &Graph, id: ObjectId, options: &Options) -> Opt
     }
 }
 
-/// The tensor of an object: see [`Saved::tensor`].
+/// Reads the tensor of an object; see [`Saved::tensor`].
 pub(super) fn tensor(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<Option<TensorEntry>> {
     let graph = saved.graph();
     let (parts, quantized) = match find(graph, id, 0) {
@@ -94,10 +94,9 @@ pub(super) fn tensor(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<Op
                 Found::Other(_) | Found::Sparse(_) => {
                     let kind =
                         if let Found::Other(kind) = found { kind.concat() } else { "sparse".to_owned() };
-                    Error::unsupported("torch-tensor-kind", "tensors of this kind are not read")
-                        .found(escape(&kind))
+                    Error::unsupported("torch-tensor-kind", "unsupported kind of tensor").found(escape(&kind))
                 }
-                _ => Error::corrupt("torch-tensor", "no tensor is rebuilt from such arguments"),
+                _ => Error::corrupt("torch-tensor", "malformed arguments of the tensor"),
             };
             let at = graph.made(id).map_or(0, |made| made.offset);
             return Err(error.in_file(saved.source.label()).on_tensor(&path).at(at));
@@ -125,7 +124,7 @@ pub(super) fn tensor(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<Op
     Ok(Some(entry))
 }
 
-/// The tensor of an array of numpy.
+/// Reads the tensor of a numpy array.
 fn array(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<TensorEntry> {
     let graph = saved.graph();
     let place = |e: Error| {
@@ -133,16 +132,16 @@ fn array(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<TensorEntry> {
         e.in_file(saved.source().label()).on_tensor(&path).at(at)
     };
     let other = |what: String| {
-        place(Error::unsupported("torch-tensor-kind", "tensors of this kind are not read").found(what))
+        place(Error::unsupported("torch-tensor-kind", "unsupported kind of tensor").found(what))
     };
     let options = Options::with_limits(saved.limits.clone());
     let Some(array) = NdArray::of(graph, id, &options).map_err(place)? else {
-        return Err(other("a numpy array of a class of its own".to_owned()));
+        return Err(other("numpy array of a subclass".to_owned()));
     };
     let (Some(dtype), Some((source, offset, encoding))) =
         (array.dtype, array.elements(saved.source()).map_err(place)?)
     else {
-        return Err(other(format!("a numpy array of {}", escape(&array.descr))));
+        return Err(other(format!("numpy array of dtype {}", escape(&array.descr))));
     };
     let mut entry =
         TensorEntry::dense(path.clone(), dtype, array.shape, &source, offset, encoding).map_err(place)?;
@@ -150,14 +149,14 @@ fn array(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<TensorEntry> {
     Ok(entry)
 }
 
-/// The attributes that Python code gave a tensor, which are none of torch's: see [`Saved::states`].
+/// Attributes that Python code set on a tensor; see [`Saved::states`].
 pub(super) fn states(graph: &Graph, mut id: ObjectId) -> Vec<ObjectId> {
     let mut states = Vec::new();
     if NdArray::is_one(graph, id) {
-        // Its state is its elements.
+        // The state of an array is its elements.
         return states;
     }
-    for _ in 0..=DEEPEST {
+    for _ in 0..=MAX_DEPTH {
         states.extend(graph.made(id).map(|made| made.states.as_slice()).unwrap_or_default());
         let Some((mut callable, mut args)) = graph.call(id) else { break };
         let data = loop {
@@ -173,7 +172,7 @@ pub(super) fn states(graph: &Graph, mut id: ObjectId) -> Vec<ObjectId> {
                 (
                     ("torch._tensor", "_rebuild_from_type" | "_rebuild_from_type_v2"),
                     &[function, _class, inner, state],
-                ) if states.len() < DEEPEST * (MOST_STATES + 1) => {
+                ) if states.len() < MAX_DEPTH * (MAX_STATES + 1) => {
                     states.push(state);
                     match (graph.global(function), graph.tuple(inner)) {
                         (Some(function), Some(inner)) => (callable, args) = (function, inner),
@@ -192,10 +191,10 @@ pub(super) fn states(graph: &Graph, mut id: ObjectId) -> Vec<ObjectId> {
     states
 }
 
-/// The numbers of a tensor.
+/// Reads offset, shape and strides of a tensor.
 fn view(saved: &Saved, parts: &Parts<'_>) -> Result<View> {
     let graph = saved.graph();
-    let bad = || Error::corrupt("torch-tensor", "a number of the tensor is not a length");
+    let bad = || Error::corrupt("torch-tensor", "the offset, shape or strides are not non-negative integers");
     let number = |id: ObjectId| graph.int(id).and_then(|n| u64::try_from(n).ok()).ok_or_else(bad);
     let numbers = |id: ObjectId| -> Result<Vec<u64>> {
         weighbridge_core::limits::Limits::check(
@@ -218,7 +217,7 @@ fn view(saved: &Saved, parts: &Parts<'_>) -> Result<View> {
     })
 }
 
-/// A tuple or list, or a `torch.Size` of one.
+/// Items of a tuple or list, or of a `torch.Size` of one.
 pub(super) fn sequence(graph: &Graph, id: ObjectId) -> Option<&[ObjectId]> {
     if let Some(items) = graph.sequence(id) {
         return Some(items);
@@ -229,16 +228,16 @@ pub(super) fn sequence(graph: &Graph, id: ObjectId) -> Option<&[ObjectId]> {
     }
 }
 
-/// What the object is; `None` where it is no call that makes a tensor.
+/// Recognizes a tensor; `None` for any other object.
 fn find(graph: &Graph, id: ObjectId, depth: usize) -> Option<Found<'_>> {
     if NdArray::is_one(graph, id) {
         return Some(Found::Array);
     }
     let (callable, args) = graph.call(id)?;
     let found = made(graph, callable, args, depth)?;
-    // One state is what an honest pickle gives; many tensors may share what has many.
-    let many = graph.made(id).is_some_and(|made| made.states.len() > MOST_STATES);
-    Some(if many { Found::Other(["a tensor that is given state again and again", "", ""]) } else { found })
+    // Picklers write one state at most; many tensors may share one with many states.
+    let many = graph.made(id).is_some_and(|made| made.states.len() > MAX_STATES);
+    Some(if many { Found::Other(["too many states", "", ""]) } else { found })
 }
 
 fn made<'a>(
@@ -247,8 +246,8 @@ fn made<'a>(
     args: &'a [ObjectId],
     depth: usize,
 ) -> Option<Found<'a>> {
-    if depth > DEEPEST {
-        return Some(Found::Other(["a tensor within a tensor, again and again", "", ""]));
+    if depth > MAX_DEPTH {
+        return Some(Found::Other(["nested too deeply", "", ""]));
     }
     match (module, name, args) {
         ("torch._utils", "_rebuild_tensor", &[storage, offset, size, stride]) => {
@@ -281,7 +280,7 @@ fn made<'a>(
             Some(other) => Some(other),
             None => Some(Found::Bad),
         },
-        // A subclass: the call that makes the tensor, its arguments, and the class that it is given.
+        // A subclass: the rebuild function, its class, arguments and state.
         (
             "torch._tensor",
             "_rebuild_from_type" | "_rebuild_from_type_v2",
@@ -300,11 +299,11 @@ fn made<'a>(
             Some(quantized(graph, storage, [offset, size, stride], parameters))
         }
         ("torch._utils", "_rebuild_sparse_tensor", &[layout, parts]) => {
-            let unread = Found::Other(["sparse, of a layout that is not read", "", ""]);
-            Some(composite::sparse(graph, layout, parts).map_or(unread, Found::Sparse))
+            let unsupported = Found::Other(["sparse with an unsupported layout", "", ""]);
+            Some(composite::sparse(graph, layout, parts).map_or(unsupported, Found::Sparse))
         }
         ("torch._utils", name, _) if name.starts_with("_rebuild_") => {
-            let usual = matches!(
+            let is_supported = matches!(
                 name,
                 "_rebuild_tensor"
                     | "_rebuild_tensor_v2"
@@ -312,13 +311,13 @@ fn made<'a>(
                     | "_rebuild_parameter"
                     | "_rebuild_parameter_with_state"
             );
-            Some(if usual { Found::Bad } else { Found::Other([kind(name), "", ""]) })
+            Some(if is_supported { Found::Bad } else { Found::Other(kind(name)) })
         }
         _ => None,
     }
 }
 
-/// The integers of a quantized tensor.
+/// Recognizes a quantized tensor.
 fn quantized(
     graph: &Graph,
     storage: ObjectId,
@@ -327,26 +326,26 @@ fn quantized(
 ) -> Found<'_> {
     let Some(reference) = reference(graph, graph.object(storage)) else { return Found::Bad };
     let Some((scheme, quantizer)) = composite::quantizer(graph, parameters) else {
-        return Found::Other(["quantized, by a scheme that is not read", "", ""]);
+        return Found::Other(["quantized with an unsupported scheme", "", ""]);
     };
     let Some(dtype) = composite::integers(&reference) else {
-        return Found::Other(["quantized, with elements of a ", reference.class_name, ""]);
+        return Found::Other(["quantized in an unsupported ", reference.class_name, ""]);
     };
     let parts = Parts { reference, dtype, offset, size, stride, requires_grad: false, class: None };
     Found::Quantized(parts, scheme, quantizer)
 }
 
-/// The kind of tensor that a function of torch rebuilds.
-fn kind(name: &str) -> &str {
+/// Description of the tensor that an unsupported rebuild function makes.
+fn kind(name: &str) -> [&str; 3] {
     match name {
-        "_rebuild_sparse_csr_tensor" => "sparse",
-        "_rebuild_nested_tensor" => "nested",
-        "_rebuild_meta_tensor_no_storage" => "on the meta device: it has no elements",
-        name => name,
+        "_rebuild_sparse_csr_tensor" => ["sparse", "", ""],
+        "_rebuild_nested_tensor" => ["nested", "", ""],
+        "_rebuild_meta_tensor_no_storage" => ["on the meta device, without elements", "", ""],
+        name => ["rebuilt by torch._utils.", name, ""],
     }
 }
 
-/// A tensor with a storage; `dtype` where the storage does not say it.
+/// Recognizes a dense tensor; `dtype` is set if the storage is untyped.
 fn plain(
     graph: &Graph,
     (storage, dtype): (ObjectId, Option<ObjectId>),
@@ -361,27 +360,27 @@ fn plain(
             (None, None) => return Found::Bad,
         },
         (None, Class::Of(dtype)) => dtype,
-        (None, _) => return Found::Other(["elements of a ", reference.class_name, ""]),
+        (None, _) => return Found::Other(["elements in an unsupported ", reference.class_name, ""]),
     };
     let requires_grad = grad.and_then(|id| graph.truth(id)) == Some(true);
     Found::Tensor(Parts { reference, dtype, offset, size, stride, requires_grad, class: None })
 }
 
-/// True where the flags, which follow the other arguments, say that the elements shall be seen conjugated or negated.
+/// Returns true if the flags after the other arguments mark a conjugated or negated view.
 pub(super) fn is_flagged(graph: &Graph, rest: &[ObjectId]) -> bool {
     let Some(&flags) = rest.first() else { return false };
     match graph.pairs(flags) {
         Some(pairs) => {
-            pairs.len() > MOST_FLAGS || pairs.iter().any(|&(_, value)| graph.truth(value) != Some(false))
+            pairs.len() > MAX_FLAGS || pairs.iter().any(|&(_, value)| graph.truth(value) != Some(false))
         }
         None => flags != ObjectId::NONE,
     }
 }
 
-/// A tensor whose elements shall be seen conjugated or negated has others than its storage.
+/// Rejects a conjugated or negated view: its elements differ from those of its storage.
 fn flagged<'a>(graph: &'a Graph, rest: &[ObjectId], found: Found<'a>) -> Found<'a> {
     match found {
-        Found::Tensor(_) if is_flagged(graph, rest) => Found::Other(["a conjugated or negated view", "", ""]),
+        Found::Tensor(_) if is_flagged(graph, rest) => Found::Other(["conjugated or negated view", "", ""]),
         found => found,
     }
 }

@@ -1,4 +1,4 @@
-//! A file of `torch.save`, opened.
+//! An open file of `torch.save`.
 
 use super::composite::{Quantizer, Sparse};
 use super::files::Archive;
@@ -19,15 +19,15 @@ use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
 use weighbridge_pickle::{self as pickle, Graph, NdArray, Object, ObjectId, Options, Pickle};
 use weighbridge_zip::{self as zip, Member, Method, Recovered, Rest};
 
-/// Elements that lie across their storage are gathered for about so many bytes at once.
-const ACROSS: u64 = 1 << 20;
+/// Approximate bytes that one pass over a storage gathers for a transposed tensor.
+const GATHER_CHUNK: u64 = 1 << 20;
 
-/// How `torch.save` laid a file out.
+/// File layout of `torch.save`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
     /// A zip archive: torch 1.6 and later.
     Zip,
-    /// Pickles and storages one behind the other: before that, and on demand.
+    /// Consecutive pickles and storages: before torch 1.6, and on demand.
     Legacy,
 }
 
@@ -41,39 +41,39 @@ impl Form {
     }
 }
 
-/// What `torch.save` was given: objects of a pickle, and the storages of their tensors. The bytes
-/// of storages were not read.
+/// Content of a file of `torch.save`: the objects of its pickle, and the storages of their tensors.
+/// Storage bytes are not read.
 #[derive(Debug)]
 pub struct Saved {
     pub(super) pickle: Pickle,
-    /// What the pickle was read from.
+    /// Source of the pickle.
     pub(super) source: SourceRef,
-    /// With the budget of the file.
+    /// Limits with the budget of the file.
     pub(super) limits: Limits,
-    /// The memory of a pickle that is packed.
+    /// Memory of an inflated pickle.
     _inflated: Option<HeldMemory>,
     storages: Storages,
-    /// Of the storages that the object refers to.
+    /// Keys of the storages that the object refers to.
     keys: HashSet<String>,
-    /// Tensors so far that repeat their elements.
+    /// Tensors read so far that repeat their elements.
     pub(super) repeated: Repeated,
 }
 
 #[derive(Debug)]
 enum Storages {
-    /// The archive, and the name of the folder of storages in it.
+    /// The archive, and the name of its storage folder.
     Zip(Archive, &'static str),
     Legacy(Legacy),
 }
 
-/// Reads what `torch.save` wrote in either form; the content tells which. Costs as much as there
-/// are objects and storages, not bytes. Bytes behind the end are for the caller to judge:
+/// Reads a file of `torch.save` in either form, detected by content. The cost depends on the number
+/// of objects and storages, not on bytes. The caller decides about bytes after the end:
 /// [`Saved::archive_rest`], [`Saved::legacy_end`].
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`] for an archive or pickle that is broken; codes `torch-no-pickle`,
+/// [`weighbridge_core::Kind::Corrupt`] for a damaged archive or pickle; codes `torch-no-pickle`,
 /// `torch-byteorder`, `torch-storages`, `torch-storage-length`, `crc-mismatch` and those of the
-/// rooms `zip` and `pickle`; [`weighbridge_core::Kind::Unsupported`] for what is neither form
+/// crates `zip` and `pickle`; [`weighbridge_core::Kind::Unsupported`] for any other file
 /// (`torch-form`, `torch-version`); [`weighbridge_core::Kind::Limit`].
 pub fn read(source: &SourceRef, limits: &Limits) -> Result<Saved> {
     let mut head = [0; 32];
@@ -84,29 +84,29 @@ pub fn read(source: &SourceRef, limits: &Limits) -> Result<Saved> {
         return Saved::of_archive(Archive::open(source, limits)?, source, limits, ("data.pkl", "data"));
     }
     if !is_legacy(head) {
-        return Err(Error::unsupported("torch-form", "torch.save writes no such file")
+        return Err(Error::unsupported("torch-form", "the file is not in a form that torch.save writes")
             .in_file(source.label())
             .at(0));
     }
     Saved::of_legacy(source, limits, legacy::read)
 }
 
-/// What is intact of a damaged file.
+/// Intact content of a damaged file.
 #[derive(Debug)]
 pub struct Salvaged {
-    /// The object, with the storages that are intact. A tensor whose storage is lost is the error
-    /// `torch-storage-missing` of [`Saved::tensor`].
+    /// The object with the intact storages. For a tensor with a lost storage, [`Saved::tensor`] returns
+    /// the error `torch-storage-missing`.
     pub saved: Saved,
-    /// The names of the members that are not intact, in the zip form, and why.
+    /// Names of the damaged members of the zip form, with their errors.
     pub lost: Vec<(String, Error)>,
-    /// True where nothing confirms the names of storages: which bytes are whose is not proved.
+    /// True if no checksum confirms the names of storages.
     pub unnamed: bool,
 }
 
-/// As [`read`], of a damaged file.
+/// Same as [`read`] for a damaged file.
 ///
 /// # Errors
-/// As [`read`]; where the pickle of the object is not intact, nothing is known of any tensor.
+/// Same as [`read`]; without an intact pickle of the object no tensor can be found.
 pub fn salvage(source: &SourceRef, limits: &Limits) -> Result<Salvaged> {
     let mut head = [0; 32];
     let count = usize::try_from(source.len()).unwrap_or(head.len()).min(head.len());
@@ -120,7 +120,7 @@ pub fn salvage(source: &SourceRef, limits: &Limits) -> Result<Salvaged> {
     if !has_certain_order(&found) {
         return Err(Error::corrupt(
             "torch-byteorder",
-            "the member that says the byte order of the storages is lost or not reached",
+            "the member with the byte order of the storages is lost",
         ));
     }
     let place = ("data.pkl", "data");
@@ -136,7 +136,7 @@ pub fn salvage(source: &SourceRef, limits: &Limits) -> Result<Salvaged> {
             let (doubted, members): (Vec<_>, Vec<_>) = found.members.into_iter().partition(is_odd);
             saved = Saved::of_archive(Archive::of(source, members)?, source, limits, place)?;
             found.lost.extend(doubted.into_iter().map(|member| {
-                let text = "by its name the storage does not stand where it was written, or the one beside it does not";
+                let text = "the storage is out of order: its name or that of its neighbor is damaged";
                 (member.name, Error::corrupt("name-uncertain", text).at(member.header_offset))
             }));
         }
@@ -144,9 +144,9 @@ pub fn salvage(source: &SourceRef, limits: &Limits) -> Result<Salvaged> {
     Ok(Salvaged { saved, lost: found.lost, unnamed: found.unnamed })
 }
 
-/// True where the byte order of the storages is certain: the member that says it is intact; or it is
-/// certain that there is none, because the directory names none, or because the first members are
-/// those of `torch.save`, which writes it before the storages.
+/// Returns true if the byte order of the storages is certain. Either the member `byteorder` is intact, or
+/// it cannot exist: the directory does not list it, or the first members are those of a `torch.save`
+/// without it, which writes it before the storages.
 fn has_certain_order(found: &Recovered) -> bool {
     const NAME: &str = "byteorder";
     if found.members.iter().any(|member| member.name.ends_with(NAME)) {
@@ -163,10 +163,10 @@ fn has_certain_order(found: &Recovered) -> bool {
 }
 
 impl Saved {
-    /// Reads the legacy form, with `read`.
+    /// Reads the legacy form with `read`.
     ///
     /// # Errors
-    /// As [`read`].
+    /// Same as [`read`].
     pub(super) fn of_legacy(
         source: &SourceRef,
         limits: &Limits,
@@ -206,20 +206,20 @@ impl Saved {
         if member.method == Method::Stored {
             check(member, &bytes, offset, &limits)?;
         } else {
-            // Inflated once: long texts are read again in any order, and from a stream each would begin at its start.
+            // Inflate once: long texts are read later in any order, and each read of a stream would start over.
             let memory = held.insert(HeldMemory::of(&limits.budget_of(source)));
             bytes = inflated(member, &bytes, memory, &limits)?;
         }
         let pickle = pickle::read(&bytes, offset, &Options::with_limits(limits.clone()))?;
         if pickle.end > offset.saturating_add(member.len) {
-            return Err(Error::corrupt("torch-pickle-length", "the pickle goes on behind its member")
+            return Err(Error::corrupt("torch-pickle-length", "the pickle exceeds its member")
                 .in_file(source.label())
                 .at(member.header_offset));
         }
         Ok(Self::new(pickle, bytes, limits, held, Storages::Zip(archive, folder)))
     }
 
-    /// The form of the file.
+    /// Returns the form of the file.
     pub fn form(&self) -> Form {
         match self.storages {
             Storages::Zip(..) => Form::Zip,
@@ -227,51 +227,51 @@ impl Saved {
         }
     }
 
-    /// The budget of the file.
+    /// Returns the budget of the file.
     pub fn budget(&self) -> &Budget {
         self.pickle.budget()
     }
 
-    /// The objects.
+    /// Returns the objects.
     pub fn graph(&self) -> &Graph {
         &self.pickle.graph
     }
 
-    /// The object that `torch.save` was given.
+    /// Returns the saved object.
     pub fn root(&self) -> ObjectId {
         self.pickle.root
     }
 
-    /// The pickle of the object.
+    /// Returns the pickle of the object.
     pub fn pickle(&self) -> &Pickle {
         &self.pickle
     }
 
-    /// What the pickle was read from; places of long text and bytes are places in it.
+    /// Returns the source of the pickle; offsets of long text and bytes refer to it.
     pub fn source(&self) -> &SourceRef {
         &self.source
     }
 
-    /// Says what loading the file in Python would run, where that is known to be dangerous.
+    /// Returns a warning if loading the file in Python would run a dangerous import.
     pub fn warning(&self) -> Option<weighbridge_core::phrase::Phrase> {
         self.pickle.warning()
     }
 
-    /// Module and name of each import, once, in order of first use.
+    /// Returns module and name of each distinct import in order of first use.
     pub fn imports(&self) -> Vec<(&str, &str)> {
         self.pickle.global_names()
     }
 
-    /// The byte order of the storages.
+    /// Returns the byte order of the storages.
     pub fn endian(&self) -> Endian {
         match &self.storages {
             Storages::Zip(archive, _) => archive.endian,
-            // Whatever the machine, torch writes this form little-endian.
+            // torch writes this form little-endian on all machines.
             Storages::Legacy(_) => Endian::Little,
         }
     }
 
-    /// The members of the archive; none in the legacy form.
+    /// Returns the members of the archive; none for the legacy form.
     pub fn members(&self) -> &[Member] {
         match &self.storages {
             Storages::Zip(archive, _) => archive.members(),
@@ -279,7 +279,7 @@ impl Saved {
         }
     }
 
-    /// The folder of the archive that the members stand in, with its slash; may be empty.
+    /// Returns the folder of the members in the archive with its slash; may be empty.
     pub fn folder(&self) -> &str {
         match &self.storages {
             Storages::Zip(archive, _) => archive.folder(),
@@ -287,52 +287,51 @@ impl Saved {
         }
     }
 
-    /// The tensor that the object is; `None` where it is none. Costs no reading.
+    /// Returns the tensor of an object; `None` for an object that is not a tensor. Reads no elements.
     ///
-    /// Of a quantized tensor these are the integers, with the attributes [`QUANTIZED`](super::QUANTIZED) and
-    /// `quantized_axis`. An array of numpy is a tensor, too.
+    /// A quantized tensor is returned as its integers, with the attributes [`QUANTIZED`](super::QUANTIZED) and
+    /// `quantized_axis`. A numpy array is a tensor, too.
     ///
-    /// Row- and column-major tensors are ranges of their storage; others are gathered by a
-    /// [`StridedSource`](super::StridedSource). Attributes: `requires_grad` where it is true, `class`
-    /// for a class of its own. The role is a parameter's.
+    /// Row- and column-major tensors are ranges of their storage; a [`StridedSource`](super::StridedSource)
+    /// gathers the others. Attributes: `requires_grad` if true, `class` for a class outside of torch. The
+    /// role is that of a parameter.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`] for one that does not fit its storage, or whose storage is not there:
+    /// [`weighbridge_core::Kind::Corrupt`] for a tensor that exceeds its storage, or a missing storage:
     /// `torch-tensor`, `torch-storage-missing`, `torch-storage-length`, `torch-outside-storage`;
-    /// [`weighbridge_core::Kind::Unsupported`], `torch-tensor-kind`, for sparse tensors, which are several (see
-    /// `sparse`), and for kinds that have no place in the index.
+    /// [`weighbridge_core::Kind::Unsupported`], `torch-tensor-kind`, for sparse tensors, which consist of several
+    /// tensors (see `sparse`), and for unsupported kinds.
     pub fn tensor(&self, id: ObjectId, path: TensorPath) -> Result<Option<TensorEntry>> {
         super::rebuild::tensor(self, id, path)
     }
 
-    /// True where the object is a tensor of any kind, also one that [`tensor`](Self::tensor) refuses.
+    /// Returns true for every tensor, also for a kind that [`tensor`](Self::tensor) rejects.
     pub fn is_tensor(&self, id: ObjectId) -> bool {
         super::rebuild::is_tensor(self.graph(), id)
     }
 
-    /// True where the object is an array of numpy.
+    /// Returns true for a numpy array.
     pub fn is_array(&self, id: ObjectId) -> bool {
         NdArray::is_one(self.graph(), id)
     }
 
-    /// What the integers of the quantized tensor mean; `None` for any other object.
+    /// Returns scale and zero point of a quantized tensor; `None` for any other object.
     pub fn quantizer(&self, id: ObjectId) -> Option<Quantizer> {
         super::rebuild::quantizer(self.graph(), id)
     }
 
-    /// The sparse tensor that the object is.
+    /// Returns a sparse tensor; `None` for any other object.
     pub fn sparse(&self, id: ObjectId) -> Option<Sparse> {
         super::rebuild::sparse(self.graph(), id)
     }
 
-    /// What Python code gave the tensor as attributes, besides what torch itself knows of one: the states that it would
-    /// be given, none of them empty. A state is a dict, or a tuple of one and of another one with its slots; a class may
-    /// have any other.
+    /// Returns the non-empty states of a tensor: attributes that Python code set, beyond those of torch. A state is a dict, or a
+    /// tuple of two dicts for attributes and slots; a class may use any other object.
     pub fn states(&self, id: ObjectId) -> Vec<ObjectId> {
         super::rebuild::states(self.graph(), id)
     }
 
-    /// Module and name of a class, also where the legacy form keeps it, with its source text, as one of a module.
+    /// Returns module and name of a class, also from the persistent id of a module class in the legacy form.
     pub fn class(&self, id: ObjectId) -> Option<(&str, &str)> {
         let graph = self.graph();
         match graph.object(id) {
@@ -344,12 +343,12 @@ impl Saved {
         }
     }
 
-    /// The key of the storage of the tensor that the object is; of an array, of its bytes in the pickle.
+    /// Returns the storage key of a tensor; for an array, a key for its bytes in the pickle.
     pub fn storage_key(&self, id: ObjectId) -> Option<String> {
         super::rebuild::storage_key(self.graph(), id, &Options::with_limits(self.limits.clone()))
     }
 
-    /// True where the object refers to the storage `key`.
+    /// Returns true if the object refers to the storage `key`.
     pub fn refers_to(&self, key: &str) -> bool {
         self.keys.contains(key)
     }
@@ -361,47 +360,44 @@ impl Saved {
             Storages::Legacy(legacy) => legacy.storages.get(wanted.key).cloned(),
         };
         let missing = || {
-            Error::corrupt("torch-storage-missing", "the bytes of the tensor are not in the file")
+            Error::corrupt("torch-storage-missing", "the storage of the tensor is missing from the file")
                 .found(format_args!("no storage {}", escape(wanted.key)))
         };
         found.ok_or_else(missing)
     }
 
-    /// Counts what a tensor costs in a deflated storage, which can only be read forwards: one that lies before the one
-    /// before it has all before it inflated again, and so has each part of one whose elements lie across.
+    /// Counts the cost of a tensor in a deflated storage, which is only readable forwards. A tensor before the previously read
+    /// one inflates the storage from its start again, and so does each chunk of a transposed tensor.
     pub(super) fn count_inflated(&self, view: &View) -> Result<()> {
         let (Storages::Zip(archive, _), None) = (&self.storages, view.storage.check) else { return Ok(()) };
         let size = view.dtype.size().map_or(1, |size| size as u64);
         let shape =
-            || view.size.iter().copied().zip(view.stride.iter().copied()).filter(|&(extent, _)| extent != 1);
+            || view.size.iter().copied().zip(view.stride.iter().copied()).filter(|&(dim, _)| dim != 1);
         let part = view.part.map_or(0, |(first, _)| first.saturating_mul(view.storage_unit));
         let start = part.saturating_add(view.offset.saturating_mul(size)).min(view.storage.len);
-        let reach = shape().fold(1u64, |reach, (extent, stride)| {
-            reach.saturating_add(extent.saturating_sub(1).saturating_mul(stride))
+        let reach = shape().fold(1u64, |reach, (dim, stride)| {
+            reach.saturating_add(dim.saturating_sub(1).saturating_mul(stride))
         });
         let end = start.saturating_add(reach.saturating_mul(size)).min(view.storage.len);
         let mut outer = u64::MAX;
         let forwards = shape().all(|(_, stride)| std::mem::replace(&mut outer, stride) >= stride);
-        let bytes = shape().fold(size, |bytes, (extent, _)| bytes.saturating_mul(extent));
-        let again = if forwards { 0 } else { bytes / ACROSS };
+        let bytes = shape().fold(size, |bytes, (dim, _)| bytes.saturating_mul(dim));
+        let again = if forwards { 0 } else { bytes / GATHER_CHUNK };
         let most = self.limits.repeated_bytes;
         let passes = archive.count_inflated(&view.storage, start, end, again);
         if passes <= most {
             return Ok(());
         }
-        Err(Error::limit(
-            "torch-inflated",
-            "the tensors of deflated storages have them inflated again and again",
-        )
-        .expected(format_args!("at most {most} bytes more than the storages have"))
-        .found(format_args!("{passes} bytes"))
-        .hint(phrase![
-            "pack the archive again without compression, or raise the limit ",
-            limit("repeated_bytes")
-        ]))
+        Err(Error::limit("torch-inflated", "reading the tensors inflates compressed storages too often")
+            .expected(format_args!("at most {most} bytes beyond the storage size"))
+            .found(format_args!("{passes} bytes"))
+            .hint(phrase![
+                "repack the archive without compression, or raise the limit ",
+                limit("repeated_bytes")
+            ]))
     }
 
-    /// Offsets of the pickles of the legacy form; that of the object is the fourth.
+    /// Returns the offsets of the pickles in the legacy form; the fourth one is that of the object.
     pub fn legacy_pickles(&self) -> Option<&[u64]> {
         match &self.storages {
             Storages::Legacy(legacy) => Some(&legacy.starts),
@@ -409,7 +405,7 @@ impl Saved {
         }
     }
 
-    /// Offset and length of each storage of the legacy form, in the order of the file.
+    /// Returns offset and length of each storage in the legacy form, in file order.
     pub fn legacy_storages(&self) -> Option<Vec<(u64, u64)>> {
         match &self.storages {
             Storages::Legacy(legacy) => {
@@ -421,7 +417,7 @@ impl Saved {
         }
     }
 
-    /// Where the file does not end with its archive: a strict reading refuses what this says.
+    /// Returns the data after the archive, if any; strict reading rejects it.
     pub fn archive_rest(&self) -> Option<Rest> {
         match &self.storages {
             Storages::Zip(archive, _) => archive.rest,
@@ -429,7 +425,7 @@ impl Saved {
         }
     }
 
-    /// Offset in the file behind the last storage of the legacy form.
+    /// Returns the offset after the last storage of the legacy form.
     pub fn legacy_end(&self) -> Option<u64> {
         match &self.storages {
             Storages::Legacy(legacy) => Some(legacy.end),
@@ -438,7 +434,7 @@ impl Saved {
     }
 }
 
-/// A deflated pickle in memory, which is held.
+/// Inflates a pickle into memory, charged to `held`.
 fn inflated(
     member: &Member,
     packed: &SourceRef,
@@ -454,8 +450,7 @@ fn inflated(
     Ok(Arc::new(MemorySource::new(packed.label(), bytes)))
 }
 
-/// Holds a stored pickle that fits into memory against its checksum. One that is deflated is held
-/// against it when it is inflated.
+/// Compares a stored pickle that fits into memory with its checksum. Inflating checks a deflated one.
 fn check(member: &Member, source: &SourceRef, offset: u64, limits: &Limits) -> Result<()> {
     if member.len > limits.header_bytes {
         return Ok(());
@@ -467,7 +462,7 @@ fn check(member: &Member, source: &SourceRef, offset: u64, limits: &Limits) -> R
     if found == member.crc32 {
         return Ok(());
     }
-    Err(Error::corrupt("crc-mismatch", "the pickle is not what was written: the checksum differs")
+    Err(Error::corrupt("crc-mismatch", "the checksum of the pickle does not match")
         .in_file(source.label())
         .at(offset)
         .expected(format_args!("CRC-32 {:08x} over {} bytes", member.crc32, member.len))

@@ -1,36 +1,36 @@
-//! Storages: runs of bytes that tensors are views of.
+//! Storages: byte ranges that tensors view.
 
 use weighbridge_core::checkpoint::Check;
 use weighbridge_core::tensor::DType;
 use weighbridge_io::source::SourceRef;
 use weighbridge_pickle::{Graph, Object, ObjectId};
 
-/// The bytes of a storage.
+/// Byte range of a storage.
 #[derive(Debug, Clone)]
 pub(super) struct Storage {
-    /// What holds them.
+    /// Source of the bytes.
     pub(super) source: SourceRef,
     /// Offset of the first byte in `source`.
     pub(super) offset: u64,
     /// Number of bytes.
     pub(super) len: u64,
-    /// The checksum that the file gives for all of them.
+    /// Checksum of the whole storage, if the file has one.
     pub(super) check: Option<Check>,
 }
 
-/// What a storage is a storage of.
+/// Element class of a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     /// Elements of a type.
     Of(DType),
-    /// Bytes; the tensor says what they are.
+    /// Untyped bytes; the tensor has the dtype.
     Untyped,
-    /// Elements of a type that there is not here.
+    /// Elements of an unsupported type.
     Other,
 }
 
 impl Class {
-    /// The class that the object, an import, names; `None` where it is no storage.
+    /// Returns the class of an imported storage name; `None` for any other object.
     pub(super) fn of(graph: &Graph, id: ObjectId) -> Option<Self> {
         let (module, name) = graph.global(id)?;
         if !matches!(module, "torch" | "torch.cuda" | "torch.storage") {
@@ -55,7 +55,7 @@ impl Class {
         })
     }
 
-    /// Bytes of an element, as the legacy form counts them.
+    /// Bytes per element, as counted by the legacy form.
     pub(super) fn element_size(self, name: &str) -> Option<u64> {
         match (self, name) {
             (Self::Of(dtype), _) => dtype.size().map(|size| size as u64),
@@ -68,7 +68,7 @@ impl Class {
         }
     }
 
-    /// The class of storages of a type that has one of its own.
+    /// Returns the typed storage class of a dtype; `None` for dtypes of untyped storages.
     pub(super) fn name_for(dtype: DType) -> Option<&'static str> {
         Some(match dtype {
             DType::F32 => "FloatStorage",
@@ -88,7 +88,7 @@ impl Class {
     }
 }
 
-/// The name that torch has for a type of elements, where it has one.
+/// Returns torch's name of a dtype; `None` for dtypes that torch lacks.
 pub(super) fn torch_name(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::Bool => "bool",
@@ -115,28 +115,28 @@ pub(super) fn torch_name(dtype: DType) -> Option<&'static str> {
     })
 }
 
-/// The type of elements that an import from `torch` names.
+/// Returns the dtype that an import from `torch` names.
 pub(super) fn dtype_of(graph: &Graph, id: ObjectId) -> Option<DType> {
     let ("torch", name) = graph.global(id)? else { return None };
     DType::ALL.into_iter().find(|&dtype| torch_name(dtype) == Some(name))
 }
 
-/// What a persistent id says of a storage.
+/// Reference to a storage in a persistent id.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reference<'a> {
-    /// What it is a storage of.
+    /// Element class.
     pub(super) class: Class,
-    /// The name of its class.
+    /// Name of the storage class.
     pub(super) class_name: &'a str,
-    /// The key of its bytes.
+    /// Key of the storage.
     pub(super) key: &'a str,
-    /// The number of its elements; with a view, of those of the storage that it is a view of.
+    /// Number of elements; with a view, of the whole storage.
     pub(super) elements: u64,
     /// First element and number of elements of a view.
     pub(super) view: Option<(u64, u64)>,
 }
 
-/// The storage that `object` refers to; `None` where it is no such reference.
+/// Reads a storage reference; `None` for any other object.
 pub(super) fn reference<'a>(graph: &'a Graph, object: &Object) -> Option<Reference<'a>> {
     let Object::PersistentId(id) = object else { return None };
     let (&[tag, class, key, _location, elements], rest) = graph.tuple(*id)?.split_first_chunk::<5>()?;

@@ -13,7 +13,7 @@ use weighbridge_io::testing::materialise;
 use weighbridge_pickle::ObjectId;
 use weighbridge_testkit::memory;
 
-/// The elements of `view` taken one by one, as the definition of strides has it.
+/// Elements of `view` taken one by one, by the definition of strides.
 fn one_by_one(all: &[u8], start: u64, size: u64, extents: &[u64], strides: &[u64]) -> Vec<u8> {
     let mut truth = Vec::new();
     for index in 0..extents.iter().product::<u64>() {
@@ -29,7 +29,7 @@ fn one_by_one(all: &[u8], start: u64, size: u64, extents: &[u64], strides: &[u64
 }
 
 #[test]
-fn strided_views_are_what_their_strides_say() -> Result<()> {
+fn strided_views_match_the_definition_of_strides() -> Result<()> {
     let all: Vec<u8> = (0..240).collect();
     let outer = memory(all.clone());
     let cases: [(&[u64], &[u64]); 12] = [
@@ -69,11 +69,11 @@ fn strided_views_are_what_their_strides_say() -> Result<()> {
 }
 
 #[test]
-fn dimensions_too_far_apart_to_be_read_at_once_are_read_in_several() -> Result<()> {
+fn distant_dimensions_are_read_in_several_steps() -> Result<()> {
     let all: Vec<u8> = (0u32..3 << 20).map(|i| i.to_le_bytes()[0] ^ i.to_le_bytes()[2]).collect();
     let cases: [(&[u64], &[u64]); 5] = [
         (&[3, 2, 100], &[1, 1 << 20, 1000]),
-        // Farther than one span, in steps that are read with what lies between them.
+        // Longer than one span, in steps that include the gaps.
         (&[3000], &[1000]),
         (&[2, 1500], &[1 << 20, 1001]),
         (&[50, 60], &[1, 50_000]),
@@ -91,7 +91,7 @@ fn dimensions_too_far_apart_to_be_read_at_once_are_read_in_several() -> Result<(
     Ok(())
 }
 
-/// Counts how often it is read, and the bytes.
+/// Source that counts reads and bytes.
 #[derive(Debug)]
 struct Counted(SourceRef, AtomicU64, AtomicU64);
 
@@ -110,13 +110,13 @@ impl Source for Counted {
 }
 
 #[test]
-fn what_repeats_or_lies_near_is_read_at_once_and_what_lies_far_alone() -> Result<()> {
-    // Extents, strides, calls, bytes.
+fn near_elements_share_a_read_and_distant_ones_do_not() -> Result<()> {
+    // Shape, strides, calls, bytes.
     type Case = (&'static [u64], &'static [u64], u64, u64);
     let cases: [Case; 5] = [
         (&[1 << 18], &[0], 1, 4),
         (&[1 << 10, 1 << 8], &[0, 1], 1, 4 << 8),
-        // A matrix that was transposed in a stack of such: runs of its columns.
+        // A transposed matrix in a stack of matrices: runs of its columns.
         (&[64, 4096], &[1, 4096], 4096, 4 << 18),
         (&[1 << 18], &[2], 2, (8 << 18) - 2 * 4),
         (&[256], &[1 << 16], 256, 4 << 8),
@@ -132,7 +132,7 @@ fn what_repeats_or_lies_near_is_read_at_once_and_what_lies_far_alone() -> Result
 }
 
 #[test]
-fn what_is_built_is_read_again_also_within_another_file() -> Result<()> {
+fn a_built_archive_is_read_back_also_inside_another_file() -> Result<()> {
     let source = memory((0..48).collect::<Vec<u8>>());
     let path = || TensorPath::from_dotted("a");
     let column = TensorEntry::dense(path(), DType::F32, Shape::from([2, 3]), &source, 0, Encoding::COLUMN)?;
@@ -175,7 +175,7 @@ fn what_is_built_is_read_again_also_within_another_file() -> Result<()> {
     Ok(())
 }
 
-/// torch cannot load a tensor of `_rebuild_tensor_v3` that requires a gradient, and a gradient of integers not at all.
+/// torch cannot load a tensor of `_rebuild_tensor_v3` that requires a gradient, nor an integer tensor with one.
 #[test]
 fn gradients_are_written_as_torch_writes_them() -> Result<()> {
     let source = memory(vec![1; 64]);

@@ -1,4 +1,4 @@
-//! Laying out the zip form.
+//! Writer of the zip form.
 
 use super::REQUIRES_GRAD;
 use super::composite::{self, Quantizer, Sparse};
@@ -12,70 +12,70 @@ use weighbridge_core::tensor::{DType, Order, Shape};
 use weighbridge_pickle::{Builder, Location, ObjectId, Part, write};
 use weighbridge_zip::ZipBuilder;
 
-/// The folder of the archive, as torch calls it where it writes into memory.
+/// Folder name of the archive; torch uses this name when it writes into memory.
 const FOLDER: &str = "archive";
-/// The most bytes of a tensor, with extents of 0 counted as 1.
-const MOST_EXTENT: u64 = i64::MAX.unsigned_abs();
+/// Maximum number of bytes of a tensor, with dimensions of size 0 counted as 1.
+const MAX_TENSOR_BYTES: u64 = i64::MAX.unsigned_abs();
 
-/// Builds what `torch.save` would write, in the zip form of torch 2.1 and later: plain objects by
-/// way of a [`Builder`], tensors out of entries. Torch loads it with `weights_only=True`.
+/// Builder of `torch.save` files in the zip form of torch 2.1 and later: plain objects through a
+/// [`Builder`], tensors from entries. Torch loads the result with `weights_only=True`.
 #[derive(Debug, Default)]
 pub struct SavedBuilder {
     builder: Builder,
     storages: Vec<TensorEntry>,
-    /// The place in `storages` of each tensor that was made.
+    /// Index in `storages` of each tensor.
     tensors: HashMap<ObjectId, usize>,
     members: Vec<(String, Vec<u8>)>,
 }
 
 impl SavedBuilder {
-    /// Nothing so far.
+    /// Creates an empty builder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The builder of the objects of the pickle.
+    /// Returns the builder of the pickle's objects.
     pub fn builder_mut(&mut self) -> &mut Builder {
         &mut self.builder
     }
 
-    /// A tensor with a storage of its own, row-major. It requires a gradient where the entry's
-    /// attribute `requires_grad` says so.
+    /// Adds a row-major tensor with a storage of its own. It requires a gradient if the entry has the
+    /// attribute `requires_grad`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`]: `no-such-dtype` for elements that torch has no type for,
-    /// `shape-overflow` for extents that it cannot hold; [`weighbridge_core::Kind::Limit`] for too many objects.
+    /// [`weighbridge_core::Kind::Mismatch`]: `no-such-dtype` for a dtype that torch lacks,
+    /// `shape-overflow` for a shape that it cannot hold; [`weighbridge_core::Kind::Limit`] for too many objects.
     pub fn tensor(&mut self, entry: &TensorEntry) -> Result<ObjectId> {
         let key = self.key(entry, None)?;
         self.view(entry, key, requires_grad(entry))
     }
 
-    /// A tensor of its own over the storage of the tensor `of`, which was made here and has the
-    /// same elements in the same shape: two names for the same numbers.
+    /// Adds a tensor that shares the storage of `of`, a tensor of this builder with the same dtype and
+    /// shape.
     ///
     /// # Errors
-    /// As [`tensor`](Self::tensor); [`weighbridge_core::Kind::Usage`], `torch-alias`, where `of` is no such
-    /// tensor.
+    /// Same as [`tensor`](Self::tensor); [`weighbridge_core::Kind::Usage`], `torch-alias`, if `of` is not such
+    /// a tensor.
     pub fn alias(&mut self, entry: &TensorEntry, of: ObjectId) -> Result<ObjectId> {
         let key = self.key(entry, Some(of))?;
         self.view(entry, key, requires_grad(entry))
     }
 
-    /// A part of another tensor: it requires no gradient, whatever the entry's attribute says. It has the storage of the
-    /// tensor `of`, if there is one.
+    /// Adds a part of a composite tensor. It never requires a gradient, even with the attribute. It shares the storage of `of`,
+    /// if given.
     ///
     /// # Errors
-    /// As [`alias`](Self::alias).
+    /// Same as [`alias`](Self::alias).
     pub fn part(&mut self, entry: &TensorEntry, of: Option<ObjectId>) -> Result<ObjectId> {
         let key = self.key(entry, of)?;
         self.view(entry, key, false)
     }
 
-    /// A quantized tensor whose integers are `entry`, of type `i8`, `u8` or `i32`: with a storage of their own, or with that
-    /// of the tensor `of`. The tensors of `quantizer` were made here.
+    /// Adds a quantized tensor with the integers `entry` of dtype `i8`, `u8` or `i32`. They get a storage of their own, or share
+    /// that of `of`. The tensors of `quantizer` must belong to this builder.
     ///
     /// # Errors
-    /// As [`alias`](Self::alias).
+    /// Same as [`alias`](Self::alias).
     pub fn quantized(
         &mut self,
         entry: &TensorEntry,
@@ -85,7 +85,8 @@ impl SavedBuilder {
     ) -> Result<ObjectId> {
         let key = self.key(entry, of)?;
         let class = composite::storage_of(entry.dtype()).ok_or_else(|| {
-            Error::mismatch("no-such-dtype", "torch quantizes to no such type").on_tensor(entry.name())
+            Error::mismatch("no-such-dtype", format!("torch cannot quantize to {}", entry.dtype()))
+                .on_tensor(entry.name())
         })?;
         let storage = self.storage(key, ("torch", class), entry.elements())?;
         let b = &mut self.builder;
@@ -107,7 +108,7 @@ impl SavedBuilder {
         Ok(id)
     }
 
-    /// A sparse tensor of parts that were made here.
+    /// Adds a sparse tensor; its parts must belong to this builder.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Limit`] for too many objects.
@@ -117,14 +118,14 @@ impl SavedBuilder {
         let layout = b.interned(&format!("torch.sparse_{}", sparse.layout))?;
         let args = b.tuple(&[layout])?;
         let layout = b.reduce(get_layout, args)?;
-        let extents = sparse.size.iter().map(|&extent| b.int(extent)).collect::<Result<Vec<_>>>()?;
-        let (class, extents) = (b.global("torch", "Size")?, b.tuple(&extents)?);
-        let args = b.tuple(&[extents])?;
+        let size = sparse.size.iter().map(|&dim| b.int(dim)).collect::<Result<Vec<_>>>()?;
+        let (class, size) = (b.global("torch", "Size")?, b.tuple(&size)?);
+        let args = b.tuple(&[size])?;
         let size = b.reduce(class, args)?;
         let mut parts: Vec<ObjectId> = sparse.indices.iter().map(|&(_, id)| id).collect();
         parts.extend([sparse.values, size]);
         if sparse.coalesced == Some(true) {
-            // Torch before version 2.1 knows no such argument.
+            // torch before version 2.1 does not accept this argument.
             parts.push(b.bool(true));
         }
         let parts = b.tuple(&parts)?;
@@ -134,7 +135,7 @@ impl SavedBuilder {
         if sparse.requires_grad { self.parameter(id) } else { Ok(id) }
     }
 
-    /// The place of the storage for the elements of `entry`: a new one, or that of the tensor `of`.
+    /// Returns the index of the storage for `entry`: a new one, or that of the tensor `of`.
     fn key(&mut self, entry: &TensorEntry, of: Option<ObjectId>) -> Result<usize> {
         check(entry)?;
         let Some(of) = of else {
@@ -144,32 +145,35 @@ impl SavedBuilder {
         let same = |first: &TensorEntry| (first.dtype(), &first.shape) == (entry.dtype(), &entry.shape);
         match self.tensors.get(&of).copied() {
             Some(key) if self.storages.get(key).is_some_and(same) => Ok(key),
-            _ => Err(Error::usage("torch-alias", "there is no such tensor to share the storage of")
-                .on_tensor(entry.name())),
+            _ => Err(Error::usage(
+                "torch-alias",
+                "the tensor to share the storage of does not exist or differs",
+            )
+            .on_tensor(entry.name())),
         }
     }
 
-    /// The objects of a plain value: maps become dicts with text as keys.
+    /// Adds the objects of a plain value: maps become dicts with text keys.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Unsupported`], `torch-value`, for bytes as text and structures that are too
-    /// deep; [`weighbridge_core::Kind::Limit`].
+    /// [`weighbridge_core::Kind::Unsupported`], `torch-value`, for keys that are not UTF-8 and values nested too
+    /// deeply; [`weighbridge_core::Kind::Limit`].
     pub fn value(&mut self, value: &Value) -> Result<ObjectId> {
         self.plain(value, 0)
     }
 
-    /// A member of the archive beside those of torch, which does not look at it.
+    /// Adds an extra member to the archive, which torch ignores.
     pub fn member(&mut self, name: impl Into<String>, bytes: Vec<u8>) {
         self.members.push((name.into(), bytes));
     }
 
-    /// Lays out the archive that holds `root`, as the file `name`; empty for the target itself.
+    /// Plans the archive with the object `root` as the file `name`; empty for the target itself.
     ///
     /// # Errors
-    /// What the pickle cannot hold; [`weighbridge_core::Kind::Mismatch`] for members of the same name.
+    /// Objects that the pickle cannot hold; [`weighbridge_core::Kind::Mismatch`] for duplicate member names.
     pub fn finish(self, root: ObjectId, name: impl Into<String>) -> Result<PlannedFile> {
         let Self { builder, storages, members, .. } = self;
-        let lost = || Error::usage("pickle-payload", "the pickle holds bytes that nobody gave it");
+        let lost = || Error::usage("pickle-payload", "the pickle refers to bytes outside of it");
         let parts = write(&builder.finish(), root, 2, &mut |_: &Location| Err(lost()))?;
         let mut pickle = Vec::new();
         for part in parts {
@@ -198,7 +202,7 @@ impl SavedBuilder {
         Ok(zip.finish())
     }
 
-    /// A tensor over a storage.
+    /// Adds a tensor over a storage.
     fn view(&mut self, entry: &TensorEntry, key: usize, wants_grad: bool) -> Result<ObjectId> {
         let dtype = entry.dtype();
         let typed = Class::name_for(dtype);
@@ -222,15 +226,15 @@ impl SavedBuilder {
         let args = b.tuple(&args)?;
         let mut id = b.reduce(function, args)?;
         if wants_grad && typed.is_none() {
-            // `_rebuild_tensor_v3` fills a tensor that requires a gradient already, which torch refuses: it writes, and
-            // loads, a parameter around one that does not.
+            // `_rebuild_tensor_v3` fills a tensor that already requires a gradient, which torch rejects. torch itself
+            // writes a parameter around a tensor that does not.
             id = self.parameter(id)?;
         }
         self.tensors.insert(id, key);
         Ok(id)
     }
 
-    /// A parameter that requires a gradient, around a tensor that does not.
+    /// Adds a parameter that requires a gradient, around a tensor that does not.
     fn parameter(&mut self, tensor: ObjectId) -> Result<ObjectId> {
         let b = &mut self.builder;
         let function = b.global("torch._utils", "_rebuild_parameter")?;
@@ -239,7 +243,7 @@ impl SavedBuilder {
         b.reduce(function, args)
     }
 
-    /// A reference to a storage of that class and so many elements.
+    /// Adds a reference to a storage of that class and number of elements.
     fn storage(&mut self, key: usize, (module, class): (&str, &str), count: u64) -> Result<ObjectId> {
         let b = &mut self.builder;
         let (tag, class) = (b.interned("storage")?, b.global(module, class)?);
@@ -252,7 +256,7 @@ impl SavedBuilder {
     fn plain(&mut self, value: &Value, depth: usize) -> Result<ObjectId> {
         let refused = |what: &str| Error::unsupported("torch-value", what);
         if depth > Budget::DEPTH {
-            return Err(refused("the structure of the values is too deep"));
+            return Err(refused("the value is nested too deeply"));
         }
         let b = &mut self.builder;
         match value {
@@ -272,7 +276,7 @@ impl SavedBuilder {
             Value::Map(pairs) => {
                 let mut items = Vec::with_capacity(pairs.len());
                 for (key, value) in pairs {
-                    let key = key.as_str().ok_or_else(|| refused("a key is not UTF-8"))?;
+                    let key = key.as_str().ok_or_else(|| refused("a key of the value is not UTF-8"))?;
                     items.push((self.builder.interned(key)?, self.plain(value, depth + 1)?));
                 }
                 self.builder.dict(items)
@@ -282,8 +286,8 @@ impl SavedBuilder {
 }
 
 fn int(b: &mut Builder, n: u64) -> Result<ObjectId> {
-    let n =
-        i64::try_from(n).map_err(|_| Error::unsupported("torch-value", "a number passes 2^63").found(n))?;
+    let n = i64::try_from(n)
+        .map_err(|_| Error::unsupported("torch-value", "the integer exceeds 2^63 - 1").found(n))?;
     b.int(n)
 }
 
@@ -292,44 +296,46 @@ fn ints(b: &mut Builder, numbers: &[u64]) -> Result<ObjectId> {
     b.tuple(&numbers)
 }
 
-/// The strides that torch gives a dense tensor: an extent of 0 counts as 1.
+/// Strides of a dense tensor in torch, where a dimension of size 0 counts as 1.
 fn strides(shape: &Shape) -> Vec<u64> {
     let full: Vec<u64> = shape.dims().iter().map(|&d| d.max(1)).collect();
     Shape::new(full).strides(Order::Row)
 }
 
-/// Fails for what torch has no type or no room for.
+/// Rejects dtypes and shapes that torch cannot hold.
 fn check(entry: &TensorEntry) -> Result<()> {
     let dtype = entry.dtype();
     if torch_name(dtype).is_none() {
-        return Err(Error::mismatch("no-such-dtype", format!("torch has no type for {dtype}"))
+        return Err(Error::mismatch("no-such-dtype", format!("torch does not support dtype {dtype}"))
             .on_tensor(entry.name())
-            .hint("leave the tensor out, cast it, or write a format that has it, such as safetensors"));
+            .hint(
+                "drop the tensor, cast it, or write a format that supports the dtype, such as safetensors",
+            ));
     }
     let size = dtype.size().unwrap_or(1) as u64;
     let mut all = Some(size);
-    for &extent in entry.shape.dims() {
-        all = all.and_then(|n| n.checked_mul(extent.max(1))).filter(|&n| n <= MOST_EXTENT);
+    for &dim in entry.shape.dims() {
+        all = all.and_then(|n| n.checked_mul(dim.max(1))).filter(|&n| n <= MAX_TENSOR_BYTES);
     }
     if all.is_some() {
         return Ok(());
     }
-    Err(Error::mismatch("shape-overflow", "torch cannot hold extents with this product")
+    Err(Error::mismatch("shape-overflow", "the tensor is too large for torch (2^63 bytes or more)")
         .on_tensor(entry.name())
         .found(format_args!("{dtype} {}", entry.shape)))
 }
 
-/// True for a tensor that requires a gradient.
+/// Returns true for a tensor that requires a gradient.
 fn requires_grad(entry: &TensorEntry) -> bool {
     matches!(entry.attributes.get(REQUIRES_GRAD), Some(Value::Bool(true))) && takes_gradient(entry.dtype())
 }
 
-/// True for what torch gives gradients: loading any other tensor that requires one fails.
+/// Returns true for dtypes with gradients; torch fails to load any other tensor that requires one.
 fn takes_gradient(dtype: DType) -> bool {
     dtype.is_float() || matches!(dtype, DType::C64 | DType::C128)
 }
 
-/// True where torch has the type only since version 2.3: those before cannot load it.
+/// Returns true for dtypes that torch supports since version 2.3 only.
 pub fn is_recent(dtype: DType) -> bool {
     matches!(dtype, DType::U16 | DType::U32 | DType::U64 | DType::F8E8M0)
 }

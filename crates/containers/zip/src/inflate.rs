@@ -72,7 +72,7 @@ impl InflateSource {
         Ok(Self { packed, len: member.len, crc32: Some(member.crc32), inflater: Mutex::new(None) })
     }
 
-    /// As [`new`](Self::new), without checking the CRC-32: for scanning bytes whose checksum is wrong.
+    /// Same as [`new`](Self::new), without checking the CRC-32: for scanning bytes whose checksum is wrong.
     ///
     /// # Errors
     /// As [`new`](Self::new).

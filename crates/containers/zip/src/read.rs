@@ -103,7 +103,7 @@ pub fn read_directory(source: &SourceRef, limits: &Limits) -> Result<Vec<Member>
     }
 }
 
-/// As [`read_directory`], but accepts bytes after the archive and a truncated comment, and returns them as
+/// Same as [`read_directory`], but accepts bytes after the archive and a truncated comment, and returns them as
 /// [`Rest`] for the caller to decide.
 ///
 /// # Errors
@@ -379,7 +379,7 @@ fn renamed() -> Error {
         .hint("repack the archive, so that all programs read the same names")
 }
 
-/// Values of the zip64 extra field, in the order of the header's fields; empty where there is none.
+/// Values of the zip64 extra field, in the order of the header's fields; empty without the field.
 pub(super) fn zip64_extra(extra: &[u8]) -> Result<&[u8]> {
     let mut rest = extra;
     let mut wide: Option<&[u8]> = None;

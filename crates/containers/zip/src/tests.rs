@@ -148,7 +148,7 @@ fn finds_end_record_before_64_kib_of_other_bytes() {
     assert_eq!(read_directory(&memory(outer), &Limits::default()).unwrap_err().code().as_str(), "zip-no-end");
 }
 
-/// Where most programs no longer find the end record, some still do: the archive is not reported as truncated.
+/// Some programs find an end record that most no longer find: the archive is not reported as truncated.
 #[test]
 fn archives_that_only_some_programs_find_are_reported() {
     let mut zip = ZipBuilder::new(FileBuilder::new(""));

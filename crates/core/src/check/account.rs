@@ -1,4 +1,4 @@
-//! The account of a file: what every byte of it is for, and which bytes serve two tensors.
+//! Account of a file: the use of every byte.
 
 use super::content_kind::{content_kind, first_not_zero};
 use super::file_extents::FileExtents;
@@ -16,27 +16,27 @@ use std::collections::HashMap;
 use std::ptr;
 use std::sync::Arc;
 
-/// What the names of rows are called that are kept as tensors.
-const NAMES: &str = "names of rows";
+/// Description of row names that are stored as a tensor.
+const NAMES: &str = "row names";
 
-/// What a range of a file is for.
+/// Use of a range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// Elements of a tensor, as they are or in an encoded form.
+    /// Elements of a tensor, plain or encoded.
     Tensor,
-    /// What describes the tensors, and other content that the format has a place for.
+    /// Descriptions of tensors, and other content defined by the format.
     Header,
-    /// Bytes that only keep a distance: zeros mostly, blanks in some headers.
+    /// Padding: usually zeros, blanks in some headers.
     Padding,
-    /// What nothing in the file claims, or what was not read.
+    /// Bytes outside the format, or not read.
     Unknown,
 }
 
 impl Use {
-    /// All uses, in the order in which they are told.
+    /// All uses, in the order of reports.
     pub const ALL: [Self; 4] = [Self::Tensor, Self::Header, Self::Padding, Self::Unknown];
 
-    /// The word in JSON.
+    /// Returns the use as written in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tensor => "tensor",
@@ -47,53 +47,51 @@ impl Use {
     }
 }
 
-/// A range of a file and what it is for.
+/// Range of a file with its use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
     /// Offset of the first byte.
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
-    /// What they are for.
+    /// Use of the bytes.
     pub used: Use,
-    /// What they are, in a few words: `elements`, `npy header`, `zeros`.
+    /// Description in a few words: `elements`, `npy header`, `zeros`.
     pub what: Cow<'static, str>,
-    /// The first tensor whose bytes they are, as displayed; of a long name its beginning. A tensor may be in any number of
-    /// ranges, which share it.
+    /// Display name of the first tensor with these bytes; long names are truncated. Ranges of one tensor share the allocation.
     pub tensor: Option<Arc<str>>,
 }
 
-/// What every byte of a file is for. The spans are in order, do not overlap, and fill the file.
+/// Use of every byte of a file. The spans are in order, do not overlap, and fill the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// The file.
+    /// File.
     pub file: String,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Its ranges.
+    /// Ranges.
     pub spans: Vec<Span>,
 }
 
 impl Account {
-    /// The account of a file that is one thing from front to back.
+    /// Creates the account of a file with a single range.
     pub fn whole(file: impl Into<String>, bytes: u64, used: Use, what: impl Into<Cow<'static, str>>) -> Self {
         let whole = Span { offset: 0, len: bytes, used, what: what.into(), tensor: None };
         Self { file: file.into(), bytes, spans: if bytes > 0 { vec![whole] } else { Vec::new() } }
     }
 
-    /// The bytes that are for that. Those of all uses together are the length of the file.
+    /// Returns the number of bytes of a use. The sum over all uses is the length of the file.
     pub fn bytes_of(&self, used: Use) -> u64 {
         self.spans.iter().filter(|s| s.used == used).map(|s| s.len).sum()
     }
 
-    /// `{"path", "bytes", "tensor_bytes", "header_bytes", "padding_bytes", "unknown_bytes"}`, and
-    /// with `spans` also `"ranges"`, each `{"offset", "bytes", "use", "what", "tensor"}`. As a tree;
-    /// [`Account::as_json`] takes no memory.
+    /// Returns a JSON tree: `{"path", "bytes", "tensor_bytes", "header_bytes", "padding_bytes", "unknown_bytes"}`, and with
+    /// `spans` also `"ranges"`, each `{"offset", "bytes", "use", "what", "tensor"}`. [`Account::as_json`] avoids the tree.
     pub fn to_json(&self, spans: bool) -> Json {
         tree(&self.as_json(spans))
     }
 
-    /// As [`Account::to_json`], made as it is written.
+    /// Returns the document of [`Account::to_json`], serialized without a tree in memory.
     pub fn as_json(&self, spans: bool) -> impl Serialize + '_ {
         let one = |s: &Span| json!({ "offset": s.offset, "bytes": s.len, "use": s.used.as_str(), "what": s.what, "tensor": s.tensor.as_deref() });
         Document {
@@ -108,7 +106,7 @@ impl Account {
     }
 }
 
-/// The document of an account.
+/// JSON document of an account.
 #[derive(Serialize)]
 struct Document<'a, Ranges: Serialize> {
     path: &'a str,
@@ -121,32 +119,31 @@ struct Document<'a, Ranges: Serialize> {
     ranges: Option<Ranges>,
 }
 
-/// The account of one file. Stretches that nothing claims are read up to their first byte that is not
-/// zero.
+/// Computes the account of one file. Unclaimed ranges are read up to their first nonzero byte.
 ///
 /// # Errors
-/// [`crate::Kind::Io`] where they cannot be read.
-pub fn account(held: &FileExtents<'_>, outline: &Outline) -> Result<(Account, Vec<Finding>)> {
-    let (source, len) = (&held.source, held.source.len());
+/// [`crate::Kind::Io`] if they cannot be read.
+pub fn account(file: &FileExtents<'_>, outline: &Outline) -> Result<(Account, Vec<Finding>)> {
+    let (source, len) = (&file.source, file.source.len());
     let parts = outline.disjoint(len);
-    let encoded = held.places.iter().find(|p| p.encoded && !p.names).map(|p| p.entry);
+    let encoded = file.extents.iter().find(|p| p.encoded && !p.names).map(|p| p.entry);
     let (names, spans, findings) = (HashMap::new(), Vec::new(), Vec::new());
     let mut sums = Sums { source, outline, parts, next: 0, encoded, names, spans, findings };
     let mut at = 0;
-    for place in held.places.iter().filter(|p| !(outline.elements && p.encoded)) {
-        if place.start > at {
-            sums.between(at, place.start)?;
+    for extent in file.extents.iter().filter(|p| !(outline.elements && p.encoded)) {
+        if extent.start > at {
+            sums.between(at, extent.start)?;
         }
-        if place.end > at.max(place.start) {
-            let offset = at.max(place.start);
-            let (used, what) = match (place.names, place.encoded) {
+        if extent.end > at.max(extent.start) {
+            let offset = at.max(extent.start);
+            let (used, what) = match (extent.names, extent.encoded) {
                 (true, _) => (Use::Header, NAMES),
                 (false, true) => (Use::Tensor, "encoded elements"),
                 (false, false) => (Use::Tensor, "elements"),
             };
-            sums.push(offset, place.end - offset, used, what.into(), Some(place.entry));
+            sums.push(offset, extent.end - offset, used, what.into(), Some(extent.entry));
         }
-        at = at.max(place.end).max(place.start);
+        at = at.max(extent.end).max(extent.start);
     }
     if len > at {
         sums.between(at, len)?;
@@ -158,17 +155,17 @@ pub fn account(held: &FileExtents<'_>, outline: &Outline) -> Result<(Account, Ve
     Ok((account, findings.collect()))
 }
 
-/// An account that is being made.
+/// Account under construction.
 struct Sums<'a> {
     source: &'a SourceRef,
     outline: &'a Outline,
-    /// In order, without overlap.
+    /// Parts in order, without overlap.
     parts: Vec<Part>,
-    /// The first part that is not behind us.
+    /// Index of the first part not yet processed.
     next: usize,
-    /// The tensor whose elements are encoded.
+    /// Tensor of the encoded elements.
     encoded: Option<&'a TensorEntry>,
-    /// What each tensor is called.
+    /// Display names of tensors.
     names: HashMap<*const TensorEntry, Arc<str>>,
     spans: Vec<Span>,
     findings: Vec<Finding>,
@@ -187,7 +184,7 @@ impl<'a> Sums<'a> {
         let name = |entry: &TensorEntry| Arc::from(quoted(&entry.text()));
         let tensor =
             entry.map(|entry| self.names.entry(ptr::from_ref(entry)).or_insert_with(|| name(entry)).clone());
-        // Names that were cut may be those of two tensors.
+        // Truncated names of two tensors may be equal, so the pointers are compared.
         let is_same = |a: &Arc<str>, b: &Arc<str>| Arc::ptr_eq(a, b);
         if let Some(last) = self.spans.last_mut()
             && used != Use::Unknown
@@ -201,7 +198,7 @@ impl<'a> Sums<'a> {
         self.spans.push(Span { offset, len, used, what, tensor });
     }
 
-    /// The bytes `from .. to`, which no tensor has: parts, and what is between these.
+    /// Accounts for the bytes `from .. to` outside all tensors: parts, and gaps between them.
     fn between(&mut self, from: u64, to: u64) -> Result<()> {
         let mut at = from;
         while let Some(part) = self.parts.get(self.next).filter(|_| at < to) {
@@ -219,8 +216,8 @@ impl<'a> Sums<'a> {
                 self.gap(at, start)?;
             }
             if used == Use::Unknown && !told {
-                let looks = content_kind(&**self.source, start, stop - start)?;
-                let text = format!("{} bytes as {what}, which look like {looks}", stop - start);
+                let kind = content_kind(&**self.source, start, stop - start)?;
+                let text = format!("{} bytes as {what}: {kind}", stop - start);
                 self.findings.push(Finding::unchecked("hidden-bytes", text).at(start));
             }
             self.push(start, stop - start, used, what, None);
@@ -229,11 +226,11 @@ impl<'a> Sums<'a> {
         if to > at { self.gap(at, to) } else { Ok(()) }
     }
 
-    /// The bytes `from .. to`, which nothing claims.
+    /// Accounts for the unclaimed bytes `from .. to`.
     fn gap(&mut self, from: u64, to: u64) -> Result<()> {
         let (len, end) = (to - from, self.source.len());
         let may_be = match self.outline.gaps {
-            // What the file begins with is never padding.
+            // The beginning of a file is never padding.
             Gaps::Zeros(most) => from > 0 && to < end && len <= most,
             Gaps::Free => from > 0,
             Gaps::Forbidden => false,
@@ -242,16 +239,16 @@ impl<'a> Sums<'a> {
             self.push(from, len, Use::Padding, "zeros".into(), None);
             return Ok(());
         }
-        let looks = content_kind(&**self.source, from, len)?;
-        self.push(from, len, Use::Unknown, format!("looks like {looks}").into(), None);
+        let kind = content_kind(&**self.source, from, len)?;
+        self.push(from, len, Use::Unknown, format!("looks like {kind}").into(), None);
         let bytes = counted(len, "byte", "bytes");
         let (code, place) = match (from, to) {
-            (0, to) if to == end => ("hidden-bytes", "are of no use that is known here"),
-            (0, _) => ("hidden-bytes", "stand in front of all that the format knows"),
-            (_, to) if to == end => ("trailing-bytes", "follow the end of all that the format knows"),
-            _ => ("hidden-bytes", "stand between the parts of the file"),
+            (0, to) if to == end => ("hidden-bytes", "of unknown use"),
+            (0, _) => ("hidden-bytes", "before the start of the format"),
+            (_, to) if to == end => ("trailing-bytes", "after the end of the format"),
+            _ => ("hidden-bytes", "between the parts of the file"),
         };
-        let text = format!("{bytes} {place}; they look like {looks}");
+        let text = format!("{bytes} {place}: {kind}");
         self.findings.push(Finding::unchecked(code, text).at(from));
         Ok(())
     }
@@ -296,21 +293,21 @@ mod tests {
                 (8, 16, "tensor", "elements", Some("a")),
                 (24, 8, "header", "all around", None),
                 (32, 16, "tensor", "elements", Some("b")),
-                (48, 16, "unknown", "looks like one byte again and again", None)
+                (48, 16, "unknown", "looks like one repeated byte", None)
             ]
         );
-        let told: Vec<_> = findings.iter().map(|f| (f.code.as_str(), f.offset, f.file.as_deref())).collect();
-        assert_eq!(told, [("trailing-bytes", Some(48), Some("m"))]);
+        let reported: Vec<_> =
+            findings.iter().map(|f| (f.code.as_str(), f.offset, f.file.as_deref())).collect();
+        assert_eq!(reported, [("trailing-bytes", Some(48), Some("m"))]);
         let json = account.to_json(true);
         assert_eq!((&json["tensor_bytes"], &json["header_bytes"]), (&json!(32), &json!(16)));
         let range = json!({"offset": 0, "bytes": 4, "use": "header", "what": "mark", "tensor": null});
         assert_eq!(json["ranges"][0], range);
     }
 
-    /// Bytes between parts of a tensor make a range of each part: they have no name of their own, and no more of a long one
-    /// than is told of it.
+    /// A tensor of many extents has many ranges: they share its name, and a long name is truncated.
     #[test]
-    fn a_long_name_is_there_once_and_in_part() {
+    fn long_names_are_truncated_and_shared() {
         let memory: SourceRef = Arc::new(MemorySource::new("m", vec![1; 64]));
         let parts: Vec<_> = (0..16).map(|at| (memory.clone(), at * 4, 2)).collect();
         let joined: SourceRef = Arc::new(crate::source::ConcatSource::new("joined", parts).unwrap());
@@ -324,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_padding_where_the_format_has_them() {
+    fn zeros_are_padding_if_the_format_allows_gaps() {
         let mut bytes = vec![0; 64];
         bytes[..4].fill(1);
         let memory: SourceRef = Arc::new(MemorySource::new("m", bytes));
@@ -344,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_say_where_encoded_elements_are() {
+    fn parts_locate_encoded_elements() {
         let memory: SourceRef = Arc::new(MemorySource::new("m", vec![1; 32]));
         let parts = vec![(memory.clone(), 8, 8), (memory.clone(), 20, 8)];
         let joined: SourceRef = Arc::new(crate::source::ConcatSource::new("joined", parts).unwrap());

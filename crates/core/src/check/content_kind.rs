@@ -1,15 +1,15 @@
-//! What bytes of unknown use look like.
+//! Magic-byte detection for bytes of unknown use.
 
 use crate::error::Result;
 use crate::source::{Source, read_vec, to_usize};
 
-/// Bytes of a range that are looked at to tell what it is.
-const LOOKED_AT: u64 = 4096;
-/// Bytes that are read at once in search of one that is not zero.
+/// Bytes of a range that detection reads.
+const HEAD_LEN: u64 = 4096;
+/// Bytes per read when skipping zeros.
 const STEP: u64 = 64 << 10;
 
-/// How files begin, and what they are called.
-const MARKS: &[(&[u8], &str)] = &[
+/// Magic bytes with the description of their file type.
+const MAGIC: &[(&[u8], &str)] = &[
     (b"PK\x03\x04", "a zip archive"),
     (b"PK\x01\x02", "the directory of a zip archive"),
     (b"PK\x05\x06", "the end of a zip archive"),
@@ -40,10 +40,10 @@ const MARKS: &[(&[u8], &str)] = &[
     (b"SQLite format 3\0", "a database (SQLite)"),
 ];
 
-/// The fewest bytes that tell packed or encrypted ones from others.
-const ENOUGH: usize = 256;
+/// Minimum bytes for the detection of compressed or encrypted data.
+const MIN_RANDOM_LEN: usize = 256;
 
-/// Where the first byte from `from` on is that is not zero; `to` where there is none.
+/// Returns the offset of the first nonzero byte in `from .. to`; `to` if all are zero.
 pub(super) fn first_not_zero(source: &dyn Source, from: u64, to: u64) -> Result<u64> {
     let mut at = from;
     let mut buffer = vec![0; to_usize(STEP.min(to.saturating_sub(from)))?];
@@ -58,36 +58,37 @@ pub(super) fn first_not_zero(source: &dyn Source, from: u64, to: u64) -> Result<
     Ok(to)
 }
 
-/// What the `len` bytes at `offset` look like, in a few words.
+/// Describes the `len` bytes at `offset` in a few words.
 ///
 /// # Errors
-/// [`crate::Kind::Io`] where they cannot be read.
+/// [`crate::Kind::Io`] if they cannot be read.
 pub(super) fn content_kind(source: &dyn Source, offset: u64, len: u64) -> Result<&'static str> {
     let end = offset.saturating_add(len);
     let start = first_not_zero(source, offset, end)?;
     if start == end {
         return Ok("zeros");
     }
-    // A mark that begins with a zero stands one byte before.
+    // Magic bytes may begin with one zero.
     let from = if start > offset { start - 1 } else { start };
-    let head = read_vec(source, from, LOOKED_AT.min(end - from))?;
+    let head = read_vec(source, from, HEAD_LEN.min(end - from))?;
     let behind = head.get(1..).unwrap_or_default();
-    let known =
-        MARKS.iter().find(|(mark, _)| head.starts_with(mark) || (from < start && behind.starts_with(mark)));
+    let known = MAGIC
+        .iter()
+        .find(|(magic, _)| head.starts_with(magic) || (from < start && behind.starts_with(magic)));
     if let Some((_, words)) = known {
         return Ok(words);
     }
     Ok(match if from < start { behind } else { &head } {
         [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|byte| byte == first) => {
-            "one byte again and again"
+            "one repeated byte"
         }
         bytes if is_text(bytes) => "text",
-        bytes if is_random(bytes) => "random bytes: packed or encrypted",
-        _ => "no form that is known here",
+        bytes if is_random(bytes) => "random bytes (compressed or encrypted)",
+        _ => "unrecognized data",
     })
 }
 
-/// True for UTF-8 without control characters; the last character may be cut short.
+/// Returns true for UTF-8 without control characters. The last character may be incomplete.
 fn is_text(bytes: &[u8]) -> bool {
     let whole = match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -99,10 +100,10 @@ fn is_text(bytes: &[u8]) -> bool {
     !whole.is_empty() && whole.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t'))
 }
 
-/// True where all values of a byte are about as frequent as chance makes them, by the chi-squared
-/// statistic: about 255 for random bytes, a multiple of that for text, numbers and code.
+/// Returns true if all byte values are about equally frequent, by the chi-squared statistic: about 255 for random bytes, a
+/// multiple of that for text, numbers and code.
 fn is_random(bytes: &[u8]) -> bool {
-    if bytes.len() < ENOUGH {
+    if bytes.len() < MIN_RANDOM_LEN {
         return false;
     }
     let mut counts = [0u64; 256];
@@ -117,21 +118,21 @@ mod tests {
     use super::*;
     use crate::source::MemorySource;
 
-    fn look(bytes: &[u8]) -> &'static str {
+    fn kind(bytes: &[u8]) -> &'static str {
         content_kind(&MemorySource::new("m", bytes.to_vec()), 0, bytes.len() as u64).unwrap()
     }
 
     #[test]
-    fn bytes_are_told_by_what_they_begin_with() {
-        assert_eq!(look(b"PK\x03\x04rest"), "a zip archive");
-        assert_eq!(look(b"\0\0\0\x7fELF\x02"), "a program (ELF)");
-        assert_eq!(look(b"\0asm\x01\0\0\0"), "a program (WebAssembly)");
-        assert_eq!(look(b"\x80\x04\x95\0"), "a pickle");
-        assert_eq!(look(&[0; 300]), "zeros");
-        assert_eq!(look(&[7; 300]), "one byte again and again");
-        assert_eq!(look("a secret: ü\n".as_bytes()), "text");
-        assert_eq!(look(&"ü".as_bytes()[..1]), "no form that is known here");
-        assert_eq!(look(b"\x01\x02\x03"), "no form that is known here");
+    fn detects_content_by_magic_bytes() {
+        assert_eq!(kind(b"PK\x03\x04rest"), "a zip archive");
+        assert_eq!(kind(b"\0\0\0\x7fELF\x02"), "a program (ELF)");
+        assert_eq!(kind(b"\0asm\x01\0\0\0"), "a program (WebAssembly)");
+        assert_eq!(kind(b"\x80\x04\x95\0"), "a pickle");
+        assert_eq!(kind(&[0; 300]), "zeros");
+        assert_eq!(kind(&[7; 300]), "one repeated byte");
+        assert_eq!(kind("a secret: ü\n".as_bytes()), "text");
+        assert_eq!(kind(&"ü".as_bytes()[..1]), "unrecognized data");
+        assert_eq!(kind(b"\x01\x02\x03"), "unrecognized data");
         let mut state = 1u64;
         let random: Vec<u8> = (0..1000)
             .map(|_| {
@@ -139,11 +140,11 @@ mod tests {
                 state.to_be_bytes()[0]
             })
             .collect();
-        assert_eq!(look(&random), "random bytes: packed or encrypted");
+        assert_eq!(kind(&random), "random bytes (compressed or encrypted)");
     }
 
     #[test]
-    fn zeros_are_passed_over_in_steps() {
+    fn skips_zeros_across_reads() {
         let mut bytes = vec![0; 200_000];
         let source = |bytes: &[u8]| MemorySource::new("m", bytes.to_vec());
         assert_eq!(first_not_zero(&source(&bytes), 10, 200_000).unwrap(), 200_000);

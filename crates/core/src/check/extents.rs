@@ -1,14 +1,13 @@
-//! The pieces of a tensor: within their sources, and together the whole of it, once.
+//! Check of the extents of a tensor: within their sources, and covering the tensor exactly once.
 
 use crate::checkpoint::{Extent, TensorEntry};
 use crate::finding::Finding;
 
-/// Pairs of pieces that are compared for one tensor before it is left unchecked.
-const MOST_PAIRS: u64 = 10_000_000;
+/// Maximum pairs of extents compared for one tensor; beyond that it is unchecked.
+const MAX_PAIRS: u64 = 10_000_000;
 
-/// Holds the pieces of every tensor against their sources and against its shape: `past-the-end`,
-/// `piece-outside`, `piece-length`, `pieces-overlap`, `pieces-incomplete`. At most one finding a
-/// tensor.
+/// Checks the extents of every tensor against their sources and its shape: `past-the-end`, `piece-outside`, `piece-length`,
+/// `pieces-overlap`, `pieces-incomplete`. At most one finding per tensor.
 pub fn extents(tensors: &[TensorEntry]) -> Vec<Finding> {
     tensors.iter().filter_map(|t| one(t).map(|finding| finding.on_tensor(t.name()))).collect()
 }
@@ -23,25 +22,26 @@ fn one(tensor: &TensorEntry) -> Option<Finding> {
         if !region.fits(&tensor.shape) {
             return Some(place(
                 extent,
-                Finding::error("piece-outside", "its bytes fill a box that leaves it"),
+                Finding::error("piece-outside", "an extent exceeds the shape of the tensor"),
             ));
         }
         let shape = region.shape();
         if shape.bytes(tensor.stored) != Some(extent.len) {
-            let text = format!("{} bytes are given for {} of {shape}", extent.len, tensor.stored);
+            let text =
+                format!("an extent has the wrong length: {} bytes for {} {shape}", extent.len, tensor.stored);
             return Some(place(extent, Finding::error("piece-length", text)));
         }
         filled = filled.zip(shape.elements()).and_then(|(sum, n)| sum.checked_add(n));
     }
     if filled != tensor.shape.elements() {
         let filled = filled.map_or_else(|| "too many".to_owned(), |n| n.to_string());
-        let text = format!("{filled} of {} elements have bytes", tensor.elements());
+        let text = format!("the extents cover {filled} of {} elements", tensor.elements());
         return Some(Finding::error("pieces-incomplete", text));
     }
     overlap(tensor)
 }
 
-/// Compares pieces that meet along the first dimension, in its order.
+/// Compares extents that overlap along the first dimension, in its order.
 fn overlap(tensor: &TensorEntry) -> Option<Finding> {
     let height = |extent: &Extent| extent.shape(&tensor.shape).first().copied().unwrap_or(1);
     let end = |extent: &Extent| extent.first_row().saturating_add(height(extent));
@@ -52,12 +52,12 @@ fn overlap(tensor: &TensorEntry) -> Option<Finding> {
         let region = extent.region(&tensor.shape);
         for next in sorted[place_of + 1..].iter().take_while(|next| next.first_row() < end(extent)) {
             if region.intersect(&next.region(&tensor.shape)).is_some() {
-                let finding = Finding::error("pieces-overlap", "two ranges of bytes fill the same elements");
+                let finding = Finding::error("pieces-overlap", "two extents cover the same elements");
                 return Some(place(next, finding));
             }
             pairs += 1;
-            if pairs > MOST_PAIRS {
-                let text = format!("its {} pieces are too many to compare", tensor.extents.len());
+            if pairs > MAX_PAIRS {
+                let text = format!("too many extents to compare: {}", tensor.extents.len());
                 return Some(Finding::unchecked("pieces-unchecked", text));
             }
         }
@@ -76,7 +76,7 @@ mod tests {
     use crate::tensor::{DType, Region};
 
     #[test]
-    fn a_tensor_is_its_pieces() {
+    fn extents_must_cover_the_tensor_once() {
         let memory = source(96);
         let whole = tensor("x", DType::F32, &[4, 6], &memory, 0);
         assert_eq!(extents(&[whole.clone(), tensor("s", DType::F64, &[], &memory, 8)]), []);

@@ -1,57 +1,56 @@
-//! Which bytes of which file tensors have, whatever their sources are made of.
+//! Extents of tensors by file, resolved through nested sources.
 
 use crate::checkpoint::TensorEntry;
 use crate::source::{SourceRef, Within};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Sources within sources are followed so far.
-const MOST_LEVELS: usize = 16;
+/// Maximum nesting of sources that is followed.
+const MAX_LEVELS: usize = 16;
 
-/// The tensors that have bytes in one file.
+/// Extents of all tensors in one file.
 #[derive(Debug)]
 pub struct FileExtents<'a> {
-    /// The file, or what else the bytes stand in.
+    /// File, or another outermost source.
     pub source: SourceRef,
-    pub(super) places: Vec<FileExtent<'a>>,
+    pub(super) extents: Vec<FileExtent<'a>>,
 }
 
 impl FileExtents<'_> {
-    /// True where some tensor has bytes in it.
+    /// Returns true if any tensor has bytes in the file.
     pub fn has_tensors(&self) -> bool {
-        !self.places.is_empty()
+        !self.extents.is_empty()
     }
 
-    /// True where every byte is that of some tensor, as it is: nothing else can stand in it.
+    /// Returns true if unencoded elements fill the whole file, so that it has no other content.
     pub fn is_filled(&self) -> bool {
-        let plain = self.places.iter().filter(|place| !place.encoded);
-        let end = plain.fold(0, |at, place| if place.start <= at { place.end.max(at) } else { at });
+        let plain = self.extents.iter().filter(|extent| !extent.encoded);
+        let end = plain.fold(0, |at, extent| if extent.start <= at { extent.end.max(at) } else { at });
         self.has_tensors() && end == self.source.len()
     }
 }
 
-/// The bytes of a piece in the outermost source that holds them.
+/// Bytes of an extent in the outermost source.
 #[derive(Debug)]
 pub(super) struct FileExtent<'a> {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// True where only the range as a whole is known.
+    /// True for an encoded range: the positions of single elements are unknown.
     pub(super) encoded: bool,
-    /// True for the names of rows of a tensor, which are kept as one and are none.
+    /// True for row names that are stored as a tensor.
     pub(super) names: bool,
-    /// The tensor.
+    /// Tensor.
     pub(super) entry: &'a TensorEntry,
 }
 
-/// Whose bytes they are.
+/// Owner of bytes: a tensor, or row names stored as one.
 #[derive(Debug, Clone, Copy)]
 struct Owner<'a> {
     names: bool,
     entry: &'a TensorEntry,
 }
 
-/// What makes a source that file and no other: its address, or the path of a file that is open more
-/// than once.
+/// Identity of a source: its address, or path and length for a file, which may be open more than once.
 type Key = (usize, Option<(String, u64)>);
 
 fn key_of(source: &SourceRef) -> Key {
@@ -61,7 +60,7 @@ fn key_of(source: &SourceRef) -> Key {
     }
 }
 
-/// Files, each with the tensors that have bytes in it, in the order of first appearance.
+/// Files with their extents, in order of first appearance.
 #[derive(Debug, Default)]
 struct Files<'a> {
     numbers: HashMap<Key, usize>,
@@ -73,23 +72,23 @@ impl<'a> Files<'a> {
         let next = self.list.len();
         let number = *self.numbers.entry(key_of(source)).or_insert(next);
         if number == next {
-            self.list.push(FileExtents { source: source.clone(), places: Vec::new() });
+            self.list.push(FileExtents { source: source.clone(), extents: Vec::new() });
         }
         self.list.get_mut(number)
     }
 
     fn add(&mut self, source: &SourceRef, range: (u64, u64), encoded: bool, owner: Owner<'a>) {
-        let Some(held) = self.of(source) else { return };
+        let Some(file) = self.of(source) else { return };
         let end = range.0.saturating_add(range.1).min(source.len());
         let Owner { names, entry } = owner;
-        held.places.push(FileExtent { start: range.0.min(end), end, encoded, names, entry });
+        file.extents.push(FileExtent { start: range.0.min(end), end, encoded, names, entry });
     }
 
-    /// Takes in the range of a source, or those that it is made of.
+    /// Adds the range of a source, resolved to the outermost sources.
     fn follow(&mut self, source: &SourceRef, range: (u64, u64), encoded: bool, owner: Owner<'a>) {
         let mut open = vec![(source.clone(), range, encoded, 0)];
         while let Some((source, range, encoded, level)) = open.pop() {
-            match source.made_of().filter(|_| level < MOST_LEVELS) {
+            match source.made_of().filter(|_| level < MAX_LEVELS) {
                 None => self.add(&source, range, encoded, owner),
                 Some(parts) => {
                     for Within { source: outer, offset, len, encoded: packed } in parts {
@@ -103,11 +102,11 @@ impl<'a> Files<'a> {
     }
 }
 
-/// Where the bytes of all tensors, and of the names of their rows, are, by file, in the order of first appearance; then
-/// `others`, as far as none of them stands among these.
+/// Returns the extents of all tensors and of their row names, by file, in order of first appearance, followed by the files of
+/// `others` that are not among them.
 pub fn held<'a>(tensors: &'a [TensorEntry], others: &[SourceRef]) -> Vec<FileExtents<'a>> {
     let mut files = Files::default();
-    let names = || tensors.iter().filter_map(|t| t.row_names.as_ref()).flat_map(|labels| labels.tensors());
+    let names = || tensors.iter().filter_map(|t| t.row_names.as_ref()).flat_map(|names| names.tensors());
     let owners = tensors.iter().map(|entry| Owner { names: false, entry });
     for owner in owners.chain(names().map(|entry| Owner { names: true, entry })) {
         for extent in &owner.entry.extents {
@@ -121,15 +120,15 @@ pub fn held<'a>(tensors: &'a [TensorEntry], others: &[SourceRef]) -> Vec<FileExt
 }
 
 fn sorted(mut files: Files<'_>) -> Vec<FileExtents<'_>> {
-    for held in &mut files.list {
-        // Stable: of equal ranges the first tensor stays first.
-        held.places.sort_by_key(|p| (p.start, p.end));
+    for file in &mut files.list {
+        // Stable: equal ranges keep the order of the tensors.
+        file.extents.sort_by_key(|p| (p.start, p.end));
     }
     files.list
 }
 
 impl TensorEntry {
-    /// Source, offset and length of each piece: equal for two names of the same bytes.
+    /// Returns address of the source, offset and length of each extent: equal for two names of the same bytes.
     pub fn shared_places(&self) -> Vec<(usize, u64, u64)> {
         let one = |extent: &crate::checkpoint::Extent| {
             (Arc::as_ptr(&extent.source).cast::<()>().addr(), extent.offset, extent.len)
@@ -138,13 +137,13 @@ impl TensorEntry {
     }
 }
 
-/// As [`held`], but behind no encoding: there only the range as a whole is known.
+/// Returns the extents by file, as [`held`], but does not resolve encoded sources.
 pub(super) fn plain(tensors: &[TensorEntry]) -> Vec<FileExtents<'_>> {
     let mut files = Files::default();
     for entry in tensors {
         for extent in &entry.extents {
             let (mut source, mut start) = (&extent.source, extent.offset);
-            for _ in 0..MOST_LEVELS {
+            for _ in 0..MAX_LEVELS {
                 match source.within() {
                     Some(within) if !within.encoded => {
                         (source, start) = (within.source, within.offset.saturating_add(start));
@@ -152,7 +151,7 @@ pub(super) fn plain(tensors: &[TensorEntry]) -> Vec<FileExtents<'_>> {
                     _ => break,
                 }
             }
-            // What stands nowhere is shared with nothing.
+            // Generated bytes are never shared.
             if source.made_of().is_none_or(|parts| !parts.is_empty()) {
                 files.add(source, (start, extent.len), false, Owner { names: false, entry });
             }

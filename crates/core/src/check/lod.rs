@@ -1,15 +1,16 @@
-//! LoD: how the rows of a tensor form nested sequences, held against the rows.
+//! Check of LoD (nested sequences of rows) against the rows of a tensor.
 
 use crate::checkpoint::{TensorEntry, Value};
 use crate::finding::Finding;
 
-/// The attribute that holds LoD: a list of levels, each a list of offsets.
+/// Attribute with the LoD: a list of levels, each a list of offsets.
 pub(super) const LOD: &str = "lod";
 
-/// Holds the attribute `lod` of every tensor against the rules that Paddle states and does not
-/// check: a level begins with 0 and ascends, its last offset is the number of sequences of the
-/// next level, that of the last level the number of rows. Warnings `lod-form`, `lod-start`,
-/// `lod-order`, `lod-end`; one a tensor, since one slip makes others.
+/// Checks the attribute `lod` of every tensor against the documented rules of Paddle, which Paddle does not enforce. A level
+/// begins with 0 and ascends; its last offset is the number of sequences of the next level, and that of the last level the number
+/// of rows.
+///
+/// Warnings: `lod-form`, `lod-start`, `lod-order`, `lod-end`; at most one per tensor, since one mistake causes others.
 pub fn lod(tensors: &[TensorEntry]) -> Vec<Finding> {
     tensors.iter().filter_map(|t| one(t).map(|finding| finding.on_tensor(t.name()))).collect()
 }
@@ -17,24 +18,24 @@ pub fn lod(tensors: &[TensorEntry]) -> Vec<Finding> {
 fn one(tensor: &TensorEntry) -> Option<Finding> {
     let levels = match tensor.attributes.get(LOD)? {
         Value::List(levels) => levels,
-        _ => return Some(Finding::warning("lod-form", "its LoD is not a list of levels")),
+        _ => return Some(Finding::warning("lod-form", "the LoD is not a list of levels")),
     };
     let Some(levels) = levels.iter().map(offsets).collect::<Option<Vec<_>>>() else {
-        return Some(Finding::warning("lod-form", "a level of its LoD is not a list of offsets"));
+        return Some(Finding::warning("lod-form", "a LoD level is not a list of offsets"));
     };
-    // A tensor without dimensions has one row at most; it forms no sequences.
+    // A scalar counts as one row.
     let rows = tensor.shape.dims().first().copied().unwrap_or(1);
     for (place, level) in levels.iter().enumerate() {
         let (Some(&first), Some(&last)) = (level.first(), level.last()) else {
-            let text = format!("level {place} of its LoD has no offsets");
+            let text = format!("LoD level {place} has no offsets");
             return Some(Finding::warning("lod-start", text));
         };
         if first != 0 {
-            let text = format!("level {place} of its LoD begins with {first}, not with 0");
+            let text = format!("LoD level {place} begins with {first}, not with 0");
             return Some(Finding::warning("lod-start", text));
         }
         if let Some(pair) = level.windows(2).find(|pair| pair[0] > pair[1]) {
-            let text = format!("level {place} of its LoD falls from {} to {}", pair[0], pair[1]);
+            let text = format!("LoD level {place} descends from {} to {}", pair[0], pair[1]);
             return Some(Finding::warning("lod-order", text));
         }
         let (expected, what) = match levels.get(place + 1) {
@@ -42,7 +43,7 @@ fn one(tensor: &TensorEntry) -> Option<Finding> {
             None => (rows, "rows of the tensor"),
         };
         if last != expected {
-            let text = format!("level {place} of its LoD ends with {last}; there are {expected} {what}");
+            let text = format!("LoD level {place} ends with {last}, but there are {expected} {what}");
             return Some(Finding::warning("lod-end", text));
         }
     }
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn lod_is_held_against_the_rows() {
+    fn lod_must_match_the_rows() {
         assert_eq!(code(levels(&[])), None);
         assert_eq!(code(levels(&[&[0, 3, 3, 8]])), None);
         assert_eq!(code(levels(&[&[0, 2], &[0, 3, 8]])), None);

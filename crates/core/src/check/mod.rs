@@ -1,8 +1,7 @@
-//! Checks that hold for every format: names, pieces, the account of a file's bytes, LoD, and a
-//! program against its parameters.
+//! Checks for all formats: names, extents, the use of every byte of a file, LoD, and programs with their parameters.
 //!
-//! Each takes an opened index and gives [`Finding`]s. `verify` runs them all; a format
-//! can call what it needs from its own `check`.
+//! Each check takes an opened index and returns [`Finding`]s. `verify` runs all of them; a format can call some from its own
+//! check.
 
 mod account;
 mod content_kind;
@@ -32,15 +31,14 @@ use crate::finding::{Finding, Severity};
 use crate::text::{first_and_more, quoted};
 use std::collections::{BTreeMap, HashMap};
 
-/// Findings of one code and weight that are kept one by one.
-pub(crate) const MOST_ALIKE: usize = 100;
+/// Maximum findings of one code and severity that are listed individually.
+pub(crate) const MAX_ALIKE: usize = 100;
 
-/// What a finding is about: its code, tensor and offset.
+/// Code, tensor and offset of a finding.
 type Subject = (FindingCode, Option<String>, Option<u64>);
 
 impl Finding {
-    /// Leaves at most 100 findings of each code and weight, and says how many more there
-    /// were. Findings that are equal in all are one.
+    /// Keeps at most 100 findings of each code and severity, and appends the count of the others. Removes duplicates.
     #[must_use]
     pub fn capped(findings: Vec<Finding>) -> Vec<Finding> {
         let mut counts: HashMap<(FindingCode, Severity), usize> = HashMap::new();
@@ -54,23 +52,22 @@ impl Finding {
             }
             let count = counts.entry((finding.code, finding.severity)).or_default();
             *count = count.saturating_add(finding.alike);
-            if *count <= MOST_ALIKE && finding.alike == 1 {
+            if *count <= MAX_ALIKE && finding.alike == 1 {
                 alike.push(kept.len());
                 kept.push(finding);
             }
         }
         let mut more: Vec<((FindingCode, Severity), usize)> =
-            counts.into_iter().filter(|(_, count)| *count > MOST_ALIKE).collect();
+            counts.into_iter().filter(|(_, count)| *count > MAX_ALIKE).collect();
         more.sort_unstable();
         for ((code, severity), count) in more {
-            kept.push(Finding::and_more(severity, code, count - MOST_ALIKE));
+            kept.push(Finding::and_more(severity, code, count - MAX_ALIKE));
         }
         kept
     }
 }
 
-/// Errors of a check that may find something in every few bytes of a file: of each code some are told, others are
-/// counted.
+/// Errors of a check that may find one in every few bytes of a file. Per code, some are listed and the others counted.
 #[derive(Debug, Default)]
 struct Findings {
     list: Vec<Finding>,
@@ -78,27 +75,27 @@ struct Findings {
 }
 
 impl Findings {
-    /// Errors of one code that are told one by one. More than [`Finding::capped`] leaves, as equal ones are one there.
-    const MOST: usize = 10_000;
+    /// Maximum errors listed per code. More than in [`Finding::capped`], which removes duplicates first.
+    const MAX: usize = 10_000;
 
-    /// One more error. Its text is made where it is told.
+    /// Adds an error. Its text is built only if it is listed.
     fn error(&mut self, code: &'static str, text: impl FnOnce() -> String) {
         let count = self.counts.entry(code.into()).or_default();
         *count += 1;
-        if *count <= Self::MOST {
+        if *count <= Self::MAX {
             self.list.push(Finding::error(code, text()));
         }
     }
 
     fn finish(mut self) -> Vec<Finding> {
-        for (code, count) in self.counts.into_iter().filter(|(_, count)| *count > Self::MOST) {
-            self.list.push(Finding::and_more(Severity::Error, code, count - Self::MOST));
+        for (code, count) in self.counts.into_iter().filter(|(_, count)| *count > Self::MAX) {
+            self.list.push(Finding::and_more(Severity::Error, code, count - Self::MAX));
         }
         self.list
     }
 }
 
-/// Some of `names`, escaped, and how many more there are.
+/// Formats the first few of `names`, escaped, and the count of the others.
 fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 5;
     first_and_more(names.into_iter().map(quoted), SHOWN)
@@ -109,25 +106,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_alike_are_counted_and_equals_are_one() {
+    fn findings_beyond_the_limit_are_counted_and_duplicates_removed() {
         let one = |i: u64| Finding::warning("nan", "not a number").at(i);
         let mut findings: Vec<_> = (0..250).map(one).collect();
         findings.push(one(3));
         findings.push(Finding::error("nan", "another weight"));
         let kept = Finding::capped(findings);
-        assert_eq!(kept.len(), MOST_ALIKE + 2);
+        assert_eq!(kept.len(), MAX_ALIKE + 2);
         assert_eq!(kept.last().unwrap().text, "and 150 more of these");
         assert_eq!(Finding::capped(vec![one(1), one(1)]), [one(1)]);
         let mut many = Findings::default();
         (0..30_000).for_each(|number| many.error("lost", || format!("{number} is lost")));
         let many = many.finish();
-        assert_eq!(many.len(), Findings::MOST + 1);
+        assert_eq!(many.len(), Findings::MAX + 1);
         let kept = Finding::capped(many);
-        assert_eq!((kept.len(), kept[MOST_ALIKE].text.as_str()), (MOST_ALIKE + 1, "and 29900 more of these"));
+        assert_eq!((kept.len(), kept[MAX_ALIKE].text.as_str()), (MAX_ALIKE + 1, "and 29900 more of these"));
     }
 
     #[test]
-    fn lists_are_short() {
+    fn lists_are_truncated() {
         assert_eq!(listed(["a", "b\n"]), "a, b\\n");
         assert_eq!(listed(["a"; 7]), "a, a, a, a, a and 2 more");
     }

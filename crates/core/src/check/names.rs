@@ -1,18 +1,18 @@
-//! Names that stand twice, and state that lost its parameter.
+//! Check for duplicate names and optimizer state without parameter.
 
 use super::listed;
 use crate::checkpoint::{Name, TensorEntry, TensorPath};
 use crate::finding::Finding;
 use std::collections::{HashMap, HashSet};
 
-/// Names that two tensors have, and state of an optimizer without its parameter.
+/// Reports duplicate names and optimizer state without its parameter.
 pub fn names(tensors: &[TensorEntry]) -> Vec<Finding> {
     let mut findings = duplicates(tensors);
     findings.extend(lone_state(tensors));
     findings
 }
 
-/// Two tensors of one path and slot: `duplicate-name`. Whoever looks one up by name gets either.
+/// Reports tensors with the same path and slot: `duplicate-name`. A lookup by name is ambiguous.
 fn duplicates(tensors: &[TensorEntry]) -> Vec<Finding> {
     let mut counts: HashMap<(&TensorPath, Option<&Name>), u64> = HashMap::with_capacity(tensors.len());
     let mut findings = Vec::new();
@@ -20,17 +20,14 @@ fn duplicates(tensors: &[TensorEntry]) -> Vec<Finding> {
         let count = counts.entry((&tensor.path, tensor.role.slot())).or_default();
         *count += 1;
         if *count == 2 {
-            findings.push(
-                Finding::error("duplicate-name", "more than one tensor has this name")
-                    .on_tensor(tensor.name()),
-            );
+            findings.push(Finding::error("duplicate-name", "duplicate tensor name").on_tensor(tensor.name()));
         }
     }
     findings
 }
 
-/// Optimizer state whose parameter is absent: `state-without-parameter`, one warning for all. In a
-/// file that holds state alone, as Paddle's `.pdopt` does, nothing is lost.
+/// Reports optimizer state without its parameter: `state-without-parameter`, one warning for all. Files with state only, such as
+/// `.pdopt` of Paddle, are exempt.
 fn lone_state(tensors: &[TensorEntry]) -> Vec<Finding> {
     let owners: HashSet<&TensorPath> =
         tensors.iter().filter(|t| !t.role.is_state()).map(|t| &t.path).collect();
@@ -40,7 +37,7 @@ fn lone_state(tensors: &[TensorEntry]) -> Vec<Finding> {
         return Vec::new();
     }
     let text = format!(
-        "{} of the tensors are state of parameters that are not there: {}",
+        "{} tensors are optimizer state of missing parameters: {}",
         names.len(),
         listed(names.iter().map(String::as_str))
     );
@@ -55,7 +52,7 @@ mod tests {
     use crate::tensor::DType;
 
     #[test]
-    fn duplicates_and_lone_state_are_found() {
+    fn reports_duplicates_and_state_without_parameter() {
         let memory = source(64);
         let state = |name: &str, slot: &str| {
             let mut entry = tensor(name, DType::F32, &[2], &memory, 0);

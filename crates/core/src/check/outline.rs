@@ -1,67 +1,65 @@
-//! The outline of a file: which of its ranges hold no elements, and what they are.
+//! Outline of a file: its ranges without elements, such as headers.
 //!
-//! A format gives it on demand, from headers alone (`Format::outline` of `weighbridge-format`): opening does
-//! not pay for it. What neither a tensor nor the outline claims is nobody's.
+//! A format computes it on demand from headers (`Format::outline` of `weighbridge-format`), not on opening. Bytes that neither a
+//! tensor nor the outline claims are unknown.
 
 use super::Use;
 use crate::finding::Finding;
 use std::borrow::Cow;
 
 impl Outline {
-    /// The words for bytes of a storage that no listed tensor has.
+    /// Description of bytes of a storage outside all listed tensors.
     pub const BEYOND_TENSORS: &'static str = "storage beyond its tensors";
 }
 
-/// A range of a file that holds no elements of a tensor, or says where encoded ones are.
+/// Range of a file without elements of a tensor, or with encoded ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// Offset of the first byte in the file.
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
-    /// What they are for.
+    /// Use of the bytes.
     pub used: Use,
-    /// What they are, in a few words: `npy header`.
+    /// Description in a few words: `npy header`.
     pub what: Cow<'static, str>,
-    /// True for bytes of unknown use that a finding need not tell of: something else does.
+    /// True for bytes of unknown use that are reported already, so that no finding is needed.
     pub told: bool,
 }
 
-/// Where zeros that nothing claims are padding.
+/// Treatment of unclaimed zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Gaps {
-    /// Nowhere: the format has no room between its parts.
+    /// Never padding: the format has no gaps.
     #[default]
     Forbidden,
-    /// Between two parts, in runs of at most so many bytes: alignment.
+    /// Padding between two parts, in runs of at most this many bytes: alignment.
     Zeros(u64),
-    /// Between two parts and at the end, however long: the format has room that is free.
+    /// Padding between two parts and at the end, at any length: the format has free space.
     Free,
 }
 
-/// The ranges of a file, as its format sees them.
+/// Ranges of a file, as described by its format.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outline {
-    /// The ranges, in any order. Where two overlap, the one that begins first counts; elements of
-    /// tensors count before all.
+    /// Ranges, in any order. Elements of tensors take precedence; of two overlapping parts, the one that begins first does.
     pub parts: Vec<Part>,
-    /// Where zeros between them are padding.
+    /// Treatment of unclaimed zeros.
     pub gaps: Gaps,
-    /// True where the parts say which bytes hold the elements of tensors that are stored encoded:
-    /// then these say more than the tensors themselves.
+    /// True if the parts list the bytes of encoded elements: then they are more precise than the extents of the tensors.
     pub elements: bool,
-    /// Rules of the format that are broken, as far as only this look shows.
+    /// Violated rules of the format, as far as only the outline shows them.
     pub findings: Vec<Finding>,
 }
 
 impl Outline {
-    /// An empty outline.
+    /// Creates an empty outline.
     #[must_use]
     pub fn new(gaps: Gaps) -> Self {
         Self { gaps, ..Self::default() }
     }
 
-    /// The outline of a file that is one thing from front to back.
+    /// Creates the outline of a file with a single range.
     #[must_use]
     pub fn whole(len: u64, what: impl Into<Cow<'static, str>>) -> Self {
         let mut outline = Self::default();
@@ -69,27 +67,27 @@ impl Outline {
         outline
     }
 
-    /// Claims a range that describes tensors, or holds other content of the file.
+    /// Adds a range that describes tensors, or contains other content of the file.
     pub fn header(&mut self, offset: u64, len: u64, what: impl Into<Cow<'static, str>>) {
         self.push(offset, len, Use::Header, what.into(), false);
     }
 
-    /// Claims a range that only keeps a distance; its bytes were looked at.
+    /// Adds a range of padding. The caller has checked its bytes.
     pub fn padding(&mut self, offset: u64, len: u64, what: impl Into<Cow<'static, str>>) {
         self.push(offset, len, Use::Padding, what.into(), false);
     }
 
-    /// Claims a range of encoded elements.
+    /// Adds a range of encoded elements.
     pub fn elements(&mut self, offset: u64, len: u64, what: impl Into<Cow<'static, str>>) {
         self.push(offset, len, Use::Tensor, what.into(), false);
     }
 
-    /// Names a range that is no part of what the format has there: a finding will tell of it.
+    /// Adds a range outside the format. A finding reports it.
     pub fn hidden(&mut self, offset: u64, len: u64, what: impl Into<Cow<'static, str>>) {
         self.push(offset, len, Use::Unknown, what.into(), false);
     }
 
-    /// Names a range that stands where it should and was not understood, which was told already.
+    /// Adds a valid range that was not understood and is reported already.
     pub fn unread(&mut self, offset: u64, len: u64, what: impl Into<Cow<'static, str>>) {
         self.push(offset, len, Use::Unknown, what.into(), true);
     }
@@ -109,10 +107,10 @@ impl Outline {
         self.parts.push(Part { offset, len, used, what, told });
     }
 
-    /// The parts in order, without overlap, none of them past `end`.
+    /// Returns the parts in order, without overlap, none of them past `end`.
     pub(super) fn disjoint(&self, end: u64) -> Vec<Part> {
         let mut parts = self.parts.clone();
-        // Stable: of those that begin together the first stays first.
+        // Stable: parts with the same offset keep their order.
         parts.sort_by_key(|part| part.offset);
         let mut at = 0;
         parts.retain_mut(|part| {
@@ -131,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_one_and_overlaps_are_cut() {
+    fn adjacent_parts_are_joined_and_overlaps_removed() {
         let mut outline = Outline::new(Gaps::Free);
         outline.header(0, 4, "a");
         outline.header(4, 4, "a");

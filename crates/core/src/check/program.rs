@@ -1,4 +1,4 @@
-//! A program against the parameters that it shall run with.
+//! Check of a program against its parameters.
 
 use super::{listed, lod::LOD, structure};
 use crate::checkpoint::{Attributes, TensorEntry, Value};
@@ -11,25 +11,24 @@ use crate::topology::{Quantized, QuantizedRole, Topology, Variable, VariableKind
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-/// [`structure`] and [`parameters`].
+/// Runs [`structure`] and [`parameters`].
 pub fn program(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Finding> {
     let mut findings = structure(topology);
     findings.extend(parameters(topology, tensors));
     findings
 }
 
-/// Holds tensors against the variables that a program declares.
+/// Compares tensors with the variables that a program declares.
 ///
-/// Errors: `missing-parameter`, `shape-differs`, `dtype-differs`, `duplicate-parameter`. Warnings:
-/// `extra-tensors`, `missing-state` (variables that are no parameters, where the program marks
-/// those), `swapped-tensors`, `names-in-other-order`, `lod-differs`. Unchecked: `saved-as-half` (all
-/// tensors are f16 and the program says otherwise, as Paddle's `save_as_fp16` leaves it: whether
-/// it runs depends on how it is loaded), and `no-parameters` where there are no tensors at all.
-/// Notes: `quantized` (scales and weights that differ from their declarations, as Paddle writes them). Warnings:
-/// `for-paddle-lite` (quantized weights whose scales are attributes).
+/// - Errors: `missing-parameter`, `shape-differs`, `dtype-differs`, `duplicate-parameter`.
+/// - Warnings: `extra-tensors`, `missing-state` (missing variables that the program does not mark as parameters),
+///   `swapped-tensors`, `names-in-other-order`, `lod-differs`, `for-paddle-lite` (quantized weights with scales in attributes).
+/// - Unchecked: `saved-as-half` (all tensors are f16 and the program declares another dtype, as after `save_as_fp16` of Paddle:
+///   whether it runs depends on the loader), `no-parameters` (no tensors at all).
+/// - Notes: `quantized` (scales and weights that differ from their declarations, as Paddle writes them).
 ///
-/// A tensor is known to the program by its attribute `variable_name` or `renamed_from`, else by its
-/// path. An extent of -1 matches every extent. Vocabularies are no tensors, and left to the format.
+/// The name of a tensor in the program is its attribute `variable_name` or `renamed_from`, else its path. A declared dimension of
+/// -1 matches any size. Vocabularies are not tensors; the format checks them.
 pub fn parameters(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Finding> {
     let mut declared = topology.parameters();
     declared.retain(|v| v.kind != VariableKind::Vocab);
@@ -41,8 +40,8 @@ pub fn parameters(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Finding> 
     let mut by_name: HashMap<&str, &TensorEntry> = HashMap::with_capacity(tensors.len());
     for (name, tensor) in names.iter().zip(tensors) {
         if by_name.insert(name, tensor).is_some() {
-            let text = format!("two tensors are the variable {}", escape(name));
-            // A state dict lists a layer's tensor under each of its structured names.
+            let text = format!("two tensors for the variable {}", escape(name));
+            // A state dict lists a tensor of a layer under each of its structured names.
             let listed = tensor.text_attribute(Attributes::VARIABLE_NAME).is_some();
             let finding = if listed { Finding::note } else { Finding::error };
             findings.push(finding("duplicate-parameter", text).on_tensor(tensor.name()));
@@ -61,8 +60,8 @@ pub fn parameters(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Finding> 
     findings
 }
 
-/// The name by which the program knows each tensor, in their order. Optimizer state, whose path is
-/// that of its parameter, goes by `PATH_SLOT`.
+/// Returns the name of each tensor in the program, in order. The name of optimizer state with the path of its parameter is
+/// `PATH_SLOT`.
 pub fn variable_names(topology: &Topology, tensors: &[TensorEntry]) -> Vec<String> {
     let declared: HashSet<&str> = topology.parameters().iter().map(|v| v.name.as_str()).collect();
     let own = |tensor: &TensorEntry| {
@@ -76,7 +75,7 @@ pub fn variable_names(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Strin
     let name = |tensor: &TensorEntry| {
         let own = own(tensor);
         match tensor.role.slot() {
-            // State may carry its own name, or that of its parameter.
+            // State may have its own name, or that of its parameter.
             Some(_) if declared.contains(own.as_str()) && !plain.contains(&own) => own,
             Some(slot) => format!("{own}_{}", slot.to_text()),
             None => own,
@@ -90,18 +89,18 @@ fn no_tensors(declared: &[&Variable]) -> Vec<Finding> {
         return Vec::new();
     }
     let text =
-        format!("the program has {} parameters, and there is no tensor to hold against them", declared.len());
+        format!("the program has {} parameters, but the file has no tensors to compare with", declared.len());
     let hint = phrase![
         "check the parameter file instead, with ",
         Opt::Program,
-        " for the program if it does not stand beside it"
+        " if the program is in another folder"
     ];
     vec![Finding::unchecked("no-parameters", text).hint(hint)]
 }
 
 fn missing(declared: &[&Variable], by_name: &HashMap<&str, &TensorEntry>) -> Vec<Finding> {
-    // Programs for training say which variables are parameters; then the others are state, which
-    // often is in a file of its own.
+    // Training programs mark parameters; the other variables are state, which is often in a file of
+    // its own.
     let marked = declared.iter().any(|v| v.parameter);
     let (mut findings, mut state) = (Vec::new(), Vec::new());
     for variable in declared.iter().filter(|v| !by_name.contains_key(v.name.as_str())) {
@@ -109,20 +108,17 @@ fn missing(declared: &[&Variable], by_name: &HashMap<&str, &TensorEntry>) -> Vec
             state.push(variable.name.as_str());
             continue;
         }
-        let text = format!(
-            "the program needs it, and there is no such tensor; it is declared {}",
-            type_of(variable)
-        );
+        let text = format!("missing parameter, declared in the program as {}", type_of(variable));
         findings.push(Finding::error("missing-parameter", text).on_tensor(escape(&variable.name)));
     }
     if !state.is_empty() {
         let names = listed(state.iter().copied());
         let text = format!(
-            "{} not there, though no parameter: {names}",
+            "{}: {names}",
             counted(
                 state.len(),
-                "variable that the program keeps is",
-                "variables that the program keeps are"
+                "persistable variable without a tensor",
+                "persistable variables without tensors"
             )
         );
         findings.push(Finding::warning("missing-state", text));
@@ -142,15 +138,14 @@ fn extra(declared: &[&Variable], names: &[String], tensors: &[TensorEntry]) -> O
         return None;
     }
     let text = format!(
-        "the program does not know {} of the tensors: {}",
+        "the program does not declare {} of the tensors: {}",
         extra.len(),
         listed(extra.iter().map(String::as_str))
     );
     Some(Finding::warning("extra-tensors", text))
 }
 
-/// True where a tensor of that shape can be that variable. Only dense tensors are declared with the
-/// shape of their data.
+/// Returns true if a tensor of that shape can be that variable. Only dense tensors are declared with the shape of their data.
 fn fits(variable: &Variable, shape: &Shape, quantized: &Quantized<'_>) -> bool {
     variable.kind != VariableKind::Tensor || quantized.admits(variable, shape.dims())
 }
@@ -160,10 +155,11 @@ fn shapes(pairs: &[(&Variable, &TensorEntry)], quantized: &Quantized<'_>) -> Vec
     let mut findings = Vec::new();
     for (variable, tensor) in &wrong {
         let declared = variable.shape.as_deref().unwrap_or_default();
-        let text = format!("the program declares {declared:?}, the tensor is {}", tensor.shape);
+        let text =
+            format!("shape mismatch: the program declares {declared:?}, the tensor is {}", tensor.shape);
         findings.push(Finding::error("shape-differs", text).on_tensor(tensor.name()));
     }
-    // Of every two: by the shape that a tensor has and the one that it should have.
+    // Pairs of tensors, by actual and declared shape.
     let mut waiting: HashMap<(Vec<i64>, Vec<i64>), Vec<&TensorEntry>> = HashMap::new();
     for (variable, tensor) in &wrong {
         let Some(declared) = &variable.shape else { continue };
@@ -173,7 +169,7 @@ fn shapes(pairs: &[(&Variable, &TensorEntry)], quantized: &Quantized<'_>) -> Vec
         match other {
             Some(other) => {
                 let text = format!(
-                    "{} and {} each have the shape of the other: swapped?",
+                    "{} and {} have each other's shapes and may be swapped",
                     other.name(),
                     tensor.name()
                 );
@@ -185,7 +181,7 @@ fn shapes(pairs: &[(&Variable, &TensorEntry)], quantized: &Quantized<'_>) -> Vec
     findings
 }
 
-/// Where shapes differ: would they fit if the names had been sorted in another way?
+/// If shapes differ: tests whether they match with the names sorted in another order.
 fn order(
     topology: &Topology,
     names: &[String],
@@ -214,18 +210,19 @@ fn order(
     let mut bytes = as_given.clone();
     bytes.sort_unstable();
     let candidates = [
-        (bytes, "by their bytes"),
-        (natural, "with numbers counted (fc_2 before fc_10)"),
-        (declared, "as the program declares them"),
+        (bytes, "by bytes"),
+        (natural, "in natural order (fc_2 before fc_10)"),
+        (declared, "in the order of the program"),
     ];
     let (_, how) = candidates.iter().find(|(names, _)| names.len() == tensors.len() && fit(names))?;
-    let text = format!("all shapes would fit if the tensors stood in the order of their names sorted {how}");
+    let text = format!("all shapes match if the names are sorted {how}");
     Some(
-        Finding::warning("names-in-other-order", text).hint("a combined file goes by the bytes of the names"),
+        Finding::warning("names-in-other-order", text)
+            .hint("in a combined file, tensors are sorted by the bytes of their names"),
     )
 }
 
-/// The order in which people sort: runs of digits by their value.
+/// Compares names in natural order: runs of digits by their value.
 fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -259,26 +256,27 @@ fn dtypes(pairs: &[(&Variable, &TensorEntry)], quantized: &Quantized<'_>) -> Vec
     let all_half = pairs.iter().all(|(_, t)| t.stored == DType::F16);
     if all_half && !wrong.is_empty() {
         let text = format!(
-            "all tensors are f16, and the program declares {} of {} otherwise: they were saved as half precision",
+            "all tensors are f16, but the program declares another dtype for {} of {}: saved in half precision",
             wrong.len(),
             pairs.len()
         );
         let hint = phrase![
-            "Paddle refuses it when an operator runs, unless it loads with load_as_fp16 or the program is cast too; ",
-            Opt::Cast.with("f32"),
-            " makes it fit again"
+            "Paddle fails when it runs an operator, unless the model is loaded with load_as_fp16 or the program is cast \
+             too; restore the declared dtype with ",
+            Opt::Cast.with("f32")
         ];
         return vec![Finding::unchecked("saved-as-half", text).hint(hint)];
     }
     let one = |(variable, tensor): &&(&Variable, &TensorEntry)| {
-        let declared = variable.dtype.map_or("another type", DType::name);
-        let text = format!("the program declares {declared}, the tensor is {}", tensor.stored);
+        let declared = variable.dtype.map_or("another dtype", DType::name);
+        let text =
+            format!("dtype mismatch: the program declares {declared}, the tensor is {}", tensor.stored);
         Finding::error("dtype-differs", text).on_tensor(tensor.name())
     };
     wrong.iter().map(one).collect()
 }
 
-/// Tensors that differ from their declarations and are right so, because they were quantized.
+/// Reports tensors that differ from their declarations because they are quantized.
 fn quantization(pairs: &[(&Variable, &TensorEntry)], quantized: &Quantized<'_>) -> Vec<Finding> {
     let of = |role: QuantizedRole| {
         let differ = |(v, t): &&(&Variable, &TensorEntry)| match role {
@@ -294,7 +292,7 @@ fn quantization(pairs: &[(&Variable, &TensorEntry)], quantized: &Quantized<'_>) 
     if !scales.is_empty() {
         let count = counted(scales.len(), "quantization scale has", "quantization scales have");
         let text = format!(
-            "{count} more or fewer extents of 1 than the program declares, which is the same to Paddle: {}",
+            "{count} more or fewer dimensions of size 1 than declared, which Paddle accepts: {}",
             listed(&scales)
         );
         findings.push(Finding::note("quantized", text));
@@ -303,7 +301,7 @@ fn quantization(pairs: &[(&Variable, &TensorEntry)], quantized: &Quantized<'_>) 
     if !weights.is_empty() {
         let count = counted(weights.len(), "quantized weight is", "quantized weights are");
         let text = format!(
-            "{count} i8, which the program declares otherwise and makes real numbers of: {}",
+            "{count} stored as i8; the program declares another dtype and dequantizes: {}",
             listed(&weights)
         );
         findings.push(Finding::note("quantized", text));
@@ -313,24 +311,25 @@ fn quantization(pairs: &[(&Variable, &TensorEntry)], quantized: &Quantized<'_>) 
         let count =
             counted(lite.len(), "quantized weight has its scale", "quantized weights have their scales");
         let text = format!("{count} in an attribute of an operator: {}", listed(&lite));
-        let hint = "such a model is for Paddle Lite; Paddle refuses it when the operator runs";
+        let hint = "use Paddle Lite for this model; Paddle fails when it runs the operator";
         findings.push(Finding::warning("for-paddle-lite", text).hint(hint));
     }
     findings
 }
 
-/// The levels of LoD that a variable is declared with against those that its tensor has.
+/// Compares the declared LoD levels of a variable with those of its tensor.
 fn levels(variable: &Variable, tensor: &TensorEntry) -> Option<Finding> {
     let Some(Value::List(levels)) = tensor.attributes.get(LOD) else { return None };
     let declared = usize::try_from(variable.lod_level).ok()?;
     if levels.is_empty() || levels.len() == declared {
         return None;
     }
-    let text = format!("the program declares {declared} levels of LoD, the tensor has {}", levels.len());
+    let text =
+        format!("LoD mismatch: the program declares {declared} levels, the tensor has {}", levels.len());
     Some(Finding::warning("lod-differs", text).on_tensor(tensor.name()))
 }
 
-/// What a variable is declared as, for people.
+/// Formats the declared dtype and shape of a variable.
 fn type_of(variable: &Variable) -> String {
     let dtype = match (variable.dtype, &variable.dtype_name) {
         (Some(dtype), _) => dtype.to_string(),

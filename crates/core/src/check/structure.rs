@@ -1,4 +1,4 @@
-//! A program on its own: does it hold together?
+//! Consistency check of a program by itself.
 
 use super::{Findings, listed};
 use crate::finding::Finding;
@@ -6,15 +6,16 @@ use crate::text::quoted;
 use crate::topology::{Attribute, AttributeValue, Operator, Topology};
 use std::collections::HashSet;
 
-/// The name that stands where an argument is left out.
+/// Name of an omitted argument.
 const EMPTY: &str = "@EMPTY@";
-/// Lists within lists of an attribute are followed so far.
-const MOST_NESTED: usize = 64;
+/// Maximum nesting of lists in an attribute.
+const MAX_DEPTH: usize = 64;
 
-/// Looks for what a program refers to and does not have: `unknown-feed` and `unknown-fetch` (an
-/// input or output that no block declares or writes), `undeclared-variable` (an operator reads what
-/// nobody declares or writes), `unknown-block` (a body, or the block around one, that is not
-/// there), `block-ring` (blocks that stand in each other); and, as a warning, `unused-parameters`.
+/// Finds dangling references of a program.
+///
+/// Errors: `unknown-feed` and `unknown-fetch` (an input or output that no block declares or writes), `undeclared-variable` (an
+/// operator reads a variable that no block declares or writes), `unknown-block` (a missing body or parent block), `block-ring`
+/// (blocks nested in each other). Warning: `unused-parameters`.
 pub fn structure(topology: &Topology) -> Vec<Finding> {
     let known = known_names(topology);
     let mut found = Findings::default();
@@ -24,17 +25,17 @@ pub fn structure(topology: &Topology) -> Vec<Finding> {
     {
         for endpoint in endpoints.iter().filter(|e| !known.contains(e.name.as_str())) {
             found.error(code, || {
-                format!("the program names an {what} that no block has: {}", quoted(&endpoint.name))
+                format!("the {what} {} is not declared or written in any block", quoted(&endpoint.name))
             });
         }
     }
-    let mut told = HashSet::new();
+    let mut reported = HashSet::new();
     for (number, block) in topology.blocks.iter().enumerate() {
         for operator in &block.operators {
-            for name in arguments(operator).filter(|name| !known.contains(name) && told.insert(*name)) {
+            for name in arguments(operator).filter(|name| !known.contains(name) && reported.insert(*name)) {
                 found.error("undeclared-variable", || {
                     format!(
-                        "{} in block {number} reads {}, which nobody declares or writes",
+                        "{} in block {number} reads {}, which is not declared or written",
                         quoted(&operator.kind),
                         quoted(name)
                     )
@@ -47,7 +48,7 @@ pub fn structure(topology: &Topology) -> Vec<Finding> {
     findings
 }
 
-/// All names that exist: declared, given to a block, or written by an operator.
+/// Returns all names that exist: declared, passed to a block, or written by an operator.
 fn known_names(topology: &Topology) -> HashSet<&str> {
     let mut names = HashSet::new();
     for block in &topology.blocks {
@@ -59,7 +60,7 @@ fn known_names(topology: &Topology) -> HashSet<&str> {
     names
 }
 
-/// What an operator reads: the arguments of its slots that are not left out.
+/// Returns the names that an operator reads, without omitted arguments.
 fn arguments(operator: &Operator) -> impl Iterator<Item = &str> {
     let all = operator.inputs.iter().flat_map(|slot| &slot.arguments).map(String::as_str);
     all.filter(|name| !name.is_empty() && *name != EMPTY)
@@ -70,26 +71,24 @@ fn blocks(topology: &Topology, found: &mut Findings) {
     for (number, block) in topology.blocks.iter().enumerate() {
         if let Some(parent) = block.parent.filter(|&parent| parent >= count) {
             found.error("unknown-block", || {
-                format!("block {number} stands in block {parent}, which is not there")
+                format!("the parent of block {number} is block {parent}, which does not exist")
             });
         }
         for operator in &block.operators {
             for body in operator.blocks.iter().filter(|&&body| body >= count) {
                 found.error("unknown-block", || {
                     let kind = quoted(&operator.kind);
-                    format!("{kind} in block {number} runs block {body}, which is not there")
+                    format!("{kind} in block {number} runs block {body}, which does not exist")
                 });
             }
         }
     }
     for number in ring(topology) {
-        found.error("block-ring", || {
-            format!("block {number} stands, through the blocks around it, in itself")
-        });
+        found.error("block-ring", || format!("block {number} is its own ancestor"));
     }
 }
 
-/// Blocks from which the way outwards never ends, by a walk that sees each block once.
+/// Returns the blocks whose chain of parents never ends. The walk visits each block once.
 fn ring(topology: &Topology) -> Vec<usize> {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {
@@ -120,7 +119,7 @@ fn ring(topology: &Topology) -> Vec<usize> {
     (0..seen.len()).filter(|&n| seen[n] == Seen::Rings).collect()
 }
 
-/// Parameters that nothing reads, as one warning.
+/// Reports parameters that no operator reads, as one warning.
 fn unused(topology: &Topology) -> Option<Finding> {
     let mut used: HashSet<&str> = topology.fetches.iter().map(|f| f.name.as_str()).collect();
     for operator in topology.operators() {
@@ -139,7 +138,7 @@ fn unused(topology: &Topology) -> Option<Finding> {
     Some(Finding::warning("unused-parameters", text))
 }
 
-/// Names of variables that stand in for the value of an attribute.
+/// Collects the names of variables used as values of an attribute.
 fn variables_of<'a>(attribute: &'a Attribute, used: &mut HashSet<&'a str>) {
     let mut open = vec![(&attribute.value, 0)];
     while let Some((value, depth)) = open.pop() {
@@ -147,7 +146,7 @@ fn variables_of<'a>(attribute: &'a Attribute, used: &mut HashSet<&'a str>) {
             AttributeValue::Variable(name) => {
                 used.insert(name);
             }
-            AttributeValue::List(values) if depth < MOST_NESTED => {
+            AttributeValue::List(values) if depth < MAX_DEPTH => {
                 open.extend(values.iter().map(|value| (value, depth + 1)));
             }
             _ => {}
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_program_is_silent() {
+    fn accepts_a_complete_program() {
         assert_eq!(structure(&linear()), []);
         let mut optional = linear();
         optional.blocks[0].operators[0].inputs[0].arguments.push(EMPTY.to_owned());
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_referred_to_must_be_there() {
+    fn reports_dangling_references() {
         let mut bad = linear();
         bad.feeds.push(endpoint("z", &[1]));
         bad.fetches.push(endpoint("w\n", &[1]));
@@ -184,12 +183,12 @@ mod tests {
         let findings = structure(&bad);
         let codes: Vec<_> = findings.iter().map(|f| f.code.as_str()).collect();
         assert_eq!(codes, ["unknown-block", "unknown-feed", "unknown-fetch", "undeclared-variable"]);
-        assert!(findings[2].text.ends_with("w\\n"));
-        assert_eq!(findings[3].text, "scale in block 0 reads lost, which nobody declares or writes");
+        assert!(findings[2].text.contains(" w\\n "));
+        assert_eq!(findings[3].text, "scale in block 0 reads lost, which is not declared or written");
     }
 
     #[test]
-    fn parents_must_lead_out() {
+    fn reports_cycles_of_blocks() {
         let inside = |parent| Block { parent: Some(parent), ..Block::default() };
         let make = |blocks: Vec<Block>| program(blocks, Vec::new(), Vec::new());
         assert_eq!(codes(&make(vec![Block::default(), inside(0), inside(1), inside(1)])), [""; 0]);
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_nobody_reads_are_named() {
+    fn reports_unused_parameters() {
         let mut idle = linear();
         idle.blocks[0].variables.push(variable("idle", &[1], true));
         assert_eq!(codes(&idle), ["unused-parameters"]);

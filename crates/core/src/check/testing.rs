@@ -7,18 +7,18 @@ use crate::tensor::{DType, Encoding, Shape};
 use crate::topology::{Block, Endpoint, Operator, Slot, Topology, Variable, VariableKind};
 use std::sync::Arc;
 
-/// So many zero bytes.
+/// Returns a source of zero bytes.
 pub fn source(bytes: usize) -> SourceRef {
     Arc::new(MemorySource::new("m", vec![0; bytes]))
 }
 
-/// A dense row-major tensor.
+/// Returns a dense row-major tensor.
 pub fn tensor(name: &str, dtype: DType, dims: &[u64], source: &SourceRef, at: u64) -> TensorEntry {
     let path = TensorPath::from_dotted(name);
     TensorEntry::dense(path, dtype, Shape::new(dims), source, at, Encoding::ROW).unwrap()
 }
 
-/// A float variable.
+/// Returns a float variable.
 pub fn variable(name: &str, dims: &[i64], persistable: bool) -> Variable {
     Variable {
         name: name.to_owned(),
@@ -33,7 +33,7 @@ pub fn variable(name: &str, dims: &[i64], persistable: bool) -> Variable {
     }
 }
 
-/// An operator with its slots.
+/// Returns an operator with its slots.
 pub fn operator(kind: &str, inputs: &[(&str, &[&str])], outputs: &[(&str, &[&str])]) -> Operator {
     let slots = |list: &[(&str, &[&str])]| {
         let slot = |(name, arguments): &(&str, &[&str])| Slot {
@@ -45,12 +45,12 @@ pub fn operator(kind: &str, inputs: &[(&str, &[&str])], outputs: &[(&str, &[&str
     Operator { kind: kind.to_owned(), inputs: slots(inputs), outputs: slots(outputs), ..Operator::default() }
 }
 
-/// An input or output.
+/// Returns an input or output.
 pub fn endpoint(name: &str, dims: &[i64]) -> Endpoint {
     Endpoint { name: name.to_owned(), dtype: Some(DType::F32), shape: Some(dims.to_vec()) }
 }
 
-/// A program of these blocks.
+/// Returns a program of these blocks.
 pub fn program(blocks: Vec<Block>, feeds: Vec<Endpoint>, fetches: Vec<Endpoint>) -> Topology {
     Topology {
         form: "program-desc",
@@ -63,7 +63,7 @@ pub fn program(blocks: Vec<Block>, feeds: Vec<Endpoint>, fetches: Vec<Endpoint>)
     }
 }
 
-/// `y = relu(x @ fc.w + fc.b)`, with both parameters declared.
+/// Returns `y = relu(x @ fc.w + fc.b)`, with both parameters declared.
 pub fn linear() -> Topology {
     let main = Block {
         variables: vec![

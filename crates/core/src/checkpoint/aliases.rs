@@ -1,4 +1,4 @@
-//! Names that share their bytes, and parameters that state is about, when some of them are gone or became others.
+//! Updates of aliases and of parameters named by optimizer state, after tensors were renamed or removed.
 
 use super::{Attributes, Checkpoint, Note, Role, TensorEntry, Value};
 use crate::text::counted;
@@ -8,11 +8,10 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 impl Checkpoint {
-    /// Sees to it that each tensor which says that it shares its bytes with another one does: where that one is
-    /// gone, or is other bytes or read otherwise now, it names the first one with which it still does, or none.
+    /// Updates [`Attributes::ALIAS_OF`] of all tensors. If the target is gone, or has other bytes or another cast, the alias
+    /// becomes the first tensor that still shares its bytes, or is removed.
     ///
-    /// State that says which parameter it is about, and that one is gone, is from now on about none that is known: a
-    /// note, `state-without-parameter`.
+    /// Optimizer state loses the reference to a parameter that is gone, with the note `state-without-parameter`.
     pub fn settle_aliases(&mut self) -> Option<Note> {
         let note = self.settle_state();
         self.settle_names();
@@ -27,7 +26,7 @@ impl Checkpoint {
         for (place, tensor) in self.tensors.iter().enumerate() {
             places.entry(tensor.text()).or_insert(place);
         }
-        // Those that shared the bytes of a name, and stand for it now.
+        // Successor of each missing alias target.
         let mut heirs: HashMap<(&str, Bytes<'_>), usize> = HashMap::new();
         let mut changes = Vec::new();
         for (place, tensor) in self.tensors.iter().enumerate() {
@@ -75,13 +74,13 @@ impl Checkpoint {
         }
         let first = self.tensors.get(first?)?.text();
         let text = format!(
-            "{} a parameter that is gone, first {first}: state of PyTorch's files goes by names of its own",
-            counted(count, "tensor of optimizer state is about", "tensors of optimizer state are about")
+            "{} to a removed parameter, first {first}: the state has its own names in PyTorch files and stays",
+            counted(count, "tensor of optimizer state belongs", "tensors of optimizer state belong")
         );
         Some(Note::new("state-without-parameter", text))
     }
 
-    /// The tensors whose elements are those of an earlier one, by their places: `(this, first)`.
+    /// Returns the tensors tied to an earlier one, as pairs of indices: `(this, first)`.
     pub fn tied(&self) -> Vec<(usize, usize)> {
         let tensors = &self.tensors;
         let named: HashMap<String, usize> = match tensors
@@ -108,7 +107,7 @@ impl Checkpoint {
 }
 
 impl TensorEntry {
-    /// True where both are the same bytes of one file, read alike.
+    /// Returns true if both tensors are the same bytes of one file, with the same dtype, shape and layout.
     pub fn same_bytes(&self, other: &TensorEntry) -> bool {
         let alike = (&self.shape, self.stored, self.cast) == (&other.shape, other.stored, other.cast)
             && self.extents.len() == other.extents.len();
@@ -120,7 +119,7 @@ impl TensorEntry {
     }
 }
 
-/// A tensor as a key: equal to another where both are the same bytes.
+/// Tensor as a key: equal if both are the same bytes.
 struct Bytes<'a>(&'a TensorEntry);
 
 impl PartialEq for Bytes<'_> {
@@ -140,8 +139,8 @@ impl Hash for Bytes<'_> {
     }
 }
 
-/// A tensor as a key: equal to another where reading both is reading one source at one place, so that what is found
-/// of the one holds for the other. Two sources may be the same bytes without being equal here.
+/// Tensor as a key: equal if both read the same ranges of the same source objects, so that results can be shared. Different
+/// source objects with the same bytes are not equal.
 pub struct SameRead<'a>(pub &'a TensorEntry);
 
 impl PartialEq for SameRead<'_> {
@@ -171,7 +170,7 @@ mod tests {
     use crate::source::{MemorySource, SourceRef};
     use crate::tensor::{DType, Encoding, Shape};
 
-    /// Three names of the same bytes, and one of others.
+    /// Three names of the same bytes, and one of other bytes.
     fn checkpoint() -> Checkpoint {
         let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 64]));
         let entry = |path: &str, offset: u64| {
@@ -186,43 +185,43 @@ mod tests {
         c
     }
 
-    fn told(c: &Checkpoint) -> Vec<Option<&str>> {
+    fn aliases(c: &Checkpoint) -> Vec<Option<&str>> {
         c.tensors.iter().map(|tensor| tensor.text_attribute(Attributes::ALIAS_OF)).collect()
     }
 
     #[test]
-    fn names_follow_the_bytes() {
+    fn aliases_follow_the_bytes() {
         let mut c = checkpoint();
         c.settle_aliases();
-        assert_eq!(told(&c), [None, Some("emb"), Some("emb"), None]);
+        assert_eq!(aliases(&c), [None, Some("emb"), Some("emb"), None]);
         c.tensors.remove(0);
         c.settle_aliases();
-        assert_eq!(told(&c), [None, Some("head"), None]);
+        assert_eq!(aliases(&c), [None, Some("head"), None]);
         let mut c = checkpoint();
         c.tensors[0].cast = Some(DType::F16.into());
         c.settle_aliases();
-        assert_eq!(told(&c), [None, None, Some("head"), None]);
-        // Another one of that name.
+        assert_eq!(aliases(&c), [None, None, Some("head"), None]);
+        // Another tensor of that name.
         let mut c = checkpoint();
         let mut other = c.tensors[3].clone();
         other.path = c.tensors[0].path.clone();
         c.tensors[0] = other;
         c.tensors.remove(1);
         c.settle_aliases();
-        assert_eq!(told(&c), [None, None, None]);
+        assert_eq!(aliases(&c), [None, None, None]);
     }
 
     #[test]
-    fn state_that_loses_its_parameter_is_told_once() {
+    fn state_without_parameter_is_noted_once() {
         let mut c = checkpoint();
         for (tensor, name) in c.tensors[1..].iter_mut().zip(["emb", "emb", "w"]) {
             tensor.attributes.clear();
             let of = crate::checkpoint::StateOf { name: name.into(), guessed: true };
             tensor.role = Role::OptimizerPart { of: Some(Box::new(of)) };
         }
-        // The last one's parameter is not there.
+        // The parameter of the last one is missing.
         let note = c.settle_aliases().unwrap();
-        assert!(note.text.starts_with("1 tensor of optimizer state is about"), "{}", note.text);
+        assert!(note.text.starts_with("1 tensor of optimizer state belongs"), "{}", note.text);
         assert!(note.text.contains("first w:") && !note.omission, "{}", note.text);
         assert_eq!(c.settle_aliases(), None);
         c.tensors.remove(0);
@@ -232,9 +231,9 @@ mod tests {
         assert!(c.tensors.iter().all(|tensor| tensor.role.state_of().is_none()));
     }
 
-    /// Each is an alias of what is not there, with bytes of its own: none is held against all the others.
+    /// Each is an alias of a missing tensor, with bytes of its own: none is compared with all the others.
     #[test]
-    fn many_aliases_of_nothing_are_settled_at_once() {
+    fn many_dangling_aliases_take_linear_time() {
         let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 100_000]));
         let mut c = Checkpoint::new("torch", "state-dict", "m");
         for offset in 0..100_000 {
@@ -246,8 +245,8 @@ mod tests {
         }
         let begun = std::time::Instant::now();
         c.settle_aliases();
-        assert!(told(&c).iter().all(Option::is_none));
-        // Compared with each other they take minutes.
+        assert!(aliases(&c).iter().all(Option::is_none));
+        // Pairwise comparison would take minutes.
         assert!(begun.elapsed() < std::time::Duration::from_secs(20));
     }
 }

@@ -1,14 +1,14 @@
-//! Facts about a tensor that only some formats have.
+//! Format-specific attributes of a tensor.
 
 use super::Value;
 use std::collections::{BTreeMap, btree_map};
 use std::ops::{Deref, DerefMut};
 
 impl Attributes {
-    /// The attribute of the integers of a tensor that is quantized by channel: the dimension of the channels.
+    /// Attribute of the integers of a tensor quantized per channel: the dimension of the channels.
     pub const QUANTIZED_AXIS: &'static str = "quantized_axis";
 
-    /// The attribute of the values of a sparse tensor: its layout, such as `coo`.
+    /// Attribute of the values of a sparse tensor: its layout, such as `coo`.
     pub const SPARSE_LAYOUT: &'static str = "sparse_layout";
 }
 
@@ -16,19 +16,19 @@ type Map = BTreeMap<String, Value>;
 
 static NONE: Map = Map::new();
 
-/// Facts that only some formats have, such as `batch`: a map from names to values, sorted by name. JSON shows
-/// them beside the fixed ones.
+/// Format-specific attributes, such as `batch`: a map from names to values, sorted by name. In JSON they are fields of the
+/// tensor.
 ///
-/// Most tensors have none, and a file may have millions of tensors: an empty map takes the room of a pointer.
+/// An empty map takes the size of a pointer: most tensors have none, and a file may have millions of tensors.
 #[derive(Debug, Clone, Default)]
 pub struct Attributes(Option<Box<Map>>);
 
 impl Attributes {
-    /// No attributes.
+    /// Creates an empty map.
     pub fn new() -> Self {
         Self(None)
     }
-    /// Removes an attribute, and gives its value.
+    /// Removes an attribute and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let value = self.0.as_mut()?.remove(key);
         if self.is_empty() {
@@ -36,11 +36,11 @@ impl Attributes {
         }
         value
     }
-    /// The value of an attribute, to be changed.
+    /// Returns a mutable reference to the value of an attribute.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         self.0.as_mut()?.get_mut(key)
     }
-    /// Removes all.
+    /// Removes all attributes.
     pub fn clear(&mut self) {
         self.0 = None;
     }

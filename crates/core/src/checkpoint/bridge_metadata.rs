@@ -1,12 +1,10 @@
-//! What a bridge format cannot say by itself is carried in its metadata, under one reserved key.
+//! Metadata that bridge formats cannot represent, stored under one reserved key.
 //!
-//! safetensors and npz know flat names and strings. Paths whose parts hold dots or are not UTF-8,
-//! the slots of optimizer state, the order of the file, batches and typed metadata go into one
-//! JSON document under [`Metadata::INDEX_KEY`], so that the way back gives the same file. Where a file has
-//! none of this, nothing is added.
+//! safetensors and npz support flat names and strings only. Paths with dots or non-UTF-8 parts, slots of optimizer state, the
+//! order of the file, batches and typed metadata are stored as one JSON document under [`Metadata::INDEX_KEY`]: the bridge index.
+//! Converting back restores the same file. Files without such data get no document.
 //!
-//! The document comes from a file and is not believed: whatever does not fit the tensors is
-//! ignored, with a note.
+//! The document is untrusted: entries that do not match the tensors are ignored, with a note.
 
 use super::tagged::{Tagged, TaggedAttributes};
 use super::{
@@ -22,29 +20,29 @@ use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 impl Metadata {
-    /// Metadata keys that begin so belong to Weighbridge.
+    /// Prefix of the metadata keys reserved for Weighbridge.
     pub const RESERVED_PREFIX: &'static str = "weighbridge.";
 
-    /// The key that holds the carried index.
+    /// Metadata key of the bridge index.
     pub const INDEX_KEY: &'static str = "weighbridge.index";
 }
-/// The longest typed metadata that is read, in bytes of its text.
-const MOST_METADATA: usize = 2 << 20;
-/// The longest attributes of all tensors together that are read, in bytes of their text.
-const MOST_ATTRIBUTES: usize = 2 << 20;
-/// Attributes that say which bytes tensors share.
-const BYTES: [&str; 2] = [Attributes::ALIAS_OF, Attributes::STORAGE];
-/// The version of the carried index that is written and read.
+/// Maximum bytes of JSON text for typed metadata.
+const MAX_METADATA: usize = 2 << 20;
+/// Maximum bytes of JSON text for the attributes of all tensors together.
+const MAX_ATTRIBUTES: usize = 2 << 20;
+/// Attributes about bytes shared by tensors.
+const SHARING: [&str; 2] = [Attributes::ALIAS_OF, Attributes::STORAGE];
+/// Version of the bridge index.
 const VERSION: u64 = 1;
 
 impl Checkpoint {
-    /// Unique names of all tensors, in order: their displayed text, passed through
-    /// `tidy` for what the format cannot have in a name. A second tensor of the same name gets `~2`, and so does one of a
-    /// name that the format has `reserved` for something else. See [`Checkpoint::renamed_losses`] for what others lose by it.
+    /// Returns unique names of all tensors, in order: their display names, passed through `tidy` for characters that the format
+    /// cannot represent. A duplicate, or a `reserved` name of the format, gets the suffix `~2`. See
+    /// [`Checkpoint::renamed_losses`] for the consequences in other programs.
     pub fn bridge_names(&self, tidy: impl Fn(String) -> String, reserved: &[&str]) -> Vec<String> {
         let mut taken: HashSet<String> = HashSet::with_capacity(self.tensors.len());
         let is_free = |name: &str| !reserved.contains(&name);
-        // Where each base stands: many paths may be displayed alike, and none shall begin at 2 again.
+        // Last suffix per base: many paths may have the same display name, and a search from 2 each time is quadratic.
         let mut counts: HashMap<String, u64> = HashMap::with_capacity(self.tensors.len());
         let unique = |entry: &TensorEntry| {
             let base = tidy(entry.text());
@@ -59,52 +57,50 @@ impl Checkpoint {
         self.tensors.iter().map(unique).collect()
     }
 
-    /// The tensors that are written under other names than their own: the carried index gives these back, and nobody else
-    /// knows them.
+    /// Returns losses for tensors written under other names. The bridge index restores the names, but other programs do not read
+    /// it.
     pub fn renamed_losses<'a>(&'a self, names: &'a [String]) -> impl Iterator<Item = Loss> + 'a {
         let pairs = self.tensors.iter().zip(names);
         pairs.filter(|(tensor, name)| tensor.text() != **name).map(|(tensor, name)| {
-            let detail =
-                format!("it is written as {}; this library knows it again, others do not", escape_text(name));
+            let detail = format!("written as {}; only Weighbridge restores the name", escape_text(name));
             Loss::new("renamed", tensor.name(), detail)
         })
     }
 
-    /// The losses of a target without a list of structured names: entries of which no tensor knows.
+    /// Returns losses for a target without a list of structured names: its entries that no tensor has.
     pub fn info_losses(&self) -> impl Iterator<Item = Loss> + '_ {
         let notes = self.notes.iter().filter(|note| note.code == NoteCode::InfoEntries);
         notes.map(|note| Loss::new("info-entries", "list of structured names", note.text.as_str()))
     }
 
-    /// Losses of a format that holds nothing but tensors and metadata: the parts of the source
-    /// that never came into the index (`omitted`), and the program (`program`).
+    /// Returns losses for a format of tensors and metadata only: the parts of the source outside the index (`omitted`), companion
+    /// files (`companion`), and the program (`program`).
     pub fn left_behind(&self) -> Vec<Loss> {
         let mut losses: Vec<Loss> = self.left_out().map(Note::loss).collect();
-        // What these say is in the index too: as metadata, and as the names of tensors.
+        // The index has the content of these files, as metadata and as tensor names.
         let in_index = |name: &str| name == "config.json" || name.ends_with(".info");
         for (name, _) in self.companions.iter().filter(|(name, _)| !in_index(name)) {
-            let detail = "there is no place for this file, which stands beside the tensors";
+            let detail = "the target format has no place for this file";
             losses.push(Loss::new("companion", name, detail));
         }
         losses.extend(self.info_losses());
         if self.topology.is_some() {
             let detail = phrase![
-                "there is no place for it: keep its file, ",
+                "the target format has no place for it; keep its file, ",
                 Opt::Program,
-                " joins it with the tensors again"
+                " adds it again"
             ];
             losses.push(Loss::new("program", "the program", detail));
         }
         losses
     }
 
-    /// The index to carry beside tensors that are written under `names`, or `None` where the names
-    /// and plain text metadata say it all.
+    /// Returns the bridge index for tensors written under `names`; `None` if names and plain text metadata suffice.
     pub fn bridge_index(&self, names: &[String]) -> Option<String> {
         self.bridge_index_beside(names, |_, value| matches!(value, Value::Text(_)))
     }
 
-    /// As [`Checkpoint::bridge_index`], for a format that holds the metadata of which `held` is true by itself.
+    /// Returns the bridge index, as [`Checkpoint::bridge_index`], for a format that stores the metadata selected by `held` itself.
     pub fn bridge_index_beside(
         &self,
         names: &[String],
@@ -128,17 +124,17 @@ impl Checkpoint {
             tensors: rows,
             metadata: typed,
         };
-        // No map in it has keys that are no text: this cannot fail.
+        // Cannot fail: all keys are text.
         serde_json::to_string(&index).ok()
     }
 }
 
 impl Metadata {
-    /// The keys of the metadata in an entry of this library: a carried index, or an object of texts with one in it.
+    /// Returns the metadata keys in an entry of this library: a bridge index, or an object of texts that contains one.
     pub fn carried_keys(entry: &str) -> Vec<String> {
         #[derive(Deserialize)]
         struct Keys {
-            #[allow(dead_code, reason = "it tells an index from texts")]
+            #[allow(dead_code, reason = "distinguishes an index from an object of texts")]
             version: u64,
             #[serde(default)]
             metadata: Vec<(String, serde::de::IgnoredAny)>,
@@ -154,7 +150,7 @@ impl Metadata {
     }
 }
 
-/// The carried index as it is written: never a tree.
+/// Serializer of the bridge index, without a tree in memory.
 #[derive(DeriveSerialize)]
 struct IndexOf<'a> {
     version: u64,
@@ -167,7 +163,7 @@ struct IndexOf<'a> {
     metadata: Vec<(&'a str, Tagged<'a>)>,
 }
 
-/// `name`, `shape`, and what does not follow from the name.
+/// Row of a tensor: `name`, `shape`, and all that does not follow from the name.
 struct RowOf<'a> {
     tensor: &'a TensorEntry,
     name: &'a str,
@@ -213,8 +209,8 @@ impl Serialize for RowOf<'_> {
     }
 }
 
-/// The carried index as it is read: typed, so that it takes about as much memory as its text, and
-/// free values left as text until their length is known.
+/// Bridge index as parsed. Typed, so that it takes about as much memory as its text; free values stay text until their length
+/// is checked.
 #[derive(Deserialize)]
 struct Index {
     version: u64,
@@ -240,11 +236,11 @@ struct Row {
     guessed: bool,
 }
 
-/// The names of a path as JSON has them.
+/// Parts of a path in JSON.
 pub struct Parts(Vec<Part>);
 
-/// More names make no path, whatever the limits are; each takes many times what it does in JSON.
-const MOST_PARTS: usize = 1 << 16;
+/// Maximum number of parts, for any limits: in memory a part takes many times its JSON.
+const MAX_PARTS: usize = 1 << 16;
 
 impl<'de> Deserialize<'de> for Parts {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -257,7 +253,7 @@ impl<'de> Deserialize<'de> for Parts {
             fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Parts, A::Error> {
                 let mut parts = Vec::new();
                 while let Some(part) = list.next_element()? {
-                    if parts.len() == MOST_PARTS {
+                    if parts.len() == MAX_PARTS {
                         return Err(serde::de::Error::custom("a path has too many names"));
                     }
                     parts.push(part);
@@ -270,13 +266,13 @@ impl<'de> Deserialize<'de> for Parts {
 }
 
 impl Parts {
-    /// The path; `None` where a name is not spelled as one.
+    /// Returns the path; `None` for an invalid part.
     pub fn path(self) -> Option<TensorPath> {
         Some(TensorPath::new(self.0.into_iter().map(Part::name).collect::<Option<Vec<_>>>()?))
     }
 }
 
-/// A [`Name`] as JSON has it.
+/// [`Name`] in JSON.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub enum Part {
@@ -284,13 +280,13 @@ pub enum Part {
     Text(String),
     /// Other bytes.
     Bytes {
-        /// Two digits a byte.
+        /// Two hexadecimal digits per byte.
         hex: String,
     },
 }
 
 impl Part {
-    /// The name; `None` where it is not spelled as one.
+    /// Returns the name; `None` for invalid hexadecimal digits.
     pub fn name(self) -> Option<Name> {
         match self {
             Self::Text(text) => Some(Name::from(text.as_str())),
@@ -299,29 +295,30 @@ impl Part {
     }
 }
 
-/// Parses a free value, unless its text is longer than `most` bytes.
-fn free(raw: &RawValue, most: usize) -> Option<Json> {
-    (raw.get().len() <= most).then(|| serde_json::from_str(raw.get()).ok()).flatten()
+/// Parses a value, unless its text is longer than `max` bytes.
+fn parse_bounded(raw: &RawValue, max: usize) -> Option<Json> {
+    (raw.get().len() <= max).then(|| serde_json::from_str(raw.get()).ok()).flatten()
 }
 
 impl Checkpoint {
-    /// Gives the tensors of an opened bridge file back what `index` says of them. The tensors stand
-    /// in the checkpoint under the paths that follow from their names; `names` are those names. Which of them share their
-    /// bytes ([`Attributes::ALIAS_OF`], [`Attributes::STORAGE`]) the reader knows: the index says what was so elsewhere.
+    /// Restores paths, roles and attributes of the tensors of an opened bridge file from `index`. `names` are the names of the
+    /// tensors in the file, from which their current paths were derived. Attributes about shared bytes
+    /// ([`Attributes::ALIAS_OF`], [`Attributes::STORAGE`]) are set by the reader, not restored: the index describes the original
+    /// file.
     pub fn restore_bridge_index(&mut self, names: &[String], index: &str) {
         match serde_json::from_str::<Index>(index) {
             Ok(index) if index.version == VERSION => restore(self, names, index),
             _ => self.notes.push(Note::omission(
                 "carried-index-unreadable",
                 format!(
-                    "the metadata key {} is not an index of version {VERSION}; it is ignored",
+                    "metadata key {} ignored: not a bridge index of version {VERSION}",
                     Metadata::INDEX_KEY
                 ),
             )),
         }
     }
 
-    /// Restores the metadata of an opened file: the carried index goes to the tensors called `names`, all other keys stay.
+    /// Restores the metadata of an opened file: the bridge index applies to the tensors `names`, all other keys stay.
     pub fn restore_carried(&mut self, names: &[String], metadata: impl IntoIterator<Item = (String, Value)>) {
         let mut index = None;
         let plain = metadata.into_iter().filter_map(|(key, value)| match value {
@@ -344,25 +341,25 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
     }
     let mut unknown = 0u64;
     if let Some(raw) = index.metadata {
-        match free(&raw, MOST_METADATA).as_ref().and_then(Json::as_array) {
+        match parse_bounded(&raw, MAX_METADATA).as_ref().and_then(Json::as_array) {
             Some(pairs) => restore_metadata(checkpoint, pairs),
             None => unknown += 1,
         }
     }
     let mut found: HashMap<&str, TensorEntry> =
         names.iter().map(String::as_str).zip(std::mem::take(&mut checkpoint.tensors)).collect();
-    let mut left = MOST_ATTRIBUTES;
-    // Names that became others: tensors that share their bytes are known by them.
+    let mut left = MAX_ATTRIBUTES;
+    // Changed names, which the aliases refer to.
     let mut renamed: HashMap<String, String> = HashMap::new();
     for row in index.tensors {
         match found.remove(row.name.as_str()) {
             Some(mut tensor) => {
-                let own = BYTES.map(|key| tensor.attributes.get(key).cloned());
+                let own = SHARING.map(|key| tensor.attributes.get(key).cloned());
                 let before = row.path.is_some().then(|| tensor.text());
                 if apply(row, &mut tensor, &mut left).is_none() {
                     unknown += 1;
                 } else {
-                    for (key, own) in BYTES.into_iter().zip(own) {
+                    for (key, own) in SHARING.into_iter().zip(own) {
                         tensor.attributes.remove(key);
                         if let Some(own) = own {
                             tensor.attributes.insert(key.to_owned(), own);
@@ -386,14 +383,14 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
         checkpoint.notes.push(Note::omission(
             "carried-index-differs",
             format!(
-                "the file was changed after it was written: {unknown} things that the carried index says do not \
-                 fit, {added} tensors are not in it"
+                "the file was changed after it was written: {unknown} entries of the bridge index do not match, {added} \
+                 tensors are not in it"
             ),
         ));
     }
 }
 
-/// Puts the typed metadata before that of the file itself.
+/// Inserts the typed metadata before the metadata of the file.
 fn restore_metadata(checkpoint: &mut Checkpoint, pairs: &[Json]) {
     let pair = |pair: &Json| {
         let [key, value] = pair.as_array()?.as_slice() else { return None };
@@ -403,8 +400,7 @@ fn restore_metadata(checkpoint: &mut Checkpoint, pairs: &[Json]) {
     checkpoint.metadata = pairs.iter().filter_map(pair).chain(own).collect::<Metadata>();
 }
 
-/// Writes what `row` says into `tensor`; `None`, and nothing, where the row does not fit it. Of the
-/// `left` bytes that attributes may have it takes its part.
+/// Applies `row` to `tensor`; `None`, without changes, if it does not match. Takes the bytes of its attributes from `left`.
 fn apply(row: Row, tensor: &mut TensorEntry, left: &mut usize) -> Option<()> {
     if row.shape != tensor.shape.dims() {
         return None;
@@ -426,7 +422,7 @@ fn apply(row: Row, tensor: &mut TensorEntry, left: &mut usize) -> Option<()> {
     };
     let mut attributes = super::Attributes::new();
     if let Some(raw) = row.attributes {
-        for (key, value) in free(&raw, *left)?.as_object()? {
+        for (key, value) in parse_bounded(&raw, *left)?.as_object()? {
             attributes.insert(key.clone(), Value::from_tagged(value)?);
         }
         *left -= raw.get().len();
@@ -456,7 +452,7 @@ mod tests {
         entry
     }
 
-    /// The checkpoint as a bridge reader sees it: names only.
+    /// Returns the checkpoint as read from a bridge file: names only.
     fn flattened(checkpoint: &Checkpoint, names: &[String]) -> Checkpoint {
         let mut flat = Checkpoint::new("bridge", "single", "");
         for (entry, name) in checkpoint.tensors.iter().zip(names).rev() {
@@ -470,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_comes_back() {
+    fn bridge_index_restores_everything() {
         let mut checkpoint = Checkpoint::new("primitiv", "model", "");
         checkpoint.origin = Some(Origin { format: "primitiv".into(), kind: "model".into() });
         checkpoint.metadata.set("configs", Value::F32(0x7fc0_0001));
@@ -507,9 +503,9 @@ mod tests {
         }
     }
 
-    /// 2^16 paths that are displayed alike: each is counted on from the one before.
+    /// 2^16 paths with the same display name: each suffix continues from the one before.
     #[test]
-    fn many_names_displayed_alike_take_no_square_of_time() {
+    fn many_equal_display_names_take_linear_time() {
         let mut checkpoint = Checkpoint::new("primitiv", "model", "");
         let one = tensor(&["a"], None);
         for cuts in 0u32..1 << 16 {
@@ -529,16 +525,16 @@ mod tests {
     }
 
     #[test]
-    fn plain_files_carry_nothing() {
+    fn plain_files_get_no_bridge_index() {
         let mut checkpoint = Checkpoint::new("npz", "archive", "");
         checkpoint.tensors = vec![tensor(&["a", "b"], None), tensor(&["c"], None)];
         let names = checkpoint.bridge_names(|n| n, &["__metadata__"]);
         assert_eq!(checkpoint.bridge_index(&names), None);
     }
 
-    /// Text that would be large as a tree of values is refused at its first value.
+    /// Text that would be a large tree of values is rejected at its first value.
     #[test]
-    fn an_index_of_other_things_is_not_built() {
+    fn rejects_an_index_of_the_wrong_type_early() {
         let many = "0,".repeat(1000);
         for index in [
             format!(r#"{{"version":1,"tensors":[{many}0]}}"#),
@@ -548,7 +544,7 @@ mod tests {
             checkpoint.restore_bridge_index(&[], &index);
             assert_eq!(checkpoint.notes[0].code.as_str(), "carried-index-unreadable");
         }
-        let long = "0,".repeat(MOST_METADATA);
+        let long = "0,".repeat(MAX_METADATA);
         let mut checkpoint = Checkpoint::new("npz", "archive", "");
         checkpoint.restore_bridge_index(&[], &format!(r#"{{"version":1,"metadata":[{long}0]}}"#));
         assert_eq!(checkpoint.notes[0].code.as_str(), "carried-index-differs");
@@ -556,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_does_not_fit_is_noted() {
+    fn notes_an_index_that_does_not_match() {
         for index in ["", "[]", "{}", r#"{"version":2}"#] {
             let mut checkpoint = Checkpoint::new("npz", "archive", "");
             checkpoint.restore_bridge_index(&[], index);

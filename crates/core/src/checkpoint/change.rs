@@ -1,5 +1,5 @@
-//! Changes of an index: no bytes move. Optimizer state that has the path of its parameter goes with it; under a path of
-//! its own, as in checkpoints of PyTorch, it goes by that.
+//! Changes of an index: selections, casts and reversed dimensions. No bytes move. Optimizer state with the path of its
+//! parameter follows the parameter; state with its own path, as in checkpoints of PyTorch, is selected by that path.
 
 use super::pattern::{Budget, Pattern};
 use super::{Attributes, Checkpoint, Loss, Note, TensorEntry, Value};
@@ -9,14 +9,13 @@ use crate::tensor::{Cast, DType, Encoding, Order, Shape};
 use crate::text::quoted;
 use std::collections::{BTreeMap, HashSet};
 
-/// The attribute of a tensor whose dimensions were reversed to keep its bytes as they are.
-/// Its value is true, or the batch of the tensor.
+/// Attribute of a tensor with dimensions reversed to keep its bytes unchanged. Its value is true, or the batch of the tensor.
 const REVERSED: &str = "reversed";
-/// The attribute of a tensor whose last dimension is a batch.
+/// Attribute of a tensor whose last dimension is a batch.
 const BATCH: &str = "batch";
 
-/// Which tensors to keep: those that match a `select` pattern (all, if there is none) and no
-/// `drop` pattern. Patterns are globs over displayed names: `*` stands for any characters.
+/// Selection of tensors: those that match a `select` pattern (all, if there is none) and no `drop` pattern. Patterns are globs
+/// over displayed names: `*` matches any characters.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     select: Vec<(String, Pattern)>,
@@ -27,12 +26,12 @@ impl Selection {
     /// Compiles the patterns.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`] for a pattern that is no glob; [`crate::Kind::Limit`], `too-many-patterns`.
+    /// [`crate::Kind::Usage`] for an invalid glob; [`crate::Kind::Limit`], `too-many-patterns`.
     pub fn new(select: &[String], drop: &[String]) -> Result<Self> {
         Self::within(select, drop, &Budget::default())
     }
 
-    /// As [`new`](Self::new); the `budget` is that of all patterns that come together.
+    /// Compiles the patterns, as [`new`](Self::new), within a `budget` shared by all patterns of a job.
     pub fn within(select: &[String], drop: &[String], budget: &Budget) -> Result<Self> {
         let compile = |patterns: &[String]| -> Result<Vec<_>> {
             patterns.iter().map(|p| Ok((p.clone(), Pattern::glob(p, budget)?))).collect()
@@ -40,7 +39,7 @@ impl Selection {
         Ok(Self { select: compile(select)?, drop: compile(drop)? })
     }
 
-    /// Fails where a pattern matches no tensor of any of `checkpoints`.
+    /// Fails if a pattern matches no tensor of any of `checkpoints`.
     ///
     /// # Errors
     /// [`crate::Kind::Mismatch`], code `no-match`.
@@ -51,9 +50,9 @@ impl Selection {
             if !tensors.any(|tensor| matches(pattern, tensor))
                 && !skipped.any(|note| is_skipped(pattern, note))
             {
-                let error = Error::mismatch("no-match", "this pattern matches no tensor")
+                let error = Error::mismatch("no-match", "the pattern matches no tensor")
                     .found(text)
-                    .hint("patterns cover the whole name: write *w for names that end in w");
+                    .hint("patterns match the whole name; use *w for names that end in w");
                 return Err(match checkpoints {
                     [one] => error.in_file(&one.label),
                     [a, b] => error.expected(format_args!("a tensor of {} or of {}", a.label, b.label)),
@@ -64,40 +63,40 @@ impl Selection {
         Ok(())
     }
 
-    /// True for a note, unless it is of a skipped tensor that is not selected, or is dropped.
+    /// Returns false for a note on a skipped tensor that is not selected, or is dropped; true for all others.
     pub(crate) fn keeps_note(&self, note: &Note) -> bool {
         self.selects_note(note) && !self.drops_note(note)
     }
 
-    /// True for a note, unless it is of a skipped tensor that no `select` pattern matches.
+    /// Returns false for a note on a skipped tensor that no `select` pattern matches; true for all others.
     pub fn selects_note(&self, note: &Note) -> bool {
         note.skipped.is_none()
             || self.select.is_empty()
             || self.select.iter().any(|(_, pattern)| is_skipped(pattern, note))
     }
 
-    /// True for a note of a skipped tensor that a `drop` pattern matches.
+    /// Returns true for a note on a skipped tensor that a `drop` pattern matches.
     fn drops_note(&self, note: &Note) -> bool {
         self.drop.iter().any(|(_, pattern)| is_skipped(pattern, note))
     }
 
-    /// True for a tensor that is selected and not dropped.
+    /// Returns true for a tensor that is selected and not dropped.
     pub(crate) fn keeps(&self, tensor: &TensorEntry) -> bool {
         self.selects(tensor) && !self.drops(tensor)
     }
 
-    /// True for a tensor that a `select` pattern matches, and for all where there is none.
+    /// Returns true for a tensor that a `select` pattern matches, and for all tensors if there are no such patterns.
     pub fn selects(&self, tensor: &TensorEntry) -> bool {
         self.select.is_empty() || self.select.iter().any(|(_, pattern)| matches(pattern, tensor))
     }
 
-    /// True for a tensor that a `drop` pattern matches.
+    /// Returns true for a tensor that a `drop` pattern matches.
     pub fn drops(&self, tensor: &TensorEntry) -> bool {
         self.drop.iter().any(|(_, pattern)| matches(pattern, tensor))
     }
 }
 
-/// True for a note of a skipped tensor that the pattern matches.
+/// Returns true for a note on a skipped tensor that the pattern matches.
 fn is_skipped(pattern: &Pattern, note: &Note) -> bool {
     note.skipped.as_ref().is_some_and(|tensor| pattern.is_match(&tensor.name))
 }
@@ -112,18 +111,18 @@ fn matches(pattern: &Pattern, tensor: &TensorEntry) -> bool {
 }
 
 impl DType {
-    /// The detail of the loss `rounding`.
+    /// Returns the detail of the loss `rounding`.
     pub fn rounding_detail(self, cast: Cast) -> String {
-        let how = if cast.to.is_float() { "rounded" } else { "cut towards zero" };
+        let how = if cast.to.is_float() { "rounded" } else { "truncated towards zero" };
         format!("{self} values are {how} to {cast}")
     }
 }
 
 impl Checkpoint {
-    /// Keeps what `selection` names. A skipped tensor that it leaves out is noted no more.
+    /// Keeps the selected tensors, and the notes on selected skipped tensors.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`] when a pattern matches nothing: it is then most likely a slip.
+    /// [`crate::Kind::Mismatch`] if a pattern matches nothing: it is most likely a typo.
     pub fn select(&mut self, selection: &Selection) -> Result<()> {
         selection.check_matched(&[self])?;
         self.tensors.retain(|tensor| selection.keeps(tensor));
@@ -131,11 +130,10 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The tensors that `text` means: the one of that name, as [`tensor`](Self::tensor) finds it, or else those that
-    /// it covers as a pattern.
+    /// Returns the tensor of that name, as [`tensor`](Self::tensor) finds it, or else the tensors that match it as a pattern.
     ///
     /// # Errors
-    /// As [`tensor`](Self::tensor); [`crate::Kind::Mismatch`], `no-match`, for a pattern that covers none.
+    /// As [`tensor`](Self::tensor); [`crate::Kind::Mismatch`], `no-match`, for a pattern that matches none.
     pub fn tensors_like(&self, text: &str) -> Result<Vec<&TensorEntry>> {
         let unknown = match self.tensor(text) {
             Ok(tensor) => return Ok(vec![tensor]),
@@ -144,7 +142,7 @@ impl Checkpoint {
             }
             Err(error) => return Err(error),
         };
-        // A bracket alone may as well be the beginning of a slice.
+        // A single bracket may also begin a slice.
         let Ok(selection) = Selection::new(&[text.to_owned()], &[]) else { return Err(unknown) };
         let found: Vec<&TensorEntry> = self.tensors.iter().filter(|tensor| selection.keeps(tensor)).collect();
         if found.is_empty() {
@@ -154,13 +152,13 @@ impl Checkpoint {
         Ok(found)
     }
 
-    /// Takes out all optimizer state.
+    /// Removes all optimizer state.
     pub fn drop_state(&mut self) {
         self.tensors.retain(|t| !t.role.is_state());
         self.notes.retain(|note| !note.is_of_state());
     }
 
-    /// Fails where two tensors have the same path and slot.
+    /// Fails if two tensors have the same path and slot.
     ///
     /// # Errors
     /// [`crate::Kind::Mismatch`], code `name-collision`.
@@ -168,7 +166,7 @@ impl Checkpoint {
         let mut seen = HashSet::with_capacity(self.tensors.len());
         for tensor in &self.tensors {
             if !seen.insert((&tensor.path, tensor.role.slot())) {
-                return Err(Error::mismatch("name-collision", "two tensors have the same name")
+                return Err(Error::mismatch("name-collision", "duplicate tensor name")
                     .in_file(&self.label)
                     .on_tensor(tensor.name()));
             }
@@ -176,11 +174,11 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Asks for every floating-point tensor to be given type `to`, which may say how it is
-    /// rounded. Other tensors stay. Returns a loss for each tensor whose values may change.
+    /// Sets the cast of every floating-point tensor to dtype `to`, which may include a rounding mode. Other tensors stay. Returns
+    /// a loss for each tensor whose values may change.
     ///
     /// # Errors
-    /// [`crate::Kind::Unsupported`] for a target or source type that cannot be cast.
+    /// [`crate::Kind::Unsupported`] for a target or source dtype that cannot be cast.
     pub fn cast_floats(&mut self, to: impl Into<Cast>) -> Result<Vec<Loss>> {
         let cast = to.into();
         let to = cast.to;
@@ -196,7 +194,7 @@ impl Checkpoint {
                     format!("cannot cast {} to {to}", tensor.stored),
                 )
                 .on_tensor(tensor.name())
-                .hint(format_args!("casts go from any float of 8 bits or more to {}", DType::CAST_NAMES)));
+                .hint(format_args!("cast from floats of 8 bits or more to {}", DType::CAST_NAMES)));
             }
             if !tensor.stored.cast_is_exact(to) {
                 let detail = tensor.stored.rounding_detail(cast);
@@ -207,31 +205,27 @@ impl Checkpoint {
         Ok(losses)
     }
 
-    /// Declares every column-major tensor to be the row-major tensor of the reversed dimensions:
-    /// the bytes stay, element (i, j) becomes element (j, i), and the tensor is marked. Returns a loss,
-    /// `state-not-transposed`, for each parameter whose optimizer state lies in the other order, or is not known.
+    /// Reinterprets every column-major tensor as a row-major tensor with reversed dimensions. The bytes stay, element (i, j)
+    /// becomes element (j, i), and the tensor is marked. Returns a loss, `state-not-transposed`, for each parameter whose
+    /// optimizer state has another storage order, or is unknown.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`], code `no-match`, where no tensor is column-major.
+    /// [`crate::Kind::Mismatch`], code `no-match`, if no tensor is column-major.
     pub fn reverse_dims(&mut self) -> Result<Vec<Loss>> {
         if !self.tensors.is_empty() && self.tensors.iter().all(|t| t.order() == Order::Row) {
-            return Err(Error::mismatch(
-                "no-match",
-                "no tensor is column-major: there is nothing to reverse",
-            )
-            .in_file(&self.label));
+            return Err(Error::mismatch("no-match", "no tensor is column-major").in_file(&self.label));
         }
         let losses = self.state_in_another_order();
         for tensor in self.tensors.iter_mut().filter(|t| t.order() == Order::Column) {
             turn(tensor, Order::Row);
-            // The batch is the first dimension now, which is not what the attribute says.
+            // The batch is now the first dimension, which contradicts the attribute.
             let batch = tensor.attributes.remove(BATCH).unwrap_or(Value::Bool(true));
             tensor.attributes.insert(REVERSED.into(), batch);
         }
         Ok(losses)
     }
 
-    /// The losses of a reversal by which a parameter and its state would no longer be alike.
+    /// Returns the losses of a reversal after which a parameter and its state have different layouts.
     fn state_in_another_order(&self) -> Vec<Loss> {
         let is_column = |tensor: &TensorEntry| tensor.order() == Order::Column;
         let matters = |tensor: &TensorEntry| tensor.shape.rank() > 1 && tensor.elements() > 1;
@@ -256,14 +250,14 @@ impl Checkpoint {
         let name = |place: &usize| self.tensors.get(*place).map(TensorEntry::name).unwrap_or_default();
         let lost = lost.iter().map(|(place, state)| {
             let detail = format!(
-                "{state} may be its state, and lies in the other order: of the two only one is reversed"
+                "{state} may be its optimizer state and has the other storage order; only one of them is reversed"
             );
             Loss::new("state-not-transposed", name(place), detail)
         });
         lost.collect()
     }
 
-    /// Takes back [`reverse_dims`](Self::reverse_dims) where a tensor is marked with it.
+    /// Reverts [`reverse_dims`](Self::reverse_dims) for each tensor marked by it.
     pub fn restore_dims(&mut self) {
         for tensor in &mut self.tensors {
             let rows = tensor.extents.iter().all(|p| p.encoding.order == Order::Row);
@@ -334,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_or_else_a_pattern() {
+    fn tensors_like_prefers_names_to_patterns() {
         let c = checkpoint();
         let found = |text: &str| -> Result<Vec<String>> {
             Ok(c.tensors_like(text)?.into_iter().map(TensorEntry::name).collect())
@@ -351,17 +345,17 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_hint_at_those_that_are_near() {
+    fn unknown_names_suggest_similar_ones() {
         let c = checkpoint();
         let hint = |name: &str| c.tensor(name).unwrap_err().hint_text().unwrap().to_owned();
-        assert_eq!(hint("encodr.w"), "there is encoder.w, enc.w");
-        assert_eq!(hint("w/adam"), "there is enc.w/Adam.m1");
-        assert_eq!(hint("decoder.net.w"), "there is enc.w, enc.w/Adam.m1, encoder.w");
-        assert_eq!(hint("zzz"), "no name is like it; the first are enc.w, enc.w/Adam.m1, encoder.w");
+        assert_eq!(hint("encodr.w"), "did you mean encoder.w, enc.w?");
+        assert_eq!(hint("w/adam"), "did you mean enc.w/Adam.m1?");
+        assert_eq!(hint("decoder.net.w"), "did you mean enc.w, enc.w/Adam.m1, encoder.w?");
+        assert_eq!(hint("zzz"), "no similar names; the first are enc.w, enc.w/Adam.m1, encoder.w");
     }
 
     #[test]
-    fn slips_are_errors() {
+    fn rejects_renames_that_match_nothing_or_collide() {
         let code =
             |rule: &str| checkpoint().rename(&[Rename::parse(rule).unwrap()]).unwrap_err().code().as_str();
         assert_eq!(code("en=x"), "no-match");
@@ -373,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_can_be_added_and_taken_away() {
+    fn renames_add_and_remove_a_root_level() {
         let mut c = checkpoint();
         c.rename(&[Rename::parse("=net").unwrap()]).unwrap();
         assert_eq!(names(&c)[0], "net.enc.w");
@@ -382,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn reversal_goes_back() {
+    fn restore_dims_reverts_reverse_dims() {
         let mut c = checkpoint();
         c.reverse_dims().unwrap();
         assert_eq!(c.tensors[0].shape, Shape::from([3, 2]));
@@ -394,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reversal_says_where_state_lies_in_another_order() {
+    fn reversal_reports_state_in_another_order() {
         let lost = |change: &dyn Fn(&mut Checkpoint)| -> Vec<String> {
             let mut c = checkpoint();
             change(&mut c);
@@ -403,7 +397,7 @@ mod tests {
         assert_eq!(lost(&|_| ()), [""; 0]);
         assert_eq!(lost(&|c| turn(&mut c.tensors[1], Order::Row)), ["enc.w"]);
         assert_eq!(lost(&|c| turn(&mut c.tensors[0], Order::Row)), ["enc.w"]);
-        // Whose it is is not known.
+        // State of an unknown parameter.
         let stray = |c: &mut Checkpoint| c.tensors[1].role = Role::OptimizerPart { of: None };
         assert_eq!(lost(&stray), [""; 0]);
         assert_eq!(
@@ -416,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn casts_are_asked_and_losses_said() {
+    fn casts_report_losses() {
         let mut c = checkpoint();
         assert_eq!(c.cast_floats(DType::F64).unwrap(), []);
         assert_eq!(c.tensors[0].bytes(), 48);

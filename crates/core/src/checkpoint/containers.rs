@@ -1,40 +1,40 @@
-//! What tensors and values stand in, where their names do not say it: `[a, b]`, `(a, b)`, `{0: a, 1: b}` and
-//! `{"0": a, "1": b}` all call them `0` and `1`.
+//! Python containers of tensors and values, which names do not distinguish: in `[a, b]`, `(a, b)`, `{0: a, 1: b}` and
+//! `{"0": a, "1": b}`, both elements are named `0` and `1`.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Containers that are told at most, and the bytes of their names and kinds: what has more is told in part.
-const MOST: usize = 4096;
-const MOST_BYTES: usize = 1 << 20;
-/// Bytes that one takes besides its texts.
-const EACH: usize = 96;
+/// Maximum number of recorded containers, and bytes of their names and kinds. Further ones are not recorded.
+const MAX_CONTAINERS: usize = 4096;
+const MAX_BYTES: usize = 1 << 20;
+/// Overhead of a container in bytes, besides its texts.
+const OVERHEAD: usize = 96;
 
-/// The kind of a container, as Python tells them apart: what it holds for equal, such as a dict and an ordered one, is one.
+/// Kind of a container. Kinds that Python compares as equal, such as a dict and an ordered dict, are one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Container {
-    /// A list.
+    /// List.
     List,
-    /// A tuple.
+    /// Tuple.
     Tuple,
-    /// A set.
+    /// Set.
     Set,
-    /// A dict whose keys are numbers.
+    /// Dict with numeric keys.
     Numbers,
-    /// A dict whose keys are numbers and texts.
+    /// Dict with numeric and string keys.
     Mixed,
-    /// An object of that class.
+    /// Object of that class.
     Class(Box<str>),
-    /// None: the tensor is all that the file holds.
+    /// No container: the file contains a single tensor.
     Bare,
-    /// None: what is no text, but is told as one. A name that would be imported, such as `torch.float32`.
+    /// No container: an imported name, such as `torch.float32`, that is shown as a string.
     Import,
-    /// None, and told as a text: a device of torch.
+    /// No container: a device of torch that is shown as a string.
     Device,
 }
 
 impl Container {
-    /// What stands in the place of it where a side tells no container.
+    /// Returns the counterpart in a comparison, if the other side has no recorded container.
     pub fn usual(&self) -> &'static str {
         if matches!(self, Self::Import | Self::Device) { "text" } else { "dict" }
     }
@@ -46,17 +46,17 @@ impl fmt::Display for Container {
             Self::List => "list",
             Self::Tuple => "tuple",
             Self::Set => "set",
-            Self::Numbers => "dict with numbers as keys",
-            Self::Mixed => "dict with numbers and texts as keys",
+            Self::Numbers => "dict with numeric keys",
+            Self::Mixed => "dict with numeric and string keys",
             Self::Class(name) => name,
-            Self::Bare => "nothing around it",
+            Self::Bare => "no container",
             Self::Import => "an imported name",
             Self::Device => "torch.device",
         })
     }
 }
 
-/// The containers of a checkpoint that was read from a pickle. Dicts whose keys are text are not among them.
+/// Containers of a checkpoint read from a pickle. Dicts with string keys are not recorded.
 #[derive(Debug, Clone, Default)]
 pub struct Containers {
     of_tensors: Vec<(String, Container)>,
@@ -68,95 +68,95 @@ pub struct Containers {
 }
 
 impl Containers {
-    /// Those that lead to tensors, by the displayed name that leads to them; that of the root is empty.
+    /// Returns the containers of tensors with their display names; the name of the root is empty.
     pub fn of_tensors(&self) -> impl Iterator<Item = (&str, &Container)> {
         self.of_tensors.iter().map(|(name, kind)| (name.as_str(), kind))
     }
 
-    /// The displayed names of dicts some of whose keys hold dots: a name below one may have fewer containers than parts.
+    /// Returns the display names of dicts with dots in some keys: a name below one may have fewer containers than parts.
     pub fn dotted(&self) -> impl Iterator<Item = &str> {
         self.dotted.iter().map(String::as_str)
     }
 
-    /// Those within metadata: the key, and the keys that lead on from there, with slashes between them.
+    /// Returns the containers within metadata: the key, and the nested keys joined by slashes.
     pub fn of_values(&self) -> impl Iterator<Item = (&str, &str, &Container)> {
         self.of_values.iter().map(|(key, within, kind)| (&**key, within.as_str(), kind))
     }
 
-    /// True where there are more than are told.
+    /// Returns true if some containers were not recorded.
     pub fn has_more(&self) -> bool {
         self.more
     }
 
-    /// True where metadata were said elsewhere than in the pickle, so that their containers are not known.
+    /// Returns true if metadata come from outside the pickle, so that their containers are unknown.
     pub fn values_are_elsewhere(&self) -> bool {
         self.elsewhere
     }
 
-    /// Notes that metadata were said elsewhere.
+    /// Records that metadata come from outside the pickle.
     pub fn set_elsewhere(&mut self) {
         self.elsewhere = true;
     }
 
-    /// Notes that there are more than are told.
+    /// Records that some containers are not recorded.
     pub fn set_more(&mut self) {
         self.more = true;
     }
 
-    /// Bytes of memory that all of them take, about.
+    /// Returns the approximate memory of all containers, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }
 
-    /// Adds a container that leads to tensors.
+    /// Adds a container of tensors.
     pub fn add(&mut self, name: impl FnOnce() -> String, kind: Container) {
         if self.more {
             return;
         }
         let name = name();
-        if self.has_room(name.len(), &kind) {
+        if self.fits(name.len(), &kind) {
             self.of_tensors.push((name, kind));
         }
     }
 
-    /// Adds a dict some of whose keys hold dots.
+    /// Adds a dict with dots in some keys.
     pub fn add_dotted(&mut self, name: impl FnOnce() -> String) {
         if self.more {
             return;
         }
         let name = name();
-        if self.has_room(name.len(), &Container::List) {
+        if self.fits(name.len(), &Container::List) {
             self.dotted.push(name);
         }
     }
 
-    /// Adds a container of the value that is being read; its key is said by [`name_values`](Self::name_values).
+    /// Adds a container of the value being read; [`name_values`](Self::name_values) sets its key.
     pub fn add_value(&mut self, within: impl FnOnce() -> String, kind: Container) {
         if self.more {
             return;
         }
         let within = within();
-        if self.has_room(within.len(), &kind) {
+        if self.fits(within.len(), &kind) {
             self.of_values.push((Arc::from(""), within, kind));
         }
     }
 
-    /// Where the containers of the value that is read next will begin.
+    /// Returns the index of the first container of the next value.
     pub fn next_value(&self) -> usize {
         self.of_values.len()
     }
 
-    /// Forgets those from `first` on: their value is not kept.
+    /// Removes the containers from index `first`: their value is not kept.
     pub fn forget_values(&mut self, first: usize) {
         self.of_values.truncate(first);
     }
 
-    /// Gives those from `first` on the key of their value.
+    /// Sets the key of the containers from index `first`.
     pub fn name_values(&mut self, first: usize, key: &str) {
         if self.of_values.len() <= first {
             return;
         }
-        if !self.has_room(key.len(), &Container::List) {
+        if !self.fits(key.len(), &Container::List) {
             return self.forget_values(first);
         }
         let key: Arc<str> = Arc::from(key);
@@ -165,12 +165,12 @@ impl Containers {
         }
     }
 
-    /// Takes the room of one more.
-    fn has_room(&mut self, len: usize, kind: &Container) -> bool {
+    /// Counts one more container; false if the limits are reached.
+    fn fits(&mut self, len: usize, kind: &Container) -> bool {
         let class = if let Container::Class(name) = kind { name.len() } else { 0 };
-        let bytes = self.bytes.saturating_add(EACH).saturating_add(len).saturating_add(class);
+        let bytes = self.bytes.saturating_add(OVERHEAD).saturating_add(len).saturating_add(class);
         let count = self.of_tensors.len() + self.dotted.len() + self.of_values.len();
-        self.more = count >= MOST || bytes > MOST_BYTES;
+        self.more = count >= MAX_CONTAINERS || bytes > MAX_BYTES;
         if !self.more {
             self.bytes = bytes;
         }
@@ -183,24 +183,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_are_told_and_no_more() {
+    fn the_number_of_containers_is_limited() {
         let mut containers = Containers::default();
-        for i in 0..MOST {
+        for i in 0..MAX_CONTAINERS {
             containers.add(|| i.to_string(), Container::List);
         }
         assert!(!containers.has_more());
         containers.add(|| "x".to_owned(), Container::List);
         assert!(containers.has_more());
-        assert_eq!(containers.of_tensors().count(), MOST);
-        // Nor long ones, for which no name is made once there is no room.
+        assert_eq!(containers.of_tensors().count(), MAX_CONTAINERS);
+        // Long names are limited too; none is built once the limit is reached.
         let mut containers = Containers::default();
-        containers.add(|| "x".repeat(MOST_BYTES), Container::List);
+        containers.add(|| "x".repeat(MAX_BYTES), Container::List);
         containers.add(|| unreachable!(), Container::List);
         assert!(containers.has_more() && containers.of_tensors().count() == 0);
     }
 
     #[test]
-    fn what_is_not_kept_is_forgotten() {
+    fn removed_values_have_no_containers() {
         let mut containers = Containers::default();
         let first = containers.next_value();
         containers.add_value(|| "0".to_owned(), Container::Tuple);

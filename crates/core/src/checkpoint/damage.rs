@@ -1,4 +1,4 @@
-//! What a damaged file lost: where it breaks, and which of its tensors are not there any more.
+//! Damage of a salvaged file: its location, and the lost tensors.
 
 use super::{Checkpoint, Loss, Metadata, Note, Value};
 use crate::checkpoint::Attributes;
@@ -10,73 +10,72 @@ use std::collections::HashSet;
 use std::fmt;
 
 impl Metadata {
-    /// The metadata key that says in a written file that it was taken out of a damaged one.
+    /// Metadata key that marks a written file as salvaged from a damaged one.
     pub const SALVAGED_KEY: &'static str = "salvaged";
 }
 
 impl Attributes {
-    /// The attribute of a table that has fewer rows than the damaged file had: text that says which.
+    /// Attribute of a table with lost rows: text that lists the salvaged ones.
     pub const SALVAGED_ROWS: &'static str = "salvaged_rows";
 }
 
-/// Tensors that are named one by one in notes; those after them are counted. JSON has them all.
-const NAMED: usize = 100;
+/// Maximum number of tensors named in notes; further ones are counted. JSON lists all.
+const MAX_NAMED: usize = 100;
 
-/// Where a file is damaged and what it lost. A checkpoint that has this is never the whole of what
-/// was written.
+/// Damage of a file. A checkpoint with this is incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The code of the error that a strict opening gives. Stable, for programs.
+    /// Code of the error of a strict open. Stable, for programs.
     pub code: ErrorCode,
-    /// What is wrong, for people.
+    /// Description for users.
     pub text: String,
-    /// The file that is damaged, where the source is several.
+    /// Damaged file, if the source has several.
     pub file: Option<String>,
-    /// Where it breaks, in bytes, where that is known.
+    /// Offset of the damage in bytes, if known.
     pub offset: Option<u64>,
-    /// What was not recovered, as far as it is known.
+    /// Tensors known to be lost.
     pub lost: Vec<Lost>,
-    /// How many tensors the file had, where something in it still says so.
+    /// Original number of tensors, if the file still states it.
     pub expected: Option<u64>,
-    /// True where nothing in the file confirms which name belongs to which bytes.
+    /// True if nothing in the file confirms the assignment of names to bytes.
     pub unnamed: bool,
 }
 
-/// A tensor that was not recovered.
+/// Tensor that was not recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
-    /// Its name as it is displayed, or what else is known of it.
+    /// Display name, or another description.
     pub name: String,
-    /// The code of the reason. Stable, for programs.
+    /// Code of the reason. Stable, for programs.
     pub code: ErrorCode,
-    /// The reason, for people.
+    /// Reason for users.
     pub text: String,
-    /// The file that it stood in, where the source is several.
+    /// File of the tensor, if the source has several.
     pub file: Option<String>,
-    /// Where in the file, in bytes, where that is known.
+    /// Offset in the file in bytes, if known.
     pub offset: Option<u64>,
 }
 
 impl Lost {
-    /// A tensor of that displayed name that was lost for that reason.
+    /// Creates a lost tensor with a display name and a reason.
     pub fn new(name: impl fmt::Display, error: &Error) -> Self {
         Self {
             name: escape(&name.to_string()),
             code: error.code(),
-            text: told(error),
+            text: description(error),
             file: error.file().map(str::to_owned),
             offset: error.offset(),
         }
     }
 
-    /// What is said to whoever asks for it: `lost-tensor`, and why it was lost. `label` is the file that was opened.
+    /// Returns the error for access to this tensor: `lost-tensor`, with the reason. `label` is the opened file.
     pub(super) fn error(&self, label: &str) -> Error {
         let error =
-            Error::mismatch("lost-tensor", "this tensor was lost: the file is damaged where it stood")
+            Error::mismatch("lost-tensor", "the tensor is lost: its data is in the damaged part of the file")
                 .in_file(self.file.as_deref().unwrap_or(label))
                 .on_tensor(&self.name)
                 .found(format_args!("{} ({})", self.text, self.code))
-                .hint("look for another copy of the file");
+                .hint("get another copy of the file");
         match self.offset {
             Some(offset) => error.at(offset),
             None => error,
@@ -84,8 +83,8 @@ impl Lost {
     }
 }
 
-/// The message of an error with what was expected and found.
-fn told(error: &Error) -> String {
+/// Returns the message of an error with its expected and found values.
+fn description(error: &Error) -> String {
     let mut text = error.message().to_owned();
     for (word, part) in [("expected", error.expected_text()), ("found", error.found_text())] {
         if let Some(part) = part {
@@ -96,11 +95,11 @@ fn told(error: &Error) -> String {
 }
 
 impl Damage {
-    /// The damage that an error of opening tells. Nothing is lost yet.
+    /// Creates the damage from an error of opening, without lost tensors.
     pub fn of(error: &Error) -> Self {
         Self {
             code: error.code(),
-            text: told(error),
+            text: description(error),
             file: error.file().map(str::to_owned),
             offset: error.offset(),
             lost: Vec::new(),
@@ -109,33 +108,32 @@ impl Damage {
         }
     }
 
-    /// What was lost under that name.
+    /// Returns the lost tensor of that name.
     pub fn lost_of(&self, name: &str) -> Option<&Lost> {
         let name = escape(name);
         self.lost.iter().find(|lost| lost.name == name)
     }
 
-    /// True for errors that say that the file is not as it was written, or not as its format has it:
-    /// only these can be salvaged from.
+    /// Returns true for errors about damaged or malformed content. Only such files can be salvaged.
     pub fn is(error: &Error) -> bool {
         matches!(error.kind(), Kind::Corrupt | Kind::Mismatch | Kind::Unsupported)
     }
 
-    /// `damaged: 3 of 5 tensors intact, breaks at offset 80`.
+    /// Returns a summary: `3 of 5 tensors intact, damaged at offset 80`.
     pub fn headline(&self, intact: usize) -> String {
         let of = self.expected.map_or_else(String::new, |expected| format!(" of {expected}"));
         let noun = if intact == 1 && self.expected.is_none() { "tensor" } else { "tensors" };
         let place = match (&self.file, self.offset) {
-            (Some(file), Some(offset)) => format!(", breaks at offset {offset} of {}", escape(file)),
+            (Some(file), Some(offset)) => format!(", damaged at offset {offset} of {}", escape(file)),
             (Some(file), None) => format!(", in {}", escape(file)),
-            (None, Some(offset)) => format!(", breaks at offset {offset}"),
+            (None, Some(offset)) => format!(", damaged at offset {offset}"),
             (None, None) => String::new(),
         };
         format!("{intact}{of} {noun} intact{place}")
     }
 
-    /// `{"code", "text", "file", "offset", "lost", "why", "intact", "expected"}`: `lost` are names, and
-    /// `why` an object of `name`, `code`, `text`, `file`, `offset` for each.
+    /// Returns `{"code", "text", "file", "offset", "lost", "why", "intact", "expected"}`. `lost` lists names, `why` an object of
+    /// `name`, `code`, `text`, `file`, `offset` for each.
     pub fn to_json(&self, intact: usize) -> Json {
         let why = |one: &Lost| {
             let (name, code, text) = (&one.name, one.code, &one.text);
@@ -153,8 +151,7 @@ impl Damage {
         })
     }
 
-    /// What a file lacks that is made from this: `missing-damaged` for each tensor that was lost, or
-    /// one for the file where it is not known which these are.
+    /// Returns the losses of a conversion: `missing-damaged` for each lost tensor, or one for the file if these are unknown.
     pub fn losses(&self) -> Vec<Loss> {
         const CODE: &str = "missing-damaged";
         if self.lost.is_empty() {
@@ -179,30 +176,29 @@ impl Lost {
     }
 }
 
-/// Notes that damage leaves, which a conversion tells as the losses `missing-damaged`.
-const TOLD_AS_MISSING: [NoteCode; 2] = [NoteCode::Damaged, NoteCode::MissingDamaged];
+/// Notes on damage, which a conversion reports as the losses `missing-damaged`.
+const REPORTED_AS_MISSING: [NoteCode; 2] = [NoteCode::Damaged, NoteCode::MissingDamaged];
 
 impl Checkpoint {
-    /// What was left out when this was opened, without what damage destroyed: see [`Damage::losses`].
+    /// Returns the omissions of opening, without those due to damage: see [`Damage::losses`].
     pub fn left_out(&self) -> impl Iterator<Item = &Note> {
-        self.notes.iter().filter(|note| note.omission && !TOLD_AS_MISSING.contains(&note.code))
+        self.notes.iter().filter(|note| note.omission && !REPORTED_AS_MISSING.contains(&note.code))
     }
 
-    /// The damage of the file, begun with what `error` says where there was none yet.
+    /// Returns the damage of the file, created from `error` if there is none yet.
     pub fn damage_mut(&mut self, error: &Error) -> &mut Damage {
         self.damage.get_or_insert_with(|| Box::new(Damage::of(error)))
     }
 
-    /// Notes that a tensor of that displayed name was not recovered.
+    /// Records a lost tensor with a display name.
     pub fn lose(&mut self, name: impl fmt::Display, error: &Error) {
         let lost = Lost::new(name, error);
         self.damage_mut(error).lost.push(lost);
     }
 
-    /// Ends salvaging: marks the checkpoint so that nobody takes it for the whole. Notes, all of them
-    /// omissions: `damaged`, and `missing-damaged` for what is known to be lost; and the remark
-    /// `not-proved` for tensors whose bytes nothing in the file proves. The metadata key
-    /// [`Metadata::SALVAGED_KEY`] goes along where it is written anew.
+    /// Marks a salvaged checkpoint as incomplete. Adds the omissions `damaged`, and `missing-damaged` for each known loss, and the
+    /// note `not-proved` for `unproved` tensors without confirmation in the file. Sets the metadata key
+    /// [`Metadata::SALVAGED_KEY`], which converted files keep.
     pub fn mark_damaged(&mut self, unproved: usize) {
         let Some(damage) = &self.damage else { return };
         let intact = self.tensors.len();
@@ -210,21 +206,22 @@ impl Checkpoint {
             "damaged",
             format!("the file is damaged: {}: {}", damage.headline(intact), damage.text),
         )];
-        // Parts of one group have one name, and each its place.
+        // Parts of one group have the same name, but different offsets.
         let mut named = HashSet::new();
-        for lost in damage.lost.iter().take(NAMED).filter(|lost| named.insert((&lost.name, lost.offset))) {
+        for lost in damage.lost.iter().take(MAX_NAMED).filter(|lost| named.insert((&lost.name, lost.offset)))
+        {
             let text = format!("{} was not recovered: {}", lost.name, lost.place_and_text());
             notes.push(Note::omission("missing-damaged", text));
         }
-        let more = damage.lost.len().saturating_sub(NAMED);
+        let more = damage.lost.len().saturating_sub(MAX_NAMED);
         if more > 0 {
             notes.push(Note::omission("missing-damaged", format!("and {more} more were not recovered")));
         }
         if unproved > 0 {
             let text = format!(
-                "{unproved} of {intact} tensors are not proved: they fit their places, but {}",
+                "{unproved} of {intact} tensors are unverified: they have the right length, but {}",
                 match damage.unnamed {
-                    true => "nothing confirms which name belongs to which bytes",
+                    true => "the file does not confirm the assignment of names to bytes",
                     false => "the file has no checksum of their bytes",
                 }
             );
@@ -244,14 +241,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damage_is_told_everywhere() {
+    fn damage_is_reported_in_notes_losses_and_json() {
         let mut checkpoint = Checkpoint::new("test", "test", "file");
         let error = Error::corrupt("truncated", "the file ends").at(80).found(3);
         checkpoint.lose("b\u{7}", &error);
         checkpoint.damage_mut(&Error::corrupt("other", "later")).expected = Some(2);
         checkpoint.mark_damaged(0);
         let damage = checkpoint.damage.clone().unwrap();
-        assert_eq!(damage.headline(1), "1 of 2 tensors intact, breaks at offset 80");
+        assert_eq!(damage.headline(1), "1 of 2 tensors intact, damaged at offset 80");
         assert_eq!((damage.code.as_str(), damage.offset, damage.expected), ("truncated", Some(80), Some(2)));
         let codes: Vec<_> = checkpoint.notes.iter().map(|note| (note.code.as_str(), note.omission)).collect();
         assert_eq!(codes, [("damaged", true), ("missing-damaged", true)]);
@@ -264,6 +261,6 @@ mod tests {
         );
         assert_eq!(damage.to_json(1)["why"][0]["offset"], 80);
         let unknown = Damage { lost: Vec::new(), ..*damage };
-        assert_eq!(unknown.losses().len(), 1, "a damaged file is never said to be complete");
+        assert_eq!(unknown.losses().len(), 1, "a damaged file is never reported as complete");
     }
 }

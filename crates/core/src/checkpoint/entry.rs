@@ -1,4 +1,4 @@
-//! One tensor of the index.
+//! Tensor entries of the index.
 
 use super::{Attributes, Name, RowNamesRef, TensorPath};
 use crate::error::{Error, Result};
@@ -8,70 +8,70 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The pieces of a tensor. Nearly all tensors have one, which needs no allocation.
+/// Extents of a tensor. Nearly all tensors have one, which needs no allocation.
 pub type Pieces = SmallVec<[Extent; 1]>;
 
-/// A named tensor and where its bytes are.
+/// Named tensor with the byte ranges of its data.
 #[derive(Debug, Clone)]
 pub struct TensorEntry {
-    /// Where it stands. An optimizer's tensor has the path of its parameter.
+    /// Path. Optimizer state has the path of its parameter.
     pub path: TensorPath,
-    /// What it is for.
+    /// Role.
     pub role: Role,
-    /// The type of its elements, as read: a cast that is planned stands in `cast`.
+    /// Stored dtype, before any cast.
     pub stored: DType,
-    /// The type that its elements are to be given when they are read or written, and how.
+    /// Cast applied when elements are read or written.
     pub cast: Option<Cast>,
-    /// The logical extents: element (i, j) of the tensor, whatever the order of the bytes.
+    /// Logical shape, independent of the storage order.
     pub shape: Shape,
-    /// The parts that together fill the tensor. Together they cover it, without overlap.
+    /// Extents. Together they cover the tensor without overlap.
     pub extents: Pieces,
-    /// What only this format knows of it.
+    /// Attributes specific to the format.
     pub attributes: Attributes,
-    /// The names of its rows (the first index), where it is a table that has them.
+    /// Names of the rows (first index), if the tensor is a table with names.
     pub row_names: Option<RowNamesRef>,
-    /// True where name, dtype or layout was guessed.
+    /// True if name, dtype or layout was guessed.
     pub guessed: bool,
 }
 
-/// What a tensor is for.
+/// Role of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// A trained parameter.
+    /// Trained parameter.
     Parameter,
-    /// A tensor that the model keeps but does not train.
+    /// Tensor of the model that is not trained.
     Buffer,
     /// Rows of an embedding table.
     Embedding,
-    /// What an optimizer remembers about the parameter of the same path, under the name `slot`.
+    /// Optimizer state of the parameter of the same path, under the name `slot`.
     OptimizerState {
-        /// The optimizer's name for it, such as `Adam.m1`.
+        /// Name of the state, such as `Adam.m1`.
         slot: Name,
     },
-    /// What an optimizer remembers, under a path of its own, as in checkpoints of PyTorch.
+    /// Optimizer state with its own path, as in checkpoints of PyTorch.
     OptimizerPart {
-        /// Which parameter it is about, where that is known.
+        /// Parameter that the state belongs to, if known.
         of: Option<Box<StateOf>>,
     },
     /// Columns of an edge list.
     Edges,
     /// Names of the rows of another tensor.
     Names,
-    /// None of these.
+    /// Other role.
     Other,
 }
 
-/// Which parameter a tensor of an optimizer is about.
+/// Parameter that a tensor of optimizer state belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StateOf {
-    /// The parameter's name, as [`TensorEntry::text`] gives it.
+    /// Name of the parameter, as returned by [`TensorEntry::text`].
     pub name: String,
-    /// True where it follows from the order and the shapes of the parameters, and no name says it.
+    /// True if inferred from the order and the shapes of the parameters, not from a name.
     pub guessed: bool,
 }
 
 impl Role {
-    /// The word in JSON.
+    /// Returns the role as written in JSON.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Parameter => "parameter",
@@ -83,25 +83,25 @@ impl Role {
             Self::Other => "other",
         }
     }
-    /// The optimizer's slot, if it is one.
+    /// Returns the slot of optimizer state.
     pub fn slot(&self) -> Option<&Name> {
         match self {
             Self::OptimizerState { slot } => Some(slot),
             _ => None,
         }
     }
-    /// True for what an optimizer remembers, whatever its path.
+    /// Returns true for optimizer state, with either kind of path.
     pub fn is_state(&self) -> bool {
         matches!(self, Self::OptimizerState { .. } | Self::OptimizerPart { .. })
     }
-    /// The parameter that state with a path of its own is about, where that is known.
+    /// Returns the parameter of optimizer state with its own path, if known.
     pub fn state_of(&self) -> Option<&StateOf> {
         match self {
             Self::OptimizerPart { of } => of.as_deref(),
             _ => None,
         }
     }
-    /// The role of that word; `slot` is needed for `optimizer`.
+    /// Returns the role of that JSON word; `optimizer` requires a `slot`.
     pub fn from_parts(word: &str, slot: Option<Name>) -> Option<Self> {
         Some(match word {
             "parameter" => Self::Parameter,
@@ -116,38 +116,37 @@ impl Role {
     }
 }
 
-/// A byte range that fills a box of a tensor.
+/// Byte range that fills a box of a tensor.
 #[derive(Debug, Clone)]
 pub struct Extent {
-    /// What holds the bytes.
+    /// Source with the bytes.
     pub source: SourceRef,
     /// Offset of the first byte in `source`.
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
-    /// How the elements of the box lie in the bytes.
+    /// Layout of the elements.
     pub encoding: Encoding,
-    /// The box of the tensor that is filled; `None` for the whole tensor. [`region`](Self::region) gives it for a shape. Who
-    /// changes the shape of a tensor must set it, unless the piece still fills all of it.
+    /// Box of the tensor; `None` for the whole tensor. See [`region`](Self::region). Code that changes the shape of a tensor must
+    /// update it, unless the extent still fills the whole tensor.
     pub part: Option<Box<Region>>,
-    /// A checksum that the file gives for bytes around these. Opening does not read them; whoever
-    /// reads the whole tensor holds them against it.
+    /// Checksum that the file states for a range around these bytes. Opening does not verify it; reading the whole tensor does.
     pub check: Option<Box<Check>>,
 }
 
 impl Extent {
-    /// The box that is filled of a tensor of `shape`.
+    /// Returns the box of this extent in a tensor of `shape`.
     pub fn region(&self, shape: &Shape) -> Cow<'_, Region> {
         match &self.part {
             Some(part) => Cow::Borrowed(part),
             None => Cow::Owned(Region::whole(shape)),
         }
     }
-    /// The first index along the first dimension that is filled.
+    /// Returns the first index of the box along the first dimension.
     pub fn first_row(&self) -> u64 {
         self.part.as_ref().and_then(|part| part.start.first().copied()).unwrap_or(0)
     }
-    /// Makes a piece of a tensor of `shape` one of a longer tensor, in which it begins `rows` further down.
+    /// Moves the box down by `rows`, for a tensor of `shape` that becomes part of a longer one.
     pub fn move_down(&mut self, rows: u64, shape: &Shape) {
         let mut part = self.region(shape).into_owned();
         if let Some(start) = part.start.first_mut() {
@@ -155,29 +154,29 @@ impl Extent {
         }
         self.part = Some(Box::new(part));
     }
-    /// The extents of the box that is filled of a tensor of `shape`.
+    /// Returns the sizes of the box in a tensor of `shape`.
     pub fn shape<'a>(&'a self, shape: &'a Shape) -> &'a [u64] {
         self.part.as_ref().map_or(shape.dims(), |part| &part.shape)
     }
 }
 
-/// The CRC-32 (as in zip) that a file gives for a range of a source.
+/// CRC-32 (as in zip) that a file states for a range of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Check {
     /// Offset of the first byte in the source.
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
-    /// What their CRC-32 must be.
+    /// Expected CRC-32.
     pub crc32: u32,
 }
 
 impl TensorEntry {
-    /// A parameter whose elements lie densely in `source` from `offset` on.
+    /// Creates a parameter with dense elements in `source` from `offset`.
     ///
     /// # Errors
-    /// [`crate::Kind::Corrupt`]: `shape-overflow` where the shape has no length in bytes,
-    /// `past-the-end` where the bytes leave the source.
+    /// [`crate::Kind::Corrupt`]: `shape-overflow` if the length in bytes overflows or is not whole, `past-the-end` if the bytes
+    /// exceed the source.
     pub fn dense(
         path: TensorPath,
         dtype: DType,
@@ -189,8 +188,11 @@ impl TensorEntry {
         let fail = |e: Error| e.in_file(source.label()).on_tensor(&path).at(offset);
         let len = shape.bytes(dtype).ok_or_else(|| {
             fail(
-                Error::corrupt("shape-overflow", "the shape has no length in whole bytes below 2^64")
-                    .found(format_args!("{dtype} {shape}")),
+                Error::corrupt(
+                    "shape-overflow",
+                    "the length of the tensor is not a whole number of bytes below 2^64",
+                )
+                .found(format_args!("{dtype} {shape}")),
             )
         })?;
         crate::source::check_range(&**source, offset, len).map_err(fail)?;
@@ -208,15 +210,15 @@ impl TensorEntry {
         })
     }
 
-    /// The rows `rows` (indices along the first dimension) as a tensor of their own, without its
-    /// names. Nothing is read: the pieces are cut.
+    /// Returns `rows` (indices along the first dimension) as a tensor without row names. Nothing is read: the extents are
+    /// split.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`], code `rows`, where there are no such rows; [`crate::Kind::Unsupported`],
-    /// `packed-rows`, where a cut would fall inside of a byte.
+    /// [`crate::Kind::Usage`], code `rows`, for rows out of range; [`crate::Kind::Unsupported`], `packed-rows`, if a row does
+    /// not begin at a byte boundary.
     pub fn rows(&self, rows: Range<u64>) -> Result<Self> {
         let Some((&all, rest)) = self.shape.dims().split_first().filter(|(all, _)| rows.end <= **all) else {
-            return Err(Error::usage("rows", "the tensor has no such rows")
+            return Err(Error::usage("rows", "row range out of bounds")
                 .on_tensor(self.name())
                 .expected(format_args!("rows of {}", self.shape))
                 .found(format_args!("{} to {}", rows.start, rows.end)));
@@ -235,7 +237,7 @@ impl TensorEntry {
         Ok(entry)
     }
 
-    /// The part of `extent` that lies in these rows, as a part of their tensor, which has `shape`.
+    /// Returns the part of `extent` in these rows, as an extent of the tensor of these rows, which has `shape`.
     fn cut(&self, extent: &Extent, rows: &Range<u64>, shape: &Shape) -> Result<Option<Extent>> {
         let whole = extent.region(&self.shape).into_owned();
         let (first, count) = (whole.start[0], whole.shape[0]);
@@ -252,48 +254,47 @@ impl TensorEntry {
             return Ok(Some(cut));
         }
         let packed = || {
-            Error::unsupported("packed-rows", "rows of elements that share bytes cannot be told apart")
+            Error::unsupported("packed-rows", "rows of elements that share bytes cannot be split")
                 .on_tensor(self.name())
         };
         let size = self.stored.size().ok_or_else(packed)? as u64;
         if extent.encoding.order == Order::Row || is_order_free {
-            // A checksum of bytes around stays: whoever reads these reads and checks it all.
+            // The checksum of a larger range stays: verifying it reads the whole range.
             cut.offset += (start - first) * row * size;
             cut.len = (end - start) * row * size;
             return Ok(Some(cut));
         }
-        // Rows of a column-major piece lie apart: they are read as one source.
+        // Rows of a column-major extent are not contiguous: `RowsSource` joins them.
         let view = crate::source::RowsSource::new(extent, &self.shape, size, start - first..end - first)?;
         (cut.offset, cut.len) = (0, crate::source::Source::len(&view));
-        // The checksum is one of the whole, which is not read here.
+        // No checksum: it covers the whole extent, which is not read here.
         cut.check = None;
         cut.source = std::sync::Arc::new(view);
         Ok(Some(cut))
     }
 
-    /// The type of the elements as a reader or writer will see them: after a cast, if one is asked.
+    /// Returns the dtype of the elements as read: after the cast, if any.
     pub fn dtype(&self) -> DType {
         self.cast.map_or(self.stored, |cast| cast.to)
     }
 
-    /// The bytes of the elements in their [`dtype`](Self::dtype).
+    /// Returns the bytes of the elements in their [`dtype`](Self::dtype).
     pub fn bytes(&self) -> u64 {
-        // A cast of a shape near 2^64 bytes could overflow; no such tensor can be read anyway.
+        // A cast of a tensor near 2^64 bytes could overflow; no such tensor can be read.
         self.shape.bytes(self.dtype()).unwrap_or(u64::MAX)
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn elements(&self) -> u64 {
         self.shape.elements().unwrap_or(u64::MAX)
     }
 
-    /// The order of the bytes; row-major where there are none, or where both are the same.
+    /// Returns the storage order; row-major for empty tensors, or if both orders are the same bytes.
     pub fn order(&self) -> Order {
         self.extents.first().map_or(Order::Row, |p| p.encoding.order)
     }
 
-    /// The name as people see it: parts joined by dots, and `/slot` for optimizer state. Not
-    /// escaped.
+    /// Returns the display name: parts joined by dots, and `/slot` for optimizer state. Not escaped.
     pub fn text(&self) -> String {
         match self.role.slot() {
             Some(slot) => format!("{}/{}", self.path.to_text(), slot.to_text()),
@@ -301,12 +302,12 @@ impl TensorEntry {
         }
     }
 
-    /// [`text`](Self::text), safe for terminals.
+    /// Returns [`text`](Self::text), escaped for terminals.
     pub fn name(&self) -> String {
         super::escape_text(&self.text())
     }
 
-    /// True where a person who wrote `name` can mean this tensor.
+    /// Returns true if `name`, written by a user, can mean this tensor.
     pub(super) fn answers_to(&self, name: &str) -> bool {
         let json_path = || match name.rfind("]/") {
             Some(end) => (&name[..=end], Some(&name[end + 2..])),
@@ -322,7 +323,7 @@ impl TensorEntry {
         self.text() == name || self.name() == name
     }
 
-    /// The single piece that holds the tensor densely and as it is, if there is one.
+    /// Returns the single extent that fills the tensor densely, if any.
     pub fn single_extent(&self) -> Option<&Extent> {
         match self.extents.as_slice() {
             [extent] if extent.region(&self.shape).is_whole(&self.shape) => Some(extent),
@@ -335,9 +336,9 @@ impl TensorEntry {
 mod tests {
     use super::*;
 
-    /// Files of a hundred megabytes hold millions of tensors: an index of them must fit into memory several times.
+    /// Files of a hundred megabytes may have millions of tensors: their index must fit into memory several times.
     #[test]
-    fn an_entry_is_small() {
+    fn entries_are_small() {
         assert!(size_of::<TensorEntry>() <= 176, "{}", size_of::<TensorEntry>());
         assert!(size_of::<Extent>() <= 56, "{}", size_of::<Extent>());
     }

@@ -1,11 +1,11 @@
-//! The index as JSON, with the stable schema of the command's `ls`.
+//! Index as JSON, with the stable schema of the `ls` command.
 
 use super::{Checkpoint, Note, TensorEntry};
 use crate::json::{Rows, rows, tree};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
-/// The document of an index.
+/// JSON document of an index.
 #[derive(Serialize)]
 struct Index<'a, Tensors: Serialize, Notes: Serialize> {
     path: &'a str,
@@ -21,19 +21,19 @@ struct Index<'a, Tensors: Serialize, Notes: Serialize> {
 }
 
 impl Checkpoint {
-    /// The index as one JSON document: `path`, `format`, `kind`, `tensors`, `metadata`, `notes`,
-    /// and `damage` where it was salvaged. As a tree; [`Checkpoint::as_json`] takes no memory.
+    /// Returns the index as a JSON tree: `path`, `format`, `kind`, `tensors`, `metadata`, `notes`, and `damage` if it was
+    /// salvaged. [`Checkpoint::as_json`] avoids the tree.
     pub fn to_json(&self) -> Json {
         tree(&self.as_json())
     }
 
-    /// As [`Checkpoint::to_json`], made as it is written.
+    /// Returns the document of [`Checkpoint::to_json`], serialized without a tree in memory.
     pub fn as_json(&self) -> impl Serialize + '_ {
         self.as_json_with(|_, tensor| tensor.to_json())
     }
 
-    /// As [`Checkpoint::as_json`], with the document of each tensor, which stands at that place of
-    /// [`Checkpoint::tensors`], from `one`.
+    /// Returns the document of [`Checkpoint::as_json`]. `one` supplies the document of each tensor, by its index in
+    /// [`Checkpoint::tensors`].
     pub fn as_json_with<'a>(
         &'a self,
         one: impl Fn(usize, &'a TensorEntry) -> Json + Clone + 'a,
@@ -50,14 +50,14 @@ impl Checkpoint {
         }
     }
 
-    /// The damage of the file, where it is damaged.
+    /// Returns the damage of the file, if any.
     pub fn damage_json(&self) -> Option<Json> {
         self.damage.as_ref().map(|damage| damage.to_json(self.tensors.len()))
     }
 }
 
 impl Note {
-    /// `{"code", "text"}`, and `tensor` for one that was skipped.
+    /// Returns `{"code", "text"}`, and `tensor` for a skipped tensor.
     pub fn to_json(&self) -> Json {
         let mut json = json!({ "code": self.code, "text": self.text });
         if let Some(tensor) = &self.skipped {
@@ -68,8 +68,8 @@ impl Note {
 }
 
 impl TensorEntry {
-    /// `name`, `path`, `role`, `slot`, `state_of`, `dtype`, `shape`, `order`, `bytes`, the attributes, and
-    /// `guessed` where it is so.
+    /// Returns `name`, `path`, `role`, `slot`, `state_of`, `dtype`, `shape`, `order`, `bytes`, the attributes, and `guessed` if
+    /// true.
     pub fn to_json(&self) -> Json {
         let mut json = Map::new();
         json.insert("name".into(), json!(self.text()));
@@ -100,8 +100,8 @@ impl TensorEntry {
         Json::Object(json)
     }
 
-    /// Where the bytes are: for each piece `file`, `offset`, `bytes`, and the box that it fills, as
-    /// `start` and `extent` along each dimension.
+    /// Returns the extents: for each one `file`, `offset`, `bytes`, and its box, as `start` and `extent` (size) along each
+    /// dimension.
     pub fn extents_to_json(&self) -> Json {
         let extent = |extent: &super::Extent| {
             let region = extent.region(&self.shape);

@@ -1,25 +1,24 @@
-//! What a target cannot hold.
+//! Losses: data that a target format cannot represent.
 
 use crate::codes::LossCode;
 use crate::phrase::{Face, Phrase, Worded};
 use serde_json::{Value as Json, json};
 use std::fmt;
 
-/// Something that a target cannot hold, found while planning.
+/// Loss of a conversion, found while planning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
-    /// Stable, for programs.
+    /// Stable code, for programs.
     pub code: LossCode,
-    /// The tensor or metadata key concerned, displayed.
+    /// Display name of the affected tensor or metadata key.
     pub subject: String,
-    /// What is lost, for people.
+    /// Description for users.
     pub detail: Phrase,
 }
 
 impl Loss {
-    /// Codes of losses of which nothing is in the target: tensors, rows and their names, metadata, levels of
-    /// sequences, programs. What any other code stands for is there, but not as it was: rounded, under another name,
-    /// without its role.
+    /// Codes of complete losses, with nothing left in the target: tensors, rows and their names, metadata, levels of sequences,
+    /// programs. With any other code the data is in the target, but changed: rounded, under another name, without its role.
     pub const LEFT_OUT: [LossCode; 24] = [
         LossCode::AttributeDropped,
         LossCode::Companion,
@@ -47,7 +46,7 @@ impl Loss {
         LossCode::VersionUnread,
     ];
 
-    /// Codes of losses of whole tensors: the source has a tensor that the target has not, without having been asked to leave it out.
+    /// Codes of lost tensors: the target lacks a tensor of the source that the user did not drop.
     const WHOLE_TENSORS: [LossCode; 9] = [
         LossCode::MissingDamaged,
         LossCode::NoPlace,
@@ -60,22 +59,22 @@ impl Loss {
         LossCode::VersionUnread,
     ];
 
-    /// A loss of `code` that concerns `subject`.
+    /// Creates a loss of `code` for `subject`.
     pub fn new(code: impl Into<LossCode>, subject: impl fmt::Display, detail: impl Into<Phrase>) -> Self {
         Self { code: code.into(), subject: subject.to_string(), detail: detail.into() }
     }
 
-    /// True where nothing of it is in the target; see [`LEFT_OUT`](Self::LEFT_OUT).
+    /// Returns true for a complete loss; see [`LEFT_OUT`](Self::LEFT_OUT).
     pub fn is_left_out(&self) -> bool {
         Self::LEFT_OUT.contains(&self.code)
     }
 
-    /// True where the loss is a tensor: `subject` is its name, and nothing of it is in the target.
+    /// Returns true for a lost tensor: `subject` is its name, and the target does not contain it.
     pub fn is_tensor(&self) -> bool {
         Self::WHOLE_TENSORS.contains(&self.code)
     }
 
-    /// `{"code", "subject", "detail", "left_out", "tensor"}`.
+    /// Returns `{"code", "subject", "detail", "left_out", "tensor"}`.
     pub fn to_json(&self) -> Json {
         json!({
             "code": self.code.as_str(), "subject": self.subject, "detail": self.detail, "left_out": self.is_left_out(),

@@ -1,40 +1,39 @@
-//! What a file says besides its tensors: ordered keys with typed values.
+//! Metadata of a file: ordered keys with typed values.
 use super::name::Name;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A typed value. Floats are kept as bits, so that a NaN payload survives.
+/// Typed value. Floats are kept as bits to preserve NaN payloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// A truth value.
+    /// Boolean.
     Bool(bool),
-    /// Nothing, where that is said: Python's `None`.
+    /// Explicit null: `None` in Python.
     Null,
-    /// An integer that may be negative.
+    /// Signed integer.
     I64(i64),
-    /// An unsigned integer of up to 32 bits.
+    /// Unsigned integer of up to 32 bits.
     U32(u32),
-    /// An unsigned integer.
+    /// Unsigned integer.
     U64(u64),
-    /// The bits of a binary32.
+    /// Bits of a binary32.
     F32(u32),
-    /// The bits of a binary64.
+    /// Bits of a binary64.
     F64(u64),
     /// Text.
     Text(String),
-    /// Bytes that are no text.
+    /// Bytes that are not text.
     Bytes(Vec<u8>),
-    /// A sequence.
+    /// Sequence.
     List(Vec<Value>),
     /// Named values in the order of the file; names may repeat and need not be UTF-8.
     Map(Vec<(Name, Value)>),
 }
 
 impl Value {
-    /// JSON for people and programs: plain values. A float is the shortest decimal that gives the
-    /// same bits; NaN and infinities, which JSON lacks, are strings. A name that is not UTF-8 is
-    /// shown with `\xNN`.
+    /// Returns plain JSON. A float is the shortest decimal with the same bits; NaN and infinities are strings. A name that is not
+    /// UTF-8 contains `\xNN`.
     pub fn to_json(&self) -> Json {
         match self {
             Self::Null => Json::Null,
@@ -55,7 +54,7 @@ impl Value {
         }
     }
 
-    /// The inverse of [`Tagged`](super::tagged::Tagged). The depth is bounded by that of the parser.
+    /// Inverse of [`Tagged`](super::tagged::Tagged). The depth is bounded by that of the parser.
     pub(super) fn from_tagged(json: &Json) -> Option<Self> {
         let object = json.as_object()?;
         let (tag, value) = object.iter().next()?;
@@ -91,25 +90,25 @@ fn numbers(json: &Json, number: impl Fn(&Json) -> Option<Value>) -> Option<Value
     json.as_array()?.iter().map(number).collect::<Option<_>>().map(Value::List)
 }
 
-/// The shortest decimal of an `f32` as a JSON number; a string for NaN and infinities.
+/// Returns the shortest decimal of an `f32` as a JSON number; a string for NaN and infinities.
 pub(super) fn float_json(x: f32) -> Json {
     if x.is_finite() {
-        // The shortest decimal of the f32, not of the f64 that it is widened to.
+        // Shortest decimal of the f32, not of the f64 it is widened to.
         x.to_string().parse::<f64>().map_or(Json::Null, |wide| json!(wide))
     } else {
         crate::text::json_number(x.into())
     }
 }
 
-/// Keys with values, in order. A key stands once.
+/// Ordered map of keys to values. Keys are unique.
 #[derive(Debug, Clone, Default)]
 pub struct Metadata {
     pairs: Vec<(Arc<str>, Value)>,
-    /// The place of each key: a file may have very many.
+    /// Index of each key: a file may have very many.
     places: HashMap<Arc<str>, usize>,
 }
 
-/// The same keys with the same values in the same order.
+/// Compares keys, values and order.
 impl PartialEq for Metadata {
     fn eq(&self, other: &Self) -> bool {
         self.pairs == other.pairs
@@ -119,11 +118,11 @@ impl PartialEq for Metadata {
 impl Eq for Metadata {}
 
 impl Metadata {
-    /// True where nothing is said.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
-    /// Sets `key`, in its old place if it has one, else at the end.
+    /// Sets `key`: an existing key keeps its position, a new one is appended.
     pub fn set(&mut self, key: impl Into<String>, value: Value) {
         let key: String = key.into();
         match self.places.get(key.as_str()).and_then(|&place| self.pairs.get_mut(place)) {
@@ -135,13 +134,13 @@ impl Metadata {
             }
         }
     }
-    /// Takes `key` out; the others keep their order. `None` where there is no such key.
+    /// Removes `key` and returns its value; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let removed = self.places.remove(key)?;
         self.places.values_mut().filter(|place| **place > removed).for_each(|place| *place -= 1);
         Some(self.pairs.remove(removed).1)
     }
-    /// Takes out all pairs of which `wanted` is true; both parts keep their order.
+    /// Removes all pairs for which `wanted` is true and returns them; both parts keep their order.
     pub(super) fn take(&mut self, wanted: impl Fn(&str, &Value) -> bool) -> Self {
         let all = std::mem::take(self).pairs.into_iter();
         let (taken, kept): (Vec<_>, Vec<_>) = all.partition(|(key, value)| wanted(key, value));
@@ -152,26 +151,26 @@ impl Metadata {
         *self = whole(kept);
         whole(taken)
     }
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.places.get(key).and_then(|&place| self.pairs.get(place)).map(|(_, value)| value)
     }
-    /// As [`iter`](Self::iter), of what is needed no longer.
+    /// Returns all pairs, in order, by value.
     pub(super) fn into_pairs(self) -> impl Iterator<Item = (Arc<str>, Value)> {
         self.pairs.into_iter()
     }
-    /// All pairs, in order.
+    /// Returns all pairs, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.pairs.iter().map(|(k, v)| (&**k, v))
     }
-    /// A JSON object of plain values; see [`Value::to_json`].
+    /// Returns a JSON object of plain values; see [`Value::to_json`].
     pub fn to_json(&self) -> Json {
         self.iter().map(|(k, v)| (k.to_owned(), v.to_json())).collect::<serde_json::Map<_, _>>().into()
     }
 }
 
 impl FromIterator<(String, Value)> for Metadata {
-    /// Pairs in order. A key that repeats keeps its first place and its last value.
+    /// Collects pairs in order. A repeated key keeps its first position and its last value.
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Self {
         let mut metadata = Self::default();
         pairs.into_iter().for_each(|(key, value)| metadata.set(key, value));
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_keep_their_order_and_stand_once() {
+    fn keys_are_unique_and_keep_their_order() {
         let mut metadata = Metadata::default();
         for (key, n) in [("b", 1), ("a", 2), ("c", 3), ("b", 4), ("d", 5)] {
             metadata.set(key, Value::U64(n));
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_json_is_for_people() {
+    fn plain_json_has_short_floats() {
         assert_eq!(Value::F32(0x3f66_6666).to_json().to_string(), "0.9");
         assert_eq!(Value::F32(0x7fc0_0001).to_json(), json!("NaN"));
     }

@@ -1,7 +1,7 @@
-//! The index: an opened checkpoint as ordered, named tensors over byte ranges.
+//! Index of an opened checkpoint: ordered, named tensors over byte ranges.
 //!
-//! A format's reader makes a [`Checkpoint`], changes rewrite it, a format's layouter turns it into
-//! a plan. It holds no tensor data: every [`Extent`] points into a source.
+//! The reader of a format creates a [`Checkpoint`], changes rewrite it, and the writer of a format turns it into a plan. It
+//! contains no tensor data: every [`Extent`] refers to a range of a source.
 
 mod aliases;
 mod attributes;
@@ -52,110 +52,109 @@ use crate::topology::Topology;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Names that a hint gives.
+/// Maximum number of names in a hint.
 const SHOWN_NAMES: usize = 3;
 
-/// An opened file or folder: its tensors in order, its metadata, and what is odd about it.
+/// Opened file or folder: ordered tensors, metadata, and notes.
 #[derive(Debug, Clone, Default)]
 pub struct Checkpoint {
-    /// The format's id, such as `primitiv`.
+    /// Id of the format, such as `primitiv`.
     pub format: &'static str,
-    /// Which file of the format's family, such as `model`.
+    /// Kind of file within the format, such as `model`.
     pub kind: &'static str,
-    /// The path, or what else people call it.
+    /// Display name: the path.
     pub label: String,
-    /// The tensors, in the order of the file.
+    /// Tensors, in the order of the file.
     pub tensors: Vec<TensorEntry>,
-    /// What the file says besides its tensors.
+    /// Metadata.
     pub metadata: Metadata,
-    /// The first-class form that this has, or had before it was put into a bridge such as
-    /// safetensors: what to write on the way back.
+    /// Format and kind of the original, if this was converted to a bridge format such as safetensors: the target of a conversion
+    /// back.
     pub origin: Option<Origin>,
-    /// The program that belongs to the tensors, where the file or folder has one.
+    /// Program of the tensors, if the file or folder has one.
     pub topology: Option<Arc<Topology>>,
-    /// Files that belong to it and hold no tensors, under their names: they go along where the
-    /// checkpoint is written in its own form.
+    /// Companion files without tensors, by name. They are written with the checkpoint in its own format.
     pub companions: Vec<(String, SourceRef)>,
-    /// Files that were read and hold no tensors, such as the program beside its parameters: their
-    /// bytes are accounted for as well. Those of `companions` and of the names of rows need not be here.
+    /// Other files that were read and contain no tensors, such as the program of parameters. Checks account for their bytes too.
+    /// Files in `companions` and files of row names need not be listed.
     pub files: Vec<SourceRef>,
-    /// What is odd, guessed, or was left out.
+    /// Notes: anomalies, guesses and omissions.
     pub notes: Vec<Note>,
-    /// What tensors and values stand in, as far as names do not say it, where the file says so. Of what was opened: changes
-    /// of names do not change it.
+    /// Python containers of tensors and values, where names are not enough. They describe the opened file: renames do not
+    /// change them.
     pub containers: Option<Box<Containers>>,
-    /// Where the file is damaged and what it lost, where this is what was salvaged from one.
+    /// Damage and lost tensors, if the checkpoint was salvaged.
     pub damage: Option<Box<Damage>>,
 }
 
-/// A first-class form.
+/// Format and kind of an original file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// The format's id.
+    /// Id of the format.
     pub format: String,
-    /// The kind within the format.
+    /// Kind within the format.
     pub kind: String,
 }
 
-/// Something worth knowing about an opened file.
+/// Note on an opened file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Stable, for programs.
+    /// Stable code, for programs.
     pub code: NoteCode,
-    /// For people.
+    /// Text for users.
     pub text: Phrase,
-    /// True where a part of the file is not in the index, so that a conversion would lose it.
+    /// True if a part of the file is not in the index, so that a conversion loses it.
     pub omission: bool,
-    /// The tensor of the file that is not in the index, where that part is one.
+    /// Skipped tensor, if that part is a tensor.
     pub skipped: Option<Box<SkippedTensor>>,
 }
 
-/// A tensor of a file that is not in the index.
+/// Tensor of a file that is not in the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedTensor {
-    /// The name as it would be displayed, not yet escaped.
+    /// Display name, not escaped.
     pub name: String,
-    /// The reason, for people: a word or a clause, such as `quantized`.
+    /// Reason for users: a word or a clause, such as `quantized`.
     pub reason: Phrase,
     /// True for optimizer state.
     pub is_state: bool,
 }
 
 impl Note {
-    /// A remark.
+    /// Creates a note.
     pub fn new(code: impl Into<NoteCode>, text: impl Into<Phrase>) -> Self {
         Self { code: code.into(), text: text.into(), omission: false, skipped: None }
     }
-    /// A part of the file that is not in the index.
+    /// Creates a note on a part of the file that is not in the index.
     pub fn omission(code: impl Into<NoteCode>, text: impl Into<Phrase>) -> Self {
         Self { code: code.into(), text: text.into(), omission: true, skipped: None }
     }
-    /// A tensor of the file that is not in the index. A conversion reports it as a loss of a whole tensor.
+    /// Creates a note on a tensor that is not in the index. A conversion reports it as a lost tensor.
     pub fn skipped_tensor(name: impl Into<String>, reason: impl Into<Phrase>) -> Self {
         let (name, reason) = (name.into(), reason.into());
         let text = phrase![escape_text(&name), ": ", &reason];
         let skipped = Some(Box::new(SkippedTensor { name, reason, is_state: false }));
         Self { code: NoteCode::TensorSkipped, text, omission: true, skipped }
     }
-    /// As it is, but of optimizer state where `is_state`.
+    /// Marks a skipped tensor as optimizer state if `is_state`.
     pub fn of_state(mut self, is_state: bool) -> Self {
         if let Some(tensor) = &mut self.skipped {
             tensor.is_state = is_state;
         }
         self
     }
-    /// True for a skipped tensor of optimizer state.
+    /// Returns true for a skipped tensor of optimizer state.
     pub fn is_of_state(&self) -> bool {
         self.skipped.as_ref().is_some_and(|tensor| tensor.is_state)
     }
-    /// What a conversion loses with this part of the file.
+    /// Returns the loss of a conversion for this part of the file.
     pub fn loss(&self) -> Loss {
         match &self.skipped {
             Some(tensor) => Loss::new(LossCode::TensorSkipped, escape_text(&tensor.name), &tensor.reason),
             None => Loss::new("omitted", self.code.as_str(), &self.text),
         }
     }
-    /// True where a part of the file was not looked at. What was, and has no place in the index, is an omission alone.
+    /// Returns true if a part of the file was not read. A part that was read but has no place in the index is only an omission.
     pub fn is_unread(&self) -> bool {
         self.omission && !matches!(self.code, NoteCode::MetadataDiffers | NoteCode::NamedType)
     }
@@ -170,40 +169,40 @@ impl Worded for Note {
     }
 }
 
-/// Notes are what people read of it.
+/// Notes contain user-facing text.
 impl Worded for Checkpoint {
     fn word(&mut self, face: Face<'_>) {
         self.notes.word(face);
     }
 }
 
-/// The kind of a pickle of which nothing says which framework wrote it.
+/// Kind of a pickle from an unknown framework.
 pub const PICKLE: &str = "pickle";
 
 impl Checkpoint {
-    /// Notes first of all that loading the file elsewhere would run code, where it would.
+    /// Inserts `warning` as the first note: loading the file elsewhere would run code.
     pub fn warn_of_code(&mut self, warning: Option<Phrase>) {
         if let Some(text) = warning {
             self.notes.insert(0, Note::new(NoteCode::RunsCode, text));
         }
     }
 
-    /// The format as reports name it: `pickle` for a pickle of which nothing says which framework wrote it.
+    /// Returns the format for reports: `pickle` for a pickle from an unknown framework.
     pub fn shown_format(&self) -> &'static str {
         if self.kind == PICKLE { PICKLE } else { self.format }
     }
 
-    /// An empty checkpoint of a format and kind.
+    /// Creates an empty checkpoint of a format and kind.
     pub fn new(format: &'static str, kind: &'static str, label: impl Into<String>) -> Self {
         Self { format, kind, label: label.into(), ..Self::default() }
     }
 
-    /// The tensor of that name: as displayed (`fc1.w`, `fc1.w/Adam.m1`), with `/` in place of the dots (`fc1/w`), or its
-    /// path as a JSON array (`["fc1","w"]`), which is never ambiguous.
+    /// Returns the tensor of that name. Accepted are the display name (`fc1.w`, `fc1.w/Adam.m1`), `/` instead of dots (`fc1/w`),
+    /// and the path as a JSON array (`["fc1","w"]`), which is never ambiguous.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`]: `no-such-tensor`, with the nearest names as hint, or
-    /// `ambiguous-name` where two paths are displayed alike; `lost-tensor` where it was not salvaged.
+    /// [`crate::Kind::Mismatch`]: `no-such-tensor`, with similar names as hint; `ambiguous-name` if two paths have that display
+    /// name; `lost-tensor` if it was not salvaged.
     pub fn tensor(&self, name: &str) -> Result<&TensorEntry> {
         let mut own = self.tensors.iter().filter(|t| t.answers_to(name)).take(2).collect::<Vec<_>>();
         if own.is_empty() {
@@ -218,7 +217,7 @@ impl Checkpoint {
         match (found.next(), found.next()) {
             (Some(entry), None) => Ok(entry),
             (Some(first), Some(second)) => {
-                Err(Error::mismatch("ambiguous-name", "this name fits more than one tensor")
+                Err(Error::mismatch("ambiguous-name", "the name matches more than one tensor")
                     .in_file(&self.label)
                     .on_tensor(escape_text(name))
                     .hint(format_args!(
@@ -231,32 +230,32 @@ impl Checkpoint {
                 if let Some(lost) = self.damage.as_ref().and_then(|damage| damage.lost_of(name)) {
                     return Err(lost.error(&self.label));
                 }
-                let error = Error::mismatch("no-such-tensor", "there is no tensor of this name")
+                let error = Error::mismatch("no-such-tensor", "no such tensor")
                     .in_file(&self.label)
                     .on_tensor(escape_text(name));
                 Err(match self.similar_names(name) {
                     (_, names) if names.is_empty() => error,
-                    (true, names) => error.hint(format_args!("there is {}", names.join(", "))),
+                    (true, names) => error.hint(format_args!("did you mean {}?", names.join(", "))),
                     (false, names) => {
-                        error.hint(format_args!("no name is like it; the first are {}", names.join(", ")))
+                        error.hint(format_args!("no similar names; the first are {}", names.join(", ")))
                     }
                 })
             }
         }
     }
 
-    /// Refuses names that have more parts, all together, than an eighth of the bytes that they stand for: a part takes
-    /// 24 bytes of memory each time that a name is changed, and may be none in a file. Some 250 names of the most
-    /// parts that one may have are free.
+    /// Rejects names with too many parts in total: more than one eighth of the bytes of all sources. In memory a part takes 24
+    /// bytes each time a name changes, but it may take none in a file. The parts of 250 names of maximum depth are always
+    /// allowed.
     ///
     /// # Errors
     /// [`crate::Kind::Limit`].
     pub fn check_parts(&self, limits: &Limits) -> Result<()> {
-        const FREE: u64 = 250;
-        const SHARE: u64 = 8;
+        const MIN_NAMES: u64 = 250;
+        const BYTES_PER_PART: u64 = 8;
         let parts: u64 = self.tensors.iter().map(|tensor| tensor.path.parts().len() as u64).sum();
-        let free = limits.path_parts.saturating_mul(FREE);
-        if parts <= free {
+        let allowed = limits.path_parts.saturating_mul(MIN_NAMES);
+        if parts <= allowed {
             return Ok(());
         }
         let mut sources = HashMap::new();
@@ -264,13 +263,14 @@ impl Checkpoint {
             sources.insert(Arc::as_ptr(&extent.source).cast::<()>(), extent.source.len());
         }
         let bytes = sources.into_values().fold(0u64, u64::saturating_add);
-        let enough = parts.div_ceil(FREE);
-        Limits::check_up_to("parts in all names", "path_parts", parts, free.max(bytes / SHARE), enough)
+        let enough = parts.div_ceil(MIN_NAMES);
+        let most = allowed.max(bytes / BYTES_PER_PART);
+        Limits::check_up_to("parts in all names", "path_parts", parts, most, enough)
             .map_err(|e| e.in_file(&self.label))
     }
 
-    /// True and up to three names that may be meant: those that contain what was asked for, or that a few
-    /// letters tell from it, or that have its last part in them. Or else false, and the first names there are.
+    /// Returns true and up to three similar names: names that contain `name`, have a small edit distance to it, or contain its
+    /// last part. Without similar names, returns false and the first names of the checkpoint.
     fn similar_names(&self, name: &str) -> (bool, Vec<String>) {
         let all: Vec<String> = self.tensors.iter().map(TensorEntry::name).collect();
         let found = near(|| all.iter().map(String::as_str), name, SHOWN_NAMES);
@@ -287,12 +287,12 @@ impl Checkpoint {
         if found.is_empty() { (false, all.into_iter().take(SHOWN_NAMES).collect()) } else { (true, found) }
     }
 
-    /// The form that this bridge file was made from; `None` for a file of that form itself.
+    /// Returns format and kind of the original of a bridge file; `None` for a file in its original format.
     pub fn carried_origin(&self) -> Option<&Origin> {
         self.origin.as_ref().filter(|origin| origin.format != self.format)
     }
 
-    /// The bytes of all tensors together, after any cast that is asked for.
+    /// Returns the bytes of all tensors, after casts.
     pub fn tensor_bytes(&self) -> u64 {
         self.tensors.iter().fold(0, |sum, t| sum.saturating_add(t.bytes()))
     }

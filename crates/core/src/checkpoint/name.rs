@@ -1,4 +1,4 @@
-//! Names and paths. A name is bytes, mostly UTF-8; a path is its parts, never a joined string.
+//! Names and paths of tensors. A name is bytes, mostly UTF-8; a path is a list of names.
 
 use crate::text::escape as escape_text;
 use serde_json::Value as Json;
@@ -7,14 +7,14 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The longest name that is held without memory of its own: most are shorter.
+/// Maximum length of a name stored inline, without an allocation: most are shorter.
 const INLINE: usize = 22;
 
-/// One part of a path, a slot, or a key: bytes that are mostly, not always, UTF-8.
+/// Part of a path, a slot, or a key: bytes that are usually UTF-8.
 #[derive(Clone)]
 pub struct Name(Repr);
 
-/// 24 bytes, so that a path of a million parts is as short as it can be.
+/// 24 bytes, to keep paths of a million parts small.
 #[derive(Clone)]
 enum Repr {
     Short { len: u8, bytes: [u8; INLINE] },
@@ -55,7 +55,7 @@ impl Default for Name {
 }
 
 impl Name {
-    /// The name with these bytes.
+    /// Creates a name of these bytes.
     pub fn new(bytes: impl AsRef<[u8]>) -> Self {
         let bytes = bytes.as_ref();
         let mut name = [0; INLINE];
@@ -67,18 +67,18 @@ impl Name {
             _ => Self(Repr::Long(bytes.into())),
         }
     }
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::Short { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
             Repr::Long(bytes) => bytes,
         }
     }
-    /// The text, where the bytes are UTF-8.
+    /// Returns the text, if the bytes are UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(self.as_bytes()).ok()
     }
-    /// A string, or `{"hex": "…"}` where the bytes are not UTF-8.
+    /// Returns a JSON string, or `{"hex": "…"}` if the bytes are not UTF-8.
     pub fn to_json(&self) -> Json {
         match self.as_str() {
             Some(text) => Json::from(text),
@@ -93,7 +93,7 @@ impl Name {
             _ => None,
         }
     }
-    /// The text as it is, or with bytes that are not UTF-8 as `\xNN`.
+    /// Returns the text, with `\xNN` for each byte that is not UTF-8.
     pub fn to_text(&self) -> String {
         let mut text = String::with_capacity(self.as_bytes().len());
         self.push_text(&mut text);
@@ -118,7 +118,7 @@ impl From<&str> for Name {
 }
 
 impl fmt::Display for Name {
-    /// Safe for terminals: see [`crate::text::escape`].
+    /// Writes the text, escaped for terminals: see [`crate::text::escape`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&escape_text(&self.to_text()))
     }
@@ -130,8 +130,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// The parts of a tensor's name, from the root down. Clones share several parts. A path of one short part needs no
-/// allocation: a file may have millions of them.
+/// Path of a tensor: its parts, from the root down. Clones share the parts. A path of one short part needs no allocation: a file
+/// may have millions of them.
 #[derive(Clone)]
 pub struct TensorPath(Parts);
 
@@ -186,15 +186,15 @@ impl FromIterator<Name> for TensorPath {
 }
 
 impl TensorPath {
-    /// A path of these parts.
+    /// Creates a path of these parts.
     pub fn new(parts: impl Into<Vec<Name>>) -> Self {
         parts.into().into_iter().collect()
     }
-    /// The path that a dotted name means: one part between each two dots.
+    /// Creates the path of a dotted name: one part between dots.
     pub fn from_dotted(name: &str) -> Self {
         name.split('.').map(Name::from).collect()
     }
-    /// The path that a person writes: a JSON array of parts, or a dotted name.
+    /// Parses a path written by a user: a JSON array of parts, or a dotted name.
     pub fn parse(text: &str) -> Self {
         if text.starts_with('[')
             && let Ok(json) = serde_json::from_str::<Json>(text)
@@ -204,22 +204,22 @@ impl TensorPath {
         }
         Self::from_dotted(text)
     }
-    /// The path `["value"]` of a tensor that has no name of its own.
+    /// Returns the path `["value"]` of a tensor without a name.
     pub fn value() -> Self {
         Self(Parts::One(Name::from("value")))
     }
-    /// The parts.
+    /// Returns the parts.
     pub fn parts(&self) -> &[Name] {
         match &self.0 {
             Parts::One(name) => std::slice::from_ref(name),
             Parts::Several(names) => names,
         }
     }
-    /// True where `prefix` is the beginning of this path, part by part.
+    /// Returns true if this path begins with the parts of `prefix`.
     pub fn starts_with(&self, prefix: &Self) -> bool {
         self.parts().starts_with(prefix.parts())
     }
-    /// The parts joined by dots, not escaped. Two paths may join to the same text.
+    /// Returns the parts joined by dots, not escaped. Two paths may have the same text.
     pub fn to_text(&self) -> String {
         let mut text = String::with_capacity(self.byte_len() + self.parts().len());
         for (place, part) in self.parts().iter().enumerate() {
@@ -230,11 +230,11 @@ impl TensorPath {
         }
         text
     }
-    /// A JSON array of the parts.
+    /// Returns a JSON array of the parts.
     pub fn to_json(&self) -> Json {
         self.parts().iter().map(Name::to_json).collect()
     }
-    /// [`to_json`](Self::to_json) as text.
+    /// Returns [`to_json`](Self::to_json) as text.
     pub fn to_json_text(&self) -> String {
         self.to_json().to_string()
     }
@@ -242,14 +242,14 @@ impl TensorPath {
     pub fn from_json(json: &Json) -> Option<Self> {
         json.as_array()?.iter().map(Name::from_json).collect()
     }
-    /// Bytes of all parts together.
+    /// Returns the total bytes of all parts.
     pub fn byte_len(&self) -> usize {
         self.parts().iter().map(|part| part.as_bytes().len()).sum()
     }
 }
 
 impl fmt::Display for TensorPath {
-    /// The parts joined by dots, safe for terminals.
+    /// Writes the parts joined by dots, escaped for terminals.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&escape_text(&self.to_text()))
     }
@@ -262,12 +262,12 @@ impl fmt::Debug for TensorPath {
 }
 
 impl Name {
-    /// Lower-case hexadecimal digits, two a byte.
+    /// Returns lower-case hexadecimal digits, two per byte.
     pub fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|b| format!("{b:02x}")).collect()
     }
 
-    /// The inverse of [`Name::hex`].
+    /// Inverse of [`Name::hex`].
     pub fn unhex(text: &str) -> Option<Vec<u8>> {
         let digits = text.as_bytes();
         if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -304,14 +304,14 @@ mod tests {
     }
 
     #[test]
-    fn terminals_are_safe() {
+    fn escapes_control_characters() {
         assert_eq!(Name::new(*b"a\x1b[2J\xff\n").to_string(), "a\\u{1b}[2J\\xff\\n");
         assert_eq!(escape_text("ab\u{202e}c"), "ab\\u{202e}c");
         assert_eq!(escape_text("größe 重み"), "größe 重み");
     }
 
     #[test]
-    fn paths_as_people_write_them() {
+    fn parses_dotted_names_and_json_arrays() {
         assert_eq!(TensorPath::parse("a.b").parts().len(), 2);
         assert_eq!(TensorPath::parse("[\"a.b\"]").parts().len(), 1);
         assert_eq!(TensorPath::parse("[0:2]").to_text(), "[0:2]");

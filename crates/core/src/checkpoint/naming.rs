@@ -1,4 +1,4 @@
-//! Tensors that go by several names: which one is their path.
+//! Tensors with several names: structured names and variable names.
 
 use super::{Checkpoint, Name, Note, TensorEntry, TensorPath, Value};
 use crate::checkpoint::Attributes;
@@ -6,54 +6,49 @@ use crate::error::{Error, Result};
 use std::collections::{HashMap, HashSet};
 
 impl Attributes {
-    /// The attribute that holds the name of a tensor in the structure of the source code, such as
-    /// `conv1.weight`, where its path is another.
+    /// Attribute with the name of a tensor in the structure of the source code, such as `conv1.weight`, if its path differs.
     pub const STRUCTURED_NAME: &'static str = "structured_name";
 
-    /// The attribute that holds the name of a tensor as a variable of its program, such as
-    /// `conv2d_0.w_0`, where its path is another.
+    /// Attribute with the name of a tensor as a variable of its program, such as `conv2d_0.w_0`, if its path differs.
     pub const VARIABLE_NAME: &'static str = "variable_name";
 
-    /// The attribute of an optimizer's tensor that holds the name of its parameter as a variable, where
-    /// the path is another.
+    /// Attribute of optimizer state with the variable name of its parameter, if the path differs.
     pub const PARAMETER_VARIABLE: &'static str = "parameter_variable";
 
-    /// The attribute that holds the name that a tensor had before it was renamed, where its program or the
-    /// metadata know it by that.
+    /// Attribute with the name of a tensor before it was renamed, if its program or the metadata refer to that name.
     pub const RENAMED_FROM: &'static str = "renamed_from";
 
-    /// The attribute of a tensor that shares a part of its bytes with another one: what they are both
-    /// views of.
+    /// Attribute of a tensor that shares part of its bytes with another one: the storage of both views.
     pub const STORAGE: &'static str = "storage";
 
-    /// The attribute of a tensor that has its bytes in common with another one: that one's name, as
-    /// [`TensorEntry::text`] gives it.
+    /// Attribute of a tensor that shares all of its bytes with another one: the name of that one, as returned by
+    /// [`TensorEntry::text`].
     pub const ALIAS_OF: &'static str = "alias_of";
 }
 
-/// The names that tensors have so far, where each is to have its own.
+/// Set of used tensor names, which makes duplicates unique.
 #[derive(Debug, Default)]
 pub struct Distinct {
     texts: HashSet<String>,
-    /// Of each name that was met twice, the number from which on a free one is sought.
+    /// Next suffix to try for each duplicated name.
     free: HashMap<String, usize>,
 }
 
 impl Distinct {
-    /// True where a tensor has that name.
+    /// Returns true if a tensor has that name.
     pub fn is_taken(&self, name: &str) -> bool {
         self.texts.contains(name)
     }
 
-    /// Makes the name of a tensor the only one of its kind, as keys with dots can look like keys within keys. The note
-    /// says which name it has, where it is another one.
+    /// Adds the name of a tensor. A duplicate (keys with dots can look like nested keys) gets a suffix, with a note that states
+    /// the new name.
     pub fn add(&mut self, entry: &mut TensorEntry) -> Option<Note> {
         if self.texts.insert(entry.text()) {
             return None;
         }
         let mut parts = entry.path.parts().to_vec();
         let last = parts.pop().map(|last| last.to_text()).unwrap_or_default();
-        // From where the last of this name was found: what was taken then is taken still.
+        // Continue after the last suffix of this name: all lower ones are used.
         let taken = self.texts.len();
         let count = self.free.entry(entry.text()).or_default();
         *count = taken.max(*count);
@@ -66,20 +61,20 @@ impl Distinct {
                 break;
             }
         }
-        let text = format!("two tensors would be called alike; one is called {} instead", entry.name());
+        let text = format!("duplicate tensor name; the second tensor is named {}", entry.name());
         Some(Note::new("name-collision", text))
     }
 }
 
 impl TensorEntry {
-    /// True where `name` is another name that the tensor has.
+    /// Returns true if `name` is an alternative name of the tensor.
     pub(super) fn goes_by(&self, name: &str) -> bool {
         [Attributes::STRUCTURED_NAME, Attributes::VARIABLE_NAME]
             .iter()
             .any(|key| self.text_attribute(key) == Some(name))
     }
 
-    /// The text of an attribute.
+    /// Returns the text of an attribute.
     pub fn text_attribute(&self, key: &str) -> Option<&str> {
         match self.attributes.get(key) {
             Some(Value::Text(text)) => Some(text),
@@ -89,13 +84,12 @@ impl TensorEntry {
 }
 
 impl Checkpoint {
-    /// Gives every tensor that has the attribute `wanted` that name as its path, and keeps the
-    /// path it had as the attribute `kept`. State goes with its parameter. Tensors without the
-    /// attribute stay as they are, with a note.
+    /// Renames every tensor with the attribute `wanted` to that name, and keeps the previous path as the attribute `kept`. State
+    /// follows its parameter. Tensors without the attribute stay unchanged, with a note.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`]: `no-such-names` where no tensor has such a name; `name-collision`
-    /// where two tensors would have one name.
+    /// [`crate::Kind::Mismatch`]: `no-such-names` if no tensor has the attribute; `name-collision` if two tensors would have the
+    /// same name.
     pub fn use_names(&mut self, wanted: &str, kept: &'static str) -> Result<()> {
         let mut map = HashMap::<TensorPath, TensorPath>::new();
         for tensor in self.tensors.iter().filter(|t| t.role.slot().is_none()) {
@@ -105,7 +99,7 @@ impl Checkpoint {
         }
         let plain = || self.tensors.iter().filter(|t| t.role.slot().is_none());
         let knows = |t: &TensorEntry| t.attributes.contains_key(wanted) || t.attributes.contains_key(kept);
-        // Names of variables may be all that there is; then nothing is to be done.
+        // If there are variable names only, nothing needs to be done.
         let variables = wanted == Attributes::VARIABLE_NAME && !plain().any(knows);
         if variables {
             return Ok(());
@@ -115,12 +109,12 @@ impl Checkpoint {
             return Err(Error::mismatch("no-such-names", format!("no tensor has a {what}"))
                 .in_file(&self.label)
                 .hint(
-                    "structured names stand in x.pdiparams.info or in a .pdparams; variables have them in their program",
+                    "structured names are stored in x.pdiparams.info or in a .pdparams file; variable names in the program",
                 ));
         }
         let mut without = 0u64;
         for tensor in &mut self.tensors {
-            // State goes by its parameter; a name of its own is another matter.
+            // State follows its parameter, unless it has a name of its own.
             if tensor.role.slot().is_some() {
                 if let Some(path) = map.get(&tensor.path) {
                     let old = std::mem::replace(&mut tensor.path, path.clone());
@@ -140,15 +134,15 @@ impl Checkpoint {
                     tensor.attributes.remove(wanted);
                     tensor.attributes.insert(kept.to_owned(), Value::Text(old.to_text()));
                 }
-                // It goes by such a name already where it keeps one of the other kind.
+                // A tensor with a name of the other kind already uses a name of this kind.
                 None => without += u64::from(!tensor.attributes.contains_key(kept)),
             }
         }
         if without > 0 {
             let wanted = wanted.replace('_', " ");
             let text = match without {
-                1 => format!("1 tensor has no {wanted} and keeps the name it has"),
-                _ => format!("{without} tensors have no {wanted} and keep the name they have"),
+                1 => format!("1 tensor has no {wanted} and keeps its name"),
+                _ => format!("{without} tensors have no {wanted} and keep their names"),
             };
             self.notes.push(Note::new("names-missing", text));
         }
@@ -180,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn names_go_there_and_back_with_state() {
+    fn use_names_can_be_reverted() {
         let mut c = checkpoint();
         c.use_names(Attributes::STRUCTURED_NAME, Attributes::VARIABLE_NAME).unwrap();
         let names: Vec<_> = c.tensors.iter().map(TensorEntry::text).collect();
@@ -193,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn collisions_are_refused() {
+    fn rejects_name_collisions() {
         let mut c = checkpoint();
         c.tensors[2]
             .attributes

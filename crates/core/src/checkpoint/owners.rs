@@ -1,20 +1,20 @@
-//! Which parameter the state of an optimizer is about, where its path does not say it alone.
+//! Parameters of optimizer state, if the path of the state is not enough.
 
 use super::{Attributes, Checkpoint, TensorEntry, TensorPath, Value};
 use std::collections::{HashMap, HashSet};
 
-/// The most parts at the end of a path that are looked up as the name of a variable: `linear_0.w_0` has two.
+/// Maximum number of trailing parts of a path looked up as a variable name: `linear_0.w_0` has two.
 const MOST_PARTS: usize = 16;
-/// The most parameters that state may be that of. Of more it is not looked at each: nobody knows then.
+/// Maximum number of candidate parameters of state. With more, the parameter is unknown.
 const MOST_OWNERS: usize = 16;
 
 impl Checkpoint {
-    /// For each tensor the places of the parameters that it may be state of: none for what is no state and where nobody
-    /// knows; several where all of them go by the name that it has for its parameter.
+    /// Returns, for each tensor, the indices of the parameters that it may be state of. Empty for non-state and unknown
+    /// parameters; several if they share the variable name that the state has for its parameter.
     ///
-    /// The parameter is the one that the state names, or that of the same path, with all others of the same name as a
-    /// variable. Where there is none of that path, state in a dict of its own has one that ends in the name of the variable.
-    /// What shares the bytes of the first of them is not one of its own.
+    /// The parameter is the one that the state names, or the one of the same path, with all others of the same variable name. If
+    /// there is none, the path of state in a dict of its own may end in the variable name. Aliases of the first parameter are not
+    /// listed.
     pub fn state_owners(&self) -> Vec<Vec<usize>> {
         let mut owners = vec![Vec::new(); self.tensors.len()];
         if !self.tensors.iter().any(|tensor| tensor.role.is_state()) {
@@ -49,7 +49,7 @@ impl Checkpoint {
         owners
     }
 
-    /// Adds those of `called` that can be the parameter of `state`: not what has another shape.
+    /// Adds those of `called` that can be the parameter of `state`: their shapes must be compatible.
     fn add_likely(&self, places: &mut Vec<usize>, state: &TensorEntry, called: &[usize]) {
         if places.len().saturating_add(called.len()) > MOST_OWNERS {
             places.clear();
@@ -63,8 +63,8 @@ impl Checkpoint {
         places.extend(more.iter().filter(|place| fits(place)));
     }
 
-    /// Gives state the path of its parameter, where it has that one's name as a variable for a path; of several that are
-    /// called so, that of the first. The name is kept, as [`Attributes::PARAMETER_VARIABLE`].
+    /// Sets the path of state to that of its parameter, if its current path is the variable name of the parameter. Of several
+    /// parameters with that name, the first one counts. The name is kept as [`Attributes::PARAMETER_VARIABLE`].
     pub fn attach_state(&mut self) {
         if self.tensors.iter().any(|tensor| tensor.role.slot().is_some()) {
             let mut parameters = Parameters::default();
@@ -73,8 +73,8 @@ impl Checkpoint {
         }
     }
 
-    /// As [`Checkpoint::attach_state`] for each of `sources`; and where the parameter stands in another one of them, if it has
-    /// the same path in all that have it.
+    /// Attaches state, as [`Checkpoint::attach_state`], for each of `sources`. The parameter may be in another source, if all
+    /// sources with that parameter have the same path for it.
     pub fn attach_state_among(sources: &mut [Checkpoint]) {
         sources.iter_mut().for_each(Checkpoint::attach_state);
         if sources.len() > 1
@@ -87,16 +87,16 @@ impl Checkpoint {
     }
 }
 
-/// Where parameters stand.
+/// Paths of parameters.
 #[derive(Default)]
 struct Parameters {
     paths: HashSet<TensorPath>,
-    /// By variable; none where nobody knows which one is meant.
+    /// By variable name; `None` if ambiguous.
     variables: HashMap<String, Option<TensorPath>>,
 }
 
 impl Parameters {
-    /// Adds those of `source`: of several that are called alike the first, unless another source has another one.
+    /// Adds the parameters of `source`. The first of a name counts; a different one in another source makes it ambiguous.
     fn add(&mut self, source: &Checkpoint) {
         let mut met: HashSet<&str> = HashSet::new();
         for tensor in source.tensors.iter().filter(|tensor| !tensor.role.is_state()) {
@@ -127,7 +127,7 @@ impl Parameters {
                 texts.insert(before, state.text());
             }
         }
-        // Others may say that they share the bytes of what has another name now.
+        // Aliases may refer to renamed tensors.
         for tensor in &mut checkpoint.tensors {
             if let Some(after) = tensor.text_attribute(Attributes::ALIAS_OF).and_then(|of| texts.get(of)) {
                 tensor.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(after.clone()));
@@ -136,23 +136,23 @@ impl Parameters {
     }
 }
 
-/// Those places, where they are not too many.
+/// Returns the indices, unless there are too many.
 fn few(places: Option<&Vec<usize>>) -> Vec<usize> {
     places.filter(|places| places.len() <= MOST_OWNERS).cloned().unwrap_or_default()
 }
 
-/// Parameters by all that state may call them.
+/// Parameters by all names that state may use for them.
 #[derive(Default)]
 struct Names<'a> {
     paths: HashMap<&'a TensorPath, Vec<usize>>,
     texts: HashMap<String, Vec<usize>>,
-    /// With the name of the first: what shares its bytes is none of its own.
+    /// With the name of the first: its aliases are not separate parameters.
     variables: HashMap<String, (String, Vec<usize>)>,
 }
 
 impl Names<'_> {
-    /// The parameters with the name that `state` has for its own, as a variable; where its path `ends` in that name, the
-    /// longest one.
+    /// Returns the parameters with the variable name that `state` has for its parameter. If `ends`, the longest name that the path
+    /// of `state` ends in.
     fn called(&self, state: &TensorEntry, ends: bool) -> &[usize] {
         let found = |name: &str| self.variables.get(name).map(|(_, places)| places.as_slice());
         if let Some(places) = state.text_attribute(Attributes::PARAMETER_VARIABLE).and_then(found) {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn state_is_found_by_the_variable_wherever_it_stands() {
+    fn state_is_matched_by_variable_name_at_any_path() {
         let mut c = checkpoint(&[
             ("m.fc.weight", None, &[2, 3]),
             ("o.w_0", Some("m1"), &[2, 3]),
@@ -211,9 +211,9 @@ mod tests {
         assert_eq!(c.state_owners(), vec![Vec::<usize>::new(); 7]);
         called(&mut c, 0, "w_0");
         called(&mut c, 5, "x.w_0");
-        // By the longest name; state of another shape is nobody's, and no path is taken for a variable.
+        // By the longest name; state of another shape has no parameter, and a path is not a variable name.
         assert_eq!(c.state_owners(), [vec![], vec![0], vec![0], vec![5], vec![], vec![], vec![]]);
-        // What is called as a variable now was called otherwise before.
+        // The path is now the variable name.
         c.tensors[0].path = TensorPath::from_dotted("w_0");
         let was = c.tensors[0].attributes.remove(Attributes::VARIABLE_NAME).unwrap();
         assert_eq!(c.state_owners()[1], [0; 0]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_that_are_called_so_all_may_be_it() {
+    fn state_may_belong_to_several_parameters_of_one_name() {
         let mut c = checkpoint(&[
             ("g.weight", None, &[2, 3]),
             ("d.weight", None, &[2, 3]),
@@ -232,18 +232,18 @@ mod tests {
         ]);
         (0..3).for_each(|place| called(&mut c, place, "w_0"));
         assert_eq!(c.state_owners()[3], [0, 1]);
-        // Also where it has the path of the first.
+        // Also with the path of the first.
         c.attach_state();
         assert_eq!(names(&c)[3..], ["o.w_0/m1", "g.weight/m1"]);
         assert_eq!(c.tensors[4].text_attribute(Attributes::PARAMETER_VARIABLE), Some("w_0"));
         assert_eq!(c.state_owners()[3..], [[0, 1], [0, 1]]);
-        // Names of the same bytes are one.
+        // Aliases count once.
         c.tensors[1].attributes.insert(Attributes::ALIAS_OF.into(), Value::Text("g.weight".into()));
         assert_eq!(c.state_owners()[3..], [[0], [0]]);
     }
 
     #[test]
-    fn thousands_of_the_same_name_are_not_held_against_each_other() {
+    fn thousands_of_equal_names_take_linear_time() {
         let mut c = checkpoint(&vec![("weight", None, &[2, 3][..]); 20_000]);
         (0..20_000).for_each(|place| called(&mut c, place, "w_0"));
         c.tensors.extend(checkpoint(&vec![("o.w_0", Some("m1"), &[2, 3][..]); 20_000]).tensors);
@@ -270,9 +270,9 @@ mod tests {
         for (mut sources, name) in [
             (vec![params("a"), state()], "a/m1"),
             (vec![params("a"), state(), params("a")], "a/m1"),
-            // The same twice, as Paddle's LSTM has it.
+            // Two parameters of one variable, as in the LSTM of Paddle.
             (vec![twice("a", "b"), state()], "a/m1"),
-            // Which of two it is is not known.
+            // Ambiguous: two different paths.
             (vec![params("a"), state(), params("b")], "w_0/m1"),
             (vec![params("a"), state(), checkpoint(&[("w_0", None, &[2])])], "w_0/m1"),
         ] {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_tensors_are_given_one_name() {
+    fn attach_state_creates_no_duplicate_names() {
         let mut c = checkpoint(&[
             ("weight", None, &[2, 3]),
             ("weight", Some("m1"), &[2, 3]),
@@ -295,7 +295,7 @@ mod tests {
         c.attach_state();
         assert_eq!(names(&c), ["weight", "weight/m1", "w_0/m1", "weight/m2", "copy"]);
         assert_eq!(c.tensors[4].text_attribute(Attributes::ALIAS_OF), Some("weight/m2"));
-        // That of the very path may be it as well.
+        // The parameter of the same path is preferred.
         let mut c = checkpoint(&[("weight", None, &[2]), ("w_0", None, &[2]), ("w_0", Some("m1"), &[2])]);
         called(&mut c, 0, "w_0");
         c.attach_state();

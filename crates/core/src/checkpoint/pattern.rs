@@ -1,22 +1,22 @@
-//! Globs over names. They come from untrusted files of rules too: the memory that they take is counted, and matching takes at
-//! most as many steps as the pattern and the name are long, multiplied.
+//! Globs over names. They may come from untrusted files of rules: their memory is bounded, and matching takes at most
+//! (length of the pattern) x (length of the name) steps.
 
 use super::escape_text;
 use crate::error::{Error, Result};
 use std::cell::Cell;
 
-/// The most bytes of a pattern once it is parsed.
-const MOST_BYTES: usize = 512 << 10;
-/// The most bytes of all patterns together: thousands of those that people write.
+/// Maximum bytes of a parsed pattern.
+const MAX_BYTES: usize = 512 << 10;
+/// Maximum bytes of all parsed patterns of a job: enough for thousands of ordinary ones.
 const ALL_BYTES: usize = 44 << 20;
-/// Bytes that each pattern counts for at least: it is held against every name, which takes time however small it is.
-const EACH: usize = 8 << 10;
-/// The longest pattern, in bytes.
-const LONGEST: usize = 64 << 10;
-/// The deepest nesting of choices: parsing them recurses.
-const DEEPEST: usize = 50;
+/// Minimum bytes counted per pattern: each one is compared with every name, which takes time for short patterns too.
+const MIN_COUNTED: usize = 8 << 10;
+/// Maximum length of a pattern, in bytes.
+const MAX_LEN: usize = 64 << 10;
+/// Maximum nesting of choices: parsing recurses.
+const MAX_DEPTH: usize = 50;
 
-/// The bytes that are left to patterns that come together.
+/// Remaining bytes for the patterns of a job.
 #[derive(Debug)]
 pub struct Budget(Cell<usize>);
 
@@ -27,14 +27,14 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Counts the `bytes` of the parsed pattern `written`.
+    /// Takes the `bytes` of the parsed pattern `written`.
     ///
     /// # Errors
-    /// [`crate::Kind::Limit`], `too-many-patterns`, where too few are left.
+    /// [`crate::Kind::Limit`], `too-many-patterns`, if fewer bytes are left.
     pub fn take(&self, bytes: usize, written: &str) -> Result<()> {
         let Some(left) = self.0.get().checked_sub(bytes) else {
-            return Err(Error::limit("too-many-patterns", "these patterns take too much together")
-                .expected(format_args!("at most {ALL_BYTES} bytes, once they are understood"))
+            return Err(Error::limit("too-many-patterns", "the patterns together are too large")
+                .expected(format_args!("at most {ALL_BYTES} bytes once parsed"))
                 .found(escape_text(written))
                 .hint("apply them in several steps"));
         };
@@ -43,15 +43,15 @@ impl Budget {
     }
 }
 
-/// A glob that is held against the whole of a name.
+/// Glob that matches whole names.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     states: Vec<State>,
-    /// True where no state has two ways on but stars.
+    /// True if no state but stars has two successors.
     plain: bool,
 }
 
-/// A step of a pattern. The next one follows it, unless it says otherwise.
+/// State of the automaton of a pattern. Its successor is the next one, except for `Split` and `Jump`.
 #[derive(Debug, Clone)]
 enum State {
     /// This character.
@@ -60,36 +60,35 @@ enum State {
     Any,
     /// Any number of any characters.
     Star,
-    /// A character in one of these ranges, or in none of them.
+    /// Character in one of these ranges, or in none of them if negated.
     Set { negated: bool, ranges: Box<[(char, char)]> },
-    /// Goes on at both of these places.
+    /// Continues at both of these states.
     Split(usize, usize),
-    /// Goes on at this place.
+    /// Continues at this state.
     Jump(usize),
 }
 
 impl Pattern {
-    /// A glob: `*` any characters, `?` one, `[ab]` and `{a,b}` either, a backslash before what stands for itself. `**/`, `/**`
-    /// and `/**/` stand for any number of parts between slashes, none as well.
+    /// Compiles a glob: `*` matches any characters, `?` one, `[ab]` and `{a,b}` either; a backslash escapes. `**/`, `/**` and
+    /// `/**/` match any number of parts between slashes, including none.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`], `bad-pattern`; [`crate::Kind::Limit`], `too-many-patterns`, where `budget` is used up.
+    /// [`crate::Kind::Usage`], `bad-pattern`; [`crate::Kind::Limit`], `too-many-patterns`, if `budget` is exhausted.
     pub fn glob(glob: &str, budget: &Budget) -> Result<Self> {
         check_length(glob)?;
         let bad = |why: &str| {
-            Error::usage("bad-pattern", format!("this is not a pattern: {why}"))
+            Error::usage("bad-pattern", format!("invalid pattern: {why}"))
                 .found(escape_text(glob))
-                .hint("patterns are globs: * any characters, ? one, {a,b} either; escape with \\")
+                .hint("use a glob: * matches any characters, ? one, {a,b} either; escape with \\")
         };
         let tokens =
             Parser { rest: glob.chars().peekable(), previous: None }.tokens(0).map_err(
                 |fault| match fault {
-                    Fault::TooDeep => Error::usage(
-                        "bad-pattern",
-                        "the choices of this pattern stand too deep in each other",
-                    )
-                    .expected(format_args!("{{a,b}} within {{a,b}} {DEEPEST} times at most"))
-                    .found(escape_text(glob)),
+                    Fault::TooDeep => {
+                        Error::usage("bad-pattern", "the choices of the pattern are nested too deeply")
+                            .expected(format_args!("at most {MAX_DEPTH} levels of {{a,b}}"))
+                            .found(escape_text(glob))
+                    }
                     Fault::Other(why) => bad(why),
                 },
             )?;
@@ -100,32 +99,32 @@ impl Pattern {
             _ => 0,
         });
         let bytes = states.len() * size_of::<State>() + sets.sum::<usize>();
-        if bytes > MOST_BYTES {
-            return Err(bad(&format!("it takes more than {MOST_BYTES} bytes once it is understood")));
+        if bytes > MAX_BYTES {
+            return Err(bad(&format!("it exceeds {MAX_BYTES} bytes once parsed")));
         }
-        budget.take(bytes.max(EACH), glob)?;
+        budget.take(bytes.max(MIN_COUNTED), glob)?;
         let plain = !states.iter().any(|state| matches!(state, State::Split(..) | State::Jump(_)));
         Ok(Self { states, plain })
     }
 
-    /// True where it covers the whole of `text`.
+    /// Returns true if the pattern matches the whole of `text`.
     pub(crate) fn is_match(&self, text: &str) -> bool {
         match self.plain {
-            true => self.matches_plainly(text),
-            false => self.matches_in_all_ways(text),
+            true => self.match_plain(text),
+            false => self.match_choices(text),
         }
     }
 
-    /// Without choices: a star takes as little as it can, and more where what follows does not fit.
-    fn matches_plainly(&self, text: &str) -> bool {
+    /// Matches a pattern without choices: a star matches as little as possible, and more after a mismatch.
+    fn match_plain(&self, text: &str) -> bool {
         let (mut state, mut rest) = (0, text.chars());
-        // Where to go on when what follows the last star does not fit: behind the star, one character later.
-        let mut again: Option<(usize, std::str::Chars<'_>)> = None;
+        // Backtracking point after a mismatch: the state after the last star, one character later.
+        let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
         loop {
             match self.states.get(state) {
                 Some(State::Star) => {
                     state += 1;
-                    again = Some((state, rest.clone()));
+                    retry = Some((state, rest.clone()));
                     continue;
                 }
                 Some(other) => {
@@ -141,7 +140,7 @@ impl Pattern {
                 None if rest.as_str().is_empty() => return true,
                 None => {}
             }
-            let Some((behind, from)) = &mut again else { return false };
+            let Some((behind, from)) = &mut retry else { return false };
             if from.next().is_none() {
                 return false;
             }
@@ -149,8 +148,8 @@ impl Pattern {
         }
     }
 
-    /// With choices: all states that the text up to a character leads to are followed at once.
-    fn matches_in_all_ways(&self, text: &str) -> bool {
+    /// Matches a pattern with choices by simulating all reachable states at once.
+    fn match_choices(&self, text: &str) -> bool {
         let end = self.states.len();
         let (mut now, mut next) = (Set::new(end + 1), Set::new(end + 1));
         self.enter(0, &mut now);
@@ -172,7 +171,7 @@ impl Pattern {
         now.has[end]
     }
 
-    /// Adds the states that `state` leads to without a character.
+    /// Adds the states reachable from `state` without consuming a character.
     fn enter(&self, state: usize, set: &mut Set) {
         let mut open = vec![state];
         while let Some(state) = open.pop() {
@@ -190,7 +189,7 @@ impl Pattern {
     }
 }
 
-/// A set of states.
+/// Set of states.
 struct Set {
     members: Vec<usize>,
     has: Vec<bool>,
@@ -209,7 +208,7 @@ impl Set {
 }
 
 impl State {
-    /// True where it takes this character.
+    /// Returns true if the state accepts this character.
     fn takes(&self, c: char) -> bool {
         match self {
             Self::Char(own) => *own == c,
@@ -222,14 +221,14 @@ impl State {
     }
 }
 
-/// A part of a glob.
+/// Token of a glob.
 #[derive(Debug, Clone)]
 enum Token {
     One(State),
     Choice(Vec<Vec<Token>>),
 }
 
-/// Why a glob is none.
+/// Reason why a glob is invalid.
 enum Fault {
     TooDeep,
     Other(&'static str),
@@ -246,9 +245,9 @@ impl Parser<'_> {
         self.previous
     }
 
-    /// The parts up to the end, or within a choice up to a comma or a brace, which stays.
+    /// Parses tokens up to the end, or within a choice up to a comma or a brace, which is not consumed.
     fn tokens(&mut self, depth: usize) -> std::result::Result<Vec<Token>, Fault> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(Fault::TooDeep);
         }
         let mut tokens = Vec::new();
@@ -269,7 +268,7 @@ impl Parser<'_> {
                         match self.next() {
                             Some(',') => choices.push(self.tokens(depth + 1)?),
                             Some(_) => break,
-                            None => return Err(Fault::Other("a { has no }")),
+                            None => return Err(Fault::Other("{ without }")),
                         }
                     }
                     choices.retain(|choice| !choice.is_empty());
@@ -277,9 +276,9 @@ impl Parser<'_> {
                         tokens.push(Token::Choice(choices));
                     }
                 }
-                '}' => return Err(Fault::Other("a } has no {")),
+                '}' => return Err(Fault::Other("} without {")),
                 '\\' => {
-                    let c = self.next().ok_or(Fault::Other("nothing follows the last backslash"))?;
+                    let c = self.next().ok_or(Fault::Other("trailing backslash"))?;
                     tokens.push(Token::One(State::Char(c)));
                 }
                 c => tokens.push(Token::One(State::Char(c))),
@@ -288,7 +287,7 @@ impl Parser<'_> {
         Ok(tokens)
     }
 
-    /// A star, or two: alone between slashes, these stand for any number of parts.
+    /// Parses one star, or two: two stars alone between slashes match any number of parts.
     fn star(&mut self, before: Option<char>, depth: usize, tokens: &mut Vec<Token>) {
         let (one, slash) = (|state| Token::One(state), || Token::One(State::Char('/')));
         if self.rest.peek() != Some(&'*') {
@@ -309,7 +308,7 @@ impl Parser<'_> {
             Some('/') if behind_slash => {
                 self.next();
                 match tokens.pop() {
-                    // Any number of parts once more is any number of parts.
+                    // Repeated `**/` are equal to one.
                     Some(Token::Choice(ways)) => tokens.push(Token::Choice(ways)),
                     _ => tokens
                         .push(Token::Choice(vec![vec![slash()], vec![slash(), one(State::Star), slash()]])),
@@ -319,20 +318,20 @@ impl Parser<'_> {
         }
     }
 
-    /// What follows an opening bracket.
+    /// Parses the rest of a set after its opening bracket.
     fn set(&mut self) -> std::result::Result<State, Fault> {
         let negated = self.rest.next_if(|c| matches!(c, '!' | '^')).is_some();
         let mut ranges: Vec<(char, char)> = Vec::new();
         let (mut first, mut in_range) = (true, false);
         loop {
-            let c = self.next().ok_or(Fault::Other("a [ has no ]"))?;
+            let c = self.next().ok_or(Fault::Other("[ without ]"))?;
             match c {
                 ']' if !first => break,
                 '-' if !first && !in_range => in_range = true,
                 c if in_range => {
                     if let Some(last) = ranges.last_mut() {
                         if c < last.0 {
-                            return Err(Fault::Other("a range of characters ends before it begins"));
+                            return Err(Fault::Other("reversed character range"));
                         }
                         last.1 = c;
                     }
@@ -349,7 +348,7 @@ impl Parser<'_> {
     }
 }
 
-/// Adds the states of these parts, which lead to whatever is added next.
+/// Appends the states of these tokens. They continue at the states appended next.
 fn compile(tokens: &[Token], states: &mut Vec<State>) {
     for token in tokens {
         match token {
@@ -360,7 +359,7 @@ fn compile(tokens: &[Token], states: &mut Vec<State>) {
                 for (at, choice) in choices.iter().enumerate() {
                     let split = states.len();
                     let more = at + 1 < choices.len();
-                    // Where it leads is known when the choice is done.
+                    // The target is set at the end of the choice.
                     states.push(State::Jump(split + 1));
                     compile(choice, states);
                     if more {
@@ -373,7 +372,7 @@ fn compile(tokens: &[Token], states: &mut Vec<State>) {
                 for end in ends {
                     states[end] = State::Jump(behind);
                 }
-                // A star behind a choice is none of its last one.
+                // A star after a choice must not merge with the last star inside it.
                 states.push(State::Jump(behind + 1));
             }
         }
@@ -381,11 +380,11 @@ fn compile(tokens: &[Token], states: &mut Vec<State>) {
 }
 
 fn check_length(pattern: &str) -> Result<()> {
-    if pattern.len() <= LONGEST {
+    if pattern.len() <= MAX_LEN {
         return Ok(());
     }
-    Err(Error::usage("bad-pattern", "this pattern is too long")
-        .expected(format_args!("at most {LONGEST} bytes"))
+    Err(Error::usage("bad-pattern", "the pattern is too long")
+        .expected(format_args!("at most {MAX_LEN} bytes"))
         .found(format_args!("{} bytes", pattern.len())))
 }
 
@@ -398,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn globs_cover_whole_texts() {
+    fn globs_match_whole_texts() {
         for (pattern, fits, fits_not) in [
             ("*.w", "a.b.w", "a.w.b"),
             ("a?c", "abc", "ac"),
@@ -425,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_matched_as_short_ones_are() {
+    fn matches_long_texts() {
         let long = format!("layers.{}.w", "x.".repeat(100_000));
         for pattern in ["layers.*.w", "*", "*.w", "{layers,h}.*.w"] {
             assert!(glob(pattern).unwrap().is_match(&long));
@@ -434,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_recurse_or_take_too_much_are_refused() {
+    fn rejects_invalid_deep_and_large_patterns() {
         let nested = |depth: usize| glob(&format!("{}a{}", "{".repeat(depth), "}".repeat(depth)));
         nested(50).unwrap();
         for bad in [
@@ -452,9 +451,9 @@ mod tests {
         }
     }
 
-    /// But for two stars beside slashes.
+    /// Except for two stars beside slashes.
     #[test]
-    fn globs_match_as_those_of_globset() {
+    fn globs_match_as_in_globset() {
         let mut seed = 1u64;
         let mut below = |most: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

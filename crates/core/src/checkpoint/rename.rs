@@ -1,37 +1,37 @@
-//! Other names for tensors. Optimizer state, and what another tensor says of a name, go along.
+//! Renames of tensors. Optimizer state and references from other tensors follow.
 
 use super::{Attributes, Checkpoint, Loss, Modules, Note, Role, TensorEntry, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::phrase;
 use std::collections::HashMap;
 
-/// An anchored rule: the path `from`, or every path below it, goes to `to`. Parts are whole, so
-/// `enc=encoder` leaves `encoder2` alone.
+/// Anchored rename rule: the path `from`, and every path below it, moves to `to`. Parts match as a whole, so `enc=encoder` does
+/// not match `encoder2`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rename {
-    /// What stands there.
+    /// Old path.
     pub from: TensorPath,
-    /// What shall stand there.
+    /// New path.
     pub to: TensorPath,
 }
 
 impl Rename {
-    /// Reads `OLD=NEW`; each side is a dotted name or a JSON array of parts. An empty side is the
-    /// root: `=model` puts everything below `model`, `model=` takes that level away.
+    /// Parses `OLD=NEW`; each side is a dotted name or a JSON array of parts. An empty side is the root: `=model` moves all
+    /// tensors below `model`, `model=` removes that level.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`] when there is no `=`.
+    /// [`crate::Kind::Usage`] without `=`.
     pub fn parse(rule: &str) -> Result<Self> {
         match rule.split_once('=') {
             Some((from, to)) => Ok(Self::new(from, to)),
-            None => Err(Error::usage("bad-rename", "a rename is written OLD=NEW").found(rule)),
+            None => Err(Error::usage("bad-rename", "the rename is not of the form OLD=NEW").found(rule)),
         }
     }
 
-    /// The rule of these two sides, as in [`parse`](Self::parse).
+    /// Creates the rule of these two sides, as in [`parse`](Self::parse).
     ///
-    /// Who thinks of what names begin with writes the dot, too: where the other side is empty or ends so as well, a dot at
-    /// the end stands between parts, and `=model.` is `=model`. An empty part is had by a JSON array, `["model",""]`.
+    /// A trailing dot is a separator if the other side is empty or has one too: `=model.` is equal to `=model`. For an empty
+    /// part, write a JSON array: `["model",""]`.
     pub fn new(from: &str, to: &str) -> Self {
         let (from, to) = match (from.strip_suffix('.'), to.strip_suffix('.')) {
             (Some(from), Some(to)) if !from.is_empty() && !to.is_empty() => (from, to),
@@ -43,7 +43,7 @@ impl Rename {
         Self { from: side(from), to: side(to) }
     }
 
-    /// The new path of `path`; `None` where the rule does not fit it.
+    /// Returns the new path of `path`; `None` if the rule does not match it.
     pub fn apply(&self, path: &TensorPath) -> Option<TensorPath> {
         let rest = path.starts_with(&self.from).then(|| &path.parts()[self.from.parts().len()..])?;
         Some(TensorPath::new([self.to.parts(), rest].concat()))
@@ -51,11 +51,11 @@ impl Rename {
 }
 
 impl Checkpoint {
-    /// Applies to every path the first rule that fits it. What cannot follow is noted as left out.
+    /// Applies to every path the first rule that matches it. References that cannot follow are noted as omissions.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`]: `no-match` when a rule fits no path, `name-collision` when two
-    /// tensors would have the same path, `empty-path` when one would have none.
+    /// [`crate::Kind::Mismatch`]: `no-match` if a rule matches no path, `name-collision` if two tensors would have the same
+    /// path, `empty-path` if one would have none.
     pub fn rename(&mut self, rules: &[Rename]) -> Result<()> {
         let (_, losses) = self.rename_found(rules, false)?;
         let notes = losses
@@ -65,8 +65,8 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// As [`rename`](Self::rename). Where that is `lenient`, a rule that fits no path is no error: the places of such rules.
-    /// What cannot follow is a loss.
+    /// Renames tensors, as [`rename`](Self::rename). Returns the indices of unmatched rules, which are an error unless `lenient`,
+    /// and losses for references that cannot follow.
     ///
     /// # Errors
     /// As [`rename`](Self::rename).
@@ -82,10 +82,10 @@ impl Checkpoint {
         self.check_named(&paths)?;
         let unused: Vec<usize> = (0..used.len()).filter(|&place| !used[place]).collect();
         if let Some(&unused) = unused.first().filter(|_| !lenient) {
-            return Err(Error::mismatch("no-match", "this rename fits no tensor")
+            return Err(Error::mismatch("no-match", "the rename matches no tensor")
                 .in_file(&self.label)
                 .found(format_args!("{}={}", rules[unused].from, rules[unused].to))
-                .hint("a rename takes a whole path or its leading parts, not a piece of a part"));
+                .hint("give a whole path or its leading parts; a rename does not match within a part"));
         }
         let modules = Modules::of(self);
         self.set_paths(paths)?;
@@ -93,17 +93,16 @@ impl Checkpoint {
         Ok((unused, losses))
     }
 
-    /// Gives every tensor the path that stands in its place in `paths`; `None` leaves it the one that it
-    /// has. All or nothing.
+    /// Sets the path of every tensor to the one at its index in `paths`; `None` keeps it. All or nothing.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`]: `name-collision`, with the names that both have now, when two tensors
-    /// would have the same path; `empty-path` when one would have none.
+    /// [`crate::Kind::Mismatch`]: `name-collision`, with the current names of both, if two tensors would have the same path;
+    /// `empty-path` if one would have none.
     pub fn set_paths(&mut self, paths: Vec<Option<TensorPath>>) -> Result<()> {
         self.check_named(&paths)?;
         self.check_apart(&paths)?;
         let partitioned = self.metadata.get("partitions").is_some();
-        // Names by which others speak of a tensor are followed, where any do.
+        // References to tensors by name follow, if there are any.
         let speaks = |tensor: &TensorEntry| {
             tensor.attributes.contains_key(Attributes::ALIAS_OF) || tensor.role.state_of().is_some()
         };
@@ -112,15 +111,14 @@ impl Checkpoint {
         for (tensor, path) in self.tensors.iter_mut().zip(paths) {
             let Some(path) = path.filter(|path| *path != tensor.path) else { continue };
             let before = spoken_of.then(|| tensor.text());
-            // A program beside the tensors is to be told; the metadata know the partitions of a table
-            // or of its names by the old name.
+            // The program and the partitions in the metadata refer to the old name.
             let told = self.topology.is_some() && !tensor.attributes.contains_key(Attributes::VARIABLE_NAME);
             if told || partitioned && matches!(tensor.role, Role::Embedding | Role::Names) {
                 let old = Value::Text(tensor.path.to_text());
                 tensor.attributes.entry(Attributes::RENAMED_FROM.to_owned()).or_insert(old);
             }
             tensor.path = path;
-            // Of two that are displayed alike it is not known which one is meant.
+            // A display name of two tensors is ambiguous.
             if let Some(before) = before {
                 let after = tensor.text();
                 texts.entry(before).and_modify(|known| *known = None).or_insert(Some(after));
@@ -146,7 +144,7 @@ impl Checkpoint {
         let nameless = |path: &Option<TensorPath>| path.as_ref().is_some_and(|path| path.parts().is_empty());
         match self.tensors.iter().zip(paths).find(|(_, path)| nameless(path)) {
             Some((tensor, _)) => {
-                Err(Error::mismatch("empty-path", "the rename leaves this tensor without a name")
+                Err(Error::mismatch("empty-path", "the rename leaves the tensor without a name")
                     .in_file(&self.label)
                     .on_tensor(tensor.name()))
             }
@@ -154,7 +152,7 @@ impl Checkpoint {
         }
     }
 
-    /// Fails where two tensors would have one path and slot.
+    /// Fails if two tensors would have the same path and slot.
     fn check_apart(&self, paths: &[Option<TensorPath>]) -> Result<()> {
         let mut seen = HashMap::with_capacity(self.tensors.len());
         for (tensor, path) in self.tensors.iter().zip(paths) {
@@ -195,18 +193,18 @@ mod tests {
     }
 
     #[test]
-    fn a_dot_at_the_end_stands_between_parts() {
+    fn trailing_dots_are_separators() {
         for (with, without) in [("=net.", "=net"), ("net.=", "net="), ("a.b.=c.", "a.b=c")] {
             assert_eq!(Rename::parse(with).unwrap(), Rename::parse(without).unwrap(), "{with}");
         }
-        // A single name that ends in a dot is a name; so is one that is written out.
+        // A single name may end in a dot; so may a JSON array.
         for (rule, to) in [("a=b.", ["b", ""]), (r#"=["b",""]"#, ["b", ""]), ("=.", ["", ""])] {
             assert_eq!(Rename::parse(rule).unwrap().to, TensorPath::new(to.map(Name::from)), "{rule}");
         }
     }
 
     #[test]
-    fn names_that_others_know_are_followed() {
+    fn aliases_follow_renames() {
         let mut c = checkpoint(&["embed", "head"]);
         c.tensors[1].attributes.insert(Attributes::ALIAS_OF.into(), Value::Text("embed".into()));
         c.rename(&[Rename::parse("embed=tok.embed").unwrap()]).unwrap();
@@ -223,7 +221,7 @@ mod tests {
         );
         let names: Vec<_> = c.tensors.iter().map(TensorEntry::name).collect();
         assert_eq!(names, ["a.w", "b.w", "c"]);
-        // Two that change places do not meet.
+        // Swapped names do not collide.
         c.rename(&[Rename::parse("a=b").unwrap(), Rename::parse("b=a").unwrap()]).unwrap();
         assert_eq!(c.tensors[0].name(), "b.w");
     }

@@ -1,7 +1,7 @@
-//! Names of the rows of a table.
+//! Row names of a table.
 //!
-//! A table of embeddings is one tensor; who its rows are stands elsewhere: in lists of names, in a
-//! column of its own. They are read when somebody asks, not when the table is opened.
+//! A table of embeddings is one tensor. Its row names are stored elsewhere: in a list of names, or in a column of their own. They
+//! are read on demand, not when the table is opened.
 
 use super::TensorEntry;
 use crate::error::{Error, Result};
@@ -12,51 +12,50 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Shared names of rows. Cheap to clone.
+/// Shared row names. Cheap to clone.
 pub type RowNamesRef = Arc<dyn RowNames>;
 
-/// The names of the rows of a table, in their order, wherever they are kept.
+/// Row names of a table, in order, in any storage.
 pub trait RowNames: Debug + Send + Sync {
-    /// What people call the place that they come from.
+    /// Returns the display name of their source.
     fn label(&self) -> &str;
 
-    /// Reads all names. Implementations keep what they read, so that this is cheap the second time.
+    /// Reads all names. Implementations cache them.
     ///
     /// # Errors
-    /// [`crate::Kind::Io`]; [`crate::Kind::Corrupt`] where it is no list of names;
-    /// [`crate::Kind::Mismatch`] where the names are not as many as the rows.
+    /// [`crate::Kind::Io`]; [`crate::Kind::Corrupt`] for an invalid list of names; [`crate::Kind::Mismatch`] if the number of
+    /// names is not the number of rows.
     fn read(&self) -> Result<Arc<RowNameList>>;
 
-    /// Goes through all names in their order, a part of them at a time, and keeps none: for those who look at each
-    /// once, as the names of a large table take much memory.
+    /// Passes all names in order to `take`, in chunks, without caching. For single passes: the names of a large table take much
+    /// memory.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and what `take` says.
+    /// As [`read`](Self::read), and errors of `take`.
     fn each(&self, take: &mut dyn FnMut(&RowNameList) -> Result<()>) -> Result<()> {
         take(&*self.read()?)
     }
 
-    /// The sources that they are read from, so that an output is not one of them.
+    /// Returns the sources that they are read from, to detect outputs that overwrite them.
     fn sources(&self) -> Vec<SourceRef>;
 
-    /// The tensors that they are kept as, where they are: these stand in no list of tensors, and their bytes are of
-    /// use all the same.
+    /// Returns the tensors that store them, if any. These are not in the list of tensors, but checks count their bytes as used.
     fn tensors(&self) -> Vec<&TensorEntry> {
         Vec::new()
     }
 }
 
-/// Names may be so many times as long as the file that they are read from: by dictionaries, views and compression.
-/// A quarter of the limit `header_bytes` is free.
-const LONGER: u64 = 8;
+/// Maximum ratio of the names to the length of their file: dictionaries, views and compression make them longer. A quarter of
+/// the limit `header_bytes` is always allowed.
+const MAX_RATIO: u64 = 8;
 const PARTS: u64 = 4;
-/// What a name takes beside its text.
+/// Bytes of a name besides its text.
 const END: u64 = size_of::<usize>() as u64;
 
-/// Room that is taken at once, in bytes of text and in names.
-const LEAST: usize = 1024;
+/// Minimum growth of the list, in bytes of text and in names.
+const MIN_GROWTH: usize = 1024;
 
-/// Names in memory: one text and where each name ends in it.
+/// Row names in memory: one text, and the end of each name in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowNameList {
     text: String,
@@ -64,25 +63,25 @@ pub struct RowNameList {
 }
 
 impl RowNameList {
-    /// No names.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The list whose names are cut out of `text` at these ends; `None` where they do not follow each
-    /// other to its end.
+    /// Creates a list of the names in `text` with these `ends`. `None` unless the ends ascend to the end of the text, at
+    /// character boundaries.
     pub fn from_parts(text: String, ends: Vec<usize>) -> Option<Self> {
         let whole = ends.last().copied().unwrap_or(0) == text.len();
         let cut = ends.is_sorted() && ends.iter().all(|&end| text.is_char_boundary(end));
         (whole && cut).then_some(Self { text, ends })
     }
 
-    /// All names, one behind the other.
+    /// Returns all names, concatenated.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Where each name ends in the [`text`](Self::text), in bytes.
+    /// Returns the end of each name in the [`text`](Self::text), in bytes.
     pub fn ends(&self) -> &[usize] {
         &self.ends
     }
@@ -93,71 +92,71 @@ impl RowNameList {
         self.ends.push(self.text.len());
     }
 
-    /// As [`push`](Self::push), where the list may take `most` bytes, as [`most`](Self::most) gives them: for formats in
-    /// which many names can be the same few bytes of the file.
+    /// Appends a name, as [`push`](Self::push), within a maximum of bytes from [`most`](Self::most). For formats in which many
+    /// names can share a few bytes of the file.
     ///
     /// # Errors
-    /// [`crate::Kind::Limit`] where the list would be longer.
+    /// [`crate::Kind::Limit`] if the list would be longer.
     pub fn push_within(&mut self, name: &str, most: u64) -> Result<()> {
         let text = (self.text.len() as u64).saturating_add(name.len() as u64);
         let ends = (self.ends.len() as u64).saturating_add(1).saturating_mul(END);
-        Limits::check_part("bytes of names of rows", "header_bytes", text.saturating_add(ends), most, PARTS)?;
-        // By a quarter, not to twice the length, so that the list is about as long as it may be.
+        Limits::check_part("bytes of row names", "header_bytes", text.saturating_add(ends), most, PARTS)?;
+        // Grow by a quarter, not to twice the length, so that the capacity stays near the limit.
         if self.text.capacity() - self.text.len() < name.len() {
-            self.text.reserve_exact((self.text.len() / 4).max(name.len()).max(LEAST));
+            self.text.reserve_exact((self.text.len() / 4).max(name.len()).max(MIN_GROWTH));
         }
         if self.ends.capacity() == self.ends.len() {
-            self.ends.reserve_exact((self.ends.len() / 4).max(LEAST));
+            self.ends.reserve_exact((self.ends.len() / 4).max(MIN_GROWTH));
         }
         self.push(name);
         Ok(())
     }
 
-    /// How many bytes the names that are read from a file of `len` bytes may take, and eight more each.
+    /// Returns the maximum bytes of names from a file of `len` bytes. Each name counts eight bytes more than its text.
     pub fn most(len: u64, limits: &Limits) -> u64 {
-        len.saturating_mul(LONGER).max(limits.header_bytes / PARTS)
+        len.saturating_mul(MAX_RATIO).max(limits.header_bytes / PARTS)
     }
 
-    /// How many bytes the names take, and eight more each, as [`most`](Self::most) counts them.
+    /// Returns the bytes of the names, counted as in [`most`](Self::most).
     pub fn bytes(&self) -> u64 {
         (self.text.len() as u64).saturating_add((self.ends.len() as u64).saturating_mul(END))
     }
 
-    /// Takes all names out, and keeps the memory.
+    /// Removes all names and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.text.clear();
         self.ends.clear();
     }
 
-    /// The number of names.
+    /// Returns the number of names.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// True where there is none.
+    /// Returns true if there are no names.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The name of a row; `None` past the end.
+    /// Returns the name of a row; `None` past the end.
     pub fn get(&self, row: usize) -> Option<&str> {
         let end = *self.ends.get(row)?;
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         self.text.get(start..end)
     }
 
-    /// All names in order.
+    /// Returns all names in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).filter_map(|row| self.get(row))
     }
 
-    /// The names of some rows; those past the end are left out.
+    /// Returns the names of a range of rows; rows past the end are skipped.
     #[must_use]
     pub fn slice(&self, rows: Range<usize>) -> Self {
         rows.filter_map(|row| self.get(row)).collect()
     }
 
-    /// The first row of each name.
+    /// Returns a map from each name to its first row.
     pub fn index(&self) -> HashMap<&str, usize> {
         let mut index = HashMap::with_capacity(self.len());
         for (row, name) in self.iter().enumerate() {
@@ -166,7 +165,7 @@ impl RowNameList {
         index
     }
 
-    /// The first row of that name.
+    /// Returns the first row of that name.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.iter().position(|own| own == name)
     }
@@ -180,7 +179,7 @@ impl<'a> FromIterator<&'a str> for RowNameList {
     }
 }
 
-/// Names that are in memory anyway.
+/// Row names that are already in memory.
 #[derive(Debug)]
 pub struct MemoryRowNames {
     label: String,
@@ -188,7 +187,7 @@ pub struct MemoryRowNames {
 }
 
 impl MemoryRowNames {
-    /// These names, from a place that people call `label`.
+    /// Creates shared row names from a list; `label` is the display name of their source.
     pub fn shared(label: impl Into<String>, list: RowNameList) -> RowNamesRef {
         Arc::new(Self { label: label.into(), list: Arc::new(list) })
     }
@@ -206,14 +205,14 @@ impl RowNames for MemoryRowNames {
     }
 }
 
-/// Bytes of names, with where each ends, that are together in memory where none is kept.
+/// Bytes of names, with their ends, in one chunk.
 const PART: usize = 1 << 20;
 
-/// Gives names to `take` in parts of some 1 MiB, as [`RowNames::each`] does. `append` reads them all into a list, which it shows after
-/// each name.
+/// Implements [`RowNames::each`]: passes names to `take` in chunks of about 1 MiB. `append` reads all names into the list and
+/// calls its argument after each one.
 ///
 /// # Errors
-/// What both say.
+/// Errors of `take` and of `append`.
 pub fn each_part(
     take: &mut dyn FnMut(&RowNameList) -> Result<()>,
     append: impl FnOnce(&mut RowNameList, &mut dyn FnMut(&mut RowNameList) -> Result<()>) -> Result<()>,
@@ -229,16 +228,16 @@ pub fn each_part(
     take(&list)
 }
 
-/// Fails unless there are as many names as rows.
+/// Fails if the number of names is not the number of rows.
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`], code `names-differ`.
-pub fn check_count(labels: &dyn RowNames, names: u64, rows: u64) -> Result<()> {
+pub fn check_count(row_names: &dyn RowNames, names: u64, rows: u64) -> Result<()> {
     if names == rows {
         return Ok(());
     }
-    Err(Error::mismatch("names-differ", "there are not as many names as rows")
-        .in_file(labels.label())
+    Err(Error::mismatch("names-differ", "the number of row names does not match the number of rows")
+        .in_file(row_names.label())
         .expected(format_args!("{rows} names"))
         .found(format_args!("{names}")))
 }
@@ -248,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_by_row_and_rows_by_name() {
+    fn finds_names_by_row_and_rows_by_name() {
         let list: RowNameList = ["a", "", "süß", "a"].into_iter().collect();
         assert_eq!(list.len(), 4);
         assert_eq!(list.iter().collect::<Vec<_>>(), ["a", "", "süß", "a"]);
@@ -258,7 +257,7 @@ mod tests {
         assert_eq!(list.slice(1..3).iter().collect::<Vec<_>>(), ["", "süß"]);
     }
     #[test]
-    fn a_list_of_names_is_held_against_the_file() {
+    fn the_size_of_a_name_list_is_limited_by_the_file() {
         let limits = Limits { header_bytes: 400, ..Limits::default() };
         assert_eq!((RowNameList::most(1, &limits), RowNameList::most(1000, &limits)), (100, 8000));
         let mut list = RowNameList::new();

@@ -1,11 +1,11 @@
-//! Values as JSON that is written as it goes: as a tree of its own a list of numbers would take three times its memory,
-//! and pairs ten times theirs.
+//! Serialization of values as JSON without a tree: a tree takes three times the memory of a list of numbers, and ten times that
+//! of pairs.
 
 use super::metadata::float_json;
 use super::{Attributes, Name, Value};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// As [`Value::to_json`] has it, but that keys which stand twice in a map stay.
+/// Serializes as [`Value::to_json`], but keeps duplicate keys of a map.
 impl Serialize for Value {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -48,7 +48,7 @@ impl Serialize for Tagged<'_> {
     }
 }
 
-/// The attributes of a tensor, each tagged.
+/// Attributes of a tensor, each tagged.
 pub(super) struct TaggedAttributes<'a>(pub(super) &'a Attributes);
 
 impl Serialize for TaggedAttributes<'_> {

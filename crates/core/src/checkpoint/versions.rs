@@ -1,50 +1,49 @@
-//! The versions of modules that PyTorch keeps beside the tensors of a state dict, by the names of the modules. A module
-//! reads its tensors as those of the version that stands under its own name: where tensors get other names, or are left
-//! out, the versions go along, or torch would load other values.
+//! Module versions of PyTorch, stored with a state dict by module name. A module interprets its tensors by the version under its
+//! own name. Versions must therefore follow renamed and dropped tensors, or torch would load different values.
 
 use super::{Checkpoint, Loss, Metadata, Name, Value, escape_text};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 impl Metadata {
-    /// The key of the metadata that hold them: a map by the names of modules, that of the root being empty. Those of a state
-    /// dict within another object stand under the name that leads to it, and this: `model._metadata`.
+    /// Metadata key of the versions: a map by module name; the name of the root is empty. The key for a nested state dict has its
+    /// name as a prefix: `model._metadata`.
     pub const MODULE_VERSIONS: &'static str = "_metadata";
 }
 
-/// Modules that are named one by one; of more, the losses are counted.
-const TOLD: usize = 100;
+/// Maximum number of modules named in losses; further ones are counted.
+const MAX_NAMED: usize = 100;
 
-/// Why versions are left out as a whole.
-const TOO_LONG: &str = "the names of the modules would take too much";
+/// Reason for dropping all versions.
+const TOO_LONG: &str = "all versions dropped: the module names would be too long";
 
-/// The names of the tensors of a checkpoint before they change, for the versions to follow.
+/// Tensor names of a checkpoint before a change, to update the versions afterwards.
 #[derive(Debug)]
 pub struct Modules(Vec<Option<String>>);
 
 impl Modules {
-    /// `None` for a checkpoint that says no versions.
+    /// Records the names; `None` for a checkpoint without versions.
     pub fn of(checkpoint: &Checkpoint) -> Option<Self> {
         maps(&checkpoint.metadata).next()?;
-        // State of an optimizer stands in no module.
+        // Optimizer state belongs to no module.
         let name = |tensor: &super::TensorEntry| (!tensor.role.is_state()).then(|| tensor.text());
         Some(Self(checkpoint.tensors.iter().map(name).collect()))
     }
 
-    /// Gives the versions the names that the tensors have now. `places` are, of each tensor that is left, that before.
-    /// Gives what cannot follow, as losses: where the new names would take too much, all of them.
+    /// Renames the versions after the tensors. `places` is the previous index of each remaining tensor. Returns losses for
+    /// versions that cannot follow: all of them if the new names would be too long.
     pub fn follow(&self, checkpoint: &mut Checkpoint, places: &[usize]) -> Vec<Loss> {
         self.renamed(checkpoint, places).unwrap_or_else(|| {
             let gone = checkpoint.metadata.take_versions();
-            let told = maps(&gone).filter(|(_, _, pairs)| pairs.iter().any(|(_, value)| !is_usual(value)));
+            let lost = maps(&gone).filter(|(_, _, pairs)| pairs.iter().any(|(_, value)| !is_default(value)));
             let mut losses: Vec<Loss> =
-                told.map(|(key, _, _)| unfollowed(escape_text(key), TOO_LONG)).collect();
+                lost.map(|(key, _, _)| unfollowed(escape_text(key), TOO_LONG)).collect();
             cut(&mut losses);
             losses
         })
     }
 
-    /// As [`follow`](Self::follow); `None`, with nothing changed, where the new names would take too much.
+    /// Renames the versions, as [`follow`](Self::follow). `None`, without changes, if the new names would be too long.
     fn renamed(&self, checkpoint: &mut Checkpoint, places: &[usize]) -> Option<Vec<Loss>> {
         let mut now: Vec<Option<String>> = vec![None; self.0.len()];
         for (tensor, &place) in checkpoint.tensors.iter().zip(places) {
@@ -62,43 +61,44 @@ impl Modules {
             return Some(Vec::new());
         }
         moves.sort_unstable_by(|a, b| by_parts(a.0, b.0));
-        let mut room = Room::default();
+        let mut budget = NameBudget::default();
         let mut names = Vec::new();
         for (_, above, pairs) in maps(&checkpoint.metadata) {
             names.push(above.to_owned());
             for (name, _) in pairs {
                 let name = name.as_str().unwrap_or_default();
-                room.free(name.len());
-                room.take(above.len())?;
+                budget.allow(name.len());
+                budget.take(above.len())?;
                 names.push(below(above, name));
             }
         }
         names.sort_unstable_by(|a, b| by_parts(a, b));
         names.dedup();
-        let fates = fates(&names, &moves, room)?;
-        let fate =
-            |name: &str| names.binary_search_by(|own| by_parts(own, name)).ok().and_then(|at| fates.get(at));
+        let renamings = renamings(&names, &moves, budget)?;
+        let renaming = |name: &str| {
+            names.binary_search_by(|own| by_parts(own, name)).ok().and_then(|at| renamings.get(at))
+        };
         let mut moved = Moved::default();
         let mut losses = Vec::new();
         for (_, above, pairs) in maps(&checkpoint.metadata) {
             let home = match above {
                 "" => Some(""),
-                _ => fate(above).and_then(|fate| fate.now.as_deref()),
+                _ => renaming(above).and_then(|renaming| renaming.now.as_deref()),
             };
             for (name, value) in pairs {
                 let name = below(above, name.as_str().unwrap_or_default());
-                let Some(fate) = fate(&name) else { continue };
-                if fate.told && !is_usual(value) {
-                    let detail = match fate.now {
+                let Some(renaming) = renaming(&name) else { continue };
+                if renaming.lossy && !is_default(value) {
+                    let detail = match renaming.now {
                         Some(_) => {
-                            "only some of its tensors keep its name: the others have no version, or another"
+                            "version not applied to the renamed tensors: only some tensors keep the module name"
                         }
-                        None => "its tensors have no name in common from which to tell its new one",
+                        None => "version dropped: the new names of the tensors have no common module",
                     };
                     losses.push(unfollowed(module(&name), detail));
                 }
-                if let Some(now) = &fate.now {
-                    moved.add(home, now, value, (&name, fate.sure), &mut losses);
+                if let Some(now) = &renaming.now {
+                    moved.add(home, now, value, (&name, renaming.sure), &mut losses);
                 }
             }
         }
@@ -107,7 +107,7 @@ impl Modules {
         Some(losses)
     }
 
-    /// As [`follow`](Self::follow), where tensors were left out and none has another name.
+    /// Updates the versions, as [`follow`](Self::follow), after tensors were dropped and none renamed.
     pub fn follow_left_out(&self, checkpoint: &mut Checkpoint) -> Vec<Loss> {
         let mut before = self.0.iter().enumerate();
         let mut place = |tensor: &super::TensorEntry| {
@@ -115,18 +115,18 @@ impl Modules {
             before.find(|(_, own)| **own == name).map(|(place, _)| place)
         };
         let places: Option<Vec<usize>> = checkpoint.tensors.iter().map(&mut place).collect();
-        // Where one is new, nothing is known.
+        // With a new tensor, the indices are unknown.
         places.map_or_else(Vec::new, |places| self.follow(checkpoint, &places))
     }
 
-    /// As [`follow`](Self::follow), where every tensor is in its place.
+    /// Updates the versions, as [`follow`](Self::follow), if every tensor has its previous index.
     pub fn follow_renamed(&self, checkpoint: &mut Checkpoint) -> Vec<Loss> {
         let places: Vec<usize> = (0..self.0.len()).collect();
         self.follow(checkpoint, &places)
     }
 }
 
-/// The versions that are said, one map for each state dict: the key, the name that leads to it, and the map.
+/// Returns the version map of each state dict: metadata key, name of the state dict, and map.
 fn maps(metadata: &Metadata) -> impl Iterator<Item = (&str, &str, &[(Name, Value)])> {
     metadata.iter().filter_map(|(key, value)| Some((key, location(key)?, versions(value)?)))
 }
@@ -139,20 +139,20 @@ fn location(key: &str) -> Option<&str> {
     }
 }
 
-/// The key for the versions of the state dict at `above`.
+/// Returns the metadata key for the versions of the state dict at `above`.
 fn key_of(above: &str) -> String {
     below(above, Metadata::MODULE_VERSIONS)
 }
 
-/// A map of maps; a value of any other kind was meant for something else.
+/// Returns a map of maps; `None` for any other value, which has another meaning.
 fn versions(value: &Value) -> Option<&[(Name, Value)]> {
     let Value::Map(pairs) = value else { return None };
     let fits = |(name, value): &(Name, Value)| name.as_str().is_some() && matches!(value, Value::Map(_));
     pairs.iter().all(fits).then_some(pairs.as_slice())
 }
 
-/// True for what every module has that says no version, so that nothing is lost with it.
-fn is_usual(value: &Value) -> bool {
+/// Returns true for the default of modules without explicit version: dropping it loses nothing.
+fn is_default(value: &Value) -> bool {
     match value {
         Value::Map(pairs) => match pairs.as_slice() {
             [] => true,
@@ -163,37 +163,36 @@ fn is_usual(value: &Value) -> bool {
     }
 }
 
-/// The loss of a version that has no place.
+/// Creates the loss of a version.
 fn unfollowed(subject: String, detail: &str) -> Loss {
     Loss::new("module-versions", subject, detail)
 }
 
-/// A module, for people.
+/// Display name of a module.
 fn module(name: &str) -> String {
     if name.is_empty() { "the module at the root".to_owned() } else { escape_text(name) }
 }
 
-/// Counts the losses of modules that are not named.
+/// Summarizes the losses beyond [`MAX_NAMED`].
 fn cut(losses: &mut Vec<Loss>) {
-    if losses.len() > TOLD {
-        let more = losses.len() - TOLD;
-        losses.truncate(TOLD);
-        losses.push(unfollowed(format!("{more} more modules"), "their versions do not follow either"));
+    if losses.len() > MAX_NAMED {
+        let more = losses.len() - MAX_NAMED;
+        losses.truncate(MAX_NAMED);
+        losses.push(unfollowed(format!("{more} more modules"), "their versions are lost as well"));
     }
 }
 
 impl Metadata {
-    /// The versions of all state dicts as one map, as it belongs beside the tensors where these stand in one flat dict; `None`
-    /// where there are none.
+    /// Returns the versions of all state dicts as one map, for a target with one flat state dict; `None` without versions.
     pub fn joined_versions(&self, losses: &mut Vec<Loss>) -> Option<Value> {
         let mut all = maps(self).peekable();
         all.peek()?;
         let mut joined = Joined::default();
         for (key, above, pairs) in all {
-            let mut room = Room::default();
+            let mut budget = NameBudget::default();
             let long = pairs.iter().any(|(name, _)| {
-                room.free(name.as_bytes().len());
-                room.take(above.len()).is_none()
+                budget.allow(name.as_bytes().len());
+                budget.take(above.len()).is_none()
             });
             if long {
                 losses.push(unfollowed(escape_text(key), TOO_LONG));
@@ -202,10 +201,7 @@ impl Metadata {
             for (name, value) in pairs {
                 let name = below(above, name.as_str().unwrap_or_default());
                 if joined.get(&name).is_some_and(|(known, _)| known != value) {
-                    losses.push(unfollowed(
-                        module(&name),
-                        "two versions are said of this module; the first is kept",
-                    ));
+                    losses.push(unfollowed(module(&name), "conflicting versions; the first is kept"));
                 } else {
                     joined.set(name, value.clone(), true);
                 }
@@ -214,18 +210,18 @@ impl Metadata {
         Some(joined.into_value())
     }
 
-    /// Takes the versions of modules out of the metadata.
+    /// Removes the module versions from the metadata and returns them.
     pub fn take_versions(&mut self) -> Metadata {
         self.take(|key, value| location(key).is_some() && versions(value).is_some())
     }
 
-    /// True where metadata hold versions of modules.
+    /// Returns true if the metadata contain module versions.
     pub fn has_versions(&self) -> bool {
         maps(self).next().is_some()
     }
 
-    /// Puts those that were taken in the place of any others, unless these say the same: then they stay, and say besides of which
-    /// state dicts they were.
+    /// Replaces the versions by `own`, taken from a file, unless the current ones are equal once joined: these also state their
+    /// state dicts, and stay.
     pub fn set_versions(&mut self, own: Metadata) {
         let root =
             own.get(Metadata::MODULE_VERSIONS).and_then(versions).filter(|_| own.iter().nth(1).is_none());
@@ -237,7 +233,7 @@ impl Metadata {
     }
 }
 
-/// True where the versions in the metadata, joined, are these. No map is made for it: they come from a file.
+/// Returns true if the joined versions in the metadata are equal to `root`. Builds no map: both are untrusted.
 fn is_joined(metadata: &Metadata, root: &[(Name, Value)]) -> bool {
     let mut left = root.iter();
     for (_, above, pairs) in maps(metadata) {
@@ -253,8 +249,8 @@ fn is_joined(metadata: &Metadata, root: &[(Name, Value)]) -> bool {
 }
 
 impl Metadata {
-    /// Joins the versions under one key of two checkpoints: `kept` goes first. Gives the modules of which they say different
-    /// things; `None` where these are no versions.
+    /// Joins the versions under one key of two checkpoints; those in `kept` take precedence. Returns the joined map and the modules
+    /// with conflicts; `None` if the values are not versions.
     pub fn join_versions(key: &str, kept: &Value, other: &Value) -> Option<(Value, Vec<String>)> {
         location(key)?;
         let (kept, other) = (versions(kept)?, versions(other)?);
@@ -272,7 +268,7 @@ impl Metadata {
     }
 }
 
-/// A map as it grows, with whether what is said is sure.
+/// Map under construction. The flag of a pair is true if its name is derived from tensors of the module itself.
 #[derive(Debug, Default)]
 struct Joined {
     pairs: Vec<(String, Value, bool)>,
@@ -301,7 +297,7 @@ impl Joined {
     }
 }
 
-/// The maps as they will be, by where their state dicts are.
+/// Renamed maps, by the name of their state dict.
 #[derive(Debug, Default)]
 struct Moved {
     maps: Vec<(String, Joined)>,
@@ -309,8 +305,7 @@ struct Moved {
 }
 
 impl Moved {
-    /// Adds what is said of a module, which is called `now`, to the map at `home`, or where it is not below that, to
-    /// that of the root.
+    /// Adds the version of a module renamed to `now` to the map at `home`, or to that of the root if it is not below `home`.
     fn add(
         &mut self,
         home: Option<&str>,
@@ -338,11 +333,11 @@ impl Moved {
         if known == value {
             return;
         }
-        // What has its own tensors there is meant, not what stood around them.
+        // A module with tensors of its own takes precedence over an enclosing module.
         let replaces = sure && !known_sure;
         let lost = if replaces { known } else { value };
-        if sure == known_sure || !is_usual(lost) {
-            let detail = format!("what was {} gets this name too, with another version", module(before));
+        if sure == known_sure || !is_default(lost) {
+            let detail = format!("{} is renamed to this module too, with another version", module(before));
             losses.push(unfollowed(module(now), &detail));
         }
         if replaces {
@@ -350,7 +345,7 @@ impl Moved {
         }
     }
 
-    /// Puts the maps in the place of those that were.
+    /// Replaces the maps in the metadata.
     fn put_into(self, metadata: &mut Metadata) {
         let before: Vec<(String, bool)> =
             maps(metadata).map(|(key, _, pairs)| (key.to_owned(), pairs.is_empty())).collect();
@@ -373,56 +368,57 @@ impl Moved {
     }
 }
 
-/// Bytes that new names may have, all together: three times what they had, 256 for each, and 4 MiB.
+/// Budget for the bytes of new module names: three times the old bytes, 256 for each name, and 4 MiB.
 #[derive(Debug)]
-struct Room(u64);
+struct NameBudget(u64);
 
-impl Default for Room {
+impl Default for NameBudget {
     fn default() -> Self {
         Self(4 << 20)
     }
 }
 
-impl Room {
-    fn free(&mut self, len: usize) {
+impl NameBudget {
+    /// Raises the budget for an old name of `len` bytes.
+    fn allow(&mut self, len: usize) {
         self.0 = self.0.saturating_add((len as u64).saturating_mul(3)).saturating_add(256);
     }
 
-    /// Takes those of one name; `None` where there are no more.
+    /// Takes the bytes of one new name; `None` if the budget is exhausted.
     fn take(&mut self, len: usize) -> Option<()> {
         self.0 = self.0.checked_sub(len as u64)?;
         Some(())
     }
 }
 
-/// The name of a tensor, and the one that it has now; `None` where it is left out.
+/// Old and new name of a tensor; `None` if it was dropped.
 type Move<'a> = (&'a str, Option<&'a str>);
 
-/// What becomes of the name of a module.
+/// New name of a module.
 #[derive(Debug, Default)]
-struct Fate {
-    /// The new one.
+struct Renaming {
+    /// New name; `None` if the module is gone.
     now: Option<String>,
-    /// True where tensors of its own say so.
+    /// True if derived from tensors of the module itself.
     sure: bool,
-    /// True where something is lost.
-    told: bool,
+    /// True if the version is lost in whole or in part.
+    lossy: bool,
 }
 
-/// What is known of a module from the tensors below it.
+/// State of a module, collected from the tensors below it.
 #[derive(Debug, Default)]
 struct Known<'a> {
-    /// The deepest module that it is in.
+    /// Index of the innermost enclosing module.
     within: Option<usize>,
     own: Votes<'a>,
     others: Votes<'a>,
-    /// There were tensors below it.
+    /// True if there were tensors below it.
     had: bool,
-    /// Some of them are left.
+    /// True if some of them remain.
     left: bool,
 }
 
-/// The names that a module would have by what is below it: `None` where its level was taken away.
+/// Names of a module implied by the tensors below it; `None` if its level was removed.
 #[derive(Debug, Default)]
 struct Votes<'a> {
     first: Option<Option<&'a str>>,
@@ -440,19 +436,19 @@ impl<'a> Votes<'a> {
     }
 }
 
-/// What a module turned out to be, by its tensors.
+/// Result for a module, derived from its tensors.
 enum Verdict<'a> {
-    /// It has that name.
+    /// Renamed.
     At(&'a str, bool),
-    /// What is left of it keeps its name.
+    /// Some tensors keep its name.
     Kept(bool),
-    /// Its tensors are left out.
+    /// All tensors are dropped.
     Left,
-    /// Its level was taken away.
+    /// Its level was removed.
     Level,
-    /// Its tensors have no name in common.
+    /// The new names of its tensors have no common module.
     Split,
-    /// It has no tensors: it goes with what it is in.
+    /// No tensors: follows the enclosing module.
     Along,
 }
 
@@ -462,7 +458,7 @@ impl<'a> Known<'a> {
         match votes.first {
             None if !self.had => Verdict::Along,
             None if !self.left => Verdict::Left,
-            // Whatever is there is below the root.
+            // The root always keeps its name.
             _ if votes.split || votes.first.is_none() => match votes.kept || name.is_empty() {
                 true => Verdict::Kept(own),
                 false => Verdict::Split,
@@ -473,10 +469,9 @@ impl<'a> Known<'a> {
     }
 }
 
-/// The fate of each of the modules `names`, which are in the order of their parts, as are the tensors: each tensor tells
-/// it to the deepest module that it is in, each module to the one that it is in. So every name is looked at once. `None`
-/// where `room` is too small for the new names.
-fn fates<'a>(names: &'a [String], moves: &[Move<'a>], mut room: Room) -> Option<Vec<Fate>> {
+/// Computes the renaming of each module in `names`. `names` and `moves` are sorted by parts. Each tensor votes for the innermost
+/// module that contains it, and each module for its enclosing one, in one pass. `None` if `budget` is too small for the new names.
+fn renamings<'a>(names: &'a [String], moves: &[Move<'a>], mut budget: NameBudget) -> Option<Vec<Renaming>> {
     let mut known: Vec<Known<'a>> = names.iter().map(|_| Known::default()).collect();
     let mut open: Vec<usize> = Vec::new();
     let mut moves = moves.iter().peekable();
@@ -488,7 +483,7 @@ fn fates<'a>(names: &'a [String], moves: &[Move<'a>], mut room: Room) -> Option<
         {
             moves.next();
             close(names, &mut known, &mut open, Some(before));
-            // A tensor can have the name of a module, which stays open for the tensors in it: it is in the one around that.
+            // A tensor can have the name of a module, which stays open for the tensors in it. It belongs to the enclosing one.
             let around = open.iter().rev().find(|&&at| names.get(at).is_some_and(|name| name != before));
             let Some((own, known)) = around.and_then(|&at| Some((names.get(at)?, known.get_mut(at)?))) else {
                 continue;
@@ -505,29 +500,29 @@ fn fates<'a>(names: &'a [String], moves: &[Move<'a>], mut room: Room) -> Option<
             open.push(place);
         }
     }
-    let mut fates: Vec<Fate> = Vec::with_capacity(names.len());
+    let mut all: Vec<Renaming> = Vec::with_capacity(names.len());
     for (name, known) in names.iter().zip(&known) {
-        let fate = match known.verdict(name) {
-            Verdict::At(now, sure) => Fate { now: Some(now.to_owned()), sure, told: false },
-            Verdict::Kept(told) => Fate { now: Some(name.clone()), sure: told, told },
-            Verdict::Left => Fate::default(),
-            Verdict::Level | Verdict::Split => Fate { told: true, ..Fate::default() },
-            Verdict::Along => match known.within.and_then(|at| Some((names.get(at)?, fates.get(at)?))) {
-                None => Fate { now: Some(name.clone()), ..Fate::default() },
-                Some((within, fate)) => {
+        let renaming = match known.verdict(name) {
+            Verdict::At(now, sure) => Renaming { now: Some(now.to_owned()), sure, lossy: false },
+            Verdict::Kept(own) => Renaming { now: Some(name.clone()), sure: own, lossy: own },
+            Verdict::Left => Renaming::default(),
+            Verdict::Level | Verdict::Split => Renaming { lossy: true, ..Renaming::default() },
+            Verdict::Along => match known.within.and_then(|at| Some((names.get(at)?, all.get(at)?))) {
+                None => Renaming { now: Some(name.clone()), ..Renaming::default() },
+                Some((within, outer)) => {
                     let rest = rest_below(within, name).unwrap_or_default();
-                    let now = fate.now.as_ref().map(|now| below(now, rest));
-                    Fate { told: fate.told && now.is_none(), now, sure: false }
+                    let now = outer.now.as_ref().map(|now| below(now, rest));
+                    Renaming { lossy: outer.lossy && now.is_none(), now, sure: false }
                 }
             },
         };
-        room.take(fate.now.as_ref().map_or(0, String::len))?;
-        fates.push(fate);
+        budget.take(renaming.now.as_ref().map_or(0, String::len))?;
+        all.push(renaming);
     }
-    Some(fates)
+    Some(all)
 }
 
-/// Takes from `open` the modules that `next` is not in; each tells the one that it is in what is known of it.
+/// Removes from `open` the modules that do not contain `next`; each passes its result to the enclosing one.
 fn close<'a>(names: &'a [String], known: &mut [Known<'a>], open: &mut Vec<usize>, next: Option<&str>) {
     while let Some(&at) = open.last() {
         let Some(name) = names.get(at) else { return };
@@ -553,7 +548,7 @@ fn close<'a>(names: &'a [String], known: &mut [Known<'a>], open: &mut Vec<usize>
     }
 }
 
-/// Names in the order of their parts: each stands right before what is below it.
+/// Compares names by parts: each name sorts directly before the names below it.
 fn by_parts(a: &str, b: &str) -> Ordering {
     match (a.is_empty(), b.is_empty()) {
         (false, false) => a.split('.').cmp(b.split('.')),
@@ -561,12 +556,12 @@ fn by_parts(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// How many parts a name has; that of the root has none.
+/// Returns the number of parts of a name; 0 for the root.
 fn parts(name: &str) -> usize {
     if name.is_empty() { 0 } else { name.split('.').count() }
 }
 
-/// The name without its last `levels` parts; `None` where it has fewer.
+/// Returns the name without its last `levels` parts; `None` if it has fewer.
 fn above(name: &str, levels: usize) -> Option<&str> {
     let keep = parts(name).checked_sub(levels)?;
     match (keep, levels) {
@@ -576,7 +571,7 @@ fn above(name: &str, levels: usize) -> Option<&str> {
     }
 }
 
-/// `name` below `above`, either of which may be the root.
+/// Joins `above` and `name`; either may be the root.
 fn below(above: &str, name: &str) -> String {
     match (above, name) {
         ("", name) => name.to_owned(),
@@ -585,7 +580,7 @@ fn below(above: &str, name: &str) -> String {
     }
 }
 
-/// What follows `above` in `name`, nothing where they are one; `None` where it is not below it.
+/// Returns the rest of `name` after `above`, empty if both are equal; `None` if it is not below `above`.
 fn rest_below<'a>(above: &str, name: &'a str) -> Option<&'a str> {
     match name.strip_prefix(above)? {
         "" => Some(""),

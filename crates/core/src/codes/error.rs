@@ -1,9 +1,9 @@
-//! The codes of errors.
+//! Codes of errors.
 
 use super::codes;
 
 codes! {
-    /// The stable code of an error: one for each fault.
+    /// Stable code of an error: one per fault.
     ErrorCode {
         AmbiguousName = "ambiguous-name",
         AmbiguousRule = "ambiguous-rule",

@@ -1,9 +1,9 @@
-//! The codes of findings.
+//! Codes of findings.
 
 use super::codes;
 
 codes! {
-    /// The stable code of a finding of a check or a scan.
+    /// Stable code of a finding from a check or a scan.
     FindingCode {
         AbsolutePath = "absolute-path",
         AddressOrder = "address-order",

@@ -1,9 +1,9 @@
-//! The codes of losses.
+//! Codes of losses.
 
 use super::codes;
 
 codes! {
-    /// The stable code of a loss: of what a conversion could not keep.
+    /// Stable code of a loss: data or metadata that a conversion could not keep.
     LossCode {
         Apart = "apart",
         AttributeDropped = "attribute-dropped",

@@ -1,7 +1,7 @@
 //! Stable codes of errors, notes, losses and findings, for programs that branch on them.
 //!
-//! A code is a word in kebab-case, which JSON shows as it is. A note or a finding that tells of an error has the code of the
-//! error. A format that a program adds has codes of its own: they are `Other`.
+//! A code is a word in kebab-case; JSON contains the same word. A note or a finding that reports an error has the code of
+//! the error. Formats that a program registers may use codes of their own, as `Other`.
 //!
 //! ```
 //! use weighbridge_core::{Error, ErrorCode};
@@ -22,7 +22,7 @@ pub use finding::FindingCode;
 pub use loss::LossCode;
 pub use note::NoteCode;
 
-/// Defines an enum of codes and all that its words need.
+/// Defines an enum of codes with conversions to and from their words.
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident { $($code:ident = $text:literal,)* }) => {
         $(#[$doc])*
@@ -30,13 +30,13 @@ macro_rules! codes {
         #[non_exhaustive]
         pub enum $name {
             $(#[doc = concat!("`", $text, "`")] $code,)*
-            /// A code that is not in this list: of an error that is told, or of a format that a program adds. `From` makes it;
-            /// a listed word in here equals its variant, but does not match it.
+            /// Code outside this list: of a reported error, or of a format that a program registers. `From` creates it for
+            /// unlisted words. `Other` with a listed word equals that variant, but does not match its pattern.
             Other(&'static str),
         }
 
         impl $name {
-            /// The word in JSON and in reports.
+            /// Returns the word used in JSON and in reports.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$code => $text,)*
@@ -58,7 +58,7 @@ macro_rules! codes {
     };
 }
 
-/// Codes compare, sort and print as their words.
+/// Implements comparison, hashing and printing of codes by their words.
 macro_rules! as_text {
     ($name:ident) => {
         impl PartialEq for $name {
@@ -131,8 +131,8 @@ macro_rules! as_text {
 
 use {as_text, codes};
 
-/// Conversions between kinds of codes, by their words: a note or a finding may report an error.
-macro_rules! told {
+/// Implements conversions between kinds of codes, by their words: a note or a finding may report an error.
+macro_rules! convert {
     ($($from:ident => $to:ident),* $(,)?) => {$(
         impl From<$from> for $to {
             fn from(code: $from) -> Self {
@@ -142,7 +142,7 @@ macro_rules! told {
     )*};
 }
 
-told! {
+convert! {
     ErrorCode => NoteCode,
     ErrorCode => FindingCode,
     ErrorCode => LossCode,
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_its_word_and_tells_of_others() {
+    fn codes_convert_by_their_words() {
         let error = ErrorCode::from("truncated");
         assert!(matches!(error, ErrorCode::Truncated));
         assert_eq!(

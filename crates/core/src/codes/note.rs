@@ -1,9 +1,9 @@
-//! The codes of notes.
+//! Codes of notes.
 
 use super::codes;
 
 codes! {
-    /// The stable code of a note on a checkpoint.
+    /// Stable code of a note on a checkpoint.
     NoteCode {
         AddressOrder = "address-order",
         AlsoHere = "also-here",

@@ -1,4 +1,4 @@
-//! Building a planned file from front to back.
+//! Builder of a planned file.
 
 use super::{Content, PlannedFile, Segment, SourceCheck};
 use crate::checkpoint::TensorEntry;
@@ -8,7 +8,7 @@ use crate::tensor::{Blocks, Endian, Order, Region};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Lays out one file. Each call appends; the position moves on.
+/// Builder of the layout of one file. Each call appends at the current position.
 #[derive(Debug)]
 pub struct FileBuilder {
     name: String,
@@ -18,12 +18,12 @@ pub struct FileBuilder {
 }
 
 impl FileBuilder {
-    /// An empty file of that name relative to the target; empty for the target itself.
+    /// Creates an empty file of that name relative to the target; an empty name is the target itself.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), position: 0, segments: Vec::new(), checks: Vec::new() }
     }
 
-    /// A file of that name with the bytes of `source`.
+    /// Returns a file of that name with the bytes of `source`.
     pub fn copy_of(name: impl Into<String>, source: &SourceRef) -> PlannedFile {
         let mut file = Self::new(name);
         let tensor = file.name.clone();
@@ -31,7 +31,7 @@ impl FileBuilder {
         file.finish()
     }
 
-    /// The offset of the next byte.
+    /// Returns the offset of the next byte.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -48,15 +48,14 @@ impl FileBuilder {
         }
     }
 
-    /// Appends these bytes without copying them: those of a header may be a hundred megabytes.
+    /// Appends these bytes without a copy, for headers of up to a hundred megabytes.
     pub fn owned(&mut self, bytes: impl Into<Vec<u8>>) {
         let bytes = bytes.into();
         self.push(bytes.len() as u64, Content::Literal(bytes));
     }
 
-    /// Appends a whole planned file, as it would be on its own: a file within this one. Its checksums
-    /// are of itself, wherever it stands. A [streamed](PlannedFile::streamed) file has no segments and
-    /// adds nothing: it can only be a file of its own.
+    /// Appends a whole planned file, such as a member of an archive. Its checksum ranges move with it. A
+    /// [streamed](PlannedFile::streamed) file has no segments and appends nothing.
     pub fn embed(&mut self, file: PlannedFile) {
         let start = self.position;
         for segment in file.segments {
@@ -74,26 +73,26 @@ impl FileBuilder {
         self.push(count, Content::Padding(byte));
     }
 
-    /// Appends the elements of `entry`, little-endian and dense in `order`: as a copy of its
-    /// bytes where they are so already, else as a transform.
+    /// Appends the elements of `entry`, little-endian and dense in `order`: as a copy if they are stored so, else as a
+    /// transform.
     ///
     /// # Errors
-    /// [`crate::Kind::Unsupported`] where elements of less than a byte would have to move.
+    /// [`crate::Kind::Unsupported`] for a reordering of elements smaller than a byte.
     pub fn tensor(&mut self, entry: &TensorEntry, order: Order) -> Result<()> {
         let Some(len) = entry.shape.bytes(entry.dtype()) else {
             return Err(Error::unsupported(
                 "shape-overflow",
-                "after the cast, the tensor has no length below 2^64",
+                "the length of the tensor after the cast exceeds 2^64 bytes",
             )
             .on_tensor(entry.name()));
         };
-        self.check_pieces(entry);
-        if let Some((source, offset)) = as_it_is(entry, order) {
+        self.check_extents(entry);
+        if let Some((source, offset)) = unchanged(entry, order) {
             self.push(len, Content::Copy { source, offset, tensor: entry.name() });
         } else if entry.stored.size().is_none() {
             return Err(Error::unsupported(
                 "packed-transpose",
-                format!("elements of type {} share bytes and cannot be reordered", entry.stored),
+                format!("elements of dtype {} share bytes and cannot be reordered", entry.stored),
             )
             .on_tensor(entry.name()));
         } else {
@@ -102,20 +101,18 @@ impl FileBuilder {
         Ok(())
     }
 
-    /// Appends the elements of `entry`, dense in `order`, as UTF-8 text whose code points are the
-    /// bytes. `lengths` are what `latin1_lengths` of `weighbridge-io` measured: one
-    /// for each of the [`Blocks::latin1`], which become one segment each.
+    /// Appends the elements of `entry`, dense in `order`, as UTF-8 text with one code point per byte. `lengths` are the results
+    /// of `latin1_lengths` in `weighbridge-io`: one for each of the [`Blocks::latin1`]. Each block is one segment.
     ///
     /// # Errors
-    /// [`crate::Kind::Unsupported`] for elements of less than a byte; [`crate::Kind::Usage`],
-    /// `latin1-lengths`, where these lengths are not of this tensor.
+    /// [`crate::Kind::Unsupported`] for elements smaller than a byte; [`crate::Kind::Usage`], `latin1-lengths`, if the lengths
+    /// do not match this tensor.
     pub fn latin1(&mut self, entry: &TensorEntry, order: Order, lengths: &[u64]) -> Result<()> {
         let blocks = Blocks::latin1(entry, order)?;
         let size = entry.dtype().size().unwrap_or(1) as u64;
-        let wrong = || {
-            Error::usage("latin1-lengths", "these are not the lengths of this tensor").on_tensor(entry.name())
-        };
-        self.check_pieces(entry);
+        let wrong =
+            || Error::usage("latin1-lengths", "the lengths do not match the tensor").on_tensor(entry.name());
+        self.check_extents(entry);
         let shared = Arc::new(entry.clone());
         let mut lengths = lengths.iter();
         for region in blocks {
@@ -129,8 +126,8 @@ impl FileBuilder {
         if lengths.next().is_some() { Err(wrong()) } else { Ok(()) }
     }
 
-    /// The checksums that the sources of a tensor give are held against them when the plan runs.
-    fn check_pieces(&mut self, entry: &TensorEntry) {
+    /// Adds the checksums of the extents of a tensor. They are verified when the plan runs.
+    fn check_extents(&mut self, entry: &TensorEntry) {
         for extent in &entry.extents {
             if let Some(check) = extent.check.as_deref() {
                 let source = extent.source.clone();
@@ -139,13 +136,13 @@ impl FileBuilder {
         }
     }
 
-    /// Appends the CRC-32 of `range` of this file, 4 bytes. The range must not hold a CRC itself,
-    /// and two ranges of one file are either the same or do not meet.
+    /// Appends the CRC-32 of `range` of this file, 4 bytes. The range must not contain a CRC itself. Two ranges of one file are
+    /// equal or disjoint.
     pub fn crc32(&mut self, range: Range<u64>) {
         self.push(4, Content::Crc32(range));
     }
 
-    /// The finished file.
+    /// Returns the finished file.
     pub fn finish(self) -> PlannedFile {
         PlannedFile {
             name: self.name,
@@ -164,22 +161,21 @@ impl FileBuilder {
     }
 }
 
-/// Bytes of a block of text, before they become text.
+/// Bytes of a block before its conversion to text.
 const LATIN1_BLOCK: u64 = 1 << 20;
-/// The same where the elements must be reordered: larger blocks are longer runs of the source.
+/// Bytes of a block if elements are reordered: larger blocks have longer runs in the source.
 const LATIN1_MOVED: u64 = 16 << 20;
 
 impl Blocks {
-    /// The boxes in which the elements of a tensor become text: see [`FileBuilder::latin1`]. They follow
-    /// each other in `order`.
+    /// Returns the blocks of a tensor that [`FileBuilder::latin1`] writes as text, consecutive in `order`.
     ///
     /// # Errors
-    /// [`crate::Kind::Unsupported`] for elements of less than a byte.
+    /// [`crate::Kind::Unsupported`] for elements smaller than a byte.
     pub fn latin1(entry: &TensorEntry, order: Order) -> Result<Blocks> {
         let Some(size) = entry.dtype().size().filter(|_| entry.stored.size().is_some()) else {
             return Err(Error::unsupported(
                 "packed-text",
-                format!("elements of type {} share bytes and cannot be written as text", entry.stored),
+                format!("elements of dtype {} share bytes and cannot be written as text", entry.stored),
             )
             .on_tensor(entry.name()));
         };
@@ -189,8 +185,8 @@ impl Blocks {
     }
 }
 
-/// Source and offset of the bytes of `entry`, where they need no change.
-fn as_it_is(entry: &TensorEntry, order: Order) -> Option<(SourceRef, u64)> {
+/// Source and offset of the bytes of `entry`, if they need no change.
+fn unchanged(entry: &TensorEntry, order: Order) -> Option<(SourceRef, u64)> {
     let extent = entry.single_extent()?;
     let same_order = extent.encoding.order == order || entry.shape.is_order_free();
     let same_bytes = extent.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;

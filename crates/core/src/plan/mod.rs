@@ -1,7 +1,7 @@
-//! What will be written, before a byte is: a value that can be printed, compared and refused.
+//! Plans of output files: values that can be printed and compared before any byte is written.
 //!
-//! A format's layouter builds a [`WritePlan`] with [`FileBuilder`]. It is pure: nothing here opens,
-//! reads or writes a file. The engine runs it.
+//! A format builds a [`WritePlan`] with [`FileBuilder`]. This module opens, reads and writes no file; the engine of
+//! `weighbridge-io` runs the plan.
 
 mod builder;
 mod print;
@@ -17,16 +17,16 @@ use crate::tensor::{Order, Region};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Every file that a conversion writes, and what is lost on the way.
+/// Plan of all files that a conversion writes, with its losses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WritePlan {
-    /// The id of the format that is written.
+    /// Id of the target format.
     pub format: &'static str,
-    /// The kind of file within the format.
+    /// Kind of file within the format.
     pub kind: &'static str,
-    /// The files, with names relative to the target.
+    /// Files, with names relative to the target.
     pub files: Vec<PlannedFile>,
-    /// What the target cannot hold.
+    /// Losses: data that the target cannot represent.
     pub losses: Vec<Loss>,
 }
 
@@ -36,29 +36,29 @@ impl Worded for WritePlan {
     }
 }
 
-/// One file: segments that follow each other without gaps.
+/// One file: consecutive segments without gaps, or a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedFile {
-    /// The name, relative to the target; empty for the target itself.
+    /// Name relative to the target; empty for the target itself.
     pub name: String,
-    /// The length in bytes; an estimate where the file is [streamed](Self::stream).
+    /// Length in bytes; an estimate if the file is [streamed](Self::stream).
     pub len: u64,
-    /// The segments, in order of their offsets; none where the file is streamed.
+    /// Segments, in order of their offsets; empty if the file is streamed.
     pub segments: Vec<Segment>,
-    /// What must hold of the sources for the file to be published.
+    /// Checksums of the sources. All must match before the file is committed.
     pub checks: Vec<SourceCheck>,
-    /// What writes the file from front to back, where it has no segments.
+    /// Encoder that writes the file sequentially, if it has no segments.
     pub stream: Option<Streamed>,
 }
 
-/// A checksum that a source gives for bytes that are read.
+/// Checksum that a source states for bytes of a tensor.
 #[derive(Debug, Clone)]
 pub struct SourceCheck {
-    /// What holds the bytes.
+    /// Source with the bytes.
     pub source: SourceRef,
-    /// Which bytes, and what their checksum must be.
+    /// Range and expected checksum.
     pub check: Check,
-    /// The tensor, for people.
+    /// Display name of the tensor.
     pub tensor: String,
 }
 
@@ -68,53 +68,51 @@ impl PartialEq for SourceCheck {
     }
 }
 
-/// A run of bytes in a planned file.
+/// Run of bytes in a planned file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Segment {
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// How many bytes it has.
+    /// Length in bytes.
     pub len: u64,
-    /// What the bytes are.
+    /// Content.
     pub content: Content,
 }
 
-/// What the bytes of a segment are.
+/// Content of a segment.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// These bytes.
+    /// Literal bytes.
     Literal(Vec<u8>),
-    /// The same byte again and again.
+    /// Repeated byte.
     Padding(u8),
-    /// A range of a source as it is, for the tensor of that displayed name.
+    /// Unchanged range of a source.
     Copy {
-        /// Where the bytes come from.
+        /// Source.
         source: SourceRef,
         /// Offset in the source.
         offset: u64,
-        /// The tensor, for people.
+        /// Display name of the tensor.
         tensor: String,
     },
-    /// The elements of a tensor, little-endian and dense in this order, cast if the entry asks.
+    /// Elements of a tensor, little-endian, dense in this order, with the cast of the entry applied.
     Tensor {
-        /// The tensor.
+        /// Tensor.
         entry: Arc<TensorEntry>,
-        /// The order that is written.
+        /// Order of the output.
         order: Order,
     },
-    /// The elements of a box of a tensor, little-endian and dense in this order, cast if the entry
-    /// asks, as UTF-8 text: each byte is the code point of its number, so that those from 0x80 on
-    /// take two bytes. The length depends on the elements and was measured.
+    /// Elements of a box of a tensor as UTF-8 text, little-endian, dense in this order, with the cast of the entry applied.
+    /// Each byte is one code point, so bytes from 0x80 on take two. The length depends on the elements and was measured.
     Latin1 {
-        /// The tensor.
+        /// Tensor.
         entry: Arc<TensorEntry>,
-        /// The order that is written.
+        /// Order of the output.
         order: Order,
-        /// The box; its elements follow each other in that order.
+        /// Box with elements consecutive in that order.
         region: Region,
     },
-    /// The CRC-32 (as in zip) of a range of the same file, as 4 little-endian bytes, filled in
-    /// when that range has been written.
+    /// CRC-32 (as in zip) of a range of the same file, 4 little-endian bytes. Filled in after that range is written.
     Crc32(Range<u64>),
 }
 
@@ -133,7 +131,7 @@ fn same_tensor(a: &TensorEntry, b: &TensorEntry) -> bool {
 }
 
 impl PartialEq for Content {
-    /// Two sources are the same when they are one object, or have one label and length.
+    /// Compares contents. Sources are equal if they are one object, or have the same label and length.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Literal(a), Self::Literal(b)) => a == b,
@@ -156,29 +154,29 @@ impl PartialEq for Content {
 }
 
 impl WritePlan {
-    /// The bytes of all files together; an estimate where one of them is streamed.
+    /// Returns the total bytes of all files; an estimate if one of them is streamed.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|f| f.len).sum()
     }
 
-    /// True where the length of a file is not known before it is written.
+    /// Returns true if the length of a file is unknown before it is written.
     pub fn is_estimated(&self) -> bool {
         self.files.iter().any(PlannedFile::is_estimated)
     }
 
-    /// True where the target is one file, not a folder of files.
+    /// Returns true if the target is one file, not a folder of files.
     pub fn is_one_file(&self) -> bool {
         matches!(self.files.as_slice(), [file] if file.name.is_empty())
     }
 
-    /// Every source that the plan reads.
+    /// Returns every source that the plan reads.
     pub fn sources(&self) -> impl Iterator<Item = &SourceRef> {
         self.files.iter().flat_map(PlannedFile::sources)
     }
 }
 
 impl PlannedFile {
-    /// Every source that the file is made from, once for each segment and piece.
+    /// Returns every source that the file reads, once for each segment and extent.
     pub fn sources(&self) -> impl Iterator<Item = &SourceRef> {
         let streamed = self.stream.iter().flat_map(Streamed::sources);
         streamed.chain(self.segments.iter().flat_map(|segment| {

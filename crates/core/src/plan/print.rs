@@ -1,4 +1,4 @@
-//! A plan as JSON and as text.
+//! Plans as JSON and as text.
 
 use super::{Content, PlannedFile, Segment, WritePlan};
 use crate::checkpoint::{Loss, escape_text};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::fmt;
 
-/// The document of a plan.
+/// JSON document of a plan.
 #[derive(Serialize)]
 struct Plan<'a, Files: Serialize, Losses: Serialize> {
     format: &'a str,
@@ -19,7 +19,7 @@ struct Plan<'a, Files: Serialize, Losses: Serialize> {
     estimated: Option<bool>,
 }
 
-/// The document of a file.
+/// JSON document of a file.
 #[derive(Serialize)]
 struct Planned<'a, Segments: Serialize> {
     name: &'a str,
@@ -32,14 +32,13 @@ struct Planned<'a, Segments: Serialize> {
 }
 
 impl WritePlan {
-    /// `format`, `kind`, `bytes`, `files` with their `segments`, and `losses`. Where `bytes` is an
-    /// estimate, `"estimated": true` stands beside it; such a file has `content` and no segments.
-    /// As a tree; [`WritePlan::as_json`] takes no memory.
+    /// Returns a JSON tree with `format`, `kind`, `bytes`, `files` with their `segments`, and `losses`. An estimate of `bytes`
+    /// has `"estimated": true` beside it; such a file has `content` and no segments. [`WritePlan::as_json`] avoids the tree.
     pub fn to_json(&self) -> Json {
         tree(&self.as_json())
     }
 
-    /// As [`WritePlan::to_json`], made as it is written.
+    /// Returns the document of [`WritePlan::to_json`], serialized without a tree in memory.
     pub fn as_json(&self) -> impl Serialize + '_ {
         Plan {
             format: self.format,
@@ -66,8 +65,7 @@ impl PlannedFile {
 }
 
 impl Segment {
-    /// The word for what the segment does: `literal`, `padding`, `copy`, `transform`, `latin1`,
-    /// `crc32`.
+    /// Returns the action of the segment: `literal`, `padding`, `copy`, `transform`, `latin1` or `crc32`.
     pub fn action(&self) -> &'static str {
         match &self.content {
             Content::Literal(_) => "literal",
@@ -79,7 +77,7 @@ impl Segment {
         }
     }
 
-    /// Where the bytes come from and what is done to them, for people.
+    /// Returns the origin of the bytes and the steps applied to them, for users.
     pub fn detail(&self) -> String {
         match &self.content {
             Content::Literal(_) => String::new(),
@@ -132,7 +130,7 @@ impl Segment {
 }
 
 impl fmt::Display for WritePlan {
-    /// One line a segment, then one a loss.
+    /// Writes one line per segment, then one per loss.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for file in &self.files {
             let name = if file.name.is_empty() { "the target" } else { &file.name };

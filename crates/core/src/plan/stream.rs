@@ -1,7 +1,7 @@
-//! Files whose length depends on the elements: text, compressed tables.
+//! Streamed files, with a length that depends on the elements: text, compressed tables.
 //!
-//! Such a file cannot be laid out as segments. It is planned as an [`Encode`], which the engine lets
-//! write from front to back into an [`Output`]. It is staged, synced and published as any other.
+//! These files have no segments. Their plan is an [`Encode`], which writes sequentially to an [`Output`] of the engine. They are
+//! staged, synced and committed as any other file.
 
 use super::{PlannedFile, SourceCheck};
 use crate::checkpoint::TensorEntry;
@@ -11,19 +11,19 @@ use crate::tensor::{Order, Region};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Something that writes a file from front to back. Pure data: nothing happens before
-/// [`encode`](Self::encode), and that may be run again and gives the same bytes.
+/// Encoder that writes a file sequentially. Pure data: [`encode`](Self::encode) does the work, can be repeated, and writes the
+/// same bytes each time.
 pub trait Encode: Debug + Send + Sync {
-    /// What is written, for people: `1000 rows of 8 f32 as text`.
+    /// Describes the output for users: `1000 rows of 8 f32 as text`.
     fn describe(&self) -> String;
 
-    /// About how many bytes it will write. Progress is measured by it; nothing relies on it.
+    /// Estimates the bytes written. Used for progress only.
     fn estimate(&self) -> u64;
 
-    /// The tensors that it reads.
+    /// Returns the tensors that it reads.
     fn tensors(&self) -> Vec<&TensorEntry>;
 
-    /// What it reads besides the tensors: names of rows.
+    /// Returns the sources that it reads besides the tensors, such as row names.
     fn other_sources(&self) -> Vec<SourceRef> {
         Vec::new()
     }
@@ -31,24 +31,24 @@ pub trait Encode: Debug + Send + Sync {
     /// Writes the file.
     ///
     /// # Errors
-    /// What the sources and `out` say, and what cannot be encoded.
+    /// Errors of the sources and of `out`, and for values that cannot be encoded.
     fn encode(&self, out: &mut dyn Output) -> Result<()>;
 }
 
-/// Reads elements on behalf of an encoder; the engine counts what casts do.
+/// Reader of elements for an encoder. The engine collects the reports of casts.
 pub trait Elements {
-    /// Puts the elements of a box into `into`, which is cleared: little-endian, dense in `order`, in
-    /// the entry's [`dtype`](TensorEntry::dtype).
+    /// Replaces the content of `into` with the elements of a box: little-endian, dense in `order`, in the entry's
+    /// [`dtype`](TensorEntry::dtype).
     ///
     /// # Errors
     /// As [`TensorEntry::read_region`](crate::TensorEntry::read_region).
     fn read(&mut self, entry: &TensorEntry, region: &Region, order: Order, into: &mut Vec<u8>) -> Result<()>;
 }
 
-/// Makes the block of that number at the end of an empty buffer.
+/// Function that appends the block of that number to an empty buffer.
 pub type MakeBlock<'a> = dyn Fn(u64, &mut dyn Elements, &mut Vec<u8>) -> Result<()> + Sync + 'a;
 
-/// Where an encoder writes.
+/// Output of an encoder.
 pub trait Output: Elements {
     /// Appends these bytes.
     ///
@@ -56,21 +56,21 @@ pub trait Output: Elements {
     /// [`crate::Kind::Io`]; [`crate::Kind::Cancelled`].
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Appends the blocks `0..count`, which are made by many workers at once and written in their
-    /// order. What making one of them takes in memory should stay below [`share`](Self::share).
+    /// Appends the blocks `0..count`. Workers make them in parallel; they are written in order. The memory for making one block
+    /// should stay below [`share`](Self::share).
     ///
     /// # Errors
-    /// What `make` says, and as [`write`](Self::write).
+    /// Errors of `make` and of [`write`](Self::write).
     fn blocks(&mut self, count: u64, make: &MakeBlock<'_>) -> Result<()>;
 
-    /// Bytes appended so far.
+    /// Returns the bytes appended so far.
     fn position(&self) -> u64;
 
-    /// Bytes that all buffers of one worker together may take.
+    /// Returns the maximum bytes of all buffers of one worker.
     fn share(&self) -> u64;
 }
 
-/// The encoder of a planned file, with the sources that it reads.
+/// Encoder of a planned file, with the sources that it reads.
 #[derive(Debug, Clone)]
 pub struct Streamed {
     encoder: Arc<dyn Encode>,
@@ -78,32 +78,32 @@ pub struct Streamed {
 }
 
 impl Streamed {
-    /// What writes the file.
+    /// Returns the encoder.
     pub fn encoder(&self) -> &Arc<dyn Encode> {
         &self.encoder
     }
 
-    /// Every source that is read.
+    /// Returns every source that it reads.
     pub fn sources(&self) -> &[SourceRef] {
         &self.sources
     }
 }
 
 impl PartialEq for Streamed {
-    /// Two are the same when they are one object, or say the same of themselves and of their tensors.
+    /// Compares encoders: equal if one object, or if description, estimate and tensors are equal.
     fn eq(&self, other: &Self) -> bool {
-        let told = |s: &Self| (s.encoder.describe(), s.encoder.estimate());
+        let summary = |s: &Self| (s.encoder.describe(), s.encoder.estimate());
         let (ours, theirs) = (self.encoder.tensors(), other.encoder.tensors());
         Arc::ptr_eq(&self.encoder, &other.encoder)
-            || (told(self) == told(other)
+            || (summary(self) == summary(other)
                 && ours.len() == theirs.len()
                 && ours.iter().zip(theirs).all(|(a, b)| super::same_tensor(a, b)))
     }
 }
 
 impl PlannedFile {
-    /// A file that `encoder` writes from front to back. Its length is an estimate and it has no
-    /// segments. The checksums that the sources of its tensors give are held against them.
+    /// Creates a file that `encoder` writes sequentially. Its length is an estimate and it has no segments. The checksums of
+    /// the extents of its tensors are verified.
     pub fn streamed(name: impl Into<String>, encoder: Arc<dyn Encode>) -> Self {
         let mut sources = Vec::new();
         let mut checks = Vec::new();
@@ -127,12 +127,12 @@ impl PlannedFile {
         }
     }
 
-    /// True where [`len`](Self::len) is an estimate: the file is written from front to back.
+    /// Returns true if [`len`](Self::len) is an estimate: the file is streamed.
     pub fn is_estimated(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// The length with which the file is staged: 0 where it grows as it is written.
+    /// Returns the initial length of the staged file: 0 for a streamed file, which grows.
     pub fn staged_len(&self) -> u64 {
         if self.is_estimated() { 0 } else { self.len }
     }

@@ -1,17 +1,17 @@
-//! A cache of unpacked blocks that may be asked for again, shared by all sources of an opened checkpoint.
+//! Cache of unpacked blocks, shared by all sources of an opened checkpoint.
 //!
-//! A source that unpacks its blocks comes back to the same block with the next row. The cache is part of the
-//! [`Limits`](crate::Limits): all files that are opened with the same limits, or with clones of them, share it. A checkpoint of a
-//! thousand packed tables takes no more memory than one table. There is no cache of the whole process.
+//! A source with packed blocks needs the same block for several rows. The cache is part of [`Limits`](crate::Limits): files
+//! opened with the same limits, or with clones of them, share it. A checkpoint of a thousand packed tables takes no more
+//! memory than one table. There is no process-wide cache.
 //!
-//! The newest block of each source is counted apart: sources whose blocks are large, read in turn, would
-//! drop each other's at every step. Within each bound, the oldest block is dropped first.
+//! The newest block of each source has a bound of its own. Otherwise sources with large blocks, read in turn, would evict each
+//! other's at every step. Within each bound, the oldest block is evicted first.
 //!
 //! ```text
-//! the newest of each source   384 MiB together; past that the oldest of them count as others
-//! others                      128 MiB together
-//! all                         512 MiB, whatever the number of sources; more only where a single
-//!                             block is longer than 384 MiB: the last one always stays
+//! newest block of each source   384 MiB in total; beyond that the oldest of them count as others
+//! others                        128 MiB in total
+//! all                           512 MiB, for any number of sources; more only if a single block
+//!                               is longer than 384 MiB: the newest one is never evicted
 //! ```
 
 use crate::error::Result;
@@ -19,28 +19,27 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that the newest blocks of all sources may have together. The one that came last is kept whatever
-/// its length.
-const MOST_NEWEST: u64 = 384 << 20;
-/// Bytes that all other blocks may have together.
-const MOST_OTHERS: u64 = 128 << 20;
-/// What a block costs besides its bytes: blocks may be tiny.
-const EACH: u64 = 256;
+/// Maximum bytes of the newest blocks of all sources. The latest block is kept at any length.
+const MAX_NEWEST: u64 = 384 << 20;
+/// Maximum bytes of all other blocks.
+const MAX_OTHERS: u64 = 128 << 20;
+/// Overhead per block in bytes: blocks may be tiny.
+const BLOCK_OVERHEAD: u64 = 256;
 
-/// Unpacked blocks of several sources, at most 512 MiB together. Clones are the same cache.
+/// Unpacked blocks of several sources, at most 512 MiB in total. Clones share the cache.
 ///
-/// Each value of [`Limits`](crate::Limits) that is made by `default` has a cache of its own. A program that opens many
-/// files at a time, and wants one bound for all of them, opens them with clones of one value.
+/// `Limits::default()` creates a new cache. To bound the cache for many files together, open them with clones of one
+/// [`Limits`](crate::Limits).
 #[derive(Debug, Clone)]
 pub struct BlockCache(Arc<Store>);
 
 impl Default for BlockCache {
     fn default() -> Self {
-        Self(Arc::new(Store::new(MOST_NEWEST, MOST_OTHERS)))
+        Self(Arc::new(Store::new(MAX_NEWEST, MAX_OTHERS)))
     }
 }
 
-/// Limits are the same whatever is cached under them.
+/// All caches compare equal, so that [`Limits`](crate::Limits) compare by their numbers.
 impl PartialEq for BlockCache {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -50,58 +49,57 @@ impl PartialEq for BlockCache {
 impl Eq for BlockCache {}
 
 impl BlockCache {
-    /// An empty cache.
+    /// Creates an empty cache.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The blocks of one more source. They are dropped with the returned value, or earlier where other blocks need the
-    /// memory.
+    /// Registers a source. Its blocks are dropped with the returned value, or earlier when evicted.
     #[must_use]
     pub fn blocks(&self) -> CachedBlocks {
         CachedBlocks::in_store(&self.0)
     }
 }
 
-/// A block that is or will be made. Its lock is held while that is done.
+/// Block, or `None` until it is unpacked. The lock is held while unpacking.
 type Cell = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
 
 /// Blocks of several owners, under one pair of bounds.
 #[derive(Debug)]
 struct Store {
-    most_newest: u64,
-    most_others: u64,
+    max_newest: u64,
+    max_others: u64,
     owners: AtomicU64,
-    kept: Mutex<Kept>,
+    cached: Mutex<Cached>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    owners: HashMap<u64, Own>,
-    /// The newest blocks of owners.
+struct Cached {
+    owners: HashMap<u64, OwnerBlocks>,
+    /// Newest blocks of owners.
     newest: Queue,
     /// All others.
     others: Queue,
-    /// Blocks that came so far.
-    came: u64,
+    /// Time stamp of the next block: blocks added so far.
+    clock: u64,
 }
 
-/// The blocks of one owner.
+/// Blocks of one owner.
 #[derive(Debug, Default)]
-struct Own {
-    /// By number: when it came, and the block.
+struct OwnerBlocks {
+    /// Time stamp and block by number.
     blocks: HashMap<u64, (u64, Cell)>,
-    /// When the last of them came. It may be dropped by now.
+    /// Time stamp of the last one. It may be evicted by now.
     newest: u64,
 }
 
-/// Blocks in the order in which they came.
+/// Blocks in the order of their time stamps.
 #[derive(Debug, Default)]
 struct Queue {
-    /// By when it came: its owner, its number, what it costs.
+    /// Owner, number and cost by time stamp.
     blocks: BTreeMap<u64, (u64, u64, u64)>,
-    /// What all of them cost, in bytes.
+    /// Total cost in bytes.
     cost: u64,
 }
 
@@ -122,15 +120,15 @@ impl Queue {
     }
 }
 
-impl Kept {
-    /// Takes a block of `cost` bytes, which is now the newest of its owner.
+impl Cached {
+    /// Adds a block of `cost` bytes as the newest of its owner.
     fn add(&mut self, owner: u64, number: u64, cost: u64) -> Cell {
-        let (cell, when) = (Cell::default(), self.came);
-        self.came += 1;
+        let (cell, when) = (Cell::default(), self.clock);
+        self.clock += 1;
         let own = self.owners.entry(owner).or_default();
         own.blocks.insert(number, (when, cell.clone()));
         let before = std::mem::replace(&mut own.newest, when);
-        // Of a new owner this is 0: a block of somebody else, or of nobody.
+        // For a new owner `before` is 0, which may be the block of another owner.
         if own.blocks.len() > 1 {
             self.demote(before);
         }
@@ -138,22 +136,22 @@ impl Kept {
         cell
     }
 
-    /// Counts a block among the others, if it is one of the newest.
+    /// Moves a block from the newest to the others.
     fn demote(&mut self, when: u64) {
         if let Some(block) = self.newest.remove(when) {
             self.others.add(when, block);
         }
     }
 
-    /// Drops blocks until both bounds are kept. The one that came last stays.
-    fn keep_within(&mut self, most_newest: u64, most_others: u64) {
-        while self.newest.cost > most_newest
+    /// Evicts blocks until both bounds hold. The latest block stays.
+    fn keep_within(&mut self, max_newest: u64, max_others: u64) {
+        while self.newest.cost > max_newest
             && self.newest.blocks.len() > 1
             && let Some(when) = self.newest.first()
         {
             self.demote(when);
         }
-        while self.others.cost > most_others
+        while self.others.cost > max_others
             && let Some(when) = self.others.first()
         {
             let Some((owner, number, _)) = self.others.remove(when) else { break };
@@ -167,30 +165,30 @@ impl Kept {
 }
 
 impl Store {
-    fn new(most_newest: u64, most_others: u64) -> Self {
-        Self { most_newest, most_others, owners: AtomicU64::new(0), kept: Mutex::default() }
+    fn new(max_newest: u64, max_others: u64) -> Self {
+        Self { max_newest, max_others, owners: AtomicU64::new(0), cached: Mutex::default() }
     }
 
     fn cell(&self, owner: u64, number: u64, len: u64) -> Cell {
-        let mut kept = lock(&self.kept);
-        if let Some((_, cell)) = kept.owners.get(&owner).and_then(|own| own.blocks.get(&number)) {
+        let mut cached = lock(&self.cached);
+        if let Some((_, cell)) = cached.owners.get(&owner).and_then(|own| own.blocks.get(&number)) {
             return cell.clone();
         }
-        let cell = kept.add(owner, number, len.saturating_add(EACH));
-        kept.keep_within(self.most_newest, self.most_others);
+        let cell = cached.add(owner, number, len.saturating_add(BLOCK_OVERHEAD));
+        cached.keep_within(self.max_newest, self.max_others);
         cell
     }
 
-    fn forget(&self, owner: u64) {
-        let mut kept = lock(&self.kept);
-        for (when, _) in kept.owners.remove(&owner).into_iter().flat_map(|own| own.blocks.into_values()) {
-            kept.newest.remove(when);
-            kept.others.remove(when);
+    fn remove_owner(&self, owner: u64) {
+        let mut cached = lock(&self.cached);
+        for (when, _) in cached.owners.remove(&owner).into_iter().flat_map(|own| own.blocks.into_values()) {
+            cached.newest.remove(when);
+            cached.others.remove(when);
         }
     }
 }
 
-/// The blocks of one source in a [`BlockCache`].
+/// Blocks of one source in a [`BlockCache`].
 #[derive(Debug)]
 pub struct CachedBlocks {
     store: Arc<Store>,
@@ -202,15 +200,14 @@ impl CachedBlocks {
         Self { store: store.clone(), owner: store.owners.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// The block of that number: the cached one, else the result of `make`, of `len` bytes. A
-    /// thread that asks for a block that another one makes waits for it; a block that failed is made
-    /// again.
+    /// Returns the cached block of that number, or caches the result of `make`, of `len` bytes. Threads that request the same
+    /// block wait for the first one. Errors are not cached.
     ///
     /// # Errors
     /// Those of `make`.
     pub fn get(&self, number: u64, len: u64, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Arc<Vec<u8>>> {
         let cell = self.store.cell(self.owner, number, len);
-        // A thread that failed left nothing half done.
+        // A failed thread leaves `None`, so a poisoned lock is still consistent.
         let mut block = lock(&cell);
         if let Some(block) = &*block {
             return Ok(block.clone());
@@ -223,7 +220,7 @@ impl CachedBlocks {
 
 impl Drop for CachedBlocks {
     fn drop(&mut self) {
-        self.store.forget(self.owner);
+        self.store.remove_owner(self.owner);
     }
 }
 
@@ -237,17 +234,18 @@ mod tests {
     use crate::error::Error;
 
     fn held(store: &Store) -> (u64, usize) {
-        let kept = lock(&store.kept);
-        let cells = kept.owners.values().flat_map(|own| own.blocks.values());
+        let cached = lock(&store.cached);
+        let cells = cached.owners.values().flat_map(|own| own.blocks.values());
         let bytes = cells.clone().filter_map(|(_, cell)| {
             let cell = lock(cell);
             cell.as_ref().map(|block| block.len() as u64)
         });
-        assert_eq!(kept.newest.blocks.len() + kept.others.blocks.len(), cells.clone().count());
+        assert_eq!(cached.newest.blocks.len() + cached.others.blocks.len(), cells.clone().count());
         (bytes.sum(), cells.count())
     }
 
-    fn again(owner: &CachedBlocks, number: u64, len: u64) -> bool {
+    /// Gets a block; true if it was not cached.
+    fn is_made(owner: &CachedBlocks, number: u64, len: u64) -> bool {
         let mut made = false;
         let bytes = vec![7; usize::try_from(len).unwrap()];
         let make = || {
@@ -265,44 +263,44 @@ mod tests {
         let owners: Vec<CachedBlocks> = (0..50).map(|_| CachedBlocks::in_store(&store)).collect();
         for owner in &owners {
             for number in 0..3 {
-                assert!(again(owner, number, 10_000));
+                assert!(is_made(owner, number, 10_000));
                 assert!(held(&store).0 <= 150_000);
             }
         }
-        // The newest of the last four, and nine others; what is kept is not made again.
+        // The newest of the last four, and nine others.
         assert_eq!(held(&store), (130_000, 13));
-        assert!(!again(&owners[49], 0, 10_000));
-        assert!(!again(&owners[46], 2, 10_000));
-        assert!(again(&owners[0], 2, 10_000));
+        assert!(!is_made(&owners[49], 0, 10_000));
+        assert!(!is_made(&owners[46], 2, 10_000));
+        assert!(is_made(&owners[0], 2, 10_000));
         drop(owners);
         assert_eq!(held(&store), (0, 0));
-        let kept = lock(&store.kept);
-        assert_eq!((kept.newest.cost, kept.others.cost), (0, 0));
+        let cached = lock(&store.cached);
+        assert_eq!((cached.newest.cost, cached.others.cost), (0, 0));
     }
 
     #[test]
-    fn large_blocks_that_are_read_in_turn_stay() {
+    fn large_blocks_read_in_turn_stay_cached() {
         let store = Arc::new(Store::new(40_000, 10_000));
         let owners: Vec<CachedBlocks> = (0..4).map(|_| CachedBlocks::in_store(&store)).collect();
-        // Three newest blocks have room together, though two of them pass the bound for others.
+        // Three newest blocks fit, though two of them exceed the bound for others.
         let mut made = 0;
         for _ in 0..16 {
-            made += owners[..3].iter().filter(|owner| again(owner, 0, 12_000)).count();
+            made += owners[..3].iter().filter(|owner| is_made(owner, 0, 12_000)).count();
         }
         assert_eq!((made, held(&store)), (3, (36_000, 3)));
-        // The next block of one takes the place of its own, not of another's.
-        assert!(again(&owners[1], 1, 12_000));
-        assert!(!again(&owners[0], 0, 12_000) && !again(&owners[2], 0, 12_000));
+        // The next block of a source evicts its own previous block.
+        assert!(is_made(&owners[1], 1, 12_000));
+        assert!(!is_made(&owners[0], 0, 12_000) && !is_made(&owners[2], 0, 12_000));
         assert_eq!(held(&store), (36_000, 3));
-        // A fourth has no room: what came first goes.
-        assert!(again(&owners[3], 0, 12_000));
+        // A fourth source evicts the oldest block.
+        assert!(is_made(&owners[3], 0, 12_000));
         assert_eq!(held(&store), (36_000, 3));
-        assert!(!again(&owners[1], 1, 12_000) && !again(&owners[2], 0, 12_000));
-        assert!(again(&owners[0], 0, 12_000));
+        assert!(!is_made(&owners[1], 1, 12_000) && !is_made(&owners[2], 0, 12_000));
+        assert!(is_made(&owners[0], 0, 12_000));
     }
 
     #[test]
-    fn tiny_blocks_cost_something_and_the_last_one_stays() {
+    fn tiny_blocks_have_overhead_and_the_latest_stays() {
         let store = Arc::new(Store::new(1_000, 10_000));
         let owner = CachedBlocks::in_store(&store);
         for number in 0..1000 {
@@ -314,7 +312,7 @@ mod tests {
         owner.get(1000, 50_000, || panic!("made again")).unwrap();
         let refused = owner.get(1001, 1, || Err(Error::corrupt("x", "y")));
         assert_eq!(refused.unwrap_err().code().as_str(), "x");
-        // The long one is not the newest any more, and too long for the others.
+        // The long one is no longer the newest, and exceeds the bound for others.
         assert!(held(&store).0 < 10_000);
         assert_eq!(*owner.get(1001, 1, || Ok(vec![3])).unwrap(), vec![3]);
     }

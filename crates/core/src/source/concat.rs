@@ -1,9 +1,9 @@
-//! Ranges of sources, one behind the other.
+//! Concatenation of ranges of sources.
 
 use super::{Source, SourceRef, Within, check_range, to_usize};
 use crate::error::{Error, Result};
 
-/// The bytes of several ranges as one source.
+/// Source with the bytes of several ranges in sequence.
 #[derive(Debug)]
 pub struct ConcatSource {
     label: String,
@@ -13,7 +13,7 @@ pub struct ConcatSource {
 
 #[derive(Debug)]
 struct Part {
-    /// Offset of its first byte in the whole.
+    /// Offset of its first byte in the concatenation.
     start: u64,
     source: SourceRef,
     offset: u64,
@@ -21,11 +21,11 @@ struct Part {
 }
 
 impl ConcatSource {
-    /// The ranges `(source, offset, length in bytes)` in this order; errors speak of `label`.
+    /// Concatenates ranges `(source, offset, length in bytes)` to a source named `label` in errors.
     ///
     /// # Errors
-    /// [`crate::Kind::Corrupt`], code `past-the-end`, where a range leaves its source;
-    /// [`crate::Kind::Limit`] where all of them together pass 2^64 bytes.
+    /// [`crate::Kind::Corrupt`], code `past-the-end`, if a range exceeds its source; [`crate::Kind::Limit`] if the total
+    /// exceeds 2^64 bytes.
     pub fn new(label: impl Into<String>, ranges: Vec<(SourceRef, u64, u64)>) -> Result<Self> {
         let mut parts = Vec::with_capacity(ranges.len());
         let mut start = 0u64;
@@ -33,7 +33,7 @@ impl ConcatSource {
             check_range(&*source, offset, len)?;
             let next = start
                 .checked_add(len)
-                .ok_or_else(|| Error::limit("too-long", "the parts together pass 2^64 bytes"))?;
+                .ok_or_else(|| Error::limit("too-long", "the total length exceeds 2^64 bytes"))?;
             if len > 0 {
                 parts.push(Part { start, source, offset, len });
             }
@@ -51,7 +51,7 @@ impl Source for ConcatSource {
         check_range(self, offset, buffer.len() as u64)?;
         let mut at = offset;
         let mut rest = buffer;
-        // The part that holds the first byte: the last one that begins at or before it.
+        // Part with the first byte: the last one that begins at or before it.
         let first = self.parts.partition_point(|part| part.start <= offset).saturating_sub(1);
         for part in self.parts.get(first..).unwrap_or_default() {
             if rest.is_empty() {
@@ -76,7 +76,7 @@ impl Source for ConcatSource {
         self.parts.iter().any(|part| part.source.is_decoded())
     }
     fn made_of(&self) -> Option<Vec<Within<'_>>> {
-        // Not the same bytes at the same place: the parts stand one behind the other.
+        // With several parts, an offset here is not the offset in a part.
         let encoded = self.parts.len() != 1;
         let mut all = Vec::with_capacity(self.parts.len());
         for Part { source, offset, len, .. } in &self.parts {

@@ -1,11 +1,11 @@
-//! A source that counts what is read through it.
+//! Source that counts reads.
 
 use super::{FileRange, Mapped, Source, SourceRef};
 use crate::error::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Passes everything on and counts: the proof that listing reads headers only.
+/// Source that forwards to another one and counts reads, to verify that listing reads headers only.
 #[derive(Debug)]
 pub struct CountingSource {
     inner: SourceRef,
@@ -14,15 +14,15 @@ pub struct CountingSource {
 }
 
 impl CountingSource {
-    /// Counts what is read from `inner` through this source.
+    /// Counts the reads from `inner`.
     pub fn new(inner: SourceRef) -> Self {
         Self { inner, bytes: AtomicU64::new(0), calls: AtomicU64::new(0) }
     }
-    /// Bytes read so far.
+    /// Returns the bytes read so far.
     pub fn bytes_read(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
-    /// Reads so far.
+    /// Returns the number of reads so far.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }

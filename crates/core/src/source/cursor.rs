@@ -1,18 +1,18 @@
-//! Reading forwards with hops: what a parser of headers needs.
+//! Forward reading with skips, for parsers of headers.
 
 use super::{SourceRef, check_range, to_usize};
 use crate::error::{Error, Result};
 
-/// Bytes fetched first after a hop. Large enough for the header of a tensor, small enough that
-/// listing a file of many large tensors stays cheap.
-const SMALL: usize = 512;
-/// Bytes fetched at most when reading goes on without hops.
-const LARGE: usize = 64 << 10;
+/// Bytes fetched first after a skip. Large enough for the header of a tensor, small enough to list a file of many large
+/// tensors cheaply.
+const MIN_WINDOW: usize = 512;
+/// Maximum bytes fetched at once by sequential reads.
+const MAX_WINDOW: usize = 64 << 10;
 
-/// A position in a source with a small window of bytes around it.
+/// Position in a source with a small buffered window.
 ///
-/// The window grows while reading is sequential and shrinks after a hop, so a file of many small
-/// tensors is read in large pieces, and tensor data between headers is never touched.
+/// The window grows while reads are sequential and shrinks after a skip. A file of many small tensors is read in large chunks,
+/// and tensor data between headers is never read.
 #[derive(Debug)]
 pub struct Cursor {
     source: SourceRef,
@@ -23,27 +23,27 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// A cursor at `position` of `source`.
+    /// Creates a cursor at `position` of `source`.
     pub fn new(source: SourceRef, position: u64) -> Self {
-        Self { source, position, window: Vec::new(), window_at: 0, next_window: SMALL }
+        Self { source, position, window: Vec::new(), window_at: 0, next_window: MIN_WINDOW }
     }
 
-    /// Where the next byte is read, counted from the start of the source.
+    /// Returns the offset of the next byte in the source.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The bytes left from here to the end of the source.
+    /// Returns the number of bytes up to the end of the source.
     pub fn remaining(&self) -> u64 {
         self.source.len().saturating_sub(self.position)
     }
 
-    /// The source that is read.
+    /// Returns the source.
     pub fn source(&self) -> &SourceRef {
         &self.source
     }
 
-    /// Fails unless `len` more bytes are there; `what` names them.
+    /// Fails if fewer than `len` bytes remain. `what` names them in the error: `the header`.
     ///
     /// # Errors
     /// [`crate::Kind::Corrupt`], code `truncated`.
@@ -56,10 +56,10 @@ impl Cursor {
             .at(self.position)
             .expected(format_args!("{len} bytes from here"))
             .found(format_args!("{} bytes", self.remaining()))
-            .hint("the file may be cut short: compare its length with the original's"))
+            .hint("the file may be truncated; compare its length with the original"))
     }
 
-    /// Goes `len` bytes forward without reading them.
+    /// Skips `len` bytes without reading them.
     ///
     /// # Errors
     /// As [`need`](Self::need).
@@ -72,7 +72,7 @@ impl Cursor {
     /// Reads `N` bytes.
     ///
     /// # Errors
-    /// As [`need`](Self::need), and what the source says.
+    /// As [`need`](Self::need) and [`Source::read_at`](super::Source::read_at).
     pub fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
         self.need(N as u64, what)?;
         let bytes = self.view(N)?;
@@ -82,10 +82,10 @@ impl Cursor {
         Ok(array)
     }
 
-    /// The next `N` bytes, without going on; `None` where there are fewer.
+    /// Returns the next `N` bytes without advancing; `None` if fewer remain.
     ///
     /// # Errors
-    /// What the source says.
+    /// As [`Source::read_at`](super::Source::read_at).
     pub fn peek<const N: usize>(&mut self) -> Result<Option<[u8; N]>> {
         if self.remaining() < N as u64 {
             return Ok(None);
@@ -95,23 +95,23 @@ impl Cursor {
         Ok(Some(array))
     }
 
-    /// The next bytes, `most` of them or as many as there are, without going on.
+    /// Returns up to `max` next bytes without advancing.
     ///
     /// # Errors
-    /// What the source says.
-    pub fn peek_up_to(&mut self, most: usize) -> Result<&[u8]> {
-        let len = (most as u64).min(self.remaining());
+    /// As [`Source::read_at`](super::Source::read_at).
+    pub fn peek_up_to(&mut self, max: usize) -> Result<&[u8]> {
+        let len = (max as u64).min(self.remaining());
         self.view(to_usize(len)?)
     }
 
-    /// Reads `len` bytes. The caller has held `len` against its limits; here it is held against
-    /// the end of the source before memory is taken.
+    /// Reads `len` bytes. The caller compares `len` with its limits; this method compares it with the end of the source
+    /// before it allocates.
     ///
     /// # Errors
-    /// As [`need`](Self::need), and what the source says.
+    /// As [`need`](Self::need) and [`Source::read_at`](super::Source::read_at).
     pub fn bytes(&mut self, len: u64, what: &str) -> Result<Vec<u8>> {
         self.need(len, what)?;
-        let bytes = if len <= LARGE as u64 {
+        let bytes = if len <= MAX_WINDOW as u64 {
             self.view(to_usize(len)?)?.to_vec()
         } else {
             super::read_vec(&*self.source, self.position, len)?
@@ -120,16 +120,16 @@ impl Cursor {
         Ok(bytes)
     }
 
-    /// `len` bytes from the position on, which were checked to be there.
+    /// Returns `len` bytes from the position. The caller checked that they exist.
     fn view(&mut self, len: usize) -> Result<&[u8]> {
         let end = self.window_at + self.window.len() as u64;
         let inside = self.window_at <= self.position && self.position + len as u64 <= end;
         if !inside {
-            // A hop shorter than the smallest window skips nothing worth skipping: so a file of tiny
-            // tensors is read in large pieces too.
+            // A skip shorter than the smallest window counts as sequential, so that a file of tiny
+            // tensors is read in large chunks too.
             let sequential =
-                self.window_at <= self.position && self.position <= end + SMALL as u64 && end > 0;
-            let size = if sequential { (self.next_window * 2).min(LARGE) } else { SMALL };
+                self.window_at <= self.position && self.position <= end + MIN_WINDOW as u64 && end > 0;
+            let size = if sequential { (self.next_window * 2).min(MAX_WINDOW) } else { MIN_WINDOW };
             self.next_window = size;
             let take = (size.max(len) as u64).min(self.remaining());
             self.window.resize(to_usize(take)?, 0);
@@ -144,7 +144,7 @@ impl Cursor {
             Some(bytes) => Ok(bytes),
             None => {
                 check_range(&*self.source, self.position, len as u64)?;
-                Err(Error::corrupt("truncated", "the source gave fewer bytes than its length"))
+                Err(Error::corrupt("truncated", "the source returned fewer bytes than its length"))
             }
         }
     }
@@ -157,7 +157,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn hops_do_not_read_what_they_pass() {
+    fn skipped_bytes_are_not_read() {
         let counted = Arc::new(CountingSource::new(Arc::new(MemorySource::new("m", vec![7; 10 << 20]))));
         let mut cursor = Cursor::new(counted.clone(), 0);
         for _ in 0..10 {
@@ -165,13 +165,13 @@ mod tests {
             cursor.skip((1 << 20) - 4, "data").unwrap();
         }
         assert_eq!(cursor.remaining(), 0);
-        assert!(counted.bytes_read() <= 10 * SMALL as u64);
+        assert!(counted.bytes_read() <= 10 * MIN_WINDOW as u64);
         assert_eq!(cursor.array::<1>("end").unwrap_err().code().as_str(), "truncated");
     }
 
-    /// What was looked at is read from the window: a packed source would begin again for it.
+    /// Peeked bytes stay in the window: a packed source would decompress them twice.
     #[test]
-    fn peeking_reads_nothing_twice() {
+    fn peeked_bytes_are_read_once() {
         let counted = Arc::new(CountingSource::new(Arc::new(MemorySource::new("m", (0..100).collect()))));
         let mut cursor = Cursor::new(counted.clone(), 97);
         assert_eq!(cursor.peek::<2>().unwrap(), Some([97, 98]));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn tiny_hops_take_few_calls() {
+    fn tiny_skips_take_few_reads() {
         let counted = Arc::new(CountingSource::new(Arc::new(MemorySource::new("m", vec![7; 1 << 20]))));
         let mut cursor = Cursor::new(counted.clone(), 0);
         for _ in 0..(1 << 20) / 200 {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn sequential_reading_takes_few_calls() {
+    fn sequential_reading_takes_few_reads() {
         let counted = Arc::new(CountingSource::new(Arc::new(MemorySource::new("m", vec![7; 1 << 20]))));
         let mut cursor = Cursor::new(counted.clone(), 0);
         for _ in 0..(1 << 20) / 8 {

@@ -1,4 +1,4 @@
-//! A folder of sources: what a checkpoint of several files stands in.
+//! Folder of sources, for checkpoints of several files.
 
 use super::{MemorySource, SourceRef};
 use crate::error::{Error, Result};
@@ -8,115 +8,113 @@ use std::fmt::Debug;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// A shared folder. Cheap to clone.
+/// Shared folder. Cheap to clone.
 pub type FolderRef = Arc<dyn Folder>;
 
 impl FolderItem {
-    /// Names that model signing always ignores.
+    /// File names that model signing always ignores.
     pub const IGNORED_NAMES: [&str; 4] = [".git", ".gitattributes", ".github", ".gitignore"];
 
-    /// Folders of models are looked through so many levels deep.
+    /// Maximum depth, in levels, to which folders of models are searched.
     pub const DEPTH: usize = 16;
 }
 
-/// Files under relative names. Names come from files too: one that leads out of the folder is
-/// refused by every implementation.
+/// Files under relative names. Names may come from untrusted files: every implementation rejects a name that leaves the
+/// folder.
 pub trait Folder: Debug + Send + Sync {
-    /// What people call it: its path.
+    /// Returns the display name: the path.
     fn label(&self) -> &str;
 
-    /// What stands in it, `depth` levels deep (1: the folder itself), in the order of the names'
-    /// bytes. Folders are entered, not listed; links to folders are not followed.
+    /// Lists the files down to `depth` levels (1: the folder itself), sorted by the bytes of their names. Folders are entered,
+    /// not listed; links to folders are not followed.
     ///
     /// # Errors
-    /// [`crate::Kind::Io`]; [`crate::Kind::Limit`] where there is more than anybody looks through.
+    /// [`crate::Kind::Io`]; [`crate::Kind::Limit`] for too many entries.
     fn list(&self, depth: usize) -> Result<Vec<FolderItem>>;
 
-    /// What [`list`](Self::list) passes over at that depth, in the order of the names' bytes. Whoever
-    /// vouches for the whole folder must say that these were not looked at.
+    /// Lists the entries that [`list`](Self::list) skips at that depth, sorted by the bytes of their names. A check of the
+    /// whole folder must report them as unchecked.
     ///
     /// # Errors
     /// As [`list`](Self::list).
     fn skipped(&self, depth: usize) -> Result<Vec<SkippedItem>>;
 
-    /// Opens the regular file of that name; `None` where there is none.
+    /// Opens the regular file of that name; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`crate::Kind::Io`] where it cannot be read; [`crate::Kind::Corrupt`], `unsafe-name`, for a
-    /// name that leads out of the folder.
+    /// [`crate::Kind::Io`] if it cannot be read; [`crate::Kind::Corrupt`], `unsafe-name`, for a name that leaves the folder.
     fn open(&self, name: &Path) -> Result<Option<SourceRef>>;
 
-    /// The folder that `path` means from here: relative, where `..` is the folder around this one.
-    /// `None` where there is none, or where this kind of folder stands alone.
+    /// Opens the folder at `path` relative to this one, where `..` is the parent. `None` if it does not exist, or if this
+    /// kind of folder has no parent.
     ///
-    /// Only for paths that lead to a folder whose files are known by their names anyway; nothing
-    /// else of it is opened.
+    /// Callers open only files with names fixed by the format in it.
     ///
     /// # Errors
-    /// [`crate::Kind::Io`] where it cannot be looked at.
+    /// [`crate::Kind::Io`] if it cannot be read.
     fn beside(&self, path: &Path) -> Result<Option<FolderRef>> {
         let _ = path;
         Ok(None)
     }
 
-    /// True where `name` is a symbolic link.
+    /// Returns true if `name` is a symbolic link.
     fn is_link(&self, name: &Path) -> bool {
         let _ = name;
         false
     }
 
-    /// True where `name` is a link, or stands behind one, that leads out of the folder. So what a listing
-    /// gives may stand elsewhere.
+    /// Returns true if `name`, or a folder on its path, is a symbolic link with a target outside the folder. A listed file may
+    /// therefore be stored elsewhere.
     fn leads_out(&self, name: &Path) -> bool {
         let _ = name;
         false
     }
 }
 
-/// A file in a folder.
+/// File in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FolderItem {
-    /// Its name, relative to the folder.
+    /// Name relative to the folder.
     pub name: PathBuf,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// Something in a folder that a listing passes over.
+/// Entry of a folder that a listing skips.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedItem {
-    /// Its name, relative to the folder.
+    /// Name relative to the folder.
     pub name: PathBuf,
-    /// Why it is not listed.
+    /// Reason.
     pub reason: SkipReason,
 }
 
-/// Why something in a folder is not listed.
+/// Reason why a listing skips an entry of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkipReason {
-    /// A folder below the depth that was asked for.
+    /// Folder below the requested depth.
     TooDeep,
-    /// A link to a folder, which could lead anywhere, also in a ring.
+    /// Symbolic link to a folder. Its target may be anywhere, or form a cycle.
     LinkToFolder,
-    /// A link to nothing, or to what cannot be looked at.
+    /// Symbolic link with a missing or unreadable target.
     DeadLink,
-    /// A pipe, a socket, a device.
+    /// Pipe, socket or device.
     NotAFile,
 }
 
 impl SkipReason {
-    /// What it is, for people.
+    /// Returns the description for users.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::TooDeep => "a folder that lies too deep",
+            Self::TooDeep => "a folder below the depth limit",
             Self::LinkToFolder => "a link to a folder",
-            Self::DeadLink => "a link that leads to nothing that can be read",
+            Self::DeadLink => "a link with an unreadable target",
             Self::NotAFile => "a pipe, a socket or a device",
         }
     }
 }
 
-/// Fails unless `name` stays within the folder that it is relative to.
+/// Rejects a `name` that leaves the folder it is relative to.
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`], code `unsafe-name`.
@@ -126,13 +124,13 @@ pub fn check_relative(name: &Path) -> Result<()> {
     if stays && !name.as_os_str().as_encoded_bytes().contains(&0) {
         return Ok(());
     }
-    Err(Error::corrupt("unsafe-name", "this name cannot be the name of a file in a folder")
+    Err(Error::corrupt("unsafe-name", "the file name is not a path within the folder")
         .found(name.display())
-        .hint("names with .., a leading / or a NUL could lead anywhere; rename it first"))
+        .hint("names with .., a leading / or a NUL may leave the folder; rename it first"))
 }
 
-/// Fails unless `name`, which a file gives, stays in the folder and is written in the one way in which it can be:
-/// `a//b` and `a/./b` are one file, which would be opened for each spelling.
+/// Rejects a `name` from a file if it leaves the folder or is not in normal form. `a//b` and `a/./b` are one file, so it would
+/// be opened once per spelling.
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`], code `unsafe-name`.
@@ -142,13 +140,13 @@ pub fn check_plain(name: &str) -> Result<()> {
     if parts.eq(name.as_bytes().split(|&byte| byte == b'/')) {
         return Ok(());
     }
-    Err(Error::corrupt("unsafe-name", "the name of a file is not written plainly")
+    Err(Error::corrupt("unsafe-name", "the file name is not in normal form")
         .found(name)
-        .hint("parts are parted by one slash, and none of them is a dot"))
+        .hint("separate parts with one slash, and use no `.` parts"))
 }
 
-/// Fails unless `file`, which an index of shards names, is below `around` in `folder`. The file itself may be a link, as in the
-/// cache of a hub; a linked folder on the way could lead anywhere.
+/// Rejects a shard `file` of an index that is not below `around` in `folder`. The file itself may be a link, as in the cache
+/// of a hub; a linked folder on its path may lead anywhere.
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`], code `unsafe-name`.
@@ -158,15 +156,15 @@ pub fn check_shard(folder: &FolderRef, around: &Path, file: &str) -> Result<()> 
     if above.any(|part| folder.is_link(&around.join(part))) {
         return Err(Error::corrupt(
             "unsafe-name",
-            "the path of a shard leads through a symbolic link to a folder",
+            "the path of a shard contains a symbolic link to a folder",
         )
         .found(escape(file))
-        .hint("put the folder itself in the place of the link"));
+        .hint("replace the link with the folder itself"));
     }
     Ok(())
 }
 
-/// Files in memory.
+/// Folder of files in memory.
 #[derive(Debug, Default)]
 pub struct MemoryFolder {
     label: String,
@@ -174,12 +172,12 @@ pub struct MemoryFolder {
 }
 
 impl MemoryFolder {
-    /// An empty folder; errors will speak of `label`.
+    /// Creates an empty folder named `label` in errors.
     pub fn new(label: impl Into<String>) -> Self {
         Self { label: label.into(), files: BTreeMap::new() }
     }
 
-    /// Puts a file into it, in place of one of the same name.
+    /// Adds a file, or replaces the one of the same name.
     #[must_use]
     pub fn with(mut self, name: impl Into<PathBuf>, bytes: Vec<u8>) -> Self {
         let name = name.into();
@@ -204,7 +202,7 @@ impl Folder for MemoryFolder {
     }
 
     fn skipped(&self, depth: usize) -> Result<Vec<SkippedItem>> {
-        // The names are in the order of their parts, so those below one folder stand together.
+        // Names are sorted by their parts, so those below one folder are adjacent.
         let deep = self.files.keys().filter(|name| name.components().count() > depth);
         let mut folders: Vec<PathBuf> = deep.map(|name| name.components().take(depth).collect()).collect();
         folders.dedup();
@@ -233,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_lead_out_are_refused() {
+    fn rejects_names_that_leave_the_folder() {
         for bad in ["", "..", "../x", "a/../../x", "/etc/passwd", "a\0b"] {
             assert_eq!(check_relative(Path::new(bad)).unwrap_err().code().as_str(), "unsafe-name", "{bad}");
         }
@@ -243,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_one_spelling() {
+    fn rejects_names_that_are_not_in_normal_form() {
         for bad in ["a//b", "a/./b", "a/", "a/b/.", "./a", "../a", "/a", ""] {
             assert_eq!(check_plain(bad).unwrap_err().code().as_str(), "unsafe-name", "{bad}");
         }

@@ -1,4 +1,4 @@
-//! Bytes to look at once: mapped where that saves a copy, else read.
+//! Bytes for a single pass: mapped if that saves a copy, else read.
 
 use super::{Source, check_range, to_usize};
 use crate::error::Result;
@@ -6,26 +6,26 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Shorter ranges are read: a map costs some calls of the system.
+/// Minimum bytes to map: a map costs some system calls, so shorter ranges are read.
 const MAPPED_FROM: u64 = 256 << 10;
-/// Bytes of a window: giving a map back stops all threads for a moment, so few are made.
+/// Bytes of a window. Unmapping interrupts all threads, so windows are large and few.
 const WINDOW: u64 = 16 << 20;
-/// Bytes by which a window reaches into the next one, for ranges that lie across its end.
+/// Bytes shared with the next window, for ranges across the boundary.
 const OVERLAP: u64 = 2 << 20;
 
-/// Bytes of a file that are mapped into memory.
+/// Bytes of a file mapped into memory.
 pub trait Mapped: Debug + Send + Sync {
-    /// The bytes; zeros where they were lost because the file became shorter.
+    /// Returns the bytes; zeros after the end of a file that was truncated.
     fn bytes(&self) -> &[u8];
 
-    /// Fails when bytes that were looked at since the file was mapped were not the file's.
+    /// Fails if the file was truncated or became unreadable since it was mapped.
     ///
     /// # Errors
     /// [`crate::Kind::Io`], `file-shrank`.
     fn intact(&self) -> Result<()>;
 }
 
-/// A range that lies within a map, which others may share.
+/// Range of a shared map.
 #[derive(Debug, Clone)]
 pub struct MappedRange {
     map: Arc<dyn Mapped>,
@@ -33,19 +33,19 @@ pub struct MappedRange {
 }
 
 impl MappedRange {
-    /// `len` bytes from `from` on; `None` where they are not all within the map.
+    /// Returns `len` bytes from `from`; `None` if the range exceeds the map.
     pub fn of(map: Arc<dyn Mapped>, from: u64, len: u64) -> Option<Self> {
         let end = to_usize(from.checked_add(len)?).ok()?;
         let range = to_usize(from).ok()?..end;
         (end <= map.bytes().len()).then_some(Self { map, range })
     }
 
-    /// The bytes; zeros where they were lost.
+    /// Returns the bytes; zeros for lost ones.
     pub fn bytes(&self) -> &[u8] {
         &self.map.bytes()[self.range.clone()]
     }
 
-    /// As [`Mapped::intact`].
+    /// Fails if bytes were lost; see [`Mapped::intact`].
     ///
     /// # Errors
     /// As [`Mapped::intact`].
@@ -56,13 +56,13 @@ impl MappedRange {
 
 /// Bytes of a source in memory.
 ///
-/// Those of a file are mapped, which costs no copy; a page that was lost meanwhile reads as zeros, and
-/// [`intact`](Self::intact) tells. It is asked when the bytes were looked at, before the result is believed.
+/// Bytes of a file are mapped without a copy. A page lost after a truncation reads as zeros: call [`intact`](Self::intact)
+/// after processing the bytes and before using the result.
 #[derive(Debug)]
 pub enum MaybeMapped {
-    /// They were read.
+    /// Bytes that were read.
     Read(Vec<u8>),
-    /// They are a file's: a range of what is mapped of it.
+    /// Mapped range of a file.
     Mapped(MappedRange),
 }
 
@@ -73,7 +73,7 @@ impl Default for MaybeMapped {
 }
 
 impl MaybeMapped {
-    /// Gets `len` bytes from `offset` on. `spare` lends its memory where bytes have to be read.
+    /// Returns `len` bytes from `offset`. `spare` is reused as the buffer if the bytes are read.
     ///
     /// # Errors
     /// As [`Source::read_at`].
@@ -94,7 +94,7 @@ impl MaybeMapped {
         Ok(Self::Read(spare))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Read(bytes) => bytes,
@@ -102,10 +102,10 @@ impl MaybeMapped {
         }
     }
 
-    /// Fails when bytes that were looked at were lost.
+    /// Fails if mapped bytes were lost.
     ///
     /// # Errors
-    /// [`crate::Kind::Io`], `file-shrank`; the caller knows the file and the place.
+    /// [`crate::Kind::Io`], `file-shrank`, without file and offset: the caller adds them.
     pub fn intact(&self) -> Result<()> {
         match self {
             Self::Read(_) => Ok(()),
@@ -113,7 +113,7 @@ impl MaybeMapped {
         }
     }
 
-    /// Memory for the next one.
+    /// Returns the buffer for reuse; empty for mapped bytes.
     pub fn into_spare(self) -> Vec<u8> {
         match self {
             Self::Read(bytes) => bytes,
@@ -122,15 +122,15 @@ impl MaybeMapped {
     }
 }
 
-/// Gets ranges of one source one after the other, by many threads: a file is mapped in windows that neighbours share.
+/// Mapped windows of one source, for many threads that read successive ranges. Neighbouring ranges share a window.
 #[derive(Debug, Default)]
 pub struct MapWindows {
-    /// Where the last window begins.
+    /// Start and map of the last window.
     last: Mutex<Option<(u64, Arc<dyn Mapped>)>>,
 }
 
 impl MapWindows {
-    /// As [`MaybeMapped::of`]; always for the same source.
+    /// Returns `len` bytes from `offset`, as [`MaybeMapped::of`]. All calls must pass the same source.
     ///
     /// # Errors
     /// As [`MaybeMapped::of`].
@@ -142,7 +142,7 @@ impl MapWindows {
         part.map_or_else(|| MaybeMapped::of(source, offset, len, spare), |part| Ok(MaybeMapped::Mapped(part)))
     }
 
-    /// The window that holds the range, and where it begins.
+    /// Returns the window that contains the range, and its start.
     fn window(&self, source: &dyn Source, offset: u64, len: u64) -> Option<(u64, Arc<dyn Mapped>)> {
         let start = offset - offset % WINDOW;
         let end = source.len().min(start + WINDOW + OVERLAP);

@@ -1,4 +1,4 @@
-//! Bytes in memory.
+//! Source of bytes in memory.
 
 use super::{Source, check_range};
 use crate::error::Result;
@@ -11,7 +11,7 @@ pub struct MemorySource {
 }
 
 impl MemorySource {
-    /// Takes `bytes`; errors will speak of `label`.
+    /// Creates a source of `bytes`, named `label` in errors.
     pub fn new(label: impl Into<String>, bytes: Vec<u8>) -> Self {
         Self { label: label.into(), bytes }
     }

@@ -1,8 +1,7 @@
-//! Where bytes come from: a file, a map, memory, a range of another source. Files themselves are opened by
-//! `weighbridge-io`.
+//! Sources of bytes: files, memory, ranges of other sources, and caches over them.
 //!
-//! A [`Source`] has a length and positional reads into the caller's buffer. There is no seek
-//! position, so one source serves many threads.
+//! A [`Source`] has a length and positional reads into the caller's buffer. It has no seek position, so many threads can share
+//! one. `weighbridge-io` opens files.
 
 mod block_cache;
 mod concat;
@@ -33,19 +32,18 @@ use crate::error::{Error, Result};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A shared source. Cheap to clone.
+/// Shared source. Cheap to clone.
 pub type SourceRef = Arc<dyn Source>;
 
-/// Bytes of known length that can be read at any place, by many threads at once.
+/// Bytes of known length, readable at any offset by many threads at once.
 ///
-/// To implement it: [`len`](Self::len), [`read_at`](Self::read_at) and [`label`](Self::label).
-/// `read_at` fills the whole buffer or fails; it never returns less. An asynchronous store adapts
-/// itself inside its own source.
+/// Implementations need [`len`](Self::len), [`read_at`](Self::read_at) and [`label`](Self::label). `read_at` fills the whole
+/// buffer or fails. An asynchronous store blocks inside its own source.
 pub trait Source: Debug + Send + Sync {
-    /// The length in bytes, as it was when the source was opened.
+    /// Returns the length in bytes at the time of opening.
     fn len(&self) -> u64;
 
-    /// True where there is not one byte.
+    /// Returns true if the source has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -53,86 +51,84 @@ pub trait Source: Debug + Send + Sync {
     /// Fills `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// [`crate::Kind::Corrupt`] with code `past-the-end` when the range leaves the source,
-    /// [`crate::Kind::Io`] when the device fails or the file has shrunk.
+    /// [`crate::Kind::Corrupt`] with code `past-the-end` if the range exceeds the source, [`crate::Kind::Io`] if the device
+    /// fails or the file was truncated.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
-    /// What people call it: the path of a file. Errors name it.
+    /// Returns the display name for errors: the path of a file.
     fn label(&self) -> &str;
 
-    /// All bytes at once, where they are in memory anyway.
+    /// Returns all bytes, if they are in memory already.
     fn as_slice(&self) -> Option<&[u8]> {
         None
     }
 
-    /// The file behind the bytes and the offset at which they begin in it, for copies by the
-    /// kernel and to recognise that an output is an input.
+    /// Returns the file with the bytes, and their offset in it. Used for copies by the kernel, and to detect an output that is
+    /// also an input.
     fn file(&self) -> Option<FileRange<'_>> {
         None
     }
 
-    /// Maps `len` bytes from `offset` on, which lie within the source, to be looked at now. `None` where they
-    /// cannot be mapped and must be read.
+    /// Maps `len` bytes from `offset`, a range within the source. `None` if they cannot be mapped and must be read.
     fn map(&self, offset: u64, len: u64) -> Option<Arc<dyn Mapped>> {
         let _ = (offset, len);
         None
     }
 
-    /// True where reading forwards is much cheaper than jumping, as in a compressed stream. The
-    /// engine reads such a source from one thread, in order.
+    /// Returns true if sequential reads are much cheaper than random ones, as in a compressed stream. The engine reads such a
+    /// source in order from one thread.
     fn is_sequential(&self) -> bool {
         false
     }
 
-    /// True where reading unpacks bytes or holds them against a checksum, and so finds what is damaged.
+    /// Returns true if reading decompresses the bytes or verifies a checksum, and so detects damage.
     fn is_decoded(&self) -> bool {
         self.within().is_some_and(|within| within.encoded || within.source.is_decoded())
     }
 
-    /// Where these bytes stand in another source, for those who account for every byte of it.
+    /// Returns the range of another source with these bytes, for checks that account for every byte of it.
     fn within(&self) -> Option<Within<'_>> {
         None
     }
 
-    /// The ranges of other sources that these bytes come from: none where the bytes stand nowhere
-    /// and are made when they are read; `None` where they stand in this source itself, as in a file.
+    /// Returns the ranges of other sources with these bytes. Empty if the bytes are generated on reading; `None` if this source
+    /// stores them itself, as a file does.
     fn made_of(&self) -> Option<Vec<Within<'_>>> {
         self.within().map(|within| vec![within])
     }
 }
 
-/// The range of another source that a source is made of.
+/// Range of another source that contains the bytes of a source.
 #[derive(Debug, Clone, Copy)]
 pub struct Within<'a> {
-    /// The other source.
+    /// Other source.
     pub source: &'a SourceRef,
     /// Offset of the first byte in it.
     pub offset: u64,
     /// Number of bytes in it.
     pub len: u64,
-    /// True where the range is an encoded form of the bytes, such as a deflated one; false where
-    /// they stand there as they are.
+    /// True if the range is an encoded form of the bytes, such as deflated; false if it contains them unchanged.
     pub encoded: bool,
 }
 
-/// A file handle with the place where a source begins in it.
+/// File handle with the offset of a source in it.
 #[derive(Debug, Clone, Copy)]
 #[allow(clippy::disallowed_types)]
 pub struct FileRange<'a> {
-    /// The opened file.
+    /// Opened file.
     pub file: &'a std::fs::File,
     /// Offset of the source's first byte in the file.
     pub offset: u64,
 }
 
-/// Fails unless `offset .. offset + len` lies within `source`.
+/// Rejects a range `offset .. offset + len` that exceeds `source`.
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`], code `past-the-end`.
 pub fn check_range(source: &dyn Source, offset: u64, len: u64) -> Result<()> {
     match offset.checked_add(len) {
         Some(end) if end <= source.len() => Ok(()),
-        _ => Err(Error::corrupt("past-the-end", "the file ends before the data it announces")
+        _ => Err(Error::corrupt("past-the-end", "the data range exceeds the file")
             .in_file(source.label())
             .at(offset)
             .expected(format_args!("{len} bytes from here"))
@@ -140,7 +136,7 @@ pub fn check_range(source: &dyn Source, offset: u64, len: u64) -> Result<()> {
     }
 }
 
-/// Reads `len` bytes into memory, after holding the range against the source.
+/// Reads `len` bytes into memory. The range is checked first.
 ///
 /// # Errors
 /// As [`check_range`] and [`Source::read_at`].
@@ -151,15 +147,12 @@ pub fn read_vec(source: &dyn Source, offset: u64, len: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A length as an index of memory.
+/// Converts a length to `usize`.
 ///
 /// # Errors
 /// [`crate::Kind::Limit`], `too-large-for-memory`.
 pub fn to_usize(n: u64) -> Result<usize> {
     usize::try_from(n).map_err(|_| {
-        Error::limit(
-            "too-large-for-memory",
-            format!("{n} bytes do not fit into this machine's address space"),
-        )
+        Error::limit("too-large-for-memory", format!("{n} bytes exceed the address space of this machine"))
     })
 }

@@ -1,11 +1,10 @@
-//! A part of another source: a member of an archive, a blob inside a file.
+//! Range of another source: a member of an archive, a blob inside a file.
 
 use super::{FileRange, Mapped, Source, SourceRef, Within, check_range, to_usize};
 use crate::error::Result;
 use std::sync::Arc;
 
-/// Bytes `start .. start + len` of another source. Offsets in its errors are those of the outer
-/// file, so that they can be looked up there.
+/// Bytes `start .. start + len` of another source. Offsets in errors are those of the outer file.
 #[derive(Debug)]
 pub struct RangeSource {
     outer: SourceRef,
@@ -14,10 +13,10 @@ pub struct RangeSource {
 }
 
 impl RangeSource {
-    /// The part of `outer` that begins at `start` and has `len` bytes.
+    /// Creates the source for `len` bytes of `outer` from `start`.
     ///
     /// # Errors
-    /// [`crate::Kind::Corrupt`], code `past-the-end`, when it leaves `outer`.
+    /// [`crate::Kind::Corrupt`], code `past-the-end`, if the range exceeds `outer`.
     pub fn new(outer: SourceRef, start: u64, len: u64) -> Result<Self> {
         check_range(&*outer, start, len)?;
         Ok(Self { outer, start, len })

@@ -1,4 +1,4 @@
-//! A folder that remembers what was read in it: which files a checkpoint is made of.
+//! Tracking of opened and read files: the files that a checkpoint consists of.
 
 use super::{FileRange, Folder, FolderItem, FolderRef, Mapped, SkippedItem, Source, SourceRef};
 use crate::error::Result;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A source that remembers whether a byte of it was read.
+/// Source that records whether it was read.
 #[derive(Debug)]
 struct TrackedSource {
     inner: SourceRef,
@@ -40,44 +40,43 @@ impl Source for TrackedSource {
     }
 }
 
-/// The files that were opened, in that order, and their places by path.
+/// Opened files in order, with their indices by path.
 #[derive(Debug, Default)]
 struct Opened {
     files: Vec<(PathBuf, Arc<TrackedSource>)>,
-    places: HashMap<PathBuf, usize>,
+    indices: HashMap<PathBuf, usize>,
 }
 
-/// What was opened, through however many folders. A file that is opened again is the same source.
+/// Record of the files opened and read, across several folders. Opening a path twice returns the same source.
 #[derive(Debug, Clone, Default)]
 pub struct ReadTracker(Arc<Mutex<Opened>>);
 
 impl ReadTracker {
-    /// `source`, which stands at `path`, watched.
+    /// Tracks `source`, the file at `path`.
     pub fn watch(&self, path: PathBuf, source: SourceRef) -> SourceRef {
         let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = opened.places.get(&path).and_then(|&place| opened.files.get(place));
+        let known = opened.indices.get(&path).and_then(|&index| opened.files.get(index));
         if let Some((_, known)) = known {
             return known.clone();
         }
         let source = Arc::new(TrackedSource { inner: source, read: AtomicBool::new(false) });
-        let place = opened.files.len();
-        opened.places.insert(path.clone(), place);
+        let index = opened.files.len();
+        opened.indices.insert(path.clone(), index);
         opened.files.push((path, source.clone()));
         source
     }
 
-    /// `folder`, with every file that is opened in it watched.
+    /// Tracks every file opened in `folder`.
     pub fn watch_folder(&self, folder: FolderRef) -> FolderRef {
         Arc::new(TrackedFolder { inner: folder, tracker: self.clone() })
     }
 
-    /// The files of which something was read so far, in the order of their opening, and the source
-    /// that each one is.
+    /// Returns path and source of the files read so far, in the order of opening.
     pub fn read(&self) -> Vec<(PathBuf, SourceRef)> {
         self.all(|source| source.read.load(Ordering::Relaxed))
     }
 
-    /// All files that were opened, in that order.
+    /// Returns path and source of all opened files, in the order of opening.
     pub fn opened(&self) -> Vec<(PathBuf, SourceRef)> {
         self.all(|_| true)
     }
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_read_is_known() {
+    fn tracks_opened_and_read_files() {
         let folder = MemoryFolder::new("m").with("a", vec![1; 9]).with("b", vec![2]).with("c", vec![3]);
         let tracker = ReadTracker::default();
         let watched = tracker.watch_folder(Arc::new(folder));

@@ -1,4 +1,4 @@
-//! Some rows of a column-major box, as a smaller column-major box.
+//! Selection of rows of a column-major extent.
 
 use super::{Source, SourceRef, Within, check_range, to_usize};
 use crate::checkpoint::Extent;
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::tensor::Shape;
 use std::ops::Range;
 
-/// The rows `rows` of a column-major piece: in each column, a run of its elements.
+/// Range of rows of a column-major extent, as a smaller column-major extent. Each column contributes one run of bytes.
 #[derive(Debug)]
 pub struct RowsSource {
     outer: SourceRef,
@@ -14,16 +14,16 @@ pub struct RowsSource {
     start: u64,
     /// Bytes from column to column.
     stride: u64,
-    /// Bytes of a column that are taken.
+    /// Bytes selected from each column.
     run: u64,
     len: u64,
 }
 
 impl RowsSource {
-    /// The rows `rows` of `extent`, which is column-major with elements of `size` bytes, of a tensor of `shape`.
+    /// Selects `rows` of `extent`, which is column-major with elements of `size` bytes, of a tensor of `shape`.
     ///
     /// # Errors
-    /// [`crate::Kind::Corrupt`], code `past-the-end`, where the piece leaves its source.
+    /// [`crate::Kind::Corrupt`], code `past-the-end`, if the extent exceeds its source.
     pub fn new(extent: &Extent, shape: &Shape, size: u64, rows: Range<u64>) -> Result<Self> {
         check_range(&*extent.source, extent.offset, extent.len)?;
         let dims = extent.shape(shape);

@@ -1,36 +1,35 @@
-//! Casting elements from one type to another, with an honest count of what changed.
+//! Casts of elements between dtypes, with a report of the changed values.
 //!
-//! Rounding is to nearest, ties to even, and happens once: wide values are first brought to
-//! `f32` or `f64` by rounding to odd, which makes the second rounding exact. On request it is done as
-//! a version of Paddle does it: see [`Rounding`]. Casts to integers cut towards zero, as numpy and PyTorch do.
+//! Rounding is to nearest, ties to even, and happens once: wide values are first rounded to odd in `f32` or `f64`, which makes
+//! the second rounding exact. [`Rounding`] selects the rounding of a version of Paddle instead. Casts to integers truncate
+//! towards zero, as in numpy and PyTorch.
 
 use super::float16::{bf16, f16, to_f32_odd};
 use super::rounding::{Cast, Rounding, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_f32};
 use super::{DType, Element};
 
-/// What a cast did to the values.
+/// Counts and errors of a cast.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CastReport {
     /// Elements cast.
     pub elements: u64,
-    /// Elements whose value is not exactly what it was. Infinite results count here too.
+    /// Elements with a changed value, infinite results included.
     pub changed: u64,
-    /// Finite elements that became infinite; NaN in `f8_e4m3`, which has no infinity.
+    /// Finite elements that became infinite, or NaN in `f8_e4m3`, which has no infinity.
     pub overflowed: u64,
-    /// Elements that an integer type cannot hold: NaN, infinite, or out of its range. Their result means nothing, and a
-    /// conversion that meets one fails.
+    /// Elements that an integer dtype cannot represent: NaN, infinite, or out of range. Their result is undefined; conversions
+    /// fail on them.
     pub undefined: u64,
-    /// Elements other than zero that became zero.
+    /// Nonzero elements that became zero.
     pub underflowed: u64,
-    /// The largest absolute difference among finite results.
+    /// Largest absolute error among finite results.
     pub worst_error: f64,
-    /// The largest difference among finite results as a share of the value that it was; 1 where it became
-    /// zero.
+    /// Largest relative error among finite results; 1 for a value that became zero.
     pub worst_relative: f64,
 }
 
 impl CastReport {
-    /// Adds what another part of the work found.
+    /// Merges the report of another part of the tensor.
     pub fn add(&mut self, other: &Self) {
         self.elements += other.elements;
         self.changed += other.changed;
@@ -41,7 +40,7 @@ impl CastReport {
         self.worst_relative = self.worst_relative.max(other.worst_relative);
     }
 
-    /// `elements`, `changed`, `overflowed`, `underflowed`, `worst_error`, `worst_relative`.
+    /// Returns JSON with `elements`, `changed`, `overflowed`, `underflowed`, `worst_error` and `worst_relative`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "elements": self.elements,
@@ -65,18 +64,19 @@ impl CastReport {
             self.overflowed += 1;
         } else {
             self.underflowed += u64::from(after == 0.0);
-            let apart = (before - after).abs();
-            self.worst_error = self.worst_error.max(apart);
+            let error = (before - after).abs();
+            self.worst_error = self.worst_error.max(error);
             if before != 0.0 {
-                self.worst_relative = self.worst_relative.max(apart / before.abs());
+                self.worst_relative = self.worst_relative.max(error / before.abs());
             }
         }
     }
 }
 
-/// Casts little-endian elements of type `from` to little-endian `to`, appending to `out`. `to` is
-/// a type, which rounds to nearest, or a [`Cast`].
-/// `None` where there is no such cast: to a type that is not among [`DType::CAST_TARGETS`], or from complex and packed types.
+/// Casts little-endian elements of dtype `from` to little-endian `to`, and appends them to `out`. `to` is a [`Cast`], or a dtype,
+/// which rounds to nearest.
+///
+/// `None` for unsupported casts: to a dtype outside [`DType::CAST_TARGETS`], or from complex and packed dtypes.
 pub fn cast(bytes: &[u8], from: DType, to: impl Into<Cast>, out: &mut Vec<u8>) -> Option<CastReport> {
     let Cast { to, rounding } = to.into();
     if !from.cast_is_supported(to) {
@@ -95,7 +95,7 @@ pub fn cast(bytes: &[u8], from: DType, to: impl Into<Cast>, out: &mut Vec<u8>) -
     Some(report)
 }
 
-/// Casts floats whose value `decode` gives exactly.
+/// Casts floats with the exact value that `decode` returns.
 fn floats<const N: usize>(
     bytes: &[u8],
     to: DType,
@@ -113,8 +113,8 @@ fn floats<const N: usize>(
             let value = f16::from_f32(to_f32_odd(x));
             (value.to_le_bytes(), x, value.to_f64())
         }),
-        DType::F8E4M3 => each(elements, out, decode, |x| eighth(x, &E4M3)),
-        DType::F8E5M2 => each(elements, out, decode, |x| eighth(x, &E5M2)),
+        DType::F8E4M3 => each(elements, out, decode, |x| to_float8(x, &E4M3)),
+        DType::F8E5M2 => each(elements, out, decode, |x| to_float8(x, &E5M2)),
         DType::I8 => {
             let report = each(elements, out, decode, |x| {
                 let value = to_i8(x);
@@ -130,24 +130,24 @@ fn floats<const N: usize>(
     }
 }
 
-/// A float of 8 bits, without its sign: the codes follow each other as the values do.
-struct Eighth {
+/// Format of an 8-bit float. Without the sign, codes are ordered as their values.
+struct Float8 {
     dtype: DType,
     /// Bits of the mantissa.
     mantissa: i32,
     bias: i32,
-    /// The code of the largest finite value.
+    /// Code of the largest finite value.
     largest: f64,
-    /// The code that stands for what is larger: infinity, or NaN where there is none.
+    /// Code for larger values: infinity, or NaN if the format has no infinity.
     beyond: u8,
 }
 
-const E4M3: Eighth = Eighth { dtype: DType::F8E4M3, mantissa: 3, bias: 7, largest: 126.0, beyond: 0x7f };
-const E5M2: Eighth = Eighth { dtype: DType::F8E5M2, mantissa: 2, bias: 15, largest: 123.0, beyond: 0x7c };
+const E4M3: Float8 = Float8 { dtype: DType::F8E4M3, mantissa: 3, bias: 7, largest: 126.0, beyond: 0x7f };
+const E5M2: Float8 = Float8 { dtype: DType::F8E5M2, mantissa: 2, bias: 15, largest: 123.0, beyond: 0x7c };
 
-/// Rounds to a float of 8 bits, to nearest, ties to even; NaN is 0x7f, with the sign. The bits are those that PyTorch gives.
+/// Rounds to an 8-bit float, to nearest, ties to even; NaN becomes 0x7f with the sign. The bits are equal to those of PyTorch.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn eighth(x: f64, form: &Eighth) -> ([u8; 1], f64, f64) {
+fn to_float8(x: f64, form: &Float8) -> ([u8; 1], f64, f64) {
     let sign = if x.is_sign_negative() { 0x80 } else { 0 };
     let code = if x.is_nan() {
         0x7f
@@ -158,7 +158,7 @@ fn eighth(x: f64, form: &Eighth) -> ([u8; 1], f64, f64) {
         let exponent = (((x.to_bits() >> 52) & 0x7ff) as i32 - 1023).max(1 - form.bias);
         let quantum = 2f64.powi(exponent - form.mantissa);
         let steps = (x.abs() / quantum).round_ties_even();
-        // Rounded up to the next power of two, the sum carries into the exponent, as it must.
+        // When rounding up to the next power of two, the sum carries into the exponent.
         let code = f64::from((exponent + form.bias - 1) << form.mantissa) + steps;
         if code > form.largest { form.beyond } else { code as u8 }
     };
@@ -167,7 +167,7 @@ fn eighth(x: f64, form: &Eighth) -> ([u8; 1], f64, f64) {
     (code, x, value)
 }
 
-/// Cut towards zero.
+/// Truncates towards zero.
 #[allow(clippy::cast_possible_truncation)]
 fn to_i8(x: f64) -> i8 {
     x as i8
@@ -177,7 +177,7 @@ fn fits_i8(x: f64) -> bool {
     x > -129.0 && x < 128.0
 }
 
-/// As Paddle casts: what is no `f32` becomes one first. `nearest`, or cut.
+/// Casts as Paddle does, via `f32`: to nearest as 3.3.1, else truncated as 2.6.2.
 fn through_f32(bytes: &[u8], from: DType, to: DType, nearest: bool, out: &mut Vec<u8>) -> Option<CastReport> {
     let report = match from {
         DType::F16 => bits(bytes, to, nearest, out, |b| {
@@ -205,7 +205,7 @@ fn through_f32(bytes: &[u8], from: DType, to: DType, nearest: bool, out: &mut Ve
             }
             let narrow = through_f32(&wide, DType::F32, to, nearest, out)?;
             report.add(&CastReport { elements: 0, ..narrow });
-            // Changed twice is changed once.
+            // An element changed by both casts counts once.
             report.changed = report.changed.min(report.elements);
             report
         }
@@ -213,7 +213,7 @@ fn through_f32(bytes: &[u8], from: DType, to: DType, nearest: bool, out: &mut Ve
     Some(report)
 }
 
-/// Casts floats of which `decode` gives the value, and the bits as `f32`.
+/// Casts floats with the value and the `f32` bits that `decode` returns.
 fn bits<const N: usize>(
     bytes: &[u8],
     to: DType,
@@ -237,7 +237,7 @@ fn bits<const N: usize>(
     }
 }
 
-/// Casts each element; `encode` gives the bytes, and the values before and after.
+/// Casts each element. `encode` returns the bytes, and the values before and after.
 fn each<const N: usize, const M: usize, V>(
     elements: &[[u8; N]],
     out: &mut Vec<u8>,
@@ -256,15 +256,15 @@ fn each<const N: usize, const M: usize, V>(
     report
 }
 
-/// Integers, truth values and floats of 8 bits.
+/// Casts integers, booleans and 8-bit floats.
 fn others(bytes: &[u8], from: DType, to: DType, out: &mut Vec<u8>) -> Option<CastReport> {
     let count = bytes.len() / from.size()?;
     let mut report = CastReport { elements: count as u64, ..CastReport::default() };
     out.reserve_exact(count * to.size()?);
     for index in 0..count {
         let element = from.element_at(bytes, index)?;
-        // Rounded to odd, a wide integer may be rounded once more without harm, unless the
-        // target is as wide as this.
+        // A wide integer rounded to odd can be rounded again without error, unless the target is
+        // `f64` itself.
         let (odd, rounded) = match element {
             Element::Int(i) => int_to_f64_odd(i),
             other => (other.to_f64(), false),
@@ -277,20 +277,20 @@ fn others(bytes: &[u8], from: DType, to: DType, out: &mut Vec<u8>) -> Option<Cas
 }
 
 impl DType {
-    /// The types that casts go to.
+    /// Supported target dtypes of casts.
     pub const CAST_TARGETS: [DType; 7] =
         [DType::F16, DType::BF16, DType::F32, DType::F64, DType::F8E4M3, DType::F8E5M2, DType::I8];
 
-    /// The names of [`DType::CAST_TARGETS`], as a sentence has them.
+    /// Names of [`DType::CAST_TARGETS`], for sentences.
     pub const CAST_NAMES: &'static str = "f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8";
 
-    /// True where [`cast`] can do it.
+    /// Returns true if [`cast`] supports the cast from `self` to `to`.
     pub fn cast_is_supported(self, to: DType) -> bool {
         let source = self.size().is_some() && !matches!(self, DType::C64 | DType::C128);
         source && DType::CAST_TARGETS.contains(&to)
     }
 
-    /// True where every value of `self` is a value of `to`.
+    /// Returns true if `to` can represent every value of `self`.
     pub fn cast_is_exact(self, to: DType) -> bool {
         use DType::*;
         if self == to {
@@ -307,7 +307,7 @@ impl DType {
     }
 }
 
-/// An integer as `f64`, and whether it had to be rounded; if so, to odd.
+/// Casts an integer to `f64`, rounded to odd; true if it was rounded.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
 fn int_to_f64_odd(i: i128) -> (f64, bool) {
     let nearest = i as f64;
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(one(x, DType::F16).0, f16::from_bits(0x3c01).to_le_bytes());
     }
 
-    /// Each code is the nearest one to its own value, and to what lies less than half a step beside it.
+    /// Each code is the nearest to its own value, and to values less than half a step away.
     #[test]
     fn casts_to_floats_of_8_bits_round_to_nearest_even() {
         for (to, beyond) in [(DType::F8E4M3, 0x7f), (DType::F8E5M2, 0x7c)] {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn casts_to_integers_cut_towards_zero_and_count_what_does_not_fit() {
+    fn casts_to_integers_truncate_and_count_undefined_values() {
         for (x, wanted) in [(1.9, 1), (-1.9, -1), (127.9, 127), (-128.9, -128), (-0.5, 0)] {
             let (bytes, report) = one(x, DType::I8);
             assert_eq!((i8::from_le_bytes([bytes[0]]), report.undefined), (wanted, 0), "{x}");
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_what_changed() {
+    fn counts_changed_values() {
         let (bytes, report) = one(1e300, DType::F32);
         assert_eq!(bytes, f32::INFINITY.to_le_bytes());
         assert_eq!((report.changed, report.overflowed), (1, 1));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_integers() {
+    fn wide_integers_are_rounded_once() {
         let mut out = Vec::new();
         let report = cast(&(i64::MAX).to_le_bytes(), DType::I64, DType::F32, &mut out).unwrap();
         assert_eq!(out, 2f32.powi(63).to_le_bytes());
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn exactness_is_what_the_cast_does() {
+    fn exact_casts_change_nothing() {
         for from in [DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2, DType::U8, DType::I16] {
             let size = from.size().unwrap();
             let bytes: Vec<u8> = (0..=u16::MAX).flat_map(|v| v.to_le_bytes()[..size].to_vec()).collect();
@@ -416,7 +416,7 @@ mod tests {
         }
     }
     #[test]
-    fn what_paddle_does_is_counted() {
+    fn rounding_of_paddle_is_counted() {
         let old = Cast { to: DType::F16, rounding: Rounding::Paddle262 };
         let values = [65504.0f32, 65505.0, 1.0 + 1.0 / 2048.0 + 1.0 / 4096.0, f32::NAN];
         let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
@@ -426,14 +426,14 @@ mod tests {
         assert_eq!(report.worst_error, 1.0 / 2048.0 + 1.0 / 4096.0);
         assert_eq!(out, [0x7bffu16, 0x7c00, 0x3c00, 0x7e00].map(u16::to_le_bytes).concat());
 
-        // A NaN that becomes infinite is a change, and no overflow.
+        // A NaN that becomes infinite counts as a change, not as an overflow.
         let old = Cast { to: DType::BF16, rounding: Rounding::Paddle262 };
         let report = cast(&0x7f80_0001u32.to_le_bytes(), DType::F32, old, &mut Vec::new()).unwrap();
         assert_eq!((report.changed, report.overflowed), (1, 0));
     }
 
     #[test]
-    fn other_types_go_through_f32_too() {
+    fn rounding_of_paddle_casts_other_dtypes_via_f32() {
         for rounding in [Rounding::Paddle262, Rounding::Paddle331] {
             let mut out = Vec::new();
             let to = Cast { to: DType::BF16, rounding };

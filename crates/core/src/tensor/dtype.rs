@@ -1,39 +1,39 @@
-//! Element types.
+//! Dtypes of elements.
 
 use std::fmt;
 
-/// The type of a tensor's elements. The names are those of the field, in lower case.
+/// Dtype of the elements of a tensor. Names are the usual ones, in lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
-    /// One byte, 0 or 1.
+    /// Boolean in one byte, 0 or 1.
     Bool,
-    /// Unsigned, 8 bits.
+    /// Unsigned 8-bit integer.
     U8,
-    /// Signed, 8 bits.
+    /// Signed 8-bit integer.
     I8,
-    /// Unsigned, 16 bits.
+    /// Unsigned 16-bit integer.
     U16,
-    /// Signed, 16 bits.
+    /// Signed 16-bit integer.
     I16,
-    /// Unsigned, 32 bits.
+    /// Unsigned 32-bit integer.
     U32,
-    /// Signed, 32 bits.
+    /// Signed 32-bit integer.
     I32,
-    /// Unsigned, 64 bits.
+    /// Unsigned 64-bit integer.
     U64,
-    /// Signed, 64 bits.
+    /// Signed 64-bit integer.
     I64,
     /// IEEE 754 binary16.
     F16,
-    /// The upper 16 bits of a binary32 (1 sign, 8 exponent, 7 fraction).
+    /// Upper 16 bits of a binary32 (1 sign, 8 exponent, 7 fraction).
     BF16,
     /// IEEE 754 binary32.
     F32,
     /// IEEE 754 binary64.
     F64,
-    /// Two binary32: real, imaginary.
+    /// Complex number of two binary32: real, imaginary.
     C64,
-    /// Two binary64: real, imaginary.
+    /// Complex number of two binary64: real, imaginary.
     C128,
     /// 8-bit float, 4 exponent and 3 fraction bits, no infinities (OCP "e4m3fn").
     F8E4M3,
@@ -41,9 +41,9 @@ pub enum DType {
     F8E5M2,
     /// 8-bit scale: a power of two, no sign, no fraction (OCP "e8m0").
     F8E8M0,
-    /// As e4m3 with bias 8, no negative zero, one NaN ("e4m3fnuz").
+    /// 8-bit float like e4m3 with bias 8, no negative zero, one NaN ("e4m3fnuz").
     F8E4M3Fnuz,
-    /// As e5m2 with bias 16, no negative zero, one NaN ("e5m2fnuz").
+    /// 8-bit float like e5m2 with bias 16, no negative zero, one NaN ("e5m2fnuz").
     F8E5M2Fnuz,
     /// 4-bit float e2m1; two share a byte.
     F4,
@@ -56,13 +56,13 @@ pub enum DType {
 use DType::*;
 
 impl DType {
-    /// All types, in the order of their declaration.
+    /// All dtypes, in order of declaration.
     pub const ALL: [Self; 23] = [
         Bool, U8, I8, U16, I16, U32, I32, U64, I64, F16, BF16, F32, F64, C64, C128, F8E4M3, F8E5M2, F8E8M0,
         F8E4M3Fnuz, F8E5M2Fnuz, F4, F6E2M3, F6E3M2,
     ];
 
-    /// The name used on the command line and in JSON, such as `f32` or `f8_e4m3`.
+    /// Returns the name used on the command line and in JSON, such as `f32` or `f8_e4m3`.
     pub fn name(self) -> &'static str {
         match self {
             Bool => "bool",
@@ -91,15 +91,20 @@ impl DType {
         }
     }
 
-    /// The type of that [`name`](Self::name), or `None`.
+    /// Returns the dtype of that [`name`](Self::name).
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
-    /// The type of that [`name`](Self::name), or of the name that numpy, torch and `ml_dtypes` have for it (`float16`,
-    /// `bfloat16`, `float8_e4m3fn`), as a person may write it: also as torch and Paddle print it (`torch.float16`), as
-    /// the header of safetensors has it (`F16`), and by the short words for floats that mean one type everywhere
-    /// (`half`, `fp16`, `fp32`, `fp64`). What means one thing here and another there, such as `float` or `f8`, is none.
+    /// Parses a dtype written by a user. Accepted are:
+    ///
+    /// - the [`name`](Self::name);
+    /// - names of numpy, torch and `ml_dtypes`: `float16`, `bfloat16`, `float8_e4m3fn`;
+    /// - names as torch and Paddle print them: `torch.float16`;
+    /// - float names from headers of safetensors: `F16`;
+    /// - unambiguous short names of floats: `half`, `fp16`, `fp32`, `fp64`.
+    ///
+    /// Ambiguous names such as `float` or `f8` return `None`.
     pub fn from_spelling(text: &str) -> Option<Self> {
         match text {
             "half" | "fp16" | "F16" => Some(F16),
@@ -114,7 +119,7 @@ impl DType {
         }
     }
 
-    /// The type that numpy, torch or `ml_dtypes` call so.
+    /// Returns the dtype of a name of numpy, torch or `ml_dtypes`.
     fn from_long_name(text: &str) -> Option<Self> {
         Some(match text {
             "uint8" => U8,
@@ -140,8 +145,8 @@ impl DType {
         })
     }
 
-    /// The type of a code of numpy without its byte order, such as `f4` for four bytes; `None` for types that numpy
-    /// itself does not have, and for what are no numbers.
+    /// Returns the dtype of a numpy type code without byte order, such as `f4` for four bytes. `None` for codes outside numpy and
+    /// for non-numeric types.
     pub fn from_numpy_code(code: &str) -> Option<Self> {
         Some(match code {
             "b1" | "?" => Bool,
@@ -162,7 +167,7 @@ impl DType {
         })
     }
 
-    /// Bits of one element.
+    /// Returns the bits of one element.
     pub fn bits(self) -> u32 {
         match self {
             F4 => 4,
@@ -175,13 +180,13 @@ impl DType {
         }
     }
 
-    /// Bytes of one element, or `None` for the packed types of less than a byte.
+    /// Returns the bytes of one element; `None` for packed dtypes smaller than a byte.
     pub fn size(self) -> Option<usize> {
         let bits = self.bits();
         bits.is_multiple_of(8).then_some(bits as usize / 8)
     }
 
-    /// Bytes that are swapped as one unit between byte orders: half the element for complex types.
+    /// Returns the bytes swapped as one unit between byte orders: half the element for complex dtypes.
     pub fn swap_unit(self) -> usize {
         match self {
             C64 => 4,
@@ -190,7 +195,7 @@ impl DType {
         }
     }
 
-    /// True for the real floating-point types.
+    /// Returns true for the real floating-point dtypes.
     pub fn is_float(self) -> bool {
         matches!(
             self,
@@ -220,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_lead_back() {
+    fn names_are_unique_and_parse_back() {
         for dtype in DType::ALL {
             assert_eq!(DType::from_name(dtype.name()), Some(dtype));
         }
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn people_may_write_the_names_of_numpy() {
+    fn parses_names_of_numpy() {
         for dtype in DType::ALL {
             assert_eq!(DType::from_spelling(dtype.name()), Some(dtype));
         }
@@ -248,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn people_may_write_the_words_of_headers_and_of_training() {
+    fn parses_names_of_headers_and_short_names() {
         for (words, dtype) in [
             (&["F16", "half", "fp16"][..], F16),
             (&["BF16"], BF16),

@@ -3,28 +3,29 @@
 use super::DType;
 use super::float16::{bf16, f16};
 
-/// One element of a tensor, decoded.
+/// Decoded element of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Element {
-    /// A truth value; any byte but 0 is true.
+    /// Boolean; any byte but 0 is true.
     Bool(bool),
-    /// An integer of any width and sign.
+    /// Integer of any width and sign.
     Int(i128),
-    /// A real number. The value of every float type is exact in `f64`.
+    /// Real number. `f64` represents every value of all float dtypes exactly.
     Float(f64),
     /// Real and imaginary part.
     Complex(f64, f64),
 }
 
 impl Element {
-    /// The value as a real number; the modulus for complex ones, NaN where a part is. Integers above 2^53 are rounded.
+    /// Returns the value as a real number. A complex value yields its modulus, or NaN if a part is NaN. Integers above 2^53 are
+    /// rounded.
     #[allow(clippy::cast_precision_loss)]
     pub fn to_f64(self) -> f64 {
         match self {
             Self::Bool(b) => f64::from(u8::from(b)),
             Self::Int(i) => i as f64,
             Self::Float(x) => x,
-            // `hypot` takes an infinite part for an answer whatever the other is.
+            // `hypot` returns infinity for an infinite part, even if the other is NaN.
             Self::Complex(re, im) if re.is_nan() || im.is_nan() => f64::NAN,
             Self::Complex(re, im) => re.hypot(im),
         }
@@ -32,9 +33,8 @@ impl Element {
 }
 
 impl DType {
-    /// The element at `index` of little-endian `bytes`, or `None` where it lies outside, or where the
-    /// type is packed below a byte (the order of such elements within a byte is not defined by any
-    /// format that is read here).
+    /// Decodes the element at `index` of little-endian `bytes`. `None` for an index out of range, or for dtypes smaller than a
+    /// byte: no supported format defines the order of elements within a byte.
     pub fn element_at(self, bytes: &[u8], index: usize) -> Option<Element> {
         let size = self.size()?;
         let start = index.checked_mul(size)?;
@@ -75,7 +75,7 @@ impl DType {
     }
 }
 
-/// An 8-bit float of 1 sign bit, `7 - fraction` exponent bits and `fraction` fraction bits.
+/// Decodes an 8-bit float of 1 sign bit, `7 - fraction` exponent bits and `fraction` fraction bits.
 fn small_float(code: u8, fraction: u32, bias: i32, is_nan: fn(u8) -> bool, infinite: bool) -> f64 {
     if is_nan(code) {
         return f64::NAN;
@@ -102,9 +102,9 @@ mod tests {
         }
     }
 
-    /// Corner values as the OCP and the fnuz papers list them.
+    /// Corner values listed in the OCP and the fnuz papers.
     #[test]
-    fn eight_bit_floats() {
+    fn decodes_8_bit_floats() {
         assert_eq!(float(DType::F8E4M3, 0x7e), 448.0);
         assert!(float(DType::F8E4M3, 0xff).is_nan());
         assert_eq!(float(DType::F8E4M3, 0x01), 2f64.powi(-9));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_types_and_the_end() {
+    fn decodes_wide_types_and_rejects_indices_out_of_range() {
         assert_eq!(DType::element_at(DType::U64, &[0xff; 8], 0), Some(Element::Int(i128::from(u64::MAX))));
         assert_eq!(DType::element_at(DType::I16, &[0xff; 3], 1), None);
         let complex: Vec<u8> = [1.5f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();

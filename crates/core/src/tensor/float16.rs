@@ -1,11 +1,11 @@
-//! Floats of 16 bits as `f32` and `f64`, and back, to nearest even. A NaN keeps its leading bits and is quiet.
+//! Conversions of 16-bit floats to and from `f32` and `f64`, to nearest even. A NaN keeps its leading bits and becomes quiet.
 
-/// A float of IEEE 754 binary16.
+/// IEEE 754 binary16 float.
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct f16(u16);
 
-/// The upper half of an `f32`.
+/// Upper half of an `f32`.
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct bf16(u16);
@@ -14,34 +14,34 @@ const INFINITY: u32 = 0x7f80_0000;
 const MAGNITUDE: u32 = 0x7fff_ffff;
 
 impl f16 {
-    /// The smallest normal value, 2^-14.
+    /// Smallest normal value, 2^-14.
     pub const MIN_POSITIVE: Self = Self(0x0400);
 
-    /// The float of these bits.
+    /// Creates a float of these bits.
     #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    /// Its bits.
+    /// Returns the bits.
     #[must_use]
     pub const fn to_bits(self) -> u16 {
         self.0
     }
 
-    /// The float of these little-endian bytes.
+    /// Creates a float of these little-endian bytes.
     #[must_use]
     pub const fn from_le_bytes(bytes: [u8; 2]) -> Self {
         Self(u16::from_le_bytes(bytes))
     }
 
-    /// Its little-endian bytes.
+    /// Returns the little-endian bytes.
     #[must_use]
     pub const fn to_le_bytes(self) -> [u8; 2] {
         self.0.to_le_bytes()
     }
 
-    /// The nearest float, ties to even.
+    /// Rounds to nearest, ties to even.
     #[must_use]
     #[inline]
     pub fn from_f32(value: f32) -> Self {
@@ -54,24 +54,24 @@ impl f16 {
             // 2^16 and more.
             0x7c00
         } else if magnitude >= 0x3880_0000 {
-            // Normal: the exponent is moved, thirteen bits are rounded away; a carry goes into the exponent.
+            // Normal: rebias the exponent and round away thirteen bits; a carry goes into the exponent.
             let moved = magnitude - 0x3800_0000;
             lower((moved + 0x0fff + (moved >> 13 & 1)) >> 13)
         } else {
-            // In units of 2^-24, which are those of an f32 from 0.5 on: the sum rounds.
+            // In units of 2^-24, the precision of an f32 from 0.5 on: the addition rounds.
             let sum = f32::from_bits(magnitude) + 0.5;
             lower(sum.to_bits() - 0.5f32.to_bits())
         };
         Self(sign | rounded)
     }
 
-    /// The nearest float, ties to even, rounded once.
+    /// Rounds to nearest, ties to even, in one step.
     #[must_use]
     pub fn from_f64(value: f64) -> Self {
         Self::from_f32(to_f32_odd(value))
     }
 
-    /// The same value.
+    /// Converts without loss.
     #[must_use]
     #[inline]
     pub fn to_f32(self) -> f32 {
@@ -79,7 +79,7 @@ impl f16 {
         let magnitude = self.0 & 0x7fff;
         let moved = u32::from(magnitude) << 13;
         let bits = match magnitude {
-            // In units of 2^-24. No product of tiny floats: other libraries have them become 0.
+            // In units of 2^-24. No product of tiny floats: it is 0 if a library enabled flush-to-zero.
             0..0x0400 => (f32::from(magnitude) / 16_777_216.0).to_bits(),
             0x0400..0x7c00 => moved + 0x3800_0000,
             0x7c00 => INFINITY,
@@ -88,7 +88,7 @@ impl f16 {
         f32::from_bits(sign | bits)
     }
 
-    /// The same value.
+    /// Converts without loss.
     #[must_use]
     #[inline]
     pub fn to_f64(self) -> f64 {
@@ -97,31 +97,31 @@ impl f16 {
 }
 
 impl bf16 {
-    /// The float of these bits.
+    /// Creates a float of these bits.
     #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    /// Its bits.
+    /// Returns the bits.
     #[must_use]
     pub const fn to_bits(self) -> u16 {
         self.0
     }
 
-    /// The float of these little-endian bytes.
+    /// Creates a float of these little-endian bytes.
     #[must_use]
     pub const fn from_le_bytes(bytes: [u8; 2]) -> Self {
         Self(u16::from_le_bytes(bytes))
     }
 
-    /// Its little-endian bytes.
+    /// Returns the little-endian bytes.
     #[must_use]
     pub const fn to_le_bytes(self) -> [u8; 2] {
         self.0.to_le_bytes()
     }
 
-    /// The nearest float, ties to even.
+    /// Rounds to nearest, ties to even.
     #[must_use]
     #[inline]
     pub fn from_f32(value: f32) -> Self {
@@ -132,7 +132,7 @@ impl bf16 {
         Self(upper(bits + 0x7fff + (bits >> 16 & 1)))
     }
 
-    /// The same value.
+    /// Converts without loss.
     #[must_use]
     #[inline]
     pub fn to_f32(self) -> f32 {
@@ -140,7 +140,7 @@ impl bf16 {
         f32::from_bits(u32::from(self.0) << 16 | quiet)
     }
 
-    /// The same value.
+    /// Converts without loss.
     #[must_use]
     #[inline]
     pub fn to_f64(self) -> f64 {
@@ -166,7 +166,7 @@ impl From<bf16> for f64 {
     }
 }
 
-/// `x` rounded to odd in `f32`, so that a further rounding to 16 bits is as if done from `x`.
+/// Rounds `x` to odd in `f32`. A further rounding to 16 bits then has the same result as one from `x`.
 #[allow(clippy::cast_possible_truncation)]
 pub(super) fn to_f32_odd(x: f64) -> f32 {
     let nearest = x as f32;
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_float_of_16_bits_is_widened_as_half_does() {
+    fn widens_every_16_bit_float_as_half_does() {
         for bits in 0..=u16::MAX {
             let (own, other) = (f16::from_bits(bits), half::f16::from_bits(bits));
             assert_eq!(own.to_f32().to_bits(), other.to_f32().to_bits(), "{bits:#x}");
@@ -205,8 +205,8 @@ mod tests {
     }
 
     #[test]
-    fn floats_of_32_bits_are_rounded_as_half_does() {
-        // Every sign, exponent and leading bit; what follows below the place of rounding is 0, a tie, or beside it.
+    fn rounds_32_bit_floats_as_half_does() {
+        // Every sign, exponent and leading bit; the bits to be rounded are 0, a tie, or next to a tie.
         for upper in 0..=u16::MAX {
             for lower in
                 [0, 1, 0x0fff, 0x1000, 0x1001, 0x1fff, 0x2000, 0x7fff, 0x8000, 0x8001, 0xd000, 0xffff]
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_f64_is_rounded_once() {
+    fn rounds_f64_once() {
         // Just above the tie between 1 and the next float.
         let value = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
         assert_eq!(f16::from_f64(value).to_bits(), 0x3c01);

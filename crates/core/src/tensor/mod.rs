@@ -1,6 +1,6 @@
-//! Tensors as such: element types, shapes, orders, and the moving and casting of elements.
+//! Dtypes, shapes, storage orders, casts and layout changes of tensors in memory.
 //!
-//! Nothing here knows of files. Bytes are little-endian unless an [`Encoding`] says otherwise.
+//! Independent of files. Bytes are little-endian unless an [`Encoding`] states otherwise.
 
 mod cast;
 mod dtype;

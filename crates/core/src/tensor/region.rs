@@ -1,8 +1,8 @@
-//! Boxes of a tensor: what a slice names, what a piece fills, what a block of work covers.
+//! Boxes of a tensor: slices, extents and blocks of work.
 
 use super::{Order, Shape};
 
-/// A box within a tensor: for each dimension a start and a size, in elements.
+/// Box within a tensor: a start and a size for each dimension, in elements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Region {
     /// First index along each dimension.
@@ -12,23 +12,23 @@ pub struct Region {
 }
 
 impl Region {
-    /// The whole of `shape`.
+    /// Returns the box of a whole tensor of `shape`.
     pub fn whole(shape: &Shape) -> Self {
         Self { start: vec![0; shape.rank()], shape: shape.dims().to_vec() }
     }
-    /// The box as a [`Extent`](crate::checkpoint::Extent) of a tensor of `shape` has it: `None` for the whole.
+    /// Returns the box in the form of [`Extent::part`](crate::checkpoint::Extent::part): `None` for the whole tensor.
     pub fn unless_whole(self, shape: &Shape) -> Option<Box<Self>> {
         (!self.is_whole(shape)).then(|| Box::new(self))
     }
-    /// True where it covers all of `shape`.
+    /// Returns true if the box covers all of `shape`.
     pub fn is_whole(&self, shape: &Shape) -> bool {
         self.shape == shape.dims() && self.start.iter().all(|&start| start == 0)
     }
-    /// The shape of the box itself.
+    /// Returns the shape of the box.
     pub fn shape(&self) -> Shape {
         Shape::new(&self.shape)
     }
-    /// True where it lies wholly within `shape`.
+    /// Returns true if the box is within `shape`.
     pub fn fits(&self, shape: &Shape) -> bool {
         self.start.len() == shape.rank()
             && self.shape.len() == shape.rank()
@@ -39,10 +39,10 @@ impl Region {
                 .zip(shape.dims())
                 .all(|((&s, &e), &d)| s.checked_add(e).is_some_and(|end| end <= d))
     }
-    /// What both boxes cover, or `None` where they do not meet.
+    /// Returns the intersection of both boxes; `None` if it is empty.
     pub fn intersect(&self, other: &Self) -> Option<Self> {
         let mut start = Vec::with_capacity(self.start.len());
-        let mut extent = Vec::with_capacity(self.start.len());
+        let mut shape = Vec::with_capacity(self.start.len());
         for axis in 0..self.start.len() {
             let from = self.start[axis].max(other.start[axis]);
             let to = (self.start[axis] + self.shape[axis]).min(other.start[axis] + other.shape[axis]);
@@ -50,16 +50,16 @@ impl Region {
                 return None;
             }
             start.push(from);
-            extent.push(to - from);
+            shape.push(to - from);
         }
-        Some(Self { start, shape: extent })
+        Some(Self { start, shape })
     }
-    /// Puts the dimensions into the opposite order.
+    /// Reverses the order of the dimensions.
     pub fn reverse(&mut self) {
         self.start.reverse();
         self.shape.reverse();
     }
-    /// The same box seen from the corner of `outer`, which must contain it.
+    /// Returns the box relative to the corner of `outer`, which must contain it.
     #[must_use]
     pub fn relative_to(&self, outer: &Self) -> Self {
         Self {
@@ -67,23 +67,22 @@ impl Region {
             shape: self.shape.clone(),
         }
     }
-    /// Cuts `shape` into boxes of at most `most` elements (at least one), each of which is
-    /// contiguous when the tensor is stored in `order`, in that order.
-    pub fn blocks(shape: &Shape, order: Order, most: u64) -> Blocks {
-        Blocks::new(shape, order, most.max(1))
+    /// Splits `shape` into boxes of at most `max` elements (at least one). Each is contiguous in a tensor stored in `order`, and
+    /// they follow in that order.
+    pub fn blocks(shape: &Shape, order: Order, max: u64) -> Blocks {
+        Blocks::new(shape, order, max.max(1))
     }
 }
 
 impl Region {
-    /// Cuts `shape` into boxes of at most about `most` elements that are made of long runs in both
-    /// row-major and column-major order: what a transpose reads from one and writes to the other.
-    pub fn tiles(shape: &Shape, most: u64) -> Vec<Self> {
+    /// Splits `shape` into boxes of at most `max` elements with long runs in both storage orders, for transposes.
+    pub fn tiles(shape: &Shape, max: u64) -> Vec<Self> {
         let dims = shape.dims();
         if dims.contains(&0) {
             return Vec::new();
         }
-        let most = most.max(1);
-        let side = most.isqrt().max(1);
+        let max = max.max(1);
+        let side = max.isqrt().max(1);
         let mut extent = vec![1u64; dims.len()];
         let last_first: Vec<usize> = (0..dims.len()).rev().collect();
         let first_first: Vec<usize> = (0..dims.len()).collect();
@@ -98,10 +97,10 @@ impl Region {
                 }
             }
         }
-        // What room is left goes to the side on which runs are written.
+        // Remaining elements extend the side on which runs are written.
         for &axis in &last_first {
             let whole: u64 = extent.iter().product();
-            extent[axis] = (extent[axis] * (most / whole).max(1)).min(dims[axis]);
+            extent[axis] = (extent[axis] * (max / whole).max(1)).min(dims[axis]);
         }
         let mut tiles = vec![Self { start: Vec::new(), shape: Vec::new() }];
         for (axis, &step) in extent.iter().enumerate() {
@@ -118,8 +117,8 @@ impl Region {
         tiles
     }
 
-    /// The runs of this box within a tensor of `shape` that is stored densely in `order`: the
-    /// length of each, and where each begins, both in elements, in the order of the box itself.
+    /// Returns the contiguous runs of this box in a tensor of `shape` stored densely in `order`: their length and their starts,
+    /// in elements, in the order of the box.
     pub fn runs(&self, shape: &Shape, order: Order) -> (u64, Vec<u64>) {
         let strides = shape.strides(order);
         let mut fast_to_slow: Vec<usize> = (0..shape.rank()).collect();
@@ -146,39 +145,38 @@ impl Region {
     }
 }
 
-/// The blocks of a tensor, in storage order. See [`Region::blocks`].
+/// Iterator over the blocks of a tensor, in storage order. See [`Region::blocks`].
 ///
-/// Dimensions slower than `axis` are walked index by index, `axis` in steps, and the faster ones
-/// are taken whole.
+/// The dimension `cut` is split into steps. Slower dimensions advance by one index; faster ones are whole.
 #[derive(Debug, Clone)]
 pub struct Blocks {
     shape: Vec<u64>,
     /// Dimensions from slowest to fastest.
     slow_to_fast: Vec<usize>,
-    /// Position in `slow_to_fast` of the dimension that is cut into steps.
+    /// Position in `slow_to_fast` of the dimension that is split into steps.
     cut: usize,
     step: u64,
     next: Option<Vec<u64>>,
 }
 
 impl Blocks {
-    fn new(shape: &Shape, order: Order, most: u64) -> Self {
+    fn new(shape: &Shape, order: Order, max: u64) -> Self {
         let dims = shape.dims().to_vec();
         let mut slow_to_fast: Vec<usize> = (0..dims.len()).collect();
         if order == Order::Column {
             slow_to_fast.reverse();
         }
         let mut cut = slow_to_fast.len();
-        let mut inner = 1u64; // elements below the dimension that is cut
+        let mut inner = 1u64; // elements of the faster dimensions
         let mut step = 1;
         while cut > 0 {
             let extent = dims[slow_to_fast[cut - 1]];
             cut -= 1;
             step = extent;
             match inner.checked_mul(extent) {
-                Some(product) if product <= most => inner = product,
+                Some(product) if product <= max => inner = product,
                 _ => {
-                    step = (most / inner).max(1);
+                    step = (max / inner).max(1);
                     break;
                 }
             }
@@ -203,7 +201,7 @@ impl Iterator for Blocks {
                 }
             })
             .collect();
-        // Advance like an odometer, from the cut dimension towards the slower ones.
+        // Advance the index, from the split dimension towards the slower ones.
         let mut following = start.clone();
         for place in (0..=self.cut).rev() {
             let Some(&axis) = self.slow_to_fast.get(place) else { continue };
@@ -275,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn intersections() {
+    fn intersects_boxes() {
         let a = Region { start: vec![0, 2], shape: vec![4, 4] };
         let b = Region { start: vec![2, 0], shape: vec![4, 4] };
         let both = a.intersect(&b).unwrap();

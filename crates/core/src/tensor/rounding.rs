@@ -1,32 +1,29 @@
-//! How a cast rounds: to nearest, or as a certain version of PaddlePaddle does on the CPU.
+//! Rounding modes of casts: to nearest, or as a version of PaddlePaddle on the CPU.
 
 use super::DType;
 use std::fmt;
 
-/// How values that lie between two of the target are rounded.
+/// Rounding mode for values between two values of the target dtype.
 ///
-/// Only casts to `f16` and `bf16` differ. Paddle casts everything else to `f32` first, and from
-/// there; an `f64` is therefore rounded twice.
+/// Only casts to `f16` and `bf16` differ. Paddle casts via `f32`, so an `f64` is rounded twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Rounding {
     /// To nearest, ties to even, once. Sign and leading bits of a NaN are kept.
     #[default]
     NearestEven,
-    /// As PaddlePaddle 2.6.2. `f16`: towards zero, but everything above 65504 becomes infinite.
-    /// `bf16`: the upper half of the `f32`, so that a NaN whose payload lies in the lower half
-    /// becomes infinite.
+    /// Rounding of PaddlePaddle 2.6.2. `f16`: towards zero, but values above 65504 become infinite. `bf16`: the upper half of
+    /// the `f32`, so a NaN with its payload in the lower half becomes infinite.
     Paddle262,
-    /// As PaddlePaddle 3.3.1: to nearest, ties to even; every NaN becomes 0x7fff as `bf16`. Its
-    /// slip is kept: to `f16`, magnitudes from 2^-89 to 2^-77, which are nothing beside the smallest
-    /// `f16`, come out 2^64 times as large.
+    /// Rounding of PaddlePaddle 3.3.1: to nearest, ties to even; every NaN becomes 0x7fff as `bf16`. A bug of Paddle is
+    /// reproduced: magnitudes from 2^-89 to 2^-77, far below the smallest `f16`, become 2^64 times as large.
     Paddle331,
 }
 
 impl Rounding {
-    /// Every one of them.
+    /// All rounding modes.
     pub const ALL: [Self; 3] = [Self::NearestEven, Self::Paddle262, Self::Paddle331];
 
-    /// The word on the command line and in JSON: `nearest`, `paddle-2.6`, `paddle-3.3`.
+    /// Returns the name on the command line and in JSON: `nearest`, `paddle-2.6`, `paddle-3.3`.
     pub fn name(self) -> &'static str {
         match self {
             Self::NearestEven => "nearest",
@@ -35,30 +32,30 @@ impl Rounding {
         }
     }
 
-    /// The rounding of that [`name`](Self::name).
+    /// Returns the rounding mode of that [`name`](Self::name).
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|r| r.name() == name)
     }
 }
 
-/// A cast that is planned: the type that elements are to be given, and how they are rounded.
+/// Cast to a dtype with a rounding mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cast {
-    /// The type of the result.
+    /// Target dtype.
     pub to: DType,
-    /// How values that the type does not have are rounded.
+    /// Rounding mode.
     pub rounding: Rounding,
 }
 
 impl From<DType> for Cast {
-    /// A cast to that type, to nearest.
+    /// Returns the cast to that dtype, rounding to nearest.
     fn from(to: DType) -> Self {
         Self { to, rounding: Rounding::default() }
     }
 }
 
 impl fmt::Display for Cast {
-    /// The type, and the rounding where it is not to nearest: `f16 rounded as paddle-2.6`.
+    /// Writes the dtype, and the rounding mode unless it is to nearest: `f16 rounded as paddle-2.6`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.rounding {
             Rounding::NearestEven => write!(f, "{}", self.to),
@@ -69,15 +66,15 @@ impl fmt::Display for Cast {
 
 const INFINITY: u32 = 0x7f80_0000;
 const MAGNITUDE: u32 = 0x7fff_ffff;
-/// The smallest normal `f16`, 2^-14, as `f32`.
+/// Smallest normal `f16`, 2^-14, as bits of an `f32`.
 const SMALLEST_NORMAL: u32 = 0x3880_0000;
 
-/// The bits of an `f32` as an `f16`, as that version of Paddle casts it.
+/// Casts the bits of an `f32` to those of an `f16`: as Paddle 3.3.1 if `nearest`, else as 2.6.2.
 pub(super) fn f32_to_f16(bits: u32, nearest: bool) -> u16 {
     let sign = upper(bits) & 0x8000;
     let magnitude = bits & MAGNITUDE;
     if magnitude > INFINITY {
-        // The leading bits of the payload stay, and a NaN stays a NaN.
+        // Keep the leading bits of the payload; `max(1)` keeps it a NaN.
         return sign | 0x7c00 | (lower(magnitude >> 13) & 0x3ff).max(1);
     }
     if nearest {
@@ -88,15 +85,15 @@ pub(super) fn f32_to_f16(bits: u32, nearest: bool) -> u16 {
             };
     }
     sign | match magnitude {
-        // Below the smallest normal value: units of 2^-24, cut.
+        // Below the smallest normal value: units of 2^-24, truncated.
         0..SMALLEST_NORMAL => cut(f32::from_bits(magnitude) * 16_777_216.0),
         SMALLEST_NORMAL..=0x477f_e000 => lower((magnitude - 0x3800_0000) >> 13),
         _ => 0x7c00,
     }
 }
 
-/// What 3.3.1 does below the smallest normal value: to nearest, in units of 2^-24. It shifts by up to
-/// 113 places, and the machine takes that modulo 64: hence the slip that [`Rounding`] names.
+/// Rounding of 3.3.1 below the smallest normal value: to nearest, in units of 2^-24. Paddle shifts by up to 113 bits, which
+/// the CPU reduces modulo 64: the cause of the bug described at [`Rounding`].
 fn small_to_nearest(magnitude: u32) -> u16 {
     let fraction = u64::from(magnitude & 0x007f_ffff | 0x0080_0000) << 40;
     let fraction = fraction.wrapping_shr(113 - (magnitude >> 23));
@@ -106,7 +103,7 @@ fn small_to_nearest(magnitude: u32) -> u16 {
     u16::try_from(rounded).unwrap_or(0)
 }
 
-/// The bits of an `f32` as a `bf16`, as that version of Paddle casts it.
+/// Casts the bits of an `f32` to those of a `bf16`: as Paddle 3.3.1 if `nearest`, else as 2.6.2.
 pub(super) fn f32_to_bf16(bits: u32, nearest: bool) -> u16 {
     if !nearest {
         return upper(bits);
@@ -114,11 +111,11 @@ pub(super) fn f32_to_bf16(bits: u32, nearest: bool) -> u16 {
     if bits & MAGNITUDE > INFINITY {
         return 0x7fff;
     }
-    // The largest finite value rounds up to infinity, and infinity stays: nothing wraps.
+    // No overflow: the largest finite value rounds up to infinity, and infinity stays.
     upper(bits + 0x7fff + (bits >> 16 & 1))
 }
 
-/// An `f64` as the bits of an `f32`, to nearest even; a NaN keeps its leading bits and is quiet.
+/// Casts an `f64` to the bits of an `f32`, to nearest even. A NaN keeps its leading bits and becomes quiet.
 #[allow(clippy::cast_possible_truncation)]
 pub(super) fn f64_to_f32(x: f64) -> u32 {
     if !x.is_nan() {
@@ -130,7 +127,7 @@ pub(super) fn f64_to_f32(x: f64) -> u32 {
     sign | 0x7fc0_0000 | (bits >> 29) as u32 & 0x003f_ffff
 }
 
-/// The bits of an `f16` as those of the `f32` of the same value; the payload of a NaN is kept.
+/// Casts the bits of an `f16` to those of an `f32` of the same value. The payload of a NaN is kept.
 pub(super) fn f16_to_f32(bits: u16) -> u32 {
     let fraction = u32::from(bits & 0x3ff) << 13;
     if bits & 0x7c00 == 0x7c00 {
@@ -149,7 +146,7 @@ fn lower(bits: u32) -> u16 {
     bits as u16
 }
 
-/// A value from 0 to 1024, cut to an integer.
+/// Truncates a value from 0 to 1024 to an integer.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn cut(value: f32) -> u16 {
     value as u16

@@ -1,45 +1,45 @@
-//! Shapes, orders and how elements lie in bytes.
+//! Shapes, storage orders and byte orders.
 
 use super::DType;
 use smallvec::SmallVec;
 use std::fmt::{self, Write};
 
-/// The logical extents of a tensor, first dimension first. Empty for a scalar.
+/// Sizes of the dimensions of a tensor, first dimension first. Empty for a scalar.
 ///
-/// Up to two extents need no allocation: a file may have millions of vectors and matrices.
+/// Up to two dimensions need no allocation: a file may have millions of vectors and matrices.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Shape(SmallVec<[u64; 2]>);
 
 impl Shape {
-    /// A shape of these extents.
+    /// Creates a shape of these sizes.
     pub fn new(dims: impl AsRef<[u64]>) -> Self {
         Self(SmallVec::from_slice(dims.as_ref()))
     }
-    /// The extents.
+    /// Returns the sizes of the dimensions.
     pub fn dims(&self) -> &[u64] {
         &self.0
     }
-    /// The number of dimensions.
+    /// Returns the number of dimensions.
     pub fn rank(&self) -> usize {
         self.0.len()
     }
-    /// The number of elements, or `None` where it passes 2^64 - 1.
+    /// Returns the number of elements; `None` if it exceeds 2^64 - 1.
     ///
-    /// A shape with a zero has no elements, whatever its other extents are.
+    /// A shape with a zero has 0 elements, even if the product of the others overflows.
     pub fn elements(&self) -> Option<u64> {
         if self.0.contains(&0) {
             return Some(0);
         }
         self.0.iter().try_fold(1u64, |n, &d| n.checked_mul(d))
     }
-    /// The bytes of the elements, packed; `None` on overflow, or where packed elements of less
-    /// than a byte do not fill whole bytes.
+    /// Returns the bytes of the elements, densely packed; `None` on overflow, or if elements smaller than a byte do not fill
+    /// whole bytes.
     pub fn bytes(&self, dtype: DType) -> Option<u64> {
         let bits = self.elements()?.checked_mul(u64::from(dtype.bits()))?;
         bits.is_multiple_of(8).then_some(bits / 8)
     }
-    /// Distance in elements between neighbours along each dimension when stored densely in
-    /// `order`. Wraps for shapes whose [`elements`](Self::elements) overflow; check those first.
+    /// Returns the strides of dense storage in `order`, in elements. They wrap if [`elements`](Self::elements) overflows: check
+    /// that first.
     pub fn strides(&self, order: Order) -> Vec<u64> {
         let mut strides = vec![0; self.rank()];
         let mut step = 1u64;
@@ -53,12 +53,12 @@ impl Shape {
         }
         strides
     }
-    /// True where row-major and column-major are the same bytes: at most one extent is not 1, or
-    /// there are no elements.
+    /// Returns true if row-major and column-major storage are the same bytes: at most one dimension is not 1, or there are no
+    /// elements.
     pub fn is_order_free(&self) -> bool {
         self.0.contains(&0) || self.0.iter().filter(|&&d| d != 1).count() <= 1
     }
-    /// The same extents, last dimension first.
+    /// Returns the shape with its dimensions reversed.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self(self.0.iter().rev().copied().collect())
@@ -66,7 +66,7 @@ impl Shape {
 }
 
 impl fmt::Display for Shape {
-    /// As Python and JSON write it: `[3, 4]`.
+    /// Writes a list as in Python and JSON: `[3, 4]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::with_capacity(2 + 8 * self.0.len());
         for (place, dim) in self.0.iter().enumerate() {
@@ -84,24 +84,24 @@ impl<const N: usize> From<[u64; N]> for Shape {
     }
 }
 
-/// Which index runs fastest through the bytes.
+/// Storage order of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// The last index runs fastest (C, most frameworks).
+    /// Row-major: the last index is fastest (C, most frameworks).
     Row,
-    /// The first index runs fastest (Fortran, primitiv).
+    /// Column-major: the first index is fastest (Fortran, primitiv).
     Column,
 }
 
 impl Order {
-    /// `row` or `column`, as in JSON.
+    /// Returns `row` or `column`, as in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Row => "row",
             Self::Column => "column",
         }
     }
-    /// The other one.
+    /// Returns the other order.
     #[must_use]
     pub fn flipped(self) -> Self {
         match self {
@@ -120,19 +120,19 @@ pub enum Endian {
     Big,
 }
 
-/// How the elements of a piece lie in its bytes.
+/// Layout of the elements of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Encoding {
-    /// Which index runs fastest.
+    /// Storage order.
     pub order: Order,
     /// Byte order of the elements.
     pub endian: Endian,
 }
 
 impl Encoding {
-    /// Row-major, little-endian: what safetensors and most others hold.
+    /// Row-major, little-endian: safetensors and most others.
     pub const ROW: Self = Self { order: Order::Row, endian: Endian::Little };
-    /// Column-major, little-endian: what primitiv holds.
+    /// Column-major, little-endian: primitiv.
     pub const COLUMN: Self = Self { order: Order::Column, endian: Endian::Little };
 }
 

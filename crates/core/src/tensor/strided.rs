@@ -1,13 +1,11 @@
-//! Moving elements between layouts in memory, block-wise.
+//! Block-wise copies of elements between layouts in memory.
 //!
-//! One function serves slices, joins and transposes: [`copy_strided`]. It merges dimensions that
-//! lie together in both layouts, copies runs where both sides run along the same dimension, and
-//! otherwise moves small square tiles within areas whose pages and cache lines stay at hand.
+//! [`copy_strided`] serves slices, joins and transposes. It merges dimensions that are adjacent in both layouts and copies runs
+//! if both sides are fastest along the same dimension. Otherwise it moves small square tiles within areas that fit the cache.
 
 use super::{Order, Shape};
 
-/// Side in elements of the area within which tiles are moved before going on: its rows are few
-/// enough for their pages to stay known to the processor.
+/// Side, in elements, of the area whose tiles are moved before the next area: its rows are few enough for the TLB.
 const AREA: usize = 256;
 
 #[derive(Debug, Clone, Copy)]
@@ -17,14 +15,13 @@ struct Axis {
     dst: usize,
 }
 
-/// Copies a box of `dims` elements of `size` bytes from `src` to `dst`, where the element at
-/// index `(i, j, ...)` lies at `i * strides[0] + j * strides[1] + ...`, counted in elements.
+/// Copies a box of `dims` elements of `size` bytes from `src` to `dst`. The element at index `(i, j, ...)` is at
+/// `i * strides[0] + j * strides[1] + ...`, counted in elements.
 ///
 /// `size` is 1, 2, 4, 8 or 16.
 ///
 /// # Panics
-/// When an index falls outside of a slice, or `size` is none of these: callers hold both against
-/// the layout first.
+/// If an index exceeds a slice, or for another `size`: callers check both first.
 pub fn copy_strided(
     src: &[u8],
     src_strides: &[usize],
@@ -41,14 +38,14 @@ pub fn copy_strided(
         4 => copy_axes(src.as_chunks::<4>().0, dst.as_chunks_mut::<4>().0, &axes),
         8 => copy_axes(src.as_chunks::<8>().0, dst.as_chunks_mut::<8>().0, &axes),
         16 => copy_axes(src.as_chunks::<16>().0, dst.as_chunks_mut::<16>().0, &axes),
-        other => unreachable!("elements of {other} bytes do not exist"),
+        other => unreachable!("no dtype has elements of {other} bytes"),
     }
 }
 
 /// Copies the dense tensor `src` of `dims`, stored in order `from`, to `dst` in order `to`.
 ///
 /// # Panics
-/// As [`copy_strided`], when a slice is shorter than the tensor.
+/// As [`copy_strided`], if a slice is shorter than the tensor.
 pub fn relayout(src: &[u8], from: Order, dst: &mut [u8], to: Order, dims: &[usize], size: usize) {
     let shape = Shape::new(dims.iter().map(|&e| e as u64).collect::<Vec<_>>());
     let strides = |order| shape.dense_strides(order);
@@ -56,15 +53,15 @@ pub fn relayout(src: &[u8], from: Order, dst: &mut [u8], to: Order, dims: &[usiz
 }
 
 impl Shape {
-    /// Strides as indices of memory. The tensor is in memory, so they fit.
+    /// Returns the strides as `usize`, for tensors in memory.
     #[allow(clippy::cast_possible_truncation)]
     pub fn dense_strides(&self, order: Order) -> Vec<usize> {
         self.strides(order).into_iter().map(|s| s as usize).collect()
     }
 }
 
-/// Drops dimensions of extent 1, sorts by destination from slow to fast, and merges neighbours
-/// that are one run on both sides. `None` where there is nothing to copy.
+/// Drops dimensions of size 1, sorts by destination from slow to fast, and merges neighbours that are one run on both sides.
+/// `None` if there are no elements.
 fn normalise(src: &[usize], dst: &[usize], dims: &[usize]) -> Option<Vec<Axis>> {
     if dims.contains(&0) {
         return None;
@@ -95,7 +92,7 @@ fn copy_axes<T: Copy>(src: &[T], dst: &mut [T], axes: &[Axis]) {
         walk(rest, |s, d| dst[d..d + fast.len].copy_from_slice(&src[s..s + fast.len]));
         return;
     }
-    // The dimension along which the source runs fastest becomes the other side of the tile.
+    // The fastest dimension of the source becomes the other side of the tile.
     let Some(across) = (0..rest.len()).min_by_key(|&i| rest[i].src) else {
         for i in 0..fast.len {
             dst[i * fast.dst] = src[i * fast.src];
@@ -131,7 +128,7 @@ fn walk(axes: &[Axis], mut each: impl FnMut(usize, usize)) {
     }
 }
 
-/// Moves a matrix whose destination runs along `fast` and whose source runs along `across`.
+/// Transposes a matrix: `fast` is the fastest dimension of the destination, `across` that of the source.
 fn transpose<T: Copy>(src: &[T], dst: &mut [T], fast: Axis, across: Axis) {
     for a0 in (0..across.len).step_by(AREA) {
         let columns = AREA.min(across.len - a0);
@@ -149,7 +146,7 @@ fn transpose<T: Copy>(src: &[T], dst: &mut [T], fast: Axis, across: Axis) {
     }
 }
 
-/// Whole tiles of `B` x `B` by lines of `B` elements, the rest element by element.
+/// Moves whole tiles of `B` x `B` by lines of `B` elements, the rest element by element.
 fn transpose_area<T: Copy, const B: usize>(src: &[T], dst: &mut [T], fast: Axis, across: Axis) {
     let dense = across.src == 1 && fast.dst == 1;
     let (tiled_rows, tiled_columns) = if dense { (fast.len / B * B, across.len / B * B) } else { (0, 0) };
@@ -180,7 +177,7 @@ fn transpose_area<T: Copy, const B: usize>(src: &[T], dst: &mut [T], fast: Axis,
 mod tests {
     use super::*;
 
-    /// The definition, element by element.
+    /// Reference implementation, element by element.
     fn naive(src: &[u8], from: Order, to: Order, dims: &[usize], size: usize) -> Vec<u8> {
         let shape = Shape::new(dims.iter().map(|&e| e as u64).collect::<Vec<_>>());
         let (s, d) = (shape.dense_strides(from), shape.dense_strides(to));
@@ -215,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_box_out_of_a_larger_tensor() {
+    fn copies_a_box_of_a_larger_tensor() {
         // Columns 1..3 of a 2 x 4 matrix, row-major, to a dense column-major box.
         let src: Vec<u8> = (0..8).collect();
         let mut dst = vec![0; 4];

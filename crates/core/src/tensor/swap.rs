@@ -1,10 +1,10 @@
-//! Byte order.
+//! Byte order conversion.
 
 use super::Endian;
 
 impl Endian {
-    /// Reverses the bytes of every unit of `unit` bytes in place. A unit of 1 changes nothing;
-    /// a remainder shorter than a unit is left as it is.
+    /// Reverses the bytes of every unit of `unit` bytes in place. A unit of 1 changes nothing; a remainder shorter than a unit
+    /// stays unchanged.
     pub fn swap_bytes(bytes: &mut [u8], unit: usize) {
         match unit {
             0 | 1 => {}

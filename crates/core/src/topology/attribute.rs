@@ -1,41 +1,41 @@
-//! Settings of operators.
+//! Attributes of operators.
 
-/// A named setting.
+/// Named attribute of an operator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attribute {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The framework's own word for its type: `INTS`, `a_intarray`.
+    /// Type name of the framework: `INTS`, `a_intarray`.
     pub kind: String,
-    /// Its value.
+    /// Value.
     pub value: AttributeValue,
 }
 
-/// The value of a setting.
+/// Value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttributeValue {
-    /// Nothing: the file names the type alone.
+    /// No value: the file states the type only.
     None,
-    /// A truth value.
+    /// Boolean.
     Bool(bool),
-    /// An integer of any width.
+    /// Integer of any width.
     Int(i64),
-    /// A 32-bit float.
+    /// 32-bit float.
     Float(f32),
-    /// A 64-bit float.
+    /// 64-bit float.
     Double(f64),
-    /// A complex number: real and imaginary part.
+    /// Complex number: real and imaginary part.
     Complex(f64, f64),
     /// Text.
     Text(String),
     /// Bytes that are not UTF-8.
     Bytes(Vec<u8>),
-    /// Several values.
+    /// List of values.
     List(Vec<AttributeValue>),
-    /// The place of a block in [`super::Topology::blocks`].
+    /// Index of a block in [`super::Topology::blocks`].
     Block(usize),
-    /// The name of a variable that stands in for the value.
+    /// Name of a variable that supplies the value.
     Variable(String),
-    /// An element type, a place, a layout: the framework's own words.
+    /// Dtype, device or layout, as named by the framework.
     Word(String),
 }

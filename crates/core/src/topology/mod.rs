@@ -1,10 +1,8 @@
-//! A program: what a framework would run, read without running it.
+//! Programs of a framework, parsed without running them.
 //!
-//! A [`Topology`] is the original bytes of a program plus what was understood of them, in terms
-//! that hold for every framework: blocks of operators, variables with type and shape, feeds and
-//! fetches. It is for looking and checking. Who wants to change a program changes its own form
-//! (such as the programs of `weighbridge-paddle`) and understands it anew; so what is unknown here
-//! survives.
+//! A [`Topology`] has the original bytes of a program and their interpretation, independent of the framework: blocks of operators,
+//! variables with dtype and shape, feeds and fetches. It is read-only. To change a program, change its original form (such as the
+//! programs of `weighbridge-paddle`) and parse it again: fields unknown here are preserved.
 
 mod attribute;
 mod quantized;
@@ -15,125 +13,122 @@ pub use quantized::{Quantized, QuantizedRole};
 use crate::tensor::DType;
 use std::sync::Arc;
 
-/// A program as it was understood, beside its bytes.
+/// Parsed program with its original bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
-    /// The form of [`bytes`](Self::bytes): `program-desc` (protobuf) or `pir` (JSON).
+    /// Form of [`bytes`](Self::bytes): `program-desc` (protobuf) or `pir` (JSON).
     pub form: &'static str,
-    /// The version of the framework, or of the form, that the program names, as people write it:
-    /// `2.6.2`.
+    /// Version of the framework or of the form stated in the program: `2.6.2`.
     pub writer: Option<String>,
-    /// The program as it was read.
+    /// Original bytes.
     pub bytes: Arc<[u8]>,
-    /// The blocks; the first one is the main block, others are bodies of control flow.
+    /// Blocks; the first one is the main block, others are bodies of control flow.
     pub blocks: Vec<Block>,
-    /// The inputs of the program, in their order for the caller.
+    /// Inputs of the program, in the order of arguments.
     pub feeds: Vec<Endpoint>,
-    /// The outputs of the program, in their order for the caller.
+    /// Outputs of the program, in the order of results.
     pub fetches: Vec<Endpoint>,
-    /// Versions of operators that the program names.
+    /// Operator versions stated in the program.
     pub operator_versions: Vec<(String, i64)>,
 }
 
-/// A sequence of operators with the variables that they share.
+/// Sequence of operators with their variables.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Block {
-    /// The place in [`Topology::blocks`] of the block around this one.
+    /// Index in [`Topology::blocks`] of the enclosing block.
     pub parent: Option<usize>,
-    /// Names of values that the block is given by the operator that holds it.
+    /// Names of values passed to the block by its operator.
     pub arguments: Vec<String>,
-    /// The variables that are declared here, in the order of the file.
+    /// Declared variables, in the order of the file.
     pub variables: Vec<Variable>,
-    /// The operators, in order of execution.
+    /// Operators, in order of execution.
     pub operators: Vec<Operator>,
 }
 
-/// A named value.
+/// Named value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variable {
-    /// Its name, unique in its block.
+    /// Name, unique in its block.
     pub name: String,
-    /// What it holds.
+    /// Kind of value.
     pub kind: VariableKind,
-    /// The type of its elements, where it is a tensor of a known type.
+    /// Dtype of the elements, for a tensor of a known dtype.
     pub dtype: Option<DType>,
-    /// The framework's own word for the element type, known or not: `FP32`, `t_f32`.
+    /// Dtype as named by the framework, known or not: `FP32`, `t_f32`.
     pub dtype_name: Option<String>,
-    /// Its extents; -1 is an extent that is known at run time only.
+    /// Sizes of the dimensions; -1 is a size known only at run time.
     pub shape: Option<Vec<i64>>,
-    /// Levels of LoD (Paddle: how many nested sequences its rows form); 0 for most.
+    /// LoD levels (Paddle: nesting of the sequences that its rows form); 0 for most.
     pub lod_level: u32,
-    /// True where it outlives a run: parameters and state, which stand in files.
+    /// True if it outlives a run: parameters and state, which are stored in files.
     pub persistable: bool,
-    /// True where the program says that it is a parameter; inference programs often forget it.
+    /// True if the program marks it as a parameter; inference programs often do not.
     pub parameter: bool,
-    /// True where no gradient flows through it.
+    /// True if no gradient flows through it.
     pub stop_gradient: bool,
 }
 
-/// What a variable holds.
+/// Kind of value of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VariableKind {
-    /// A dense tensor.
+    /// Dense tensor.
     Tensor,
-    /// Some rows of a tall tensor.
+    /// Selected rows of a tall tensor.
     SelectedRows,
-    /// A list of tensors.
+    /// List of tensors.
     TensorArray,
-    /// The list of inputs that the executor fills.
+    /// List of inputs that the executor fills.
     Feed,
-    /// The list of outputs that the executor reads.
+    /// List of outputs that the executor reads.
     Fetch,
-    /// Words with numbers.
+    /// Vocabulary: words with numbers.
     Vocab,
-    /// A reader of data.
+    /// Data reader.
     Reader,
-    /// Anything that the framework keeps for itself.
+    /// Internal value of the framework.
     Raw,
-    /// None of these: the framework's own word.
+    /// Other kind, as named by the framework.
     Other(String),
 }
 
-/// One step of a block.
+/// Operator of a block.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Operator {
-    /// Its type, such as `conv2d`.
+    /// Type, such as `conv2d`.
     pub kind: String,
-    /// What it reads.
+    /// Inputs.
     pub inputs: Vec<Slot>,
-    /// What it writes.
+    /// Outputs.
     pub outputs: Vec<Slot>,
-    /// Its settings, in the order of the file.
+    /// Attributes, in the order of the file.
     pub attributes: Vec<Attribute>,
-    /// Places in [`Topology::blocks`] of the bodies that it runs.
+    /// Indices in [`Topology::blocks`] of the bodies that it runs.
     pub blocks: Vec<usize>,
 }
 
-/// A named group of arguments of an operator. In forms whose operands have no names (PIR) there
-/// is one slot without a name.
+/// Named group of arguments of an operator. In forms with unnamed operands (PIR), one slot with an empty name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Slot {
-    /// The operator's name for it, such as `Filter`.
+    /// Name in the operator, such as `Filter`.
     pub name: String,
     /// Names of variables, in order.
     pub arguments: Vec<String>,
 }
 
-/// An input or output of the whole program.
+/// Input or output of the whole program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Endpoint {
-    /// The name of the variable.
+    /// Name of the variable.
     pub name: String,
-    /// Its element type, where known.
+    /// Dtype, if known.
     pub dtype: Option<DType>,
-    /// Its extents; -1 where open.
+    /// Sizes of the dimensions; -1 if open.
     pub shape: Option<Vec<i64>>,
 }
 
 impl Topology {
-    /// The variables that stand in parameter files: persistable, and data rather than the lists
-    /// and handles of the executor. All blocks; a name counts once; in the order of their UTF-8
-    /// bytes, which is that of Paddle's combined files.
+    /// Returns the variables stored in parameter files: persistable data of all blocks, without lists and handles of the
+    /// executor. Names are unique and sorted by their UTF-8 bytes, as in combined files of Paddle.
     pub fn parameters(&self) -> Vec<&Variable> {
         let stored = |v: &&Variable| {
             use VariableKind::{Feed, Fetch, Raw, Reader};
@@ -145,10 +140,10 @@ impl Topology {
         all
     }
 
-    /// The variable of that name as a block sees it: its own, or that of a block around it.
+    /// Returns the variable of that name visible in a block: its own, or that of an enclosing block.
     pub fn variable(&self, block: usize, name: &str) -> Option<&Variable> {
         let mut at = Some(block);
-        // A chain of parents is no longer than there are blocks, whatever the file says.
+        // Bounded by the number of blocks: a malformed file may have a cycle of parents.
         for _ in 0..=self.blocks.len() {
             let block = self.blocks.get(at?)?;
             if let Some(found) = block.variables.iter().find(|v| v.name == name) {
@@ -159,12 +154,12 @@ impl Topology {
         None
     }
 
-    /// All operators of all blocks.
+    /// Returns all operators of all blocks.
     pub fn operators(&self) -> impl Iterator<Item = &Operator> {
         self.blocks.iter().flat_map(|b| &b.operators)
     }
 
-    /// How often each type of operator occurs, most frequent first, then by name.
+    /// Returns the count of each operator type, most frequent first, then by name.
     pub fn histogram(&self) -> Vec<(&str, u64)> {
         let mut counts = std::collections::BTreeMap::<&str, u64>::new();
         for operator in self.operators() {
@@ -177,8 +172,8 @@ impl Topology {
 }
 
 impl Variable {
-    /// True where a tensor of these extents is what is declared: an open extent matches any, and so
-    /// does a variable without a shape.
+    /// Returns true if a tensor of these sizes matches the declaration. A dimension of -1 matches any size, and a variable without
+    /// a shape any tensor.
     pub fn admits(&self, dims: &[u64]) -> bool {
         let open_or_equal =
             |(&declared, &found): (&i64, &u64)| u64::try_from(declared).map_or(true, |d| d == found);
@@ -188,7 +183,7 @@ impl Variable {
 }
 
 impl VariableKind {
-    /// The word in JSON.
+    /// Returns the kind as written in JSON.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Tensor => "tensor",
@@ -205,17 +200,17 @@ impl VariableKind {
 }
 
 impl Operator {
-    /// The attribute of that name.
+    /// Returns the attribute of that name.
     pub fn attribute(&self, name: &str) -> Option<&AttributeValue> {
         self.attributes.iter().find(|a| a.name == name).map(|a| &a.value)
     }
 
-    /// The arguments of the input slot of that name; none where there is no such slot.
+    /// Returns the arguments of an input slot; empty if there is no such slot.
     pub fn input(&self, slot: &str) -> &[String] {
         self.inputs.iter().find(|s| s.name == slot).map_or(&[], |s| &s.arguments)
     }
 
-    /// The arguments of the output slot of that name; none where there is no such slot.
+    /// Returns the arguments of an output slot; empty if there is no such slot.
     pub fn output(&self, slot: &str) -> &[String] {
         self.outputs.iter().find(|s| s.name == slot).map_or(&[], |s| &s.arguments)
     }
@@ -252,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_in_byte_order_and_leave_the_executors_lists_out() {
+    fn parameters_are_in_byte_order_without_executor_lists() {
         let names = ["fc_2.b_0", "权重", "fc_10.w_0", "Zeta", "_under", "alpha"];
         let mut variables: Vec<_> = names.iter().map(|n| variable(n, VariableKind::Tensor, true)).collect();
         variables.push(variable("feed", VariableKind::Feed, true));
@@ -269,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn open_extents_admit_any() {
+    fn open_dimensions_match_any_size() {
         let mut declared = variable("x", VariableKind::Tensor, true);
         assert!(declared.admits(&[7, 2]) && declared.admits(&[0, 2]));
         assert!(!declared.admits(&[7, 3]) && !declared.admits(&[2]) && !declared.admits(&[7, 2, 1]));
@@ -278,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_found_through_parents_even_in_a_ring() {
+    fn finds_variables_through_parents_even_in_a_cycle() {
         let outer = Block { variables: vec![variable("x", VariableKind::Tensor, false)], ..Block::default() };
         let ring = |parent| Block { parent: Some(parent), ..Block::default() };
         let program = topology(vec![outer, ring(0), ring(3), ring(2)]);

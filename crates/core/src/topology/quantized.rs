@@ -1,41 +1,41 @@
-//! Quantized programs: which tensors may differ from their declarations.
+//! Quantized programs: tensors that may differ from their declarations.
 //!
-//! Paddle quantizes the weights and scales of a program in memory, and writes the program with the declarations that
-//! it had before. Its operators read these tensors by their elements, so such a model is whole.
+//! Paddle quantizes the weights and scales of a program in memory, and writes the program with its original declarations. Its
+//! operators do not rely on the declared dtype and shape of these tensors, so the model is valid.
 
 use super::{Operator, Topology, Variable};
 use crate::tensor::DType;
 use std::collections::HashMap;
 
-/// Slots of quantizing operators that hold one number a tensor, or one a channel.
+/// Slots of quantizing operators with one number per tensor or per channel.
 const SCALES: [&str; 8] =
     ["Scale", "Scales", "InScale", "OutScale", "ZeroPoint", "InAccum", "InState", "Iter"];
 impl Quantized<'_> {
-    /// Ending of the attribute that holds the scale of a weight, behind the name of the weight.
+    /// Suffix of the attribute with the scale of a weight, after the name of the weight.
     pub const SCALE_ATTRIBUTE: &'static str = "_quant_scale";
 }
 
 /// Role of a variable in quantization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuantizedRole {
-    /// Scale, zero point or running statistic: extents of 1 do not count.
+    /// Scale, zero point or running statistic: dimensions of size 1 are ignored.
     Scale,
-    /// Weight that an operator makes real numbers of: `i8`, whatever is declared.
+    /// Weight that an operator dequantizes: `i8`, whatever is declared.
     Weight,
-    /// Weight whose scale is an attribute of the operator that uses it: `i8` or `i16`. Paddle Lite runs such a
-    /// program; Paddle refuses the operator.
+    /// Weight with its scale in an attribute of its operator: `i8` or `i16`. Paddle Lite runs the program; Paddle rejects the
+    /// operator.
     LiteWeight,
 }
 
 /// Variables of a program that take part in quantization.
 #[derive(Debug, Clone, Default)]
 pub struct Quantized<'a> {
-    /// `None` where operators read a variable in different ways.
+    /// `None` if operators use a variable in different roles.
     roles: HashMap<&'a str, Option<QuantizedRole>>,
 }
 
 impl Topology {
-    /// Finds the variables that all their operators read as a part of quantization.
+    /// Finds the variables that all their operators use for quantization, in one role.
     pub fn quantized(&self) -> Quantized<'_> {
         let mut roles: HashMap<&str, Option<QuantizedRole>> = HashMap::new();
         // An operator with a body reads what its body reads.
@@ -55,7 +55,7 @@ impl Topology {
     }
 }
 
-/// Role of the argument at `place` of a slot. Operands of PIR share one slot without a name, the data first.
+/// Returns the role of the argument at index `place` of a slot. Operands of PIR share one unnamed slot, the data first.
 fn role(operator: &Operator, slot: &str, place: usize, name: &str) -> Option<QuantizedRole> {
     let kind = operator.kind.strip_prefix("pd_op.").unwrap_or(&operator.kind);
     if kind.contains("quantize") || kind == "moving_average_abs_max_scale" {
@@ -73,20 +73,20 @@ fn role(operator: &Operator, slot: &str, place: usize, name: &str) -> Option<Qua
 }
 
 impl Quantized<'_> {
-    /// Role of a variable; `None` where it has none, or several.
+    /// Returns the role of a variable; `None` if it has none, or several.
     pub fn role(&self, variable: &str) -> Option<QuantizedRole> {
         self.roles.get(variable).copied().flatten()
     }
 
-    /// True where a tensor of these extents is what is declared, as [`Variable::admits`], or a scale that has as many
-    /// elements: `[]` and `[1]`, `[6]` and `[1, 6]`.
+    /// Returns true if a tensor of these sizes matches the declaration, as [`Variable::admits`], or is a scale that differs only in
+    /// dimensions of size 1: `[]` and `[1]`, `[6]` and `[1, 6]`.
     pub fn admits(&self, variable: &Variable, dims: &[u64]) -> bool {
         variable.admits(dims)
             || (self.role(&variable.name) == Some(QuantizedRole::Scale)
                 && variable.shape.as_ref().is_some_and(|shape| same_but_for_ones(shape, dims)))
     }
 
-    /// True where a tensor of this type is what is declared, or a weight that was quantized.
+    /// Returns true if a tensor of this dtype matches the declaration, or is a quantized weight.
     pub fn admits_dtype(&self, variable: &Variable, dtype: DType) -> bool {
         variable.dtype.is_none_or(|declared| declared == dtype)
             || match self.role(&variable.name) {
@@ -97,7 +97,7 @@ impl Quantized<'_> {
     }
 }
 
-/// True where extents are the same without those of 1; -1 matches any.
+/// Returns true if the sizes are equal without those of 1; -1 matches any.
 fn same_but_for_ones(declared: &[i64], dims: &[u64]) -> bool {
     let declared: Vec<i64> = declared.iter().copied().filter(|&extent| extent != 1).collect();
     let dims: Vec<u64> = dims.iter().copied().filter(|&extent| extent != 1).collect();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_scales_may_lack_extents_of_one() {
+    fn only_scales_may_lack_dimensions_of_size_one() {
         let slots: &[(&str, &[&str])] = &[("X", &["w"]), ("Scale", &["s"]), ("ZeroPoint", &["z"])];
         let program = topology(vec![operator("dequantize_linear", slots, &[])]);
         let quantized = program.quantized();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_of_pir_have_their_roles_by_place() {
+    fn operands_of_pir_have_roles_by_index() {
         let program = topology(vec![operator("pd_op.dequantize_linear", &[("", &["w", "s", "z"])], &[])]);
         let quantized = program.quantized();
         assert_eq!(quantized.role("w"), Some(QuantizedRole::Weight));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_operator_reads_is_as_declared() {
+    fn variables_read_by_other_operators_have_no_role() {
         let slots: &[(&str, &[&str])] = &[("X", &["w"]), ("Scale", &["s"])];
         let other = operator("elementwise_add", &[("X", &["w"]), ("Y", &["s"])], &[]);
         let program = topology(vec![operator("dequantize_linear", slots, &[]), other]);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_with_its_scale_marks_a_weight() {
+    fn scale_attributes_mark_weights() {
         let filter: &[(&str, &[&str])] = &[("Filter", &["w"]), ("Input", &["x"])];
         let program = topology(vec![operator("conv2d", filter, &["w_quant_scale", "strides"])]);
         let quantized = program.quantized();

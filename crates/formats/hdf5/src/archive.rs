@@ -1,13 +1,14 @@
-//! Archives of Keras 3 (`.keras`): a zip of
+//! Keras 3 archives (`.keras`): a zip of
 //!
 //! ```text
 //! metadata.json         {"keras_version": "3.15.1", "date_saved": ...}
 //! config.json           the layers
-//! model.weights.h5      the weights, as in a file of their own
+//! model.weights.h5      the weights, as in a separate HDF5 file
 //! assets/...            files of layers, such as vocabularies
 //! ```
 //!
-//! Stored weights are read where they are, once whole for their checksum; deflated ones are inflated in memory. The texts are metadata under their names.
+//! Stored weights are byte ranges of the archive; opening reads them once for their checksum. Deflated weights are inflated in
+//! memory. The JSON members are metadata under their names.
 
 use super::{ARCHIVE, Input, keras, read};
 use std::sync::Arc;
@@ -22,22 +23,22 @@ use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
 use weighbridge_zip::{self as zip, Member, Method, Unpacked};
 
-/// The member with the weights.
+/// Member with the weights.
 const WEIGHTS: &str = "model.weights.h5";
-/// The member with the layers.
+/// Member with the layers.
 const CONFIG: &str = "config.json";
 /// Members that are metadata.
 const TEXTS: [&str; 2] = [CONFIG, "metadata.json"];
-/// A text is held so many times, as it is and as what it says, while it is read.
+/// Copies of a JSON member in memory while it is read, as text and as parsed values.
 const COPIES: u64 = 8;
-/// Deflated weights may be this many times as long as the archive.
-const MOST_WEIGHTS: u64 = 16;
-/// Members that are not read are named one by one up to this number, then counted.
-const NAMED: usize = 100;
-/// Bytes that are read at once.
-const STEP: u64 = 1 << 20;
+/// Maximum length of deflated weights, as a multiple of the archive.
+const MAX_WEIGHTS_RATIO: u64 = 16;
+/// Maximum number of skipped members that are named; more are counted.
+const MAX_NAMED: usize = 100;
+/// Bytes read at once.
+const READ_LEN: u64 = 1 << 20;
 
-/// True for an archive with weights that no other format has.
+/// True for an archive with Keras weights that is not npz or PyTorch.
 pub(super) fn recognises(head: &[u8], source: &SourceRef) -> bool {
     let has = |wanted: &dyn Fn(&str) -> bool| zip::has_member(source, &Limits::default(), wanted);
     let is_array = || zip::first_member(source, 0).is_some_and(|(name, _)| name.ends_with(".npy"));
@@ -50,8 +51,8 @@ pub(super) fn recognises(head: &[u8], source: &SourceRef) -> bool {
 /// Reads the index of the archive `source`.
 ///
 /// # Errors
-/// As [`zip::read_with_rest`], and as for a file of weights; [`weighbridge_core::Kind::Limit`] for deflated weights that are too
-/// long.
+/// As [`zip::read_with_rest`], and as for a file of weights; [`weighbridge_core::Kind::Limit`] for deflated weights above the
+/// limit.
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let (members, rest) = zip::read_with_rest(source, &options.limits)?;
     let member = weights_of(&members)?;
@@ -64,7 +65,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let mut checkpoint = read::open(Input::Alone(&weights), options)?;
     checkpoint.kind = ARCHIVE;
     if let Some(error) = damaged {
-        let text = format!("{}: any of the tensors may be damaged", error.message());
+        let text = format!("{}; any tensor may be damaged", error.message());
         checkpoint.notes.push(Note::omission(error.code(), text));
     }
     let (mut unread, budget) = (Vec::new(), options.limits.budget_for(source.len()));
@@ -74,13 +75,15 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
             None => unread.push(escape_text(&member.name)),
         }
     }
-    let more = unread.len().saturating_sub(NAMED);
-    for name in unread.into_iter().take(NAMED) {
-        let text = format!("{name}: a file of the archive that is not read");
+    let more = unread.len().saturating_sub(MAX_NAMED);
+    for name in unread.into_iter().take(MAX_NAMED) {
+        let text = format!("{name}: archive member skipped");
         checkpoint.notes.push(Note::omission("unread-member", text));
     }
     if more > 0 {
-        checkpoint.notes.push(Note::omission("unread-member", format!("and {more} more members")));
+        checkpoint
+            .notes
+            .push(Note::omission("unread-member", format!("{more} more archive members skipped")));
     }
     let config = match checkpoint.metadata.get(CONFIG) {
         Some(Value::Text(text)) => serde_json::from_str(text).ok(),
@@ -98,22 +101,22 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
 
 fn weights_of(members: &[Member]) -> Result<&Member> {
     members.iter().find(|member| member.name == WEIGHTS).ok_or_else(|| {
-        Error::corrupt("no-weights", "the archive has no weights")
+        Error::corrupt("no-weights", "the Keras archive has no weights")
             .expected(format_args!("a member {WEIGHTS}"))
     })
 }
 
-/// The weights as a source.
+/// Returns the weights as a source.
 fn weights(source: &SourceRef, member: &Member, limits: &Limits) -> Result<SourceRef> {
     let bytes = member.open(source)?;
     if member.method == Method::Stored {
         return Ok(bytes);
     }
-    // What is inflated is measured by its own length when it is read: a short archive must not seem long.
-    let most = limits.chunk_bytes.min(source.len().saturating_mul(MOST_WEIGHTS));
+    // Later limits use the inflated length, so it is bounded by the length of the archive here.
+    let most = limits.chunk_bytes.min(source.len().saturating_mul(MAX_WEIGHTS_RATIO));
     Limits::check("bytes of deflated weights", "chunk_bytes", member.len, most).map_err(|e| {
         e.hint(phrase![
-            "unpack the archive and open model.weights.h5, or raise the limit ",
+            "unzip the archive and open model.weights.h5, or raise the limit ",
             limit("chunk_bytes")
         ])
     })?;
@@ -122,8 +125,7 @@ fn weights(source: &SourceRef, member: &Member, limits: &Limits) -> Result<Sourc
     Ok(Arc::new(Unpacked { bytes, archive: source.clone(), member: member.clone() }))
 }
 
-/// The text of a member that is metadata; `None` for any other, for what is not UTF-8, and for one that inflates to more than
-/// there is memory for.
+/// Returns the text of a JSON member; `None` for other members, damaged ones, and those that exceed the memory budget.
 fn text(source: &SourceRef, member: &Member, limits: &Limits, budget: &Budget) -> Option<String> {
     if !TEXTS.contains(&member.name.as_str()) || member.len > limits.header_bytes {
         return None;
@@ -133,7 +135,7 @@ fn text(source: &SourceRef, member: &Member, limits: &Limits, budget: &Budget) -
     (crc32fast::hash(&bytes) == member.crc32).then(|| String::from_utf8(bytes).ok()).flatten()
 }
 
-/// Compares stored weights with their checksum. Deflated ones were compared when they were inflated.
+/// Checks stored weights against their checksum. Deflated weights are checked during inflation.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`], `crc-mismatch`; [`weighbridge_core::Kind::Io`].
@@ -143,7 +145,7 @@ fn check(weights: &SourceRef, member: &Member) -> Result<()> {
     }
     let (mut crc, mut at) = (crc32fast::Hasher::new(), 0);
     while at < weights.len() {
-        let step = (weights.len() - at).min(STEP);
+        let step = (weights.len() - at).min(READ_LEN);
         crc.update(&read_vec(&**weights, at, step)?);
         at += step;
     }
@@ -151,15 +153,15 @@ fn check(weights: &SourceRef, member: &Member) -> Result<()> {
     if found == member.crc32 {
         return Ok(());
     }
-    let text = format!("{WEIGHTS}: the bytes are not those that were written: the checksum differs");
+    let text = format!("the weights ({WEIGHTS}) do not match their checksum");
     Err(Error::corrupt("crc-mismatch", text)
         .at(member.data_offset)
         .expected(format_args!("CRC-32 {:08x}", member.crc32))
         .found(format_args!("{found:08x}"))
-        .hint(phrase!["look for another copy; ", Opt::Lenient, " reads the file as it is"]))
+        .hint(phrase!["download the file again; ", Opt::Lenient, " ignores the checksum"]))
 }
 
-/// Says which ranges of the archive hold no elements.
+/// Returns the ranges of the archive that are not elements.
 ///
 /// # Errors
 /// As [`open`].
@@ -181,7 +183,7 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
             }
             WEIGHTS => outline.elements(at, len, "deflated weights"),
             name if TEXTS.contains(&name) => outline.header(at, len, "metadata"),
-            _ => outline.unread(at, len, "a file of the archive that is not read"),
+            _ => outline.unread(at, len, "skipped member of the archive"),
         }
     }
     Ok(outline)
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn archives_give_what_h5py_gives() {
+    fn archives_read_as_h5py_reads_them() {
         let truth: serde_json::Value =
         // Shape, dtype and bytes of each dataset, by h5py.
             serde_json::from_slice(&weighbridge_testkit::golden("hdf5/keras/model.json")).unwrap();
@@ -251,7 +253,7 @@ mod tests {
         assert_eq!(of(&Role::is_state).len(), 14);
         let bn = "layers.batch_normalization.vars";
         assert_eq!(of(&|role| *role == Role::Buffer), [format!("{bn}.2"), format!("{bn}.3")]);
-        // Where two layers of one name differ, neither is known.
+        // Different layers with the same name are ambiguous.
         let config = serde_json::json!([
             {"class_name": "BatchNormalization", "config": {"name": "bn", "scale": false}},
             {"class_name": "BatchNormalization", "config": {"name": "a"}},
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_weight_does_not_fit_the_checksum() {
+    fn rejects_weights_that_do_not_match_the_checksum() {
         let mut bytes = MODEL.to_vec();
         let weight = [0x01, 0xd0, 0xa3, 0xbe];
         let at = bytes.windows(4).position(|window| window == weight).unwrap();
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_text_does_not_cost_the_weights() {
+    fn a_damaged_text_member_is_skipped() {
         let mut bytes = MODEL.to_vec();
         let at = bytes.windows(8).position(|window| window == b"\"module\"").unwrap();
         bytes[at + 2] ^= 1;
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_block_that_begins_as_an_archive_is_none() {
+    fn a_user_block_with_a_zip_signature_is_not_an_archive() {
         let weights = open(&MODEL[..]).unwrap();
         let file = weights_of(&zip::read_directory(&source(&MODEL[..]), &Limits::default()).unwrap())
             .unwrap()
@@ -318,12 +320,12 @@ mod tests {
         let small = OpenOptions { limits, ..OpenOptions::default() };
         let error = open_source(source(&DEFLATED[..]), &small).unwrap_err();
         assert_eq!(error.kind(), weighbridge_core::Kind::Limit);
-        // A megabyte of zeros in four kilobytes: all other bounds would be measured by it.
+        // A megabyte of zeros in four kilobytes.
         assert_eq!(open(&PADDED[..]).unwrap_err().kind(), weighbridge_core::Kind::Limit);
     }
 
     #[test]
-    fn every_damage_of_an_archive_is_survived() {
+    fn damaged_archives_never_panic() {
         for end in (0..MODEL.len()).step_by(97) {
             let _ = open(&MODEL[..end]);
         }

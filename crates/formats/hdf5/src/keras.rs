@@ -1,9 +1,9 @@
-//! What an optimizer remembers, in files of Keras:
+//! Optimizer state and buffers in Keras files:
 //!
 //! ```text
 //! /model_weights/dense/...            a whole model of Keras 2 (.h5): its layers
-//! /optimizer_weights/Adam/m/...       and the optimizer, by names that say nothing of the layer
-//! /layers/dense/vars/0                the weights of Keras 3 (.weights.h5): numbered variables of each layer
+//! /optimizer_weights/Adam/m/...       and the optimizer, by names unrelated to the layers
+//! /layers/dense/vars/0                Keras 3 weights (.weights.h5): numbered variables of each layer
 //! /optimizer/vars/0                   and of the optimizer
 //! ```
 
@@ -12,10 +12,10 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use weighbridge_core::checkpoint::{Checkpoint, Role, Value};
 
-/// The layer that keeps statistics behind what it trains: `gamma` where it scales, `beta` where it centers.
+/// Class of layers with moving statistics behind the trained variables: `gamma` if it scales, `beta` if it centers.
 const NORMALIZATION: &str = "BatchNormalization";
 
-/// Gives the moving mean and variance of layers that `config` has as [`NORMALIZATION`] the role of buffers. The groups of
+/// Assigns the role of buffers to the moving mean and variance of the [`NORMALIZATION`] layers in `config`. Groups of
 /// variables have the names of their layers.
 pub(super) fn mark_buffers(checkpoint: &mut Checkpoint, config: &Json) {
     let mut layers = HashMap::new();
@@ -40,8 +40,8 @@ pub(super) fn mark_buffers(checkpoint: &mut Checkpoint, config: &Json) {
     }
 }
 
-/// The names of all layers, and how many variables each normalization trains; `None` for other classes, and where layers of
-/// one name differ. The depth is bounded by that of the parser.
+/// Collects the names of all layers, with the number of trained variables of normalizations; `None` for other classes, and
+/// for ambiguous names. The depth is bounded by the JSON parser.
 fn find_layers(json: &Json, layers: &mut HashMap<String, Option<u64>>) {
     match json {
         Json::Array(list) => list.iter().for_each(|item| find_layers(item, layers)),
@@ -63,7 +63,7 @@ fn find_layers(json: &Json, layers: &mut HashMap<String, Option<u64>>) {
     }
 }
 
-/// Which of the datasets at these paths are the state of an optimizer.
+/// Marks the datasets at `paths` that are optimizer state.
 pub(super) fn optimizer_state<P: Borrow<str>>(paths: &[Vec<P>]) -> Vec<bool> {
     let first = |path: &[P]| path.first().map(|part| part.borrow().to_owned());
     let is_in = |path: &[P], group: &str| path.len() > 1 && first(path).as_deref() == Some(group);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn state_is_known_by_the_groups_of_keras() {
+    fn recognizes_optimizer_state_by_the_groups_of_keras() {
         let whole = ["model_weights/dense/dense/kernel:0", "optimizer_weights/Adam/iter:0"];
         assert_eq!(state(&whole), [false, true]);
         let numbered = ["layers/dense/vars/0", "optimizer/vars/0", "optimizer/inner/vars/12"];

@@ -1,11 +1,11 @@
-//! HDF5: any file of numeric datasets, such as the weights of Keras.
+//! HDF5: files of numeric datasets, such as Keras weights.
 //!
 //! ```text
 //! /                             attributes: the metadata, as text, numbers and lists
-//!                               weighbridge.index: what names cannot say, where there is something
+//!                               weighbridge.index: bridge metadata, where needed
 //! /fc1/w                        the tensor ["fc1", "w"]; its attributes are those of the dataset
-//! /fc1/w~/Adam.m1               what an optimizer remembers about it, by slot
-//! /fc1/w~/...                   what stands below a tensor: a dataset is no group
+//! /fc1/w~/Adam.m1               optimizer state of fc1/w, by slot
+//! /fc1/w~/...                   tensors below fc1/w: a dataset cannot have members
 //! ```
 //!
 //! | in a name | in HDF5 |
@@ -13,21 +13,22 @@
 //! | an empty part, or a dot alone | `_` |
 //! | `/`, NUL | `_` |
 //! | bytes that are not UTF-8 | `\xNN` |
-//! | the name of another tensor | `~2`, `~3` … behind it |
+//! | the name of another tensor | suffix `~2`, `~3` … |
 //!
-//! What differs from the path of the tensor then is carried (see [`weighbridge_core::checkpoint::Metadata::INDEX_KEY`]), so
-//! that everything comes back, and is a loss for others, `renamed`. Attributes of groups are metadata under the path of the group:
+//! Replaced paths are stored as bridge metadata (see [`weighbridge_core::checkpoint::Metadata::INDEX_KEY`]) and restored on
+//! reading; for other readers they are a loss, `renamed`. Attributes of groups are metadata under the path of the
+//! group, such as
 //! `/model_weights`.
 //!
-//! Attributes keep their types: what the value does not tell - numbers of less than 64 bits, text of fixed length,
-//! several dimensions, nothing of a type - stands in `hdf5.types` beside them, as the bytes of the datatype message, and is
-//! written so again. `hdf5.null` says that a dataset has a null dataspace; a group without members is one without
-//! attributes in the metadata.
+//! Attributes keep their types. Types that the value does not determine (numbers below 64 bits, fixed-length text,
+//! several dimensions, null values) are stored in `hdf5.types` as the bytes of the datatype message, and
+//! written again. `hdf5.null` marks a dataset with a null dataspace. A group without members is an empty map in the
+//! metadata.
 //!
-//! In files of Keras the datasets of the optimizer have the role of its state. Its archives (`.keras`) are read as the file
-//! of weights in them, with their texts as metadata.
+//! In Keras files the datasets of the optimizer have the role of optimizer state. Keras archives (`.keras`) are read as the
+//! weights file in them, with their JSON members as metadata.
 //!
-//! Files of PyTorch-BigGraph are HDF5 files too: that format is asked first.
+//! PyTorch-BigGraph files are HDF5 files, too: that format is detected first.
 
 mod archive;
 mod keras;
@@ -57,30 +58,30 @@ use weighbridge_format::{Scan, ScanCode};
 use weighbridge_hdf5::write::Hdf5Builder;
 use weighbridge_io::source::{FolderRef, SourceRef, read_vec};
 
-/// The format.
+/// The HDF5 format.
 #[derive(Debug)]
 pub struct Hdf5;
 
-/// The attribute of a tensor that is a dataset of neither elements nor extents.
+/// Attribute of a tensor whose dataset has a null dataspace.
 const NULL: &str = "hdf5.null";
-/// The attribute of a tensor that is an enumeration: the numbers by their names.
+/// Attribute of a tensor that is an enumeration: a map from names to numbers.
 const NAMES: &str = "hdf5.enum";
-/// The one kind of file that is written.
+/// The only kind of file that is written.
 const KIND: &str = "file";
-/// An archive of Keras.
+/// Kind of a Keras archive.
 const ARCHIVE: &str = "keras";
-/// What a file begins with, behind other bytes where there is a user block.
+/// Signature at the start of a file, or behind a user block.
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
-/// The shortest user block; a longer one is twice as long, or four times, and so on.
-const USER_BLOCK: u64 = 512;
-/// What a header takes for an attribute beside its name and its elements, at most.
-const AROUND: usize = 512;
-/// Attributes above this many bytes go into the carried index: a header holds 64 KiB of each.
-const LONGEST: usize = (64 << 10) - AROUND;
+/// Minimum length of a user block; longer ones have this length times a power of two.
+const MIN_USER_BLOCK: u64 = 512;
+/// Maximum overhead of an attribute in a header, beside its name and elements.
+const ATTRIBUTE_OVERHEAD: usize = 512;
+/// Maximum length of an attribute; longer ones are stored as bridge metadata.
+const MAX_ATTRIBUTE_LEN: usize = (64 << 10) - ATTRIBUTE_OVERHEAD;
 
 static INFO: FormatInfo = FormatInfo {
     id: "hdf5",
-    title: "HDF5: datasets in groups, also in archives of Keras",
+    title: "HDF5 files and Keras archives",
     extensions: &[("h5", KIND), ("hdf5", KIND)],
     dtypes: &[
         DType::Bool,
@@ -104,7 +105,7 @@ static INFO: FormatInfo = FormatInfo {
     settings: &[],
 };
 
-/// The dataset with the optimizer's state of PyTorch-BigGraph, which that framework unpickles whatever else a file holds.
+/// Dataset with the optimizer state of PyTorch-BigGraph, which unpickles it in any file.
 #[cfg(feature = "scan")]
 const BIGGRAPH_STATE: [&str; 2] = ["optimizer", "state_dict"];
 
@@ -133,7 +134,7 @@ impl Format for Hdf5 {
 
 impl Detect for Hdf5 {
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
-        // A user block may be anything, so this format is asked last.
+        // A user block may begin like any other format, so this format is detected last.
         head.starts_with(SIGNATURE) || archive::recognises(head, source) || has_user_block(source)
     }
 }
@@ -165,8 +166,8 @@ impl WriteFormat for Hdf5 {
 }
 
 impl Salvage for Hdf5 {
-    /// What can be reached: a group that is broken does not hide the others, and a dataset whose bytes
-    /// are not in the file is lost alone.
+    /// Returns all readable objects: a damaged group does not affect the others, and a dataset that exceeds
+    /// the file is lost alone.
     fn salvage(&self, place: &Input<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         place.source().map(|_| open(*place, options)).transpose()
     }
@@ -185,7 +186,7 @@ impl DeepCheck for Hdf5 {
 impl ScanCode for Hdf5 {
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         let mut scan = Scan::default();
-        // BigGraph unpickles it whatever else the file has or has not.
+        // BigGraph unpickles this dataset in any file.
         weighbridge_scan::hdf5(source, &[&BIGGRAPH_STATE], &options.limits, &mut scan)?;
         Ok(scan)
     }
@@ -202,37 +203,37 @@ fn open(place: Input<'_>, options: &OpenOptions) -> Result<Checkpoint> {
     }
 }
 
-/// The beginning of an archive.
+/// Signature of a zip archive.
 const ZIP: &[u8] = b"PK\x03\x04";
 
-/// True for an archive, and not for a user block that begins as one.
+/// True for an archive; false for a user block with a zip signature.
 fn is_archive(source: &SourceRef) -> Result<bool> {
     let head = read_vec(&**source, 0, source.len().min(ZIP.len() as u64))?;
     Ok(head == ZIP && (archive::recognises(&head, source) || !has_user_block(source)))
 }
 
-/// True where the file begins behind bytes of somebody else.
+/// True for an HDF5 file behind a user block.
 fn has_user_block(source: &SourceRef) -> bool {
-    let starts = std::iter::successors(Some(USER_BLOCK), |at| at.checked_mul(2));
+    let starts = std::iter::successors(Some(MIN_USER_BLOCK), |at| at.checked_mul(2));
     let mut bytes = [0; SIGNATURE.len()];
     starts
         .take_while(|at| at.saturating_add(SIGNATURE.len() as u64) <= source.len())
         .any(|at| source.read_at(at, &mut bytes).is_ok() && bytes == *SIGNATURE)
 }
 
-/// True where an attribute `name` of HDF5 gives `value` back as it was.
-fn comes_back(name: &str, value: &Value) -> bool {
+/// True where an HDF5 attribute `name` reproduces `value` exactly.
+fn is_lossless(name: &str, value: &Value) -> bool {
     let elements = match value {
         Value::List(list) => list.as_slice(),
         value => std::slice::from_ref(value),
     };
-    // Narrow numbers come back as wide ones.
+    // Narrow numbers are read as wide ones.
     let exact = |value: &Value| !matches!(value, Value::U32(_) | Value::F32(_));
     let len = |value: &Value| match value {
         Value::Bytes(bytes) => bytes.len(),
         _ => 16,
     };
-    let fits = elements.iter().map(len).sum::<usize>() + name.len() <= LONGEST;
+    let fits = elements.iter().map(len).sum::<usize>() + name.len() <= MAX_ATTRIBUTE_LEN;
     fits && elements.iter().all(exact) && Hdf5Builder::is_attribute(name, value)
 }
 

@@ -1,25 +1,25 @@
-//! Where tensors stand in a file: every one at a path of its own, and none at that of a group.
+//! Paths of tensors in a file: unique, and distinct from those of groups.
 
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{Name, TensorEntry};
 
-/// The name in the carried index of the dataset at a path: dotted like the path of a tensor where
-/// that is not ambiguous.
+/// Name of a dataset in the bridge metadata: dotted like the path of a tensor where
+/// that is unambiguous.
 pub(super) fn index_name(path: &[impl AsRef<str>]) -> String {
     let parts: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     if parts.iter().any(|part| part.contains('.')) {
         format!("/{}", parts.join("/"))
     } else {
-        // No part of a path in HDF5 holds a slash.
+        // HDF5 names cannot contain slashes.
         parts.join(".")
     }
 }
 
-/// A tree of names: the places of members, by the place of what they are in.
+/// A tree of names: node numbers by parent and name.
 #[derive(Default)]
 struct Tree {
     places: HashMap<(usize, String), usize>,
-    /// For each place but the first, the root: what it is in, and its name.
+    /// Parent and name of each node, except for the root.
     parents: Vec<(usize, String)>,
 }
 
@@ -37,7 +37,7 @@ impl Tree {
         place
     }
 
-    /// The names from the root to a place.
+    /// Returns the names from the root to a node.
     fn path(&self, mut place: usize) -> Vec<String> {
         let mut path = Vec::new();
         while let Some((parent, name)) = place.checked_sub(1).and_then(|at| self.parents.get(at)) {
@@ -49,11 +49,11 @@ impl Tree {
     }
 }
 
-/// The path of every tensor's dataset, in order.
+/// Returns the path of the dataset of every tensor, in order.
 pub(super) fn dataset_paths(tensors: &[TensorEntry]) -> Vec<Vec<String>> {
-    let wanted: Vec<Vec<String>> = tensors.iter().map(wanted).collect();
+    let wanted: Vec<Vec<String>> = tensors.iter().map(preferred_path).collect();
     let mut tree = Tree::default();
-    // For each tensor the group it is to be in, and its name there.
+    // The intended group of each tensor, and its name there.
     let mut leaves = Vec::with_capacity(wanted.len());
     for path in wanted {
         let mut path = path.into_iter();
@@ -62,7 +62,7 @@ pub(super) fn dataset_paths(tensors: &[TensorEntry]) -> Vec<Vec<String>> {
         leaves.push((group, name));
     }
     let tensors_at: HashSet<(usize, &str)> = leaves.iter().map(|(g, name)| (*g, name.as_str())).collect();
-    // A group of a tensor's name gets another one. Groups stand behind those that they are in.
+    // Groups with the path of a tensor are renamed. Parents precede their members.
     let mut groups = Tree::default();
     let mut moved = vec![0; tree.parents.len() + 1];
     for (at, (parent, name)) in tree.parents.iter().enumerate() {
@@ -73,7 +73,7 @@ pub(super) fn dataset_paths(tensors: &[TensorEntry]) -> Vec<Vec<String>> {
         moved[at + 1] = groups.enter(moved[*parent], &own);
     }
     let mut taken: HashSet<(usize, String)> = HashSet::with_capacity(leaves.len());
-    // Where each name stands: many may be alike, and none shall begin at 2 again.
+    // The last suffix of each name, so that many equal names do not search from 2 again.
     let mut counts: HashMap<(usize, String), u64> = HashMap::new();
     let mut paths = Vec::with_capacity(leaves.len());
     for (group, base) in leaves {
@@ -91,18 +91,18 @@ pub(super) fn dataset_paths(tensors: &[TensorEntry]) -> Vec<Vec<String>> {
     paths
 }
 
-/// True where a tensor does not stand under its own name, as HDF5 cannot have it or another one has it.
+/// True where a tensor is renamed: its name is invalid in HDF5, or taken.
 pub(super) fn is_renamed(tensor: &TensorEntry, path: &[String]) -> bool {
-    place(tensor, Name::to_text) != path
+    path_of(tensor, Name::to_text) != path
 }
 
-/// Where a tensor would stand if it were alone.
-fn wanted(tensor: &TensorEntry) -> Vec<String> {
-    place(tensor, tidy)
+/// Path of a tensor without regard to the others.
+fn preferred_path(tensor: &TensorEntry) -> Vec<String> {
+    path_of(tensor, tidy)
 }
 
-/// The names of a tensor as `spelled`: state stands beside its parameter.
-fn place(tensor: &TensorEntry, spelled: impl Fn(&Name) -> String) -> Vec<String> {
+/// Path of a tensor with its parts as `spelled`; state is grouped below its parameter.
+fn path_of(tensor: &TensorEntry, spelled: impl Fn(&Name) -> String) -> Vec<String> {
     let mut path: Vec<String> = tensor.path.parts().iter().map(&spelled).collect();
     if let Some(slot) = tensor.role.slot() {
         if let Some(last) = path.last_mut() {
@@ -113,7 +113,7 @@ fn place(tensor: &TensorEntry, spelled: impl Fn(&Name) -> String) -> Vec<String>
     path
 }
 
-/// A name that HDF5 can have.
+/// Replaces characters that are invalid in HDF5 names.
 fn tidy(name: &Name) -> String {
     let text = name.to_text().replace(['/', '\0'], "_");
     match text.as_str() {

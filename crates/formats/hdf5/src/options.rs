@@ -1,12 +1,12 @@
-//! Options of opening that only this format has.
+//! Read options of this format.
 
 use std::sync::Arc;
 use weighbridge_format::{FormatOptions, WrapFiles};
 
-/// Options of opening for HDF5 files.
+/// Read options for HDF5 files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadOptions {
-    /// Read virtual datasets from the files in the same folder that they are made of.
+    /// Reads virtual datasets from source files in the same folder.
     pub follow_virtual: bool,
 }
 

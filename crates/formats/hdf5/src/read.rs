@@ -1,4 +1,4 @@
-//! From bytes to the index.
+//! Reader: HDF5 file to checkpoint.
 
 use super::names::index_name;
 use super::{KIND, NAMES, NULL, keras, types};
@@ -13,40 +13,46 @@ use weighbridge_core::text::{counted, escape};
 use weighbridge_core::{ErrorCode, NoteCode, phrase};
 use weighbridge_format::{Input, OpenOptions};
 use weighbridge_hdf5::{
-    self as hdf5, Attributes, Beside, Dataset, Item, Kind, Leads, Link, NamedType, Types,
+    self as hdf5, Attributes, Dataset, Item, Kind, Link, LinkTarget, NamedType, SiblingFiles, Types,
 };
 
-/// What is not read is named one by one up to this number, then counted.
-const NAMED: usize = 100;
-/// Letters of a path or a target in a note.
-const QUOTED: usize = 512;
+/// Maximum number of skipped objects that are named; more are counted.
+const MAX_NAMED: usize = 100;
+/// Maximum length of a path or target in a note, in characters.
+const MAX_QUOTED_LEN: usize = 512;
 
 /// Reads the index of the file at `place`.
 ///
 /// # Errors
-/// As [`hdf5::read`]. Damage further down is an error too, unless reading is lenient: then it is a
-/// note, as is what this library has no form for. [`weighbridge_core::Kind::Usage`] for a folder.
+/// As [`hdf5::read`]. Damaged objects are errors, too, unless reading is lenient: they are then
+/// notes, as are unsupported objects. [`weighbridge_core::Kind::Usage`] for a folder.
 pub(super) fn open(place: Input<'_>, options: &OpenOptions) -> Result<Checkpoint> {
     let (source, folder) = match place {
         Input::Alone(source) => (source, None),
         Input::Beside(source, folder, name) => (source, Some((folder.clone(), name.to_owned()))),
         Input::Folder(folder) => {
-            return Err(Error::usage("not-a-file", "an HDF5 model is a file").in_file(folder.label()));
+            return Err(Error::usage(
+                "not-a-file",
+                "a folder is not an HDF5 model; an HDF5 model is one file",
+            )
+            .in_file(folder.label()));
         }
     };
     let contents = match options.own::<ReadOptions>().follow_virtual {
         true => {
-            let beside = Beside::new(source.clone(), folder, &options.limits);
-            hdf5::read_beside(source, beside, &options.limits)?
+            let beside = SiblingFiles::new(source.clone(), folder, &options.limits);
+            hdf5::read_with_siblings(source, beside, &options.limits)?
         }
         false => hdf5::read(source, &options.limits)?,
     };
     if contents.is_open && !options.lenient && !options.salvage {
-        return Err(Error::unsupported("hdf5-open", "HDF5: the file is marked as still open for writing")
+        return Err(Error::unsupported("hdf5-open", "HDF5: the file is marked as open for writing")
             .in_file(source.label())
-            .hint(
-                phrase!["its writer was killed, or still writes: if it was killed, `h5clear --status FILE` removes the mark; ", Opt::Lenient, " reads the file as it is"],
-            ));
+            .hint(phrase![
+                "if its writer was killed, clear the mark with `h5clear --status FILE`; ",
+                Opt::Lenient,
+                " ignores the mark"
+            ]));
     }
     let mut reader = Reader {
         checkpoint: Checkpoint::new("hdf5", KIND, source.label()),
@@ -62,7 +68,7 @@ pub(super) fn open(place: Input<'_>, options: &OpenOptions) -> Result<Checkpoint
     };
     let listed: HashSet<&[String]> = contents.items.iter().map(|item| &*item.path).collect();
     for problem in contents.problems {
-        // What is wrong at a path that is listed is one of its attributes.
+        // A problem at a listed path concerns one of its attributes.
         let is_dataset = !problem.path.is_empty() && !listed.contains(&*problem.path);
         match problem.members {
             true => reader.lost_members(&problem.path, problem.error)?,
@@ -71,13 +77,13 @@ pub(super) fn open(place: Input<'_>, options: &OpenOptions) -> Result<Checkpoint
     }
     drop(listed);
     for link in contents.links {
-        // A name of a dataset is a tensor of its own.
-        if link.leads != Leads::Dataset {
+        // A link to a dataset is a tensor of its own.
+        if link.leads != LinkTarget::Dataset {
             reader.link(&link);
         }
     }
     if contents.items.iter().any(|item| item.dataset.as_ref().is_some_and(Dataset::is_virtual)) {
-        // It belongs to them, though their elements are elsewhere.
+        // The file belongs to the checkpoint, though the elements are in other files.
         reader.checkpoint.files.push(source.clone());
     }
     let mut opaque = 0u64;
@@ -87,44 +93,46 @@ pub(super) fn open(place: Input<'_>, options: &OpenOptions) -> Result<Checkpoint
     }
     note_named_types(&contents.named_types, &mut reader.checkpoint);
     if opaque > 0 {
-        let text = format!("{opaque} datasets of opaque bytes are listed as u8");
+        let text = format!("{opaque} datasets of opaque bytes are read as u8");
         reader.checkpoint.notes.push(Note::new("opaque", text));
     }
     Ok(reader.finish(contents.attributes, contents.types))
 }
 
-/// Names the types that are left out, or counts them.
+/// Adds notes about skipped committed datatypes.
 pub(super) fn note_named_types(all: &[NamedType], checkpoint: &mut Checkpoint) {
-    for named in all.iter().take(NAMED) {
+    for named in all.iter().take(MAX_NAMED) {
         let with = match named.attributes {
             0 => String::new(),
-            count => format!(", with {}", counted(count, "attribute", "attributes")),
+            count => format!(" with {}", counted(count, "attribute", "attributes")),
         };
-        let text =
-            format!("{}: a named datatype{with}; what is of this type is read", cut(&shown(&named.path)));
+        let text = format!(
+            "{}: named datatype{with} skipped; datasets of this type are read",
+            cut(&display_path(&named.path))
+        );
         checkpoint.notes.push(Note::omission(NoteCode::NamedType, text));
     }
-    let more = all.len().saturating_sub(NAMED);
+    let more = all.len().saturating_sub(MAX_NAMED);
     if more > 0 {
-        let text = format!("and {}", counted(more, "more named datatype", "more named datatypes"));
+        let text = format!("{} skipped", counted(more, "more named datatype", "more named datatypes"));
         checkpoint.notes.push(Note::omission(NoteCode::NamedType, text));
     }
 }
 
 struct Reader {
     checkpoint: Checkpoint,
-    /// The names of the tensors in the carried index.
+    /// Names of the tensors in the bridge metadata.
     names: Vec<String>,
-    /// Metadata: the attributes of groups.
+    /// Attributes of groups, as metadata.
     groups: Vec<(String, Value)>,
-    /// What is not read: the first [`NAMED`].
+    /// Skipped objects: the first [`MAX_NAMED`].
     unread: Vec<String>,
-    /// How many more there are.
+    /// Number of further skipped objects.
     more: usize,
-    /// Links that are no tensors: the first [`NAMED`], and how many more there are.
+    /// Links that are not tensors: the first [`MAX_NAMED`], and the number of further ones.
     links: Vec<String>,
     more_links: usize,
-    /// How many tensors are enumerations.
+    /// Number of tensors that are enumerations.
     named: u64,
     lenient: bool,
     salvage: bool,
@@ -168,25 +176,25 @@ impl Reader {
         }
     }
 
-    /// Notes that members of a group are lost. Of the root they are told only where one asks for what is left: a file
-    /// read leniently is the model.
+    /// Reports lost members of a group. Lost members of the root group are an error unless salvage is requested: a file
+    /// read leniently must be the whole model.
     fn lost_members(&mut self, path: &[String], error: Error) -> Result<()> {
         if !self.salvage {
             return match path.is_empty() {
-                true => Err(error.on_tensor(shown(path))),
+                true => Err(error.on_tensor(display_path(path))),
                 false => self.unread(path, error, true),
             };
         }
-        // The place of the part that cannot be read is that of the error.
-        let lost = Lost::new(format_args!("a part of the group {}", shown(path)), &error);
+        // The error has the offset of the unreadable part.
+        let lost = Lost::new(format_args!("a part of the group {}", display_path(path)), &error);
         self.checkpoint.damage_mut(&error).lost.push(lost);
         Ok(())
     }
 
-    /// Notes what was not read, where that may be: a dataset, or else something of an object that is listed.
+    /// Notes an unreadable dataset, or an unreadable part of a listed object; an error where it must be readable.
     fn unread(&mut self, path: &[String], error: Error, is_dataset: bool) -> Result<()> {
         if !self.lenient && error.kind() != weighbridge_core::Kind::Unsupported {
-            return Err(error.on_tensor(shown(path)));
+            return Err(error.on_tensor(display_path(path)));
         }
         if self.salvage && error.kind() != weighbridge_core::Kind::Unsupported {
             if !path.is_empty() {
@@ -198,7 +206,7 @@ impl Reader {
         if is_dataset {
             let parts: Vec<Name> = path.iter().map(|part| Name::from(cut(part).as_str())).collect();
             let found = error.found_text().map(|found| format!(" ({})", cut(found))).unwrap_or_default();
-            // What is refused for want of a word is had by saying it.
+            // The hint names the option that enables reading it.
             let hint = error.hint_phrase().filter(|_| error.code() == ErrorCode::Hdf5Virtual);
             let hint = hint.map(|hint| phrase!["; ", hint]).unwrap_or_default();
             let reason = phrase![error.message(), found, hint];
@@ -208,31 +216,31 @@ impl Reader {
         }
         self.note(|| {
             let found = error.found_text().map(|found| format!(" ({})", cut(found))).unwrap_or_default();
-            format!("{}: {}{found}", cut(&shown(path)), error.message())
+            format!("{}: {}{found}", cut(&display_path(path)), error.message())
         });
         Ok(())
     }
 
-    /// Names a link that is no tensor, or counts it.
+    /// Notes a link that is not a tensor.
     fn link(&mut self, link: &Link) {
-        match self.links.len() < NAMED {
+        match self.links.len() < MAX_NAMED {
             true => {
-                let (path, target) = (cut(&shown(&link.path)), escape(&cut(&link.target)));
-                self.links.push(format!("{path}: a link to {target}"));
+                let (path, target) = (cut(&display_path(&link.path)), escape(&cut(&link.target)));
+                self.links.push(format!("{path}: link to {target}"));
             }
             false => self.more_links += 1,
         }
     }
 
-    /// Names something that is not read, or counts it.
+    /// Notes a skipped object.
     fn note(&mut self, text: impl FnOnce() -> String) {
-        match self.unread.len() < NAMED {
+        match self.unread.len() < MAX_NAMED {
             true => self.unread.push(text()),
             false => self.more += 1,
         }
     }
 
-    /// Brings in metadata and notes, when all tensors are there.
+    /// Adds metadata, notes and roles after all tensors.
     fn finish(self, attributes: Attributes, types: Types) -> Checkpoint {
         let Self { mut checkpoint, names, groups, unread, more, links, more_links, named, .. } = self;
         let mut index = None;
@@ -252,14 +260,14 @@ impl Reader {
             checkpoint.notes.push(Note::omission("unread-object", text));
         }
         if more > 0 {
-            checkpoint.notes.push(Note::omission("unread-object", format!("and {more} more")));
+            checkpoint.notes.push(Note::omission("unread-object", format!("{more} more objects skipped")));
         }
-        // What they lead to is listed under its own name, or is not there.
+        // Their targets are listed under their own names, or missing.
         for text in links {
             checkpoint.notes.push(Note::new("link", text));
         }
         if more_links > 0 {
-            let text = format!("and {}", counted(more_links, "more link", "more links"));
+            let text = counted(more_links, "more link", "more links");
             checkpoint.notes.push(Note::new("link", text));
         }
         if named > 0 {
@@ -267,7 +275,7 @@ impl Reader {
                 1 => "1 tensor is an enumeration".to_owned(),
                 named => format!("{named} tensors are enumerations"),
             };
-            let text = format!("{tensors}: read as numbers, with the names in the attribute `{NAMES}`");
+            let text = format!("{tensors}: read as integers, names in the attribute `{NAMES}`");
             checkpoint.notes.push(Note::new("enumeration", text));
         }
         let skipped = checkpoint.notes.iter().filter_map(|note| note.skipped.as_ref());
@@ -288,19 +296,19 @@ impl Reader {
     }
 }
 
-/// The parts of the path of a dataset: all are text.
+/// Parts of the path of a dataset; all are UTF-8.
 fn parts(tensor: &TensorEntry) -> Vec<&str> {
     tensor.path.parts().iter().map(|part| part.as_str().unwrap_or_default()).collect()
 }
 
-/// A path as people see it.
-fn shown(path: &[String]) -> String {
+/// Display path.
+fn display_path(path: &[String]) -> String {
     escape(&format!("/{}", path.join("/")))
 }
 
-/// The beginning of a text from the file: a target may be as long as the file, and a hundred are shown.
+/// Truncates a text from the file: link targets may be as long as the file.
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(QUOTED) {
+    match text.char_indices().nth(MAX_QUOTED_LEN) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
     }

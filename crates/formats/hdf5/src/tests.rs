@@ -44,22 +44,22 @@ fn opened(bytes: Vec<u8>) -> Checkpoint {
 fn same(a: &Checkpoint, b: &Checkpoint) {
     assert_eq!(a.tensors.len(), b.tensors.len());
     for a in &a.tensors {
-        let twins = |b: &&TensorEntry| (&a.path, &a.role) == (&b.path, &b.role);
-        let b = b.tensors.iter().find(twins).unwrap();
+        let same_name = |b: &&TensorEntry| (&a.path, &a.role) == (&b.path, &b.role);
+        let b = b.tensors.iter().find(same_name).unwrap();
         assert_eq!((a.dtype(), &a.shape, &a.attributes), (b.dtype(), &b.shape, &b.attributes));
         assert_eq!(a.read_tensor(Order::Row).unwrap(), b.read_tensor(Order::Row).unwrap());
     }
 }
 
 #[test]
-fn types_are_those_of_the_container() {
+fn dtypes_match_those_of_the_container() {
     for dtype in DType::ALL {
         assert_eq!(INFO.dtypes.contains(&dtype), Hdf5Builder::has_type(dtype), "{dtype}");
     }
 }
 
 #[test]
-fn every_type_comes_back_and_nothing_is_carried() {
+fn every_type_is_written_without_bridge_metadata() {
     let tensors = INFO.dtypes.iter().filter(|&&d| d != DType::Bool);
     let plain = checkpoint(tensors.map(|&d| tensor(&["t", d.name()], d, None)).collect());
     let bytes = written(&plain);
@@ -70,7 +70,7 @@ fn every_type_comes_back_and_nothing_is_carried() {
 }
 
 #[test]
-fn names_that_hdf5_cannot_have_come_back() {
+fn names_that_are_invalid_in_hdf5_are_restored() {
     let mut odd = checkpoint(vec![
         tensor(&["a"], DType::F32, None),
         tensor(&["a", "b"], DType::F32, None),
@@ -96,7 +96,7 @@ fn names_that_hdf5_cannot_have_come_back() {
     same(&odd, &back);
     let names = names::dataset_paths(&odd.tensors);
     assert_eq!(names[0], ["a"]);
-    // What stands below a tensor shares its group with what is so called.
+    // Tensors below a tensor share a group with those of that name.
     assert_eq!(names[1], ["a~", "b"]);
     assert_eq!(names[3], ["a~", "b~2"]);
     assert_eq!(names[4].last().unwrap(), "Adam.m1");
@@ -105,7 +105,7 @@ fn names_that_hdf5_cannot_have_come_back() {
 }
 
 #[test]
-fn metadata_comes_back() {
+fn metadata_is_restored() {
     let mut source = checkpoint(vec![tensor(&["g", "a"], DType::F32, None)]);
     source.metadata = [
         ("text", Value::Text("größe".into())),
@@ -135,7 +135,7 @@ fn metadata_comes_back() {
 }
 
 #[test]
-fn every_prefix_is_refused() {
+fn rejects_every_prefix_of_a_file() {
     let bytes = written(&checkpoint(vec![tensor(&["a"], DType::F32, None)]));
     for len in 0..bytes.len() {
         let source = memory(bytes[..len].to_vec());
@@ -155,9 +155,9 @@ fn a_user_block_is_found() {
     assert!(!Hdf5.recognises(&wrong[..100], &memory(wrong.clone())));
 }
 
-/// A file that is HDF5 behind a user block, and one of another format from its first byte, is read as the latter.
+/// A file of another format with HDF5 behind a user block is read as the other format.
 #[test]
-fn a_user_block_of_another_format_is_that_formats() {
+fn a_user_block_of_another_format_is_detected_as_that_format() {
     let testdata = weighbridge_testkit::testdata("");
     for (name, id) in [("npz/bad/hdf5_too.npz", "npz"), ("torch/bad/hdf5_too.pt", "torch")] {
         let bytes = std::fs::read(testdata.join(name)).unwrap();
@@ -167,10 +167,9 @@ fn a_user_block_of_another_format_is_that_formats() {
     }
 }
 
-/// Messages of no kind, of kinds that there are not or that datasets do not have, and of one that is there: readers pass over
-/// them.
+/// Readers ignore null messages, messages of unknown types or of types that do not apply to a dataset, and repeated ones.
 #[test]
-fn messages_that_nobody_reads_are_hidden_bytes() {
+fn ignored_messages_are_hidden_bytes() {
     let mut source = checkpoint(vec![tensor(&["a"], DType::F32, None)]);
     source.metadata = [("secret".to_owned(), Value::Text("here it is".into()))].into_iter().collect();
     let bytes = written(&source);
@@ -181,21 +180,21 @@ fn messages_that_nobody_reads_are_hidden_bytes() {
     };
     assert_eq!(codes(bytes.clone()), []);
     let name = bytes.windows(7).position(|window| window == b"secret\0").unwrap();
-    // The envelope of a message has 8 bytes and begins with its kind; that of an attribute has 8 more before its name.
+    // A message prefix has 8 bytes and begins with the type; an attribute has 8 more before its name.
     for kind in [0, 0x09, 0x0f, 0x13, 0x14, 0x17, 0x18, 0x19, 0xff].map(|kind| [kind, 0]) {
         let mut hiding = bytes.clone();
         assert_eq!(hiding[name - 16..][..2], [0x0c, 0]);
         hiding[name - 16..][..2].copy_from_slice(&kind);
         assert_eq!(opened(hiding.clone()).metadata.get("secret"), None);
-        // The heap with the text is nobody's then, too.
+        // The heap with the text is unreferenced, too.
         assert_eq!(codes(hiding).last(), Some(&("hidden-bytes", Some(name as u64 - 8))));
     }
 }
 
-/// BigGraph unpickles the state of the optimizer also where it finds no parameters, and where we see no file of its own.
+/// BigGraph unpickles the optimizer state even in files without parameters, which are not detected as BigGraph.
 #[test]
 #[allow(clippy::disallowed_methods)]
-fn what_biggraph_unpickles_is_looked_into_in_any_file() {
+fn scans_the_biggraph_optimizer_state_in_any_file() {
     let mut bytes = weighbridge_testkit::golden("scan/bad/optimizer_state.h5");
     let name = bytes.windows(6).position(|window| window == b"model\0").unwrap();
     bytes[name..name + 5].copy_from_slice(b"mudel");
@@ -206,8 +205,8 @@ fn what_biggraph_unpickles_is_looked_into_in_any_file() {
     assert_eq!(inner.assumed_type, weighbridge_scan::AssumedType::File);
 }
 
-/// What an attribute is for other readers: its type, its extents, nothing of a type; null datasets, groups without
-/// members. As h5py wrote it, and as it is written again.
+/// Types and dimensions of attributes, null attributes, null datasets and empty groups: as h5py wrote them, and as they are
+/// written again.
 #[test]
 fn attributes_keep_their_types() {
     let file = weighbridge_testkit::testdata("hdf5/forms/attributes.h5");
@@ -231,9 +230,9 @@ fn attributes_keep_their_types() {
     assert!(plan.losses[0].detail.ends_with(": i8"), "{:?}", plan.losses);
 }
 
-/// A type may come from an index that anybody wrote.
+/// Stored types may come from untrusted bridge metadata.
 #[test]
-fn types_that_are_none_are_not_written() {
+fn invalid_stored_types_are_not_written() {
     let mut source = checkpoint(vec![tensor(&["a"], DType::F32, None)]);
     let text = |size: u32| [&[0x13, 0, 0, 0][..], &size.to_le_bytes()].concat();
     for (datatype, value) in [
@@ -251,16 +250,15 @@ fn types_that_are_none_are_not_written() {
     }
 }
 
-/// See `make_named_types` in judges/make_hdf5.py: such a type is told as left out, and its bytes are known to be its own.
+/// See `make_named_types` in judges/make_hdf5.py: a named datatype is noted as skipped, and its bytes are accounted for.
 #[test]
-fn named_types_are_told() {
+fn named_types_are_noted_as_skipped() {
     let file = weighbridge_testkit::testdata("hdf5/forms/named_types.h5");
     let checkpoint = weighbridge::formats::open(&file).unwrap();
-    let told: Vec<_> = checkpoint.left_out().map(|note| (note.code.as_str(), note.text.as_str())).collect();
-    let read = "what is of this type is read";
-    let below = format!("/below/noted: a named datatype, with 1 attribute; {read}");
-    let kind = format!("/kind: a named datatype; {read}");
-    assert_eq!(told, [("named-type", below.as_str()), ("named-type", kind.as_str())]);
+    let notes: Vec<_> = checkpoint.left_out().map(|note| (note.code.as_str(), note.text.as_str())).collect();
+    let below = "/below/noted: named datatype with 1 attribute skipped; datasets of this type are read";
+    let kind = "/kind: named datatype skipped; datasets of this type are read";
+    assert_eq!(notes, [("named-type", below), ("named-type", kind)]);
     let losses = Hdf5.plan(&checkpoint, &PlanOptions::default()).unwrap().losses;
     assert_eq!(losses.iter().filter(|loss| loss.code == "omitted").count(), 2, "{losses:?}");
     let report = weighbridge::ops::verify::verify(&file, &Default::default()).unwrap();
@@ -286,5 +284,5 @@ fn many_named_types_are_counted() {
     let mut checkpoint = checkpoint(Vec::new());
     read::note_named_types(&named, &mut checkpoint);
     assert_eq!(checkpoint.notes.len(), 101);
-    assert_eq!(checkpoint.notes[100].text, "and 150 more named datatypes");
+    assert_eq!(checkpoint.notes[100].text, "150 more named datatypes skipped");
 }

@@ -1,17 +1,17 @@
-//! The types of attributes beside their values: a map from the name of an attribute to the bytes of its datatype message, with
-//! its extents where it has no elements.
+//! Stored types of attributes as metadata: a map from the name of an attribute to the bytes of its datatype message, with
+//! the dimensions of an attribute without elements.
 
 use std::collections::HashMap;
 use weighbridge_core::checkpoint::{Name, Value};
 use weighbridge_hdf5::{StoredAs, Types};
 
-/// The key of the types of the attributes that it stands among.
+/// Key of the stored types, among the attributes that they describe.
 pub(super) const KEY: &str = "hdf5.types";
 
-/// The types of attributes, by their names.
-pub(super) type Known<'a> = HashMap<&'a str, StoredAs>;
+/// Stored types by name of the attribute.
+pub(super) type StoredTypes<'a> = HashMap<&'a str, StoredAs>;
 
-/// The types as a value; `None` where there are none.
+/// Encodes stored types as a value; `None` where there are none.
 pub(super) fn to_value(types: Types) -> Option<Value> {
     let pair = |(name, StoredAs { datatype, dims }): (String, StoredAs)| {
         let datatype = Value::Bytes(datatype);
@@ -27,14 +27,14 @@ pub(super) fn to_value(types: Types) -> Option<Value> {
     (!pairs.is_empty()).then_some(Value::Map(pairs))
 }
 
-/// True for a value that [`to_value`] made, not one of an attribute.
+/// True for a value of [`to_value`], as opposed to an attribute.
 pub(super) fn is_types(key: &str, value: &Value) -> bool {
     key == KEY && matches!(value, Value::Map(_))
 }
 
-/// The types that `value` says; what is no type is passed over.
-pub(super) fn from_value(value: Option<&Value>) -> Known<'_> {
-    let Some(Value::Map(pairs)) = value else { return Known::new() };
+/// Decodes stored types; invalid entries are ignored.
+pub(super) fn from_value(value: Option<&Value>) -> StoredTypes<'_> {
+    let Some(Value::Map(pairs)) = value else { return StoredTypes::new() };
     pairs.iter().filter_map(|(name, value)| Some((name.as_str()?, one(value)?))).collect()
 }
 

@@ -1,8 +1,8 @@
-//! From the index to a plan.
+//! Writer: checkpoint to plan.
 
 use super::names::{dataset_paths, index_name, is_renamed};
-use super::types::{self, Known};
-use super::{ARCHIVE, KIND, NULL, comes_back, keras};
+use super::types::{self, StoredTypes};
+use super::{ARCHIVE, KIND, NULL, is_lossless, keras};
 use std::collections::HashSet;
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, Role, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
@@ -12,21 +12,21 @@ use weighbridge_format::PlanOptions;
 use weighbridge_hdf5::StoredAs;
 use weighbridge_hdf5::write::{Data, Hdf5Builder};
 
-/// The most attributes of one object that are written; HDF5 ends at 65,535.
-const MOST_ATTRIBUTES: usize = 60_000;
+/// Maximum number of attributes of an object; HDF5 allows 65,535.
+const MAX_ATTRIBUTES: usize = 60_000;
 
-/// Lays out `checkpoint`. Datasets stand in its order, one behind the other.
+/// Plans the file of `checkpoint`. Datasets have the order of the tensors.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Mismatch`] for what HDF5 cannot hold: `no-such-dtype`, `too-many-dimensions`,
 /// `too-long`; [`weighbridge_core::Kind::Usage`] for another kind than `file`.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     if options.kind.as_deref() == Some(ARCHIVE) {
-        return Err(Error::usage("archive-not-written", "archives of Keras are not written")
-            .hint("write the weights: give a target that ends in .h5"));
+        return Err(Error::usage("archive-not-written", "writing Keras archives is not supported")
+            .hint("write the weights to a target that ends in .h5"));
     }
     if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != KIND) {
-        return Err(Error::usage("unknown-kind", "HDF5 has no such kind of file").expected(KIND).found(kind));
+        return Err(Error::usage("unknown-kind", "unknown kind of HDF5 file").expected(KIND).found(kind));
     }
     let paths = dataset_paths(&checkpoint.tensors);
     let mut file = Hdf5Builder::new("");
@@ -34,7 +34,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     for (tensor, path) in checkpoint.tensors.iter().zip(&paths) {
         if is_renamed(tensor, path) {
             let path = escape_text(&path.join("/"));
-            let detail = format!("it is written as /{path}; this library knows it again, others do not");
+            let detail = format!("written as /{path}; Weighbridge restores the name, other programs do not");
             losses.push(Loss::new("renamed", tensor.name(), detail));
         }
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
@@ -43,8 +43,8 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         file.dataset(&path, data).map_err(|e| e.on_tensor(tensor.name()))?;
         let own: Vec<(&str, &Value)> = tensor.attributes.iter().map(|(k, v)| (k.as_str(), v)).collect();
         let known = types::from_value(tensor.attributes.get(types::KEY));
-        let (fit, rest) = sorted(own, &known);
-        losses.extend(changed(tensor.name(), &rest));
+        let (fit, rest) = partition(own, &known);
+        losses.extend(type_loss(tensor.name(), &rest));
         for attribute in fit {
             attribute.put(&mut file, &path).map_err(|e| e.on_tensor(tensor.name()))?;
         }
@@ -52,25 +52,25 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     let (mut held, mut empty) = (HashSet::<&str>::new(), Vec::new());
     let own =
         checkpoint.metadata.iter().filter(|(key, _)| *key != Metadata::INDEX_KEY && !key.starts_with('/'));
-    let (fit, rest) = sorted(own.collect(), &types::from_value(checkpoint.metadata.get(types::KEY)));
-    losses.extend(changed("/", &rest));
+    let (fit, rest) = partition(own.collect(), &types::from_value(checkpoint.metadata.get(types::KEY)));
+    losses.extend(type_loss("/", &rest));
     for attribute in fit {
         attribute.put(&mut file, &[])?;
         held.insert(attribute.name);
     }
     for (key, value) in checkpoint.metadata.iter() {
         if key == Metadata::INDEX_KEY {
-            let detail = "this key is reserved for the carried index";
+            let detail = "metadata dropped: the key is reserved for bridge metadata";
             losses.push(Loss::new("reserved-key", escape_text(key), detail));
             held.insert(key);
         } else if types::is_types(key, value) {
-            // The file says them itself where all that they are of is there.
+            // The attributes themselves have these types where all of them are written.
             if rest.is_empty() {
                 held.insert(key);
             }
         } else if let Some(Group { path, fit, rest, is_whole }) = of_group(key, value) {
-            losses.extend(changed(escape_text(key), &rest));
-            // Its metadata comes back from the group or from the index, not from both.
+            losses.extend(type_loss(escape_text(key), &rest));
+            // Metadata of a group is stored in the group or in the bridge metadata, not in both.
             if is_whole && file.group(&path).is_ok() {
                 if fit.is_empty() {
                     empty.push((key, path));
@@ -83,21 +83,21 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
             }
         }
     }
-    // One with members says nothing by itself, and is not told when it is read.
+    // A group with members but without attributes is not listed on reading.
     held.extend(empty.into_iter().filter(|(_, path)| !file.has_members(path)).map(|(key, _)| key));
     let names: Vec<String> = paths.iter().map(|path| index_name(path)).collect();
     let held = |key: &str, _: &Value| held.contains(key);
     let mut index = checkpoint.bridge_index_beside(&names, held);
-    // The groups of Keras say what is the state of an optimizer: that alone needs no index.
+    // Keras groups imply the role of optimizer state: that alone needs no bridge metadata.
     let state = keras::optimizer_state(&paths);
     if index.is_some() && state.contains(&true) {
-        let mut said = checkpoint.clone();
-        for (tensor, _) in said.tensors.iter_mut().zip(&state).filter(|(_, is_state)| **is_state) {
+        let mut implied = checkpoint.clone();
+        for (tensor, _) in implied.tensors.iter_mut().zip(&state).filter(|(_, is_state)| **is_state) {
             if tensor.role == (Role::OptimizerPart { of: None }) {
                 tensor.role = Role::Parameter;
             }
         }
-        index = index.filter(|_| said.bridge_index_beside(&names, held).is_some());
+        index = index.filter(|_| implied.bridge_index_beside(&names, held).is_some());
     }
     if let Some(index) = options.own_entry(index, &checkpoint.label, &mut losses) {
         file.attribute(&[], Metadata::INDEX_KEY, &Value::Text(index))?;
@@ -106,7 +106,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     Ok(WritePlan { format: "hdf5", kind: KIND, files: vec![file.finish()?], losses })
 }
 
-/// An attribute that is written, in a type of its own where it has one.
+/// An attribute to be written, with its stored type if any.
 struct Attribute<'a> {
     name: &'a str,
     value: &'a Value,
@@ -122,17 +122,20 @@ impl Attribute<'_> {
     }
 }
 
-/// The attributes that come back as they are; then the names of those that had a type in a file of HDF5 and cannot be written
-/// in it. What is neither is of another format, and is carried.
-fn sorted<'a>(own: Vec<(&'a str, &'a Value)>, known: &Known<'_>) -> (Vec<Attribute<'a>>, Vec<&'a str>) {
+/// Returns the attributes that HDF5 stores without loss, and the names of those that cannot be written in their stored
+/// type. Other attributes come from another format and are stored as bridge metadata.
+fn partition<'a>(
+    own: Vec<(&'a str, &'a Value)>,
+    known: &StoredTypes<'_>,
+) -> (Vec<Attribute<'a>>, Vec<&'a str>) {
     let (mut fit, mut rest) = (Vec::new(), Vec::new());
     for (name, value) in own.into_iter().filter(|(name, value)| !types::is_types(name, value)) {
         let stored_as = known.get(name).cloned();
         let fits = match &stored_as {
             Some(stored_as) => Hdf5Builder::is_attribute_as(name, value, stored_as),
-            None => comes_back(name, value) && name != NULL,
+            None => is_lossless(name, value) && name != NULL,
         };
-        if fits && fit.len() < MOST_ATTRIBUTES {
+        if fits && fit.len() < MAX_ATTRIBUTES {
             fit.push(Attribute { name, value, stored_as });
         } else if stored_as.is_some() {
             rest.push(name);
@@ -141,28 +144,28 @@ fn sorted<'a>(own: Vec<(&'a str, &'a Value)>, known: &Known<'_>) -> (Vec<Attribu
     (fit, rest)
 }
 
-/// The loss of attributes that other readers will not find as they were.
-fn changed(subject: impl std::fmt::Display, rest: &[&str]) -> Option<Loss> {
+/// Loss of attributes that other readers do not find in their stored type.
+fn type_loss(subject: impl std::fmt::Display, rest: &[&str]) -> Option<Loss> {
     let first = rest.first()?;
     let detail = format!(
-        "{} cannot be written in the type that it had, and stands in the carried index alone: {}",
+        "{} cannot be written in the stored type, kept as bridge metadata only: {}",
         counted(rest.len(), "attribute", "attributes"),
         escape_text(first)
     );
     Some(Loss::new("attribute-form", subject, detail))
 }
 
-/// A group that a key of the metadata names.
+/// A group named by a metadata key.
 struct Group<'a> {
     path: Vec<&'a str>,
     fit: Vec<Attribute<'a>>,
-    /// Attributes that cannot be written in the type that they had.
+    /// Attributes that cannot be written in their stored type.
     rest: Vec<&'a str>,
-    /// True where all that is said of the group comes back.
+    /// True where all metadata of the group is stored without loss.
     is_whole: bool,
 }
 
-/// The group that a key of the metadata names, and its attributes.
+/// Returns the group named by a metadata key, with its attributes.
 fn of_group<'a>(key: &'a str, value: &'a Value) -> Option<Group<'a>> {
     let Value::Map(pairs) = value else { return None };
     let path: Vec<&str> = key.strip_prefix('/')?.split('/').collect();
@@ -173,8 +176,8 @@ fn of_group<'a>(key: &'a str, value: &'a Value) -> Option<Group<'a>> {
     let own_types = named.iter().find(|(name, value)| types::is_types(name, value)).map(|(_, value)| *value);
     let all = named.len() - usize::from(own_types.is_some());
     let names: Vec<&str> = named.iter().map(|(name, _)| *name).filter(|name| *name != types::KEY).collect();
-    let (fit, rest) = sorted(named, &types::from_value(own_types));
-    // All stand in the index then.
+    let (fit, rest) = partition(named, &types::from_value(own_types));
+    // Bridge metadata then holds all of them.
     let rest = if rest.is_empty() { rest } else { names };
     let is_whole = distinct && fit.len() == all;
     Some(Group { path, fit, rest, is_whole })

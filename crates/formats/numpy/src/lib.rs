@@ -1,4 +1,4 @@
-//! numpy's files: one array ([`npy`]), a folder of arrays, and archives of arrays ([`npz`]).
+//! numpy files: single arrays and folders of arrays ([`npy`]), and archives of arrays ([`npz`]).
 
 pub mod npy;
 pub mod npz;

@@ -1,6 +1,6 @@
-//! The tensors of an index as primitiv could hold them: parameters with their stats.
+//! Conversion of the tensors of an index to primitiv parameters with their stats.
 //!
-//! Both the layouter and the typed face begin here, so both refuse the same things.
+//! The planner and the typed API share this conversion, so both refuse the same tensors.
 
 use super::{BATCH, Shape};
 use std::collections::{HashMap, HashSet};
@@ -10,16 +10,16 @@ use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::DType;
 
-/// An entry with the shape that it has in primitiv.
+/// Entry with its primitiv shape.
 #[derive(Debug)]
 pub(super) struct Held<'a> {
     pub(super) entry: &'a TensorEntry,
     pub(super) shape: Shape,
-    /// True where the entry has trailing dimensions of 1, which primitiv does not keep.
+    /// True where the entry has trailing dimensions of 1, which primitiv does not store.
     pub(super) normalised: bool,
 }
 
-/// A parameter and its stats, in the order of the index.
+/// Parameter with its stats, in the order of the index.
 #[derive(Debug)]
 pub(super) struct HeldParameter<'a> {
     pub(super) value: Held<'a>,
@@ -32,10 +32,10 @@ impl HeldParameter<'_> {
     }
 }
 
-/// Most values of a tensor: the length in bytes is a number of 32 bits.
-const MOST_VALUES: u64 = (1 << 30) - 1;
+/// Most values of a tensor: the length in bytes is a 32-bit number.
+const MAX_VALUES: u64 = (1 << 30) - 1;
 
-/// Holds one entry against what a primitiv tensor can be.
+/// Checks that a primitiv tensor can store an entry.
 pub(super) fn hold(entry: &TensorEntry) -> Result<Held<'_>> {
     hold_unnamed(entry).map_err(|e| e.on_tensor(entry.name()))
 }
@@ -43,23 +43,26 @@ pub(super) fn hold(entry: &TensorEntry) -> Result<Held<'_>> {
 fn hold_unnamed(entry: &TensorEntry) -> Result<Held<'_>> {
     let dtype = entry.dtype();
     if dtype != DType::F32 {
-        let error = Error::mismatch("dtype", "primitiv holds float32 only").expected("f32").found(dtype);
+        let error = Error::mismatch("dtype", "primitiv stores only float32").expected("f32").found(dtype);
         return Err(if dtype.is_float() {
             error.hint(Opt::Cast.with("f32"))
         } else {
-            error.hint("leave it out, or turn it into floats elsewhere")
+            error.hint("exclude the tensor, or convert it to floats first")
         });
     }
     let elements = entry.shape.elements();
     if elements == Some(0) {
-        return Err(Error::mismatch("zero-size", "primitiv has no tensors without elements")
+        return Err(Error::mismatch("zero-size", "primitiv cannot store empty tensors")
             .found(&entry.shape)
-            .hint("leave it out"));
+            .hint("exclude the tensor"));
     }
-    if elements.is_none_or(|n| n > MOST_VALUES) {
-        return Err(Error::mismatch("too-large", "primitiv holds tensors of less than 2^30 elements")
-            .found(&entry.shape)
-            .hint("split it"));
+    if elements.is_none_or(|n| n > MAX_VALUES) {
+        return Err(Error::mismatch(
+            "too-large",
+            "the tensor has 2^30 elements or more, which primitiv cannot store",
+        )
+        .found(&entry.shape)
+        .hint("split the tensor"));
     }
     let mut dims = entry.shape.dims().to_vec();
     let batch = match entry.attributes.get(BATCH) {
@@ -73,17 +76,17 @@ fn hold_unnamed(entry: &TensorEntry) -> Result<Held<'_>> {
     };
     let too_large = |_| Error::mismatch("too-large", "a dimension does not fit 32 bits");
     let dims = dims.into_iter().map(u32::try_from).collect::<Result<Vec<_>, _>>().map_err(too_large)?;
-    // Trailing 1s beyond the eighth dimension go away like all others.
+    // Trailing 1s beyond the eighth dimension are removed like all others.
     let kept = dims.iter().rposition(|&dim| dim != 1).map_or(0, |last| last + 1);
     let shape = Shape::new(&dims[..kept], u32::try_from(batch).map_err(too_large)?)
-        .map_err(|e| e.hint("join dimensions before"))?;
+        .map_err(|e| e.hint("reshape the tensor to fewer dimensions first"))?;
     Ok(Held { entry, shape, normalised: kept < dims.len() })
 }
 
-/// The parameters of an index with their stats, sorted by path.
+/// Returns the parameters of an index with their stats, sorted by path.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`] where primitiv cannot hold a tensor, or two of the same name, or stats
+/// [`weighbridge_core::Kind::Mismatch`] where primitiv cannot store a tensor, for duplicate names, and for stats
 /// without their parameter.
 pub(super) fn parameters(checkpoint: &Checkpoint, with_stats: bool) -> Result<Vec<HeldParameter<'_>>> {
     let mut stats: HashMap<&TensorPath, Vec<(&Name, Held<'_>)>> = HashMap::new();
@@ -103,12 +106,14 @@ pub(super) fn parameters(checkpoint: &Checkpoint, with_stats: bool) -> Result<Ve
         if first.path() == second.path() {
             return Err(collision(&second.value));
         }
-        // Sorted, an address stands beside one that continues it.
+        // In sorted order, an address directly precedes one that continues it.
         if second.path().starts_with(first.path()) {
-            return Err(Error::mismatch("name-clash", "the path goes through another parameter")
+            return Err(Error::mismatch("name-clash", "the path continues the path of another parameter")
                 .on_tensor(second.value.entry.name())
                 .found(format_args!("the parameter {}", first.path()))
-                .hint("a primitiv model cannot have a parameter and a submodel of one name: rename one"));
+                .hint(
+                    "rename one: a primitiv model cannot have a parameter and a submodel with the same name",
+                ));
         }
     }
     for parameter in &mut parameters {
@@ -116,7 +121,7 @@ pub(super) fn parameters(checkpoint: &Checkpoint, with_stats: bool) -> Result<Ve
         if value.shape.batch() > 1 {
             return Err(Error::mismatch(
                 "batched-parameter",
-                "the value of a primitiv parameter has no batch",
+                "the value of a primitiv parameter must not have a batch",
             )
             .on_tensor(value.entry.name())
             .expected("batch 1")
@@ -130,21 +135,21 @@ pub(super) fn parameters(checkpoint: &Checkpoint, with_stats: bool) -> Result<Ve
             }
         }
     }
-    // Of the stats that are left, the first in the index: errors do not depend on hashes.
+    // Report the first remaining stat in the index, so that errors do not depend on hashes.
     let lost = checkpoint.tensors.iter().find(|t| t.role.slot().is_some() && stats.contains_key(&t.path));
     if let Some(lost) = lost {
-        return Err(Error::mismatch("state-without-parameter", "optimizer state without its parameter")
+        return Err(Error::mismatch("state-without-parameter", "the optimizer state has no parameter")
             .on_tensor(lost.name())
-            .hint("primitiv keeps state within its parameter: take the parameter too, or drop the state"));
+            .hint("include the parameter, or drop the state: primitiv stores state inside its parameter"));
     }
     Ok(parameters)
 }
 
 fn collision(held: &Held<'_>) -> Error {
-    Error::mismatch("name-collision", "two tensors have the same name").on_tensor(held.entry.name())
+    Error::mismatch("name-collision", "duplicate tensor name").on_tensor(held.entry.name())
 }
 
-/// The one entry of an index that has exactly one.
+/// Returns the only entry of an index with exactly one tensor.
 pub(super) fn only(checkpoint: &Checkpoint) -> Result<Held<'_>> {
     match checkpoint.tensors.as_slice() {
         [entry] => hold(entry),
@@ -152,7 +157,7 @@ pub(super) fn only(checkpoint: &Checkpoint) -> Result<Held<'_>> {
     }
 }
 
-/// The one parameter of an index, with its stats.
+/// Returns the only parameter of an index, with its stats.
 pub(super) fn only_parameter(checkpoint: &Checkpoint, with_stats: bool) -> Result<HeldParameter<'_>> {
     let mut all = parameters(checkpoint, with_stats)?;
     match (all.pop(), all.len()) {
@@ -162,8 +167,8 @@ pub(super) fn only_parameter(checkpoint: &Checkpoint, with_stats: bool) -> Resul
 }
 
 fn not_one(what: &'static str, found: usize) -> Error {
-    Error::mismatch("not-one-tensor", format!("a primitiv {what} file holds exactly one {what}"))
+    Error::mismatch("not-one-tensor", format!("a primitiv {what} file stores exactly one {what}"))
         .expected("1")
         .found(found)
-        .hint(phrase!["choose one with ", Opt::Select, ", or write a .model"])
+        .hint(phrase!["select one with ", Opt::Select, ", or write a .model"])
 }

@@ -1,7 +1,7 @@
 //! primitiv: MessagePack files of the primitiv toolkit, File Format v0.1.
 //!
-//! Five kinds of file share one header of 15 bytes. The objects follow each other without an outer
-//! array, a length, a checksum or padding:
+//! Five kinds of file share one header of 15 bytes. The objects follow each other without an outer array, a
+//! length, a checksum or padding:
 //!
 //! ```text
 //! every file   ce 00000000   ce 00000001   ce 00000T00   body
@@ -18,13 +18,12 @@
 //! array        90-9f | dc nn | dd nnnn                map       80-8f | de nn | df nnnn
 //! ```
 //!
-//! All numbers but the values of tensors are big-endian. The trailing 1s of a shape are not
-//! stored, so a vector of length 1 is a scalar. The shortest header of a string, bin, array or map
-//! is written; longer ones are read, with a note.
+//! All numbers except tensor values are big-endian. Trailing dimensions of 1 are not stored, so a vector of
+//! length 1 is a scalar. Strings, bins, arrays and maps are written with the shortest header; longer headers are
+//! read with a note.
 //!
-//! [`Primitiv`] is the format as an index of tensors. [`Model`], [`Parameter`], [`Tensor`],
-//! [`Shape`] and [`Optimizer`] are the objects themselves, in memory, for programs that build or
-//! change them:
+//! [`Primitiv`] is the format as an index of tensors. [`Model`], [`Parameter`], [`Tensor`], [`Shape`] and
+//! [`Optimizer`] are objects in memory, for programs that build or change them:
 //!
 //! ```
 //! use weighbridge_primitiv::{Model, Parameter, Tensor};
@@ -73,7 +72,7 @@ use weighbridge_format::{
 };
 use weighbridge_io::source::SourceRef;
 
-/// The format.
+/// The primitiv format.
 #[derive(Debug)]
 pub struct Primitiv;
 
@@ -114,12 +113,12 @@ impl Format for Primitiv {
 }
 
 impl Detect for Primitiv {
+    /// Recognizes the header of version 0.1, and any three uint32 at its offsets, so that the reader can report a wrong
+    /// version or type.
     fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
         [0, 5, 10].iter().all(|&place| head.get(place) == Some(&wire::UINT)) || head.starts_with(&wire::MAGIC)
     }
 
-    /// True for the header of version 0.1, and for three uint32 at its places: then the version
-    /// or the type is wrong, and the reader can say which.
     fn shares_extensions(&self) -> bool {
         true
     }
@@ -138,8 +137,8 @@ impl WriteFormat for Primitiv {
 }
 
 impl Salvage for Primitiv {
-    fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
-        place.source().map(|source| salvage::open(source, error, options)).transpose()
+    fn salvage(&self, input: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        input.source().map(|source| salvage::open(source, error, options)).transpose()
     }
 }
 
@@ -149,7 +148,7 @@ impl DeepCheck for Primitiv {
     }
 }
 
-/// Which of the five files.
+/// Kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileKind {
     Shape,
@@ -162,7 +161,7 @@ enum FileKind {
 impl FileKind {
     const ALL: [Self; 5] = [Self::Shape, Self::Tensor, Self::Parameter, Self::Model, Self::Optimizer];
 
-    /// The number in the header.
+    /// Type number in the header.
     fn number(self) -> u32 {
         match self {
             Self::Shape => 0,
@@ -173,7 +172,7 @@ impl FileKind {
         }
     }
 
-    /// The word of the index.
+    /// Kind in the index.
     fn word(self) -> &'static str {
         match self {
             Self::Shape => "shape",
@@ -193,7 +192,7 @@ impl FileKind {
     }
 }
 
-/// The formats of this crate as a registry, for tests.
+/// Registry with this format, for tests.
 #[cfg(test)]
 pub(crate) mod opening {
     use weighbridge_core::Checkpoint;

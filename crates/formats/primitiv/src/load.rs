@@ -1,4 +1,4 @@
-//! Loading into objects that exist already, as a program does that resumes its work.
+//! Loading into existing objects, for programs that resume training.
 
 use super::model::unknown;
 use super::raw::Reader;
@@ -9,33 +9,33 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 
-/// How an object takes over what is loaded.
+/// Strictness of loading into an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LoadMode {
-    /// All or nothing, and nothing silently: a name that the object does not have and a shape
-    /// that differs are errors; files are read strictly.
+    /// Atomic and strict: names that the object does not have and different shapes are errors; files are read
+    /// strictly.
     Strict,
-    /// As the original does:
+    /// Like the original:
     ///
-    /// - shapes are taken from the file, whatever the object's were;
-    /// - bytes after the end are ignored; of stats and settings of the same name the first one
-    ///   counts, of parameters of the same address the last one;
-    /// - a model takes one parameter after the other, so those before a bad one **have been
-    ///   replaced** when the error comes;
+    /// - shapes come from the file and replace those of the object;
+    /// - bytes after the end are ignored; the first of duplicate stats and settings counts, and the last of
+    ///   duplicate parameters;
+    /// - a model replaces its parameters one by one, so that those before a bad one **have been replaced** when
+    ///   the error is returned;
     /// - an optimizer ignores keys that it does not have.
     ///
-    /// Two things stay errors though the original accepts them: shapes whose volume passes 2^32
-    /// (there it wraps around, and the values would be misread), and a count of parameters that
-    /// the file is too short for fails before the first one is replaced.
+    /// Two differences remain. Shapes with a volume above 2^32 are errors (in the original the volume wraps around
+    /// and the values are misread). A parameter count that exceeds the file fails before the first parameter is
+    /// replaced.
     AsOriginal,
 }
 
-/// What is loaded: a file, or another object.
+/// Source of a load: a file or another object.
 #[derive(Debug, Clone)]
 pub enum LoadFrom<'a, T> {
     /// An object in memory.
     Object(&'a T),
-    /// A file of the object's kind.
+    /// A file of the same kind.
     Source(SourceRef),
 }
 
@@ -51,21 +51,21 @@ impl<T> From<SourceRef> for LoadFrom<'_, T> {
     }
 }
 
-/// What loading did.
+/// Report of a load.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// How many parameters or settings were replaced.
+    /// Number of replaced parameters or settings.
     pub replaced: usize,
-    /// What the object has and the file has not: it keeps the value that it had.
+    /// Names that the file does not have; the object keeps their values.
     pub missing: Vec<TensorPath>,
-    /// What the file has and the object has not: it was ignored.
+    /// Names that the object does not have; they were ignored.
     pub ignored: Vec<TensorPath>,
-    /// What was odd about the file.
+    /// Oddities of the file.
     pub notes: Vec<Note>,
 }
 
-/// Options to read as the original does.
+/// Options for reading as the original.
 fn original() -> OpenOptions {
     OpenOptions { lenient: true, ..OpenOptions::default() }
 }
@@ -81,18 +81,18 @@ fn check_shape(old: &Tensor, new: &Tensor) -> Result<()> {
     if old.shape() == new.shape() {
         return Ok(());
     }
-    Err(Error::mismatch("shape-differs", "the parameter has another shape in the file")
+    Err(Error::mismatch("shape-differs", "the shape of the parameter differs from the file")
         .expected(old.shape())
         .found(new.shape()))
 }
 
 impl Model {
-    /// Replaces parameters by those of the same address. Their stats are replaced too, by none
-    /// where there are none or `with_stats` is false. The model's addresses stay what they are.
+    /// Replaces parameters by those with the same address, together with their stats. Stats are removed where the
+    /// source has none or `with_stats` is false. The addresses of the model do not change.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Mismatch`]: `unknown-address`, and in [`LoadMode::Strict`] `shape-differs`;
-    /// and what reading says. See [`LoadMode`] for what has then been replaced.
+    /// and errors of reading. [`LoadMode`] defines which parameters are replaced then.
     pub fn load_into<'a>(
         &mut self,
         from: impl Into<LoadFrom<'a, Self>>,
@@ -132,7 +132,7 @@ impl Model {
         Ok(self.report(&loaded))
     }
 
-    /// Entry by entry, as they come.
+    /// Replaces entry by entry in file order.
     fn load_as_original(&mut self, source: SourceRef, with_stats: bool) -> Result<LoadReport> {
         let options = original();
         let mut reader = Reader::new(source, &options)?;
@@ -158,12 +158,12 @@ impl Model {
 }
 
 impl Parameter {
-    /// Replaces value and stats; without stats where there are none or `with_stats` is false. On
-    /// an error nothing is changed.
+    /// Replaces value and stats. Stats are removed where the source has none or `with_stats` is false. On an error
+    /// nothing changes.
     ///
     /// # Errors
-    /// In [`LoadMode::Strict`], [`weighbridge_core::Kind::Mismatch`], code `shape-differs`; and what reading
-    /// says.
+    /// In [`LoadMode::Strict`], [`weighbridge_core::Kind::Mismatch`], code `shape-differs`; and errors of
+    /// reading.
     pub fn load_into<'a>(
         &mut self,
         from: impl Into<LoadFrom<'a, Self>>,
@@ -186,12 +186,12 @@ impl Parameter {
 }
 
 impl Optimizer {
-    /// Replaces settings by those of the same key and type. What is not in the file keeps its
-    /// value and is reported. On an error nothing is changed.
+    /// Replaces settings by those with the same key and type. Settings missing from the file keep their values and are
+    /// reported. On an error nothing changes.
     ///
     /// # Errors
     /// In [`LoadMode::Strict`], [`weighbridge_core::Kind::Mismatch`], code `unknown-key`, for a key that this
-    /// optimizer does not have, as in the file of another class; and what reading says.
+    /// optimizer does not have, as in the file of another class; and errors of reading.
     pub fn load_into<'a>(
         &mut self,
         from: impl Into<LoadFrom<'a, Self>>,
@@ -208,7 +208,7 @@ impl Optimizer {
             && let Some(key) = report.ignored.first()
         {
             return Err(Error::mismatch("unknown-key", format!("the optimizer has no setting `{key}`"))
-                .hint("the file may belong to an optimizer of another class"));
+                .hint("check that the file belongs to an optimizer of this class"));
         }
         self.uints = uints;
         self.floats = floats;
@@ -216,7 +216,7 @@ impl Optimizer {
     }
 }
 
-/// The settings of `old` with the values of `new`.
+/// Returns the settings of `old` with the values of `new`.
 fn take_settings(old: &[(Name, u32)], new: Vec<(Name, u32)>, report: &mut LoadReport) -> Vec<(Name, u32)> {
     let path = |key: &Name| TensorPath::new([key.clone()]);
     let known: HashSet<&Name> = old.iter().map(|(key, _)| key).collect();

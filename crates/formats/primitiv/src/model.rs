@@ -1,4 +1,4 @@
-//! A model in memory: a tree of named parameters.
+//! Model in memory: a tree of named parameters.
 
 use super::entries;
 use super::raw::Reader;
@@ -13,26 +13,26 @@ use weighbridge_format::WriteFormat;
 use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::source::SourceRef;
 
-/// Parameters by address. An address is the names of the submodels from the root down, then the
-/// name of the parameter; any bytes are a name.
+/// Parameters by address. An address consists of the names of the submodels from the root down and the name of the
+/// parameter. A name may be any bytes.
 ///
-/// Parameters and submodels of one model share one name space. A submodel exists as soon as there
-/// is a parameter below it, or when it is added; one without parameters leaves no trace in a file.
+/// Parameters and submodels of a model share one namespace. A submodel exists if a parameter is below it, or if it was
+/// added; submodels without parameters are not stored in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Model {
-    /// No address is the beginning of another one.
+    /// No address is a prefix of another one.
     parameters: BTreeMap<TensorPath, Parameter>,
-    /// Submodels that were added as such, with parameters or without.
+    /// Explicitly added submodels, with or without parameters.
     submodels: BTreeSet<TensorPath>,
 }
 
 impl Model {
-    /// A model without parameters.
+    /// Creates a model without parameters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The number of parameters.
+    /// Returns the number of parameters.
     pub fn len(&self) -> usize {
         self.parameters.len()
     }
@@ -45,7 +45,7 @@ impl Model {
     /// Adds a parameter to the root.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`], code `name-taken`, where there is a parameter or submodel of that name.
+    /// [`weighbridge_core::Kind::Mismatch`], code `name-taken`, where a parameter or submodel has that name.
     pub fn add_parameter(&mut self, name: impl Into<Name>, parameter: Parameter) -> Result<()> {
         self.insert(TensorPath::new([name.into()]), parameter)
     }
@@ -58,7 +58,7 @@ impl Model {
         self.graft(TensorPath::new([name.into()]), model)
     }
 
-    /// Adds a parameter at an address. The submodels on the way come into being.
+    /// Adds a parameter at an address, and creates the submodels on the way.
     ///
     /// # Errors
     /// As [`add_parameter`](Self::add_parameter); `empty-path` for an address without parts.
@@ -68,7 +68,7 @@ impl Model {
         Ok(())
     }
 
-    /// Adds a submodel at an address. The submodels on the way come into being.
+    /// Adds a submodel at an address, and creates the submodels on the way.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -81,18 +81,17 @@ impl Model {
         Ok(())
     }
 
-    /// The parameter at an address.
+    /// Returns the parameter at an address.
     pub fn get(&self, path: &TensorPath) -> Option<&Parameter> {
         self.parameters.get(path)
     }
 
-    /// The parameter at an address, to change it.
+    /// Returns the parameter at an address, mutable.
     pub fn get_mut(&mut self, path: &TensorPath) -> Option<&mut Parameter> {
         self.parameters.get_mut(path)
     }
 
-    /// The parameter at an address as people write it: `fc1.w`, or a JSON array of names where a
-    /// name holds a dot.
+    /// Returns the parameter at an address in text form: `fc1.w`, or a JSON array of names if a name contains a dot.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Mismatch`], code `unknown-address`.
@@ -101,25 +100,25 @@ impl Model {
         self.get(&path).ok_or_else(|| unknown(&path))
     }
 
-    /// True where there is a submodel at an address. The root is one.
+    /// True where a submodel is at an address. The root is a submodel.
     pub fn has_submodel(&self, path: &TensorPath) -> bool {
         path.parts().is_empty() || (!self.parameters.contains_key(path) && self.anything_below(path))
     }
 
-    /// Addresses and parameters in the order of a file: by the bytes of the names, part by part.
+    /// Yields addresses and parameters in file order: by the bytes of the names, part by part.
     pub fn walk(&self) -> impl ExactSizeIterator<Item = (&TensorPath, &Parameter)> {
         self.parameters.iter()
     }
 
-    /// As [`walk`](Self::walk), to change the parameters.
+    /// Same as [`walk`](Self::walk), with mutable parameters.
     pub fn walk_mut(&mut self) -> impl ExactSizeIterator<Item = (&TensorPath, &mut Parameter)> {
         self.parameters.iter_mut()
     }
 
-    /// A copy of the submodel at an address, as a model of its own.
+    /// Returns a copy of the submodel at an address, as a separate model.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`], code `unknown-address`, where there is none.
+    /// [`weighbridge_core::Kind::Mismatch`], code `unknown-address`, where it does not exist.
     pub fn extract(&self, at: &TensorPath) -> Result<Self> {
         if !self.has_submodel(at) {
             return Err(unknown(at));
@@ -143,15 +142,15 @@ impl Model {
         })
     }
 
-    /// Takes out the parameter at an address.
+    /// Removes and returns the parameter at an address.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`], code `unknown-address`, where there is none.
+    /// [`weighbridge_core::Kind::Mismatch`], code `unknown-address`, where it does not exist.
     pub fn remove_parameter(&mut self, path: &TensorPath) -> Result<Parameter> {
         self.parameters.remove(path).ok_or_else(|| unknown(path))
     }
 
-    /// Takes out the submodel at an address, as a model of its own.
+    /// Removes the submodel at an address and returns it as a separate model.
     ///
     /// # Errors
     /// As [`extract`](Self::extract).
@@ -177,7 +176,7 @@ impl Model {
         Ok(taken)
     }
 
-    /// Moves a parameter or submodel to another address. On an error nothing is changed.
+    /// Moves a parameter or submodel to another address. On an error nothing changes.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Mismatch`]: `unknown-address`, `name-taken`, `empty-path`.
@@ -203,12 +202,12 @@ impl Model {
         free
     }
 
-    /// Adds all parameters and submodels of another model. Submodels of the same address become
-    /// one. On an error nothing is changed.
+    /// Adds all parameters and submodels of another model. Submodels with the same address are merged. On an error
+    /// nothing changes.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Mismatch`], code `name-taken`, where a parameter has the address of a
-    /// parameter or submodel here.
+    /// parameter or submodel of this model.
     pub fn merge(&mut self, other: Self) -> Result<()> {
         for path in other.parameters.keys() {
             self.check_free(path)?;
@@ -221,7 +220,7 @@ impl Model {
         Ok(())
     }
 
-    /// Fails where `path` cannot be given to something new.
+    /// Fails where `path` is not free.
     fn check_free(&self, path: &TensorPath) -> Result<()> {
         if path.parts().is_empty() {
             return Err(empty_path());
@@ -233,8 +232,8 @@ impl Model {
         Ok(())
     }
 
-    /// Fails where `path` or a beginning of it is a parameter. If one is, it stands right before
-    /// `path` in order: between them could only be addresses that continue it.
+    /// Fails where `path` or a prefix of it is a parameter. Such a parameter directly precedes `path` in order: only
+    /// addresses that continue it could be between them.
     fn check_no_parameter_on_the_way(&self, path: &TensorPath) -> Result<()> {
         match self.parameters.range(..=path).next_back() {
             Some((other, _)) if path.starts_with(other) => Err(taken(path, other, "a parameter")),
@@ -242,14 +241,14 @@ impl Model {
         }
     }
 
-    /// True where a parameter or submodel has this address or one that continues it.
+    /// True where a parameter or submodel has this address or a continuation of it.
     fn anything_below(&self, path: &TensorPath) -> bool {
         let parameter = self.parameters.range(path..).next().map(|(path, _)| path);
         let submodel = self.submodels.range(path..).next();
         parameter.into_iter().chain(submodel).any(|next| next.starts_with(path))
     }
 
-    /// Reads a model file. With `with_stats` false, stats are checked and left out.
+    /// Reads a model file. With `with_stats` false, stats are checked and omitted.
     ///
     /// # Errors
     /// As [`super::Tensor::read`].
@@ -279,7 +278,7 @@ impl Model {
         read().map_err(|e: Error| e.in_file(label))
     }
 
-    /// [`read`](Self::read) with default options from bytes.
+    /// Same as [`read`](Self::read), from bytes with default options.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -287,10 +286,10 @@ impl Model {
         Self::read(memory(bytes.into()), &OpenOptions::default(), with_stats)
     }
 
-    /// The bytes of a model file, as the original writes them.
+    /// Returns the bytes of a model file, as the original writes them.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`] for more parameters, stats or longer names than 32 bits count.
+    /// [`weighbridge_core::Kind::Mismatch`] for numbers of parameters or stats, or lengths of names, above 32 bits.
     pub fn to_bytes(&self, with_stats: bool) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         wire::put_header(&mut out, FileKind::Model);
@@ -302,11 +301,11 @@ impl Model {
         Ok(out)
     }
 
-    /// The tensors of an index, of any format: optimizer state becomes stats, all others become
+    /// Converts the tensors of an index of any format: optimizer state becomes stats, other tensors become
     /// parameters.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`] where primitiv cannot hold them.
+    /// [`weighbridge_core::Kind::Mismatch`] where primitiv cannot store them.
     pub fn from_checkpoint(checkpoint: &Checkpoint, with_stats: bool) -> Result<Self> {
         let mut model = Self::new();
         for held in entries::parameters(checkpoint, with_stats)? {
@@ -315,7 +314,7 @@ impl Model {
         Ok(model)
     }
 
-    /// An index of this model, with a copy of its values.
+    /// Returns an index of this model, with a copy of its values.
     ///
     /// # Errors
     /// As [`super::Tensor::to_checkpoint`].
@@ -327,7 +326,7 @@ impl Model {
         Ok(checkpoint)
     }
 
-    /// The layout of a model file.
+    /// Plans a model file.
     ///
     /// # Errors
     /// As [`to_bytes`](Self::to_bytes).
@@ -337,17 +336,17 @@ impl Model {
 }
 
 fn empty_path() -> Error {
-    Error::mismatch("empty-path", "an address has at least one name")
+    Error::mismatch("empty-path", "the address is empty; it needs at least one name")
 }
 
 fn taken(path: &TensorPath, by: &TensorPath, what: &str) -> Error {
-    Error::mismatch("name-taken", format!("there is {what} `{by}` already"))
+    Error::mismatch("name-taken", format!("{what} has the address `{by}` already"))
         .on_tensor(path)
-        .hint("parameters and submodels share one name space")
+        .hint("choose another name: parameters and submodels share one namespace")
 }
 
-/// The error for an address that a model does not have.
+/// Error for an address that a model does not have.
 pub(super) fn unknown(path: &TensorPath) -> Error {
-    Error::mismatch("unknown-address", "the model has nothing of this address")
+    Error::mismatch("unknown-address", "the model has no parameter or submodel at this address")
         .on_tensor(escape_text(&path.to_json_text()))
 }

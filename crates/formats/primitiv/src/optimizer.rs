@@ -1,4 +1,4 @@
-//! An optimizer's settings in memory.
+//! Optimizer settings in memory.
 
 use super::raw::Reader;
 use super::tensor::{MEMORY, memory};
@@ -11,17 +11,17 @@ use weighbridge_format::WriteFormat;
 use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::source::SourceRef;
 
-/// The number of updates so far: the one whole number that every optimizer has.
+/// Key of the number of updates: the only integer that every optimizer has.
 const EPOCH: &str = "Optimizer.epoch";
-/// Keys that begin so belong to every class.
+/// Key prefix shared by all classes.
 const COMMON: &str = "Optimizer";
-/// The floats of every class, with their defaults as bits: 0, 0 and 1.
+/// Floats of every class, with their defaults as bits: 0, 0 and 1.
 const CLIP: (&str, u32) = ("Optimizer.clip_threshold", 0);
 const L2: (&str, u32) = ("Optimizer.l2_strength", 0);
 const SCALE: (&str, u32) = ("Optimizer.lr_scale", 0x3f80_0000);
 
-/// The classes that primitiv has: name, stats per parameter, and floats with their defaults, in
-/// the order in which the original was seen to write them.
+/// Classes of primitiv: name, stats per parameter, and floats with their defaults, in the observed order of the
+/// original.
 const CLASSES: &[Class] = &[
     Class {
         class: OptimizerClass::Sgd,
@@ -83,7 +83,7 @@ struct Class {
     floats: &'static [(&'static str, u32)],
 }
 
-/// What kind of optimizer it is. The file does not say: it follows from the keys.
+/// Class of an optimizer, derived from its keys: the file does not store it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OptimizerClass {
@@ -99,12 +99,12 @@ pub enum OptimizerClass {
     AdaDelta,
     /// Adam.
     Adam,
-    /// A class of a program of its own, by the prefix of its keys.
+    /// A user-defined class, by the prefix of its keys.
     Other(Name),
 }
 
 impl OptimizerClass {
-    /// The class whose keys begin with `name` and a dot.
+    /// Returns the class whose keys begin with `name` and a dot.
     pub fn from_name(name: impl Into<Name>) -> Self {
         let name = name.into();
         match CLASSES.iter().find(|c| c.name.as_bytes() == name.as_bytes()) {
@@ -113,32 +113,31 @@ impl OptimizerClass {
         }
     }
 
-    /// What its keys begin with, before the dot.
+    /// Returns the prefix of its keys, before the dot.
     pub fn name(&self) -> Name {
-        match (self, self.facts()) {
+        match (self, self.known()) {
             (Self::Other(name), _) => name.clone(),
-            (_, facts) => Name::from(facts.map_or("", |c| c.name)),
+            (_, class) => Name::from(class.map_or("", |c| c.name)),
         }
     }
 
-    /// The names of the stats that it keeps for each parameter; none are known of
-    /// [`Other`](Self::Other) classes.
+    /// Returns the names of the stats that it stores for each parameter; empty for [`Other`](Self::Other) classes.
     pub fn stats(&self) -> &'static [&'static str] {
-        self.facts().map_or(&[], |class| class.stats)
+        self.known().map_or(&[], |class| class.stats)
     }
 
-    fn facts(&self) -> Option<&'static Class> {
+    fn known(&self) -> Option<&'static Class> {
         CLASSES.iter().find(|c| c.class == *self)
     }
 
     fn floats(&self) -> &'static [(&'static str, u32)] {
-        self.facts().map_or(&[CLIP, L2, SCALE], |class| class.floats)
+        self.known().map_or(&[CLIP, L2, SCALE], |class| class.floats)
     }
 }
 
-/// Settings of an optimizer by key: whole numbers and floats, each in the order of the file.
+/// Settings of an optimizer by key: integers and floats, each in file order.
 ///
-/// Floats are kept as bits, so two optimizers are equal where these are.
+/// Floats are stored as bits, and optimizers are compared by these bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Optimizer {
     pub(super) uints: Vec<(Name, u32)>,
@@ -146,15 +145,15 @@ pub struct Optimizer {
 }
 
 impl Optimizer {
-    /// An optimizer with all keys of its class and their defaults. Of an
-    /// [`Other`](OptimizerClass::Other) class, the keys are those that all classes have.
+    /// Creates an optimizer with all keys of its class and their defaults. For an [`Other`](OptimizerClass::Other) class,
+    /// the keys are those of all classes.
     pub fn new(class: &OptimizerClass) -> Self {
         let floats = class.floats().iter().map(|&(key, bits)| (Name::from(key), bits)).collect();
         Self { uints: vec![(EPOCH.into(), 0)], floats }
     }
 
-    /// An optimizer with these settings and no others, in this order. Of a key that comes again the last
-    /// value counts, in the first place.
+    /// Creates an optimizer with exactly these settings, in this order. For duplicate keys the last value counts, at the
+    /// first position.
     pub fn from_settings(
         uints: impl IntoIterator<Item = (Name, u32)>,
         floats: impl IntoIterator<Item = (Name, f32)>,
@@ -169,8 +168,8 @@ impl Optimizer {
         Self { uints, floats }
     }
 
-    /// The class, if all keys that are not common to all classes begin alike; `None` where there
-    /// are none or they differ.
+    /// Returns the class, if all keys other than the common ones have one prefix; `None` without such keys or if they
+    /// differ.
     pub fn class(&self) -> Option<OptimizerClass> {
         let mut found: Option<&[u8]> = None;
         for (key, _) in self.uints.iter().chain(&self.floats) {
@@ -187,8 +186,8 @@ impl Optimizer {
         found.map(|prefix| OptimizerClass::from_name(Name::new(prefix)))
     }
 
-    /// Keys that an optimizer of its class has and this one lacks. The original then keeps what
-    /// it had; versions up to 0.3.1 refuse the file.
+    /// Returns the keys of its class that are missing. The original then keeps its own values; versions up to 0.3.1
+    /// refuse the file.
     pub fn missing_keys(&self) -> Vec<&'static str> {
         let class = self.class().unwrap_or(OptimizerClass::Other(Name::default()));
         let lacks =
@@ -198,43 +197,43 @@ impl Optimizer {
         epoch.into_iter().chain(floats).collect()
     }
 
-    /// How many times the parameters were updated, modulo 2^32.
+    /// Returns the number of updates of the parameters, modulo 2^32.
     pub fn epoch(&self) -> Option<u32> {
         self.uint(EPOCH)
     }
 
-    /// Sets how many times the parameters were updated.
+    /// Sets the number of updates of the parameters.
     pub fn set_epoch(&mut self, epoch: u32) {
         self.set_uint(EPOCH, epoch);
     }
 
-    /// The whole numbers in their order.
+    /// Yields the integers in their order.
     pub fn uints(&self) -> impl ExactSizeIterator<Item = (&Name, u32)> {
         self.uints.iter().map(|(key, value)| (key, *value))
     }
 
-    /// The floats in their order.
+    /// Yields the floats in their order.
     pub fn floats(&self) -> impl ExactSizeIterator<Item = (&Name, f32)> {
         self.floats.iter().map(|(key, bits)| (key, f32::from_bits(*bits)))
     }
 
-    /// The whole number of that key.
+    /// Returns the integer of a key.
     pub fn uint(&self, key: impl Into<Name>) -> Option<u32> {
         find(&self.uints, &key.into())
     }
 
-    /// The float of that key.
+    /// Returns the float of a key.
     pub fn float(&self, key: impl Into<Name>) -> Option<f32> {
         find(&self.floats, &key.into()).map(f32::from_bits)
     }
 
-    /// Sets a whole number, in its old place if there is one, else at the end.
+    /// Sets an integer, at its old position if the key exists, else at the end.
     pub fn set_uint(&mut self, key: impl Into<Name>, value: u32) {
         set(&mut self.uints, key.into(), value);
     }
 
-    /// Sets a float, in its old place if there is one, else at the end. Negative values and NaN
-    /// are taken: a file can hold them, though the original's setters refuse negative ones.
+    /// Sets a float, at its old position if the key exists, else at the end. Negative values and NaN are accepted: a file
+    /// can contain them, though the setters of the original refuse negative ones.
     pub fn set_float(&mut self, key: impl Into<Name>, value: f32) {
         set(&mut self.floats, key.into(), value.to_bits());
     }
@@ -261,7 +260,7 @@ impl Optimizer {
         read().map_err(|e: Error| e.in_file(label))
     }
 
-    /// [`read`](Self::read) with default options from bytes.
+    /// Same as [`read`](Self::read), from bytes with default options.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -269,10 +268,10 @@ impl Optimizer {
         Self::read(memory(bytes.into()), &OpenOptions::default())
     }
 
-    /// The bytes of an optimizer file.
+    /// Returns the bytes of an optimizer file.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`] for more keys or longer ones than 32 bits count.
+    /// [`weighbridge_core::Kind::Mismatch`] for numbers or lengths of keys above 32 bits.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         wire::put_header(&mut out, FileKind::Optimizer);
@@ -280,7 +279,7 @@ impl Optimizer {
         Ok(out)
     }
 
-    /// The settings that stand in the metadata of an index, as it comes from an optimizer file.
+    /// Reads the settings from the metadata of an index, as read from an optimizer file.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Mismatch`]: `no-settings`, `setting-type`, `duplicate-key`.
@@ -289,14 +288,14 @@ impl Optimizer {
         Ok(Self { uints, floats })
     }
 
-    /// An index whose metadata holds these settings.
+    /// Returns an index with these settings as metadata.
     pub fn to_checkpoint(&self) -> Checkpoint {
         let mut checkpoint = read::start(FileKind::Optimizer, MEMORY);
         checkpoint.metadata = read::optimizer_metadata(&self.uints, &self.floats);
         checkpoint
     }
 
-    /// The layout of an optimizer file.
+    /// Plans an optimizer file.
     ///
     /// # Errors
     /// As [`to_bytes`](Self::to_bytes).
@@ -304,12 +303,12 @@ impl Optimizer {
         Primitiv.plan(&self.to_checkpoint(), &PlanOptions::default())
     }
 
-    /// What there is to say about an optimizer that was read.
+    /// Returns the notes on an optimizer that was read.
     pub(super) fn notes(&self) -> Vec<Note> {
         let class = self.class();
         let text = match &class {
-            Some(class) => format!("{}, from the key prefix", class.name()),
-            None => "it cannot be told from the keys".into(),
+            Some(class) => format!("optimizer class {}, from the prefix of its keys", class.name()),
+            None => "the optimizer class cannot be determined from the keys".into(),
         };
         let mut notes = vec![Note::new("optimizer-class", text)];
         let missing = self.missing_keys();
@@ -317,18 +316,20 @@ impl Optimizer {
             notes.push(Note::new(
                 "optimizer-keys-missing",
                 format!(
-                    "the file lacks {}; primitiv keeps what it had, up to v0.3.1 it refuses",
+                    "the file lacks {}; primitiv keeps its own values, and refuses the file up to v0.3.1",
                     missing.join(", ")
                 ),
             ));
         }
-        // What the keys of unknown classes mean, and whether they may be negative, is not known.
+        // The meaning of the keys of unknown classes is unknown, so they may be negative.
         let class = class.unwrap_or(OptimizerClass::Other(Name::default()));
         let known = |key: &Name| class.floats().iter().any(|(k, _)| k.as_bytes() == key.as_bytes());
         for (key, value) in
             self.floats().filter(|(key, value)| known(key) && (value.is_nan() || *value < 0.0))
         {
-            let text = format!("{key} is {value}; primitiv would load it, though its setters refuse x < 0");
+            let text = format!(
+                "{key} is {value}; primitiv loads this value, though its setters refuse negative values"
+            );
             notes.push(Note::new("optimizer-value", text));
         }
         notes

@@ -1,4 +1,4 @@
-//! A parameter in memory: a value and what optimizers remember about it.
+//! Parameter in memory: a value and its optimizer state.
 
 use super::entries::{self, HeldParameter};
 use super::raw::{RawParameter, Reader};
@@ -11,10 +11,10 @@ use weighbridge_format::WriteFormat;
 use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::source::SourceRef;
 
-/// A value and its stats. Names of stats are unique; their order is kept.
+/// A value with its stats (optimizer state). Names of stats are unique; their order is kept.
 ///
-/// The original writes stats in the order of a hash table. Here they keep the order in which they
-/// were read or added, so that a file that is read and written again stays as it is.
+/// The original writes stats in the order of a hash table. Here they keep the order of reading or adding, so that
+/// a file that is read and written again does not change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameter {
     value: Tensor,
@@ -22,7 +22,7 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// A parameter without stats.
+    /// Creates a parameter without stats.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Mismatch`], code `batched-parameter`, for a value with a batch.
@@ -31,18 +31,17 @@ impl Parameter {
         Ok(Self { value, stats: Vec::new() })
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> &Tensor {
         &self.value
     }
 
-    /// The value, to change its elements in place. See [`set_value`](Self::set_value) for another
-    /// shape.
+    /// Returns the elements of the value, mutable. See [`set_value`](Self::set_value) for a different shape.
     pub fn values_mut(&mut self) -> &mut [f32] {
         self.value.data_mut()
     }
 
-    /// Puts another value in place. The stats stay; they may then no longer fit.
+    /// Replaces the value. The stats stay, even if their shapes no longer match.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -52,18 +51,18 @@ impl Parameter {
         Ok(())
     }
 
-    /// The stats in their order.
+    /// Yields the stats in their order.
     pub fn stats(&self) -> impl ExactSizeIterator<Item = (&Name, &Tensor)> {
         self.stats.iter().map(|(name, tensor)| (name, tensor))
     }
 
-    /// The stat of that name.
+    /// Returns the stat with this name.
     pub fn stat(&self, name: impl Into<Name>) -> Option<&Tensor> {
         let name = name.into();
         self.stats.iter().find(|(n, _)| *n == name).map(|(_, tensor)| tensor)
     }
 
-    /// The stat of that name, to change it.
+    /// Returns the stat with this name, mutable.
     pub fn stat_mut(&mut self, name: impl Into<Name>) -> Option<&mut Tensor> {
         let name = name.into();
         self.stats.iter_mut().find(|(n, _)| *n == name).map(|(_, tensor)| tensor)
@@ -72,29 +71,29 @@ impl Parameter {
     /// Adds a stat at the end. It may have any shape and batch.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`], code `name-taken`, where there is one of that name.
+    /// [`weighbridge_core::Kind::Mismatch`], code `name-taken`, where a stat has that name.
     pub fn add_stat(&mut self, name: impl Into<Name>, tensor: Tensor) -> Result<()> {
         let name = name.into();
         if self.stat(name.clone()).is_some() {
-            return Err(Error::mismatch("name-taken", format!("there is a stat `{name}` already")));
+            return Err(Error::mismatch("name-taken", format!("a stat has the name `{name}` already")));
         }
         self.stats.push((name, tensor));
         Ok(())
     }
 
-    /// Takes out the stat of that name.
+    /// Removes and returns the stat with this name.
     pub fn remove_stat(&mut self, name: impl Into<Name>) -> Option<Tensor> {
         let name = name.into();
         let place = self.stats.iter().position(|(n, _)| *n == name)?;
         Some(self.stats.remove(place).1)
     }
 
-    /// Takes out all stats.
+    /// Removes all stats.
     pub fn clear_stats(&mut self) {
         self.stats.clear();
     }
 
-    /// Reads a parameter file. With `with_stats` false, stats are checked and left out.
+    /// Reads a parameter file. With `with_stats` false, stats are checked and omitted.
     ///
     /// # Errors
     /// As [`Tensor::read`].
@@ -118,7 +117,7 @@ impl Parameter {
         read().map_err(|e: Error| e.in_file(label))
     }
 
-    /// [`read`](Self::read) with default options from bytes.
+    /// Same as [`read`](Self::read), from bytes with default options.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -126,10 +125,10 @@ impl Parameter {
         Self::read(memory(bytes.into()), &OpenOptions::default(), with_stats)
     }
 
-    /// The bytes of a parameter file.
+    /// Returns the bytes of a parameter file.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`] for more stats or longer names than 32 bits count.
+    /// [`weighbridge_core::Kind::Mismatch`] for numbers of stats or lengths of names above 32 bits.
     pub fn to_bytes(&self, with_stats: bool) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         wire::put_header(&mut out, FileKind::Parameter);
@@ -137,15 +136,15 @@ impl Parameter {
         Ok(out)
     }
 
-    /// The one parameter of an index, of any format, with its optimizer state as stats.
+    /// Converts the only parameter of an index of any format, with its optimizer state as stats.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`] where there is not exactly one or primitiv cannot hold it.
+    /// [`weighbridge_core::Kind::Mismatch`] where there is not exactly one, or primitiv cannot store it.
     pub fn from_checkpoint(checkpoint: &Checkpoint, with_stats: bool) -> Result<Self> {
         Self::from_held(&entries::only_parameter(checkpoint, with_stats)?)
     }
 
-    /// An index of this parameter, with a copy of its values.
+    /// Returns an index of this parameter, with a copy of its values.
     ///
     /// # Errors
     /// As [`Tensor::to_checkpoint`].
@@ -155,7 +154,7 @@ impl Parameter {
         Ok(checkpoint)
     }
 
-    /// The layout of a parameter file.
+    /// Plans a parameter file.
     ///
     /// # Errors
     /// As [`to_bytes`](Self::to_bytes).
@@ -163,7 +162,7 @@ impl Parameter {
         Primitiv.plan(&self.to_checkpoint(with_stats)?, &PlanOptions::default())
     }
 
-    /// Appends the body.
+    /// Appends the body of the file.
     pub(super) fn put(&self, out: &mut Vec<u8>, with_stats: bool) -> Result<()> {
         self.value.put(out);
         let stats = if with_stats { self.stats.as_slice() } else { &[] };
@@ -184,7 +183,7 @@ impl Parameter {
         Ok(())
     }
 
-    /// Reads the values. The names of stats are unique, as the structure was read.
+    /// Reads the values. Names of stats are unique, as the reader checked them.
     pub(super) fn from_raw(source: &SourceRef, raw: RawParameter, with_stats: bool) -> Result<Self> {
         let mut parameter = Self::new(Tensor::from_raw(source, &raw.value)?)?;
         for (name, tensor) in raw.stats.into_iter().filter(|_| with_stats) {
@@ -206,7 +205,7 @@ fn check_value(value: &Tensor) -> Result<()> {
     if value.batch() == 1 {
         return Ok(());
     }
-    Err(Error::mismatch("batched-parameter", "the value of a parameter has no batch")
+    Err(Error::mismatch("batched-parameter", "the value of a parameter must not have a batch")
         .expected("batch 1")
         .found(format_args!("batch {}", value.batch())))
 }

@@ -1,5 +1,5 @@
-//! From bytes to the structure of a file: names, shapes and where the values lie. Nothing is
-//! believed before it is held against the rest of the file, and no value of a tensor is read.
+//! Structure of a file: names, shapes and offsets of values. Every length is checked against the rest of the file,
+//! and no tensor values are read.
 
 use super::wire::{ARRAY, BIN, MAP, Wire};
 use super::{FileKind, Shape};
@@ -11,29 +11,30 @@ use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{Cursor, SourceRef};
 
-/// The fewest bytes of a stat: an empty name and a scalar.
-const LEAST_STAT: u64 = 1 + LEAST_TENSOR;
-/// The fewest bytes of a model's entry: an empty address, a scalar, no stats.
-const LEAST_ENTRY: u64 = 1 + LEAST_TENSOR + 5;
-const LEAST_TENSOR: u64 = 1 + 5 + 2 + 4;
-/// The fewest bytes of an optimizer's setting: an empty key and a number.
-const LEAST_SETTING: u64 = 1 + 5;
+/// Shortest stat, in bytes: an empty name and a scalar.
+const MIN_STAT_LEN: u64 = 1 + MIN_TENSOR_LEN;
+/// Shortest entry of a model, in bytes: an empty address, a scalar, no stats.
+const MIN_ENTRY_LEN: u64 = 1 + MIN_TENSOR_LEN + 5;
+/// Shortest tensor, in bytes: a scalar.
+const MIN_TENSOR_LEN: u64 = 1 + 5 + 2 + 4;
+/// Shortest setting of an optimizer, in bytes: an empty key and a number.
+const MIN_SETTING_LEN: u64 = 1 + 5;
 
-/// A tensor whose values lie at `offset`, in as many bytes as its shape says.
+/// Tensor whose values are at `offset`; their length follows from the shape.
 #[derive(Debug)]
 pub(super) struct RawTensor {
     pub(super) shape: Shape,
     pub(super) offset: u64,
 }
 
-/// A parameter: its value, and its stats in the order of the file.
+/// Parameter: its value, and its stats in file order.
 #[derive(Debug)]
 pub(super) struct RawParameter {
     pub(super) value: RawTensor,
     pub(super) stats: Vec<(Name, RawTensor)>,
 }
 
-/// A parameter of a model, and where its address begins.
+/// Parameter of a model, with the offset of its address.
 #[derive(Debug)]
 pub(super) struct RawEntry {
     pub(super) at: u64,
@@ -41,49 +42,45 @@ pub(super) struct RawEntry {
     pub(super) parameter: RawParameter,
 }
 
-/// An optimizer's settings in the order of the file; floats as bits.
+/// Settings of an optimizer in file order; floats as bits.
 #[derive(Debug)]
 pub(super) struct RawOptimizer {
     pub(super) uints: Vec<(Name, u32)>,
     pub(super) floats: Vec<(Name, u32)>,
 }
 
-/// What can be odd without being wrong: code, whether a part of the file is left out of the
-/// index, and the text, which is followed by how often and where first.
+/// Accepted oddities: code, whether a part of the file is omitted from the index, and the text, which is followed by
+/// the count and the first offset.
 const ODDITIES: &[(&str, bool, &str)] = &[
-    ("long-headers", false, "lengths are written longer than needed; saving writes them shortest"),
-    ("trailing-ones", false, "shapes have trailing dimensions of 1; they are taken off"),
-    (
-        "address-order",
-        false,
-        "parameters do not stand in the order in which primitiv writes them; saving sorts",
-    ),
-    ("batched-parameter", false, "parameters have a value with a batch; primitiv refuses to load them"),
-    ("name-clash", false, "addresses are both a parameter and a submodel; no primitiv program can hold both"),
-    ("duplicate-address", true, "addresses occur twice; the last one counts, as in primitiv"),
-    ("duplicate-stat", true, "stats occur twice; the first one counts, as in primitiv"),
-    ("duplicate-key", true, "settings occur twice; the first one counts, as in primitiv"),
+    ("long-headers", false, "lengths use longer headers than needed; saving writes the shortest ones"),
+    ("trailing-ones", false, "trailing dimensions of 1 removed from shapes"),
+    ("address-order", false, "parameters are not in the order of primitiv; saving sorts them"),
+    ("batched-parameter", false, "values of parameters have a batch; primitiv refuses to load them"),
+    ("name-clash", false, "addresses are both a parameter and a submodel, which primitiv does not allow"),
+    ("duplicate-address", true, "duplicate addresses; the last one counts, as in primitiv"),
+    ("duplicate-stat", true, "duplicate stats; the first one counts, as in primitiv"),
+    ("duplicate-key", true, "duplicate settings; the first one counts, as in primitiv"),
 ];
 
-/// Reads a file from front to back, object by object.
+/// Sequential reader of the objects of a file.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     wire: Wire,
     options: &'a OpenOptions,
     kind: FileKind,
     tensors: u64,
-    /// For each code of [`ODDITIES`]: how often, and where first.
+    /// For each code of [`ODDITIES`]: the count and the first offset.
     odd: BTreeMap<&'static str, (u64, u64)>,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the header.
+    /// Reads the header of `source`.
     pub(super) fn new(source: SourceRef, options: &'a OpenOptions) -> Result<Self> {
         let mut wire = Wire::new(Cursor::new(source, 0));
         let major = wire.uint("the version")?;
         let minor = wire.uint("the version")?;
         if (major, minor) != (0, 1) {
-            return Err(Error::unsupported("wrong-version", "this version of the format does not exist")
+            return Err(Error::unsupported("wrong-version", "unknown version of the primitiv format")
                 .at(0)
                 .expected("0.1")
                 .found(format_args!("{major}.{minor}")));
@@ -91,7 +88,7 @@ impl<'a> Reader<'a> {
         let at = wire.position();
         let number = wire.uint("the type of the file")?;
         let kind = FileKind::from_number(number).ok_or_else(|| {
-            Error::unsupported("unknown-type", "this type of file does not exist")
+            Error::unsupported("unknown-type", "unknown type of primitiv file")
                 .at(at)
                 .expected("0x0 shape, 0x100 tensor, 0x200 parameter, 0x300 model or 0x400 optimizer")
                 .found(format_args!("0x{number:x}"))
@@ -99,27 +96,27 @@ impl<'a> Reader<'a> {
         Ok(Self { wire, options, kind, tensors: 0, odd: BTreeMap::new() })
     }
 
-    /// What the header says.
+    /// Kind of file, from the header.
     pub(super) fn kind(&self) -> FileKind {
         self.kind
     }
 
-    /// Where the tensors lie.
+    /// Source of the tensors.
     pub(super) fn source(&self) -> SourceRef {
         self.wire.cursor.source().clone()
     }
 
-    /// Offset of the first byte that was not read.
+    /// Offset of the next byte to read.
     pub(super) fn position(&self) -> u64 {
         self.wire.position()
     }
 
-    /// Fails unless the file is of that kind.
+    /// Fails unless the file has this kind.
     pub(super) fn expect(&self, kind: FileKind) -> Result<()> {
         if self.kind == kind {
             return Ok(());
         }
-        Err(Error::mismatch("wrong-kind", "this is another type of primitiv file")
+        Err(Error::mismatch("wrong-kind", "the file has a different primitiv type")
             .at(10)
             .expected(format_args!("0x{:x} {}", kind.number(), kind.word()))
             .found(format_args!("0x{:x} {}", self.kind.number(), self.kind.word())))
@@ -160,10 +157,13 @@ impl<'a> Reader<'a> {
         let len = u64::from(self.wire.length(BIN, "the values of a tensor")?);
         let expected = u64::from(shape.values()) * 4;
         if len != expected {
-            return Err(Error::corrupt("length-mismatch", "the values do not fill the shape")
-                .at(at)
-                .expected(format_args!("{expected} bytes for {shape}"))
-                .found(format_args!("{len} bytes")));
+            return Err(Error::corrupt(
+                "length-mismatch",
+                "the length of the values does not match the shape",
+            )
+            .at(at)
+            .expected(format_args!("{expected} bytes for {shape}"))
+            .found(format_args!("{len} bytes")));
         }
         let offset = self.wire.position();
         self.wire.cursor.skip(len, "the values of a tensor")?;
@@ -175,14 +175,17 @@ impl<'a> Reader<'a> {
         let value = self.tensor()?;
         if value.shape.batch() > 1 {
             if !self.options.lenient {
-                return Err(Error::corrupt("batched-parameter", "the value of a parameter has a batch")
-                    .at(at)
-                    .expected("batch 1")
-                    .found(format_args!("batch {}", value.shape.batch())));
+                return Err(Error::corrupt(
+                    "batched-parameter",
+                    "the value of a parameter must not have a batch",
+                )
+                .at(at)
+                .expected("batch 1")
+                .found(format_args!("batch {}", value.shape.batch())));
             }
             self.see("batched-parameter", at);
         }
-        let count = self.count("stats", LEAST_STAT)?;
+        let count = self.count("stats", MIN_STAT_LEN)?;
         let mut stats = Vec::new();
         let mut places = Vec::new();
         for _ in 0..count {
@@ -195,12 +198,12 @@ impl<'a> Reader<'a> {
         Ok(RawParameter { value, stats })
     }
 
-    /// How many entries of a model follow. Read each with [`entry`](Self::entry).
+    /// Reads the number of entries of a model; read each with [`entry`](Self::entry).
     pub(super) fn entries(&mut self) -> Result<u32> {
-        self.count("parameters", LEAST_ENTRY)
+        self.count("parameters", MIN_ENTRY_LEN)
     }
 
-    /// One entry of a model.
+    /// Reads one entry of a model.
     pub(super) fn entry(&mut self) -> Result<RawEntry> {
         let at = self.wire.position();
         let path = self.address()?;
@@ -208,7 +211,7 @@ impl<'a> Reader<'a> {
         Ok(RawEntry { at, path, parameter })
     }
 
-    /// All entries of a model, without duplicates.
+    /// Reads all entries of a model, without duplicates.
     pub(super) fn model(&mut self) -> Result<Vec<RawEntry>> {
         let count = self.entries()?;
         let mut entries: Vec<RawEntry> = Vec::new();
@@ -225,10 +228,10 @@ impl<'a> Reader<'a> {
     pub(super) fn address(&mut self) -> Result<TensorPath> {
         let at = self.wire.position();
         let count = u64::from(self.wire.length(ARRAY, "the address of a parameter")?);
-        // A part takes a byte at least.
+        // A part takes at least one byte.
         self.wire.cursor.need(count, "the address of a parameter")?;
         if count == 0 {
-            return Err(Error::corrupt("empty-address", "the address of a parameter has no parts").at(at));
+            return Err(Error::corrupt("empty-address", "the address of a parameter is empty").at(at));
         }
         let limits = &self.options.limits;
         Limits::check("parts in an address", "path_parts", count, limits.path_parts).map_err(|e| e.at(at))?;
@@ -242,16 +245,15 @@ impl<'a> Reader<'a> {
         Ok(TensorPath::new(parts))
     }
 
-    /// Looks for addresses that occur twice and for those that are a parameter and a submodel.
+    /// Resolves duplicate addresses, and checks for addresses that are both a parameter and a submodel.
     ///
-    /// In sorted order both stand side by side: between an address and one that continues it are
-    /// only others that continue it.
+    /// In sorted order both are adjacent: only further continuations are between an address and its continuation.
     fn settle(&mut self, entries: Vec<RawEntry>) -> Result<Vec<RawEntry>> {
         let mut order: Vec<usize> = (0..entries.len()).collect();
         if !entries.is_sorted_by(|a, b| a.path < b.path) {
             order.sort_by(|&a, &b| entries[a].path.cmp(&entries[b].path));
         }
-        // For each entry that a later one of the same address replaces: the place of that one.
+        // For each replaced entry: the index of the later entry with the same address.
         let mut replaced_by: BTreeMap<usize, usize> = BTreeMap::new();
         let mut dropped: HashSet<usize> = HashSet::new();
         let mut kept: Option<usize> = None;
@@ -260,14 +262,14 @@ impl<'a> Reader<'a> {
             if let Some(earlier) = kept {
                 let before = &entries[earlier];
                 if before.path == entry.path {
-                    self.broken("duplicate-address", "an address occurs twice", entry.at, &entry.path)?;
+                    self.broken("duplicate-address", "duplicate address", entry.at, &entry.path)?;
                     replaced_by.insert(earlier, place);
                     dropped.insert(place);
                     continue;
                 }
                 if entry.path.starts_with(&before.path) {
                     let text = format!(
-                        "the address goes through `{}`, which is a parameter and not a submodel",
+                        "the address continues `{}`, which is a parameter and not a submodel",
                         before.path
                     );
                     self.broken("name-clash", &text, entry.at, &entry.path)?;
@@ -278,7 +280,7 @@ impl<'a> Reader<'a> {
         if dropped.is_empty() {
             return Ok(entries);
         }
-        // The first place keeps its rank, the last content counts.
+        // The first position is kept, with the last content.
         let mut entries: Vec<Option<RawEntry>> = entries.into_iter().map(Some).collect();
         for (&place, &by) in &replaced_by {
             entries[place] = entries[by].take();
@@ -296,7 +298,7 @@ impl<'a> Reader<'a> {
     fn settings(&mut self, what: &str, value: impl Fn(&mut Wire) -> Result<u32>) -> Result<Vec<(Name, u32)>> {
         let at = self.wire.position();
         let count = self.wire.length(MAP, "the settings")?;
-        self.hold(count, "settings", LEAST_SETTING, at)?;
+        self.check_count(count, "settings", MIN_SETTING_LEN, at)?;
         let limits = &self.options.limits;
         Limits::check("settings", "tensors", count.into(), limits.tensors).map_err(|e| e.at(at))?;
         let mut settings = Vec::new();
@@ -310,43 +312,43 @@ impl<'a> Reader<'a> {
         Ok(settings)
     }
 
-    /// A count that is not held against the file, which may be cut short.
+    /// Reads a count without checking it against the file, which may be truncated.
     pub(super) fn claimed_count(&mut self, what: &str) -> Result<u32> {
         self.wire.uint(what)
     }
 
-    /// The name of a stat.
+    /// Reads the name of a stat.
     pub(super) fn stat_name(&mut self) -> Result<Name> {
         self.wire.name("the name of a stat", self.options.limits.name_bytes)
     }
 
-    /// Where reading stands, and how many bytes are left.
+    /// Current offset and number of remaining bytes.
     pub(super) fn place(&self) -> (u64, u64) {
         (self.wire.position(), self.wire.cursor.remaining())
     }
 
-    /// A count of things that take at least `least` bytes each.
+    /// Reads a count of objects of at least `least` bytes each.
     fn count(&mut self, what: &str, least: u64) -> Result<u32> {
         let at = self.wire.position();
         let count = self.wire.uint(&format!("the number of {what}"))?;
-        self.hold(count, what, least, at)?;
+        self.check_count(count, what, least, at)?;
         Ok(count)
     }
 
-    /// Holds a count against the rest of the file.
-    fn hold(&self, count: u32, what: &str, least: u64, at: u64) -> Result<()> {
-        let room = self.wire.cursor.remaining() / least;
-        if u64::from(count) <= room {
+    /// Checks a count against the rest of the file.
+    fn check_count(&self, count: u32, what: &str, least: u64, at: u64) -> Result<()> {
+        let most = self.wire.cursor.remaining() / least;
+        if u64::from(count) <= most {
             return Ok(());
         }
         Err(Error::corrupt("impossible-count", format!("the file is too short for its number of {what}"))
             .at(at)
-            .expected(format_args!("at most {room}, {least} bytes each"))
+            .expected(format_args!("at most {most}, {least} bytes each"))
             .found(count)
-            .hint("the file may be cut short: compare its length with the original's"))
+            .hint("the file may be truncated; compare its length with the original"))
     }
 
-    /// Takes out what has a name that occurred before. `places` says where each name begins.
+    /// Removes items with duplicate names. `places` are the offsets of the names.
     fn keep_first<T>(
         &mut self,
         list: &mut Vec<(Name, T)>,
@@ -360,7 +362,7 @@ impl<'a> Reader<'a> {
         for ((name, _), &first) in list.iter().zip(&first) {
             let at = at.next().copied().unwrap_or(0);
             if !first {
-                self.broken(code, &format!("the name of {what} occurs twice: `{name}`"), at, "")?;
+                self.broken(code, &format!("duplicate name of {what}: `{name}`"), at, "")?;
             }
         }
         let mut first = first.into_iter();
@@ -368,7 +370,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A rule that is broken, though it is clear what is meant: a note where that is asked for.
+    /// Reports a violation with a defined meaning: a note if reading is lenient, else an error.
     fn broken(
         &mut self,
         code: &'static str,
@@ -382,17 +384,17 @@ impl<'a> Reader<'a> {
         }
         let error = Error::corrupt(code, text)
             .at(at)
-            .hint("primitiv would take one of them silently; open leniently to do the same");
+            .hint("primitiv silently uses one of them; open leniently to do the same");
         let tensor = tensor.to_string();
         Err(if tensor.is_empty() { error } else { error.on_tensor(tensor) })
     }
 
-    /// Remembers something odd, by a code of [`ODDITIES`].
+    /// Counts an oddity, by a code of [`ODDITIES`].
     pub(super) fn see(&mut self, code: &'static str, at: u64) {
         self.odd.entry(code).or_insert((0, at)).0 += 1;
     }
 
-    /// Ends reading: what was odd.
+    /// Ends reading, and returns the oddities as notes.
     pub(super) fn finish(mut self) -> Result<Vec<Note>> {
         let at = self.wire.position();
         let rest = self.wire.cursor.remaining();
@@ -416,7 +418,7 @@ impl<'a> Reader<'a> {
             }
         }
         if rest > 0 {
-            let text = format!("{rest} bytes follow the end of the object, at byte {at}; they are ignored");
+            let text = format!("{rest} bytes after the end of the object ignored, from offset {at} on");
             notes.push(Note::omission("trailing-bytes", text));
         }
         Ok(notes)

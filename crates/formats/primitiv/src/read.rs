@@ -1,4 +1,4 @@
-//! From bytes to the index.
+//! Reader: bytes to index.
 
 use super::raw::{RawOptimizer, RawParameter, RawTensor, Reader};
 use super::{BATCH, FileKind, INFO, Optimizer, Shape};
@@ -12,11 +12,11 @@ use weighbridge_core::tensor::{DType, Encoding};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 
-/// Metadata of a shape file: its dimensions, a list of numbers.
+/// Metadata key of a shape file: its dimensions, a list of numbers.
 pub(super) const DIMS: &str = "dims";
-/// Metadata of an optimizer file: its whole numbers, by key.
+/// Metadata key of an optimizer file: its integers by key.
 pub(super) const UINTS: &str = "uint_configs";
-/// Metadata of an optimizer file: its floats, by key.
+/// Metadata key of an optimizer file: its floats by key.
 pub(super) const FLOATS: &str = "float_configs";
 
 /// Reads the index of any of the five files.
@@ -29,7 +29,7 @@ fn read(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut reader = Reader::new(source.clone(), options)?;
     let kind = reader.kind();
     let mut checkpoint = start(kind, source.label());
-    let mut room = NameRoom::of(&source);
+    let mut names = NameBudget::of(&source);
     match kind {
         FileKind::Shape => checkpoint.metadata = shape_metadata(&reader.shape()?),
         FileKind::Tensor => {
@@ -38,11 +38,11 @@ fn read(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         }
         FileKind::Parameter => {
             let parameter = reader.parameter()?;
-            push_parameter(&mut checkpoint, &source, &TensorPath::value(), parameter, &mut room)?;
+            push_parameter(&mut checkpoint, &source, &TensorPath::value(), parameter, &mut names)?;
         }
         FileKind::Model => {
             for raw in reader.model()? {
-                push_parameter(&mut checkpoint, &source, &raw.path, raw.parameter, &mut room)?;
+                push_parameter(&mut checkpoint, &source, &raw.path, raw.parameter, &mut names)?;
             }
         }
         FileKind::Optimizer => {
@@ -56,7 +56,7 @@ fn read(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     Ok(checkpoint)
 }
 
-/// What stands around the values: MessagePack up to the end of the object.
+/// Outlines the bytes around the values: MessagePack up to the end of the object.
 pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     let options = OpenOptions { lenient: true, limits: limits.clone(), ..OpenOptions::default() };
     let mut reader = Reader::new(source.clone(), &options)?;
@@ -72,14 +72,14 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     Ok(outline)
 }
 
-/// An empty index of that kind, marked with its origin so that bridges carry what they cannot say.
+/// Creates an empty index of this kind, with its origin, so that bridge formats preserve metadata.
 pub(super) fn start(kind: FileKind, label: &str) -> Checkpoint {
     let mut checkpoint = Checkpoint::new(INFO.id, kind.word(), label);
     checkpoint.origin = Some(Origin { format: INFO.id.into(), kind: kind.word().into() });
     checkpoint
 }
 
-/// What the index says of a shape file.
+/// Metadata of a shape file.
 pub(super) fn shape_metadata(shape: &Shape) -> Metadata {
     let dims = shape.dims().iter().map(|&dim| Value::U32(dim)).collect();
     [(DIMS.to_owned(), Value::List(dims)), (BATCH.to_owned(), Value::U32(shape.batch()))]
@@ -87,7 +87,7 @@ pub(super) fn shape_metadata(shape: &Shape) -> Metadata {
         .collect()
 }
 
-/// What the index says of an optimizer file.
+/// Metadata of an optimizer file.
 pub(super) fn optimizer_metadata(uints: &[(Name, u32)], floats: &[(Name, u32)]) -> Metadata {
     let map = |list: &[(Name, u32)], value: fn(u32) -> Value| {
         Value::Map(list.iter().map(|(key, v)| (key.clone(), value(*v))).collect())
@@ -97,38 +97,39 @@ pub(super) fn optimizer_metadata(uints: &[(Name, u32)], floats: &[(Name, u32)]) 
         .collect()
 }
 
-/// What the names of all tensors may still take: a stat has the path of its parameter, which stands in the file once.
+/// Budget for the names of all tensors: each stat repeats the path of its parameter, which is in the file once.
 #[derive(Debug)]
-pub(super) struct NameRoom {
+pub(super) struct NameBudget {
     left: u64,
     all: u64,
 }
 
-impl NameRoom {
-    /// What a part of a path takes beside its bytes.
-    const PART: u64 = 4;
+impl NameBudget {
+    /// Overhead of a path part, in bytes.
+    const PART_OVERHEAD: u64 = 4;
 
-    /// As much as the file is more than parameters of a few numbers each and their stats ask for, and 2 MiB are free.
-    /// Whoever lists the tensors or writes them holds their names several times.
+    /// The length of the file suffices for parameters of a few numbers each with their stats; 2 MiB are added. Callers that
+    /// list or write the tensors hold their names several times.
     pub(super) fn of(source: &SourceRef) -> Self {
         let all = source.len().saturating_add(2 << 20);
         Self { left: all, all }
     }
 
-    /// Takes what one more tensor of that path needs.
+    /// Charges the name of one more tensor with this path.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Limit`], `names-too-long`.
     pub(super) fn take(&mut self, path: &TensorPath) -> Result<()> {
-        let part = |part: &Name| part.as_bytes().len() as u64 + Self::PART;
+        let part = |part: &Name| part.as_bytes().len() as u64 + Self::PART_OVERHEAD;
         let need = path.parts().iter().map(part).fold(0, u64::saturating_add);
         match self.left.checked_sub(need) {
             Some(left) => self.left = left,
             None => {
-                let text = "the path of a parameter, which each of its stats has too, would be repeated without measure";
-                return Err(Error::limit("names-too-long", text)
-                    .expected(format_args!("at most {} bytes for all paths", self.all))
-                    .hint("honest parameters have a few stats: where does this file come from?"));
+                let message =
+                    "the names of the tensors are too long: each stat repeats the path of its parameter";
+                return Err(Error::limit("names-too-long", message)
+                    .expected(format_args!("at most {} bytes for all names", self.all))
+                    .hint("check the origin of the file: parameters usually have a few stats"));
             }
         }
         Ok(())
@@ -140,12 +141,12 @@ fn push_parameter(
     source: &SourceRef,
     path: &TensorPath,
     parameter: RawParameter,
-    room: &mut NameRoom,
+    names: &mut NameBudget,
 ) -> Result<()> {
-    room.take(path)?;
+    names.take(path)?;
     checkpoint.tensors.push(entry(source, path.clone(), &parameter.value, None)?);
     for (slot, tensor) in parameter.stats {
-        room.take(path)?;
+        names.take(path)?;
         checkpoint.tensors.push(entry(source, path.clone(), &tensor, Some(slot))?);
     }
     Ok(())
@@ -160,7 +161,7 @@ pub(super) fn entry(
     dense(source, path, &raw.shape, raw.offset, slot)
 }
 
-/// The entry of a tensor that lies in `source` as primitiv stores it.
+/// Creates the entry of a tensor at an offset of `source`, in primitiv's layout.
 pub(super) fn dense(
     source: &SourceRef,
     path: TensorPath,

@@ -1,27 +1,27 @@
-//! What is intact of a damaged file: parameters, values and stats that stand whole before the break.
+//! Recovery of a damaged file: complete parameters, values and stats before the break.
 //!
-//! Every object says how long it is, in front; so what stands before a break is where it was written,
-//! and behind one nothing is certain. No checksum proves the values themselves.
+//! Every object starts with its length; so objects before a break are at their original offsets, and after the
+//! break nothing is certain. No checksum protects the values.
 
 use super::FileKind;
 use super::raw::{RawTensor, Reader};
-use super::read::{self, NameRoom};
+use super::read::{self, NameBudget};
 use std::collections::HashMap;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 
-/// The index of what is intact.
+/// Returns the index of the intact tensors.
 ///
 /// # Errors
-/// Where the header is damaged: then it is not known what follows.
+/// Fails where the header is damaged: then the kind of the file is unknown.
 pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let mut reader = Reader::new(source.clone(), options)?;
     let kind = reader.kind();
     let mut saver =
-        Saver { source, checkpoint: read::start(kind, source.label()), room: NameRoom::of(source) };
-    // Where the main damage is was said; what comes here is why reading did not go on.
+        Saver { source, checkpoint: read::start(kind, source.label()), names: NameBudget::of(source) };
+    // The main damage is recorded here; later errors are the reasons why reading stopped.
     saver.checkpoint.damage_mut(error);
     let broken = match kind {
         FileKind::Model => saver.model(&mut reader),
@@ -31,13 +31,13 @@ pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> 
     };
     let (at, rest) = reader.place();
     if matches!(broken, Broken::No) && rest > 0 {
-        let text = format!("{rest} bytes behind the last object are not read, from offset {at} on");
+        let text = format!("{rest} bytes after the last object are ignored, from offset {at} on");
         saver.checkpoint.notes.push(Note::omission("trailing-bytes", text));
     }
     Ok(saver.finish())
 }
 
-/// Whether reading can go on.
+/// State of reading: at a break, reading cannot continue.
 enum Broken {
     Yes,
     No,
@@ -46,7 +46,7 @@ enum Broken {
 struct Saver<'a> {
     source: &'a SourceRef,
     checkpoint: Checkpoint,
-    room: NameRoom,
+    names: NameBudget,
 }
 
 impl Saver<'_> {
@@ -63,7 +63,7 @@ impl Saver<'_> {
             if matches!(broken, Broken::Yes) {
                 let more = count - number - 1;
                 if more > 0 {
-                    let text = format!("{more} of {count} parameters behind the break were not reached");
+                    let text = format!("{more} of {count} parameters after the break were not reached");
                     self.checkpoint.notes.push(Note::omission("not-reached", text));
                 }
                 return Broken::Yes;
@@ -72,7 +72,7 @@ impl Saver<'_> {
         Broken::No
     }
 
-    /// A parameter: its value, and the stats before a break.
+    /// Reads a parameter: its value, and the stats before a break.
     fn parameter(&mut self, reader: &mut Reader<'_>, path: &TensorPath) -> Broken {
         if matches!(self.value(reader, path), Broken::Yes) {
             return Broken::Yes;
@@ -80,7 +80,7 @@ impl Saver<'_> {
         let count = match reader.claimed_count("the number of stats") {
             Ok(count) => count,
             Err(error) => {
-                self.checkpoint.lose(format_args!("(state of {path})"), &error);
+                self.checkpoint.lose(format_args!("(stats of {path})"), &error);
                 return Broken::Yes;
             }
         };
@@ -88,7 +88,7 @@ impl Saver<'_> {
             let slot = match reader.stat_name() {
                 Ok(slot) => slot,
                 Err(error) => {
-                    let name = format!("(state {} of {count} of {path})", number + 1);
+                    let name = format!("(stat {} of {count} of {path})", number + 1);
                     self.checkpoint.lose(name, &error);
                     return Broken::Yes;
                 }
@@ -106,10 +106,10 @@ impl Saver<'_> {
         self.keep(tensor, path, None)
     }
 
-    /// Takes a tensor that was read, or says that it is lost.
+    /// Adds a tensor, or records that it is lost.
     fn keep(&mut self, tensor: Result<RawTensor>, path: &TensorPath, slot: Option<Name>) -> Broken {
         let kept = tensor.and_then(|raw| {
-            self.room.take(path)?;
+            self.names.take(path)?;
             read::entry(self.source, path.clone(), &raw, slot.clone())
         });
         match kept {
@@ -128,18 +128,18 @@ impl Saver<'_> {
         }
     }
 
-    /// Of what has one name neither is believed.
+    /// Moves tensors with duplicate names to the lost ones: either may be the wrong one.
     fn finish(mut self) -> Checkpoint {
         let mut count: HashMap<String, usize> = HashMap::with_capacity(self.checkpoint.tensors.len());
         for tensor in &self.checkpoint.tensors {
             *count.entry(tensor.name()).or_default() += 1;
         }
-        let twice = |tensor: &TensorEntry| count.get(&tensor.name()).is_some_and(|&count| count > 1);
-        let (doubled, kept): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.checkpoint.tensors).into_iter().partition(twice);
+        let is_duplicate = |tensor: &TensorEntry| count.get(&tensor.name()).is_some_and(|&count| count > 1);
+        let (duplicates, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.checkpoint.tensors).into_iter().partition(is_duplicate);
         self.checkpoint.tensors = kept;
-        for tensor in doubled {
-            let error = Error::corrupt("duplicate-address", "the file has two tensors of this name");
+        for tensor in duplicates {
+            let error = Error::corrupt("duplicate-address", "duplicate tensor name");
             self.checkpoint.lose(tensor.name(), &error);
         }
         self.checkpoint

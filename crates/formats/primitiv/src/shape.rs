@@ -1,9 +1,9 @@
-//! The shape of a primitiv tensor.
+//! Shape of a primitiv tensor.
 
 use std::fmt;
 use weighbridge_core::error::{Error, Kind, Result};
 
-/// Dimensions without trailing 1s, and a batch: the extents of a primitiv tensor.
+/// Shape of a primitiv tensor: dimensions without trailing 1s, and a batch size.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Shape {
     dims: Vec<u32>,
@@ -11,10 +11,10 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The most dimensions there can be.
+    /// Greatest number of dimensions.
     pub const MAX_DIMS: usize = 8;
 
-    /// A shape of these extents; trailing 1s are removed, as primitiv does.
+    /// Creates a shape with these dimensions; trailing 1s are removed, as in primitiv.
     ///
     /// # Errors
     /// [`Kind::Mismatch`]: `too-many-dims` for more than 8 (counting trailing 1s), `zero-dim`,
@@ -23,7 +23,7 @@ impl Shape {
         Self::checked(dims, batch, Kind::Mismatch)
     }
 
-    /// As [`new`](Self::new), with errors of another kind.
+    /// Same as [`new`](Self::new), with errors of the given kind.
     pub(super) fn checked(dims: &[u32], batch: u32, kind: Kind) -> Result<Self> {
         let found = |error: Error| error.found(format_args!("dims {dims:?}, batch {batch}"));
         if dims.len() > Self::MAX_DIMS {
@@ -39,11 +39,11 @@ impl Shape {
             return Err(found(Error::new(
                 kind,
                 "zero-dim",
-                "a dimension is 0; primitiv has no empty tensors",
+                "a dimension is 0; primitiv does not support empty tensors",
             )));
         }
         if batch == 0 {
-            return Err(found(Error::new(kind, "zero-batch", "the batch is 0; it is at least 1")));
+            return Err(found(Error::new(kind, "zero-batch", "the batch size is 0; it must be at least 1")));
         }
         let values = dims.iter().try_fold(batch, |product, &dim| product.checked_mul(dim));
         if values.is_none() {
@@ -53,23 +53,23 @@ impl Shape {
         Ok(Self { dims: dims[..kept].to_vec(), batch })
     }
 
-    /// The dimensions, first dimension first, without trailing 1s. Empty for a scalar.
+    /// Returns the dimensions without trailing 1s, first dimension first. Empty for a scalar.
     pub fn dims(&self) -> &[u32] {
         &self.dims
     }
 
-    /// How many tensors of these dimensions stand one after the other.
+    /// Returns the batch size: the number of consecutive tensors of these dimensions.
     pub fn batch(&self) -> u32 {
         self.batch
     }
 
-    /// The number of values of the whole batch.
+    /// Returns the number of values of the whole batch.
     pub fn values(&self) -> u32 {
         self.dims.iter().fold(self.batch, |product, &dim| product.saturating_mul(dim))
     }
 
-    /// The place of a value in storage order: the first index runs fastest, the batch slowest.
-    /// Indices beyond the dimensions must be 0, as those dimensions are 1.
+    /// Returns the position of a value in storage order: the first index varies fastest, the batch slowest. Indices
+    /// beyond the dimensions must be 0, as those dimensions are 1.
     pub(super) fn place(&self, batch: u32, index: &[u32]) -> Option<usize> {
         let rest = index.get(self.dims.len()..)?;
         if batch >= self.batch || rest.iter().any(|&i| i != 0) {
@@ -85,7 +85,7 @@ impl Shape {
         usize::try_from(place).ok()
     }
 
-    /// The shape in the index: the dimensions, then the batch where there is one.
+    /// Returns the shape in the index: the dimensions, then the batch if it is above 1.
     pub(super) fn logical(&self) -> weighbridge_core::tensor::Shape {
         let batch = (self.batch > 1).then_some(self.batch);
         weighbridge_core::tensor::Shape::new(
@@ -95,7 +95,7 @@ impl Shape {
 }
 
 impl fmt::Display for Shape {
-    /// `[3, 4]`, or `[3, 4] x 2` with a batch of 2.
+    /// Writes `[3, 4]`, or `[3, 4] x 2` with a batch of 2.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.dims)?;
         if self.batch > 1 { write!(f, " x {}", self.batch) } else { Ok(()) }

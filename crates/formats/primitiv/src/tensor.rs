@@ -1,4 +1,4 @@
-//! A tensor in memory.
+//! Tensor in memory.
 
 use super::entries::{self, Held};
 use super::raw::{RawTensor, Reader};
@@ -13,12 +13,12 @@ use weighbridge_core::tensor::Order;
 use weighbridge_format::{OpenOptions, PlanOptions, WriteFormat};
 use weighbridge_io::source::{MemorySource, SourceRef, to_usize};
 
-/// Bytes of values that are read at once.
+/// Bytes of values read at once.
 const BLOCK: usize = 1 << 20;
 
-/// Values of a primitiv tensor with their shape. The first index runs fastest, the batch slowest.
+/// Values of a primitiv tensor with their shape. The first index varies fastest, the batch slowest.
 ///
-/// Two tensors are equal where shape and bits are: a NaN equals itself, and -0 is not 0.
+/// Tensors are compared by shape and bits: a NaN equals itself, and -0 differs from 0.
 #[derive(Clone)]
 pub struct Tensor {
     shape: Shape,
@@ -26,16 +26,16 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor without a batch. `data` is column-major: the first index runs fastest.
+    /// Creates a tensor without a batch. `data` is column-major: the first index varies fastest.
     ///
     /// # Errors
-    /// As [`Shape::new`], and [`weighbridge_core::Kind::Mismatch`]: `length-mismatch` where the values do not
-    /// fill the shape, `too-large` for 2^30 values and more.
+    /// As [`Shape::new`], and [`weighbridge_core::Kind::Mismatch`]: `length-mismatch` where the number of values
+    /// does not match the shape, `too-large` for 2^30 values and more.
     pub fn new(dims: &[u32], data: Vec<f32>) -> Result<Self> {
         Self::with_batch(dims, 1, data)
     }
 
-    /// A tensor of `batch` tensors of `dims`, one after the other.
+    /// Creates a tensor of `batch` consecutive tensors of `dims`.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -43,61 +43,65 @@ impl Tensor {
         Self::from_parts(Shape::new(dims, batch)?, data)
     }
 
-    /// A tensor of this shape.
+    /// Creates a tensor with this shape.
     ///
     /// # Errors
     /// As [`new`](Self::new).
     pub fn from_parts(shape: Shape, data: Vec<f32>) -> Result<Self> {
         if data.len() as u64 != u64::from(shape.values()) {
-            return Err(Error::mismatch("length-mismatch", "the values do not fill the shape")
+            return Err(Error::mismatch("length-mismatch", "the number of values does not match the shape")
                 .expected(format_args!("{} values for {shape}", shape.values()))
                 .found(data.len()));
         }
         if shape.values().checked_mul(4).is_none() {
-            return Err(Error::mismatch("too-large", "primitiv holds tensors of less than 2^30 elements")
-                .found(&shape));
+            return Err(Error::mismatch(
+                "too-large",
+                "the tensor has 2^30 elements or more, which primitiv cannot store",
+            )
+            .found(&shape));
         }
         Ok(Self { shape, data })
     }
 
-    /// Dimensions and batch.
+    /// Returns dimensions and batch.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
-    /// The dimensions, without trailing 1s. Empty for a scalar.
+    /// Returns the dimensions without trailing 1s. Empty for a scalar.
     pub fn dims(&self) -> &[u32] {
         self.shape.dims()
     }
-    /// The batch, 1 where there is none.
+    /// Returns the batch size, 1 without a batch.
     pub fn batch(&self) -> u32 {
         self.shape.batch()
     }
-    /// The values, column-major, batch slowest.
+    /// Returns the values, column-major, batch slowest.
     pub fn data(&self) -> &[f32] {
         &self.data
     }
-    /// The values, to change them in place.
+    /// Returns the values, mutable.
     pub fn data_mut(&mut self) -> &mut [f32] {
         &mut self.data
     }
-    /// The values alone.
+    /// Returns the values.
     pub fn into_data(self) -> Vec<f32> {
         self.data
     }
-    /// The value at an index, of the first of the batch. Indices beyond the dimensions must be 0;
-    /// `None` outside of the tensor or for too few indices.
+    /// Returns the value at an index of the first tensor of the batch. Indices beyond the dimensions must be 0; `None`
+    /// outside the tensor or for too few indices.
     pub fn get(&self, index: &[u32]) -> Option<f32> {
         self.get_in(0, index)
     }
-    /// As [`get`](Self::get), of the tensor number `batch` of the batch.
+    /// Same as [`get`](Self::get), for the tensor number `batch` of the batch.
     pub fn get_in(&self, batch: u32, index: &[u32]) -> Option<f32> {
         self.data.get(self.shape.place(batch, index)?).copied()
     }
 
-    /// Reads a tensor file. The options say how strictly; limits hold.
+    /// Reads a tensor file with these options and limits.
     ///
     /// # Errors
-    /// As [`ReadFormat::open`](weighbridge_format::ReadFormat::open); [`weighbridge_core::Kind::Mismatch`], code `wrong-kind`, for another kind of file.
+    /// As [`ReadFormat::open`](weighbridge_format::ReadFormat::open); [`weighbridge_core::Kind::Mismatch`], code `wrong-kind`,
+    /// for another kind of file.
     pub fn read(source: SourceRef, options: &OpenOptions) -> Result<Self> {
         let label = source.label().to_owned();
         let read = || {
@@ -110,7 +114,7 @@ impl Tensor {
         read().map_err(|e: Error| e.in_file(label))
     }
 
-    /// [`read`](Self::read) with default options from bytes.
+    /// Same as [`read`](Self::read), from bytes with default options.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -118,8 +122,7 @@ impl Tensor {
         Self::read(memory(bytes.into()), &OpenOptions::default())
     }
 
-    /// The bytes of a tensor file. The original has no function that writes or reads one, though
-    /// its document describes them.
+    /// Returns the bytes of a tensor file. The original documents this file but has no function that reads or writes it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.data.len() * 4 + 80);
         wire::put_header(&mut out, FileKind::Tensor);
@@ -127,25 +130,25 @@ impl Tensor {
         out
     }
 
-    /// The one tensor of an index, of any format. Values are read, in any order of storage.
+    /// Converts the only tensor of an index of any format. Reads the values from any storage order.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`] where there is not exactly one tensor or primitiv cannot hold it.
+    /// [`weighbridge_core::Kind::Mismatch`] where there is not exactly one tensor, or primitiv cannot store it.
     pub fn from_checkpoint(checkpoint: &Checkpoint) -> Result<Self> {
         Self::from_held(&entries::only(checkpoint)?)
     }
 
-    /// An index of this tensor, with a copy of its values.
+    /// Returns an index of this tensor, with a copy of its values.
     ///
     /// # Errors
-    /// Where the values do not fit this machine's address space twice.
+    /// Fails where two copies of the values exceed the address space.
     pub fn to_checkpoint(&self) -> Result<Checkpoint> {
         let mut checkpoint = read::start(FileKind::Tensor, MEMORY);
         checkpoint.tensors.push(self.entry(TensorPath::value(), None)?);
         Ok(checkpoint)
     }
 
-    /// The layout of a tensor file.
+    /// Plans a tensor file.
     ///
     /// # Errors
     /// As [`to_checkpoint`](Self::to_checkpoint).
@@ -160,7 +163,7 @@ impl Tensor {
         out.extend(self.data.iter().flat_map(|value| value.to_le_bytes()));
     }
 
-    /// Reads the values. The range was held against the file when the structure was read.
+    /// Reads the values. The reader checked the range against the file.
     pub(super) fn from_raw(source: &SourceRef, raw: &RawTensor) -> Result<Self> {
         let mut left = to_usize(u64::from(raw.shape.values()) * 4)?;
         weighbridge_io::source::check_range(&**source, raw.offset, left as u64)?;
@@ -185,14 +188,14 @@ impl Tensor {
         Self::from_parts(held.shape.clone(), data)
     }
 
-    /// An entry over a copy of the values.
+    /// Creates an entry with a copy of the values.
     pub(super) fn entry(&self, path: TensorPath, slot: Option<Name>) -> Result<TensorEntry> {
         let bytes: Vec<u8> = self.data.iter().flat_map(|value| value.to_le_bytes()).collect();
         read::dense(&memory(bytes), path, &self.shape, 0, slot)
     }
 }
 
-/// What errors call bytes that are in no file.
+/// Display name of bytes in memory.
 pub(super) const MEMORY: &str = "memory";
 
 pub(super) fn memory(bytes: Vec<u8>) -> SourceRef {
@@ -213,7 +216,7 @@ impl PartialEq for Tensor {
 impl Eq for Tensor {}
 
 impl fmt::Debug for Tensor {
-    /// The shape and the first values.
+    /// Writes the shape and the first values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.data[..self.data.len().min(8)];
         let more = if shown.len() < self.data.len() { " ..." } else { "" };

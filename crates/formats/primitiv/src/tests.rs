@@ -1,4 +1,4 @@
-//! Every golden file against what the original's objects held, bit for bit; and damaged files.
+//! Tests of golden files against the objects of the original, bit for bit, and of damaged files.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -17,7 +17,7 @@ use weighbridge_io::source::CountingSource;
 use weighbridge_io::testing::materialise;
 use weighbridge_testkit::memory;
 
-/// A golden file and its JSON.
+/// Golden file with its JSON.
 struct Golden {
     name: String,
     bytes: Vec<u8>,
@@ -71,7 +71,7 @@ fn name(text: &Json, hex: &Json) -> Name {
     }
 }
 
-/// What a file must give: for each path the value, and the stats by name.
+/// Expected content: for each path the value and the stats by name.
 type Parameters = Vec<(TensorPath, Content, BTreeMap<Name, Content>)>;
 
 fn parameter(path: TensorPath, json: &Json) -> (TensorPath, Content, BTreeMap<Name, Content>) {
@@ -96,7 +96,7 @@ fn expected(json: &Json) -> Parameters {
     }
 }
 
-/// What the index gives, read through it.
+/// Content read through the index.
 fn found(checkpoint: &Checkpoint) -> Parameters {
     let mut all: Parameters = Vec::new();
     for entry in &checkpoint.tensors {
@@ -135,7 +135,7 @@ fn configs(value: Option<&Value>) -> BTreeMap<String, u32> {
 }
 
 #[test]
-fn every_golden_file_gives_what_the_original_holds() {
+fn golden_files_match_the_original() {
     for Golden { name, bytes, json } in golden() {
         let checkpoint = open_source(memory(&bytes), &OpenOptions::default()).unwrap();
         assert_eq!(checkpoint.format, "primitiv");
@@ -165,7 +165,11 @@ fn every_golden_file_gives_what_the_original_holds() {
                 assert_eq!(configs(checkpoint.metadata.get("float_configs")), floats, "{name}");
                 let class = json["optimizer_class"].as_str().unwrap();
                 let class = if class == "user-defined subclass" { "Custom" } else { class };
-                assert_eq!(checkpoint.notes[0].text, format!("{class}, from the key prefix"), "{name}");
+                assert_eq!(
+                    checkpoint.notes[0].text,
+                    format!("optimizer class {class}, from the prefix of its keys"),
+                    "{name}"
+                );
                 let nan = floats.values().any(|&bits| f32::from_bits(bits).is_nan());
                 assert_eq!(codes[1..].contains(&"optimizer-value"), nan, "{name}");
                 assert!(!codes.contains(&"optimizer-keys-missing"), "{name}");
@@ -179,7 +183,7 @@ fn every_golden_file_gives_what_the_original_holds() {
 }
 
 #[test]
-fn every_golden_file_is_written_back_byte_for_byte() {
+fn golden_files_round_trip_byte_for_byte() {
     for Golden { name, bytes, .. } in golden() {
         let checkpoint = open(&bytes).unwrap();
         let plan = Primitiv.plan(&checkpoint, &PlanOptions::default()).unwrap();
@@ -198,7 +202,7 @@ fn every_golden_file_is_written_back_byte_for_byte() {
 }
 
 #[test]
-fn saving_without_stats_is_what_the_original_writes() {
+fn saving_without_stats_matches_the_original() {
     let all = golden();
     let bytes = |name: &str| all.iter().find(|g| g.name == name).unwrap().bytes.clone();
     for v in ["a", "b"] {
@@ -213,7 +217,7 @@ fn saving_without_stats_is_what_the_original_writes() {
 }
 
 #[test]
-fn a_new_optimizer_is_the_file_that_the_original_saves() {
+fn new_optimizers_match_the_original() {
     let classes = [
         ("sgd", OptimizerClass::Sgd),
         ("momentumsgd", OptimizerClass::MomentumSgd),
@@ -248,14 +252,14 @@ fn listing_reads_no_values() {
     assert_eq!(checkpoint.tensors.len(), 80);
     assert!(counted.bytes_read() <= 80 * 1024, "{} bytes", counted.bytes_read());
     assert!(counted.bytes_read() * 100 < bytes.len() as u64);
-    // The typed face without stats reads the values, not the stats.
+    // The typed API without stats reads the values, not the stats.
     let counted = Arc::new(CountingSource::new(memory(&bytes)));
     Model::read(counted.clone(), &OpenOptions::default(), false).unwrap();
     assert!(counted.bytes_read() < bytes.len() as u64 * 6 / 10);
 }
 
 #[test]
-fn every_prefix_is_an_error() {
+fn rejects_truncated_files() {
     for Golden { name, bytes, .. } in golden() {
         let step = if bytes.len() < 4096 { 1 } else { bytes.len() / 500 };
         for len in (0..bytes.len()).step_by(step).chain([bytes.len() - 1]) {
@@ -272,15 +276,15 @@ fn every_prefix_is_an_error() {
     }
 }
 
-/// Everything that reads, on one file. Returns whether the index was read strictly.
+/// Runs every reader on one file. Returns whether the strict reader accepted it.
 fn read_every_way(bytes: &[u8]) -> bool {
     for options in [OpenOptions::default(), lenient()] {
         if let Ok(checkpoint) = Primitiv.open(memory(bytes), &options) {
-            // What the index says lies in the file, and its plan is written without a fault.
+            // All ranges of the index are within the file, and its plan can be written.
             found(&checkpoint);
             if let Ok(plan) = Primitiv.plan(&checkpoint, &PlanOptions::default()) {
                 let again = materialise(&plan);
-                assert!(open(&again[0]).is_ok(), "what is written is not read");
+                assert!(open(&again[0]).is_ok(), "the written file cannot be read");
             }
         }
         let _ = Tensor::read(memory(bytes), &options);
@@ -292,7 +296,7 @@ fn read_every_way(bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn damage_is_met_without_a_panic() {
+fn damaged_files_do_not_panic() {
     let (mut read, mut refused) = (0, 0);
     for Golden { bytes, .. } in golden().iter().filter(|g| g.bytes.len() < 600).step_by(3) {
         for place in 0..bytes.len() {
@@ -304,7 +308,7 @@ fn damage_is_met_without_a_panic() {
             }
         }
     }
-    // A changed value or name is a valid file; a changed marker, count or shape is none.
+    // A changed value or name is still a valid file; a changed marker, count or shape is not.
     assert!(read > 1000 && refused > 1000, "{read} {refused}");
 }
 
@@ -326,7 +330,7 @@ fn many_tensors_are_listed_in_one_pass() {
 }
 
 #[test]
-fn limits_hold() {
+fn limits_are_enforced() {
     let mut model = Model::new();
     for name in ["a", "b", "long-name"] {
         model.add_parameter(name, Parameter::new(Tensor::new(&[], vec![0.0]).unwrap()).unwrap()).unwrap();

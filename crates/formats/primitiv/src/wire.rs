@@ -1,4 +1,4 @@
-//! The few values of MessagePack that occur, read and written as the original does.
+//! Reader and writer of the MessagePack types of primitiv, as the original encodes them.
 
 use super::{FileKind, Shape};
 use weighbridge_core::checkpoint::Name;
@@ -6,20 +6,20 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::Cursor;
 
-/// The marker of a uint32.
+/// Marker of a uint32.
 pub(super) const UINT: u8 = 0xce;
-/// The marker of a float32.
+/// Marker of a float32.
 const FLOAT: u8 = 0xca;
-/// The first bytes of every file: version 0.1.
+/// First bytes of every file: version 0.1.
 pub(super) const MAGIC: [u8; 10] = *b"\xce\0\0\0\0\xce\0\0\0\x01";
 
-/// Values that begin with a length: how that length is written.
+/// Encoding of the length of a variable-length type.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Family {
     name: &'static str,
-    /// The marker that holds lengths from 0 to that number in its low bits.
+    /// Marker with a length from 0 to the given maximum in its low bits.
     fix: Option<(u8, u8)>,
-    /// Markers, each with the bytes of the length that follows, shortest first.
+    /// Markers with the number of length bytes that follow, shortest first.
     wide: &'static [(u8, usize)],
 }
 
@@ -30,11 +30,11 @@ pub(super) const ARRAY: Family =
     Family { name: "an array", fix: Some((0x90, 15)), wide: &[(0xdc, 2), (0xdd, 4)] };
 pub(super) const MAP: Family = Family { name: "a map", fix: Some((0x80, 15)), wide: &[(0xde, 2), (0xdf, 4)] };
 
-/// Reads values from front to back, and remembers headers that are longer than they need to be.
+/// Sequential reader that counts headers longer than necessary.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) cursor: Cursor,
-    /// How many such headers there were, and where the first one is.
+    /// Number of such headers, and the offset of the first one.
     pub(super) long_headers: Option<(u64, u64)>,
 }
 
@@ -47,13 +47,13 @@ impl Wire {
         self.cursor.position()
     }
 
-    /// A uint32. Shorter integers are refused, as the original refuses them.
+    /// Reads a uint32. Shorter integers are refused, as in the original.
     pub(super) fn uint(&mut self, what: &str) -> Result<u32> {
         self.marker(UINT, "a uint32 (ce)", what)?;
         Ok(u32::from_be_bytes(self.cursor.array(what)?))
     }
 
-    /// The bits of a float32.
+    /// Reads the bits of a float32.
     pub(super) fn float_bits(&mut self, what: &str) -> Result<u32> {
         self.marker(FLOAT, "a float32 (ca)", what)?;
         Ok(u32::from_be_bytes(self.cursor.array(what)?))
@@ -65,7 +65,7 @@ impl Wire {
         if marker == wanted { Ok(()) } else { Err(wrong_marker(marker, expected, what, at)) }
     }
 
-    /// The length of a string, bin, array or map. It is not yet held against anything.
+    /// Reads the length of a string, bin, array or map, without checking it.
     pub(super) fn length(&mut self, family: Family, what: &str) -> Result<u32> {
         let at = self.position();
         let [marker] = self.cursor.array(what)?;
@@ -88,7 +88,7 @@ impl Wire {
         Ok(len)
     }
 
-    /// A string as bytes, of at most `most` bytes.
+    /// Reads a string of at most `most` bytes.
     pub(super) fn name(&mut self, what: &str, most: u64) -> Result<Name> {
         let at = self.position();
         let len = u64::from(self.length(STR, what)?);
@@ -107,13 +107,13 @@ fn wrong_marker(marker: u8, expected: &str, what: &str, at: u64) -> Error {
         .expected(expected)
         .found(format_args!("{} ({marker:02x})", marker_name(marker)));
     if expected.contains("int") && matches!(marker, 0..0x80 | 0xcc | 0xcd | 0xcf..=0xd3 | 0xe0..) {
-        error.hint("general MessagePack writers shorten integers; primitiv reads and writes only ce")
+        error.hint("write integers as uint32 (ce): general MessagePack writers shorten them, and primitiv reads only ce")
     } else {
         error
     }
 }
 
-/// What MessagePack calls the value that begins with `marker`.
+/// MessagePack type of a marker.
 fn marker_name(marker: u8) -> &'static str {
     match marker {
         0x00..=0x7f => "a small integer",
@@ -122,7 +122,7 @@ fn marker_name(marker: u8) -> &'static str {
         0xa0..=0xbf | 0xd9..=0xdb => "a string",
         0xc0 => "nil",
         0xc1 => "a byte that MessagePack never uses",
-        0xc2 | 0xc3 => "a truth value",
+        0xc2 | 0xc3 => "a bool",
         0xc4..=0xc6 => "a bin",
         0xc7..=0xc9 | 0xd4..=0xd8 => "an extension",
         0xca => "a float32",
@@ -136,7 +136,7 @@ fn marker_name(marker: u8) -> &'static str {
     }
 }
 
-/// Appends the header of a file of that kind.
+/// Appends the header of a file of this kind.
 pub(super) fn put_header(out: &mut Vec<u8>, kind: FileKind) {
     out.extend_from_slice(&MAGIC);
     put_uint(out, kind.number());
@@ -190,13 +190,13 @@ pub(super) fn put_shape(out: &mut Vec<u8>, shape: &Shape) {
     put_uint(out, shape.batch());
 }
 
-/// A number of things as the format can count them.
+/// Converts a count to 32 bits.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Mismatch`] for 2^32 and more.
 pub(super) fn count(what: &str, n: usize) -> Result<u32> {
     u32::try_from(n).map_err(|_| {
-        Error::mismatch("too-many", format!("primitiv cannot count so many {what}"))
+        Error::mismatch("too-many", format!("the number of {what} exceeds 32 bits"))
             .expected("at most 4294967295")
             .found(n)
     })

@@ -1,4 +1,4 @@
-//! From the index to the bytes, as the original writes them.
+//! Planner: index to bytes, as the original writes them.
 
 use super::entries::{self, Held, HeldParameter};
 use super::read::{DIMS, FLOATS, UINTS};
@@ -11,14 +11,14 @@ use weighbridge_core::plan::{FileBuilder, WritePlan};
 use weighbridge_core::tensor::Order;
 use weighbridge_format::PlanOptions;
 
-/// Lays out one file of the kind that is asked for, or that the index came from, or a model.
+/// Plans one file of the requested kind, or of the kind of origin, or a model.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     let origin = checkpoint.origin.as_ref().filter(|origin| origin.format == INFO.id);
     let word = options.kind.as_deref().or(origin.map(|origin| origin.kind.as_str())).unwrap_or("model");
     let kind = FileKind::from_word(word).ok_or_else(|| {
-        Error::usage("unknown-kind", "primitiv has no such kind of file")
+        Error::usage("unknown-kind", "unknown kind of primitiv file")
             .found(word)
-            .hint("the kinds are shape, tensor, parameter, model, optimizer")
+            .hint("use shape, tensor, parameter, model or optimizer")
     })?;
     let mut layout = Layout { file: FileBuilder::new(""), losses: Vec::new() };
     let mut header = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         _ => &[],
     };
     for (key, _) in checkpoint.metadata.iter().filter(|(key, _)| !kept.contains(key)) {
-        let detail = format!("a primitiv {} file has no room for this", kind.word());
+        let detail = format!("a primitiv {} file cannot store this metadata", kind.word());
         layout.losses.push(Loss::new(
             "metadata-dropped",
             weighbridge_core::checkpoint::escape_text(key),
@@ -58,7 +58,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     Ok(WritePlan { format: INFO.id, kind: kind.word(), files: vec![file.finish()], losses })
 }
 
-/// A file on its way, and what is lost.
+/// File in planning, and its losses.
 struct Layout {
     file: FileBuilder,
     losses: Vec<Loss>,
@@ -78,11 +78,11 @@ impl Layout {
         self.file.literal(head);
         self.file.tensor(held.entry, Order::Column)?;
         if held.normalised {
-            let detail = format!("{} is stored without its trailing dimensions of 1", held.entry.shape);
+            let detail = format!("shape {} stored without trailing dimensions of 1", held.entry.shape);
             self.losses.push(Loss::new("shape-normalised", held.entry.name(), detail));
         }
         for key in held.entry.attributes.keys().filter(|key| *key != BATCH) {
-            let detail = format!("primitiv does not know the attribute `{key}`");
+            let detail = format!("attribute `{key}` dropped: primitiv cannot store it");
             self.losses.push(Loss::new("attribute-dropped", held.entry.name(), detail));
         }
         Ok(())
@@ -119,7 +119,7 @@ impl Layout {
         wire::put_shape(&mut body, &shape.0);
         self.file.literal(body);
         if shape.1 {
-            let detail = "it is stored without its trailing dimensions of 1";
+            let detail = "shape stored without trailing dimensions of 1";
             self.losses.push(Loss::new("shape-normalised", DIMS, detail));
         }
         no_tensors(checkpoint, FileKind::Shape)
@@ -133,33 +133,46 @@ impl Layout {
         no_tensors(checkpoint, FileKind::Optimizer)
     }
 
-    /// primitiv reads every tensor of a model as a parameter.
+    /// Reports a role other than parameter: primitiv reads every tensor of a model as a parameter.
     fn check_role(&mut self, held: &Held<'_>) {
         if held.entry.role != Role::Parameter {
-            let detail = format!("primitiv does not know the role `{}`", held.entry.role.as_str());
+            let detail = format!(
+                "role `{}` stored as a parameter: primitiv has no other roles",
+                held.entry.role.as_str()
+            );
             self.losses.push(Loss::new("role", held.entry.name(), detail));
         }
     }
 
-    /// A file of one object does not name it.
+    /// Reports a dropped name: a file of one object does not store its name.
     fn drop_name(&mut self, path: &TensorPath) {
         if *path != TensorPath::value() {
-            self.losses.push(Loss::new("name-dropped", path, "a file of one object does not hold its name"));
+            self.losses.push(Loss::new(
+                "name-dropped",
+                path,
+                "name dropped: a primitiv file of one object has no name",
+            ));
         }
     }
 }
 
 fn no_tensors(checkpoint: &Checkpoint, kind: FileKind) -> Result<()> {
     let Some(first) = checkpoint.tensors.first() else { return Ok(()) };
-    Err(Error::mismatch("no-room-for-tensors", format!("a primitiv {} file holds no tensors", kind.word()))
-        .on_tensor(first.name())
-        .hint("write tensors to a .model"))
+    Err(Error::mismatch(
+        "no-room-for-tensors",
+        format!("a primitiv {} file cannot store tensors", kind.word()),
+    )
+    .on_tensor(first.name())
+    .hint("write the tensors to a .model file"))
 }
 
 /// Appends an address: an array of names.
 pub(super) fn put_address(out: &mut Vec<u8>, path: &TensorPath) -> Result<()> {
     if path.parts().is_empty() {
-        return Err(Error::mismatch("empty-path", "a parameter of a model needs a name"));
+        return Err(Error::mismatch(
+            "empty-path",
+            "the tensor has no name; a parameter of a model needs one",
+        ));
     }
     wire::put_length(out, wire::ARRAY, wire::count("parts of an address", path.parts().len())?);
     path.parts().iter().try_for_each(|part| wire::put_name(out, part))
@@ -177,12 +190,12 @@ pub(super) fn put_settings(out: &mut Vec<u8>, uints: &[(Name, u32)], floats: &[(
     Ok(())
 }
 
-/// The shape that the metadata speaks of, and whether it has trailing 1s there.
+/// Reads the shape from the metadata, and whether it has trailing 1s there.
 pub(super) fn shape_of(metadata: &Metadata) -> Result<(Shape, bool)> {
     let missing = || {
-        Error::mismatch("no-shape", "there is no shape to write")
+        Error::mismatch("no-shape", "the input has no shape to write")
             .expected("metadata `dims`, a list of numbers, and `batch`, a number")
-            .hint("only a primitiv shape file has these")
+            .hint("use a primitiv shape file as the input")
     };
     let Some(Value::List(dims)) = metadata.get(DIMS) else { return Err(missing()) };
     let number = |value: &Value| match value {
@@ -199,7 +212,7 @@ pub(super) fn shape_of(metadata: &Metadata) -> Result<(Shape, bool)> {
 /// Settings by key, floats as bits.
 type Settings = Vec<(Name, u32)>;
 
-/// The settings of an optimizer that the metadata speaks of: whole numbers, then floats as bits.
+/// Reads the settings of an optimizer from the metadata: integers, then floats as bits.
 pub(super) fn settings_of(metadata: &Metadata) -> Result<(Settings, Settings)> {
     let uints = settings(metadata, UINTS, "uint32", |value| match value {
         Value::U32(n) => Some(*n),
@@ -219,9 +232,9 @@ fn settings(
     value: impl Fn(&Value) -> Option<u32>,
 ) -> Result<Settings> {
     let Some(Value::Map(pairs)) = metadata.get(key) else {
-        return Err(Error::mismatch("no-settings", "there are no settings of an optimizer to write")
+        return Err(Error::mismatch("no-settings", "the input has no optimizer settings to write")
             .expected(format_args!("metadata `{key}`, names with {dtype} values"))
-            .hint("only a primitiv optimizer file has these"));
+            .hint("use a primitiv optimizer file as the input"));
     };
     let mut seen = HashSet::with_capacity(pairs.len());
     let pair = |(name, held): &(Name, Value)| {
@@ -234,7 +247,7 @@ fn settings(
     };
     for (name, _) in pairs {
         if !seen.insert(name) {
-            return Err(Error::mismatch("duplicate-key", format!("the setting `{name}` occurs twice")));
+            return Err(Error::mismatch("duplicate-key", format!("duplicate setting `{name}`")));
         }
     }
     pairs.iter().map(pair).collect()

@@ -1,6 +1,6 @@
-//! The header: JSON, read key by key, so that a key that stands twice is seen.
+//! Header parser: JSON read key by key, so that duplicate keys are detected.
 
-use super::{METADATA, NAMED};
+use super::{DTYPE_NAMES, METADATA};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::collections::HashSet;
 use std::fmt;
@@ -10,41 +10,41 @@ use weighbridge_core::json::{place_of, syntax_error};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Shape};
 
-/// Characters of a name that are shown: it may be as long as the header.
-const SHOWN: usize = 200;
+/// Maximum length of a quoted name, in characters: it may be as long as the header.
+const MAX_QUOTED_LEN: usize = 200;
 
-/// What the header says, in its own order. The offsets are not held against anything yet.
+/// Parsed header, in its own order. The offsets are not checked yet.
 #[derive(Debug, Default)]
 pub(super) struct Header {
-    /// The tensors; no name stands twice.
+    /// Tensors, with unique names.
     pub(super) tensors: Vec<Row>,
-    /// The pairs of `__metadata__`; no key stands twice.
+    /// Pairs of `__metadata__`, with unique keys.
     pub(super) metadata: Vec<(String, String)>,
-    /// What is odd.
+    /// Notes about ignored content.
     pub(super) notes: Vec<Note>,
 }
 
-/// What the header says of one tensor.
+/// Header entry of one tensor.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) dtype: DType,
     pub(super) shape: Shape,
-    /// First byte, counted from the end of the header.
+    /// Offset of the first byte, relative to the end of the header.
     pub(super) begin: u64,
-    /// The byte after the last one.
+    /// Offset behind the last byte.
     pub(super) end: u64,
 }
 
-/// Reads the header in `bytes`, which begin at offset `at` of the file.
+/// Parses the header in `bytes`, which begin at offset `at` of the file.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`]: `not-utf8`, `bad-json`, `bad-header` for JSON of another form,
+/// [`weighbridge_core::Kind::Corrupt`]: `not-utf8`, `bad-json`, `bad-header` for JSON with another structure,
 /// `duplicate-key`, `missing-field`; [`weighbridge_core::Kind::Unsupported`]: `unknown-dtype`; and
 /// [`weighbridge_core::Kind::Limit`].
 pub(super) fn parse(bytes: &[u8], at: u64, limits: &Limits) -> Result<Header> {
     if bytes.first() != Some(&b'{') {
-        return Err(Error::corrupt("bad-header", "the header does not begin with a brace").at(at));
+        return Err(Error::corrupt("bad-header", "the header does not begin with `{`").at(at));
     }
     let text = std::str::from_utf8(bytes)
         .map_err(|e| Error::corrupt("not-utf8", "the header is not UTF-8").at(at + e.valid_up_to() as u64))?;
@@ -54,20 +54,20 @@ pub(super) fn parse(bytes: &[u8], at: u64, limits: &Limits) -> Result<Header> {
     let State { mut header, failure, tensor, extra, .. } = state;
     if let Err(error) = result {
         let place = at + place_of(text, &error);
-        let error = failure.unwrap_or_else(|| syntax_error(&error, "header of safetensors")).at(place);
+        let error = failure.unwrap_or_else(|| syntax_error(&error, "safetensors header")).at(place);
         return Err(match tensor {
             Some(name) => error.on_tensor(escape_text(&name)),
             None => error,
         });
     }
     if let Some((count, first)) = extra {
-        let text = format!("{count} fields of the header are not known and were passed over, first {first}");
+        let text = format!("{count} unknown header fields ignored, first {first}");
         header.notes.push(Note::omission("unknown-field", text));
     }
     Ok(header)
 }
 
-/// Reads what stands under the name of one tensor, alone.
+/// Parses the entry of a single tensor.
 ///
 /// # Errors
 /// As [`parse`].
@@ -78,33 +78,31 @@ pub(super) fn entry(name: String, json: &str, limits: &Limits) -> Result<Row> {
     let mut state = State { limits, header: Header::default(), failure: None, tensor: None, extra: None };
     let read = Info(&mut state, &name).deserialize(&mut serde_json::Deserializer::from_str(json));
     let Fields { dtype, shape, begin, end } = read.map_err(|error| {
-        state.failure.take().unwrap_or_else(|| syntax_error(&error, "header of safetensors"))
+        state.failure.take().unwrap_or_else(|| syntax_error(&error, "safetensors header"))
     })?;
     Ok(Row { name, dtype, shape, begin, end })
 }
 
-/// Reads what stands under `__metadata__`, alone.
+/// Parses the value of `__metadata__`.
 ///
 /// # Errors
 /// As [`parse`].
 pub(super) fn metadata(json: &str, limits: &Limits) -> Result<Vec<(String, String)>> {
     let mut state = State { limits, header: Header::default(), failure: None, tensor: None, extra: None };
     let read = Texts(&mut state).deserialize(&mut serde_json::Deserializer::from_str(json));
-    read.map_err(|error| {
-        state.failure.take().unwrap_or_else(|| syntax_error(&error, "header of safetensors"))
-    })?;
+    read.map_err(|error| state.failure.take().unwrap_or_else(|| syntax_error(&error, "safetensors header")))?;
     Ok(state.header.metadata)
 }
 
-/// What is gathered while the parser calls. It knows only its own errors, so ours wait in
-/// `failure` until it has come back.
+/// State of the visitors. The JSON parser returns only its own errors, so the error of the visitors is kept in
+/// `failure`.
 struct State<'l> {
     limits: &'l Limits,
     header: Header,
     failure: Option<Error>,
-    /// The tensor in which the failure lies.
+    /// Tensor of the failure.
     tensor: Option<String>,
-    /// How many fields are not known, and the first one.
+    /// Number of unknown fields, and the first one.
     extra: Option<(u64, String)>,
 }
 
@@ -126,14 +124,16 @@ impl State<'_> {
 
     fn duplicate<E: de::Error>(&mut self, what: &str, key: &str) -> E {
         self.refuse(
-            Error::corrupt("duplicate-key", format!("{what} stands twice in the header"))
+            Error::corrupt("duplicate-key", format!("duplicate {what} in the header"))
                 .found(escape_text(key))
-                .hint("readers differ in which of the two they take, so neither is believed"),
+                .hint(
+                    "readers differ in the value that they use; write the file again without the duplicate",
+                ),
         )
     }
 }
 
-/// The whole header.
+/// Visitor of the whole header.
 struct Top<'s, 'l>(&'s mut State<'l>);
 
 impl<'de> DeserializeSeed<'de> for Top<'_, '_> {
@@ -157,7 +157,7 @@ impl<'de> Visitor<'de> for Top<'_, '_> {
             let limits = state.limits;
             state.check("bytes in a name", "name_bytes", name.len() as u64, limits.name_bytes)?;
             if !names.insert(name.clone()) {
-                let error = state.duplicate("a name", &name);
+                let error = state.duplicate("tensor name", &name);
                 state.tensor = (name != METADATA).then_some(name);
                 return Err(error);
             }
@@ -184,7 +184,7 @@ impl<'de> Visitor<'de> for Top<'_, '_> {
     }
 }
 
-/// `__metadata__`: texts by name. The original takes null for none, and so do we.
+/// Visitor of `__metadata__`: strings by key. As in the safetensors library, null means none.
 struct Texts<'s, 'l>(&'s mut State<'l>);
 
 impl<'de> DeserializeSeed<'de> for Texts<'_, '_> {
@@ -198,7 +198,7 @@ impl<'de> Visitor<'de> for Texts<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of texts as __metadata__")
+        f.write_str("an object of strings as __metadata__")
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<(), E> {
@@ -210,7 +210,7 @@ impl<'de> Visitor<'de> for Texts<'_, '_> {
         let mut keys: HashSet<String> = HashSet::new();
         while let Some(key) = map.next_key::<String>()? {
             if !keys.insert(key.clone()) {
-                return Err(state.duplicate("a key of __metadata__", &key));
+                return Err(state.duplicate("key of __metadata__", &key));
             }
             let value = map.next_value::<String>()?;
             state.header.metadata.push((key, value));
@@ -219,7 +219,7 @@ impl<'de> Visitor<'de> for Texts<'_, '_> {
     }
 }
 
-/// The fields of a tensor.
+/// Fields of a tensor.
 struct Fields {
     dtype: DType,
     shape: Shape,
@@ -227,7 +227,7 @@ struct Fields {
     end: u64,
 }
 
-/// What stands under the name of a tensor.
+/// Visitor of the entry of a tensor.
 struct Info<'s, 'l>(&'s mut State<'l>, &'s str);
 
 impl<'de> DeserializeSeed<'de> for Info<'_, '_> {
@@ -249,7 +249,7 @@ impl<'de> Visitor<'de> for Info<'_, '_> {
         let dimensions = state.limits.dimensions;
         let (mut dtype, mut shape, mut offsets) = (None, None, None);
         while let Some(field) = map.next_key_seed(FieldName)? {
-            let again = match &field {
+            let is_duplicate = match &field {
                 Field::Dtype => dtype.replace(map.next_value_seed(Type(state))?).is_some(),
                 Field::Shape => shape.replace(map.next_value_seed(Sizes(state, dimensions))?).is_some(),
                 Field::Offsets => {
@@ -262,12 +262,12 @@ impl<'de> Visitor<'de> for Info<'_, '_> {
                     false
                 }
             };
-            if again {
-                return Err(state.duplicate("a field of this tensor", field.as_str()));
+            if is_duplicate {
+                return Err(state.duplicate("field of the tensor", field.as_str()));
             }
         }
         let missing = |field: &str| {
-            Error::corrupt("missing-field", format!("the header does not give the {field} of this tensor"))
+            Error::corrupt("missing-field", format!("missing field {field} in the header entry"))
         };
         let Some(dtype) = dtype else { return Err(state.refuse(missing("dtype"))) };
         let Some(shape) = shape else { return Err(state.refuse(missing("shape"))) };
@@ -275,7 +275,7 @@ impl<'de> Visitor<'de> for Info<'_, '_> {
         match offsets[..] {
             [begin, end] => Ok(Fields { dtype, shape: Shape::new(shape), begin, end }),
             _ => Err(state.refuse(
-                Error::corrupt("bad-header", "data_offsets are not two numbers")
+                Error::corrupt("bad-header", "data_offsets is not a pair of numbers")
                     .expected("[begin, end]")
                     .found(format_args!("{} numbers", offsets.len())),
             )),
@@ -328,7 +328,7 @@ impl Visitor<'_> for FieldName {
     }
 }
 
-/// An element type.
+/// Visitor of a dtype.
 struct Type<'s, 'l>(&'s mut State<'l>);
 
 impl<'de> DeserializeSeed<'de> for Type<'_, '_> {
@@ -346,23 +346,23 @@ impl Visitor<'_> for Type<'_, '_> {
     }
 
     fn visit_str<E: de::Error>(self, name: &str) -> Result<DType, E> {
-        if let Some(&(dtype, _)) = NAMED.iter().find(|(_, known)| *known == name) {
+        if let Some(&(dtype, _)) = DTYPE_NAMES.iter().find(|(_, known)| *known == name) {
             return Ok(dtype);
         }
-        let shown: String = escape_text(name).chars().take(SHOWN).collect();
-        let error = Error::unsupported("unknown-dtype", format!("the dtype {shown} is not known here"))
-            .expected(format_args!("one of {}", NAMED.map(|(_, known)| known).join(" ")))
+        let shown: String = escape_text(name).chars().take(MAX_QUOTED_LEN).collect();
+        let error = Error::unsupported("unknown-dtype", format!("unknown dtype {shown}"))
+            .expected(format_args!("one of {}", DTYPE_NAMES.map(|(_, known)| known).join(" ")))
             .found(shown);
         let upper = name.to_ascii_uppercase();
-        Err(self.0.refuse(if NAMED.iter().any(|(_, known)| *known == upper) {
-            error.hint("the names of dtypes are in capitals")
+        Err(self.0.refuse(if DTYPE_NAMES.iter().any(|(_, known)| *known == upper) {
+            error.hint("dtype names are uppercase in safetensors")
         } else {
             error
         }))
     }
 }
 
-/// A list of lengths or offsets, of so many at most.
+/// Visitor of a list of sizes or offsets, with its maximum length.
 struct Sizes<'s, 'l>(&'s mut State<'l>, u64);
 
 impl<'de> DeserializeSeed<'de> for Sizes<'_, '_> {

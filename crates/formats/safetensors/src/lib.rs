@@ -3,34 +3,34 @@
 //! ```text
 //! offset  bytes
 //!      0      8  N, the length of the header, little-endian
-//!      8      N  the header: one JSON object, UTF-8, begins with {, padded with spaces
+//!      8      N  header: one JSON object, UTF-8, begins with {, padded with spaces
 //!                {"__metadata__": {"key": "text", ...},
 //!                 "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
-//!  8 + N         the data: dense, little-endian, row-major; the offsets count from here
+//!  8 + N         data: dense, little-endian, row-major; offsets are relative to here
 //! ```
 //!
-//! The tensors fill the data without a hole and without an overlap, up to the end of the file. What
-//! the original reader refuses is refused here, with the reason and the place; keys that stand
-//! twice, which the original takes the last of, are refused too.
+//! The tensors fill the data without gaps and overlaps, up to the end of the file. Files that the
+//! safetensors library rejects are rejected here, with reason and offset. Duplicate keys,
+//! where that library uses the last one, are rejected, too.
 //!
-//! A large model is cut into several such files, the shards, with a list of what stands where, as
+//! A large model is split into several such files (shards) with an index, as
 //! Hugging Face does it:
 //!
 //! ```text
-//! model-00001-of-00002.safetensors      tensors in their order, up to a size
-//! model-00002-of-00002.safetensors      one that is larger than that size has a file of its own
+//! model-00001-of-00002.safetensors      tensors in their order, up to the shard size
+//! model-00002-of-00002.safetensors      a tensor above that size has a shard of its own
 //! model.safetensors.index.json          {"metadata": {"total_size": bytes of all tensors, ...},
 //!                                        "weight_map": {"name": "model-00001-of-00002.safetensors", ...}}
 //! ```
 //!
-//! Metadata and what names cannot say stand in the `metadata` of the list, where other programs pass
-//! over them; only `format`, which they ask every file for, stands in each shard.
+//! Metadata and bridge metadata are stored in the `metadata` of the index, where other programs ignore
+//! them; only `format`, which they read from every file, is stored in each shard.
 
 mod header;
+mod header_space;
 mod library;
 mod outline;
 mod read;
-mod room;
 mod salvage;
 mod shards;
 #[cfg(test)]
@@ -59,29 +59,29 @@ use weighbridge_format::{
 use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
-/// The format.
+/// The safetensors format.
 #[derive(Debug)]
 pub struct Safetensors;
 
-/// The kind that is one file.
+/// Kind of a single file.
 const KIND: &str = "single";
-/// The kind that is a folder of files and their list.
+/// Kind of a folder of shards and their index.
 const SHARDED: &str = "sharded";
-/// The setting that gives the size of these files.
+/// Setting of the shard size.
 const SHARD: &str = "shard";
-/// The setting that gives the blanks behind a header.
+/// Setting of the padding behind a header.
 const HEADER_PADDING: &str = "header_padding";
-/// The setting that gives the place at which the data begin.
+/// Setting of the offset at which the data begins.
 const DATA_OFFSET: &str = "data_offset";
-/// The key of the header that is no tensor.
+/// Key of the header that is not a tensor.
 const METADATA: &str = "__metadata__";
-/// The key of metadata that says which library is to load the file.
+/// Metadata key of the library for which the file is written.
 const FORMAT: &str = "format";
-/// What libraries write under the key [`FORMAT`].
+/// Values of the key [`FORMAT`].
 const LIBRARIES: [&str; 7] = ["pt", "tf", "flax", "np", "numpy", "mlx", "paddle"];
-/// Bytes before the header.
+/// Length of the field before the header, in bytes.
 const PREFIX: u64 = 8;
-/// The longest header that the original reads.
+/// Maximum length of a header, that of the safetensors library.
 const MAX_HEADER: u64 = 100_000_000;
 
 static INFO: FormatInfo = FormatInfo {
@@ -94,24 +94,24 @@ static INFO: FormatInfo = FormatInfo {
         Setting {
             name: SHARD,
             values: "5GB, 500MB, 64MiB, ... or bytes",
-            what: "most bytes of tensors in a file; the target is then a folder (default: one file; 5GB for the kind sharded)",
+            what: "maximum bytes of tensors per shard; the target is then a folder (default: one file; 5GB for the kind sharded)",
         },
         Setting {
             name: HEADER_PADDING,
             values: "bytes",
-            what: "blanks behind each header, which leave room for later edits in place (default 0)",
+            what: "padding behind each header, which allows later edits in place (default 0)",
         },
         Setting {
             name: DATA_OFFSET,
             values: "bytes",
-            what: "where the data begin, in the order in which the tensors stand in the file that was opened: for edits in place",
+            what: "offset of the data, with the tensors in the order of the opened file: for edits in place",
         },
     ],
 };
 
-/// The element types, by growing alignment: the order in which the original declares them, and by
-/// which, backwards, it sorts the tensors that it writes.
-const NAMED: [(DType, &str); 22] = [
+/// Element types by increasing alignment: the declaration order of the safetensors library, which
+/// writes tensors in the reverse order.
+const DTYPE_NAMES: [(DType, &str); 22] = [
     (DType::Bool, "BOOL"),
     (DType::F4, "F4"),
     (DType::F6E2M3, "F6_E2M3"),
@@ -136,12 +136,12 @@ const NAMED: [(DType, &str); 22] = [
     (DType::U64, "U64"),
 ];
 
-/// The types of [`NAMED`].
+/// Types of [`DTYPE_NAMES`].
 const DTYPES: [DType; 22] = {
     let mut types = [DType::Bool; 22];
     let mut i = 0;
     while i < types.len() {
-        types[i] = NAMED[i].0;
+        types[i] = DTYPE_NAMES[i].0;
         i += 1;
     }
     types
@@ -171,8 +171,8 @@ impl Format for Safetensors {
 }
 
 impl Detect for Safetensors {
-    /// A length that fits the file, or could, and the beginning of a JSON object. Text, also JSON,
-    /// has a length above 2^56 in its first 8 characters. An index of shards is a JSON object itself.
+    /// Accepts a plausible header length and the beginning of a JSON object. The first 8 characters of text files,
+    /// including JSON, are a length above 2^56. A shard index is a JSON object itself.
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
         if ShardIndex::is_index(head, source) {
             return shards::is_ours(source);
@@ -195,7 +195,7 @@ impl Detect for Safetensors {
 impl ReadFormat for Safetensors {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         match read::open(&source, options) {
-            // The text of a list is no length that any file could have.
+            // The text of a shard index is an impossible header length.
             Err(_) if ShardIndex::is_index_file(&source)? => alone(&source),
             opened => opened,
         }
@@ -221,7 +221,7 @@ impl ReadFormat for Safetensors {
     }
 
     fn is_format_metadata(&self, key: &str, value: &Value) -> bool {
-        // Which library is to load it.
+        // The library for which the file is written.
         key == FORMAT && matches!(value, Value::Text(library) if LIBRARIES.contains(&library.as_str()))
     }
 }
@@ -252,7 +252,7 @@ impl WriteFormat for Safetensors {
 }
 
 impl Salvage for Safetensors {
-    /// The beginning of the JSON where it belongs: the length before it is damaged.
+    /// Accepts the beginning of the JSON at its offset, behind a damaged length.
     fn recognises_damaged(&self, head: &[u8], _: &SourceRef) -> bool {
         matches!(head.get(8..10), Some([b'{', b'"' | b' ' | b'\t' | b'\n' | b'\r']))
     }

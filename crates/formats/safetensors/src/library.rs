@@ -1,15 +1,15 @@
-//! Which library a file is for: transformers loads no file whose metadata does not say so.
+//! The metadata key `format`: transformers loads only files that name a library.
 
 use super::FORMAT;
 use weighbridge_core::checkpoint::Checkpoint;
 
-/// What PyTorch writes under the key [`FORMAT`].
+/// Value of the key [`FORMAT`] for PyTorch.
 const PYTORCH: &str = "pt";
-/// Formats of arrays that files of any library are converted to, and that do not say which one.
+/// Array formats that do not name the library of their tensors.
 const NEUTRAL: [&str; 4] = ["npz", "npy", "hdf5", "merged"];
 
-/// The library to name in the metadata of a file that does not name one: PyTorch for what came from it, and for arrays
-/// that have the names of its modules. A file of safetensors stays as it is.
+/// Returns the library to name in metadata without one: PyTorch for tensors from PyTorch, and for arrays
+/// with names of PyTorch modules. Metadata of safetensors files stays unchanged.
 pub(super) fn library(checkpoint: &Checkpoint) -> Option<&'static str> {
     if checkpoint.metadata.get(FORMAT).is_some() {
         return None;
@@ -17,11 +17,11 @@ pub(super) fn library(checkpoint: &Checkpoint) -> Option<&'static str> {
     let carried = checkpoint.carried_origin().map(|origin| origin.format.as_str());
     let is_torch = checkpoint.format == "torch" || carried == Some("torch");
     let is_neutral = NEUTRAL.contains(&checkpoint.format) && carried.is_none();
-    (is_torch || (is_neutral && has_names_of_modules(checkpoint))).then_some(PYTORCH)
+    (is_torch || (is_neutral && has_module_names(checkpoint))).then_some(PYTORCH)
 }
 
-/// True where weights have the names of modules of PyTorch: `layer.weight` is a part of every layer with a matrix.
-fn has_names_of_modules(checkpoint: &Checkpoint) -> bool {
+/// True where weights have names of PyTorch modules, such as `layer.weight` for a matrix.
+fn has_module_names(checkpoint: &Checkpoint) -> bool {
     checkpoint.tensors.iter().any(|tensor| {
         tensor.shape.rank() >= 2
             && tensor.path.parts().len() >= 2

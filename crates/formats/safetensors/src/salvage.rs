@@ -1,9 +1,9 @@
-//! What is intact of a damaged file.
+//! Salvage of the intact tensors of a damaged file.
 //!
-//! Nothing in the form proves the bytes of a tensor, so its place must be beyond doubt: it has an entry
-//! of its own that is whole, the entry's length is that of its shape, no other entry claims the same
-//! bytes, the file reaches to its end, and where the data begin is proved. That is so where the header
-//! ends where its length says; or where the tensors, beginning behind the JSON and its blanks, fill the
+//! The format has no checksums, so the byte range of a tensor must be certain: its header entry
+//! is intact, the length matches the shape, no other entry has the same
+//! bytes, the range is within the file, and the offset of the data is certain. That offset is certain if the header
+//! ends at its stated length, or if the tensors, beginning behind the JSON and its padding, fill the
 //! file to its last byte.
 
 use super::header::{self, Row};
@@ -19,27 +19,27 @@ use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// How often reading goes on behind JSON that is broken.
-const MOST_BREAKS: usize = 64;
-/// Blanks between the header and the data, at most: writers fill up to a multiple of a small number.
-const MOST_BLANKS: u64 = 4096;
+/// Maximum number of damaged places in the JSON that are skipped.
+const MAX_BREAKS: usize = 64;
+/// Maximum padding between header and data: writers pad to a multiple of a small number.
+const MAX_PADDING: u64 = 4096;
 
-/// What is intact of one file, and what is lost.
-pub(super) struct Saved {
-    /// The tensors that are intact.
+/// Intact and lost tensors of one file.
+pub(super) struct Salvaged {
+    /// Intact tensors.
     pub(super) contents: Contents,
-    /// The others: their names, and why.
+    /// Names of the lost tensors, with the reasons.
     pub(super) lost: Vec<(String, Error)>,
-    /// How many there were, where the whole header could be read.
+    /// Original number of tensors, if the whole header is readable.
     pub(super) expected: Option<u64>,
 }
 
-/// The index of what is intact.
+/// Reads the index of the intact tensors.
 ///
 /// # Errors
 /// As [`contents`].
 pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
-    let Saved { contents, lost, expected } = contents(source, options)?;
+    let Salvaged { contents, lost, expected } = contents(source, options)?;
     let Contents { tensors, names, metadata, notes } = contents;
     let mut checkpoint = Checkpoint::new("safetensors", KIND, source.label());
     checkpoint.tensors = tensors;
@@ -53,29 +53,29 @@ pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> 
     Ok(checkpoint)
 }
 
-/// What is intact of `source`.
+/// Reads the intact tensors of `source`.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`], `truncated`, where there is not even a header; [`weighbridge_core::Kind::Limit`].
-pub(super) fn contents(source: &SourceRef, options: &OpenOptions) -> Result<Saved> {
+/// [`weighbridge_core::Kind::Corrupt`], `truncated`, where the header is missing; [`weighbridge_core::Kind::Limit`].
+pub(super) fn contents(source: &SourceRef, options: &OpenOptions) -> Result<Salvaged> {
     let limits = &options.limits;
     let Some(there) = source.len().checked_sub(PREFIX + 2) else {
-        return Err(Error::corrupt("truncated", "the file ends before its header").at(0));
+        return Err(Error::corrupt("truncated", "the file ends in front of its header").at(0));
     };
     let there = there + 2;
     let mut bytes = [0; 8];
     source.read_at(0, &mut bytes)?;
     let length = u64::from_le_bytes(bytes);
     let most = there.min(limits.header_bytes);
-    let mut header = Broken::default();
+    let mut header = PartialHeader::default();
     let mut data = None;
     if length <= most {
-        header = Broken::read(&read_vec(&**source, PREFIX, length)?, limits)?;
+        header = PartialHeader::read(&read_vec(&**source, PREFIX, length)?, limits)?;
         data = header.ends_well.then_some(PREFIX + length);
     }
     if data.is_none() {
-        // The length may be what is damaged: then the JSON says where it ends itself.
-        let whole = Broken::read(&read_vec(&**source, PREFIX, most)?, limits)?;
+        // The length may be damaged: the end of the JSON is then used instead.
+        let whole = PartialHeader::read(&read_vec(&**source, PREFIX, most)?, limits)?;
         data = match whole.end {
             Some(end) => fills(&whole, source, PREFIX + end as u64)?,
             None => None,
@@ -84,12 +84,12 @@ pub(super) fn contents(source: &SourceRef, options: &OpenOptions) -> Result<Save
             header = whole;
         }
     }
-    Ok(sorted(header, source, data))
+    Ok(partition(header, source, data))
 }
 
-/// Where the data begin if the tensors fill the file to its end, without a hole, behind nothing but
-/// blanks from `end` on.
-fn fills(header: &Broken, source: &SourceRef, end: u64) -> Result<Option<u64>> {
+/// Returns the offset of the data if the tensors fill the file to its end without gaps, behind only
+/// padding from `end` on.
+fn fills(header: &PartialHeader, source: &SourceRef, end: u64) -> Result<Option<u64>> {
     let mut rows: Vec<&Row> = header.rows.iter().collect();
     rows.sort_by_key(|row| (row.begin, row.end));
     let covered = rows
@@ -97,7 +97,7 @@ fn fills(header: &Broken, source: &SourceRef, end: u64) -> Result<Option<u64>> {
         .try_fold(0, |at, row| (row.begin == at && read::check_length(row).is_ok()).then_some(row.end));
     let data = covered.filter(|&covered| covered > 0 && header.lost.is_empty());
     let data = data.and_then(|covered| source.len().checked_sub(covered));
-    let Some(blanks) = data.and_then(|data| data.checked_sub(end)).filter(|&blanks| blanks <= MOST_BLANKS)
+    let Some(blanks) = data.and_then(|data| data.checked_sub(end)).filter(|&blanks| blanks <= MAX_PADDING)
     else {
         return Ok(None);
     };
@@ -105,15 +105,15 @@ fn fills(header: &Broken, source: &SourceRef, end: u64) -> Result<Option<u64>> {
     Ok(data.filter(|_| only_blanks))
 }
 
-/// The tensors that are intact, in the order of the data, which begin at `data`, and the others.
-fn sorted(header: Broken, source: &SourceRef, data: Option<u64>) -> Saved {
-    let Broken { mut rows, mut lost, metadata, mut notes, breaks, end, .. } = header;
+/// Separates intact tensors, in the order of the data, from lost ones. `data` is the offset of the data.
+fn partition(header: PartialHeader, source: &SourceRef, data: Option<u64>) -> Salvaged {
+    let PartialHeader { mut rows, mut lost, metadata, mut notes, breaks, end, .. } = header;
     let expected = (breaks == 0 && end.is_some()).then_some((rows.len() + lost.len()) as u64);
     rows.sort_by_key(|row| (row.begin, row.end));
     let shared = shared(&rows);
     let mut contents = Contents { tensors: Vec::new(), names: Vec::new(), metadata, notes: Vec::new() };
     for (row, shared) in rows.into_iter().zip(shared) {
-        match place(&row, source, data, shared) {
+        match locate(&row, source, data, shared) {
             Ok(entry) => {
                 contents.tensors.push(entry);
                 contents.names.push(row.name);
@@ -123,43 +123,41 @@ fn sorted(header: Broken, source: &SourceRef, data: Option<u64>) -> Saved {
     }
     if breaks > 0 {
         let places = counted(breaks, "place", "places");
-        let text = format!("the JSON of the header is broken at {places}; entries may be missing");
+        let text = format!("the JSON of the header is damaged at {places}; entries may be missing");
         notes.push(Note::omission("header-broken", text));
     }
     contents.notes = notes;
-    Saved { contents, lost, expected }
+    Salvaged { contents, lost, expected }
 }
 
-/// The tensor of a row, if all that there is to be held against it holds.
-fn place(row: &Row, source: &SourceRef, data: Option<u64>, shared: bool) -> Result<TensorEntry> {
+/// Returns the tensor of a header entry if its byte range is certain.
+fn locate(row: &Row, source: &SourceRef, data: Option<u64>, shared: bool) -> Result<TensorEntry> {
     let Some(data) = data else {
         return Err(Error::corrupt(
             "data-misplaced",
-            "where the data of the tensors begin is not certain: the header is cut or broken",
+            "the offset of the data is uncertain: the header is cut short or damaged",
         )
         .at(0));
     };
     let at = data.saturating_add(row.begin);
     read::check_length(row).map_err(|e| e.at(at))?;
     if shared {
-        return Err(
-            Error::corrupt("overlap", "two tensors claim the same bytes, and neither is believed").at(at)
-        );
+        return Err(Error::corrupt("overlap", "tensor data overlaps; neither tensor is salvaged").at(at));
     }
     if row.end > source.len().saturating_sub(data) {
-        return Err(Error::corrupt("truncated", "the file ends within the data of this tensor")
+        return Err(Error::corrupt("truncated", "the data of the tensor exceeds the file")
             .at(at)
-            .expected(format_args!("{} bytes of data up to here", row.end))
+            .expected(format_args!("{} bytes of data", row.end))
             .found(format_args!("{} bytes", source.len().saturating_sub(data))));
     }
     let path = TensorPath::from_dotted(&row.name);
     TensorEntry::dense(path, row.dtype, row.shape.clone(), source, at, Encoding::ROW)
 }
 
-/// For each row, in the order of their beginnings: true where another one claims some of its bytes.
+/// Marks the rows, sorted by begin offset, that overlap with another one.
 fn shared(rows: &[Row]) -> Vec<bool> {
     let mut shared = vec![false; rows.len()];
-    // The row that reaches furthest of those before.
+    // The previous row with the largest end offset.
     let mut furthest: Option<usize> = None;
     for (place, row) in rows.iter().enumerate().filter(|(_, row)| row.end > row.begin) {
         let overlapped = furthest.filter(|&before| rows[before].end > row.begin);
@@ -174,23 +172,23 @@ fn shared(rows: &[Row]) -> Vec<bool> {
     shared
 }
 
-/// What can be read of a header.
+/// Readable part of a header.
 #[derive(Default)]
-struct Broken {
+struct PartialHeader {
     rows: Vec<Row>,
     lost: Vec<(String, Error)>,
     metadata: Vec<(String, String)>,
     notes: Vec<Note>,
-    /// Places at which the JSON is broken.
+    /// Number of damaged places in the JSON.
     breaks: usize,
-    /// Bytes up to the brace that ends it; `None` where it is not there.
+    /// Length up to the closing brace; `None` where it is missing.
     end: Option<usize>,
-    /// True where it ends where its bytes do, but for blanks.
+    /// True where only padding follows the closing brace.
     ends_well: bool,
 }
 
-impl Broken {
-    /// Reads `bytes`, entry by entry, and goes on behind what is broken.
+impl PartialHeader {
+    /// Reads `bytes` entry by entry; skips damaged entries.
     fn read(bytes: &[u8], limits: &Limits) -> Result<Self> {
         let mut header = Self::default();
         let mut entries: Vec<(String, usize, Result<Row>)> = Vec::new();
@@ -211,11 +209,11 @@ impl Broken {
             }
             let Some((name, json, next)) = pair(&text, at) else {
                 header.breaks += 1;
-                // The next entry, where one begins behind the end of another.
-                let Some(hop) = text[at..].find("},\"").filter(|_| header.breaks < MOST_BREAKS) else {
+                // Continue behind the end of the next entry.
+                let Some(hop) = text[at..].find("},\"").filter(|_| header.breaks < MAX_BREAKS) else {
                     break;
                 };
-                // What is here is no such end, so that this goes forwards.
+                // At least one character is skipped, so the loop advances.
                 at += hop + 1;
                 continue;
             };
@@ -223,7 +221,7 @@ impl Broken {
                 match header::metadata(json, limits) {
                     Ok(metadata) => header.metadata = metadata,
                     Err(error) => {
-                        let text = format!("the metadata are damaged: {}", error.message());
+                        let text = format!("metadata dropped, it is damaged: {}", error.message());
                         header.notes.push(Note::omission("metadata-damaged", text));
                     }
                 }
@@ -238,22 +236,22 @@ impl Broken {
             Some(end) => text[end..].bytes().all(|b| b == b' '),
             None => header.breaks > 0 && text.trim_end_matches(' ').ends_with("}}"),
         };
-        header.settle(entries);
+        header.add_entries(entries);
         Ok(header)
     }
 
-    /// Of a name that stands twice neither entry is believed.
-    fn settle(&mut self, entries: Vec<(String, usize, Result<Row>)>) {
+    /// Adds the entries; all entries of a duplicate name are lost.
+    fn add_entries(&mut self, entries: Vec<(String, usize, Result<Row>)>) {
         let mut count: HashMap<String, usize> = HashMap::with_capacity(entries.len());
         for (name, ..) in &entries {
             *count.entry(name.clone()).or_default() += 1;
         }
         for (name, at, row) in entries {
-            let twice = count.get(&name).is_some_and(|&count| count > 1);
+            let is_duplicate = count.get(&name).is_some_and(|&count| count > 1);
             match row {
-                Ok(row) if !twice => self.rows.push(row),
+                Ok(row) if !is_duplicate => self.rows.push(row),
                 Ok(_) => {
-                    let error = Error::corrupt("duplicate-key", "the name stands twice in the header");
+                    let error = Error::corrupt("duplicate-key", "duplicate tensor name in the header");
                     self.lost.push((name, error.at(PREFIX + at as u64)));
                 }
                 Err(error) => self.lost.push((name, error)),
@@ -262,7 +260,7 @@ impl Broken {
     }
 }
 
-/// The pair that begins at `at`: its name, the text of its value, and the place behind it.
+/// Parses the pair at `at`: name, text of the value, and offset behind it.
 fn pair(text: &str, at: usize) -> Option<(String, &str, usize)> {
     let mut keys = serde_json::Deserializer::from_str(text.get(at..)?).into_iter::<String>();
     let name = keys.next()?.ok()?;
@@ -275,8 +273,8 @@ fn pair(text: &str, at: usize) -> Option<(String, &str, usize)> {
     Some((name, json.get(), value_at + values.byte_offset()))
 }
 
-/// The bytes as text of the same length. What is not UTF-8 becomes a control character, which JSON
-/// does not allow, so that what stands there is seen to be broken.
+/// Converts the bytes to text of the same length. Invalid UTF-8 becomes a control character, which JSON
+/// does not allow, so that damage is detected.
 fn readable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! The judge is the original: its crate here, its Python package for the files in `testdata`.
+//! Comparison with the safetensors library: its crate here, its Python package for the files in `testdata`.
 #![allow(clippy::disallowed_methods)]
 
 use super::Safetensors;
@@ -63,7 +63,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// What the original says to a file: `Ok`, or the variant of its error.
+/// Verdict of the safetensors library: `Ok`, or the variant of its error.
 fn verdict(bytes: &[u8]) -> String {
     match SafeTensors::deserialize(bytes) {
         Ok(_) => "Ok".into(),
@@ -71,7 +71,7 @@ fn verdict(bytes: &[u8]) -> String {
     }
 }
 
-/// Reads a file of ours with the original, and holds all of it against the index.
+/// Reads a written file with the safetensors library, and compares it with the checkpoint.
 fn agrees(bytes: &[u8], ours: &Checkpoint) {
     let theirs = SafeTensors::deserialize(bytes).unwrap();
     let names: Vec<String> = ours.tensors.iter().map(|t| t.path.to_text()).collect();
@@ -92,8 +92,8 @@ fn agrees(bytes: &[u8], ours: &Checkpoint) {
     }
 }
 
-/// Data begin at a multiple of 64, and every tensor at a multiple of its element.
-fn is_aligned(bytes: &[u8]) {
+/// Checks that the data is aligned to 64 bytes, and every tensor to its element size.
+fn assert_aligned(bytes: &[u8]) {
     let (length, header) = SafeTensors::read_metadata(bytes).unwrap();
     assert!((8 + length).is_multiple_of(64), "{length}");
     for info in header.tensors().values() {
@@ -103,7 +103,7 @@ fn is_aligned(bytes: &[u8]) {
 }
 
 #[test]
-fn golden_files_give_what_the_original_gives() {
+fn golden_files_read_as_the_library_reads_them() {
     let files = files("good");
     assert!(files.len() >= 9);
     for (name, bytes) in files {
@@ -127,14 +127,14 @@ fn golden_files_give_what_the_original_gives() {
 }
 
 #[test]
-fn what_we_write_the_original_reads() {
+fn the_library_reads_written_files() {
     for (name, bytes) in files("good") {
         let checkpoint = open(&bytes).unwrap();
         let written = write(&checkpoint);
         agrees(&written, &checkpoint);
-        is_aligned(&written);
+        assert_aligned(&written);
         assert_eq!(written, write(&open(&bytes).unwrap()), "{name}: the same index gives the same bytes");
-        // Now in our own order: nothing moves any more, so the engine only copies.
+        // In the written order, so the engine only copies.
         let again = open(&written).unwrap();
         assert_eq!(again.to_json(), checkpoint.to_json(), "{name}: the original's order is kept");
         assert_eq!(written, write(&again), "{name}");
@@ -168,9 +168,9 @@ const THEIRS: [Dtype; 22] = [
     Dtype::U64,
 ];
 
-/// The order of the table is that of the original, which decides the order of the data.
+/// The order of the table is that of the library; it determines the order of the data.
 #[test]
-fn every_dtype_of_the_original() {
+fn supports_every_dtype_of_the_library() {
     assert!(THEIRS.is_sorted());
     assert_eq!(THEIRS.map(|d| d.to_string()), super::NAMED.map(|(_, name)| name));
     let data: Vec<u8> = (0..=255).cycle().take(640).collect();
@@ -193,11 +193,11 @@ fn every_dtype_of_the_original() {
     agrees(&bytes, &checkpoint);
     let written = write(&checkpoint);
     agrees(&written, &checkpoint);
-    is_aligned(&written);
+    assert_aligned(&written);
 }
 
 #[test]
-fn orders_names_slots_and_types_come_back() {
+fn orders_names_slots_and_types_are_restored() {
     let column: Vec<u8> = [0f32, 3.0, 1.0, 4.0, 2.0, 5.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     let row: Vec<u8> = (0..6u8).flat_map(|x| f32::from(x).to_le_bytes()).collect();
     let mut checkpoint = of(vec![
@@ -217,14 +217,14 @@ fn orders_names_slots_and_types_come_back() {
     checkpoint.metadata.set("lr", Value::F32(0x7fc0_0001));
 
     let written = write(&checkpoint);
-    is_aligned(&written);
+    assert_aligned(&written);
     let header = std::str::from_utf8(&written[8..200]).unwrap();
     assert!(header.starts_with(r#"{"__metadata__":{"a":"first","weighbridge.index":"{"#), "{header}");
     let theirs = SafeTensors::deserialize(&written).unwrap();
     assert_eq!(theirs.tensor("fc1.w").unwrap().data(), row, "element (i, j) stays element (i, j)");
     assert_eq!(theirs.tensor("fc1.w/Adam.m1").unwrap().data(), row);
     assert_eq!(theirs.tensor("\\xff..x").unwrap().data(), [7]);
-    // Only a name that the format has for something else is in the way, and that it became another is told.
+    // Only a reserved name is changed, which is a loss.
     assert_eq!(theirs.tensor("weighbridge.index").unwrap().data(), [10]);
     let losses = Safetensors.plan(&checkpoint, &PlanOptions::default()).unwrap().losses;
     let losses: Vec<_> = losses.iter().map(|loss| (loss.code.as_str(), loss.subject.as_str())).collect();
@@ -246,7 +246,7 @@ fn orders_names_slots_and_types_come_back() {
 }
 
 #[test]
-fn a_cast_is_written_in_its_type() {
+fn casts_are_written_in_the_new_type() {
     let mut checkpoint = of(vec![entry(&["x"], DType::F16, &[2], &[0, 0x3c, 0, 0xc0], Encoding::ROW)]);
     checkpoint.cast_floats(DType::F32).unwrap();
     let written = write(&checkpoint);
@@ -256,7 +256,7 @@ fn a_cast_is_written_in_its_type() {
 }
 
 #[test]
-fn what_the_format_cannot_hold_is_refused() {
+fn rejects_tensors_that_the_format_cannot_hold() {
     let refused = |tensors: Vec<TensorEntry>| {
         let error = Safetensors.plan(&of(tensors), &PlanOptions::default()).unwrap_err();
         assert_eq!(error.kind(), Kind::Mismatch, "{error}");
@@ -287,9 +287,9 @@ fn what_the_format_cannot_hold_is_refused() {
     assert!(Safetensors.plan(&of(vec![]), &options).is_ok());
 }
 
-/// The original would write such a file and then not read it.
+/// The library would write such a file, but not read it.
 #[test]
-fn a_header_that_nobody_reads_is_not_written() {
+fn rejects_headers_above_the_limit_of_the_library() {
     let mut checkpoint = of(vec![]);
     checkpoint.metadata.set("k", Value::Text("\u{1}".repeat(16_666_660)));
     assert!(Safetensors.plan(&checkpoint, &PlanOptions::default()).is_ok());
@@ -299,7 +299,7 @@ fn a_header_that_nobody_reads_is_not_written() {
 }
 
 #[test]
-fn losses_are_named() {
+fn names_every_loss() {
     let mut checkpoint = of(vec![]);
     checkpoint.notes = vec![Note::omission("hole", "3 bytes"), Note::new("odd", "but whole")];
     checkpoint.metadata.set("weighbridge.index", Value::Text("not ours".into()));
@@ -309,13 +309,13 @@ fn losses_are_named() {
     assert_eq!(open(&materialise(&plan)[0]).unwrap().metadata.iter().count(), 0);
 }
 
-/// The original's words for a header that it cannot parse, and for data that it does not cover.
+/// Error texts of the library for a header that it cannot parse, and for uncovered data.
 const JSON: &str = "InvalidHeaderDeserialization";
 const COVER: &str = "MetadataIncompleteBuffer";
 
-/// File, our code, the offset, the tensor, and the original's verdict. Where that is `Ok`, we
-/// refuse on purpose: keys that stand twice, a header that does not begin with a brace (the
-/// specification forbids it), records in other JSON forms than the specification's, and more
+/// File, our code, offset, tensor, and the verdict of the library. Where that is `Ok`, the rejection is
+/// deliberate: duplicate keys, a header that does not begin with a brace (forbidden by the
+/// specification), entries with another JSON structure than in the specification, and more
 /// dimensions than the limit, which can be raised.
 const BAD: [(&str, &str, u64, &str, &str); 62] = [
     ("bad-json", "bad-json", 62, "", JSON),
@@ -383,7 +383,7 @@ const BAD: [(&str, &str, u64, &str, &str); 62] = [
 ];
 
 #[test]
-fn damaged_files_are_refused_with_reason_and_place() {
+fn rejects_damaged_files_with_reason_and_offset() {
     let files = files("bad");
     assert_eq!(files.keys().collect::<Vec<_>>(), BAD.iter().map(|row| row.0).collect::<Vec<_>>());
     for (name, code, offset, tensor, original) in BAD {
@@ -399,7 +399,7 @@ fn damaged_files_are_refused_with_reason_and_place() {
         };
         assert_eq!(error.kind(), kind, "{name}");
         assert_eq!(verdict(bytes), original, "{name}");
-        // A lenient reading forgives bytes that nobody owns, and nothing else.
+        // Lenient reading accepts bytes without a tensor, and nothing else.
         let lenient = open_source(memory(bytes), &options(true));
         if matches!(code, "hole" | "trailing-bytes") && name != "offsets-max" {
             let lenient = lenient.unwrap();
@@ -416,7 +416,7 @@ fn damaged_files_are_refused_with_reason_and_place() {
 }
 
 #[test]
-fn every_prefix_is_an_error() {
+fn rejects_every_prefix_of_a_file() {
     for (name, bytes) in files("good") {
         for bytes in [write(&open(&bytes).unwrap()), bytes] {
             for end in 0..bytes.len() {
@@ -432,7 +432,7 @@ fn every_prefix_is_an_error() {
 }
 
 #[test]
-fn a_cut_names_the_first_tensor_that_is_not_whole() {
+fn a_cut_file_names_the_first_incomplete_tensor() {
     let file = &files("good")["mlp"];
     let error = open(&file[..file.len() - 1]).unwrap_err();
     assert_eq!(error.tensor(), Some("fc2.weight"));
@@ -442,13 +442,13 @@ fn a_cut_names_the_first_tensor_that_is_not_whole() {
     assert!(error.hint_text().unwrap().contains("2 of 4 tensors are whole"));
 }
 
-/// A header of `json`, then `data` zeros.
+/// A file with the header `json` and `data` zero bytes.
 fn with_header(json: &str, data: usize) -> Vec<u8> {
     [&(json.len() as u64).to_le_bytes(), json.as_bytes(), &vec![0; data]].concat()
 }
 
 #[test]
-fn what_the_original_accepts_is_accepted() {
+fn accepts_what_the_library_accepts() {
     let a = r#"{"data_offsets":[0,1],"shape":[1],"dtype":"U8","extra":{"deep":[1,2]}}"#;
     let b = r#"{"dtype":"U8","shape":[],"data_offsets":[1,2],"extra":null}"#;
     let file = with_header(&format!("{{\n\t\"b\":{b},\"__metadata__\":null,\"a\":{a} }} \n"), 2);
@@ -464,7 +464,7 @@ fn what_the_original_accepts_is_accepted() {
 }
 
 #[test]
-fn places_count_lines_and_bytes() {
+fn error_offsets_count_lines_and_bytes() {
     let text = "{\n\"größe\":{\"dtype\":\"U8\",\n\"shape\":[x]}}";
     let error = open(&with_header(text, 0)).unwrap_err();
     assert_eq!(error.code().as_str(), "bad-json");
@@ -474,7 +474,7 @@ fn places_count_lines_and_bytes() {
 }
 
 #[test]
-fn limits_hold() {
+fn limits_are_enforced() {
     let file = with_header(
         r#"{"a.b.c":{"dtype":"U8","shape":[1,1,1],"data_offsets":[0,1]},"d":{"dtype":"U8","shape":[],"data_offsets":[1,2]}}"#,
         2,
@@ -498,7 +498,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn only_files_of_this_format_are_claimed() {
+fn detects_only_safetensors_files() {
     let claims = |bytes: &[u8]| {
         let head = &bytes[..bytes.len().min(weighbridge_format::HEAD)];
         Safetensors.recognises(head, &memory(bytes))
@@ -506,7 +506,7 @@ fn only_files_of_this_format_are_claimed() {
     for (name, bytes) in files("good") {
         assert!(claims(&bytes), "{name}");
         assert_eq!(detect(&memory(&bytes)).unwrap().info().id, "safetensors");
-        assert!(claims(&bytes[..10]), "a file cut short is still told: {name}");
+        assert!(claims(&bytes[..10]), "a file cut short is still detected: {name}");
     }
     assert!(claims(&with_header("{\n}", 0)));
     assert!(claims(&with_header("{ \"a\"", 0)));

@@ -1,4 +1,4 @@
-//! Tensors of the index that torch holds as one: quantized and sparse ones, known by their attributes and names.
+//! Quantized and sparse tensors, several tensors in the index and one in torch, matched by attributes and names.
 
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, Name, TensorEntry, TensorPath, Value};
@@ -9,39 +9,39 @@ use weighbridge_torch_archive::{
     QUANTIZED, REQUIRES_GRAD, SPARSE_COALESCED, SPARSE_SIZE, Sparse, index_names,
 };
 
-/// What the integers of a quantized tensor mean; the tensors by their places.
-pub(super) enum Meaning {
-    /// One scale and zero point.
+/// Scale and zero point of a quantized tensor; tensors by their index.
+pub(super) enum IndexedQuantizer {
+    /// One scale and zero point for the whole tensor.
     Tensor { scale: f64, zero_point: i64 },
-    /// The tensors of scales and zero points along a dimension.
+    /// Tensors of scales and zero points along a dimension.
     Channel { scale: usize, zero_point: usize, axis: i64 },
 }
 
-/// A tensor that is written as one.
-pub(super) enum Whole {
-    /// Its integers stand for it.
-    Quantized { scheme: String, quantizer: Meaning },
-    /// Its values stand for it, under the name of both. The objects of `sparse` are not yet known, but the places of its
-    /// `indices` are.
+/// A composite tensor.
+pub(super) enum Composite {
+    /// A quantized tensor, represented by its integers.
+    Quantized { scheme: String, quantizer: IndexedQuantizer },
+    /// A sparse tensor, represented by its values. The objects of `sparse` are not made yet; `indices` holds the indexes of its
+    /// index tensors.
     Sparse { name: String, sparse: Sparse, indices: Vec<usize> },
 }
 
-/// The tensors that are written as one.
+/// Composite tensors of a checkpoint.
 #[derive(Default)]
 pub(super) struct Composites {
-    /// By the place of the tensor that stands for it.
-    pub(super) whole: HashMap<usize, Whole>,
-    /// The places of their other parts.
+    /// By the index of the representing tensor.
+    pub(super) whole: HashMap<usize, Composite>,
+    /// Indexes of their other parts.
     pub(super) parts: HashSet<usize>,
-    /// Those that are not whole any more.
+    /// Losses for incomplete composites.
     pub(super) losses: Vec<Loss>,
 }
 
 impl Composites {
-    /// Those of the checkpoint, whose tensors are written under `names`.
+    /// Finds the composite tensors of the checkpoint; `names` are the names in the output.
     ///
     /// # Errors
-    /// What reading a scale or zero point says.
+    /// Errors of reading a scale or zero point.
     pub(super) fn of(checkpoint: &Checkpoint, names: &[String]) -> Result<Self> {
         let mut all = Self::default();
         let is_of = |entry: &TensorEntry, key| entry.attributes.contains_key(key);
@@ -65,7 +65,7 @@ impl Composites {
                     }
                     None => {
                         let detail =
-                            "its scale or zero point is gone or does not fit: its integers are written";
+                            "scale or zero point is missing or invalid: only the integers are written";
                         all.losses.push(Loss::new("parts-missing", entry.name(), detail));
                     }
                 }
@@ -75,10 +75,10 @@ impl Composites {
                 match found {
                     Some((name, sparse, indices)) => {
                         all.parts.extend(&indices);
-                        all.whole.insert(place, Whole::Sparse { name, sparse, indices });
+                        all.whole.insert(place, Composite::Sparse { name, sparse, indices });
                     }
                     None => {
-                        let detail = "its indices are gone or do not fit: its values are written alone";
+                        let detail = "the indices are missing or invalid: only the values are written";
                         all.losses.push(Loss::new("parts-missing", entry.name(), detail));
                     }
                 }
@@ -88,11 +88,11 @@ impl Composites {
     }
 }
 
-/// The quantized tensor of these integers, and the places of its other parts; `None` where they do not fit.
+/// Finds the quantized tensor of these integers and the indexes of its other parts; `None` if they do not match.
 fn quantized<'a>(
     entry: &TensorEntry,
     at: impl Fn(&[Name], &str) -> Option<(usize, &'a TensorEntry)>,
-) -> Result<Option<(Whole, [usize; 2])>> {
+) -> Result<Option<(Composite, [usize; 2])>> {
     let Some(scheme) = entry.text_attribute(QUANTIZED) else { return Ok(None) };
     let base = entry.path.parts();
     let (Some((scale, scales)), Some((zero_point, zeros))) = (at(base, "scale"), at(base, "zero_point"))
@@ -105,7 +105,7 @@ fn quantized<'a>(
     let quantizer = match (scheme, entry.attributes.get(Attributes::QUANTIZED_AXIS)) {
         ("per_tensor_affine", None) => match (number(scales)?, number(zeros)?) {
             (Some(Number::Float(scale)), Some(Number::Int(zero_point))) => {
-                Meaning::Tensor { scale, zero_point }
+                IndexedQuantizer::Tensor { scale, zero_point }
             }
             _ => return Ok(None),
         },
@@ -115,14 +115,15 @@ fn quantized<'a>(
             if !fits(scales) || !fits(zeros) || !scales.dtype().is_float() {
                 return Ok(None);
             }
-            Meaning::Channel { scale, zero_point, axis }
+            IndexedQuantizer::Channel { scale, zero_point, axis }
         }
         _ => return Ok(None),
     };
-    Ok(Some((Whole::Quantized { scheme: scheme.to_owned(), quantizer }, [scale, zero_point])))
+    Ok(Some((Composite::Quantized { scheme: scheme.to_owned(), quantizer }, [scale, zero_point])))
 }
 
-/// The sparse tensor of these values: its name, it, and the places of its indices. `None` where they do not fit.
+/// Finds the sparse tensor of these values: its name, the tensor, and the indexes of its index tensors. `None` if they do not
+/// match.
 fn sparse<'a>(
     entry: &TensorEntry,
     name: &str,
@@ -136,11 +137,11 @@ fn sparse<'a>(
     let (layout, keys) = index_names(entry.text_attribute(Attributes::SPARSE_LAYOUT)?)?;
     let found: Vec<(usize, &TensorEntry)> = keys.iter().map(|key| at(base, key)).collect::<Option<_>>()?;
     let Value::List(size) = entry.attributes.get(SPARSE_SIZE)? else { return None };
-    let extent = |value: &Value| match value {
-        Value::I64(extent) => u64::try_from(*extent).ok().map(|_| *extent),
+    let dimension = |value: &Value| match value {
+        Value::I64(dim) => u64::try_from(*dim).ok().map(|_| *dim),
         _ => None,
     };
-    let size: Vec<i64> = size.iter().map(extent).collect::<Option<_>>()?;
+    let size: Vec<i64> = size.iter().map(dimension).collect::<Option<_>>()?;
     let values = entry.shape.dims();
     let fits = match (layout, found.as_slice()) {
         ("coo", [(_, indices)]) => match *indices.shape.dims() {
@@ -180,13 +181,13 @@ fn sparse<'a>(
     Some((name.to_owned(), sparse, found.into_iter().map(|(place, _)| place).collect()))
 }
 
-/// A number of a tensor of one element.
+/// Value of a tensor of one element.
 enum Number {
     Float(f64),
     Int(i64),
 }
 
-/// The only element of a tensor; `None` where there are others, and for types that no scale or zero point has.
+/// Reads the element of a tensor of one element; `None` for other tensors, and for dtypes that no scale or zero point has.
 fn number(entry: &TensorEntry) -> Result<Option<Number>> {
     if entry.elements() != 1 {
         return Ok(None);

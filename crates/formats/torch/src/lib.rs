@@ -1,29 +1,30 @@
-//! PyTorch's files: what `torch.save` writes, in both forms. The bytes are described in
-//! [`weighbridge_torch_archive`].
+//! PyTorch files from `torch.save`, in both forms. [`weighbridge_torch_archive`] documents their bytes.
 //!
-//! | kind | what it is |
+//! | kind | content |
 //! | --- | --- |
-//! | `state_dict` | a dict of tensors and nothing else |
-//! | `object` | anything else: dicts within dicts, an optimizer's state, a whole module, TorchScript |
+//! | `state_dict` | a dict of tensors only |
+//! | `object` | anything else: nested dicts, optimizer state, a whole module, TorchScript |
 //! | `sharded` | a folder of such files with an index `pytorch_model.bin.index.json`, opened as one; not written |
 //!
-//! Tensors are found wherever they stand; the keys that lead to them are their path. Plain values
-//! are metadata, under the keys that lead to them, joined by dots; so are numbers of numpy, and objects of classes
-//! that are nothing but plain values (`argparse.Namespace`), as maps with their class under `@class`. Objects are
-//! never made: of one that holds tensors these are found, and the rest is noted as left out, as is what a call would make
-//! that is not known. What tensors and values stand in is [`Checkpoint::containers`].
+//! Tensors are found at any depth; the keys on the way are their path. Plain values become metadata
+//! under their keys, joined by dots. The same holds for numpy scalars, and for objects of plain values
+//! (`argparse.Namespace`), which become maps with their class under `@class`. Objects are never made:
+//! only the tensors inside are read, and a note names the class. [`Checkpoint::containers`] lists the
+//! containers of tensors and values.
 //!
-//! A quantized tensor is listed as its integers, with `scale` and `zero_point` below its name, a sparse one as its indices and
-//! `values`; their attributes say what they were, and torch gets the same tensors again. Arrays of numpy are tensors, too.
+//! A quantized tensor is listed as its integers, with `scale` and `zero_point` nested under its name; a sparse tensor is listed
+//! as its indices and `values`. Their attributes record the original form, so writing restores the same tensors. Numpy arrays
+//! are tensors, too.
 //!
-//! What is written is a flat `OrderedDict` of names and row-major tensors that `torch.load` reads
-//! with `weights_only=True`, with the versions of modules ([`Metadata::MODULE_VERSIONS`]) as its attribute, whatever
-//! form they came from; those of state dicts within an object below its name. Of these what the pickle has counts. Metadata, and what flat names cannot say (see
-//! [`weighbridge_core::checkpoint::Metadata::INDEX_KEY`]), stand in a member `archive/.data/weighbridge.metadata`, which torch
-//! does not look at.
+//! The output is a flat `OrderedDict` of names and row-major tensors that `torch.load` reads with
+//! `weights_only=True`. Its attribute holds the versions of modules ([`Metadata::MODULE_VERSIONS`]), also
+//! after a conversion through another format; versions of nested state dicts get the prefix of their name.
+//! When reading, only the versions in the pickle count. Metadata, and structure that flat names cannot
+//! express (see [`weighbridge_core::checkpoint::Metadata::INDEX_KEY`]), are in the member
+//! `archive/.data/weighbridge.metadata`, which torch ignores.
 
 mod composite;
-mod facts;
+mod header_members;
 mod metadata;
 mod outline;
 mod read;
@@ -41,7 +42,7 @@ use weighbridge_core::check::Outline;
 use weighbridge_core::checkpoint::{Checkpoint, Metadata, Origin};
 use weighbridge_format::shards::{ShardIndex, alone};
 
-/// The key of a state dict and of the metadata that holds the versions of modules.
+/// Key of the module versions, in a state dict and in the metadata.
 const VERSIONS: &str = Metadata::MODULE_VERSIONS;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -59,22 +60,22 @@ use weighbridge_io::source::{FolderRef, SourceRef};
 use weighbridge_torch_archive::is_legacy;
 use weighbridge_zip as zip;
 
-/// The format.
+/// The PyTorch format.
 #[derive(Debug)]
 pub struct Torch;
 
-/// A dict of tensors and nothing else.
+/// Kind: a dict of tensors only.
 const STATE_DICT: &str = "state_dict";
-/// Anything else.
+/// Kind: anything else.
 const OBJECT: &str = "object";
-/// A folder of several files and their index.
+/// Kind: a folder of several files with an index.
 const SHARDED: &str = "sharded";
-/// The member of the archive that holds what torch has no place for.
+/// Archive member for the metadata that torch cannot hold.
 const METADATA: &str = ".data/weighbridge.metadata";
 
 static INFO: FormatInfo = FormatInfo {
     id: "torch",
-    title: "PyTorch, what torch.save writes",
+    title: "PyTorch (torch.save)",
     extensions: &[("pt", STATE_DICT), ("pth", STATE_DICT)],
     dtypes: &DTYPES,
     order: Some(Order::Row),
@@ -104,13 +105,13 @@ const DTYPES: [DType; 20] = [
     DType::F8E5M2Fnuz,
 ];
 
-/// True where there was a structure around the tensors that a state dict has not, also when it was another form in between.
+/// Returns true if the tensors come from a structure beyond a state dict, also through another format.
 pub fn was_object(checkpoint: &Checkpoint) -> bool {
     let carried = checkpoint.carried_origin().map(|origin| (origin.format.as_str(), origin.kind.as_str()));
     (checkpoint.format, checkpoint.kind) == (INFO.id, OBJECT) || carried == Some((INFO.id, OBJECT))
 }
 
-/// Marks what is made of several checkpoints, of which one was such an object.
+/// Marks a merged checkpoint that includes such a structure.
 pub fn mark_object(checkpoint: &mut Checkpoint) {
     checkpoint.origin = Some(Origin { format: INFO.id.to_owned(), kind: OBJECT.to_owned() });
     if checkpoint.format == INFO.id {
@@ -118,7 +119,7 @@ pub fn mark_object(checkpoint: &mut Checkpoint) {
     }
 }
 
-/// True for an archive without a directory that begins as torch's do: the reader says that it ends early.
+/// Returns true for a truncated archive (without a directory) that begins like one of torch; the reader reports the truncation.
 fn is_cut(source: &SourceRef, of_torch: impl Fn(&str) -> bool) -> bool {
     !zip::has_member(source, &Limits::default(), |_| true)
         && zip::first_member(source, 0).is_some_and(|(name, _)| of_torch(&name))
@@ -164,7 +165,7 @@ impl Detect for Torch {
         if read::is_distributed(folder) {
             return true;
         }
-        // Of several indexes opening says that it cannot choose.
+        // Opening reports several indexes as an error.
         match shards::index_name(folder) {
             Ok(name) => name.is_some(),
             Err(error) => error.code() == ErrorCode::SeveralModels,

@@ -1,29 +1,29 @@
-//! What torch has no place for, as the text of a JSON object of strings.
+//! Metadata that torch cannot hold, as a JSON object of strings.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, Value, escape_text};
 
-/// Metadata goes into the carried index as a whole, so that its order comes back, where its texts
-/// have no more bytes than this together; an index that is too long would not be read.
-const MOST_TEXT: usize = 256 << 10;
+/// Maximum bytes of metadata text that go into the bridge index as a whole, to keep their order; an
+/// overlong index could not be read.
+const MAX_INDEXED_TEXT: usize = 256 << 10;
 
-/// The JSON; `None` where there is nothing to say.
+/// Encodes the metadata; `None` without any.
 pub(super) fn encode(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec<Loss>) -> Option<String> {
     let mut map = Map::new();
-    let whole = !is_plain(&checkpoint.metadata) && text_len(&checkpoint.metadata) <= MOST_TEXT;
+    let whole = !is_plain(&checkpoint.metadata) && text_len(&checkpoint.metadata) <= MAX_INDEXED_TEXT;
     for (key, value) in checkpoint.metadata.iter() {
         match value {
             Value::Text(_) if is_of_safetensors(checkpoint, key) => {}
             Value::Text(_) if key.starts_with(Metadata::RESERVED_PREFIX) => {
-                let detail = "keys of this beginning are reserved for what this library carries";
+                let detail = "the key prefix is reserved for Weighbridge";
                 losses.push(Loss::new("metadata-dropped", escape_text(key), detail));
             }
             Value::Text(text) if !whole => {
                 map.insert(key.to_owned(), Json::from(text.as_str()));
             }
-            // Typed values, or all of them, go into the carried index.
+            // Typed values, or all values, go into the bridge index.
             _ => {}
         }
     }
@@ -37,7 +37,7 @@ pub(super) fn encode(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec
     (!map.is_empty()).then(|| Json::Object(map).to_string())
 }
 
-/// True for the key with which a file of safetensors says that it is for PyTorch.
+/// Returns true for the key `format` of safetensors files with the value `pt`.
 fn is_of_safetensors(checkpoint: &Checkpoint, key: &str) -> bool {
     checkpoint.format == "safetensors"
         && checkpoint.carried_origin().is_none_or(|origin| origin.format == "torch")
@@ -45,13 +45,13 @@ fn is_of_safetensors(checkpoint: &Checkpoint, key: &str) -> bool {
         && matches!(checkpoint.metadata.get(key), Some(Value::Text(library)) if library == "pt")
 }
 
-/// True where an object of strings says everything: texts, in the order of their keys.
+/// Returns true if an object of strings represents the metadata: texts, sorted by key.
 fn is_plain(metadata: &Metadata) -> bool {
     metadata.iter().all(|(_, value)| matches!(value, Value::Text(_)))
         && metadata.iter().map(|(key, _)| key).is_sorted()
 }
 
-/// The bytes of all texts and their keys together.
+/// Total bytes of all texts and their keys.
 fn text_len(metadata: &Metadata) -> usize {
     let len = |(key, value): (&str, &Value)| match value {
         Value::Text(text) => key.len() + text.len(),
@@ -60,9 +60,9 @@ fn text_len(metadata: &Metadata) -> usize {
     metadata.iter().map(len).sum()
 }
 
-/// The text metadata, and the carried index. `None` where this is no such JSON.
+/// Decodes the text metadata and the bridge index. `None` for other content.
 pub(super) fn decode(bytes: &[u8]) -> Option<(Metadata, Option<String>)> {
-    // Values stay text until they are seen to be strings: a tree would take a multiple of its text.
+    // Values are parsed as raw text first: a parsed tree would take a multiple of its text.
     let map = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(bytes).ok()?;
     let (mut index, mut pairs) = (None, Vec::new());
     for (key, value) in map {

@@ -1,6 +1,6 @@
-//! What stands around the storages: the archive and its pickle, or the pickles of the legacy form.
+//! Byte outline of a file: archive and pickle, or the pickles of the legacy form.
 
-use super::facts::is_fact;
+use super::header_members::is_header_member;
 use super::read::is_bomb;
 use super::{METADATA, metadata};
 use weighbridge_core::check::{Gaps, Outline};
@@ -16,7 +16,7 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
         let mut outline = Outline::new(Gaps::Forbidden);
         let mut at = 0;
         for (offset, len) in storages {
-            // The first pickles, then the length before each storage.
+            // First the pickles, then the length before each storage.
             let what = if at == 0 { "pickles" } else { "length of a storage" };
             let lengths = if at == 0 { 8 } else { 0 };
             outline.header(at, offset.saturating_sub(at + lengths), what);
@@ -31,7 +31,7 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     zipped(&saved, source, limits)
 }
 
-/// True where a member is what this library writes under that name.
+/// Returns true if the member holds metadata in this library's form.
 fn is_metadata(member: &zip::Member, source: &SourceRef, limits: &Limits) -> Result<bool> {
     if member.len > limits.header_bytes || is_bomb(member, source, limits) {
         return Ok(false);
@@ -47,30 +47,30 @@ fn zipped(saved: &Saved, source: &SourceRef, limits: &Limits) -> Result<Outline>
         match member.name.strip_prefix(saved.folder()) {
             Some("data.pkl") => {
                 let end = saved.pickle().end;
-                // Where it is stored, offsets are those of the archive.
+                // In a stored member, offsets are those of the archive.
                 let rest =
                     if stored { (at + len).saturating_sub(end) } else { member.len.saturating_sub(end) };
                 if stored {
                     outline.header(at, len.saturating_sub(rest), "pickle");
-                    outline.hidden(at + len.saturating_sub(rest), rest, "bytes behind the pickle");
+                    outline.hidden(at + len.saturating_sub(rest), rest, "bytes after the pickle");
                 } else {
                     outline.header(at, len, "pickle");
                     if rest > 0 {
-                        let text = format!("{rest} bytes stand behind the pickle in its member");
+                        let text = format!("{rest} bytes follow the pickle in its member");
                         outline
                             .findings
                             .push(weighbridge_core::finding::Finding::unchecked("hidden-bytes", text).at(at));
                     }
                 }
             }
-            Some(name) if is_fact(name, &member.open(source)?)? => {
-                outline.header(at, len, "facts of the archive");
+            Some(name) if is_header_member(name, &member.open(source)?)? => {
+                outline.header(at, len, "archive header");
             }
             Some(METADATA) if is_metadata(member, source, limits)? => outline.header(at, len, "metadata"),
             Some(name) if name.strip_prefix("data/").is_some_and(|key| saved.refers_to(key)) => {
                 outline.header(at, len, Outline::BEYOND_TENSORS);
             }
-            _ => outline.unread(at, len, "a member that is no tensor"),
+            _ => outline.unread(at, len, "a member without tensors"),
         }
     }
     Ok(outline)

@@ -1,4 +1,4 @@
-//! From a file to the index.
+//! Reader: from a file to the index.
 
 use super::walk::{Overlaps, Walk};
 use super::{METADATA, metadata};
@@ -12,17 +12,17 @@ use weighbridge_io::source::{FolderItem, FolderRef, SourceRef, read_vec};
 use weighbridge_torch_archive::{self as torch, Salvaged, Saved};
 use weighbridge_zip::Member;
 
-/// Members that are not read are named one by one up to this number, then counted.
-const NAMED: usize = 100;
-/// Copies of metadata while it is read: as text, as pairs, and as the index in it.
-const HELD: u64 = 4;
+/// Maximum number of unread members that are named; more are counted.
+const MAX_NAMED: usize = 100;
+/// Memory for reading metadata as a multiple of its length: text, pairs and index.
+const METADATA_COPIES: u64 = 4;
 
-/// The extension of the files of `torch.distributed.checkpoint`.
+/// Extension of the files of `torch.distributed.checkpoint`.
 const DISTRIBUTED: &str = ".distcp";
-/// The file of `torch.distributed.checkpoint` that says where the tensors are.
+/// File of `torch.distributed.checkpoint` with the locations of the tensors.
 const DIRECTORY: &str = ".metadata";
 
-/// True for the tar archives that torch wrote before version 0.1.10.
+/// Returns true for the tar archives of torch before version 0.1.10.
 pub(super) fn is_torch_tar(head: &[u8]) -> bool {
     let first = |name: &[u8]| head.starts_with(name) && head.get(name.len()) == Some(&0);
     head.get(257..262) == Some(b"ustar")
@@ -36,10 +36,10 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     if is_torch_tar(&head[..count]) {
         return Err(Error::unsupported(
             "torch-tar",
-            "this is the tar archive of torch before version 0.1.10",
+            "tar archives of torch before version 0.1.10 are not supported",
         )
         .in_file(source.label())
-        .hint("load it with a PyTorch that still can, and save it again"));
+        .hint("load the file with an old PyTorch and save it again"));
     }
     let saved = torch::read(source, &options.limits).map_err(|error| of_distributed(source, error))?;
     let (mut checkpoint, mut overlaps) = Walk::new(&saved, options).run()?;
@@ -49,7 +49,8 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     }
     match saved.legacy_end() {
         Some(end) if end < source.len() => {
-            let text = format!("{} bytes follow the last storage; torch ignores them", source.len() - end);
+            let text =
+                format!("{} bytes after the last storage omitted; torch ignores them", source.len() - end);
             checkpoint.notes.push(Note::omission("trailing-bytes", text));
         }
         Some(_) => {}
@@ -60,8 +61,8 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     Ok(checkpoint)
 }
 
-/// The error of what `torch.distributed.checkpoint` writes: one archive for each tensor, one behind the other, of which the
-/// file `.metadata` beside them tells what they are. That no archive is read of it is no damage.
+/// Replaces the error for a file of `torch.distributed.checkpoint`: consecutive archives, one per tensor, described by the file
+/// `.metadata` next to them. Failing to read it as one archive is not damage.
 fn of_distributed(source: &SourceRef, error: Error) -> Error {
     if error.kind() != Kind::Corrupt || !source.label().ends_with(DISTRIBUTED) {
         return error;
@@ -71,34 +72,31 @@ fn of_distributed(source: &SourceRef, error: Error) -> Error {
         .in_file(source.label())
 }
 
-/// True for a folder that `torch.distributed.checkpoint` wrote: a directory `.metadata`, and files with the elements.
-/// Paddle's directories have a number before the dot.
+/// Returns true for a folder of `torch.distributed.checkpoint`: a file `.metadata`, and data files. The metadata files of Paddle
+/// have a number before the dot.
 pub(super) fn is_distributed(folder: &FolderRef) -> bool {
     let is_part = |item: &FolderItem| item.name.as_os_str().to_string_lossy().ends_with(DISTRIBUTED);
     matches!(folder.open(Path::new(DIRECTORY)), Ok(Some(_)))
         && folder.list(1).is_ok_and(|items| items.iter().any(is_part))
 }
 
-/// The error for a distributed checkpoint, or a part of one; `folder` is that in the command that converts it.
+/// Error for a distributed checkpoint or a part of one; `folder` is the argument of the conversion command.
 pub(super) fn distributed(what: &str, folder: &str) -> Error {
-    Error::unsupported("torch-distributed", format!("this is {what}, which is not read yet")).hint(
-        format_args!(
-            "convert it with torch 2.3 or later: \
+    Error::unsupported("torch-distributed", format!("{what} is not supported yet")).hint(format_args!(
+        "convert it with torch 2.3 or later: \
          python -m torch.distributed.checkpoint.format_utils dcp_to_torch {folder} OUT.pt"
-        ),
-    )
+    ))
 }
 
-/// What is intact of a damaged file: the tensors whose storages are. Where the pickle of the object is
-/// not, nothing is known of any.
+/// Reads the intact tensors of a damaged file. Requires an intact pickle of the object.
 ///
 /// # Errors
-/// As [`torch::salvage`].
+/// Same as [`torch::salvage`].
 pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let Salvaged { saved, lost, unnamed } = torch::salvage(source, &options.limits)?;
     let (mut checkpoint, mut overlaps) = Walk::new(&saved, options).run()?;
     let of_tensors = checkpoint.damage_mut(error).lost.len() as u64;
-    // The pickle names every tensor, whatever became of its bytes.
+    // The pickle names every tensor, also the lost ones.
     let expected = of_tensors.saturating_add(checkpoint.tensors.len() as u64);
     checkpoint.damage_mut(error).expected = Some(expected);
     checkpoint.damage_mut(error).unnamed = unnamed;
@@ -106,7 +104,7 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
         members(&saved, source, options, &mut checkpoint, &mut overlaps)?;
     }
     for (name, error) in &lost {
-        let text = format!("the member {} was not recovered: {}", escape_text(name), error.message());
+        let text = format!("damaged member {} omitted: {}", escape_text(name), error.message());
         checkpoint.notes.push(Note::omission("member-damaged", text));
     }
     drop(saved);
@@ -114,7 +112,7 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
     Ok(checkpoint)
 }
 
-/// Members that are no storages: our own is read, others are noted.
+/// Reads the metadata member, and notes other members that are not storages.
 fn members(
     saved: &Saved,
     source: &SourceRef,
@@ -135,34 +133,33 @@ fn members(
             | ".data/serialization_id"
             | ".format_version"
             | ".storage_alignment" => {}
-            METADATA => carried(member, source, options, checkpoint, overlaps)?,
-            // What the object does not refer to, no tensor has; see below.
+            METADATA => read_metadata(member, source, options, checkpoint, overlaps)?,
+            // A storage without a reference from the object is noted as unread.
             name if name.starts_with("data/") && saved.refers_to(&name["data/".len()..]) => {}
             name if name.starts_with("constants/") => {
-                checkpoint.notes.push(Note::skipped_tensor(name, "a constant of TorchScript code"));
+                checkpoint.notes.push(Note::skipped_tensor(name, "constant of TorchScript code"));
             }
             name if is_code(name) => code += 1,
             _ => unread.push(&member.name),
         }
     }
     if code > 0 {
-        let members =
-            counted(code, "member with its code and constants is", "members with its code and constants are");
-        let text = format!("this is TorchScript: {members} left out");
+        let members = counted(code, "member", "members");
+        let text = format!("TorchScript code omitted ({members})");
         checkpoint.notes.push(Note::omission("torchscript-code", text));
     }
-    for name in unread.iter().take(NAMED) {
-        let text = format!("{}: not a part of what torch.save writes", escape_text(name));
+    for name in unread.iter().take(MAX_NAMED) {
+        let text = format!("member {} omitted: torch.save does not write it", escape_text(name));
         checkpoint.notes.push(Note::omission("unread-member", text));
     }
-    if unread.len() > NAMED {
-        let text = format!("and {} more members", unread.len() - NAMED);
+    if unread.len() > MAX_NAMED {
+        let text = format!("{} more members omitted", unread.len() - MAX_NAMED);
         checkpoint.notes.push(Note::omission("unread-member", text));
     }
     Ok(())
 }
 
-/// True for the members of TorchScript and of packages that hold code, or belong to it.
+/// Returns true for members with code of TorchScript or packages, and for their constants.
 pub(super) fn is_code(name: &str) -> bool {
     name.starts_with("code/")
         || name.starts_with("constants/")
@@ -170,13 +167,13 @@ pub(super) fn is_code(name: &str) -> bool {
         || name.ends_with(".py")
 }
 
-/// True for metadata that the budget of the file has no memory for.
+/// Returns true for metadata that exceeds the memory budget of the file.
 pub(super) fn is_bomb(member: &Member, source: &SourceRef, limits: &Limits) -> bool {
-    limits.budget_of(source).memory_left() / HELD < member.len
+    limits.budget_of(source).memory_left() / METADATA_COPIES < member.len
 }
 
-/// Reads what this library carries.
-fn carried(
+/// Reads the metadata member of this library.
+fn read_metadata(
     member: &Member,
     source: &SourceRef,
     options: &OpenOptions,
@@ -189,21 +186,20 @@ fn carried(
         decoded = metadata::decode(&read_vec(&*member.open(source)?, 0, member.len)?);
     }
     let Some((pairs, index)) = decoded else {
-        let text = format!("{METADATA} is not what this library writes; it is ignored");
+        let text = format!("member {METADATA} omitted: Weighbridge cannot read it");
         checkpoint.notes.push(Note::omission("metadata-unreadable", text));
         return Ok(());
     };
     if let Some(containers) = &mut checkpoint.containers {
         containers.set_elsewhere();
     }
-    // Of the versions of modules torch reads those beside the tensors alone, and no others count; the carried ones only say
-    // of which state dicts they were.
+    // torch reads the module versions in the pickle only, so these count; the stored ones only map versions to state dicts.
     let own = checkpoint.metadata.take_versions();
     for (key, value) in pairs.iter() {
         checkpoint.metadata.set(key, value.clone());
     }
     if let Some(index) = index {
-        // They know tensors by their places, which the index changes.
+        // Overlaps refer to tensors by index, and restoring the index reorders them.
         overlaps.mark(checkpoint);
         let names: Vec<String> = checkpoint.tensors.iter().map(TensorEntry::text).collect();
         checkpoint.restore_bridge_index(&names, &index);

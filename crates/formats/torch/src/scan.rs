@@ -1,6 +1,6 @@
-//! What would run if torch opened a file with all that a pickle may do.
+//! Scan of a file for code that torch would run on load.
 
-use super::facts::is_fact;
+use super::header_members::is_header_member;
 use super::read;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use weighbridge_scan::{AssumedType, archive, found, is_tar, pickles, tar};
 use weighbridge_torch_archive::{self as torch, is_legacy};
 use weighbridge_zip::Unpacked;
 
-/// Pickles of the legacy form.
+/// Number of pickles in the legacy form.
 const PICKLES: usize = 5;
 
-/// Looks through one file.
+/// Scans one file.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut head = [0; 512];
     let count = usize::try_from(source.len()).unwrap_or(head.len()).min(head.len());
@@ -25,18 +25,18 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
     if is_tar(&head[..count]) {
         tar(source, &options.limits, &mut scan)?;
-        // torch takes a file for a tar archive before it takes it for its legacy form; others take it otherwise.
+        // torch tries tar before its legacy form; other loaders use another order.
         if !is_legacy(&head[..count]) && !head.starts_with(b"PK") {
             return Ok(scan);
         }
-        scan.push_at("two-formats", 0, "the file is a tar archive, and of another form of torch as well");
+        scan.push_at("two-formats", 0, "the file is both a tar archive and another torch format");
     }
     if is_legacy(&head[..count]) {
         legacy(source, options, &mut scan)?;
     } else {
         zipped(source, options, &mut scan)?;
     }
-    // What cannot be opened may hold more than was seen. What follows an archive was told with it.
+    // A file that cannot be opened may hold more. Data after an archive is already reported.
     match read::open(source, &OpenOptions { lenient: true, ..options.clone() }) {
         Ok(checkpoint) => scan.judge_names(&checkpoint),
         Err(error) => scan.push_error(error)?,
@@ -44,7 +44,7 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     Ok(scan)
 }
 
-/// The pickles of the legacy form, one behind the other. Raw numbers follow.
+/// Scans the consecutive pickles of the legacy form. Raw storage data follows them.
 fn legacy(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<()> {
     if pickles(source, 0, PICKLES, true, &options.limits, scan).is_none() {
         return Ok(());
@@ -52,20 +52,20 @@ fn legacy(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<
     match torch::read(source, &options.limits) {
         Ok(saved) => {
             if let Some(end) = saved.legacy_end().filter(|&end| end < source.len()) {
-                let text = format!("{} bytes follow behind the last storage", source.len() - end);
+                let text = format!("{} bytes follow the last storage", source.len() - end);
                 scan.push_at("trailing-bytes", end, text);
                 let rest = RangeSource::new(source.clone(), end, source.len() - end)?;
-                scan.look_into("(behind the last storage)", Arc::new(rest), AssumedType::Numbers);
+                scan.look_into("(after the last storage)", Arc::new(rest), AssumedType::Numbers);
             }
         }
         Err(error) if error.kind() == Kind::Io => return Err(error),
-        // Opening tells it.
+        // Opening reports the error.
         Err(_) => {}
     }
     Ok(())
 }
 
-/// Every member of an archive.
+/// Scans every member of an archive.
 fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<()> {
     let inner = |name: &str| name.split_once('/').map_or(String::new(), |(_, inner)| inner.to_owned());
     let is_numbers = |name: &str| {
@@ -89,31 +89,31 @@ fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<
             classes.read(&own, &*bytes);
         } else if is_numbers(name) {
             scan.look_into(escape(name), bytes, AssumedType::Numbers);
-        } else if !is_fact(&own, &bytes)? {
+        } else if !is_header_member(&own, &bytes)? {
             scan.look_into(escape(name), bytes, AssumedType::File);
         }
         Ok(())
     })?;
     if let Some(first) = code.first() {
-        let members = counted(code.len(), "member holds", "members hold");
-        let text = format!("{members} code that would run, such as {first}");
+        let members = counted(code.len(), "member contains", "members contain");
+        let text = format!("{members} TorchScript code that runs on load, such as {first}");
         scan.push("torchscript-code", text);
     }
-    classes.tell(scan);
+    classes.mark(scan);
     Ok(())
 }
 
-/// Classes of TorchScript that the code of an archive defines: its pickles make objects of them, and import nothing of
-/// Python for it.
+/// TorchScript classes that the code of an archive defines. Its pickles make objects of them without importing anything from
+/// Python.
 struct Classes {
-    /// By module and name.
+    /// Module and name of each class.
     known: HashSet<(String, String)>,
-    /// Their memory. Classes beyond stay unknown.
+    /// Memory of the names. Classes beyond the budget stay unknown.
     held: HeldMemory,
 }
 
 impl Classes {
-    /// Looks for the classes in a member of code, such as `code/__torch__/nets.py`.
+    /// Collects the classes of a code member, such as `code/__torch__/nets.py`.
     fn read(&mut self, member: &str, bytes: &dyn Source) {
         let module = member.strip_prefix("code/").and_then(|path| path.strip_suffix(".py"));
         let Some(module) = module.filter(|module| module.split('/').next() == Some("__torch__")) else {
@@ -123,7 +123,7 @@ impl Classes {
         if own.take(bytes.len()).and_then(|()| own.budget().take_work(bytes.len())).is_err() {
             return;
         }
-        // What cannot be read defines nothing: its classes stay unknown.
+        // Classes of an unreadable member stay unknown.
         let Ok(code) = read_vec(bytes, 0, bytes.len()) else { return };
         let module = module.replace('/', ".");
         for line in code.split(|&byte| byte == b'\n') {
@@ -138,14 +138,13 @@ impl Classes {
         }
     }
 
-    /// Says of imports that are such classes what they are.
-    fn tell(&self, scan: &mut Scan) {
+    /// Marks the imports that are such classes.
+    fn mark(&self, scan: &mut Scan) {
         let mut places = HashSet::new();
         for import in &mut scan.imports {
             let name = (import.module.clone(), import.name.clone());
             if import.judgement == ImportVerdict::Unknown && self.known.contains(&name) {
-                import.judgement =
-                    ImportVerdict::Defined("a class that the archive itself defines, in TorchScript");
+                import.judgement = ImportVerdict::Defined("a TorchScript class that the archive defines");
                 places.insert((import.member.clone(), import.offset));
             }
         }
@@ -153,7 +152,7 @@ impl Classes {
             let place = finding.offset.map(|offset| (finding.member.clone(), offset));
             if place.is_some_and(|place| places.contains(&place)) {
                 let name = finding.text.split('`').nth(1).unwrap_or_default();
-                let text = format!("makes an object of `{name}`, which the code of the archive defines");
+                let text = format!("makes an object of the TorchScript class `{name}` of the archive");
                 let plain = found("torchscript-code", text);
                 (finding.code, finding.severity, finding.text) = (plain.code, plain.severity, plain.text);
             }

@@ -47,18 +47,18 @@ fn scanned(bytes: &[u8]) -> Scan {
     Torch.scan(&memory(bytes), &OpenOptions::default()).unwrap()
 }
 
-fn told(tensor: &TensorEntry) -> Json {
+fn tensor_as_json(tensor: &TensorEntry) -> Json {
     let bytes = tensor.read_tensor(Order::Row).unwrap();
     let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
     json!({ "name": tensor.text(), "dtype": tensor.dtype().name(), "shape": tensor.shape.dims(), "hex": hex })
 }
 
-fn all_told(checkpoint: &Checkpoint) -> Json {
-    checkpoint.tensors.iter().map(told).collect()
+fn tensors_as_json(checkpoint: &Checkpoint) -> Json {
+    checkpoint.tensors.iter().map(tensor_as_json).collect()
 }
 
 #[test]
-fn golden_files_bit_for_bit_there_and_back() {
+fn golden_files_round_trip_bit_for_bit() {
     let expected: Json =
         serde_json::from_slice(&std::fs::read(folder("good").join("expected.json")).unwrap()).unwrap();
     let files = files("good");
@@ -66,25 +66,30 @@ fn golden_files_bit_for_bit_there_and_back() {
     for (name, bytes) in files {
         let checkpoint = open_bytes(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(checkpoint.format, "torch");
-        assert_eq!(all_told(&checkpoint), expected[&name]["tensors"], "{name}");
+        assert_eq!(tensors_as_json(&checkpoint), expected[&name]["tensors"], "{name}");
         assert_eq!(checkpoint.kind, expected[&name]["kind"], "{name}");
         let plan = Torch.plan(&checkpoint, &PlanOptions::default()).unwrap();
         let again = open_bytes(&materialise(&plan).remove(0)).unwrap();
-        assert_eq!(all_told(&again), expected[&name]["tensors"], "{name}");
+        assert_eq!(tensors_as_json(&again), expected[&name]["tensors"], "{name}");
         assert_eq!(again.metadata, checkpoint.metadata, "{name}");
-        // Tensors that are several here, and one in torch.
-        let told = ["quantized-as-integers", "sparse-as-parts"];
+        // Notes on composite tensors.
+        let expected_codes = ["quantized-as-integers", "sparse-as-parts"];
         assert!(
-            again.notes.iter().all(|note| told.contains(&note.code.as_str())),
+            again.notes.iter().all(|note| expected_codes.contains(&note.code.as_str())),
             "{name}: {:?}",
             again.notes
         );
         assert_eq!(
             again.notes,
-            checkpoint.notes.iter().filter(|n| told.contains(&n.code.as_str())).cloned().collect::<Vec<_>>()
+            checkpoint
+                .notes
+                .iter()
+                .filter(|n| expected_codes.contains(&n.code.as_str()))
+                .cloned()
+                .collect::<Vec<_>>()
         );
         for (a, b) in again.tensors.iter().zip(&checkpoint.tensors) {
-            // Views are written apart.
+            // Views are written as separate storages.
             let mut attributes = b.attributes.clone();
             attributes.remove(Attributes::STORAGE);
             assert_eq!((&a.path, &a.role, &a.attributes), (&b.path, &b.role, &attributes), "{name}");
@@ -93,7 +98,7 @@ fn golden_files_bit_for_bit_there_and_back() {
 }
 
 #[test]
-fn what_a_file_says_besides_its_tensors() {
+fn metadata_roles_aliases_and_classes_are_read() {
     for name in ["nested.pt", "nested_legacy.pt"] {
         let checkpoint = good(name);
         assert_eq!(checkpoint.metadata.get("epoch"), Some(&Value::I64(3)));
@@ -120,7 +125,7 @@ fn what_a_file_says_besides_its_tensors() {
     assert_eq!(good("parameter.pt").tensors[1].text_attribute("class"), Some("__main__.Sub"));
 }
 
-/// Attributes that Python code gave to tensors come behind all else, and take no key's name.
+/// Attributes that Python code set on tensors come last, and never take the name of a key.
 #[test]
 fn attributes_of_tensors_are_read() {
     for name in ["attributes.pt", "attributes_legacy.pt"] {
@@ -143,14 +148,14 @@ fn attributes_of_tensors_are_read() {
     let mut bytes = std::fs::read(folder("good").join("attributes_legacy.pt")).unwrap();
     let at = bytes.windows(11).position(|window| window == b"p.main_grab").unwrap();
     bytes[at + 10] = b'd';
-    let alike = open_bytes(&bytes).unwrap();
-    let names: Vec<_> = alike.tensors.iter().map(TensorEntry::text).collect();
+    let colliding = open_bytes(&bytes).unwrap();
+    let names: Vec<_> = colliding.tensors.iter().map(TensorEntry::text).collect();
     assert_eq!(names, ["p", "t", "p.main_grad", "tied", "p.main_grad~4", "t.scale"]);
-    assert_eq!(alike.notes[0].code.as_str(), "name-collision");
+    assert_eq!(colliding.notes[0].code.as_str(), "name-collision");
 }
 
 #[test]
-fn views_of_one_storage_are_no_damage() {
+fn views_of_one_storage_are_not_reported_as_damage() {
     for name in ["views.pt", "views_legacy.pt"] {
         let checkpoint = good(name);
         assert_eq!(checkpoint.tensor("turned").unwrap().order(), Order::Column);
@@ -176,7 +181,7 @@ fn views_of_one_storage_are_no_damage() {
 }
 
 #[test]
-fn tied_names_are_told_apart_where_the_target_does_not_hold_them() {
+fn ties_are_reported_as_losses_for_formats_without_shared_storage() {
     let checkpoint = good("attributes.pt");
     let codes = |to: &dyn Format| {
         let plan = plan_checkpoint(checkpoint.clone(), to, None, &ConvertOptions::default()).unwrap();
@@ -189,7 +194,7 @@ fn tied_names_are_told_apart_where_the_target_does_not_hold_them() {
 }
 
 #[test]
-fn bad_files_say_what_is_wrong() {
+fn bad_files_are_rejected_with_their_code() {
     let code = |name: &str| {
         let bytes = std::fs::read(folder("bad").join(name)).unwrap();
         open_bytes(&bytes).err().map(|e| e.code().as_str())
@@ -208,7 +213,7 @@ fn bad_files_say_what_is_wrong() {
 }
 
 #[test]
-fn what_would_run_is_found() {
+fn scan_finds_code_that_would_run() {
     for name in ["evil.pt", "evil_legacy.pt"] {
         let scan = scanned(&std::fs::read(folder("bad").join(name)).unwrap());
         assert!(scan.findings.iter().any(|f| f.code == "dangerous-import"), "{name}: {:?}", scan.findings);
@@ -223,11 +228,11 @@ fn what_would_run_is_found() {
     assert!(script.findings.iter().any(|f| f.code == "torchscript-code"));
 }
 
-/// Archives one behind the other are no damaged one, where torch's checkpoints of many processes have them.
+/// Consecutive archives are not damage in distributed checkpoints.
 #[test]
-fn parts_of_a_distributed_checkpoint_are_named() {
+fn parts_of_a_distributed_checkpoint_are_recognized() {
     let one = std::fs::read(folder("good").join("plain.pt")).unwrap();
-    // As torch 2 ends an archive that it writes to a stream: with records of zip64, whose places count from its beginning.
+    // torch 2 ends a streamed archive with zip64 records, whose offsets count from the beginning of the archive.
     let end = one.len() - 22;
     let mut records = b"PK\x06\x06".to_vec();
     records.extend([&44u64.to_le_bytes()[..], &[0; 44]].concat());
@@ -241,7 +246,7 @@ fn parts_of_a_distributed_checkpoint_are_named() {
 }
 
 #[test]
-fn the_tar_of_the_beginning_is_named() {
+fn old_tar_archives_are_recognized() {
     let mut tar = vec![0; 1024];
     tar[..8].copy_from_slice(b"sys_info");
     tar[257..262].copy_from_slice(b"ustar");
@@ -250,8 +255,8 @@ fn the_tar_of_the_beginning_is_named() {
     assert_eq!(open_bytes(&tar).unwrap_err().code().as_str(), "unknown-format");
 }
 
-/// Opens and reads whatever opens; what fails must say so.
-fn survive(bytes: Vec<u8>) -> bool {
+/// Opens and reads a file; returns true if it opens. A failure must have a message.
+fn opens(bytes: Vec<u8>) -> bool {
     match Torch.open(memory(&bytes), &OpenOptions::default()) {
         Ok(checkpoint) => {
             for tensor in checkpoint.tensors.iter().filter(|t| t.bytes() < 1 << 16) {
@@ -269,18 +274,18 @@ fn survive(bytes: Vec<u8>) -> bool {
 }
 
 #[test]
-fn every_prefix_is_survived() {
+fn rejects_every_prefix() {
     for name in ["plain.pt", "plain_legacy.pt", "deflated.pt"] {
         let bytes = std::fs::read(folder("good").join(name)).unwrap();
-        assert!(survive(bytes.clone()));
+        assert!(opens(bytes.clone()));
         for len in 0..bytes.len() {
-            assert!(!survive(bytes[..len].to_vec()), "{name} cut to {len}");
+            assert!(!opens(bytes[..len].to_vec()), "{name} cut to {len}");
         }
     }
 }
 
 #[test]
-fn a_hundred_thousand_damaged_files_are_survived() {
+fn a_hundred_thousand_damaged_files_do_not_panic() {
     let seeds: Vec<_> = files("good").into_iter().map(|(_, bytes)| bytes).collect();
     let mut state = 1u64;
     let mut random = |end: usize| {
@@ -290,7 +295,7 @@ fn a_hundred_thousand_damaged_files_are_survived() {
     let mut opened = 0;
     for case in 0..100_000 {
         let mut bytes = seeds[case % seeds.len()].clone();
-        // Where the pickle of an archive stands as it is, its checksum is made right again.
+        // The checksum of a stored pickle is corrected, so that the damage passes it.
         let pickle = weighbridge_zip::read_directory(&memory(&bytes), &Limits::default())
             .ok()
             .and_then(|all| all.into_iter().find(|m| m.name.ends_with("data.pkl")))
@@ -315,27 +320,27 @@ fn a_hundred_thousand_damaged_files_are_survived() {
                 }
             }
         }
-        opened += u32::from(survive(bytes));
+        opened += u32::from(opens(bytes));
     }
     assert!(opened > 1000, "{opened} were opened: the damage does not reach far");
 }
 
 #[test]
-fn an_archive_that_is_cut_short_is_said_to_be() {
+fn truncated_archives_are_rejected_as_corrupt() {
     let (_, bytes) = files("good").into_iter().find(|(name, _)| name == "nested.pt").unwrap();
     for end in [bytes.len() - 1, bytes.len() / 2] {
         let error = open_bytes(&bytes[..end]).unwrap_err();
         assert_eq!(error.kind(), weighbridge_core::Kind::Corrupt, "{error}");
         assert_ne!(error.code().as_str(), "unknown-format");
     }
-    // One that begins otherwise, too.
+    // Also one that begins differently.
     let error = open_bytes(b"PK\x03\x04and no more").unwrap_err();
     assert_eq!(error.code().as_str(), "truncated");
 }
 
-/// PyTorch loads a file with bytes behind its archive: they are told, and are no reason to call it cut short.
+/// PyTorch loads a file with bytes after its archive: they are reported as trailing bytes, not as truncation.
 #[test]
-fn bytes_behind_an_archive_are_told() {
+fn bytes_after_an_archive_are_reported() {
     let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
     for name in ["plain.pt", "deflated.pt", "nested.pt", "module.pt"] {
         let whole = std::fs::read(folder("good").join(name)).unwrap();
@@ -348,19 +353,19 @@ fn bytes_behind_an_archive_are_told() {
         );
         assert_eq!(error.found_text(), Some("100 bytes more"));
         let opened = registry().open_source(memory(&longer), &lenient).unwrap();
-        assert_eq!(all_told(&opened), all_told(&good(name)));
+        assert_eq!(tensors_as_json(&opened), tensors_as_json(&good(name)));
         assert!(opened.notes.iter().any(|n| n.code == "trailing-bytes" && n.omission), "{:?}", opened.notes);
         let outline = Torch.outline(&memory(&longer), &Limits::default()).unwrap();
-        let told = |parts: &[weighbridge_core::check::Part]| parts.iter().map(|p| p.offset + p.len).max();
-        assert_eq!(told(&outline.parts), Some(whole.len() as u64), "{name}: nothing claims them");
+        let end = |parts: &[weighbridge_core::check::Part]| parts.iter().map(|p| p.offset + p.len).max();
+        assert_eq!(end(&outline.parts), Some(whole.len() as u64), "{name}: nothing claims them");
         let codes: Vec<_> = scanned(&longer).findings.iter().map(|f| f.code.as_str()).collect();
         assert!(codes.contains(&"zip-appended") && !codes.contains(&"unreadable"), "{name}: {codes:?}");
     }
 }
 
-/// The structure is gone in a bridge: the loss is told when torch's form is written again, not only from torch to torch.
+/// A bridge loses the structure: writing torch's form again reports the loss, as from torch to torch.
 #[test]
-fn a_structure_that_was_lost_on_the_way_is_told() {
+fn a_structure_lost_in_a_bridge_is_reported() {
     use weighbridge::formats::safetensors::Safetensors;
     let source = good("nested.pt");
     assert_eq!(source.kind, OBJECT);

@@ -1,19 +1,19 @@
-//! The way through the objects, with bounds on all that a file can make large.
+//! Walk over the objects of a file, with bounds on everything that a file can make large.
 
 mod attributed;
 mod composite;
 mod kinds;
-mod place;
 mod state;
+mod tensors;
 
 use super::{OBJECT, STATE_DICT, VERSIONS};
 use attributed::Attributed;
 use composite::Composites;
 use kinds::Kinds;
-pub(super) use place::Overlaps;
-use place::Places;
 use state::{Form, Optimizers};
 use std::collections::HashMap;
+pub(super) use tensors::Overlaps;
+use tensors::TensorTable;
 use weighbridge_core::checkpoint::{
     Checkpoint, Container, Containers, Damage, Name, Note, Origin, Role, TensorPath, Value,
 };
@@ -25,34 +25,34 @@ use weighbridge_format::OpenOptions;
 use weighbridge_pickle::{Cost, Object, ObjectId, Reach, Reduced};
 use weighbridge_torch_archive::Saved;
 
-/// Where a walk stands, and what it has gathered.
+/// State of a walk: current position and results.
 pub(super) struct Walk<'a> {
     saved: &'a Saved,
     options: &'a OpenOptions,
     checkpoint: Checkpoint,
     reach: Reach,
-    places: Places,
+    places: TensorTable,
     path: Vec<Name>,
     role: Role,
     budget: &'a Budget,
-    /// Objects of classes, of which only tensors are kept, and how often they were met.
+    /// Objects of classes, from which only tensors are kept, with their counts.
     unknown: Kinds,
-    /// What is not kept, and holds no tensor.
+    /// Skipped objects without tensors.
     inert: Kinds,
-    /// Tensors that are not in the index; each is noted.
+    /// Number of tensors outside of the index; each has a note.
     skipped: u64,
-    /// Tensors that are listed as several.
+    /// Composite tensors, listed as several.
     composites: Composites,
-    doubled: u64,
-    /// Tensors whose attributes were not walked yet.
+    duplicate_keys: u64,
+    /// Tensors whose attributes are not walked yet.
     attributed: Vec<Attributed>,
     optimizers: Optimizers,
     containers: Containers,
-    /// Bytes of them that were taken.
+    /// Bytes already charged for the containers.
     charged: u64,
 }
 
-/// The displayed name of these parts.
+/// Displayed name of these path parts.
 fn name_of(path: &[Name]) -> String {
     TensorPath::new(path.to_vec()).to_text()
 }
@@ -65,7 +65,7 @@ impl<'a> Walk<'a> {
             options,
             checkpoint: Checkpoint::new("torch", OBJECT, saved.source().label()),
             reach,
-            places: Places::default(),
+            places: TensorTable::default(),
             path: Vec::new(),
             role: Role::Parameter,
             budget: saved.budget(),
@@ -73,7 +73,7 @@ impl<'a> Walk<'a> {
             inert: Kinds::default(),
             skipped: 0,
             composites: Composites::default(),
-            doubled: 0,
+            duplicate_keys: 0,
             attributed: Vec::new(),
             optimizers: Optimizers::default(),
             containers: Containers::default(),
@@ -81,7 +81,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The index, and what is left to mark in it.
+    /// Runs the walk. Returns the index, and the overlaps to mark in it.
     pub(super) fn run(mut self) -> Result<(Checkpoint, Overlaps)> {
         let (graph, root) = (self.saved.graph(), self.saved.root());
         let tensors = |pairs: &[(ObjectId, ObjectId)]| {
@@ -95,7 +95,7 @@ impl<'a> Walk<'a> {
         if graph.pairs(root).is_some_and(tensors) {
             self.checkpoint.kind = STATE_DICT;
         } else {
-            // Carried by bridges, so that what they cannot give back is told.
+            // Bridges keep the origin, so that a later conversion reports the lost structure.
             self.checkpoint.origin = Some(Origin { format: "torch".to_owned(), kind: OBJECT.to_owned() });
         }
         self.node(root, 0)?;
@@ -105,32 +105,32 @@ impl<'a> Walk<'a> {
             .places
             .finish(&mut self.checkpoint, &self.options.limits)
             .map_err(|error| error.in_file(self.saved.source().label()))?;
-        // Among the tensors that are left of a damaged file the order says less.
+        // In a damaged file the order of the remaining tensors is unreliable.
         if self.checkpoint.damage.is_none() {
             self.optimizers.assign(graph, &mut self.checkpoint, self.budget);
         }
-        if self.doubled > 0 {
-            let keys = counted(self.doubled, "key stands", "keys stand");
-            let text = format!("{keys} twice in a dict; the last value counts");
+        if self.duplicate_keys > 0 {
+            let keys = counted(self.duplicate_keys, "duplicate dict key", "duplicate dict keys");
+            let text = format!("{keys}: the last value counts, as in Python");
             self.checkpoint.notes.push(Note::new("duplicate-key", text));
         }
         self.composites.finish(&mut self.checkpoint);
         let notes = [
-            ("unknown-class", self.unknown, "only tensors in it are kept"),
-            ("unknown-class", self.inert, "left out"),
+            ("unknown-class", self.unknown, "only the tensors inside are kept"),
+            ("unknown-class", self.inert, "omitted"),
         ];
         for (code, kinds, what) in notes {
-            kinds.tell(self.saved, code, what, &mut self.checkpoint);
+            kinds.add_notes(self.saved, code, what, &mut self.checkpoint);
         }
         Ok((self.checkpoint, overlaps))
     }
 
-    /// Counts a visit: shared objects are met again and again, and lists of lists of them grow fast.
+    /// Charges a visit: shared objects are visited repeatedly, and nested lists of them multiply.
     fn visit(&mut self) -> Result<()> {
         self.budget.take_work(Cost::VISIT)
     }
 
-    /// Counts what goes no further; with tensors in it, it is a tensor that is skipped.
+    /// Counts a skipped object; one that contains tensors counts as a skipped tensor.
     fn inert(&mut self, what: &str, id: ObjectId) -> Result<()> {
         if self.reach.holds_tensor(id) || matches!(self.saved.graph().object(id), Object::PersistentId(_)) {
             self.budget.take_memory(Cost::entry(false) + Cost::name(self.path.len(), 0))?;
@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Notes the tensor of this path as one that is not in the index. Its entry was taken from the budget.
+    /// Notes a skipped tensor at the current path. The caller has charged its entry.
     fn skip(&mut self, reason: &str) -> Result<()> {
         let name = match self.path.is_empty() {
             true => TensorPath::value().to_text(),
@@ -157,7 +157,7 @@ impl<'a> Walk<'a> {
         self.visit()?;
         let graph = self.saved.graph();
         if depth > Budget::DEPTH {
-            return self.inert("a structure that is nested too deeply", id);
+            return self.inert("value nested too deeply", id);
         }
         if let Some(sparse) = self.saved.sparse(id) {
             return self.sparse(&sparse, depth);
@@ -179,13 +179,13 @@ impl<'a> Walk<'a> {
                     return Ok(());
                 }
                 Ok(None) => {}
-                Err(error) if error.kind() == Kind::Limit => return self.leave_out(&error),
+                Err(error) if error.kind() == Kind::Limit => return self.skip_value(&error),
                 Err(error) => return Err(error),
             }
         }
         if let Some(pairs) = graph.pairs(id) {
             if let Some(kind) = self.saved.kind_of(pairs) {
-                self.stands_in(kind);
+                self.record_container(kind);
             }
             if pairs.iter().any(|&(key, _)| graph.text(key).is_some_and(|key| key.contains('.'))) {
                 self.containers.add_dotted(|| name_of(&self.path));
@@ -199,11 +199,11 @@ impl<'a> Walk<'a> {
         }
         match graph.object(id) {
             Object::List(items) => {
-                self.stands_in(Container::List);
+                self.record_container(Container::List);
                 self.items(items, depth)
             }
             Object::Tuple(items) => {
-                self.stands_in(Container::Tuple);
+                self.record_container(Container::Tuple);
                 self.items(items, depth)
             }
             Object::Reduced(made) => self.made(id, made, depth),
@@ -211,12 +211,12 @@ impl<'a> Walk<'a> {
                 self.unknown.count_class(id, true);
                 Ok(())
             }
-            Object::PersistentId(_) => self.inert("a storage without a tensor", id),
+            Object::PersistentId(_) => self.inert("storage without a tensor", id),
             Object::Global { .. } => {
                 self.unknown.count_class(id, true);
                 Ok(())
             }
-            _ => self.inert("a value that is not plain", id),
+            _ => self.inert("value of an unsupported type", id),
         }
     }
 
@@ -225,13 +225,13 @@ impl<'a> Walk<'a> {
         let count = self.checkpoint.tensors.len() as u64 + self.skipped + 1;
         Limits::check("tensors", "tensors", count, limits.tensors)?;
         Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
-        // Before anything is made of it, whatever becomes of it: two bytes are a tensor once more.
+        // Charge first: two bytes of a pickle can repeat a tensor.
         let again = self.places.has(id);
         self.budget.take_memory(Cost::entry(again) + Cost::name(self.path.len(), 0))?;
         let path = match self.path.is_empty() {
             true => {
-                // Not the one of this name in a dict.
-                self.stands_in(Container::Bare);
+                // Distinguishes a lone tensor from one named `value` in a dict.
+                self.record_container(Container::Bare);
                 TensorPath::value()
             }
             false => TensorPath::new(self.path.clone()),
@@ -243,7 +243,7 @@ impl<'a> Walk<'a> {
             Ok(Some(mut entry)) => {
                 entry.role = self.role.clone();
                 self.budget.take_memory(Cost::dimensions(entry.shape.rank()))?;
-                // A tensor that overlaps another one says its storage.
+                // A tensor that overlaps another one gets the storage key as an attribute.
                 let storage = self.saved.storage_key(id).unwrap_or_default();
                 self.budget.take_memory(storage.len() as u64)?;
                 self.places.add(&mut self.checkpoint, entry, id, &storage);
@@ -254,7 +254,7 @@ impl<'a> Walk<'a> {
                 if entry.attributes.is_empty() {
                     return Ok(());
                 }
-                // Its class, and the name of the tensor that it is once more, may be longer than its own.
+                // Class and alias name may be longer than the name of the tensor.
                 let texts = entry.attributes.values().map(|value| match value {
                     Value::Text(text) => text.len() as u64,
                     _ => 0,
@@ -263,7 +263,7 @@ impl<'a> Walk<'a> {
             }
             Ok(None) => Ok(()),
             Err(error) if error.kind() == Kind::Unsupported => {
-                self.skip(error.found_text().unwrap_or("an unknown kind"))
+                self.skip(error.found_text().unwrap_or("unknown kind of tensor"))
             }
             Err(error) if self.options.salvage && Damage::is(&error) => {
                 let path = error.tensor().map_or_else(|| "value".to_owned(), str::to_owned);
@@ -274,12 +274,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Counts text that is kept with the name of a tensor or value.
+    /// Charges the text of a name.
     fn take_name(&mut self, bytes: u64) -> Result<()> {
         self.budget.take_memory(Cost::text(bytes))
     }
 
-    /// A plain value is metadata, under the keys that lead to it; gives these.
+    /// Keeps a plain value as metadata under the current path; returns its key.
     fn keep(&mut self, value: Value) -> Result<String> {
         let key = match self.path.is_empty() {
             true => "value".to_owned(),
@@ -294,13 +294,13 @@ impl<'a> Walk<'a> {
         Ok(key)
     }
 
-    /// Tells what the tensors below this place stand in.
-    fn stands_in(&mut self, kind: Container) {
+    /// Records the container at the current path.
+    fn record_container(&mut self, kind: Container) {
         self.containers.add(|| name_of(&self.path), kind);
         self.charge_containers();
     }
 
-    /// Takes the memory of the containers that were told. Where there is none, no more are: no reason to refuse the file.
+    /// Charges the memory of the recorded containers. Once the budget is spent, no more are recorded; the file stays readable.
     fn charge_containers(&mut self) {
         let bytes = self.containers.bytes();
         if self.budget.take_memory(bytes.saturating_sub(self.charged)).is_err() {
@@ -309,17 +309,18 @@ impl<'a> Walk<'a> {
         self.charged = bytes;
     }
 
-    /// Notes that a plain value takes too much to be kept: no reason to refuse the tensors.
-    fn leave_out(&mut self, error: &Error) -> Result<()> {
+    /// Notes a plain value that exceeds a limit; the tensors stay readable.
+    fn skip_value(&mut self, error: &Error) -> Result<()> {
         let name = TensorPath::new(self.path.clone()).to_text();
         self.take_name(name.len() as u64)?;
         let hint = error.hint_phrase().map(|hint| phrase!["; ", hint]).unwrap_or_default();
-        let text = phrase![weighbridge_core::text::quoted(&name), ": ", error.message(), hint];
+        let text =
+            phrase!["value ", weighbridge_core::text::quoted(&name), " omitted: ", error.message(), hint];
         self.checkpoint.notes.push(Note::omission("value-left-out", text));
         Ok(())
     }
 
-    /// The versions of modules that a state dict has as an attribute.
+    /// Reads the module versions from the attributes of a state dict.
     fn versions(&mut self, state: ObjectId) -> Result<()> {
         let graph = self.saved.graph();
         for &(key, value) in graph.pairs(state).unwrap_or_default() {
@@ -327,14 +328,14 @@ impl<'a> Walk<'a> {
             match graph.text(key) {
                 Some(VERSIONS) => {
                     let Some(value) = self.saved.plain(value)? else {
-                        self.inert("the versions of modules", value)?;
+                        self.inert("module versions of an unsupported form", value)?;
                         continue;
                     };
                     self.path.push(Name::from(VERSIONS));
                     self.keep(value)?;
                     self.path.pop();
                 }
-                _ => self.inert("an attribute of a dict", value)?,
+                _ => self.inert("attribute of a dict", value)?,
             }
         }
         Ok(())
@@ -353,7 +354,7 @@ impl<'a> Walk<'a> {
             self.role = match form {
                 _ if outer.is_state() => outer.clone(),
                 Some(form) if form.has(value) => Role::OptimizerPart { of: None },
-                // An optimizer's in a form of its own, or what stands beside one's.
+                // Optimizer state in a form of its own, or next to such state.
                 _ if like => Role::Other,
                 _ => outer.clone(),
             };
@@ -373,8 +374,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The pairs of a dict whose keys are text or numbers. Of a key that comes twice the last value
-    /// counts, in the place of the first, as in Python.
+    /// Pairs of a dict with text or number keys. Of duplicate keys the last value counts, at the position
+    /// of the first, as in Python.
     fn members(&mut self, pairs: &[(ObjectId, ObjectId)]) -> Result<Vec<(String, ObjectId)>> {
         let graph = self.saved.graph();
         let mut places: HashMap<(String, bool), usize> = HashMap::with_capacity(pairs.len());
@@ -386,14 +387,14 @@ impl<'a> Walk<'a> {
                 _ => match self.saved.plain(key)? {
                     Some(Value::Text(text)) => (text, false),
                     _ => {
-                        self.inert("a key that is neither text nor a number", value)?;
+                        self.inert("dict entry whose key is neither text nor integer", value)?;
                         continue;
                     }
                 },
             };
             match places.get(&(text.clone(), number)) {
                 Some(&place) => {
-                    self.doubled += 1;
+                    self.duplicate_keys += 1;
                     if let Some(member) = members.get_mut(place) {
                         member.1 = value;
                     }
@@ -422,12 +423,12 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// An object of a class: only its tensors are kept.
+    /// Walks an object of a class; keeps only its tensors.
     fn made(&mut self, id: ObjectId, made: &Reduced, depth: usize) -> Result<()> {
         let graph = self.saved.graph();
         self.unknown.count_class(made.callable, false);
         if let Some((module, name)) = self.saved.class(made.callable) {
-            self.stands_in(Container::Class(format!("{module}.{name}").into()));
+            self.record_container(Container::Class(format!("{module}.{name}").into()));
         }
         if !self.reach.holds_tensor(id) {
             return Ok(());
@@ -435,7 +436,7 @@ impl<'a> Walk<'a> {
         let args = std::iter::once(made.args).chain(made.kwargs);
         for state in args.chain(made.states.iter().copied()) {
             self.visit()?;
-            // Arguments have no names but their places. With slots, the state is a pair of dicts.
+            // Arguments are named by position. With slots, the state is a pair of dicts.
             let parts = match graph.tuple(state) {
                 Some(parts) => parts,
                 None => std::slice::from_ref(&state),
@@ -469,8 +470,8 @@ impl<'a> Walk<'a> {
         self.items(&items, depth)
     }
 
-    /// The attributes of an object that hold tensors. Those of a module stand in dicts of their own,
-    /// whose names its state dict does not have.
+    /// Walks the attributes of an object that contain tensors. A module keeps them in nested dicts, whose
+    /// names are not part of its state dict names.
     fn attributes(&mut self, pairs: &[(ObjectId, ObjectId)], depth: usize) -> Result<()> {
         let graph = self.saved.graph();
         let members = self.members(pairs)?;

@@ -1,6 +1,6 @@
-//! From the index to a plan.
+//! Writer: from the index to a plan.
 
-use super::composite::{Composites, Meaning, Whole};
+use super::composite::{Composite, Composites, IndexedQuantizer};
 use super::{METADATA, STATE_DICT, VERSIONS, metadata, was_object};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use weighbridge_format::PlanOptions;
 use weighbridge_pickle::ObjectId;
 use weighbridge_torch_archive::{Quantizer, SavedBuilder, Sparse, is_recent};
 
-/// Values that a flat state dict has no place for are named up to this number, then counted.
-const NAMED: usize = 10;
+/// Maximum number of dropped values that are named; more are counted.
+const MAX_NAMED: usize = 10;
 
-/// Lays out a flat state dict.
+/// Plans a flat state dict.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`] for what torch cannot hold: `no-such-dtype`, `shape-overflow`;
-/// [`weighbridge_core::Kind::Usage`] for another kind than `state_dict`.
+/// [`weighbridge_core::Kind::Mismatch`] for tensors that torch cannot hold: `no-such-dtype`, `shape-overflow`;
+/// [`weighbridge_core::Kind::Usage`] for any kind other than `state_dict`.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != STATE_DICT) {
-        return Err(Error::usage("unknown-kind", "no such kind of file of torch is written")
+        return Err(Error::usage("unknown-kind", "torch files of this kind cannot be written")
             .expected(STATE_DICT)
             .found(kind));
     }
@@ -32,10 +32,10 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     if was_object(checkpoint) {
         let keys =
             checkpoint.metadata.iter().map(|(key, _)| key).filter(|&key| key != Metadata::MODULE_VERSIONS);
-        let without = first_and_more(keys.map(escape_text), NAMED);
+        let without = first_and_more(keys.map(escape_text), MAX_NAMED);
         let without = if without.is_empty() { without } else { format!(" without {without}") };
         let detail = format!(
-            "the structure becomes a flat state dict{without}; this library knows it again, torch does not"
+            "the structure becomes a flat state dict{without}; Weighbridge can restore it, torch cannot"
         );
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
     }
@@ -46,7 +46,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     losses.extend(composites.losses.iter().cloned());
     for (place, (entry, name)) in checkpoint.tensors.iter().zip(&names).enumerate() {
         if is_recent(entry.dtype()) {
-            let detail = format!("torch before version 2.3 cannot load {}", entry.dtype());
+            let detail = format!("torch before version 2.3 cannot load dtype {}", entry.dtype());
             losses.push(Loss::new("recent-dtype", entry.name(), detail));
         }
         if composites.parts.contains(&place) {
@@ -67,19 +67,19 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
                 first.entry(entry.text()).or_insert((entry, id));
                 (name, id)
             }
-            Some(Whole::Sparse { name, sparse, indices }) => {
+            Some(Composite::Sparse { name, sparse, indices }) => {
                 let places = indices.iter().zip(&sparse.indices);
                 let indices = places.map(|(place, (name, _))| Ok((*name, part(place)?)));
                 let indices = indices.collect::<Result<Vec<_>>>()?;
                 let values = part(&place)?;
                 (name, builder.sparse(&Sparse { indices, values, ..sparse.clone() })?)
             }
-            Some(Whole::Quantized { scheme, quantizer }) => {
+            Some(Composite::Quantized { scheme, quantizer }) => {
                 let quantizer = match quantizer {
-                    Meaning::Tensor { scale, zero_point } => {
+                    IndexedQuantizer::Tensor { scale, zero_point } => {
                         Quantizer::Tensor { scale: *scale, zero_point: *zero_point }
                     }
-                    Meaning::Channel { scale, zero_point, axis } => {
+                    IndexedQuantizer::Channel { scale, zero_point, axis } => {
                         let (scales, zero_points) = (part(scale)?, part(zero_point)?);
                         Quantizer::Channel { scales, zero_points, axis: *axis }
                     }
@@ -94,9 +94,9 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     }
     let root = builder.builder_mut().ordered_dict(&pairs)?;
     let own = checkpoint.metadata.get(VERSIONS).filter(|own| matches!(own, Value::Map(_)));
-    // A map of another kind is what torch itself kept there, and was for something else where another format had it.
+    // Any other map is torch's own under this key, unless it comes from another format.
     let other = own.filter(|_| ["torch", "merged"].contains(&checkpoint.format)).cloned();
-    // Also when it was another form in between: torch takes a module without a version for an old one.
+    // Also after another format: torch treats a module without a version as an old one.
     if let Some(versions) = checkpoint.metadata.joined_versions(&mut losses).or(other) {
         let versions = builder.value(&versions)?;
         let b = builder.builder_mut();
@@ -112,16 +112,16 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     Ok(WritePlan { format: "torch", kind: STATE_DICT, files: vec![file], losses })
 }
 
-/// Tensors that were written, by their names.
+/// Written tensors by name.
 type First<'a> = HashMap<String, (&'a TensorEntry, ObjectId)>;
 
-/// The tensor that `entry` shares its bytes with, if one was written.
+/// Returns the written tensor that `entry` shares its bytes with.
 fn shared(first: &First<'_>, entry: &TensorEntry) -> Option<ObjectId> {
     let &(other, id) = first.get(entry.text_attribute(Attributes::ALIAS_OF)?)?;
     same_bytes(entry, other).then_some(id)
 }
 
-/// True where both are the same range of bytes, read alike.
+/// Returns true if both are the same byte range with the same interpretation.
 fn same_bytes(a: &TensorEntry, b: &TensorEntry) -> bool {
     let (Some(p), Some(q)) = (a.single_extent(), b.single_extent()) else { return false };
     let alike = |e: &TensorEntry| (e.stored, e.cast, e.shape.clone());

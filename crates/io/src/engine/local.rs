@@ -93,7 +93,7 @@ impl LocalSink {
         Self::check_plan_replacing(plan, target, replace, &[])
     }
 
-    /// As [`check_plan`](Self::check_plan), for a sink that is [`replacing`](Self::replacing) these names.
+    /// Same as [`check_plan`](Self::check_plan), for a sink that is [`replacing`](Self::replacing) these names.
     ///
     /// # Errors
     /// As [`check_plan`](Self::check_plan).

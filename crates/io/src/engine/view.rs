@@ -54,7 +54,7 @@ impl Maps {
         }
     }
 
-    /// As [`view`](Self::view), but `None` where the box would have to be read instead of mapped.
+    /// Same as [`view`](Self::view), but `None` where the box would have to be read instead of mapped.
     ///
     /// # Errors
     /// Fails where the file ends before the box does.
@@ -140,7 +140,7 @@ impl Private {
         Ok(Self { bytes: PrivateBytes::Read(entry.read_region(&whole, order)?) })
     }
 
-    /// As [`of`](Self::of), but `None` where the elements would have to be read instead of mapped.
+    /// Same as [`of`](Self::of), but `None` where the elements would have to be read instead of mapped.
     ///
     /// # Errors
     /// Fails where the file ends before the elements do.

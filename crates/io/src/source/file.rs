@@ -32,7 +32,7 @@ impl FileSource {
             if kind != PathKind::File {
                 let what = if kind == PathKind::Folder { "a folder" } else { "not a regular file" };
                 return Err(Error::usage("not-a-file", format!("the path is {what}"))
-                    .hint("pass the path of one model file"));
+                    .hint("give the path of one model file"));
             }
             let file = File::open(path).map_err(|e| Error::io("cannot open the file", e))?;
             let metadata = file.metadata().map_err(|e| Error::io("cannot read the length of the file", e))?;
@@ -90,7 +90,7 @@ pub fn check_local(path: &Path) -> Result<()> {
     if is_url {
         return Err(Error::usage("remote-file", "the path is a URL; remote files are not supported")
             .in_file(path.display())
-            .hint("download the file and pass its path"));
+            .hint("download the file and give its path"));
     }
     Ok(())
 }

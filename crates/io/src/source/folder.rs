@@ -121,7 +121,7 @@ impl LocalFolder {
         Ok(())
     }
 
-    /// As [`survey`](Self::survey), but fails where a folder cannot be listed.
+    /// Same as [`survey`](Self::survey), but fails where a folder cannot be listed.
     fn walked(&self, depth: usize) -> Result<Survey> {
         let mut found = self.survey(depth)?;
         match found.unreadable.pop() {

@@ -21,7 +21,7 @@ impl FileIdentity {
         of_path(path).map(Self)
     }
 
-    /// Identity of the file that `source` reads or was read from; `None` where there is none.
+    /// Identity of the file that `source` reads or was read from; `None` for other sources.
     pub fn of_source(source: &dyn Source) -> Option<Self> {
         of_handle(source).map(Self).or_else(|| Self::of_path(Path::new(source.label())))
     }

@@ -23,7 +23,7 @@ const KERAS: &[&str] = &[
     "keras.src.optimizers",
     "keras.src.regularizers",
 ];
-/// Modules of which only these classes are allowed.
+/// Modules with only these allowed classes.
 const KERAS_CLASSES: &[(&[&str], &[&str])] = &[
     (
         &[

@@ -28,7 +28,7 @@ pub(super) struct Code<'a> {
     pub(super) pairs: Vec<usize>,
 }
 
-/// Reads all code of a template up to the first section that Jinja would refuse; true where there is none.
+/// Reads all code of a template up to the first section that Jinja would refuse; true if there is no refused section.
 pub(super) fn read(template: &str) -> (Vec<Code<'_>>, bool) {
     let (mut all, mut at) = (Vec::new(), 0);
     while let Some(brace) = memchr::memchr(b'{', &template.as_bytes()[at..]) {

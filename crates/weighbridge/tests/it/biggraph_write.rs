@@ -1,4 +1,4 @@
-//! What is written for PyTorch-BigGraph is what was read, and what its files need to be.
+//! Files written for PyTorch-BigGraph equal the files that were read, and meet its requirements.
 #![allow(clippy::cast_possible_truncation)]
 
 use crate::support::biggraph::{SETS, golden, knowing, open, open_with, options};
@@ -23,7 +23,7 @@ fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> WritePlan {
         .unwrap_or_else(|e| panic!("{}: {e}", checkpoint.label))
 }
 
-/// Writes `checkpoint` and returns the folder with what was lost.
+/// Writes `checkpoint` and returns the folder and the losses.
 fn write(checkpoint: &Checkpoint, target: &Path, options: &PlanOptions) -> Vec<&'static str> {
     let plan = plan(checkpoint, options);
     if target.is_dir() {
@@ -120,7 +120,7 @@ fn tables_are_cut_into_any_partitions_and_back() {
         let wanted = format!("user:{parts},item:{parts}");
         let target = dir.path().join("cut");
         let losses = write(&truth, &target, &options(None, &[("partitions", &wanted)]));
-        // Its entities stand in another folder, and are now to be cut as well.
+        // Its entities are in another folder, and are to be split as well.
         assert_eq!(losses, ["names-left-out"; 2]);
         let cut = open(&target);
         let files = fs::read_dir(&target).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap());
@@ -457,7 +457,7 @@ fn changed_content_is_a_loss() {
     let mut buffer = table("embeddings.user", DType::F32, 3, 2, false);
     buffer.tensors[0].role = Role::Buffer;
     assert_eq!(losses(&buffer), ["config-made", "name-changed"]);
-    // All values of f16 are values of f32, but what is read is no f16.
+    // All values of f16 are values of f32, but the tensor has no longer the type f16.
     let mut halves = table("user", DType::F32, 3, 2, false);
     halves.tensors[0] = TensorEntry::dense(
         TensorPath::from_dotted("user"),

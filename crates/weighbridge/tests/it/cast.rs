@@ -1,5 +1,4 @@
-//! Casts as versions of PaddlePaddle do them, held against what they gave. The tables were made by
-//! `testdata/cast/make.py`.
+//! Casts of PaddlePaddle versions, compared with their results. The tables were made by `testdata/cast/make.py`.
 
 use crate::support::testdata;
 use weighbridge::TensorEntry;

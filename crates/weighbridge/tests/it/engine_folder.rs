@@ -1,4 +1,4 @@
-//! Plans of several files: the folder is old or new and whole, whatever happens.
+//! Plans of several files: the folder is old or new, and complete, after any failure.
 
 use crate::support::names;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use weighbridge::source::{FileSource, MemorySource, SourceRef};
 use weighbridge::tensor::{DType, Encoding, Order, Shape};
 use weighbridge::{Result, TensorEntry};
 
-/// Every file below a folder, by its name, with what it holds.
+/// Every file below a folder, by name, with its content.
 type Tree = BTreeMap<String, Vec<u8>>;
 
 fn tree(folder: &Path) -> Tree {
@@ -57,7 +57,7 @@ fn texts(files: &[(&str, &str)]) -> WritePlan {
 
 const OLD: &[(&str, &str)] = &[("a", "old a"), ("sub/b", "old b")];
 
-/// Small files, one in a folder of a folder, and one that all workers fill; with what it must give.
+/// Small files, one in a nested folder, and one that all workers fill; with the expected result.
 fn plan() -> (WritePlan, Tree) {
     let large: Vec<u8> = (0..3_000_000u32).flat_map(u32::to_le_bytes).collect();
     let mut files = vec![
@@ -146,7 +146,7 @@ fn any_failing_call_leaves_the_old_or_new_folder_complete() {
     }
 }
 
-/// Does something when so many bytes are written, and stops if told so.
+/// Runs an action after a given number of written bytes, and stops on request.
 struct At<F>(AtomicU64, u64, F, bool);
 impl<F> std::fmt::Debug for At<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

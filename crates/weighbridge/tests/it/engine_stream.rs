@@ -1,5 +1,4 @@
-//! Files written from front to back: the same bytes for every crew, in bounded memory, all or
-//! nothing.
+//! Files written from front to back: the same bytes for any number of workers, in bounded memory, all or nothing.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! What goes wrong around the library: sinks that fail at every call of every format's writer, files that change while
-//! they are read; and that nothing depends on the number of threads.
+//! Failures around the library: sinks that fail at every call of every format's writer, and files that change while they are
+//! read. Also: results do not depend on the number of threads.
 
 use crate::support::testdata;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use weighbridge::source::{FileSource, MapSource, MemorySource, SourceRef};
 use weighbridge::tensor::{DType, Encoding, Order, Shape};
 use weighbridge::{Checkpoint, OpenOptions, TensorEntry};
 
-/// Every file below a path, by its name, with what it holds. The name of a lone file is empty.
+/// Every file below a path, by name, with its content. The name of a single file is empty.
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
 fn tree(path: &Path) -> Tree {
@@ -286,7 +286,7 @@ fn a_file_that_shrinks_is_an_error_in_every_use() {
             [Arc::new(FileSource::open(&path).unwrap()), Arc::new(MapSource::open(&path).unwrap())];
         let options = OpenOptions { format: Some(format.to_owned()), ..OpenOptions::default() };
         let opened = sources.map(|source| registry().open_source(source, &options).unwrap());
-        // Within the last page, of which the system tells nobody, and far before it.
+        // Within the last page, where the system reports nothing, and far before it.
         let len = fs::metadata(&path).unwrap().len();
         fs::File::options().write(true).open(&path).unwrap().set_len(len - 1).unwrap();
         for checkpoint in &opened {
@@ -313,7 +313,7 @@ fn a_file_that_shrinks_is_an_error_in_every_use() {
     }
 }
 
-/// Cuts the file as soon as so many bytes are written.
+/// Truncates the file after a given number of written bytes.
 #[derive(Debug)]
 struct CutAt(AtomicU64, u64, PathBuf);
 

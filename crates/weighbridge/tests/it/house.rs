@@ -1,4 +1,4 @@
-//! Rules of the house that the compiler does not hold by itself.
+//! Project rules that the compiler does not enforce.
 
 use std::path::{Path, PathBuf};
 use weighbridge::{ErrorCode, FindingCode, LossCode, NoteCode};
@@ -6,7 +6,7 @@ use weighbridge::{ErrorCode, FindingCode, LossCode, NoteCode};
 /// Lines of a file; longer ones are cut into rooms.
 const LONGEST: usize = 900;
 
-/// Where `unsafe` stands, and nowhere else, and why it must: of the library in one module.
+/// Places of `unsafe` code, with the reason: in the library in a single module.
 const UNSAFE: [(&str, &str); 7] = [
     ("crates/io/src/source/map/guard.rs", "the signal of a page that is gone is handled"),
     ("crates/io/src/source/map/mod.rs", "a file is mapped"),
@@ -75,7 +75,7 @@ fn files_are_short() {
     assert_eq!(long.map(|(name, _)| name).collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-/// Losses of which something is in the target; the library knows the others.
+/// Losses whose subject is partly in the target, and that the library does not add itself.
 const CHANGED: [&str; 42] = [
     "apart",
     "attribute-form",
@@ -121,7 +121,7 @@ const CHANGED: [&str; 42] = [
     "weights-truncated",
 ];
 
-/// Who adds a loss says whether something is left out, which callers are warned of.
+/// Every loss states whether something is omitted: callers are warned of omissions.
 #[test]
 fn every_loss_code_is_an_omission_or_a_change() {
     let left_out = weighbridge::checkpoint::Loss::LEFT_OUT;
@@ -141,7 +141,7 @@ fn every_loss_code_is_an_omission_or_a_change() {
         left_out.iter().map(|code| code.as_str()).chain(CHANGED).map(str::to_owned).collect();
     assert_eq!(known.len(), left_out.len() + CHANGED.len(), "a code is in both");
     assert_eq!(codes.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new());
-    // Those that are no literals.
+    // Codes that are not literals.
     codes.extend(["missing-damaged", "tensor-skipped"].map(str::to_owned));
     assert_eq!(
         known.difference(&codes).collect::<Vec<_>>(),
@@ -200,7 +200,7 @@ fn dependencies_point_down() {
     assert_eq!(members, LAYERS.iter().map(|layer| layer.len()).sum::<usize>());
 }
 
-/// State of the whole process in libraries, and why it is none that a program could notice without asking for it.
+/// Process-wide state in libraries, with the reason why a program cannot notice it without requesting it.
 const STATICS: [(&str, &str); 6] = [
     ("crates/containers/pickle/src/allowed.rs", "a table of constants, made when it is asked for first"),
     ("crates/containers/pickle/src/libraries.rs", "a table of constants, made when it is asked for first"),
@@ -243,7 +243,7 @@ fn libraries_have_no_process_wide_state() {
     assert_eq!(found, STATICS.map(|(file, _)| file));
 }
 
-/// Texts of the library that hold a flag all the same: options of other programs, and text that only the command prints.
+/// Library texts with flags: options of other programs, and text that only the command prints.
 const FLAGS: [&str; 2] = ["h5clear --status", "`weighbridge program --strip source` removes them."];
 
 /// Each face words options for its own users: texts of the library name none as a flag.
@@ -287,7 +287,7 @@ fn the_core_is_pure() {
     }
 }
 
-/// The text after each place where `call` stands, past the line break that may follow.
+/// Returns the text after each occurrence of `call`, past the line break that may follow.
 fn after<'a>(text: &'a str, call: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(call).skip(1).map(str::trim_start)
 }

@@ -1,5 +1,4 @@
-//! The tables of limits and faults in the book are true: every limit stands in them, every test that they name exists, and
-//! every flag reaches the reader that it is for.
+//! Tables of limits and faults in the docs: every limit is listed, every named test exists, and every flag reaches its reader.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,9 +10,9 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The cells of the rows of the tables below a heading of `docs/reliability.md`.
+/// The cells of the rows of the tables below a heading of `docs/src/how/reliability.md`.
 fn table(heading: &str) -> Vec<Vec<String>> {
-    let page = fs::read_to_string(root().join("docs/reliability.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/src/how/reliability.md")).unwrap();
     let below = page.split(&format!("\n## {heading}\n")).nth(1).unwrap();
     let section = below.split("\n## ").next().unwrap();
     let lines: Vec<&str> = section.lines().collect();
@@ -28,7 +27,7 @@ fn table(heading: &str) -> Vec<Vec<String>> {
     rows.map(|(_, line)| cells(line)).collect()
 }
 
-/// What stands between backticks.
+/// Returns the texts between backticks.
 fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
@@ -161,7 +160,7 @@ fn generated() -> String {
 /// `WEIGHBRIDGE_WRITE_DOCS=1` writes the tables anew.
 #[test]
 fn the_tables_are_those_of_the_limits_and_the_budget() {
-    let path = root().join("docs/reliability.md");
+    let path = root().join("docs/src/how/reliability.md");
     let page = fs::read_to_string(&path).unwrap();
     let [from, to] = ["<!-- made by a test: limits -->\n", "<!-- end -->\n"];
     let (before, rest) = page.split_once(from).unwrap();
@@ -173,13 +172,13 @@ fn the_tables_are_those_of_the_limits_and_the_budget() {
     }
     assert_eq!(between, generated, "WEIGHBRIDGE_WRITE_DOCS=1 cargo test -p weighbridge --test it limits::");
     assert_eq!(LIMITS.map(|(name, ..)| name), Limits::NAMES);
-    let manual = fs::read_to_string(root().join("docs/command.md")).unwrap();
+    let manual = fs::read_to_string(root().join("docs/src/reference/command.md")).unwrap();
     for name in Limits::NAMES {
         assert!(manual.contains(&format!("`{name}`")), "{name} is not in the manual");
     }
 }
 
-/// A golden file that opens is refused when the limit is set below what it needs, and the error names the flag.
+/// A golden file that opens is rejected when the limit is set too low, and the error names the flag.
 #[test]
 fn every_flag_reaches_its_reader() {
     for (name, value, file) in [

@@ -1,6 +1,6 @@
-//! The tests of the library from outside: one program of all of them, as each would have the library linked into it.
+//! Integration tests of the library: one binary for all of them, because each binary links the whole library.
 //!
-//! What needs a process of its own is a file beside this folder, and says why.
+//! A test that needs its own process is a file beside this folder, with the reason.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
 mod account;

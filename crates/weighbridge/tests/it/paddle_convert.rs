@@ -1,4 +1,4 @@
-//! Conversions of Paddle's models, in every direction, are byte for byte what Paddle wrote.
+//! Conversions of Paddle models, in every direction, equal the files of Paddle byte for byte.
 
 use crate::support::paddle::{bad, files_below, good, is_data, open, same_files, with_program};
 use std::collections::BTreeSet;
@@ -48,7 +48,7 @@ fn temp() -> (TempDir, PathBuf) {
     (temp, path)
 }
 
-/// Every file, written again as what it is.
+/// Every file, written again in its own format.
 #[test]
 fn every_golden_file_comes_back_as_it_was() {
     let (_temp, dir) = temp();
@@ -436,7 +436,7 @@ fn vocabularies_are_written_and_read_back() {
     same(dir.join("b/vocab.pdmodel"), good("p262/vocab/program.pb"));
 }
 
-/// The forms of the design notes, for whoever has a reader of them.
+/// The byte layouts of the design notes, for those with a reader for them.
 #[test]
 fn streams_of_the_design_notes() {
     let (_temp, dir) = temp();

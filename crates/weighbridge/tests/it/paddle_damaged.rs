@@ -1,4 +1,4 @@
-//! Damaged models of Paddle: each gets the finding that it deserves, and none is called sound.
+//! Damaged Paddle models: each has its finding, and none is sound.
 
 use crate::support::paddle::{bad, copy_folder, expected, good, list, made, with_program};
 use std::fs;
@@ -184,7 +184,7 @@ fn separate_files_are_counted() {
     fs::write(folder.join("linear_0.w_0"), [&short[..], b"x"].concat()).unwrap();
     let report = plain(&folder);
     has(&report, Error, "trailing-bytes", "found 1 more byte");
-    // The rest is checked all the same.
+    // The rest is checked, too.
     has(&report, Error, "missing-parameter", "");
 }
 
@@ -298,7 +298,7 @@ fn forms_that_paddle_cannot_read_are_errors() {
     has(&report, Error, "design-note", "Paddle cannot read");
 }
 
-/// Words are held against the program as well, though they are no tensors.
+/// Vocabularies are checked against the program as well, although they are not tensors.
 #[test]
 fn missing_words_are_found() {
     use weighbridge::ops::{ConvertOptions, convert};

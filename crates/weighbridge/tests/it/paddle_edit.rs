@@ -1,4 +1,4 @@
-//! Programs that are changed take their parameters along.
+//! Changes to programs include their parameters.
 
 use crate::support::paddle::{copy_folder, good, made, open, same_files};
 use std::collections::BTreeMap;

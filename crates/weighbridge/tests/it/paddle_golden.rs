@@ -1,4 +1,4 @@
-//! Every golden file of Paddle opens, alone and as part of its folder, to what Paddle says is in it.
+//! Every golden file of Paddle opens, alone and as part of its folder, with the contents that Paddle reports.
 
 use crate::support::paddle::{
     bad, compare, compare_all, expected, files_below, good, is_data, list, open, texts,
@@ -387,7 +387,7 @@ fn programs_alone() {
 fn every_golden_file_is_tested() {
     let mut count = 0;
     for file in files_below(&good("")).iter().filter(|f| is_data(f)) {
-        // The index of shards is none of its own.
+        // The index of shards does not count itself.
         if file.extension().is_some_and(|e| e == "metadata") {
             continue;
         }

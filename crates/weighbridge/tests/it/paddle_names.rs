@@ -1,4 +1,4 @@
-//! Variables with names that lead elsewhere: nothing outside of the folder is read or written.
+//! Variables with names that are unsafe paths: nothing outside of the folder is read or written.
 
 use crate::support::paddle::{files_below, good, open, same_files};
 use std::fs;
@@ -29,7 +29,7 @@ fn to(kind: &str) -> ConvertOptions {
     ConvertOptions { to: Some("paddle".into()), kind: Some(kind.into()), ..ConvertOptions::default() }
 }
 
-/// Names that are no plain file of the folder. `ROOT` stands for the folder around it.
+/// Names that are not plain files of the folder. `ROOT` means the folder around it.
 fn hostile(root: &Path) -> Vec<String> {
     let mut names =
         ["../bait", "a/../../bait", ".", "..", "./a", "bait\0", "/", "//bait", "../model/../bait"]

@@ -1,5 +1,4 @@
-//! Scanning files of Paddle: what would run, or give away source code, is found; what was not
-//! looked through is not called clean.
+//! Scans of Paddle files: code that would run and source code that would leak are found; unscanned parts are not called clean.
 
 use crate::support::paddle::{copy_folder, files_below, good, is_data, open, source};
 use crate::support::testdata;

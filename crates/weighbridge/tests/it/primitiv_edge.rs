@@ -1,5 +1,4 @@
-//! Byte strings made by hand, valid and broken: what is done with each, and why wherever that is
-//! not what the original does.
+//! Byte strings made by hand, valid and broken: the treatment of each, with the reason where it differs from the original's.
 
 mod table;
 

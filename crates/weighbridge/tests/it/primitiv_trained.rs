@@ -1,4 +1,4 @@
-//! Networks that the original trained give the original's answers when computed from what is read.
+//! Networks trained by the original compute the same results from the tensors that are read.
 
 use crate::support::inference::{self, Matrix};
 use crate::support::testdata;

@@ -1,4 +1,4 @@
-//! Every golden primitiv file goes through the bridges and comes back as it was.
+//! Every golden primitiv file is converted to the bridges and back without a change.
 
 use crate::support::testdata;
 use std::fs;

@@ -1,8 +1,7 @@
-//! Damaged files: whatever is given of one is what the whole file holds, or it is not given.
+//! Damaged files: salvaged tensors equal those of the complete file.
 //!
-//! Every beginning of every small good file is opened, and every byte of it is damaged once. What
-//! comes back must have the bytes of the whole file, name by name; a table may have fewer rows where
-//! it says so.
+//! Every prefix of every small good file is opened, and every byte of it is damaged once. The salvaged tensors must have the bytes
+//! of the complete file, name by name; a table may have fewer rows where it states so.
 
 use crate::support::{testdata, walk};
 use std::collections::HashMap;
@@ -59,7 +58,7 @@ fn whole(bytes: &[u8]) -> Option<(&'static str, Vec<(String, FormatInfo)>)> {
     Some((checkpoint.format, checkpoint.tensors.iter().map(|t| (t.text(), facts(t))).collect()))
 }
 
-/// Fails unless everything in `given` stands so in the whole file.
+/// Fails unless every tensor of `given` is identical in the complete file.
 fn hold(given: &Checkpoint, whole: &[(String, FormatInfo)], what: &str) {
     let by_name: HashMap<&str, &FormatInfo> =
         whole.iter().map(|(name, facts)| (name.as_str(), facts)).collect();
@@ -76,7 +75,7 @@ fn hold(given: &Checkpoint, whole: &[(String, FormatInfo)], what: &str) {
         let rows = tensor.attributes.contains_key("salvaged_rows") || given.format == "tsv";
         if rows {
             assert_eq!((&dtype, &shape[1..]), (&wanted.0, &wanted.1[1..]), "{what}: {name}");
-            // `FIRST to LAST`: rows of a text may be left out in front, too.
+            // `FIRST to LAST`: rows of a text may be missing at the front, too.
             let first: usize = match tensor.attributes.get("salvaged_rows") {
                 Some(Value::Text(kept)) => kept.split(' ').next().unwrap().parse().unwrap(),
                 _ => 0,
@@ -93,7 +92,7 @@ fn hold(given: &Checkpoint, whole: &[(String, FormatInfo)], what: &str) {
     }
 }
 
-/// Marked, so that nobody takes it for the whole.
+/// Marked as salvaged, so that it is not mistaken for the complete file.
 fn marked(given: &Checkpoint, what: &str) {
     let damage = given.damage.as_ref().unwrap_or_else(|| panic!("{what}: it is not marked"));
     assert!(given.notes.iter().any(|note| note.code == "damaged" && note.omission), "{what}");

@@ -1,4 +1,4 @@
-//! Every rule of `scan` is proved by a crafted file, and no good file gives a false alarm.
+//! Every rule of `scan` has a crafted file that triggers it, and no good file has a false alarm.
 
 use crate::support::{testdata, walk};
 use serde_json::Value as Json;
@@ -41,7 +41,7 @@ fn crafted_files_have_their_codes() {
         for finding in report.files.iter().flat_map(|file| &file.scan.findings) {
             let rule = Rule::ALL.iter().find(|rule| rule.code == finding.code.as_str());
             let rule = rule.unwrap_or_else(|| panic!("{name}: {} is no rule", finding.code.as_str()));
-            // The rule of what is not listed weighs what its worst finding does.
+            // The rule for unlisted content has the severity of its worst finding.
             assert!(finding.severity >= rule.severity, "{name}: {finding:?}");
             assert!(finding.severity == rule.severity || rule.code == "more-findings", "{name}: {finding:?}");
         }
@@ -107,7 +107,7 @@ const FOUND: &[(&str, &[&str])] = &[
     ("hdf5/good/layouts_", &["hdf5-external-storage", "hdf5-virtual"]),
 ];
 
-/// Good files that hold what is not looked at, and what.
+/// Good files with unscanned content, and that content.
 const UNTOLD: &[(&str, &[&str])] = &[
     ("hdf5/good/attributes_", &["left-out", "opaque-bytes"]),
     ("hdf5/good/types_", &["left-out", "opaque-bytes", "zip-damaged"]),

@@ -1,4 +1,4 @@
-//! The checkpoint store on real folders: what it finds, what it refuses, what it tidies.
+//! The checkpoint store on real folders: listing, refusals, cleanup.
 
 use crate::support::{names, testdata};
 use std::fs;
@@ -65,7 +65,7 @@ fn a_crashed_biggraph_run_is_recovered() {
     assert_eq!(store.version(3).unwrap_err().code().as_str(), "incomplete-version");
     assert_eq!(store.version(4).unwrap_err().code().as_str(), "no-version");
     assert_eq!(state.to_json()["versions"][1]["complete"], false);
-    // The next commit takes the place of what was left behind.
+    // The next commit replaces the remnants.
     assert_eq!(commit(&store, &CommitOptions::default()), 3);
     assert_eq!(fs::read(dir.path().join("embeddings_all_1.v3.h5")).unwrap(), b"new embeddings_all_1.v3.h5");
     assert!(!dir.path().join("model.v2.h5").exists());
@@ -140,7 +140,7 @@ fn a_second_writer_is_refused_and_readers_are_not() {
     assert_eq!(other.sweep(SweepOptions::default()).unwrap_err().code().as_str(), "locked");
     assert_eq!(other.rollback(2, RollbackOptions::default()).unwrap_err().code().as_str(), "locked");
     assert_eq!(other.version(2).unwrap().len(), 3);
-    // What stands beside the versions has the same lock; who holds it writes by way of it.
+    // The version file has the same lock; its holder writes through it.
     assert_eq!(other.append_stats(["{}"]).unwrap_err().code().as_str(), "locked");
     assert_eq!(other.write_config(CONFIG.as_bytes()).unwrap_err().code().as_str(), "locked");
     assert_eq!(staging.append_stats(["{}"]).unwrap().lines, 1);
@@ -169,7 +169,7 @@ fn a_lock_is_held_from_one_version_to_the_next() {
     refused();
     held.prune(1).unwrap();
     refused();
-    // Released, it is free when what is being written ends, and taken for each work from then on.
+    // After release it is free once the current write ends, and locked for each further step.
     let staging = held.begin().unwrap();
     held.release();
     refused();
@@ -233,7 +233,7 @@ fn rollback_prune_and_sweep_report_their_changes() {
     fs::write(dir.path().join(".model.v9.h5.weighbridge-0123456789abcdef.part"), "x").unwrap();
     let report = store.sweep(SweepOptions::default()).unwrap();
     assert_eq!((report.removed.len(), report.left.len()), (1, 4));
-    // Version 4 is complete and perhaps kept on purpose; version 3 is what is left of one.
+    // Version 4 is complete and perhaps kept on purpose; version 3 is a remnant.
     fs::write(dir.path().join("embeddings_all_1.v3.h5"), "x").unwrap();
     let all = SweepOptions { newer: true, remnants: true, temporary: true, ..SweepOptions::default() };
     let report = store.sweep(all).unwrap();
@@ -262,7 +262,7 @@ fn a_version_of_a_snapshot_is_not_rewritten() {
     let error = store.begin().unwrap_err();
     assert_eq!((error.code().as_str(), error.found_text()), ("snapshot-holds", Some("those of epoch_2")));
     assert_eq!(fs::read(&kept).unwrap(), b"of the first run");
-    // Also where the snapshot came after the beginning, or its links lead nowhere.
+    // Also for a snapshot made after the start, or with dead links.
     let aside = dir.path().join("aside");
     fs::rename(dir.path().join("epoch_2"), &aside).unwrap();
     let staging = store.begin().unwrap();
@@ -338,7 +338,7 @@ fn with_a_new_type(target: &Path) {
 #[test]
 fn missing_files_of_older_versions_follow_their_own_configuration() {
     let all = SweepOptions { newer: true, remnants: true, temporary: true, ..SweepOptions::default() };
-    // How version 4 is changed, and what is swept of its 11 files.
+    // The change to version 4, and the swept files of its 11.
     type Change = fn(&Path);
     let whole: Change = |_| {};
     let no_partition: Change = |at| fs::remove_file(at.join("embeddings_item_2.v4.h5")).unwrap();
@@ -403,7 +403,7 @@ fn configurations_are_read_as_biggraph_reads_them() {
     let dangling = CONFIG.replace(r#""rhs": "all""#, r#""rhs": "nobody""#);
     assert_eq!(store.write_config(dangling.as_bytes()).unwrap_err().code().as_str(), "bad-config");
     assert_eq!(store.write_config(b"\xff").unwrap_err().code().as_str(), "not-json");
-    // One that is damaged is told, and what the versions have counts.
+    // A damaged one is reported, and the versions take precedence.
     fs::write(dir.path().join("config.json"), "{").unwrap();
     let state = store.state().unwrap();
     assert!(state.basis == Basis::Versions && state.config_trouble.is_some());

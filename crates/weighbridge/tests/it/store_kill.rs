@@ -1,8 +1,8 @@
 //! Stopping a store at every step: no committed version is ever lost.
 //!
-//! Three ways: a disk in memory that stops before, amid and after each of its steps, with the writer
-//! told of an error or dead, and with the power lost; a process that is killed at random times on the
-//! real file system; and beside it what PyTorch-BigGraph itself does, under the same stops.
+//! Three ways: a disk in memory that stops before, amid and after each of its steps, with a writer that gets an error or dies,
+//! and with a power loss; a process that is killed at random times on the real file system; and, for comparison,
+//! PyTorch-BigGraph itself under the same stops.
 
 mod sim;
 mod upstream;
@@ -342,10 +342,10 @@ fn table() -> String {
 
 #[test]
 fn the_table_in_the_docs_is_correct() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reliability.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/how/reliability.md");
     let page = std::fs::read_to_string(page).unwrap();
     let table = table();
-    assert!(page.contains(&table), "docs/reliability.md should have\n{table}");
+    assert!(page.contains(&table), "docs/src/how/reliability.md should have\n{table}");
 }
 
 // A process that is killed.

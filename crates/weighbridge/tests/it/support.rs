@@ -1,4 +1,4 @@
-//! What the tests of the library have in common.
+//! Helpers shared by the integration tests.
 
 pub(crate) mod biggraph;
 pub(crate) mod inference;

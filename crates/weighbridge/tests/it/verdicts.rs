@@ -1,4 +1,4 @@
-//! Files of tables and archives, each in a folder that is called as its verdict. What they are, `judges/make_verdicts.py` says.
+//! Files of tables and archives, each in a folder named after its verdict. `judges/make_verdicts.py` describes them.
 
 use crate::support::testdata;
 use std::path::Path;

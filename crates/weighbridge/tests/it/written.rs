@@ -1,4 +1,4 @@
-//! What is written is whole and sound for its own checks: every byte of it accounted for, names of rows among them.
+//! Written files are complete and sound by our own checks: every byte is accounted for, row names included.
 
 use crate::support::testdata;
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ const TARGETS: [Target; 16] = [
     ("a.optimizer", "primitiv", &[]),
 ];
 
-/// Findings that keep what is written from being sound, the format, and why.
+/// Findings that prevent the verdict sound, with the format and the reason.
 const EXPECTED: &[(&str, &str, &str)] = &[
     ("empty-file", "tsv", "a table without rows is a text without lines, which is a loss that is told"),
     ("packed-values", "safetensors", "elements that share bytes have no statistics"),
@@ -85,7 +85,7 @@ fn each_file(folder: &Path) -> Vec<PathBuf> {
     items.filter(|path| path.is_file()).collect()
 }
 
-/// What keeps a report from being sound, but for what is expected.
+/// Unexpected findings that prevent the verdict sound.
 fn wrong_of(report: &VerifyReport, format: &str) -> Option<String> {
     let expected = |code: &str| EXPECTED.iter().any(|(c, f, _)| (*c, *f) == (code, format));
     let mut wrong = report.findings.iter().filter(|f| f.severity >= Severity::Unchecked);
@@ -116,7 +116,7 @@ fn every_written_file_is_sound() {
                 };
                 let mut told = judged(&target);
                 if told.is_some() && target.is_dir() {
-                    // A file for each tensor, of which none is the model.
+                    // One file per tensor; no file is the model.
                     told = each_file(&target).iter().find_map(|file| judged(file));
                 }
                 if let Some(told) = told {

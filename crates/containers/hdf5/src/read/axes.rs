@@ -1,51 +1,46 @@
-//! How a run of bytes of a dataset falls into boxes, and these into chunks.
+//! Decomposition of a run of bytes of a dataset into boxes, and of boxes into chunks.
 
 use super::grid::Grid;
 use std::ops::Range;
 
-/// A dimension of a dataset, or several that lie in its chunks as they do in it; the last counts bytes.
+/// A dimension of a dataset, or several that are contiguous in dataset and chunk; the last axis counts bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis {
-    pub(super) extent: u64,
-    /// The extent of a chunk.
+    pub(super) size: u64,
+    /// Size of a chunk along the axis.
     pub(super) chunk: u64,
-    /// Bytes from one to the next, in the dataset.
+    /// Stride in the dataset, in bytes.
     pub(super) step: u64,
-    /// Bytes from one to the next, in a chunk.
+    /// Stride in a chunk, in bytes.
     pub(super) inner: u64,
-    /// Chunks from one chunk to the next along it, in the order of the grid.
+    /// Stride of chunk numbers along the axis.
     pub(super) numbers: u64,
 }
 
-/// The bytes of a box: a range on each axis.
+/// A box of bytes: a range on each axis.
 pub(super) type Bounds = Vec<Range<u64>>;
 
-/// The dimensions of a grid, without those of one element: so there are no more of them than the dataset's
-/// length has bits.
+/// Returns the axes of a grid, without dimensions of size 1: there are no more axes than bits in the length of the
+/// dataset.
 pub(super) fn axes(grid: &Grid) -> Vec<Axis> {
-    let mut last = Axis { extent: grid.size, chunk: grid.size, step: 1, inner: 1, numbers: 1 };
+    let mut last = Axis { size: grid.size, chunk: grid.size, step: 1, inner: 1, numbers: 1 };
     let mut axes = Vec::new();
     let (mut step, mut inner, mut numbers) = (grid.size, grid.size, 1);
-    for ((&extent, &chunk), &count) in grid.shape.iter().zip(&grid.chunk).zip(&grid.counts).rev() {
-        if extent > 1 && last.extent == last.chunk && last.inner * last.extent == inner {
-            // Each chunk has the one behind it as a whole: together they are one.
-            last = Axis {
-                extent: last.extent * extent,
-                chunk: last.chunk.saturating_mul(chunk),
-                numbers,
-                ..last
-            };
-        } else if extent > 1 {
-            axes.push(std::mem::replace(&mut last, Axis { extent, chunk, step, inner, numbers }));
+    for ((&size, &chunk), &count) in grid.shape.iter().zip(&grid.chunk).zip(&grid.counts).rev() {
+        if size > 1 && last.size == last.chunk && last.inner * last.size == inner {
+            // Chunks cover the inner axis completely: both axes merge.
+            last = Axis { size: last.size * size, chunk: last.chunk.saturating_mul(chunk), numbers, ..last };
+        } else if size > 1 {
+            axes.push(std::mem::replace(&mut last, Axis { size, chunk, step, inner, numbers }));
         }
-        (step, inner, numbers) = (step * extent, inner * chunk, numbers * count);
+        (step, inner, numbers) = (step * size, inner * chunk, numbers * count);
     }
     axes.push(last);
     axes.reverse();
     axes
 }
 
-/// The bytes `from..to` as boxes: at most two for each axis. The chunks of each have numbers without a gap.
+/// Splits the bytes `from..to` into boxes, at most two for each axis. The chunks of a box have consecutive numbers.
 pub(super) fn boxes(axes: &[Axis], from: u64, to: u64) -> Vec<Bounds> {
     let mut found = Vec::new();
     split(axes, &mut Vec::new(), from, to, &mut found);
@@ -72,7 +67,7 @@ fn split(axes: &[Axis], fixed: &mut Bounds, from: u64, to: u64, found: &mut Vec<
         within(last, 0, tail, found);
     }
     if !whole.is_empty() {
-        let behind = behind.iter().map(|axis| 0..axis.extent);
+        let behind = behind.iter().map(|axis| 0..axis.size);
         found.push(fixed.iter().cloned().chain([whole]).chain(behind).collect());
     }
 }
@@ -87,7 +82,7 @@ mod tests {
         Grid { shape: shape.to_vec(), chunk: chunk.to_vec(), counts, size, chunk_len }
     }
 
-    /// The chunk and the offset in it of a byte, from the dimensions as they are.
+    /// The chunk of a byte, and the offset in it, computed from the dimensions.
     fn place(grid: &Grid, byte: u64) -> (u64, u64) {
         let mut rest = byte / grid.size;
         let (mut number, mut offset, mut chunks, mut stride) = (0, 0, 1, 1);
@@ -102,7 +97,7 @@ mod tests {
         (number, offset * grid.size + byte % grid.size)
     }
 
-    /// All places in bounds.
+    /// All positions in bounds.
     fn all(bounds: &[Range<u64>]) -> Vec<Vec<u64>> {
         bounds.iter().fold(vec![Vec::new()], |all, range| {
             all.iter().flat_map(|start| range.clone().map(|at| [&start[..], &[at]].concat())).collect()
@@ -110,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_hold_each_byte_once_and_where_it_is() {
+    fn boxes_contain_each_byte_exactly_once() {
         for (shape, chunk, size) in [
             (&[7][..], &[3][..], 4),
             (&[5, 4], &[2, 1], 1),
@@ -148,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn dimensions_that_say_nothing_cost_nothing() {
+    fn dimensions_of_size_1_add_no_axes() {
         let shape = [&[100_000_000][..], &[1; 59]].concat();
         let chunk = [1; 60];
         let rows = axes(&grid(&shape, &chunk, 1));

@@ -1,11 +1,11 @@
-//! Unreadable parts of a structure, one by one: a leaf of a tree, a block of a heap, a name.
+//! Errors of the unreadable parts of a structure: a leaf of a B-tree, a block of a heap, a name.
 
 use weighbridge_core::error::{Error, Kind, Result};
 
-/// Parts that cannot be read are reported one by one up to this number, then counted.
+/// Maximum number of unreadable parts that are reported one by one; more are counted.
 pub(super) const REPORTED: usize = 16;
 
-/// The errors of the parts of a structure. The other parts are read all the same.
+/// Errors of the parts of a structure whose other parts are read.
 #[derive(Default)]
 pub(super) struct Broken {
     errors: Vec<Error>,
@@ -13,10 +13,10 @@ pub(super) struct Broken {
 }
 
 impl Broken {
-    /// Notes the error of a part that is damaged.
+    /// Collects the error of a damaged part; `None` for such a part.
     ///
     /// # Errors
-    /// The error, where it says anything else: that a limit is reached, that the file cannot be read.
+    /// Errors of any other kind: an exceeded limit, an unreadable file.
     pub(super) fn part<T>(&mut self, part: Result<T>) -> Result<Option<T>> {
         match part {
             Ok(part) => return Ok(Some(part)),
@@ -27,24 +27,24 @@ impl Broken {
         Ok(None)
     }
 
-    /// Counts one more part whose error is the one before.
-    pub(super) fn again(&mut self) {
+    /// Counts a part with the same error as the one before.
+    pub(super) fn repeat(&mut self) {
         self.more += 1;
     }
 
-    /// Fails with the first error, where there is one.
+    /// Fails with the first error, if any.
     ///
     /// # Errors
-    /// This one.
-    pub(super) fn none(self) -> Result<()> {
+    /// The first error.
+    pub(super) fn into_result(self) -> Result<()> {
         self.errors.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// All of them, the first first.
+    /// Returns all errors, in order.
     pub(super) fn into_errors(self) -> Vec<Error> {
         let Self { mut errors, more } = self;
         if more > 0 {
-            let text = format!("HDF5: {more} more parts or names of a group cannot be read");
+            let text = format!("HDF5: {more} more parts or names of the group are unreadable");
             errors.push(Error::corrupt("hdf5-corrupt", text));
         }
         errors
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_broken_parts_are_counted() {
+    fn counts_errors_beyond_the_reported_ones() {
         let mut broken = Broken::default();
         for part in 0..40 {
             let error = Error::corrupt("hdf5-corrupt", "bad").at(part);

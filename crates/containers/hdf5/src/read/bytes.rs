@@ -1,8 +1,8 @@
-//! Numbers from bytes in memory.
+//! Little-endian numbers from bytes in memory.
 
 use weighbridge_core::error::{Error, Result};
 
-/// Reads forwards through the bytes of one structure; all numbers are little-endian.
+/// Forward reader of the bytes of one structure; all numbers are little-endian.
 #[derive(Debug, Clone)]
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
@@ -12,27 +12,27 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of `bytes` in a file whose addresses have `offsets` bytes and lengths `lengths`.
+    /// Creates a reader of `bytes`, in a file whose addresses have `offsets` bytes and whose lengths have `lengths` bytes.
     pub(super) fn new(bytes: &'a [u8], offsets: u8, lengths: u8) -> Self {
         Self { bytes, at: 0, offsets, lengths }
     }
 
-    /// The same, from the byte `at` on.
+    /// Moves the reader to the byte `at`.
     pub(super) fn from(self, at: usize) -> Self {
         Self { at: at.min(self.bytes.len()), ..self }
     }
 
-    /// Bytes read so far.
+    /// Number of bytes read so far.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// Bytes left.
+    /// Number of bytes left.
     pub(super) fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// The next `len` bytes.
+    /// Returns the next `len` bytes.
     pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let end = self.at.checked_add(len);
         match end.and_then(|end| self.bytes.get(self.at..end)) {
@@ -40,25 +40,25 @@ impl<'a> Reader<'a> {
                 self.at += len;
                 Ok(bytes)
             }
-            None => Err(Error::corrupt("hdf5-corrupt", "HDF5: a structure ends too early")
+            None => Err(Error::corrupt("hdf5-corrupt", "HDF5: a structure ends before its last field")
                 .expected(format_args!("{len} more bytes"))
                 .found(self.left())),
         }
     }
 
-    /// Passes over `len` bytes.
+    /// Skips `len` bytes.
     pub(super) fn skip(&mut self, len: usize) -> Result<()> {
         self.take(len).map(drop)
     }
 
-    /// A number of `len` bytes, at most 8.
+    /// Reads a number of `len` bytes, at most 8.
     pub(super) fn number(&mut self, len: usize) -> Result<u64> {
         let bytes = self.take(len)?;
         let mut wide = [0; 8];
         match wide.get_mut(..len) {
             Some(low) => low.copy_from_slice(bytes),
             None => {
-                return Err(Error::corrupt("hdf5-corrupt", "HDF5: a number of more than 8 bytes").found(len));
+                return Err(Error::corrupt("hdf5-corrupt", "HDF5: a number is wider than 8 bytes").found(len));
             }
         }
         Ok(u64::from_le_bytes(wide))
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// An address; `u64::MAX` where it is undefined.
+    /// Reads an address; `u64::MAX` where it is undefined.
     pub(super) fn offset(&mut self) -> Result<u64> {
         let address = self.number(usize::from(self.offsets))?;
         let undefined = match self.offsets {
@@ -88,23 +88,23 @@ impl<'a> Reader<'a> {
         Ok(if address == undefined { u64::MAX } else { address })
     }
 
-    /// A length.
+    /// Reads a length.
     pub(super) fn length(&mut self) -> Result<u64> {
         self.number(usize::from(self.lengths))
     }
 
-    /// A length; `u64::MAX` where all its bits are set.
+    /// Reads a maximum dimension; `u64::MAX` (unlimited) where all bits are set.
     pub(super) fn largest(&mut self) -> Result<u64> {
         let length = self.length()?;
         let most = u64::MAX >> (64 - 8 * u32::from(self.lengths.clamp(1, 8)));
         Ok(if length == most { u64::MAX } else { length })
     }
 
-    /// Text that ends with a zero byte, without it.
+    /// Reads a NUL-terminated text, without the NUL.
     pub(super) fn text(&mut self) -> Result<&'a [u8]> {
         let rest = &self.bytes[self.at..];
         let Some(len) = memchr::memchr(0, rest) else {
-            return Err(Error::corrupt("hdf5-corrupt", "HDF5: a name does not end"));
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: a name is not NUL-terminated"));
         };
         self.at += len + 1;
         Ok(&rest[..len])

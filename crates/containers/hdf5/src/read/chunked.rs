@@ -1,4 +1,4 @@
-//! Chunks as one row-major run of bytes.
+//! Chunks as one row-major source of bytes.
 
 use super::axes::{Axis, axes, boxes};
 use super::fill::repeat;
@@ -10,38 +10,38 @@ use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{CachedBlocks, Source, SourceRef, Within, check_range, read_vec, to_usize};
 
-/// Runs of at least so many bytes are read where they lie, without the chunk around them.
+/// Minimum length of a run that is read directly, without the rest of its chunk.
 const LONG_RUN: u64 = 4 << 10;
-/// Larger chunks that are not packed are never read whole.
-const LARGE_PLAIN: u64 = 1 << 20;
-/// Bytes of such a chunk that are read at once where its runs are short: a call for each would cost far more.
+/// Maximum length of an unfiltered chunk that is read whole.
+const MAX_PLAIN_LEN: u64 = 1 << 20;
+/// Length of the windows in which short runs of such a chunk are read: a call for each run would be slow.
 const WINDOW: u64 = 256 << 10;
 
-/// The elements of a chunked dataset, row by row. Chunks are unpacked when they are needed and kept
-/// for a while, as reading row by row comes back to each chunk of a row of chunks; several threads
-/// can read at once, and wait for each other's chunk instead of unpacking it twice.
+/// Source of the elements of a chunked dataset, row by row. Chunks are unpacked on demand and cached,
+/// because row-by-row reading revisits each chunk of a row of chunks. Several threads
+/// can read at once; a chunk is unpacked by one of them.
 #[derive(Debug)]
 pub(super) struct ChunkedSource {
     source: SourceRef,
     grid: Grid,
     axes: Vec<Axis>,
     slots: Vec<Slot>,
-    /// True where chunks were never written.
+    /// True where some chunks are unwritten.
     gaps: bool,
     filters: Vec<Filter>,
     fill: Vec<u8>,
     edges_plain: bool,
-    /// Small chunks that are not packed are kept, too.
+    /// True where small unfiltered chunks are cached, too.
     keeps_plain: bool,
     len: u64,
     blocks: CachedBlocks,
 }
 
 impl ChunkedSource {
-    /// The dataset of `len` bytes; `slots` are in the order of the grid.
+    /// Creates the source of a dataset of `len` bytes; `slots` are in the order of the grid.
     pub(super) fn new(stored: &Stored, grid: Grid, slots: Vec<Slot>, edges_plain: bool, len: u64) -> Self {
         Self {
-            source: stored.place.source.clone(),
+            source: stored.context.source.clone(),
             axes: axes(&grid),
             gaps: (slots.len() as u64) < grid.counts.iter().product(),
             grid,
@@ -51,11 +51,11 @@ impl ChunkedSource {
             edges_plain,
             keeps_plain: true,
             len,
-            blocks: stored.place.limits.blocks.blocks(),
+            blocks: stored.context.limits.blocks.blocks(),
         }
     }
 
-    /// Whether small chunks that are not packed are kept for the next read, too; at first they are.
+    /// Sets whether small unfiltered chunks are cached; the default is true.
     pub(super) fn keeping_plain(self, keeps_plain: bool) -> Self {
         Self { keeps_plain, ..self }
     }
@@ -64,7 +64,7 @@ impl ChunkedSource {
         self.filters.is_empty() || (self.edges_plain && self.grid.is_edge(number))
     }
 
-    /// The bytes of a chunk, unpacked.
+    /// Returns the unpacked bytes of a chunk.
     fn chunk(&self, slot: &Slot) -> Result<Arc<Vec<u8>>> {
         self.blocks.get(slot.number, self.grid.chunk_len, || self.unpack(slot))
     }
@@ -83,14 +83,14 @@ impl ChunkedSource {
         if bytes.len() == len {
             return Ok(bytes);
         }
-        Err(Error::corrupt("hdf5-chunk", "HDF5: a chunk has not as many bytes as it should")
+        Err(Error::corrupt("hdf5-chunk", "HDF5: the unpacked chunk has a wrong length")
             .in_file(self.source.label())
             .at(slot.offset)
             .expected(format_args!("{len} bytes"))
             .found(format_args!("{} bytes", bytes.len())))
     }
 
-    /// Copies what a chunk has of a box into `buffer`, which begins at `offset` of the dataset.
+    /// Copies the bytes of a box within a chunk into `buffer`, which begins at `offset` of the dataset.
     fn copy(&self, slot: &Slot, bounds: &[Range<u64>], offset: u64, buffer: &mut [u8]) -> Result<()> {
         let (mut rest, mut to, mut from) = (slot.number, 0, 0);
         let mut within = Vec::with_capacity(bounds.len());
@@ -106,13 +106,13 @@ impl ChunkedSource {
             within.push(range.end - range.start);
         }
         let run = within.last().copied().unwrap_or(0);
-        // What is not come back to need not be kept.
-        let long = run >= LONG_RUN.min(self.grid.chunk_len) || self.grid.chunk_len > LARGE_PLAIN;
+        // Bytes that are not revisited need not be cached.
+        let long = run >= LONG_RUN.min(self.grid.chunk_len) || self.grid.chunk_len > MAX_PLAIN_LEN;
         let direct =
             (long || !self.keeps_plain) && self.is_plain(slot.number) && slot.len == self.grid.chunk_len;
         let chunk = if direct { None } else { Some(self.chunk(slot)?) };
         let (len, mut to) = (to_usize(run)?, to - offset);
-        // Runs that are short and near each other are taken from windows, which are read one after the other.
+        // Short runs close to each other are copied from windows.
         let near = self.axes.iter().rev().nth(1).is_some_and(|axis| axis.inner <= WINDOW / 4);
         let windowed = direct && run < LONG_RUN && near;
         let behind: u64 = within.iter().zip(&self.axes).map(|(&n, axis)| (n - 1) * axis.inner).sum();
@@ -135,13 +135,13 @@ impl ChunkedSource {
                     };
                     let Some(bytes) = held.get(from..from + len) else { return Err(short()) };
                     match (&mut *now, bytes) {
-                        // A call for each of them would cost far more than the byte.
+                        // Faster than a call for a single byte.
                         ([to], [from]) => *to = *from,
                         (to, from) => to.copy_from_slice(from),
                     }
                 }
             }
-            // The next run: one further on the axis before the last, or on one further out.
+            // The next run: the next index on the axis before the last, or on an outer axis.
             let mut axis = within.len() - 1;
             loop {
                 let Some(outer) = axis.checked_sub(1) else { return Ok(()) };
@@ -175,7 +175,7 @@ impl Source for ChunkedSource {
                 first += bounds.start / axis.chunk * axis.numbers;
                 last += (bounds.end - 1) / axis.chunk * axis.numbers;
             }
-            // Only chunks that were written: there may be far more that were not.
+            // Only written chunks: the unwritten ones may be far more.
             let from = self.slots.partition_point(|slot| slot.number < first);
             for slot in self.slots[from..].iter().take_while(|slot| slot.number <= last) {
                 self.copy(slot, &bounds, offset, buffer)?;
@@ -202,7 +202,7 @@ impl Source for ChunkedSource {
 }
 
 fn short() -> Error {
-    Error::corrupt("hdf5-chunk", "HDF5: a chunk is too short")
+    Error::corrupt("hdf5-chunk", "HDF5: the chunk is too short")
 }
 
 #[cfg(test)]
@@ -211,11 +211,11 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use weighbridge_io::source::BlockCache;
 
-    /// Bytes that count how often they are asked for.
+    /// Source that counts its reads.
     #[derive(Debug)]
-    struct Asked(Vec<u8>, AtomicU64);
+    struct ReadCounter(Vec<u8>, AtomicU64);
 
-    impl Source for Asked {
+    impl Source for ReadCounter {
         fn len(&self) -> u64 {
             self.0.len() as u64
         }
@@ -230,15 +230,14 @@ mod tests {
         }
     }
 
-    /// Long chunks of few columns, one of which sticks out: read in any cut they are the same, and not a call for
-    /// each row.
+    /// Long chunks of few columns, one beyond the dataset: any range reads correctly, without a call for each row.
     #[test]
     fn narrow_chunks_are_read_in_windows() {
         let (rows, columns, wide) = (600_000u64, 3, 2);
         let bytes: Vec<u8> = (0..rows * 4 + 10).map(|n| (n % 251) as u8).collect();
-        let file = Arc::new(Asked(bytes, AtomicU64::new(0)));
+        let file = Arc::new(ReadCounter(bytes, AtomicU64::new(0)));
         let chunk_len = rows * wide;
-        assert!(chunk_len > LARGE_PLAIN);
+        assert!(chunk_len > MAX_PLAIN_LEN);
         let grid = Grid {
             shape: vec![rows, columns],
             chunk: vec![rows, wide],

@@ -1,4 +1,4 @@
-//! Elements of the datasets of a file, read within one bound.
+//! Elements of the datasets of a file, read within one budget.
 
 use super::file::File;
 use super::heap::Heaps;
@@ -7,10 +7,10 @@ use crate::Dataset;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::SourceRef;
 
-/// Reads elements of the datasets of a file, all within one bound.
+/// Reader of the elements of the datasets of a file, within one budget for all of them.
 #[derive(Default)]
 pub struct ElementReader {
-    /// Opened once: what it may read holds for all datasets together.
+    /// Opened once: its budget applies to all datasets together.
     file: Option<File>,
     heaps: Heaps,
     left: u64,
@@ -23,30 +23,31 @@ impl std::fmt::Debug for ElementReader {
 }
 
 impl ElementReader {
-    /// A reader that takes `most` bytes, unpacked, from all datasets together.
+    /// Creates a reader with a budget of `most` unpacked bytes for all datasets together.
     pub fn new(most: u64) -> Self {
         Self { file: None, heaps: Heaps::default(), left: most }
     }
 
-    /// Bytes that are left of the bound.
+    /// Bytes left in the budget.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Takes `bytes` from the bound.
+    /// Takes `bytes` from the budget.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Limit`] where they are more than is left.
+    /// [`weighbridge_core::Kind::Limit`] where the budget is exceeded.
     pub fn take(&mut self, bytes: u64) -> Result<()> {
-        taken(&mut self.left, bytes)
+        take(&mut self.left, bytes)
     }
 
-    /// Gives each text of `dataset`, of which `bytes` are [those of all elements](Dataset::bytes), to `look`, row by
-    /// row, with its number.
+    /// Calls `look` for each text of `dataset`, row by row, with its number. `bytes` is the source of
+    /// [all elements](Dataset::bytes).
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], code `hdf5-type`, where it holds no texts; [`weighbridge_core::Kind::Limit`] where they are more
-    /// than is left of the bound; [`weighbridge_core::Kind::Corrupt`] where a text is not where it should be; what `look` says.
+    /// [`weighbridge_core::Kind::Usage`], code `hdf5-type`, where the dataset does not contain texts;
+    /// [`weighbridge_core::Kind::Limit`] where the
+    /// budget is exceeded; [`weighbridge_core::Kind::Corrupt`] where a text is not in its heap; errors of `look`.
     pub fn each_text(
         &mut self,
         dataset: &Dataset,
@@ -54,14 +55,17 @@ impl ElementReader {
         look: &mut dyn FnMut(u64, RawText<'_>) -> Result<()>,
     ) -> Result<()> {
         let Self { file, heaps, left } = self;
-        let file = file.get_or_insert_with(|| dataset.stored.place.open());
-        each_text(dataset, bytes, file, heaps, &mut |bytes| taken(left, bytes), look)
+        let file = file.get_or_insert_with(|| dataset.stored.context.open());
+        each_text(dataset, bytes, file, heaps, &mut |bytes| take(left, bytes), look)
     }
 }
 
-fn taken(left: &mut u64, bytes: u64) -> Result<()> {
+fn take(left: &mut u64, bytes: u64) -> Result<()> {
     *left = left.checked_sub(bytes).ok_or_else(|| {
-        Error::limit("limit", "HDF5: what is looked at of datasets takes many times the length of the file")
+        Error::limit(
+            "limit",
+            "HDF5: the elements of the datasets exceed the budget, a multiple of the length of the file",
+        )
     })?;
     Ok(())
 }

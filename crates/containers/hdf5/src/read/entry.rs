@@ -1,4 +1,4 @@
-//! Datasets as tensors: where their elements lie.
+//! Datasets as tensors: sources and byte ranges of the elements.
 
 use super::fill::FillSource;
 use super::layout::Layout;
@@ -10,9 +10,9 @@ use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
 use weighbridge_io::source::{ConcatSource, RangeSource, SourceRef};
 
 impl Dataset {
-    /// Bytes that are unpacked to read a run of its elements, and how many of them must be kept so that the next run does
-    /// not unpack them again. 0 where the elements are not packed. A single chunk counts a fourth: the newest chunk of each
-    /// dataset is kept apart, with more room.
+    /// Bytes unpacked to read a run of elements, and how many of them must stay cached so that the next run does
+    /// not unpack them again. 0 for unfiltered elements. A single chunk counts a fourth: the newest chunk of each
+    /// dataset is cached separately, with a larger budget.
     pub(super) fn unpacked_for_a_run(&self) -> (u64, u64) {
         match &self.stored.layout {
             Layout::Chunked(chunked) if !self.stored.filters.is_empty() => {
@@ -23,21 +23,21 @@ impl Dataset {
         }
     }
 
-    /// The dataset as a tensor at `path`: bytes that lie in the file as they are become byte ranges of
-    /// it; chunks that must be put together or unpacked become a source of their own.
+    /// Returns the dataset as a tensor at `path`. Unfiltered contiguous bytes become byte ranges of the
+    /// file; chunks that must be assembled or unpacked become a source of their own.
     ///
-    /// Opaque elements are bytes, with their size as the last dimension where it is not 1.
+    /// Opaque elements are bytes, with the element size as the last dimension where it is not 1.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Unsupported`]: `hdf5-type` for elements that are no numbers, `hdf5-filter` for
-    /// filters that are not known; [`weighbridge_core::Kind::Corrupt`] where the places of the bytes contradict
-    /// the shape or leave the file; [`weighbridge_core::Kind::Limit`] where a short file stands for endless
-    /// elements that were never written; [`weighbridge_core::Kind::Io`] where an index of chunks, or a source of a virtual dataset, cannot be
-    /// read; what the files beside it say.
+    /// [`weighbridge_core::Kind::Unsupported`]: `hdf5-type` for elements that are not numbers, `hdf5-filter` for
+    /// unsupported filters; [`weighbridge_core::Kind::Corrupt`] where the byte ranges contradict
+    /// the shape or exceed the file; [`weighbridge_core::Kind::Limit`] where a short file declares too many
+    /// unwritten elements; [`weighbridge_core::Kind::Io`] where a chunk index, or a source of a virtual dataset, cannot be
+    /// read; errors of the files of a virtual dataset.
     pub fn entry(&self, path: TensorPath) -> Result<TensorEntry> {
         let name = path.to_text();
         self.entry_at(path).map_err(|error| {
-            error.in_file(self.stored.place.source.label()).on_tensor(weighbridge_core::text::escape(&name))
+            error.in_file(self.stored.context.source.label()).on_tensor(weighbridge_core::text::escape(&name))
         })
     }
 
@@ -46,18 +46,20 @@ impl Dataset {
             Kind::Numbers(dtype, endian) => (*dtype, *endian),
             Kind::Opaque { .. } => return self.raw(path),
             Kind::Text => {
-                return Err(Error::unsupported("hdf5-type", "HDF5: texts are no tensor"));
+                return Err(Error::unsupported("hdf5-type", "HDF5: a text dataset is not a tensor"));
             }
             Kind::Other(words) => {
-                return Err(
-                    Error::unsupported("hdf5-type", "HDF5: elements that are no numbers").found(words)
-                );
+                return Err(Error::unsupported(
+                    "hdf5-type",
+                    "HDF5: the elements of the dataset are not numbers",
+                )
+                .found(words));
             }
         };
         self.place(path, dtype, self.shape.clone(), Encoding { order: Order::Row, endian })
     }
 
-    /// The elements as bytes, with their size as the last dimension where it is not 1.
+    /// Returns the elements as bytes, with the element size as the last dimension where it is not 1.
     pub(super) fn raw(&self, path: TensorPath) -> Result<TensorEntry> {
         let size = u64::from(self.stored.element.size);
         let mut dims = self.shape.dims().to_vec();
@@ -66,40 +68,39 @@ impl Dataset {
         self.place(path, DType::U8, Shape::new(dims), encoding)
     }
 
-    /// The bytes of all elements: of the first row, then of the next, wherever they lie. What is packed is unpacked when it
-    /// is read.
+    /// Returns a source of the bytes of all elements, row by row. Filtered chunks are unpacked when they are read.
     ///
     /// # Errors
-    /// As [`Dataset::entry`], but that the elements need be no numbers.
+    /// As [`Dataset::entry`], except that the elements need not be numbers.
     pub fn bytes(&self) -> Result<SourceRef> {
-        let label = self.stored.place.source.label();
+        let label = self.stored.context.source.label();
         let entry = self.raw(TensorPath::value()).map_err(|error| error.in_file(label))?;
         if let Some(extent) = entry.single_extent() {
             return Ok(Arc::new(RangeSource::new(extent.source.clone(), extent.offset, extent.len)?));
         }
-        // The pieces are in the order of the rows, each row-major: together they are the elements.
+        // The extents are in the order of the rows, each row-major: concatenated they are the elements.
         let extents = entry.extents.iter().map(|extent| (extent.source.clone(), extent.offset, extent.len));
         Ok(Arc::new(ConcatSource::new(label, extents.collect())?))
     }
 
     fn place(&self, path: TensorPath, dtype: DType, shape: Shape, encoding: Encoding) -> Result<TensorEntry> {
         let stored = &self.stored;
-        let own = &stored.place.source;
+        let own = &stored.context.source;
         let len = self.byte_len()?;
         let (source, offset): (SourceRef, u64) = match &stored.layout {
             Layout::Compact(address, stored_len) => {
                 self.expect(*stored_len, len)?;
-                (own.clone(), stored.place.offset(stored.place.image.place_of(*address), len)?)
+                (own.clone(), stored.context.offset(stored.context.image.place_of(*address), len)?)
             }
             Layout::Contiguous(Some(address), stated) if len > 0 => {
                 if let Some(stated) = stated {
                     self.expect(*stated, len)?;
                 }
-                (own.clone(), stored.place.offset(*address, len)?)
+                (own.clone(), stored.context.offset(*address, len)?)
             }
             Layout::Contiguous(..) => (self.filled(len)?, 0),
             Layout::Chunked(chunked) => {
-                // Where there is no element there is no chunk; else the chunks take the place of this.
+                // Placeholder: the chunks replace this source unless the dataset is empty.
                 let nothing: SourceRef = Arc::new(FillSource::new(own.label(), Vec::new(), len));
                 let entry = TensorEntry::dense(path, dtype, shape, &nothing, 0, encoding)?;
                 return self.chunks(chunked, entry, len);

@@ -1,10 +1,10 @@
-//! An opened file: its bytes by address, the widths of its numbers, and what reading it may cost.
+//! An opened file: bytes by address, widths of numbers, and the budget of reads.
 
 use super::bytes::Reader;
 use super::image::Image;
 use super::record::{self, Record};
 use super::sources::Sources;
-use super::superblock::{Halves, Superblock};
+use super::superblock::{HalfCapacities, Superblock};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,53 +14,53 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{SourceRef, check_range, read_vec, to_usize};
 
-/// Files up to this length are read whole: one read costs less than five small ones.
-const WHOLE: u64 = 256 << 10;
-/// Longer files are read in blocks of this size, so that headers that lie together cost one read.
-const BLOCK: u64 = 16 << 10;
-/// Blocks that are kept while a file is listed.
-const BLOCKS: usize = 256;
-/// A read costs at least as much work as so many bytes.
-const READ: u64 = 256;
-/// Copies of a listed object: in the list, in the index with its metadata, and where it is shown.
+/// Maximum length of a file that is read whole: one read costs less than five small ones.
+const MAX_WHOLE_LEN: u64 = 256 << 10;
+/// Block size of longer files, so that adjacent headers cost one read.
+const BLOCK_LEN: u64 = 16 << 10;
+/// Maximum number of cached blocks while a file is listed.
+const MAX_BLOCKS: usize = 256;
+/// Minimum cost of a read, in bytes of work.
+const MIN_READ_COST: u64 = 256;
+/// Copies of a listed object in memory: in the list, in the index with its metadata, and in reports.
 const COPIES: u64 = 3;
 
-/// Where a file is and how its numbers are written. Cheap to keep: it holds no cache.
-pub(super) struct Address {
+/// Shared state of a file: source, superblock, limits and budget. It holds no cache.
+pub(super) struct FileContext {
     pub(super) source: SourceRef,
-    /// The whole source, where it is in memory.
+    /// The whole source, if it is in memory.
     held: Option<Bytes>,
     pub(super) superblock: Superblock,
-    /// End of the file: the superblock's, counted from the superblock, or the real one if that is earlier.
+    /// End of the file, counted from the superblock: the stated end, or the real one if that is earlier.
     end: u64,
-    /// Room in the nodes of trees.
-    pub(super) halves: Halves,
-    /// Metadata that is not at its place.
+    /// Capacities of B-tree nodes.
+    pub(super) half_capacities: HalfCapacities,
+    /// Metadata that the writer left in a cache image.
     pub(super) image: Image,
     pub(super) limits: Limits,
-    /// For all that is read of the file.
+    /// Budget of all reads of the file.
     pub(super) budget: Budget,
-    /// Memory that attributes must leave free, so that all tensors are listed.
+    /// Memory reserved for tensors: attributes must not use it.
     reserve: u64,
-    /// Bytes of elements of all datasets, as they are when they are read.
+    /// Unpacked bytes of the elements of all datasets.
     pub(super) elements: AtomicU64,
-    /// Chunks that are not packed and not byte ranges: those that names share would be kept for each name.
+    /// Budget of cached unfiltered chunks: those of a dataset with several names are cached for each name.
     pub(super) plain: Parts,
-    /// The files that its virtual datasets lead to, where they are followed.
+    /// Source files of virtual datasets, if these are followed.
     pub(super) sources: Option<Arc<dyn Sources>>,
 }
 
-impl std::fmt::Debug for Address {
+impl std::fmt::Debug for FileContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Place")
+        f.debug_struct("FileContext")
             .field("source", &self.source)
             .field("at", &self.superblock.at)
             .finish_non_exhaustive()
     }
 }
 
-impl Address {
-    /// The file that begins with `superblock`.
+impl FileContext {
+    /// Creates the state of the file that begins with `superblock`.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].
@@ -72,7 +72,7 @@ impl Address {
     ) -> Result<Self> {
         let held = match source.as_slice() {
             Some(_) => Some(Bytes::from_owner(Borrowed(source.clone()))),
-            None if source.len() <= WHOLE => Some(read_vec(&**source, 0, source.len())?.into()),
+            None if source.len() <= MAX_WHOLE_LEN => Some(read_vec(&**source, 0, source.len())?.into()),
             None => None,
         };
         let left = source.len().saturating_sub(superblock.at);
@@ -80,7 +80,7 @@ impl Address {
         Ok(Self {
             held,
             end: superblock.end.saturating_sub(superblock.base).min(left),
-            halves: superblock.halves,
+            half_capacities: superblock.half_capacities,
             superblock,
             image: Image::default(),
             limits: limits.clone(),
@@ -93,41 +93,44 @@ impl Address {
         })
     }
 
-    /// Where the file ends as it says itself, in bytes from its start.
+    /// End of the file as the superblock states it, in bytes from the start of the source.
     pub(super) fn stated_end(&self) -> u64 {
         self.superblock.end.saturating_sub(self.superblock.base).saturating_add(self.superblock.at)
     }
 
-    /// Opens it for a piece of work.
+    /// Opens the file with a block cache of its own.
     pub(super) fn open(self: &Arc<Self>) -> File {
-        File { place: self.clone(), blocks: Mutex::default(), record: None }
+        File { context: self.clone(), blocks: Mutex::default(), record: None }
     }
 
-    /// As [`open`](Self::open); what is read is remembered.
+    /// As [`open`](Self::open); reads are recorded in `record`.
     pub(super) fn open_recorded(self: &Arc<Self>, record: &Arc<Record>) -> File {
         File { record: Some(record.clone()), ..self.open() }
     }
 
-    /// Fails unless the bytes at `address` are in the file; their offset in the source.
+    /// Returns the offset in the source of `len` bytes at `address`; fails unless they are within the file.
     pub(super) fn offset(&self, address: u64, len: u64) -> Result<u64> {
         let offset = address.saturating_add(self.superblock.at);
         check_range(&*self.source, offset, len)?;
-        // The original reads nothing behind the end that the file states.
+        // The HDF5 library reads nothing behind the stated end of the file.
         if address.checked_add(len).is_none_or(|end| end > self.end) {
-            return Err(Error::corrupt("past-the-end", "HDF5: bytes behind the end that the file states")
-                .at(offset)
-                .expected(format_args!("{len} bytes from here"))
-                .found(format_args!("{} bytes", self.end.saturating_sub(address))));
+            return Err(Error::corrupt(
+                "past-the-end",
+                "HDF5: a structure or dataset exceeds the stated end of the file",
+            )
+            .at(offset)
+            .expected(format_args!("{len} bytes from here"))
+            .found(format_args!("{} bytes", self.end.saturating_sub(address))));
         }
         Ok(offset)
     }
 
-    /// A reader of numbers in the widths of this file.
+    /// Creates a reader of `bytes` with the widths of this file.
     pub(super) fn reader<'a>(&self, bytes: &'a [u8]) -> Reader<'a> {
         Reader::new(bytes, self.superblock.offset_size, self.superblock.length_size)
     }
 
-    /// Takes memory for what is listed.
+    /// Takes memory for listed objects from the budget.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Limit`].
@@ -135,12 +138,12 @@ impl Address {
         self.budget.take_memory(bytes.saturating_mul(COPIES))
     }
 
-    /// As [`list`](Self::list), for the values of attributes.
+    /// As [`list`](Self::list), for values of attributes.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Limit`].
     pub(super) fn list_value(&self, bytes: u64) -> Result<()> {
-        // What they may not take is asked for with it, and given back.
+        // The reserve is taken as well and returned at once, so that values never use it.
         self.list(bytes.saturating_add(self.reserve / COPIES))?;
         self.unlist(self.reserve / COPIES);
         Ok(())
@@ -151,8 +154,8 @@ impl Address {
         self.budget.give_memory(bytes.saturating_mul(COPIES));
     }
 
-    /// Counts elements of `len` bytes: names for one dataset, datasets in one place, chunks that inflate and elements
-    /// that were never written are all small in the files, which have `files` bytes.
+    /// Adds elements of `len` bytes to the total, and compares it with the length `files` of the files. Aliases of a
+    /// dataset, overlapping datasets, compressed chunks and unwritten elements all expand beyond that length.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Limit`], `inflated`.
@@ -166,8 +169,7 @@ impl Address {
     }
 }
 
-/// The bytes of a file, of which each part of a structure has its own: parts that lie over each other would make many
-/// times as much of them.
+/// Byte budget of the parts of a structure: parts that do not overlap have at most as many bytes as the file.
 #[derive(Debug)]
 pub(super) struct Parts {
     left: AtomicU64,
@@ -175,12 +177,12 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Tracks the parts of a file of `len` bytes.
+    /// Creates the budget of a file of `all` bytes.
     pub(super) fn new(all: u64) -> Self {
         Self { left: AtomicU64::new(all), all }
     }
 
-    /// Takes those of one part.
+    /// Takes the bytes of one part.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Corrupt`], `hdf5-corrupt`.
@@ -188,27 +190,27 @@ impl Parts {
         let take = |left: u64| left.checked_sub(bytes);
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         taken.map(drop).map_err(|_| {
-            Error::corrupt("hdf5-corrupt", "HDF5: the parts of a structure lie over each other")
-                .expected(format_args!("at most {} bytes, as the file has", self.all))
+            Error::corrupt("hdf5-corrupt", "HDF5: the parts of a structure overlap")
+                .expected(format_args!("at most {} bytes, the length of the file", self.all))
         })
     }
 }
 
-/// A file while it is worked on.
+/// An open file, with its block cache.
 pub(super) struct File {
-    pub(super) place: Arc<Address>,
+    pub(super) context: Arc<FileContext>,
     blocks: Mutex<HashMap<u64, Bytes>>,
-    /// Tracker of the parts that were read.
+    /// Record of the ranges read.
     record: Option<Arc<Record>>,
 }
 
 impl File {
-    /// The bytes at `address`: a structure, or a part of one.
+    /// Reads the bytes of a structure, or of a part of one, at `address`.
     pub(super) fn bytes(&self, address: u64, len: u64) -> Result<Bytes> {
         self.bytes_as(record::PLAIN, address, len)
     }
 
-    /// As [`bytes`](Self::bytes); `what` they are, should they have no mark.
+    /// As [`bytes`](Self::bytes); `what` names a structure without a signature.
     pub(super) fn bytes_as(&self, what: &'static str, address: u64, len: u64) -> Result<Bytes> {
         let bytes = self.peek(address, len)?;
         if let Some(record) = &self.record {
@@ -217,63 +219,63 @@ impl File {
         Ok(bytes)
     }
 
-    /// The bytes at `address`, which may reach beyond a structure.
+    /// Reads bytes at `address` without recording them: they may exceed the structure.
     pub(super) fn peek(&self, address: u64, len: u64) -> Result<Bytes> {
-        // Held against the file before memory is taken.
-        let offset = self.place.offset(address, len)?;
-        self.place.budget.take_work(len.max(READ))?;
-        Ok(self.place.image.patched(address, self.read(offset, len)?))
+        // The range is checked before memory is allocated.
+        let offset = self.context.offset(address, len)?;
+        self.context.budget.take_work(len.max(MIN_READ_COST))?;
+        Ok(self.context.image.patched(address, self.read(offset, len)?))
     }
 
     fn read(&self, offset: u64, len: u64) -> Result<Bytes> {
-        let source = &self.place.source;
+        let source = &self.context.source;
         let cut = |bytes: &Bytes, from: u64, to: u64| Ok(bytes.slice(to_usize(from)?..to_usize(to)?));
-        if let Some(held) = &self.place.held {
+        if let Some(held) = &self.context.held {
             return cut(held, offset, offset + len);
         }
-        let first = offset - offset % BLOCK;
-        if offset + len > first + BLOCK {
+        let first = offset - offset % BLOCK_LEN;
+        if offset + len > first + BLOCK_LEN {
             return Ok(read_vec(&**source, offset, len)?.into());
         }
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        if blocks.len() >= BLOCKS {
+        if blocks.len() >= MAX_BLOCKS {
             blocks.clear();
         }
         let block = match blocks.get(&first) {
             Some(block) => block.clone(),
-            None => Bytes::from(read_vec(&**source, first, BLOCK.min(source.len() - first))?),
+            None => Bytes::from(read_vec(&**source, first, BLOCK_LEN.min(source.len() - first))?),
         };
         blocks.insert(first, block.clone());
         cut(&block, offset - first, offset - first + len)
     }
 
-    /// Tracker of the parts that were read, if there is one.
+    /// Record of the ranges read, if there is one.
     pub(super) fn record(&self) -> Option<&Record> {
         self.record.as_deref()
     }
 
-    /// A reader of numbers in the widths of this file.
+    /// Creates a reader of `bytes` with the widths of this file.
     pub(super) fn reader<'a>(&self, bytes: &'a [u8]) -> Reader<'a> {
-        self.place.reader(bytes)
+        self.context.reader(bytes)
     }
 
-    /// Bytes of an address in this file.
+    /// Width of an address in bytes.
     pub(super) fn offset_size(&self) -> u8 {
-        self.place.superblock.offset_size
+        self.context.superblock.offset_size
     }
 
-    /// Bytes of an address and of a length in this file.
+    /// Widths of an address and of a length in bytes.
     pub(super) fn widths(&self) -> (u64, u64) {
-        (self.place.superblock.offset_size.into(), self.place.superblock.length_size.into())
+        (self.context.superblock.offset_size.into(), self.context.superblock.length_size.into())
     }
 
-    /// The bytes of one structure of many parts.
+    /// Creates the byte budget of one structure.
     pub(super) fn parts(&self) -> Parts {
-        Parts::new(self.place.source.len())
+        Parts::new(self.context.source.len())
     }
 }
 
-/// Bytes that a source lends.
+/// In-memory bytes of a source.
 struct Borrowed(SourceRef);
 
 impl AsRef<[u8]> for Borrowed {

@@ -1,16 +1,17 @@
-//! Elements that were never written.
+//! Unwritten elements: fill values.
 
 use super::bytes::Reader;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{Source, Within, check_range};
 
-/// The element of places that were never written, from a fill value message, new or old; empty for zeros.
+/// Parses a fill value message, new or old. Returns one element; empty for zeros.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`] where the message ends too early or contradicts itself; [`weighbridge_core::Kind::Unsupported`] for
+/// [`weighbridge_core::Kind::Corrupt`] where the message is cut short or contradicts itself;
+/// [`weighbridge_core::Kind::Unsupported`] for
 /// unknown versions.
 pub(super) fn parse(mut reader: Reader<'_>, is_new: bool) -> Result<Vec<u8>> {
-    /// When elements are filled: as room is made, and where a value is set.
+    /// Fill times with a fill value: on allocation, and if set by the user.
     const FILLED: [u8; 2] = [0, 2];
     if !is_new {
         let len = reader.u32()?;
@@ -22,7 +23,7 @@ pub(super) fn parse(mut reader: Reader<'_>, is_new: bool) -> Result<Vec<u8>> {
             reader.skip(1)?;
             let (time, is_defined) = (reader.u8()?, reader.u8()?);
             if is_defined > 1 {
-                let text = "HDF5: a fill value that is neither there nor not";
+                let text = "HDF5: the fill value message has an invalid `defined` flag";
                 return Err(Error::corrupt("hdf5-corrupt", text).found(is_defined));
             }
             (time, version == 1 || is_defined == 1)
@@ -30,24 +31,24 @@ pub(super) fn parse(mut reader: Reader<'_>, is_new: bool) -> Result<Vec<u8>> {
         3 => {
             let flags = reader.u8()?;
             if flags & 0xc0 != 0 || flags & 0x30 == 0x30 {
-                let text = "HDF5: a fill value with flags that cannot be";
+                let text = "HDF5: the fill value message has invalid flags";
                 return Err(Error::corrupt("hdf5-corrupt", text).found(flags));
             }
             (flags >> 2 & 3, flags & 0x20 != 0)
         }
         version => {
-            let text = "HDF5: a fill value of unknown version";
+            let text = "HDF5: the fill value message has an unsupported version";
             return Err(Error::unsupported("hdf5-unsupported", text).found(version));
         }
     };
     let len = if has_value { reader.u32()? } else { 0 };
-    // Of the first version the length may be negative: there is none.
+    // In version 1 a negative length means no fill value.
     let len = if len > i32::MAX as u32 { 0 } else { len };
     let value = reader.take(len as usize)?.to_vec();
     Ok(if FILLED.contains(&time) { value } else { Vec::new() })
 }
 
-/// The same element again and again.
+/// Source that repeats one element.
 #[derive(Debug)]
 pub(super) struct FillSource {
     label: String,
@@ -57,13 +58,13 @@ pub(super) struct FillSource {
 }
 
 impl FillSource {
-    /// `len` bytes of `pattern`, which has at least one byte.
+    /// Creates a source of `len` bytes that repeats `pattern`; an empty pattern means zeros.
     pub(super) fn new(label: &str, pattern: Vec<u8>, len: u64) -> Self {
         Self { label: label.to_owned(), pattern, len }
     }
 }
 
-/// Fills `buffer` with what stands at `offset` of an endless run of `pattern`.
+/// Fills `buffer` with the bytes at `offset` of an endless repetition of `pattern`.
 pub(super) fn repeat(pattern: &[u8], offset: u64, buffer: &mut [u8]) {
     match pattern {
         [] => buffer.fill(0),

@@ -1,15 +1,15 @@
-//! Boxes of equal extents that a dataset is cut into.
+//! Grid of the chunks of a dataset.
 
 use weighbridge_core::error::{Error, Result};
 
 /// The grid of chunks over a dataset.
 #[derive(Debug, Clone)]
 pub(super) struct Grid {
-    /// Extents of the dataset, in elements; none is 0.
+    /// Dimensions of the dataset, in elements; none is 0.
     pub(super) shape: Vec<u64>,
-    /// Extents of a chunk, in elements; none is 0.
+    /// Dimensions of a chunk, in elements; none is 0.
     pub(super) chunk: Vec<u64>,
-    /// Chunks along each dimension.
+    /// Number of chunks along each dimension.
     pub(super) counts: Vec<u64>,
     /// Bytes of an element.
     pub(super) size: u64,
@@ -20,27 +20,27 @@ pub(super) struct Grid {
 /// A chunk in the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
-    /// Its place in the grid, counted row by row.
+    /// Number in the grid, row by row.
     pub(super) number: u64,
     /// Offset of its first byte in the source.
     pub(super) offset: u64,
-    /// Its bytes there.
+    /// Stored length in bytes.
     pub(super) len: u64,
-    /// The filters that were left out: bit i for filter i.
+    /// Mask of skipped filters: bit i for filter i.
     pub(super) mask: u32,
 }
 
 impl Grid {
-    /// The grid of chunks of those extents.
+    /// Creates the grid of chunks with the dimensions `chunk`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`] where they do not fit the dataset.
+    /// [`weighbridge_core::Kind::Corrupt`] where the chunks do not fit the dataset.
     pub(super) fn new(shape: &[u64], chunk: &[u64], size: u64) -> Result<Self> {
-        let chunk_len = chunk.iter().try_fold(size, |len, &extent| len.checked_mul(extent));
+        let chunk_len = chunk.iter().try_fold(size, |len, &dim| len.checked_mul(dim));
         // A single element cannot be cut into chunks: there is no dimension to cut along.
         let fits = !chunk.is_empty() && shape.len() == chunk.len();
         let Some(chunk_len) = chunk_len.filter(|&len| len > 0 && fits) else {
-            return Err(Error::corrupt("hdf5-corrupt", "HDF5: chunks that do not fit the dataset")
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: the chunk dimensions do not fit the dataset")
                 .expected(format_args!("chunks for {shape:?}"))
                 .found(format_args!("{chunk:?}")));
         };
@@ -48,16 +48,14 @@ impl Grid {
         Ok(Self { shape: shape.to_vec(), chunk: chunk.to_vec(), counts, size, chunk_len })
     }
 
-    /// The number of the chunk at these places along the dimensions, counted in chunks; `None` where it lies outside of
-    /// the dataset.
+    /// Returns the number of the chunk at `places`, counted in chunks along each dimension; `None` outside of the dataset.
     pub(super) fn number(&self, places: &[u64]) -> Option<u64> {
-        // No more chunks than elements, and those were counted.
+        // No overflow: there are no more chunks than elements.
         let add = |number: u64, (&at, &count): (&u64, &u64)| (at < count).then(|| number * count + at);
         places.iter().zip(&self.counts).try_fold(0, add)
     }
 
-    /// Bytes of the chunks that are come back to before the next are come to, if `written` of them are there;
-    /// nothing where it is one chunk.
+    /// Bytes of the chunks that row-by-row reading revisits, if `written` chunks exist; 0 for a single chunk.
     pub(super) fn band(&self, written: usize) -> u64 {
         let Some(axis) = self.chunk.iter().zip(&self.shape).position(|(&chunk, &all)| chunk > 1 && all > 1)
         else {
@@ -67,7 +65,7 @@ impl Grid {
         if chunks > 1 { chunks.saturating_mul(self.chunk_len) } else { 0 }
     }
 
-    /// True where a chunk sticks out of the dataset.
+    /// True where a chunk exceeds the dataset.
     pub(super) fn is_edge(&self, number: u64) -> bool {
         let mut rest = number;
         (0..self.counts.len()).rev().any(|axis| {

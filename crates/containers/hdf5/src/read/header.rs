@@ -1,4 +1,4 @@
-//! Object headers: the messages that a group, a dataset or a named type is made of.
+//! Object headers: the messages of a group, a dataset or a committed datatype.
 
 use super::broken::Broken;
 use super::file::File;
@@ -9,11 +9,11 @@ use std::ops::Range;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 
-/// What its bytes are called.
-const WHAT: &str = "hdf5 object header";
-/// Bytes in front of a message of version 1.
-const ENVELOPE: u64 = 8;
-/// Flags of a message.
+/// Name of these bytes in outlines.
+const STRUCTURE: &str = "hdf5 object header";
+/// Length of the prefix of a version-1 message, in bytes.
+const PREFIX_LEN: u64 = 8;
+/// Flags of a message, as in the specification.
 const SHARED: u8 = 0x02;
 const NEVER_SHARED: u8 = 0x04;
 const FAILS_WRITERS: u8 = 0x08;
@@ -25,7 +25,7 @@ const FAILS_ALWAYS: u8 = 0x80;
 /// Message types, by their number in the specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
-pub(super) enum About {
+pub(super) enum MessageType {
     Nothing = 0,
     Dataspace = 1,
     LinkInfo = 2,
@@ -47,12 +47,12 @@ pub(super) enum About {
     AttributeInfo = 21,
     ReferenceCount = 22,
     FileSpace = 23,
-    /// The last one that the original knows.
+    /// The last type in the specification.
     CacheImage = 24,
 }
 
-impl About {
-    /// Messages that several objects may share.
+impl MessageType {
+    /// Messages that can be shared between objects.
     const SHAREABLE: [Self; 6] = [
         Self::Dataspace,
         Self::Datatype,
@@ -61,7 +61,7 @@ impl About {
         Self::FilterPipeline,
         Self::Attribute,
     ];
-    /// Messages of any object that readers use or show.
+    /// Messages of any object that readers use.
     const OF_ALL: [Self; 7] = [
         Self::Attribute,
         Self::AttributeInfo,
@@ -90,29 +90,29 @@ impl About {
     }
 }
 
-/// The messages of an object, not yet understood: one that is bad spoils no other.
+/// Unparsed messages of an object: a damaged message does not affect the others.
 pub(super) struct Header {
-    /// Each with the address of its first byte.
+    /// Chunks of the header, each with the address of its first byte.
     chunks: Vec<(u64, Bytes)>,
     messages: Vec<Message>,
-    /// How many messages it says it has, where it says so.
+    /// Stated number of messages, if any.
     stated: Option<u64>,
-    /// How many it has.
+    /// Actual number of messages.
     counted: u64,
 }
 
 /// One message.
 #[derive(Debug, Clone)]
 pub(super) struct Message {
-    /// What it says, as in the specification.
+    /// Message type, as in the specification.
     pub(super) kind: u16,
-    /// True where it only says where it stands.
+    /// True where it is a reference to a shared message.
     shared: bool,
     chunk: usize,
     range: Range<usize>,
 }
 
-/// The bytes of a message and the address of the first, where they stand in the header itself.
+/// Bytes of a message, and the address of the first.
 pub(super) struct Payload {
     bytes: Bytes,
     range: Range<usize>,
@@ -134,26 +134,30 @@ impl Header {
         Ok(header)
     }
 
-    /// As [`read`](Self::read); a continuation that is damaged goes to `broken`, and the others are read. What says how
-    /// elements stand may be in the one that is lost: this is for groups.
+    /// As [`read`](Self::read); a damaged continuation goes to `broken`, and the others are read. Only for groups: a lost
+    /// continuation may describe the layout of a dataset.
     pub(super) fn read_parts(file: &File, address: u64, broken: &mut Broken) -> Result<Self> {
         let header = Self::parts(file, address, broken)?;
         header.hide_unread(file);
         Ok(header)
     }
 
-    /// Where bytes are accounted for: messages that are of no kind that such an object has, or that repeat what is there
-    /// once, are read by nobody.
+    /// Records, for outlines, the messages that readers ignore: those of a type that does not apply to the object, and
+    /// repeated ones.
     fn hide_unread(&self, file: &File) {
         if file.record().is_none() {
             return;
         }
-        let own: &[About] = if self.has(About::Dataspace) { &About::OF_DATASETS } else { &About::OF_GROUPS };
-        let among = |all: &[About], kind: u16| all.iter().any(|about| about.is(kind));
+        let own: &[MessageType] = if self.has(MessageType::Dataspace) {
+            &MessageType::OF_DATASETS
+        } else {
+            &MessageType::OF_GROUPS
+        };
+        let among = |all: &[MessageType], kind: u16| all.iter().any(|about| about.is(kind));
         let mut seen = HashSet::new();
         for Message { kind, chunk, range, .. } in &self.messages {
-            let repeated = !among(&About::SEVERAL, *kind) && !seen.insert(*kind);
-            if !repeated && (among(&About::OF_ALL, *kind) || among(own, *kind)) {
+            let repeated = !among(&MessageType::SEVERAL, *kind) && !seen.insert(*kind);
+            if !repeated && (among(&MessageType::OF_ALL, *kind) || among(own, *kind)) {
                 continue;
             }
             if let Some((address, bytes)) = self.chunks.get(*chunk)
@@ -164,11 +168,11 @@ impl Header {
         }
     }
 
-    /// As [`read`](Self::read), also for what is no object: the extension of the superblock.
+    /// As [`read`](Self::read), also for the superblock extension, which is not an object.
     pub(super) fn of_anything(file: &File, address: u64) -> Result<Self> {
         let mut broken = Broken::default();
         let header = Self::parts(file, address, &mut broken)?;
-        broken.none().map(|()| header)
+        broken.into_result().map(|()| header)
     }
 
     fn parts(file: &File, address: u64, broken: &mut Broken) -> Result<Self> {
@@ -179,28 +183,28 @@ impl Header {
             true => header.first_of_version_2(file, address, &mut total)?,
             false => header.first_of_version_1(file, address, &start, &mut total)?,
         };
-        // Last found, first followed; each place once.
+        // Depth first; each address once.
         while let Some((at, len, style)) = next.pop() {
             let more = match seen.insert(at) {
                 true => header.continued(file, at, len, style, &mut total),
                 false => {
-                    let text = "HDF5: an object header runs in a circle";
+                    let text = "HDF5: the object header has a cycle";
                     Err(Error::corrupt("hdf5-corrupt", text).at(at))
                 }
             };
             next.extend(broken.part(more)?.unwrap_or_default());
         }
-        // Old writers stated more than there are.
+        // Old writers stated more messages than exist.
         if let Some(stated) = header.stated.filter(|&stated| header.counted > stated) {
             let error =
-                Error::corrupt("hdf5-corrupt", "HDF5: an object header has more messages than it states");
+                Error::corrupt("hdf5-corrupt", "HDF5: the object header has more messages than it states");
             let error = error.at(address).expected(stated).found(header.counted);
             broken.part::<()>(Err(error))?;
         }
         Ok(header)
     }
 
-    /// Takes in the messages of a continuation, or nothing of it.
+    /// Adds the messages of a continuation; none of them if it is damaged.
     fn continued(
         &mut self,
         file: &File,
@@ -210,10 +214,10 @@ impl Header {
         total: &mut u64,
     ) -> Result<Vec<(u64, u64, Style)>> {
         grow(file, total, len)?;
-        let bytes = file.bytes_as(WHAT, at, len)?;
+        let bytes = file.bytes_as(STRUCTURE, at, len)?;
         let range = match style {
             Style::One => 0..bytes.len(),
-            Style::Two { .. } => 4..sums::checked(&bytes, b"OCHK", "an object header", at)?.len(),
+            Style::Two { .. } => 4..sums::checked(&bytes, b"OCHK", "object header continuation", at)?.len(),
         };
         let before = self.messages.len();
         let more = self.messages_of(file, at, bytes, range, style);
@@ -234,7 +238,7 @@ impl Header {
         if reader.u8()? != 1 {
             return Err(Error::corrupt(
                 "hdf5-corrupt",
-                "HDF5: there is no object header where one should be",
+                "HDF5: the address of an object has no object header",
             )
             .at(address));
         }
@@ -242,14 +246,17 @@ impl Header {
         let count = u64::from(reader.u16()?);
         reader.skip(4)?;
         let len = u64::from(reader.u32()?);
-        if (count > 0 && len < ENVELOPE) || (count == 0 && len > 0) {
-            return Err(Error::corrupt("hdf5-corrupt", "HDF5: an object header of a size that does not fit")
-                .at(address)
-                .found(format_args!("{count} messages in {len} bytes")));
+        if (count > 0 && len < PREFIX_LEN) || (count == 0 && len > 0) {
+            return Err(Error::corrupt(
+                "hdf5-corrupt",
+                "HDF5: the length of the object header does not fit its number of messages",
+            )
+            .at(address)
+            .found(format_args!("{count} messages in {len} bytes")));
         }
         self.stated = Some(count);
         grow(file, total, len)?;
-        let bytes = file.bytes_as(WHAT, address, 16 + len)?;
+        let bytes = file.bytes_as(STRUCTURE, address, 16 + len)?;
         let range = 16..bytes.len();
         self.messages_of(file, address, bytes, range, Style::One)
     }
@@ -260,16 +267,20 @@ impl Header {
         address: u64,
         total: &mut u64,
     ) -> Result<Vec<(u64, u64, Style)>> {
-        // Mark, version, flags, then up to 16 + 4 + 8 bytes: no file that has such a header ends here.
-        let rest = file.place.source.len().saturating_sub(address.saturating_add(file.place.superblock.at));
+        // Signature, version, flags, then up to 16 + 4 + 8 bytes; a valid file does not end within them.
+        let rest =
+            file.context.source.len().saturating_sub(address.saturating_add(file.context.superblock.at));
         let start = file.peek(address, rest.min(34))?;
         let mut reader = file.reader(&start);
         reader.skip(4)?;
         let version = reader.u8()?;
         if version != 2 {
-            return Err(Error::unsupported("hdf5-unsupported", "HDF5: an object header of unknown version")
-                .at(address)
-                .found(version));
+            return Err(Error::unsupported(
+                "hdf5-unsupported",
+                "HDF5: the object header has an unsupported version",
+            )
+            .at(address)
+            .found(version));
         }
         let flags = reader.u8()?;
         if flags & 0x20 != 0 {
@@ -282,12 +293,12 @@ impl Header {
         let from = reader.at();
         grow(file, total, len)?;
         let bytes = file.bytes(address, len.saturating_add(from as u64 + 4))?;
-        let end = sums::checked(&bytes, b"OHDR", "an object header", address)?.len();
+        let end = sums::checked(&bytes, b"OHDR", "object header", address)?.len();
         let style = Style::Two { ordered: flags & 4 != 0 };
         self.messages_of(file, address, bytes, from..end, style)
     }
 
-    /// Takes in the messages of one chunk; the continuations among them.
+    /// Adds the messages of one chunk. Returns the continuations among them.
     fn messages_of(
         &mut self,
         file: &File,
@@ -300,7 +311,7 @@ impl Header {
         let mut reader = file.reader(&bytes[..range.end]);
         reader.skip(range.start)?;
         let chunk = self.chunks.len();
-        while reader.left() >= style.envelope() {
+        while reader.left() >= style.prefix_len() {
             let (kind, len, flags);
             match style {
                 Style::One => {
@@ -317,12 +328,14 @@ impl Header {
             self.counted += 1;
             self.check(kind, flags, payload, style).map_err(|error| error.at(address + at as u64))?;
             match kind {
-                kind if About::Nothing.is(kind) => hide(file, address.saturating_add(at as u64), payload),
-                kind if About::Continuation.is(kind) => {
+                kind if MessageType::Nothing.is(kind) => {
+                    hide(file, address.saturating_add(at as u64), payload)
+                }
+                kind if MessageType::Continuation.is(kind) => {
                     let mut payload = file.reader(payload);
                     let (to, len) = (payload.offset()?, payload.length()?);
                     if len == 0 {
-                        let text = "HDF5: a continuation without bytes";
+                        let text = "HDF5: a continuation of the object header is empty";
                         return Err(Error::corrupt("hdf5-corrupt", text).at(address + at as u64));
                     }
                     more.push((to, len, style));
@@ -336,73 +349,73 @@ impl Header {
             }
         }
         if matches!(style, Style::One) && reader.left() > 0 {
-            let text = "HDF5: a part of an object header has bytes behind its last message";
+            let text = "HDF5: the object header has bytes behind its last message";
             return Err(Error::corrupt("hdf5-corrupt", text).at(address).found(reader.left()));
         }
         self.chunks.push((address, bytes));
         Ok(more)
     }
 
-    /// Checks a message as the original does, whatever it is.
+    /// Checks a message of any type as the HDF5 library does.
     fn check(&self, kind: u16, flags: u8, payload: &[u8], style: Style) -> Result<()> {
         let bad = |text: &str| Err(Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).found(kind));
         let both = |pair: u8| flags & pair == pair;
-        let is_known = kind <= About::CacheImage as u16;
-        let is_shareable = About::SHAREABLE.iter().any(|about| about.is(kind));
+        let is_known = kind <= MessageType::CacheImage as u16;
+        let is_shareable = MessageType::SHAREABLE.iter().any(|about| about.is(kind));
         if flags & (SHARED | SHAREABLE) != 0 && is_known && !is_shareable {
-            return bad("a message of a kind that cannot be shared, flagged as shared");
+            return bad("an object header message of a type that cannot be shared is flagged as shared");
         }
         let is_first = matches!(style, Style::One);
         if is_first && !payload.len().is_multiple_of(8) {
-            return bad("a message that does not end at a multiple of 8 bytes");
+            return bad("the length of an object header message is not a multiple of 8");
         }
         if both(SHARED | NEVER_SHARED)
             || both(WAS_UNKNOWN | FAILS_WRITERS)
             || flags & (WAS_UNKNOWN | MARKS) == WAS_UNKNOWN
         {
-            return bad("a message with flags that contradict each other");
+            return bad("the flags of an object header message contradict each other");
         }
         if !is_known && flags & FAILS_ALWAYS != 0 {
-            return bad("an unknown message that readers must know");
+            return bad("an object header message of an unknown type is flagged as required");
         }
-        if is_first && About::ReferenceCount.is(kind) {
-            return bad("a count of references in a header that has its own");
+        if is_first && MessageType::ReferenceCount.is(kind) {
+            return bad("a version-1 object header has a reference count message");
         }
         if flags & SHARED != 0 {
             return Ok(());
         }
         match kind {
-            kind if About::Modified.is(kind) && payload.first() != Some(&1) => {
-                bad("a time of unknown version")
+            kind if MessageType::Modified.is(kind) && payload.first() != Some(&1) => {
+                bad("a modification time message has an unknown version")
             }
-            kind if About::ModifiedOld.is(kind)
+            kind if MessageType::ModifiedOld.is(kind)
                 && !payload.get(..14).is_some_and(|digits| digits.iter().all(u8::is_ascii_digit)) =>
             {
-                bad("a time that is none")
+                bad("a modification time message is not a date")
             }
             _ => Ok(()),
         }
     }
 
-    /// All messages about that.
-    pub(super) fn all(&self, about: About) -> impl Iterator<Item = &Message> {
+    /// Messages of a type.
+    pub(super) fn all(&self, about: MessageType) -> impl Iterator<Item = &Message> {
         self.messages.iter().filter(move |message| about.is(message.kind))
     }
 
-    /// True where there is a message about that.
-    pub(super) fn has(&self, about: About) -> bool {
+    /// True where a message of the type exists.
+    pub(super) fn has(&self, about: MessageType) -> bool {
         self.all(about).next().is_some()
     }
 
-    /// The bytes of the first message about that, if there is one.
-    pub(super) fn first(&self, file: &File, about: About) -> Result<Option<Payload>> {
+    /// Bytes of the first message of a type, if any.
+    pub(super) fn first(&self, file: &File, about: MessageType) -> Result<Option<Payload>> {
         self.all(about).next().map(|message| self.payload(file, message)).transpose()
     }
 
-    /// The bytes of a message, from where they stand.
+    /// Bytes of a message; a reference to a shared message is resolved.
     pub(super) fn payload(&self, file: &File, message: &Message) -> Result<Payload> {
         let Some((address, bytes)) = self.chunks.get(message.chunk) else {
-            return Err(Error::corrupt("hdf5-corrupt", "HDF5: a message without a place"));
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: an object header message has no bytes"));
         };
         let payload = Payload {
             bytes: bytes.clone(),
@@ -416,7 +429,7 @@ impl Header {
     }
 }
 
-/// How messages are written.
+/// Version of the message format.
 #[derive(Clone, Copy)]
 enum Style {
     One,
@@ -424,8 +437,8 @@ enum Style {
 }
 
 impl Style {
-    /// Bytes before the payload of a message.
-    fn envelope(self) -> usize {
+    /// Length of the prefix of a message, in bytes.
+    fn prefix_len(self) -> usize {
         match self {
             Self::One => 8,
             Self::Two { ordered: false } => 4,
@@ -434,63 +447,60 @@ impl Style {
     }
 }
 
-/// The message of that kind that `reference` points to.
+/// Resolves `reference` to a message of the type `kind`.
 pub(super) fn follow(file: &File, kind: u16, reference: &[u8]) -> Result<Payload> {
     let mut reader = file.reader(reference);
     let place = (reader.u8()?, reader.u8()?);
     match place {
         (1, _) => {
-            // Six bytes; then an entry as groups have: where its name is, where the object is.
+            // Six reserved bytes; then a symbol table entry: offset of the name, address of the object.
             reader.skip(6)?;
             reader.length()?;
         }
         (2, 0 | 2) | (3, 2) => {}
         (3, 1) => return Err(shared_messages()),
         (version, place) => {
-            let text = "HDF5: a reference to a shared message of an unknown kind";
-            let found = format_args!("version {version}, place {place}");
+            let text = "HDF5: a reference to a shared message has an unknown type";
+            let found = format_args!("version {version}, type {place}");
             return Err(Error::corrupt("hdf5-corrupt", text).found(found));
         }
     }
     let address = reader.offset()?;
     let header = Header::read(file, address)?;
-    // A reference that leads to a reference is not followed: so there is no circle.
+    // A reference to a reference is not followed, which prevents cycles.
     let target = header.messages.iter().find(|message| message.kind == kind && !message.shared).cloned();
     match target {
         Some(target) => header.payload(file, &target),
         None => {
-            let text = "HDF5: a shared message is not where it should be";
+            let text = "HDF5: the object header does not contain the shared message";
             Err(Error::corrupt("hdf5-corrupt", text).at(address))
         }
     }
 }
 
-/// The error of a message that is in a table of the file.
+/// Error of a message in the shared message table.
 pub(super) fn shared_messages() -> Error {
-    Error::unsupported("hdf5-shared-messages", "HDF5: messages in a table that objects share are not read")
+    Error::unsupported("hdf5-shared-messages", "HDF5: messages in the shared message table are not supported")
 }
 
-/// Remembers a message that nobody reads, where it says anything and bytes are accounted for.
+/// Records an ignored message that is not zero, if reads are recorded.
 fn hide(file: &File, address: u64, payload: &[u8]) {
     if let Some(record) = file.record().filter(|_| payload.iter().any(|&byte| byte != 0)) {
         record.hide(address, payload.len() as u64);
     }
 }
 
-/// Holds the length of a header against the limit, and against the file: its parts are kept, and messages of
-/// eight bytes become far longer.
+/// Compares the length of a header with the limit and with the file: its parts stay in memory, and small messages
+/// become larger structures.
 fn grow(file: &File, total: &mut u64, len: u64) -> Result<()> {
     *total = total.saturating_add(len);
-    let (limit, own) = (file.place.limits.header_bytes, file.place.source.len());
+    let (limit, own) = (file.context.limits.header_bytes, file.context.source.len());
     Limits::check("bytes in an object header", "header_bytes", *total, limit)?;
-    // A part that leaves the file by itself is told where it is read.
+    // A single part that exceeds the file is reported where it is read.
     if *total > own && len <= own {
-        return Err(Error::corrupt(
-            "hdf5-corrupt",
-            "HDF5: the parts of an object header lie over each other",
-        )
-        .expected(format_args!("at most {own} bytes, as the file has"))
-        .found(format_args!("{total} bytes")));
+        return Err(Error::corrupt("hdf5-corrupt", "HDF5: the parts of the object header overlap")
+            .expected(format_args!("at most {own} bytes, the length of the file"))
+            .found(format_args!("{total} bytes")));
     }
     Ok(())
 }

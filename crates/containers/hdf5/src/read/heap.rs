@@ -1,4 +1,4 @@
-//! Heaps of long values: texts of variable length are kept there.
+//! Global heaps: values of variable length, such as texts.
 
 use super::file::File;
 use super::sums;
@@ -7,16 +7,16 @@ use std::collections::HashMap;
 use std::ops::Range;
 use weighbridge_core::error::{Error, Result};
 
-/// Bytes of heaps that are kept while values are read.
-const KEPT: usize = 4 << 20;
+/// Maximum length of cached heaps, in bytes.
+const MAX_CACHED_LEN: usize = 4 << 20;
 
-/// The shortest heap that the original makes and reads.
-const SHORTEST: u64 = 4096;
+/// Minimum length of a heap, as the HDF5 library writes and reads it.
+const MIN_HEAP_LEN: u64 = 4096;
 
-/// Heaps that were read, so that the values of one are not read again for each.
+/// Cache of heaps, so that a heap is not read again for each of its values.
 #[derive(Default)]
 pub(super) struct Heaps {
-    kept: HashMap<u64, Heap>,
+    cached: HashMap<u64, Heap>,
     bytes: usize,
 }
 
@@ -26,8 +26,8 @@ struct Heap {
 }
 
 impl Heaps {
-    /// The text that an element of variable length points to: a length, an address, an index. Many
-    /// elements may point to one long text, and all of it may be padding.
+    /// Returns the value that a variable-length element refers to (length, address, index). Many
+    /// elements may refer to one long value, and all of it may be padding.
     pub(super) fn value(&mut self, file: &File, element: &[u8]) -> Result<Bytes> {
         let mut reader = file.reader(element);
         let (len, address, index) = (u64::from(reader.u32()?), reader.offset()?, reader.u32()?);
@@ -39,7 +39,7 @@ impl Heaps {
         let Some(object) = object.filter(|bytes| bytes.len() >= own) else {
             return Err(Error::corrupt(
                 "hdf5-corrupt",
-                "HDF5: a value of variable length is not in its heap",
+                "HDF5: the global heap does not contain a variable-length value",
             )
             .at(address)
             .found(format_args!("object {index}, {len} bytes")));
@@ -47,37 +47,37 @@ impl Heaps {
         Ok(object.slice(..own))
     }
 
-    /// The bytes of an object of the heap at `address`; `None` where there is none of that number.
+    /// Returns the bytes of the object `index` of the heap at `address`; `None` where it does not exist.
     pub(super) fn find(&mut self, file: &File, address: u64, index: u32) -> Result<Option<Bytes>> {
-        if !self.kept.contains_key(&address) {
+        if !self.cached.contains_key(&address) {
             let heap = Heap::read(file, address)?;
-            if self.bytes + heap.bytes.len() > KEPT {
-                self.kept.clear();
+            if self.bytes + heap.bytes.len() > MAX_CACHED_LEN {
+                self.cached.clear();
                 self.bytes = 0;
             }
             self.bytes += heap.bytes.len();
-            self.kept.insert(address, heap);
+            self.cached.insert(address, heap);
         }
-        Ok(self.kept.get(&address).and_then(|heap| {
+        Ok(self.cached.get(&address).and_then(|heap| {
             let range = heap.objects.get(&index)?.clone();
             Some(heap.bytes.slice(range))
         }))
     }
 }
 
-/// The bytes of the heap at `address`, and how many of them are its head.
+/// Reads the heap at `address`. Returns its bytes, and the length of its header.
 pub(super) fn collection(file: &File, address: u64) -> Result<(Bytes, usize)> {
     let head = file.bytes(address, 8 + file.widths().1)?;
     let mut reader = file.reader(&head);
     if reader.take(4)? != b"GCOL" || reader.u8()? != 1 {
-        return Err(sums::lost("a heap of values", address));
+        return Err(sums::lost("global heap", address));
     }
     reader.skip(3)?;
     let len = reader.length()?;
-    if len < SHORTEST {
-        return Err(Error::corrupt("hdf5-corrupt", "HDF5: a heap of values is too short")
+    if len < MIN_HEAP_LEN {
+        return Err(Error::corrupt("hdf5-corrupt", "HDF5: the global heap is too short")
             .at(address)
-            .expected(format_args!("at least {SHORTEST} bytes"))
+            .expected(format_args!("at least {MIN_HEAP_LEN} bytes"))
             .found(format_args!("{len} bytes")));
     }
     Ok((file.bytes(address, len)?, head.len()))
@@ -89,15 +89,15 @@ impl Heap {
         let mut reader = file.reader(&bytes);
         let mut objects = HashMap::new();
         reader.skip(head)?;
-        // The last object, of index 0, is the room that is left.
-        while reader.left() >= 8 + usize::from(file.place.superblock.length_size) {
+        // The last object, of index 0, is the free space.
+        while reader.left() >= 8 + usize::from(file.context.superblock.length_size) {
             let index = u32::from(reader.u16()?);
             reader.skip(6)?;
             let len = usize::try_from(reader.length()?).unwrap_or(usize::MAX);
             if index == 0 {
-                // With the head of it: all that is left.
+                // Its length includes its header: it must end with the heap.
                 if len != reader.left() + head {
-                    let text = "HDF5: the room that is left in a heap of values does not end with the heap";
+                    let text = "HDF5: the free space of the global heap does not end with the heap";
                     return Err(Error::corrupt("hdf5-corrupt", text).at(address).found(len));
                 }
                 break;

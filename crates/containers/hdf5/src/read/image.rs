@@ -1,4 +1,4 @@
-//! Metadata that the writer left in an image of its cache instead of at its place.
+//! Metadata cache images: metadata that the writer stored in an image instead of at its address.
 
 use super::bytes::Reader;
 use super::sums;
@@ -8,21 +8,21 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::to_usize;
 
 /// Name of the structure in errors.
-const WHAT: &str = "the image of the cache";
+const STRUCTURE: &str = "cache image";
 
-/// An image of the cache; an empty one where there is none.
+/// A cache image; empty where the file has none.
 #[derive(Debug, Default)]
 pub(super) struct Image {
     bytes: Bytes,
-    /// By address, none over another.
+    /// Entries by address, without overlaps.
     entries: Vec<Entry>,
-    /// Offset of the image in the file, and its length.
+    /// Byte range of the image in the file.
     pub(super) place: Range<u64>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// Address in the file that the bytes replace.
+    /// FileContext in the file that the bytes replace.
     address: u64,
     /// Offset of the bytes in the image.
     range: Range<usize>,
@@ -35,7 +35,7 @@ impl Entry {
 }
 
 impl Image {
-    /// The image in `bytes`, which stand at `address`. `reader` has the widths of the file.
+    /// Parses the image in `bytes`, stored at `address`. `reader` creates readers with the widths of the file.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Corrupt`].
@@ -44,17 +44,17 @@ impl Image {
         address: u64,
         reader: impl Fn(&'a [u8]) -> Reader<'a>,
     ) -> Result<Self> {
-        let mut reader = reader(sums::checked(bytes, b"MDCI", WHAT, address)?);
+        let mut reader = reader(sums::checked(bytes, b"MDCI", STRUCTURE, address)?);
         reader.skip(4)?;
         if reader.u8()? != 0 {
-            return Err(sums::lost(WHAT, address));
+            return Err(sums::lost(STRUCTURE, address));
         }
         reader.skip(1)?;
         reader.length()?;
         let count = reader.u32()?;
         let mut entries = Vec::new();
         for _ in 0..count {
-            // Kind, flags, ring, age, two counts of children.
+            // Type, flags, ring, age, two counts of dependencies.
             reader.skip(8)?;
             let parents = reader.u16()?;
             reader.skip(4)?;
@@ -68,14 +68,14 @@ impl Image {
         }
         entries.sort_by_key(|entry| entry.address);
         if entries.windows(2).any(|pair| pair[0].end() > pair[1].address) {
-            let text = "HDF5: an image of the cache has two entries for one place";
+            let text = "HDF5: the cache image has overlapping entries";
             return Err(Error::corrupt("hdf5-corrupt", text).at(address));
         }
         let end = address.saturating_add(bytes.len() as u64);
         Ok(Self { bytes: bytes.clone(), entries, place: address..end })
     }
 
-    /// `read`, which was read at `address`, with the bytes of the image in it.
+    /// Returns `read`, the bytes at `address`, with those of the image in place.
     pub(super) fn patched(&self, address: u64, read: Bytes) -> Bytes {
         let end = address.saturating_add(read.len() as u64);
         let first = self.entries.partition_point(|entry| entry.end() <= address);

@@ -1,7 +1,7 @@
-//! Indexes of chunks: trees of the first kind, fixed and extensible arrays, checked as the original checks them.
+//! Chunk indexes: version-1 B-trees, fixed and extensible arrays, with the checks of the HDF5 library.
 //!
-//! An array lists chunks by number, row by row over the largest extents; an extensible one counts the dimension that may
-//! grow without a bound first.
+//! An array lists chunks by number, row by row over the maximum dimensions; an extensible array puts the unlimited
+//! dimension first.
 
 use super::broken::Broken;
 use super::bytes::Reader;
@@ -17,44 +17,43 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::to_usize;
 
 /// Name of the structure in errors.
-const WHAT: &str = "an index of chunks";
-/// Kinds of trees of chunks: as they are, and filtered.
+const STRUCTURE: &str = "chunk index";
+/// Types of version-2 B-trees of chunks: unfiltered, and filtered.
 const PLAIN: u8 = 10;
 const FILTERED: u8 = 11;
 
-/// A chunk in an index.
+/// A chunk of an index.
 pub(super) struct Entry {
     pub(super) address: u64,
-    /// Its bytes in the file, where the index says them: else 0.
+    /// Stored length in bytes; 0 where the index does not state it.
     pub(super) size: u64,
-    /// The filters that were left out: bit i for filter i.
+    /// Mask of skipped filters: bit i for filter i.
     pub(super) mask: u32,
-    /// Its place in the grid, counted row by row; `None` where it lies outside of the dataset, as chunks do after it was
-    /// made smaller.
+    /// Number in the grid, row by row; `None` outside of the dataset: chunks remain when a dataset shrinks.
     pub(super) number: Option<u64>,
 }
 
-/// An index while it is read.
-pub(super) struct Reading<'a> {
+/// Reader of a chunk index.
+pub(super) struct IndexReader<'a> {
     file: &'a File,
-    /// Each of its blocks is read once.
+    /// Byte budget of the blocks: they must not overlap.
     parts: Parts,
     grid: &'a Grid,
-    /// True where chunks are filtered: then the index has their lengths.
+    /// True where chunks are filtered: the index then states their lengths.
     is_filtered: bool,
     found: Vec<Entry>,
 }
 
-/// Which chunk a number in an array means.
+/// Mapping from the index in an array to a chunk of the grid.
 struct Numbering {
-    /// The dimensions, the slowest first, each with how many chunks it may have.
+    /// Dimensions, slowest first, each with its maximum number of chunks.
     axes: Vec<(usize, u64)>,
-    /// The first number that is beyond the dataset.
+    /// First number beyond the dataset.
     end: u64,
 }
 
 impl Numbering {
-    /// Row by row over `full` extents, dimension `first` the slowest.
+    /// Creates a row-by-row numbering over the dimensions `full`, with the dimension `first` slowest.
     fn new(grid: &Grid, full: &[u64], first: usize) -> Self {
         let others = (0..full.len()).filter(|&axis| axis != first);
         let axes: Vec<(usize, u64)> = std::iter::once(first)
@@ -67,7 +66,7 @@ impl Numbering {
         Self { axes, end: last.saturating_add(1) }
     }
 
-    /// The number in the grid of the chunk of that number; `None` where that is beyond the dataset.
+    /// Returns the number in the grid; `None` for a chunk beyond the dataset.
     fn number(&self, mut number: u64, grid: &Grid) -> Option<u64> {
         let mut places = vec![0; self.axes.len()];
         for (place, &(axis, count)) in self.axes.iter().enumerate().rev() {
@@ -78,25 +77,25 @@ impl Numbering {
     }
 }
 
-/// The numbers that say how the elements of an array are kept.
+/// Parameters of the elements of an array.
 #[derive(Clone, Copy)]
 struct Elements {
-    /// Bytes of an element.
+    /// Length of an element in bytes.
     size: u64,
-    /// The address of the head of the array, which each of its blocks says.
+    /// FileContext of the array header, which every block repeats.
     head: u64,
-    /// Elements of a page; longer blocks are made of pages.
+    /// Number of elements in a page; longer blocks consist of pages.
     page: u64,
-    /// Bytes of a number of elements in the head of a block of an extensible array.
+    /// Width of the block offset in a block header of an extensible array, in bytes.
     place: usize,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> IndexReader<'a> {
     pub(super) fn new(file: &'a File, grid: &'a Grid, is_filtered: bool) -> Self {
         Self { file, parts: file.parts(), grid, is_filtered, found: Vec::new() }
     }
 
-    /// The chunks in the fixed array at `address`, numbered over `full` extents.
+    /// Reads the chunks of the fixed array at `address`, numbered over the dimensions `full`.
     pub(super) fn fixed(mut self, address: u64, full: &[u64]) -> Result<Vec<Entry>> {
         let (offset, length) = self.file.widths();
         let head = self.summed(address, 12 + offset + length, b"FAHD")?;
@@ -108,7 +107,7 @@ impl<'a> Reading<'a> {
         let numbering = Numbering::new(self.grid, full, 0);
         if count < numbering.end {
             return Err(self
-                .bad(address, "an index that has not as many elements as there are chunks")
+                .bad(address, "the chunk index has fewer elements than there are chunks")
                 .expected(format_args!("at least {}", numbering.end))
                 .found(count));
         }
@@ -133,7 +132,8 @@ impl<'a> Reading<'a> {
         Ok(self.found)
     }
 
-    /// The chunks in the extensible array at `address`, numbered over `full` extents, dimension `first` the slowest.
+    /// Reads the chunks of the extensible array at `address`, numbered over the dimensions `full`, with the
+    /// dimension `first` slowest.
     pub(super) fn extensible(mut self, address: u64, full: &[u64], first: usize) -> Result<Vec<Entry>> {
         let (offset, length) = self.file.widths();
         let head = self.summed(address, 16 + 6 * length + offset, b"EAHD")?;
@@ -150,7 +150,7 @@ impl<'a> Reading<'a> {
         let Some(levels) =
             levels.filter(|_| bits <= 64 && least.is_power_of_two() && pointers.is_power_of_two())
         else {
-            return Err(self.bad(address, "an index with blocks of impossible sizes"));
+            return Err(self.bad(address, "the chunk index states impossible block sizes"));
         };
         if index == u64::MAX {
             return Ok(self.found);
@@ -158,7 +158,7 @@ impl<'a> Reading<'a> {
         let page = 1u64.checked_shl(page_bits.into()).filter(|_| page_bits > 0).unwrap_or(u64::MAX);
         let elements = Elements { page, place: usize::from(bits.div_ceil(8)), ..elements };
         let numbering = Numbering::new(self.grid, full, first);
-        // Blocks of the first levels are in the index itself, those of each other level in a block of blocks.
+        // The index block lists the data blocks of the first levels; a secondary block lists those of each other level.
         let direct = (2 * pointers.trailing_zeros()).min(levels);
         let direct_blocks = 2 * (u64::from(pointers) - 1);
         let prefix = 6 + offset;
@@ -171,7 +171,7 @@ impl<'a> Reading<'a> {
         self.take(inner, 0, &numbering, elements)?;
         let mut start = u64::from(own);
         for level in 0..levels {
-            // A level has 2^(level / 2) blocks, each of so many elements.
+            // A level has 2^(level / 2) blocks of `count` elements.
             let (blocks, count) =
                 (1u64 << (level / 2), u64::from(least).saturating_mul(1 << level.div_ceil(2)));
             if start >= numbering.end {
@@ -192,7 +192,7 @@ impl<'a> Reading<'a> {
         Ok(self.found)
     }
 
-    /// A block of blocks: `count` elements in each of `blocks`.
+    /// Reads a secondary block: `blocks` data blocks of `count` elements each.
     fn blocks(
         &mut self,
         address: u64,
@@ -225,7 +225,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// A block of `count` elements of an extensible array, the first of which is `start`.
+    /// Reads a data block of an extensible array: `count` elements from the number `start` on.
     #[allow(clippy::too_many_arguments)]
     fn data_block(
         &mut self,
@@ -249,7 +249,7 @@ impl<'a> Reading<'a> {
         self.pages(address.saturating_add(prefix + 4), start, count, is_written, numbering, elements)
     }
 
-    /// The pages of a block of `count` elements, which begin at `address`, each with a checksum.
+    /// Reads the pages of a block of `count` elements. The pages begin at `address`, each with a checksum.
     fn pages(
         &mut self,
         address: u64,
@@ -276,24 +276,24 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// The numbers in the head of an array: its kind, the bytes of an element.
+    /// Reads the kind and the element size in an array header.
     fn elements(&self, reader: &mut Reader<'_>, head: u64) -> Result<Elements> {
         let (kind, size) = (reader.u8()?, reader.u8()?);
         let offset = self.file.offset_size();
         let fits = match self.is_filtered {
             false => size == offset,
-            // A length of at most eight bytes, and the filters that were left out.
+            // An address, a length of at most eight bytes, and the mask of skipped filters.
             true => (offset + 5..=offset + 12).contains(&size),
         };
         if kind != u8::from(self.is_filtered) || !fits {
             return Err(self
-                .bad(head, "an index of other chunks than the dataset has")
+                .bad(head, "the chunk index does not fit the filters of the dataset")
                 .found(format_args!("kind {kind}, elements of {size} bytes")));
         }
         Ok(Elements { size: size.into(), head, page: u64::MAX, place: 0 })
     }
 
-    /// Takes in the elements in `bytes`, the first of which is `number`.
+    /// Adds the elements in `bytes`, from the number `number` on.
     fn take(&mut self, bytes: &[u8], number: u64, numbering: &Numbering, elements: Elements) -> Result<()> {
         let size = to_usize(elements.size)?;
         for (at, element) in bytes.chunks_exact(size).enumerate() {
@@ -315,28 +315,28 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// The bytes of a block of an array, without the checksum.
+    /// Reads a block of an array, without its checksum.
     fn block(&self, address: u64, len: u64, mark: &[u8; 4], elements: Elements) -> Result<Bytes> {
         let bytes = self.summed(address, len, mark)?;
         let mut reader = self.file.reader(&bytes);
         reader.skip(4)?;
         let (version, kind, head) = (reader.u8()?, reader.u8()?, reader.offset()?);
         if version != 0 || kind != u8::from(self.is_filtered) || head != elements.head {
-            return Err(self.bad(address, "a block of an index belongs to another one"));
+            return Err(self.bad(address, "a block of the chunk index belongs to another index"));
         }
         Ok(bytes)
     }
 
-    /// The `len` bytes at `address` without the checksum that is the last four of them.
+    /// Reads `len` bytes at `address`; returns them without the checksum in the last four.
     fn summed(&self, address: u64, len: u64, mark: &[u8]) -> Result<Bytes> {
         let bytes = self.file.bytes(address, len)?;
         self.parts.take(len)?;
-        sums::checked(&bytes, mark, WHAT, address)?;
+        sums::checked(&bytes, mark, STRUCTURE, address)?;
         Ok(bytes.slice(..bytes.len().saturating_sub(4)))
     }
 
     fn push(&mut self, entry: Entry) -> Result<()> {
-        self.file.place.list(size_of::<Entry>() as u64)?;
+        self.file.context.list(size_of::<Entry>() as u64)?;
         self.found.push(entry);
         Ok(())
     }
@@ -345,20 +345,20 @@ impl<'a> Reading<'a> {
         Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).at(address)
     }
 
-    /// The chunks in the tree of the second kind at `root`.
+    /// Reads the chunks of the version-2 B-tree at `root`.
     pub(super) fn records(mut self, root: u64) -> Result<Vec<Entry>> {
         let tree = Tree::open(self.file, root, if self.is_filtered { FILTERED } else { PLAIN })?;
         let mut broken = Broken::default();
         let records = tree.records(self.file, &mut broken)?;
-        broken.none()?;
+        broken.into_result()?;
         let (offset, _) = self.file.widths();
-        // An address, a place along each dimension; the length is as wide as the longest of them needs.
+        // An address, an offset along each dimension; the rest is the length of the chunk.
         let fixed = to_usize(offset)? + 8 * self.grid.chunk.len() + if self.is_filtered { 4 } else { 0 };
         let width = tree.record.checked_sub(fixed);
         let most = if self.is_filtered { 1..=8 } else { 0..=0 };
         let Some(width) = width.filter(|width| most.contains(width)) else {
             return Err(self
-                .bad(root, "an index of other chunks than the dataset has")
+                .bad(root, "the chunk index does not fit the chunks of the dataset")
                 .found(format_args!("records of {} bytes", tree.record)));
         };
         for record in records.chunks_exact(tree.record) {
@@ -371,8 +371,8 @@ impl<'a> Reading<'a> {
         Ok(self.found)
     }
 
-    /// The chunks in the tree at `root`: `half` of the children that a node has room for. The original finds a chunk by
-    /// the keys on both sides of it, so all of them must be in order.
+    /// Reads the chunks of the version-1 B-tree at `root`; a node has at most `2 * half` children. The HDF5 library finds a
+    /// chunk by the keys on both sides of it, so all keys must be in order.
     pub(super) fn tree(mut self, root: u64, half: u16) -> Result<Vec<Entry>> {
         let (offset, _) = self.file.widths();
         let rank = self.grid.chunk.len();
@@ -382,30 +382,31 @@ impl<'a> Reading<'a> {
         let full = head + most * (key + offset) + key;
         let mut siblings = Siblings::default();
         let mut seen = HashSet::new();
-        // Each node with its level, where it is known, and the keys that its own must be between.
-        let mut open: Vec<Open> = vec![Open { address: root, level: None, low: None, high: None }];
+        // Each node with its level, if known, and the bounds of its keys.
+        let mut open: Vec<PendingNode> =
+            vec![PendingNode { address: root, level: None, low: None, high: None }];
         let mut last: Option<Vec<u64>> = None;
-        while let Some(Open { address, level, low, high }) = open.pop() {
+        while let Some(PendingNode { address, level, low, high }) = open.pop() {
             if !seen.insert(address) {
-                return Err(self.bad(address, "an index of chunks comes to a node twice"));
+                return Err(self.bad(address, "the chunk index has a cycle"));
             }
             let start = self.file.bytes(address, head)?;
             let mut reader = self.file.reader(&start);
             if reader.take(4)? != b"TREE" || reader.u8()? != 1 {
-                return Err(sums::lost(WHAT, address));
+                return Err(sums::lost(STRUCTURE, address));
             }
             let (own, count) = (reader.u8()?, reader.u16()?);
             let (left, right) = (reader.offset()?, reader.offset()?);
             if level.is_some_and(|level| level != own) || u64::from(count) > most {
                 return Err(self
-                    .bad(address, "a node of an index of chunks that cannot be where it is")
+                    .bad(address, "a node of the chunk index has a wrong level or too many entries")
                     .found(format_args!("level {own}, {count} entries")));
             }
             Budget::check_depth(own.into())
-                .map_err(|_| self.bad(address, "an index of chunks of more levels than any").found(own))?;
-            siblings.meet(own, address, left, right)?;
-            // The original reads all that a node has room for.
-            self.file.place.offset(address, full)?;
+                .map_err(|_| self.bad(address, "the chunk index is nested too deep").found(own))?;
+            siblings.check_next(own, address, left, right)?;
+            // The HDF5 library reads the full node, unused entries included.
+            self.file.context.offset(address, full)?;
             let len = head + u64::from(count) * (key + offset) + key;
             let bytes = self.file.bytes(address, len)?;
             self.parts.take(len)?;
@@ -418,9 +419,9 @@ impl<'a> Reading<'a> {
                 let in_order = before.as_ref().is_none_or(|before| before.places < own_key.places)
                     && low.as_ref().is_none_or(|low| *low <= own_key.places)
                     && high.as_ref().is_none_or(|high| own_key.places <= *high);
-                // A node without entries has nothing to be in order.
+                // The only key of an empty node has no order.
                 if !in_order && count > 0 {
-                    return Err(self.bad(address, "the keys of an index of chunks are not in order"));
+                    return Err(self.bad(address, "the keys of the chunk index are not in order"));
                 }
                 if let Some(before) = before.take() {
                     children.push((before, own_key.places.clone()));
@@ -436,20 +437,20 @@ impl<'a> Reading<'a> {
             if own > 0 {
                 for (key, high) in children.into_iter().rev() {
                     let (low, high) = (Some(key.places), Some(high));
-                    open.push(Open { address: key.child, level: Some(own - 1), low, high });
+                    open.push(PendingNode { address: key.child, level: Some(own - 1), low, high });
                 }
                 continue;
             }
             for (key, _) in children {
                 if last.as_ref().is_some_and(|last| *last >= key.places) || key.places.last() != Some(&0) {
-                    return Err(self.bad(address, "the keys of an index of chunks are not in order"));
+                    return Err(self.bad(address, "the keys of the chunk index are not in order"));
                 }
                 let (size, mask, address_of_chunk) = (key.size, key.mask, key.child);
                 let number = self.grid.number(&key.places);
                 last = Some(key.places);
                 if size == 0 || (!self.is_filtered && u64::from(size) != self.grid.chunk_len) {
                     return Err(self
-                        .bad(address, "a chunk of another length than chunks of the dataset have")
+                        .bad(address, "the chunk index states a wrong chunk length")
                         .expected(format_args!("{} bytes", self.grid.chunk_len))
                         .found(format_args!("{size} bytes")));
                 }
@@ -461,25 +462,25 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// True where bit `number` is set, counted from the highest of the first byte.
+/// True where bit `number` is set, counted from the highest bit of the first byte.
 fn bit(bytes: &[u8], number: u64) -> bool {
     let byte = usize::try_from(number / 8).ok().and_then(|at| bytes.get(at));
     byte.is_some_and(|byte| byte & (0x80 >> (number % 8)) != 0)
 }
 
-/// A node that is still to be read.
-struct Open {
+/// A node that is not read yet.
+struct PendingNode {
     address: u64,
     level: Option<u8>,
     low: Option<Vec<u64>>,
     high: Option<Vec<u64>>,
 }
 
-/// A key of a tree, with what follows it.
+/// A key of a B-tree, with the child behind it.
 struct Key {
     size: u32,
     mask: u32,
-    /// In chunks for each dimension, and then in elements.
+    /// Offset along each dimension, in chunks; then that within an element, 0 in valid files.
     places: Vec<u64>,
     child: u64,
 }
@@ -491,7 +492,7 @@ impl Key {
         for &step in grid.chunk.iter().chain([&grid.size]) {
             let offset = reader.number(8)?;
             if offset % step != 0 {
-                let text = "HDF5: a chunk at a place where none can be";
+                let text = "HDF5: a chunk offset in the chunk index is not a multiple of the chunk size";
                 return Err(Error::corrupt("hdf5-corrupt", text).found(offset));
             }
             places.push(offset / step);

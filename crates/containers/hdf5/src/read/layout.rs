@@ -1,57 +1,57 @@
-//! Where the elements of a dataset are, as its header says.
+//! Data layout messages: location of the elements of a dataset.
 
 use super::file::File;
 use super::header::Payload;
 use bytes::Bytes;
 use weighbridge_core::error::{Error, Result};
 
-/// Extents in a layout: the dimensions, and the size of an element.
-const MOST_EXTENTS: u8 = 33;
+/// Maximum number of sizes in a layout message: the dimensions, and the element size.
+const MAX_SIZES: u8 = 33;
 
-/// How the elements are kept.
+/// Layout of the elements.
 #[derive(Debug, Clone)]
 pub(super) enum Layout {
-    /// In the header: address of the first byte, and their number.
+    /// In the header: address of the first byte, and length.
     Compact(u64, u64),
-    /// In one run at this address, `None` where it was never written; and its bytes, where they are stated.
+    /// In one run: address, `None` where it is unwritten; and length, where it is stated.
     Contiguous(Option<u64>, Option<u64>),
-    /// In boxes of equal extents.
+    /// In chunks of equal dimensions.
     Chunked(Chunked),
     /// In other datasets.
     Virtual(Virtual),
 }
 
-/// How chunks are found.
+/// Location of chunks.
 #[derive(Debug, Clone)]
 pub(super) struct Chunked {
-    /// Extents of a chunk, in elements.
+    /// Dimensions of a chunk, in elements.
     pub(super) chunk: Vec<u64>,
-    /// Bytes of an element.
+    /// Element size in bytes.
     pub(super) element: u64,
-    /// The address of the index; `None` where no chunk was written.
+    /// FileContext of the index; `None` where no chunk is written.
     pub(super) address: Option<u64>,
     pub(super) index: Index,
-    /// True where chunks that stick out of the dataset are not filtered.
+    /// True where partial edge chunks are not filtered.
     pub(super) edges_plain: bool,
 }
 
-/// Location of the mappings of a virtual dataset, and their bytes once they were read.
+/// Location of the mappings of a virtual dataset, and their bytes once they are read.
 #[derive(Debug, Clone)]
 pub(super) struct Virtual {
-    /// The address of the heap; `None` where there is no mapping.
+    /// FileContext of the global heap; `None` where there is no mapping.
     pub(super) address: Option<u64>,
-    /// The number of the object in it.
+    /// Index of the object in the heap.
     pub(super) object: u32,
     pub(super) block: Bytes,
 }
 
-/// The kinds of index over chunks.
+/// Kind of chunk index.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Index {
     Tree1,
-    /// The only chunk itself: its bytes in the file (0: as many as it has) and the filters left out.
+    /// The single chunk itself: stored length (0: unfiltered) and mask of skipped filters.
     Single(u64, u32),
-    /// All chunks one after the other.
+    /// No index: all chunks are consecutive.
     Implicit,
     Fixed,
     Extensible,
@@ -59,24 +59,27 @@ pub(super) enum Index {
 }
 
 impl Layout {
-    /// Understands the message.
+    /// Parses the message.
     pub(super) fn parse(file: &File, message: &Payload) -> Result<Self> {
         let mut reader = file.reader(message);
         let defined = |address: u64| Some(address).filter(|&address| address != u64::MAX);
         let version = reader.u8()?;
         if !(1..=5).contains(&version) {
-            return Err(Error::unsupported("hdf5-unsupported", "HDF5: a layout of unknown version")
-                .at(message.address)
-                .found(version));
+            return Err(Error::unsupported(
+                "hdf5-unsupported",
+                "HDF5: the layout message has an unsupported version",
+            )
+            .at(message.address)
+            .found(version));
         }
         if version <= 2 {
             let (rank, class) = (reader.u8()?, reader.u8()?);
-            if rank == 0 || rank > MOST_EXTENTS {
+            if rank == 0 || rank > MAX_SIZES {
                 return Err(bad_rank(rank).at(message.address));
             }
             reader.skip(5)?;
             let address = if class == 0 { None } else { defined(reader.offset()?) };
-            let extents = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>>>()?;
+            let sizes = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>>>()?;
             return match class {
                 0 => {
                     let len = u64::from(reader.u32()?);
@@ -84,11 +87,11 @@ impl Layout {
                 }
                 1 => Ok(Self::Contiguous(address, None)),
                 2 => {
-                    let (chunk, element) = split(extents, message.address)?;
+                    let (chunk, element) = split(sizes, message.address)?;
                     let index = Index::Tree1;
                     Ok(Self::Chunked(Chunked { chunk, element, address, index, edges_plain: false }))
                 }
-                class => Err(refused(class).at(message.address)),
+                class => Err(unsupported_class(class).at(message.address)),
             };
         }
         match reader.u8()? {
@@ -100,8 +103,8 @@ impl Layout {
             2 if version == 3 => {
                 let rank = reader.u8()?;
                 let address = defined(reader.offset()?);
-                let extents = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>>>()?;
-                let (chunk, element) = split(extents, message.address)?;
+                let sizes = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>>>()?;
+                let (chunk, element) = split(sizes, message.address)?;
                 Ok(Self::Chunked(Chunked {
                     chunk,
                     element,
@@ -112,9 +115,9 @@ impl Layout {
             }
             2 => {
                 let (flags, rank, width) = (reader.u8()?, reader.u8()?, reader.u8()?);
-                let extents =
+                let sizes =
                     (0..rank).map(|_| reader.number(usize::from(width))).collect::<Result<Vec<_>>>()?;
-                let (chunk, element) = split(extents, message.address)?;
+                let (chunk, element) = split(sizes, message.address)?;
                 let index = match reader.u8()? {
                     1 if flags & 2 != 0 => Index::Single(
                         if version == 4 { reader.length()? } else { reader.offset()? },
@@ -137,7 +140,7 @@ impl Layout {
                     kind => {
                         return Err(Error::unsupported(
                             "hdf5-unsupported",
-                            "HDF5: an unknown index of chunks",
+                            "HDF5: the layout message has an unsupported chunk index type",
                         )
                         .at(message.address)
                         .found(kind));
@@ -150,26 +153,26 @@ impl Layout {
                 let (address, object) = (defined(reader.offset()?), reader.u32()?);
                 Ok(Self::Virtual(Virtual { address, object, block: Bytes::new() }))
             }
-            class => Err(refused(class).at(message.address)),
+            class => Err(unsupported_class(class).at(message.address)),
         }
     }
 }
 
-/// The extents of a chunk, and the size of an element behind them.
-fn split(mut extents: Vec<u64>, address: u64) -> Result<(Vec<u64>, u64)> {
-    let rank = u8::try_from(extents.len()).unwrap_or(u8::MAX);
-    match extents.pop() {
-        Some(element) if rank > 1 && rank <= MOST_EXTENTS && !extents.contains(&0) => Ok((extents, element)),
+/// Splits sizes into the dimensions of a chunk and the element size behind them.
+fn split(mut sizes: Vec<u64>, address: u64) -> Result<(Vec<u64>, u64)> {
+    let rank = u8::try_from(sizes.len()).unwrap_or(u8::MAX);
+    match sizes.pop() {
+        Some(element) if rank > 1 && rank <= MAX_SIZES && !sizes.contains(&0) => Ok((sizes, element)),
         _ => Err(bad_rank(rank).at(address)),
     }
 }
 
 fn bad_rank(rank: u8) -> Error {
-    Error::corrupt("hdf5-corrupt", "HDF5: a layout of extents that cannot be")
-        .expected(format_args!("at most {MOST_EXTENTS}, of chunks at least 2, none of them 0"))
+    Error::corrupt("hdf5-corrupt", "HDF5: the layout message has an invalid number of dimensions")
+        .expected(format_args!("at most {MAX_SIZES}, for chunks at least 2 and all nonzero"))
         .found(rank)
 }
 
-fn refused(class: u8) -> Error {
-    Error::unsupported("hdf5-unsupported", "HDF5: a layout of unknown class").found(class)
+fn unsupported_class(class: u8) -> Error {
+    Error::unsupported("hdf5-unsupported", "HDF5: the layout message has an unsupported class").found(class)
 }

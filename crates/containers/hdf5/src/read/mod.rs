@@ -1,21 +1,20 @@
-//! Reading: a flat list of what is in a file, with the places of the bytes.
+//! Reading: a flat list of the objects of a file, with the byte ranges of their elements.
 //!
-//! The list is made from the messages of object headers, one by one: what is bad is a [`Problem`] at
-//! its path, and the rest is listed. All that is read and made on the way is taken from the budget of
-//! the file ([`file`]); data is read from byte ranges where it lies as it is.
+//! The list is made from the messages of object headers, one by one: a damaged object is a [`Problem`] at
+//! its path, and the other objects are listed. All reads and allocations are taken from the budget of
+//! the file ([`file`]); uncompressed elements are byte ranges of the file.
 //!
-//! | link | what becomes of it |
+//! | link | listed as |
 //! | --- | --- |
-//! | hard, to a dataset | an item, also where the dataset has more names: each is one |
-//! | hard, to a group | an item the first time; then a [`Link`](super::Link), so that there is no circle |
-//! | soft | a [`Link`](super::Link); an item as well where it leads to a dataset of this file |
+//! | hard, to a dataset | an item, one for each name of the dataset |
+//! | hard, to a group | an item the first time; then a [`Link`](super::Link), which prevents cycles |
+//! | soft | a [`Link`](super::Link); also an item where the target is a dataset of this file |
 //! | external | a [`Problem`]: other files are never opened |
 //!
-//! A hard link may lead to a named type as well, which is a [`NamedType`](super::NamedType).
+//! A hard link to a committed datatype is a [`NamedType`](super::NamedType).
 
 mod attributes;
 mod axes;
-mod beside;
 mod broken;
 mod bytes;
 mod chunked;
@@ -26,7 +25,7 @@ mod file;
 mod fill;
 mod filters;
 mod fractal;
-mod free;
+mod free_space;
 mod grid;
 mod header;
 mod heap;
@@ -38,6 +37,7 @@ mod mapped;
 mod open;
 mod outline;
 mod record;
+mod sibling_files;
 mod siblings;
 mod sources;
 mod space;
@@ -52,12 +52,12 @@ mod types;
 mod values;
 mod walk;
 
-pub use beside::Beside;
 pub use elements::ElementReader;
 pub use filters::FILTER_LZF;
 pub use outline::{is_hdf5, outline};
+pub use sibling_files::SiblingFiles;
 pub(super) use stored::Stored;
 pub use texts::RawText;
 pub(super) use types::{Class, Padding, Type};
 pub(super) use values::number;
-pub use walk::{read, read_beside};
+pub use walk::{read, read_with_siblings};

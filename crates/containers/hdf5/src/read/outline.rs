@@ -1,10 +1,9 @@
-//! Every byte of a file that is no element of a tensor.
+//! Outline of a file: the use of every byte that is not an element of a tensor.
 //!
-//! The file is listed once more, and what is read on the way is remembered: the structures that lead
-//! from the superblock to every object are the structures of the file. Then come the places of all
-//! datasets, and the heaps that texts in them point to.
+//! The file is listed again, and every read is recorded: these ranges are the structures from the
+//! superblock to every object. The byte ranges of all datasets, and the heaps of their texts, are added.
 
-use super::file::{Address, File};
+use super::file::{File, FileContext};
 use super::header::Header;
 use super::layout::Layout;
 use super::open::find;
@@ -22,16 +21,16 @@ use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{SourceRef, read_vec, to_usize};
 
-/// Elements that are read at once in search of heaps.
-const AT_ONCE: u64 = 64 << 10;
+/// Number of elements read at once in search of heaps.
+const ELEMENTS_PER_READ: u64 = 64 << 10;
 
-/// True where `source` is an HDF5 file, also behind a user block.
+/// True where `source` is an HDF5 file, possibly behind a user block.
 pub fn is_hdf5(source: &SourceRef) -> bool {
     Superblock::find(source).is_ok()
 }
 
-/// Which ranges of an HDF5 file are structures, datasets that are no tensors, or room that is free.
-/// Zeros that nothing points to are free room; other bytes there are nobody's.
+/// Returns the ranges of an HDF5 file that are structures or datasets.
+/// Unreferenced zeros are free space; other unreferenced bytes are unexplained.
 ///
 /// # Errors
 /// As [`super::read`].
@@ -40,13 +39,13 @@ pub fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     outline_of(&place).map_err(|error| error.in_file(source.label()))
 }
 
-fn outline_of(place: &Arc<Address>) -> Result<Outline> {
+fn outline_of(place: &Arc<FileContext>) -> Result<Outline> {
     let record = Arc::new(Record::default());
     let file = place.open_recorded(&record);
     let contents: Contents = listed(place, place.open_recorded(&record))?;
     around(place, &file, &record)?;
     for dataset in contents.items.iter().filter_map(|item| item.dataset.as_ref()) {
-        // What is wrong with one is told where it is opened; its bytes are then nobody's.
+        // A damaged dataset is reported where it is opened; its bytes stay unexplained.
         if dataset.claim(&file, &record).is_err() {
             continue;
         }
@@ -56,7 +55,7 @@ fn outline_of(place: &Arc<Address>) -> Result<Outline> {
         let block = read_vec(&*place.source, 0, place.superblock.at.min(place.source.len()))?;
         match block.iter().all(|&byte| byte == 0) {
             true => outline.padding(0, place.superblock.at, "empty user block"),
-            false => outline.hidden(0, place.superblock.at, "a user block in front of the file"),
+            false => outline.hidden(0, place.superblock.at, "user block in front of the superblock"),
         }
     }
     let hidden = record.hidden();
@@ -72,7 +71,7 @@ fn outline_of(place: &Arc<Address>) -> Result<Outline> {
             outline.hidden(
                 address.saturating_add(place.superblock.at),
                 len,
-                "a message that no reader of HDF5 looks at",
+                "message that HDF5 readers ignore",
             );
             from = address.saturating_add(len);
         }
@@ -81,8 +80,8 @@ fn outline_of(place: &Arc<Address>) -> Result<Outline> {
     Ok(outline)
 }
 
-/// The superblock and what hangs on it besides the root group.
-fn around(place: &Arc<Address>, file: &File, record: &Record) -> Result<()> {
+/// Claims the superblock, its extension, the cache image and the driver information.
+fn around(place: &Arc<FileContext>, file: &File, record: &Record) -> Result<()> {
     let block = &place.superblock;
     let width = u64::from(block.offset_size);
     let len = match block.version {
@@ -92,9 +91,9 @@ fn around(place: &Arc<Address>, file: &File, record: &Record) -> Result<()> {
     };
     record.claim(0, len, "hdf5 superblock");
     let image = &place.image.place;
-    record.claim(image.start, image.end - image.start, "hdf5 image of the cache");
+    record.claim(image.start, image.end - image.start, "hdf5 cache image");
     if block.extension != u64::MAX {
-        // One that cannot be read is passed over by readers, too.
+        // Readers ignore an unreadable extension, too.
         let _ = Header::of_anything(file, block.extension);
     }
     if block.driver != u64::MAX {
@@ -108,18 +107,18 @@ fn around(place: &Arc<Address>, file: &File, record: &Record) -> Result<()> {
 }
 
 impl Dataset {
-    /// Claims the bytes of the elements, wherever they are.
+    /// Claims the bytes of the elements.
     fn claim(&self, file: &File, record: &Record) -> Result<()> {
         let stored: &Stored = &self.stored;
         match &stored.layout {
-            // In the header, which was read.
+            // Part of the header, which is recorded.
             Layout::Compact(..) => {}
             Layout::Contiguous(Some(address), _) => {
                 let len = self.byte_len()?;
-                stored.place.offset(*address, len)?;
+                stored.context.offset(*address, len)?;
                 record.claim(*address, len, "hdf5 dataset");
             }
-            // Its mappings were read, where it is virtual.
+            // The mappings of a virtual dataset are recorded already.
             Layout::Contiguous(None, _) | Layout::Virtual(_) => {}
             Layout::Chunked(chunked) => {
                 for (address, len) in self.chunk_ranges(file, chunked)? {
@@ -130,20 +129,20 @@ impl Dataset {
         if stored.element.class == Class::LongText { self.claim_heaps(file) } else { Ok(()) }
     }
 
-    /// Reads the heads of all heaps that the elements point to.
+    /// Reads all global heaps that the elements refer to.
     fn claim_heaps(&self, file: &File) -> Result<()> {
         let size = u64::from(self.stored.element.size);
         let entry = self.raw(TensorPath::value())?;
-        // Those that were never written are all the same.
+        // Unwritten elements are all equal.
         let unwritten = matches!(self.stored.layout, Layout::Contiguous(None, _));
         let mut seen = HashSet::new();
         for extent in &entry.extents {
-            let step = AT_ONCE.saturating_mul(size);
+            let step = ELEMENTS_PER_READ.saturating_mul(size);
             let (mut at, end) = (0, if unwritten { extent.len.min(size) } else { extent.len });
             while at < end {
                 let take = step.min(end - at);
-                // Datasets may be names for one, or never written.
-                file.place.budget.take_work(take)?;
+                // Budgeted: datasets may share bytes, or be unwritten.
+                file.context.budget.take_work(take)?;
                 let bytes = read_vec(&*extent.source, extent.offset + at, take)?;
                 for element in bytes.chunks_exact(to_usize(size)?) {
                     let mut reader = file.reader(element);

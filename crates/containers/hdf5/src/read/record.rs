@@ -1,12 +1,12 @@
-//! Which ranges of a file were read as structures, and what they are.
+//! Record of the ranges of a file that were read as structures.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Ranges that are kept before they are joined.
-const MOST: usize = 1 << 18;
+/// Number of ranges kept before they are joined.
+const MAX_RANGES: usize = 1 << 18;
 
-/// How structures begin, and what they are called.
+/// Signatures of structures, and their names in outlines.
 const MARKS: &[(&[u8; 4], &str)] = &[
     (b"OHDR", "hdf5 object header"),
     (b"OCHK", "hdf5 object header"),
@@ -20,51 +20,51 @@ const MARKS: &[(&[u8; 4], &str)] = &[
     (b"BTHD", "hdf5 tree"),
     (b"BTIN", "hdf5 tree"),
     (b"BTLF", "hdf5 tree"),
-    (b"FAHD", "hdf5 index of chunks"),
-    (b"FADB", "hdf5 index of chunks"),
-    (b"EAHD", "hdf5 index of chunks"),
-    (b"EAIB", "hdf5 index of chunks"),
-    (b"EASB", "hdf5 index of chunks"),
-    (b"EADB", "hdf5 index of chunks"),
+    (b"FAHD", "hdf5 chunk index"),
+    (b"FADB", "hdf5 chunk index"),
+    (b"EAHD", "hdf5 chunk index"),
+    (b"EAIB", "hdf5 chunk index"),
+    (b"EASB", "hdf5 chunk index"),
+    (b"EADB", "hdf5 chunk index"),
 ];
 
-/// What a structure without a mark of its own is called.
+/// Name of a structure without a signature.
 pub(super) const PLAIN: &str = "hdf5 structure";
 
-/// A range by its address, and what it is.
+/// A range of addresses, and its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) address: u64,
     pub(super) end: u64,
     pub(super) what: &'static str,
-    /// True where it begins with a mark: then it is the beginning of a structure.
+    /// True where it begins with a signature: it is then the start of a structure.
     pub(super) marked: bool,
 }
 
-/// Remembers ranges; those that repeat or follow each other are one.
+/// Record of ranges; repeated and adjacent ranges are joined.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     all: Mutex<Ranges>,
-    /// The addresses and lengths of what stands within structures and says nothing.
+    /// Addresses and lengths of ignored bytes within structures.
     hidden: Mutex<BTreeMap<u64, u64>>,
 }
 
 #[derive(Debug)]
 struct Ranges {
     kept: Vec<Range>,
-    /// Joined when there are so many: twice as many as the last time left, else ranges that cannot be joined would be sorted
-    /// with each that comes.
+    /// Number of ranges at which they are joined next: twice the number that the last join left, so that ranges that
+    /// cannot be joined are not sorted again for each new one.
     next: usize,
 }
 
 impl Default for Ranges {
     fn default() -> Self {
-        Self { kept: Vec::new(), next: MOST }
+        Self { kept: Vec::new(), next: MAX_RANGES }
     }
 }
 
 impl Record {
-    /// Remembers that `bytes` were read at `address`; `what` they are where they have no mark.
+    /// Records that `bytes` were read at `address`; `what` names them where they have no signature.
     pub(super) fn add(&self, address: u64, bytes: &[u8], what: &'static str) {
         let mark = MARKS.iter().find(|(mark, _)| bytes.starts_with(*mark));
         let len = bytes.len() as u64;
@@ -72,20 +72,20 @@ impl Record {
         self.push(Range { address, end: address.saturating_add(len), what, marked: mark.is_some() });
     }
 
-    /// Remembers a range that was not read.
+    /// Records a range that was not read.
     pub(super) fn claim(&self, address: u64, len: u64, what: &'static str) {
         self.push(Range { address, end: address.saturating_add(len), what, marked: false });
     }
 
-    /// Remembers bytes within a structure that no reader looks at, though they are not zero.
+    /// Records nonzero bytes within a structure that readers ignore.
     pub(super) fn hide(&self, address: u64, len: u64) {
         let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
-        if hidden.len() < MOST {
+        if hidden.len() < MAX_RANGES {
             hidden.insert(address, len);
         }
     }
 
-    /// All that was hidden, in order: addresses and lengths.
+    /// Takes the ignored bytes, in order: addresses and lengths.
     pub(super) fn hidden(&self) -> Vec<(u64, u64)> {
         let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *hidden).into_iter().collect()
@@ -96,22 +96,22 @@ impl Record {
         all.kept.push(range);
         if all.kept.len() >= all.next {
             let joined = join(std::mem::take(&mut all.kept));
-            all.next = MOST.max(joined.len().saturating_mul(2));
+            all.next = MAX_RANGES.max(joined.len().saturating_mul(2));
             all.kept = joined;
         }
     }
 
-    /// All ranges, in order.
+    /// Takes all ranges, in order.
     pub(super) fn ranges(&self) -> Vec<Range> {
         join(std::mem::take(&mut self.all.lock().unwrap_or_else(PoisonError::into_inner).kept))
     }
 }
 
-/// In order of their beginnings, longest first; what lies within another one is left out, and what
-/// follows one without a mark of its own is a part of it.
+/// Sorts ranges by start, longest first. A range within another is dropped; an adjacent range without a
+/// signature extends the one before.
 fn join(mut all: Vec<Range>) -> Vec<Range> {
     all.sort_by_key(|range| (range.address, std::cmp::Reverse(range.end), range.what));
-    let mut joined: Vec<Range> = Vec::with_capacity(all.len().min(MOST / 2));
+    let mut joined: Vec<Range> = Vec::with_capacity(all.len().min(MAX_RANGES / 2));
     for range in all {
         match joined.last_mut() {
             Some(last) if range.end <= last.end => {}
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_joined_and_named_by_their_marks() {
+    fn joins_ranges_and_names_them_by_signature() {
         let record = Record::default();
         record.add(40, b"SNOD....", PLAIN);
         record.add(8, &[0; 8], PLAIN);

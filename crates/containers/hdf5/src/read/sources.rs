@@ -1,33 +1,33 @@
-//! Files that virtual datasets refer to.
+//! Source files of virtual datasets.
 
 use super::types::Type;
 use std::sync::Arc;
 use weighbridge_core::error::Result;
 use weighbridge_io::source::SourceRef;
 
-/// A dataset that others are made of.
+/// A source dataset of a virtual dataset.
 #[derive(Debug)]
 pub(super) struct SourceDataset {
     pub(super) element: Type,
     pub(super) dims: Vec<u64>,
-    /// Its elements, row by row.
+    /// Elements, row by row.
     pub(super) bytes: SourceRef,
-    /// Bytes that are unpacked to read a run of them, at most.
+    /// Maximum number of bytes unpacked to read a run of elements.
     pub(super) unpacked: u64,
-    /// The part of them that must stay in memory so that the next run does not unpack it again.
+    /// Bytes of these that must stay cached so that the next run does not unpack them again.
     pub(super) kept: u64,
 }
 
-/// Files that virtual datasets may lead to.
+/// Access to the source files of virtual datasets.
 pub(super) trait Sources: std::fmt::Debug + Send + Sync {
-    /// Bytes of the files that were opened so far, and of the file itself.
+    /// Total length of the file itself and of the files opened so far.
     fn bytes(&self) -> u64;
 
-    /// The dataset at `path` in the file of that name.
+    /// Returns the dataset at `path` in the file named `file`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`]: `unsafe-name` for a file that is not in the folder, `hdf5-virtual-missing` where the file
-    /// or the dataset is not there; [`weighbridge_core::Kind::Unsupported`]: `hdf5-virtual` for a dataset that is virtual itself;
-    /// what reading the file says.
+    /// [`weighbridge_core::Kind::Corrupt`]: `hdf5-virtual-missing` where the file
+    /// or the dataset is missing; [`weighbridge_core::Kind::Unsupported`]: `unsafe-name` for a file outside of the folder,
+    /// `hdf5-virtual` for a dataset that is virtual itself; errors of reading the file.
     fn dataset(&self, file: &str, path: &str) -> Result<Arc<SourceDataset>>;
 }

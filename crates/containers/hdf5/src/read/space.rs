@@ -1,18 +1,18 @@
-//! Extents of datasets and attributes.
+//! Dataspaces: dimensions of datasets and attributes.
 
 use super::file::File;
 use weighbridge_core::error::{Error, Result};
 
-/// Dimensions that the original reads.
-const MOST_DIMS: u8 = 32;
+/// Maximum number of dimensions.
+const MAX_DIMS: u8 = 32;
 
 /// A dataspace.
 pub(super) struct Space {
-    /// Its extents; none for a scalar.
+    /// Dimensions; none for a scalar.
     pub(super) dims: Vec<u64>,
-    /// How far each extent may grow, `u64::MAX` without a bound; `None` where none may.
+    /// Maximum dimensions, `u64::MAX` if unlimited; `None` where the dimensions are fixed.
     pub(super) most: Option<Vec<u64>>,
-    /// True where it has neither an element nor extents.
+    /// True for a null dataspace: neither elements nor dimensions.
     pub(super) is_null: bool,
 }
 
@@ -20,7 +20,8 @@ impl Space {
     /// Reads a dataspace message.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`] for what the original refuses: more than 32 dimensions, extents beyond their largest;
+    /// [`weighbridge_core::Kind::Corrupt`] for dataspaces that the HDF5 library rejects: more than 32 dimensions,
+    /// dimensions above their maximum;
     /// [`weighbridge_core::Kind::Unsupported`] for unknown versions.
     pub(super) fn parse(file: &File, bytes: &[u8]) -> Result<Self> {
         let mut reader = file.reader(bytes);
@@ -32,18 +33,18 @@ impl Space {
             }
             2 => reader.u8()?,
             version => {
-                let text = "HDF5: extents of unknown version";
+                let text = "HDF5: the dataspace message has an unsupported version";
                 return Err(Error::unsupported("hdf5-unsupported", text).found(version));
             }
         };
-        if rank > MOST_DIMS {
-            return Err(Error::corrupt("hdf5-corrupt", "HDF5: too many dimensions")
-                .expected(format_args!("at most {MOST_DIMS}"))
+        if rank > MAX_DIMS {
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: the dataspace has too many dimensions")
+                .expected(format_args!("at most {MAX_DIMS}"))
                 .found(rank));
         }
         if flags > 1 || class > 2 || (class != 1 && rank > 0) {
-            return Err(Error::corrupt("hdf5-corrupt", "HDF5: extents of a kind that cannot be")
-                .found(format_args!("class {class}, flags {flags}, {rank} dimensions")));
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: the dataspace has an invalid type or flags")
+                .found(format_args!("type {class}, flags {flags}, {rank} dimensions")));
         }
         let dims = (0..rank).map(|_| reader.length()).collect::<Result<Vec<_>>>()?;
         let most = match flags {
@@ -55,7 +56,7 @@ impl Space {
         {
             return Err(Error::corrupt(
                 "hdf5-corrupt",
-                "HDF5: an extent is larger than the largest it may have",
+                "HDF5: a dimension of the dataspace exceeds its maximum",
             )
             .expected(format_args!("at most {most}"))
             .found(now));

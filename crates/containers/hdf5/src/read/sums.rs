@@ -1,10 +1,10 @@
-//! Checksums, and the structures that end with one.
+//! Checksums, and structures that end with a checksum.
 
 use weighbridge_core::error::{Error, Result};
 
-/// The checksum of metadata: lookup3 of Bob Jenkins.
+/// Checksum of metadata: lookup3 by Bob Jenkins.
 pub(super) fn lookup3(bytes: &[u8]) -> u32 {
-    // The length counts modulo 2^32.
+    // The length is taken modulo 2^32.
     let len = u32::try_from(bytes.len() & 0xffff_ffff).unwrap_or_default();
     let [mut a, mut b, mut c] = [0xdead_beef_u32.wrapping_add(len); 3];
     let mut rest = bytes;
@@ -19,7 +19,7 @@ pub(super) fn lookup3(bytes: &[u8]) -> u32 {
             for turn in [4, 6, 8, 16, 19, 4] {
                 a = a.wrapping_sub(c) ^ c.rotate_left(turn);
                 c = c.wrapping_add(b);
-                // The three take turns.
+                // The three words rotate.
                 (a, b, c) = (b, c, a);
             }
             continue;
@@ -34,7 +34,7 @@ pub(super) fn lookup3(bytes: &[u8]) -> u32 {
     c
 }
 
-/// The checksum of chunks: two sums of words of 16 bits, the first byte of which is the higher one.
+/// Checksum of chunks: two sums of big-endian 16-bit words.
 pub(super) fn fletcher32(bytes: &[u8]) -> u32 {
     let fold = |sum: u32| (sum & 0xffff) + (sum >> 16);
     let (mut first, mut second) = (0, 0);
@@ -46,10 +46,10 @@ pub(super) fn fletcher32(bytes: &[u8]) -> u32 {
     fold(second) << 16 | fold(first)
 }
 
-/// The bytes of a structure but for the checksum at its end, which must be that of the others; `what` says what it is.
+/// Returns the bytes of a structure without its trailing checksum, which must match; `what` names the structure in errors.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`]: `hdf5-corrupt` where it does not begin with `mark`, `hdf5-checksum`.
+/// [`weighbridge_core::Kind::Corrupt`]: `hdf5-corrupt` where the structure does not begin with `mark`, `hdf5-checksum`.
 pub(super) fn checked<'a>(bytes: &'a [u8], mark: &[u8], what: &str, address: u64) -> Result<&'a [u8]> {
     let Some((body, sum)) = bytes.split_last_chunk::<4>().filter(|(body, _)| body.starts_with(mark)) else {
         return Err(lost(what, address));
@@ -58,7 +58,7 @@ pub(super) fn checked<'a>(bytes: &'a [u8], mark: &[u8], what: &str, address: u64
     Ok(body)
 }
 
-/// Fails unless `sum` is the checksum of `body`.
+/// Fails unless `sum` is the checksum of `body`; `what` names the structure in errors.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`], `hdf5-checksum`.
@@ -67,24 +67,24 @@ pub(super) fn matches(body: &[u8], sum: u32, what: &str, address: u64) -> Result
     if own == sum {
         return Ok(());
     }
-    Err(Error::corrupt("hdf5-checksum", format!("HDF5: {what} does not match its checksum"))
+    Err(Error::corrupt("hdf5-checksum", format!("HDF5: the {what} does not match its checksum"))
         .at(address)
         .expected(format_args!("{sum:#010x}"))
         .found(format_args!("{own:#010x}")))
 }
 
-/// The error of a structure that does not begin as it should.
+/// Error of a structure that does not begin with its signature.
 pub(super) fn lost(what: &str, address: u64) -> Error {
-    Error::corrupt("hdf5-corrupt", format!("HDF5: {what} has lost its mark")).at(address)
+    Error::corrupt("hdf5-corrupt", format!("HDF5: the {what} has a wrong signature or version")).at(address)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// As lookup3.c says of its own hash, and RFC 3309 and others of Fletcher's sum.
+    /// Values from lookup3.c, and from RFC 3309 and others for Fletcher's sum.
     #[test]
-    fn checksums_are_the_known_ones() {
+    fn checksums_match_published_values() {
         assert_eq!(lookup3(b""), 0xdead_beef);
         assert_eq!(lookup3(b"Four score and seven years ago"), 0x1777_0551);
         assert_eq!(fletcher32(&[0, 1, 0, 2]), 0x0004_0003);

@@ -1,9 +1,9 @@
-//! The files of judges/make_hdf5.py give what h5py reads from them; damaged ones give errors.
+//! Files of judges/make_hdf5.py read as h5py reads them; damaged files are errors.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::cast_possible_truncation)]
 
 mod elements;
 mod golden;
-mod hostile;
+mod malformed;
 mod mapped;
 mod rules;
 

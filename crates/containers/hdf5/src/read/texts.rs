@@ -1,4 +1,4 @@
-//! Datasets of texts.
+//! Text datasets.
 
 use super::file::File;
 use super::heap::Heaps;
@@ -8,40 +8,41 @@ use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{RangeSource, SourceRef, read_vec, to_usize};
 
-/// Texts that are read at once, in bytes.
+/// Bytes of texts read at once.
 const BLOCK: u64 = 256 << 10;
-/// A longer text is not read, but given as a range.
-const LONG: u64 = 1 << 20;
+/// Maximum length of a fixed-length text that is read; a longer one is passed as a source.
+const MAX_SHORT_LEN: u64 = 1 << 20;
 
-/// A text of a dataset. It need not be UTF-8.
+/// A text of a dataset, not necessarily UTF-8.
 #[derive(Debug)]
 pub enum RawText<'a> {
-    /// Its bytes.
+    /// Bytes of a short text.
     Short {
-        /// All that stands in its place.
+        /// All bytes of the element or heap object.
         place: &'a [u8],
-        /// Without what fills the place behind it, as its type has it.
+        /// The text without its padding.
         text: &'a [u8],
     },
-    /// All that stands in the place of a long one.
+    /// All bytes of a long text, with its padding.
     Long(SourceRef),
 }
 
-/// What fills the places of the texts of a dataset; `None` where they stand in a heap.
+/// Padding of the texts of a dataset; `None` for texts in a heap.
 fn padding(dataset: &Dataset) -> Result<Option<Padding>> {
     match &dataset.stored.element.class {
         Class::Text(padding) => Ok(Some(*padding)),
         Class::LongText => Ok(None),
-        _ => Err(Error::usage("hdf5-type", "the dataset holds no texts")),
+        _ => Err(Error::usage("hdf5-type", "the dataset does not contain texts")),
     }
 }
 
-/// Gives each text of `dataset` to `look`, row by row, with its number. `bytes` are those of all elements. What is read is
-/// given to `take` before.
+/// Calls `look` for each text of `dataset`, row by row, with its number. `bytes` is the source of all elements. `take` is
+/// called with the number of bytes before they are read.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`], code `hdf5-type`, where it holds no texts; [`weighbridge_core::Kind::Limit`] where there is not so much
-/// left; [`weighbridge_core::Kind::Corrupt`] where a text is not in its heap; [`weighbridge_core::Kind::Io`]; what `look` says.
+/// [`weighbridge_core::Kind::Usage`], code `hdf5-type`, where the dataset does not contain texts;
+/// [`weighbridge_core::Kind::Corrupt`] where a text is
+/// not in its heap; [`weighbridge_core::Kind::Io`]; errors of `take` and `look`.
 pub(super) fn each_text(
     dataset: &Dataset,
     bytes: &SourceRef,
@@ -52,7 +53,7 @@ pub(super) fn each_text(
 ) -> Result<()> {
     let padding = padding(dataset)?;
     let size = u64::from(dataset.stored.element.size);
-    if padding.is_some() && size > LONG {
+    if padding.is_some() && size > MAX_SHORT_LEN {
         for (number, start) in (0..bytes.len() / size).map(|number| (number, number * size)) {
             take(size)?;
             look(number, RawText::Long(Arc::new(RangeSource::new(bytes.clone(), start, size)?)))?;
@@ -83,19 +84,20 @@ pub(super) fn each_text(
 }
 
 impl Dataset {
-    /// True where it holds texts of one length, which stand in their places; others stand in a heap.
+    /// True for texts of fixed length, stored in the elements; other texts are in a heap.
     pub fn has_fixed_texts(&self) -> bool {
         matches!(self.stored.element.class, Class::Text(_))
     }
 
-    /// The texts of a dataset of them, row by row, without what fills their places. They may take
-    /// `limit` bytes of memory in all.
+    /// Returns the texts of a text dataset, row by row, without padding. They may take `limit` bytes of
+    /// memory in total.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], code `hdf5-type`, where it holds no texts; [`weighbridge_core::Kind::Unsupported`],
-    /// `hdf5-name`, for one that is not UTF-8; [`weighbridge_core::Kind::Limit`]; as [`Dataset::entry`].
+    /// [`weighbridge_core::Kind::Usage`], code `hdf5-type`, where the dataset does not contain texts;
+    /// [`weighbridge_core::Kind::Unsupported`],
+    /// `hdf5-name`, for a text that is not UTF-8; [`weighbridge_core::Kind::Limit`]; as [`Dataset::entry`].
     pub fn texts(&self, limit: u64) -> Result<Vec<String>> {
-        self.read_texts(limit).map_err(|error| error.in_file(self.stored.place.source.label()))
+        self.read_texts(limit).map_err(|error| error.in_file(self.stored.context.source.label()))
     }
 
     fn read_texts(&self, limit: u64) -> Result<Vec<String>> {
@@ -105,16 +107,13 @@ impl Dataset {
             taken = taken.saturating_add(bytes);
             match taken <= limit {
                 true => Ok(()),
-                false => Err(Error::limit(
-                    "limit",
-                    "HDF5: the texts of a dataset take more memory than is meant for them",
-                )
-                .expected(format_args!("at most {limit} bytes"))),
+                false => Err(Error::limit("limit", "HDF5: the texts of the dataset exceed the memory limit")
+                    .expected(format_args!("at most {limit} bytes"))),
             }
         };
         let count = self.byte_len()? / u64::from(self.stored.element.size);
         take(count.saturating_mul(size_of::<String>() as u64))?;
-        let (file, mut heaps) = (self.stored.place.open(), Heaps::default());
+        let (file, mut heaps) = (self.stored.context.open(), Heaps::default());
         let mut texts = Vec::new();
         each_text(self, &self.bytes()?, &file, &mut heaps, &mut take, &mut |_, text| {
             let read;
@@ -126,7 +125,7 @@ impl Dataset {
                 }
             };
             let text = std::str::from_utf8(text)
-                .map_err(|_| Error::unsupported("hdf5-name", "HDF5: a text that is not UTF-8"))?;
+                .map_err(|_| Error::unsupported("hdf5-name", "HDF5: a text of the dataset is not UTF-8"))?;
             texts.push(text.to_owned());
             Ok(())
         })?;

@@ -1,4 +1,4 @@
-//! Types of elements, from the bytes that describe them.
+//! Datatype messages: types of elements.
 
 use super::bytes::Reader;
 use crate::Kind;
@@ -6,41 +6,41 @@ use weighbridge_core::budget::Budget;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{DType, Endian};
 
-/// The newest version of types.
+/// Newest version of datatype messages.
 const VERSION: u32 = 5;
-/// Letters of the words for a type: it may have thousands of extents, or long names, and there are words for each dataset.
-const WORDS: usize = 240;
-/// Extents of arrays that the words name.
-const DIMS: usize = 8;
+/// Maximum length of the display text of a type, in characters: types may have many dimensions or long names.
+const MAX_TEXT_LEN: usize = 240;
+/// Maximum number of array dimensions in the display text.
+const SHOWN_DIMS: usize = 8;
 
-/// A type and the bytes of one element.
+/// A type and the size of one element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Type {
     pub(crate) class: Class,
-    /// Bytes of one element in the file.
+    /// Size of one element in the file, in bytes.
     pub(crate) size: u32,
 }
 
-/// What an element is.
+/// Class of a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Class {
     Number(DType, Endian),
-    /// Text in the element itself.
+    /// Fixed-length text.
     Text(Padding),
-    /// Text in a heap, where the element says.
+    /// Variable-length text: the element is a reference into a heap.
     LongText,
     Opaque(String),
-    /// Named integers: the names, and the bytes of the numbers.
+    /// Enumeration: the names, and the encoded values.
     Enum(DType, Endian, Vec<String>, Vec<u8>),
-    /// Several elements, with their number along each dimension.
+    /// Array of elements, with its dimensions.
     Array(Box<Type>, Vec<u32>),
     Other(String),
 }
 
-/// What follows a text that is shorter than its place.
+/// Padding of a fixed-length text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Padding {
-    /// A zero byte; what follows it means nothing.
+    /// A zero byte; the bytes behind it are ignored.
     Terminated,
     Zeros,
     Spaces,
@@ -55,7 +55,7 @@ impl Padding {
         }
     }
 
-    /// The text in its place.
+    /// Returns the text without its padding.
     pub(crate) fn trim(self, bytes: &[u8]) -> &[u8] {
         let ends_with = |last: u8| bytes.iter().rposition(|&b| b != last).map_or(0, |at| at + 1);
         let len = match self {
@@ -68,20 +68,20 @@ impl Padding {
 }
 
 impl Type {
-    /// The type that these bytes describe.
+    /// Parses a datatype message.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
-        // A type holds no addresses, so their widths do not matter.
+        // Types contain no addresses, so the widths do not matter.
         parse(&mut Reader::new(bytes, 8, 8), 0)
     }
 
-    /// What a dataset of such elements holds.
+    /// Kind of a dataset with elements of this type.
     pub(super) fn kind(&self) -> Kind {
         match &self.class {
             Class::Number(dtype, endian) | Class::Enum(dtype, endian, ..) => Kind::Numbers(*dtype, *endian),
             Class::Text(_) | Class::LongText => Kind::Text,
             Class::Opaque(tag) => Kind::Opaque { size: u64::from(self.size), tag: tag.clone() },
             Class::Array(base, dims) => {
-                let (few, more) = (dims.iter().take(DIMS).collect::<Vec<_>>(), dims.len() > DIMS);
+                let (few, more) = (dims.iter().take(SHOWN_DIMS).collect::<Vec<_>>(), dims.len() > SHOWN_DIMS);
                 let more = if more { "…" } else { "" };
                 Kind::Other(cut(format!("arrays {few:?}{more} of {}", base.words())))
             }
@@ -89,7 +89,7 @@ impl Type {
         }
     }
 
-    /// What it is, for people.
+    /// Display text.
     pub(super) fn words(&self) -> String {
         match self.kind() {
             Kind::Numbers(dtype, _) => dtype.to_string(),
@@ -99,7 +99,7 @@ impl Type {
         }
     }
 
-    /// Bytes of memory that it takes beside itself.
+    /// Heap memory of the type, in bytes.
     pub(super) fn held(&self) -> u64 {
         match &self.class {
             Class::Opaque(text) | Class::Other(text) => text.len() as u64,
@@ -113,9 +113,9 @@ impl Type {
     }
 }
 
-/// The beginning of words.
+/// Truncates a display text.
 fn cut(mut words: String) -> String {
-    if let Some((end, _)) = words.char_indices().nth(WORDS) {
+    if let Some((end, _)) = words.char_indices().nth(MAX_TEXT_LEN) {
         words.truncate(end);
         words.push('…');
         words.shrink_to_fit();
@@ -128,21 +128,23 @@ fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
     let word = reader.u32()?;
     let (version, flags) = (word >> 4 & 15, word >> 8);
     if !(1..=VERSION).contains(&version) {
-        return Err(Error::corrupt("hdf5-corrupt", "HDF5: a type of unknown version").found(version));
+        return Err(
+            Error::corrupt("hdf5-corrupt", "HDF5: the datatype has an unsupported version").found(version)
+        );
     }
     let size = reader.u32()?;
     if size == 0 {
-        return Err(Error::corrupt("hdf5-corrupt", "HDF5: a type whose elements have no bytes"));
+        return Err(Error::corrupt("hdf5-corrupt", "HDF5: the datatype has an element size of 0"));
     }
     let class = match word & 15 {
         0 => integer(reader, flags, size)?,
         1 => float(reader, flags, size)?,
         2 => {
             reader.skip(2)?;
-            Class::Other(format!("times of {size} bytes"))
+            Class::Other(format!("timestamps of {size} bytes"))
         }
         3 if (flags >> 4) & 15 > 1 => {
-            let text = "HDF5: text in an unknown encoding";
+            let text = "HDF5: the text datatype has an unknown character set";
             return Err(Error::corrupt("hdf5-corrupt", text).found((flags >> 4) & 15));
         }
         3 => Class::Text(Padding::from_bits(flags)),
@@ -158,7 +160,7 @@ fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
         7 => Class::Other("references".to_owned()),
         8 => enumeration(reader, flags, size, version, depth)?,
         9 if flags & 15 == 1 && (flags >> 8) & 15 > 1 => {
-            let text = "HDF5: text in an unknown encoding";
+            let text = "HDF5: the text datatype has an unknown character set";
             return Err(Error::corrupt("hdf5-corrupt", text).found((flags >> 8) & 15));
         }
         9 => {
@@ -166,7 +168,7 @@ fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
             match flags & 15 {
                 1 if base.size == 1 => Class::LongText,
                 1 => {
-                    let text = "HDF5: text of variable length of letters of more than a byte";
+                    let text = "HDF5: the variable-length text datatype has characters wider than one byte";
                     return Err(Error::corrupt("hdf5-corrupt", text).found(base.size));
                 }
                 _ => Class::Other(cut(format!("lists of {}", base.words()))),
@@ -178,7 +180,7 @@ fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
             complex(&base, size)
                 .unwrap_or_else(|| Class::Other("complex numbers of an unknown form".to_owned()))
         }
-        class => Class::Other(format!("elements of the unknown class {class}")),
+        class => Class::Other(format!("elements of unknown class {class}")),
     };
     Ok(Type { class, size })
 }
@@ -190,7 +192,7 @@ fn endian(flags: u32) -> Endian {
 fn integer(reader: &mut Reader<'_>, flags: u32, size: u32) -> Result<Class> {
     let (offset, precision) = (reader.u16()?, reader.u16()?);
     if precision == 0 || u32::from(offset) + u32::from(precision) > size.saturating_mul(8) {
-        return Err(Error::corrupt("hdf5-corrupt", "HDF5: integers with bits beyond their bytes")
+        return Err(Error::corrupt("hdf5-corrupt", "HDF5: the integer datatype has more bits than its size")
             .found(format_args!("{precision} bits from bit {offset} of {size} bytes")));
     }
     let signed = flags & 8 != 0;
@@ -217,9 +219,8 @@ fn float(reader: &mut Reader<'_>, flags: u32, size: u32) -> Result<Class> {
     let exponent = (reader.u8()?, reader.u8()?);
     let fraction = (reader.u8()?, reader.u8()?);
     let bias = reader.u32()?;
-    // Order VAX, a leading bit that is stored, other padding: nobody writes these, and reading them
-    // as if they were usual would be wrong.
-    let usual = flags & 0x40 == 0 && flags >> 4 & 3 == 2 && offset == 0;
+    // VAX byte order, a stored leading bit and other offsets are rare, and must not be read as IEEE floats.
+    let is_ieee = flags & 0x40 == 0 && flags >> 4 & 3 == 2 && offset == 0;
     let whole =
         u32::from(precision) == size.saturating_mul(8) && (flags >> 8 & 0xff) + 1 == u32::from(precision);
     let dtype = match (size, exponent, fraction, bias) {
@@ -231,7 +232,7 @@ fn float(reader: &mut Reader<'_>, flags: u32, size: u32) -> Result<Class> {
         (8, (52, 11), (0, 52), 1023) => Some(DType::F64),
         _ => None,
     };
-    Ok(match dtype.filter(|_| usual && whole) {
+    Ok(match dtype.filter(|_| is_ieee && whole) {
         Some(dtype) => Class::Number(dtype, if size == 1 { Endian::Little } else { endian(flags) }),
         None => Class::Other(format!(
             "floats of {precision} bits in {size} bytes with {} exponent and {} fraction bits",
@@ -240,7 +241,7 @@ fn float(reader: &mut Reader<'_>, flags: u32, size: u32) -> Result<Class> {
     })
 }
 
-/// Complex numbers as two floats one after the other.
+/// Complex numbers: two consecutive floats.
 fn complex(base: &Type, size: u32) -> Option<Class> {
     let Class::Number(dtype, endian) = base.class else { return None };
     match (dtype, size) {
@@ -261,11 +262,11 @@ fn compound(reader: &mut Reader<'_>, flags: u32, size: u32, version: u32, depth:
             _ => reader.number(4 - (size.leading_zeros() / 8) as usize)?,
         };
         if version == 1 {
-            // Dimensions of the time before there were array types: number, order, four extents.
+            // Array members before array types existed: rank, permutation, four dimensions.
             let rank = reader.u8()?;
             reader.skip(27)?;
             if rank != 0 {
-                return Ok(Class::Other(format!("records of {count} fields, some of which are arrays")));
+                return Ok(Class::Other(format!("records of {count} fields with array members")));
             }
         }
         fields.push((name, offset, parse(reader, depth + 1)?));
@@ -285,11 +286,14 @@ fn compound(reader: &mut Reader<'_>, flags: u32, size: u32, version: u32, depth:
 
 fn enumeration(reader: &mut Reader<'_>, flags: u32, size: u32, version: u32, depth: usize) -> Result<Class> {
     let base = parse(reader, depth + 1)?;
-    // Elements are as long as the integers that are named; else one name would stand for others.
+    // The enumeration must have the size of its integers; else values would be misread.
     if base.size != size {
-        return Err(Error::corrupt("hdf5-corrupt", "HDF5: an enumeration of another size than its integers")
-            .expected(format_args!("{} bytes", base.size))
-            .found(format_args!("{size} bytes")));
+        return Err(Error::corrupt(
+            "hdf5-corrupt",
+            "HDF5: the enumeration does not have the size of its integers",
+        )
+        .expected(format_args!("{} bytes", base.size))
+        .found(format_args!("{size} bytes")));
     }
     let count = (flags & 0xffff) as usize;
     let mut names = Vec::new();
@@ -324,7 +328,7 @@ fn array(reader: &mut Reader<'_>, version: u32, depth: usize) -> Result<Class> {
     Ok(Class::Array(Box::new(parse(reader, depth + 1)?), dims))
 }
 
-/// A name that ends with a zero byte; before version 3 it fills a multiple of 8 bytes.
+/// Reads a NUL-terminated name; before version 3 it is padded to a multiple of 8 bytes.
 fn padded_name<'a>(reader: &mut Reader<'a>, version: u32) -> Result<&'a [u8]> {
     let start = reader.at();
     let name = reader.text()?;
@@ -339,7 +343,7 @@ fn padded_name<'a>(reader: &mut Reader<'a>, version: u32) -> Result<&'a [u8]> {
 mod tests {
     use super::*;
 
-    /// An enumeration FALSE, TRUE over a signed byte, that says it has elements of `size` bytes.
+    /// An enumeration FALSE, TRUE over a signed byte, with a stated element size of `size` bytes.
     fn truth(size: u8) -> Vec<u8> {
         let mut bytes = vec![0x18, 2, 0, 0, size, 0, 0, 0];
         bytes.extend([0x10, 8, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0]);
@@ -349,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enumeration_is_as_long_as_its_integers() {
+    fn rejects_enumerations_of_another_size_than_their_integers() {
         let whole = Type::parse(&truth(1)).unwrap();
         assert_eq!(whole, Type { class: Class::Number(DType::Bool, Endian::Little), size: 1 });
         for size in [2, 4, 255] {

@@ -1,9 +1,9 @@
-//! Elements as values.
+//! Conversion of elements to values.
 
 use weighbridge_core::checkpoint::Value;
 use weighbridge_core::tensor::{DType, Element, Endian};
 
-/// Text; bytes where it is not UTF-8.
+/// Returns a text, or bytes where it is not UTF-8.
 pub(super) fn text(bytes: &[u8]) -> Value {
     match std::str::from_utf8(bytes) {
         Ok(text) => Value::Text(text.to_owned()),
@@ -11,7 +11,7 @@ pub(super) fn text(bytes: &[u8]) -> Value {
     }
 }
 
-/// A number; `None` for the types that have no value, such as complex ones.
+/// Returns a number; `None` for types without a [`Value`], such as complex numbers.
 pub(crate) fn number(dtype: DType, endian: Endian, bytes: &[u8]) -> Option<Value> {
     let mut wide = [0; 16];
     let little = wide.get_mut(..bytes.len())?;
@@ -25,7 +25,7 @@ pub(crate) fn number(dtype: DType, endian: Endian, bytes: &[u8]) -> Option<Value
             DType::U8 | DType::U16 | DType::U32 | DType::U64 => Value::U64(u64::try_from(n).ok()?),
             _ => Value::I64(i64::try_from(n).ok()?),
         },
-        // Bits are kept where they are those of a binary64.
+        // The bits of an f64 are kept, including NaN payloads.
         Element::Float(_) if dtype == DType::F64 => Value::F64(u64::from_le_bytes(little.try_into().ok()?)),
         Element::Float(x) => Value::F64(x.to_bits()),
         Element::Complex(..) => return None,

@@ -1,7 +1,7 @@
-//! Attributes: what a [`Value`] becomes.
+//! Attributes: encoding of a [`Value`].
 
 use super::datatype;
-use super::header::{MOST_DIMENSIONS, Space};
+use super::header::{MAX_DIMENSIONS, Space};
 use crate::StoredAs;
 use crate::read::{Class, Padding, Type, number};
 use weighbridge_core::checkpoint::Value;
@@ -9,42 +9,42 @@ use weighbridge_core::tensor::{DType, Endian, cast};
 
 /// The elements of an attribute.
 pub(super) enum Elements<'a> {
-    /// These bytes.
+    /// Encoded elements.
     Bytes(Vec<u8>),
-    /// Texts, which stand in a global heap.
+    /// Texts, stored in a global heap.
     Texts(Vec<&'a [u8]>),
 }
 
-/// An attribute that is ready to be written.
+/// An encoded attribute.
 pub(super) struct Attribute<'a> {
-    /// Its datatype message.
+    /// Datatype message.
     pub(super) datatype: Vec<u8>,
-    /// How many elements it has.
+    /// Dataspace.
     pub(super) space: Space,
-    /// Its elements.
+    /// Elements.
     pub(super) elements: Elements<'a>,
 }
 
 impl<'a> Attribute<'a> {
-    /// The attribute that says `value`; else in words why there is none.
+    /// Encodes `value` in its default type; the error is the reason why HDF5 cannot hold it.
     pub(super) fn new(value: &'a Value) -> Result<Self, &'static str> {
         let list = match value {
             Value::List(list) => Some(list),
             _ => None,
         };
         let first = list.map_or(Some(value), |list| list.first());
-        // As numpy has it, an empty list is one of reals.
+        // As in numpy, an empty list has the type f64.
         let datatype = match first {
             None => datatype::float(8, 11, 52, 1023),
             Some(value) => of(value)?,
         };
         let values = list.map_or(std::slice::from_ref(value), Vec::as_slice);
         if values.iter().any(|value| first.is_some_and(|first| !alike(first, value))) {
-            return Err("its elements have different types");
+            return Err("the elements have different types");
         }
         let texts: Vec<&str> = values.iter().filter_map(text).collect();
         if texts.iter().any(|text| text.contains('\0')) {
-            return Err("it holds the character NUL, at which HDF5 ends a text");
+            return Err("the text contains a NUL character");
         }
         let elements = if texts.is_empty() {
             Elements::Bytes(values.iter().flat_map(bytes).collect())
@@ -52,46 +52,47 @@ impl<'a> Attribute<'a> {
             Elements::Texts(texts.into_iter().map(str::as_bytes).collect())
         };
         let dims = list.map(|list| list.len() as u64);
-        Ok(Self { datatype, space: Space::Extents(dims.into_iter().collect()), elements })
+        Ok(Self { datatype, space: Space::Simple(dims.into_iter().collect()), elements })
     }
 
-    /// The attribute that says `value` in that type; else in words why there is none.
+    /// Encodes `value` in the given type; the error is the reason why that type cannot hold it.
     pub(super) fn typed(value: &'a Value, stored_as: &StoredAs) -> Result<Self, &'static str> {
         let StoredAs { datatype, dims } = stored_as;
-        let element = Type::parse(datatype).map_err(|_| "its type cannot be read")?;
+        let element = Type::parse(datatype).map_err(|_| "the stored type is unreadable")?;
         let (dims, mut values) = match dims {
             Some(dims) => (dims.clone(), Vec::new()),
-            None => (extents(value)?, Vec::new()),
+            None => (dimensions(value)?, Vec::new()),
         };
         let empty = dims.contains(&0);
         let space = match value {
             Value::Null => Space::Null,
-            _ => Space::Extents(dims),
+            _ => Space::Simple(dims),
         };
         match value {
             Value::Null => {}
             Value::List(list) if empty != list.is_empty() => {
-                return Err("it is not as long as its extents say");
+                return Err("the number of elements does not match the dimensions");
             }
-            _ => flat(value, &mut values),
+            _ => flatten(value, &mut values),
         }
         let size = element.size as usize;
-        if datatype.len() > LONGEST || values.len().checked_mul(size).is_none_or(|len| len > LONGEST) {
-            return Err("it is longer than 60,000 bytes, which is about what an object has room for");
+        if datatype.len() > MAX_LEN || values.len().checked_mul(size).is_none_or(|len| len > MAX_LEN) {
+            return Err("the value is longer than 60,000 bytes");
         }
         let mut bytes = Vec::with_capacity(values.len() * size);
         let elements = match &element.class {
             Class::LongText => {
                 let all = values.iter().map(|value| bytes_of(value)).collect::<Option<Vec<_>>>();
-                // References of another length are those of files with other offsets.
+                // The length of a reference depends on the offset size of its file; files written here use 8 bytes.
                 if size != REFERENCE {
-                    return Err("its file has other offsets");
+                    return Err("the stored type uses another offset size");
                 }
-                Elements::Texts(all.ok_or("it is no text any more")?)
+                Elements::Texts(all.ok_or("the value is not a text, but its stored type is")?)
             }
             class => {
                 for value in values {
-                    let element = encoded(class, size, value).ok_or("its type does not hold it as it is")?;
+                    let element = encoded(class, size, value)
+                        .ok_or("the stored type cannot represent the value exactly")?;
                     bytes.extend(element);
                 }
                 Elements::Bytes(bytes)
@@ -101,24 +102,24 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// The longest elements of an attribute, and its longest type, in bytes.
-const LONGEST: usize = 60_000;
-/// Bytes of a reference to a text.
+/// Maximum length of the elements of an attribute, and of its datatype message, in bytes.
+const MAX_LEN: usize = 60_000;
+/// Length of a reference to a text, in bytes.
 const REFERENCE: usize = 16;
 
-/// The extents of lists within lists, which are of one length each.
-fn extents(value: &Value) -> Result<Vec<u64>, &'static str> {
+/// Dimensions of nested lists; the lists of one level must have equal lengths.
+fn dimensions(value: &Value) -> Result<Vec<u64>, &'static str> {
     let (mut dims, mut level) = (Vec::new(), vec![value]);
     while let Some(Value::List(first)) = level.first() {
-        if dims.len() == MOST_DIMENSIONS {
-            return Err("HDF5 has at most 32 dimensions");
+        if dims.len() == MAX_DIMENSIONS {
+            return Err("HDF5 supports at most 32 dimensions");
         }
         dims.push(first.len() as u64);
         let mut next = Vec::new();
         for value in level {
             match value {
                 Value::List(list) if list.len() == first.len() => next.extend(list),
-                _ => return Err("its lists have different lengths"),
+                _ => return Err("the nested lists have different lengths"),
             }
         }
         level = next;
@@ -126,15 +127,15 @@ fn extents(value: &Value) -> Result<Vec<u64>, &'static str> {
     Ok(dims)
 }
 
-/// The elements of lists within lists: no more levels than [`extents`] allowed.
-fn flat<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
+/// Collects the elements of nested lists, at most as deep as [`dimensions`] allows.
+fn flatten<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
     match value {
-        Value::List(list) => list.iter().for_each(|value| flat(value, found)),
+        Value::List(list) => list.iter().for_each(|value| flatten(value, found)),
         value => found.push(value),
     }
 }
 
-/// The bytes of a text.
+/// Returns the bytes of a text.
 fn bytes_of(value: &Value) -> Option<&[u8]> {
     match value {
         Value::Text(text) => Some(text.as_bytes()),
@@ -143,7 +144,7 @@ fn bytes_of(value: &Value) -> Option<&[u8]> {
     }
 }
 
-/// One element of `size` bytes; `None` where the type does not give this value back.
+/// Encodes one element of `size` bytes; `None` where the type cannot represent the value exactly.
 fn encoded(class: &Class, size: usize, value: &Value) -> Option<Vec<u8>> {
     match class {
         Class::Number(dtype, endian) | Class::Enum(dtype, endian, ..) => {
@@ -165,7 +166,8 @@ fn encoded(class: &Class, size: usize, value: &Value) -> Option<Vec<u8>> {
     }
 }
 
-/// A number as little-endian bytes of a type: those that are cut off say the sign alone, which is seen when it is read.
+/// Encodes a number as `size` little-endian bytes of a type. The caller reads them again, so a value that does not
+/// fit is found there.
 fn number_bytes(dtype: DType, size: usize, value: &Value) -> Option<Vec<u8>> {
     let mut bytes = match value {
         Value::Bool(truth) => vec![u8::from(*truth)],
@@ -202,13 +204,13 @@ fn of(value: &Value) -> Result<Vec<u8>, &'static str> {
         Value::F64(_) => datatype::float(8, 11, 52, 1023),
         Value::Text(_) => datatype::text(),
         Value::Bytes(bytes) => match u32::try_from(bytes.len()) {
-            Ok(0) => return Err("HDF5 has no opaque element of no bytes"),
+            Ok(0) => return Err("opaque elements cannot be empty"),
             Ok(size) => datatype::opaque(size),
-            Err(_) => return Err("it is longer than 4 GiB"),
+            Err(_) => return Err("the value is longer than 4 GiB"),
         },
-        Value::Null => return Err("HDF5 has no value that is nothing"),
-        Value::List(_) => return Err("HDF5 has no list of lists here"),
-        Value::Map(_) => return Err("HDF5 has no named values within an attribute"),
+        Value::Null => return Err("HDF5 has no null value without a stored type"),
+        Value::List(_) => return Err("nested lists need a stored type"),
+        Value::Map(_) => return Err("maps are not supported"),
     })
 }
 
@@ -219,7 +221,7 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// A scalar as little-endian bytes; nothing for what is no number.
+/// Encodes a scalar as little-endian bytes; empty for values that are not numbers or bytes.
 fn bytes(value: &Value) -> Vec<u8> {
     match value {
         Value::Bool(truth) => vec![u8::from(*truth)],

@@ -3,7 +3,7 @@
 
 use weighbridge_core::tensor::DType;
 
-/// The class and version byte of a datatype: version 1.
+/// Class and version byte of a datatype, version 1.
 const fn class(number: u8) -> u8 {
     0x10 | number
 }
@@ -27,13 +27,13 @@ pub(super) fn float(size: u8, exponent: u8, fraction: u8, bias: u32) -> Vec<u8> 
     bytes.extend(u32::from(size).to_le_bytes());
     bytes.extend(0u16.to_le_bytes());
     bytes.extend(u16::from(bits).to_le_bytes());
-    // Place and size of the exponent, place and size of the fraction.
+    // Position and size of the exponent, position and size of the fraction.
     bytes.extend([fraction, exponent, 0, fraction]);
     bytes.extend(bias.to_le_bytes());
     bytes
 }
 
-/// Truth values as h5py has them: an enumeration FALSE, TRUE over a signed byte.
+/// Booleans as h5py stores them: an enumeration FALSE, TRUE over a signed byte.
 pub(super) fn boolean() -> Vec<u8> {
     let mut bytes = vec![class(8), 2, 0, 0];
     bytes.extend(1u32.to_le_bytes());
@@ -43,38 +43,38 @@ pub(super) fn boolean() -> Vec<u8> {
     bytes
 }
 
-/// Complex numbers as h5py has them: a compound of the floats `r` and `i`.
+/// Complex numbers as h5py stores them: a compound of the floats `r` and `i`.
 fn complex(part: &[u8], size: u8) -> Vec<u8> {
     let mut bytes = vec![class(6), 2, 0, 0];
     bytes.extend((u32::from(size) * 2).to_le_bytes());
     for (name, offset) in [(b'r', 0), (b'i', u32::from(size))] {
         bytes.extend([name, 0, 0, 0, 0, 0, 0, 0]);
         bytes.extend(offset.to_le_bytes());
-        // No dimensions: their number, three reserved bytes, the permutation, four reserved bytes,
-        // four extents.
+        // No dimensions: the rank, three reserved bytes, the permutation, four reserved bytes,
+        // four sizes.
         bytes.extend([0; 28]);
         bytes.extend(part);
     }
     bytes
 }
 
-/// `size` bytes without meaning, with an empty tag.
+/// `size` uninterpreted bytes, with an empty tag.
 pub(super) fn opaque(size: u32) -> Vec<u8> {
     let mut bytes = vec![class(5), 0, 0, 0];
     bytes.extend(size.to_le_bytes());
     bytes
 }
 
-/// UTF-8 text of any length; an element is a reference into a global heap.
+/// UTF-8 text of variable length; an element is a reference into a global heap.
 pub(super) fn text() -> Vec<u8> {
-    // A string, ended by NUL in memory, of UTF-8.
+    // A string, NUL-terminated in memory, UTF-8.
     let mut bytes = vec![class(9), 0x01, 0x01, 0];
     bytes.extend(16u32.to_le_bytes());
     bytes.extend(integer(1, false));
     bytes
 }
 
-/// The datatype for elements of that type; `None` where HDF5 has no type that says what they are.
+/// Datatype message of elements of `dtype`; `None` where HDF5 has no exact equivalent.
 pub(super) fn of(dtype: DType) -> Option<Vec<u8>> {
     Some(match dtype {
         DType::Bool => boolean(),
@@ -92,8 +92,8 @@ pub(super) fn of(dtype: DType) -> Option<Vec<u8>> {
         DType::F64 => float(8, 11, 52, 1023),
         DType::C64 => complex(&float(4, 8, 23, 127), 4),
         DType::C128 => complex(&float(8, 11, 52, 1023), 8),
-        // The fields of a float say nothing of a type without infinities, or with other NaNs, and
-        // libhdf5 would read those elements as what they are not. So only e5m2 of the small ones.
+        // A float datatype cannot describe a type without infinities, or with other NaNs: libhdf5 would
+        // misread the elements. Of the 8-bit floats only e5m2 is described exactly.
         DType::F8E5M2 => float(1, 5, 2, 15),
         _ => return None,
     })

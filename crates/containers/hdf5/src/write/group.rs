@@ -1,33 +1,33 @@
 //! The members of a group: names in a local heap (section III.D), entries in symbol table nodes
 //! (III.B, III.C), and a version-1 B-tree above them (III.A.1).
 
-/// Half the entries of a symbol table node, as the superblock says it.
+/// Half the entries of a symbol table node, as stated in the superblock.
 pub(super) const LEAF_K: u8 = 4;
 /// Half the children of a node of the B-tree.
 pub(super) const INTERNAL_K: u8 = 16;
 /// Entries of a symbol table node.
-const NODE: usize = 2 * LEAF_K as usize;
+const NODE_ENTRIES: usize = 2 * LEAF_K as usize;
 /// Children of a node of the B-tree.
 const FANOUT: usize = 2 * INTERNAL_K as usize;
 /// Bytes of an entry.
-const ENTRY: usize = 40;
-/// The smallest segment of names, as libhdf5 makes it.
-const NAMES: usize = 88;
-/// An address that leads nowhere.
-const NOWHERE: [u8; 8] = [0xff; 8];
+const ENTRY_LEN: usize = 40;
+/// Minimum length of the data segment of a local heap, as libhdf5 makes it.
+const MIN_SEGMENT_LEN: usize = 88;
+/// The undefined address.
+const UNDEFINED: [u8; 8] = [0xff; 8];
 
-/// Where an object is, and, of a group, its members.
+/// Address of an object, and of the members of a group.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Address {
-    /// Its header.
+    /// Object header.
     pub(super) header: u64,
     /// B-tree and local heap of a group.
     pub(super) members: Option<(u64, u64)>,
 }
 
 /// A symbol table entry: the offset of the name in the heap of its group, and the object.
-pub(super) fn entry(name: u64, object: Address) -> [u8; ENTRY] {
-    let mut bytes = [0; ENTRY];
+pub(super) fn entry(name: u64, object: Address) -> [u8; ENTRY_LEN] {
+    let mut bytes = [0; ENTRY_LEN];
     bytes[..8].copy_from_slice(&name.to_le_bytes());
     bytes[8..16].copy_from_slice(&object.header.to_le_bytes());
     if let Some((btree, heap)) = object.members {
@@ -38,34 +38,34 @@ pub(super) fn entry(name: u64, object: Address) -> [u8; ENTRY] {
     bytes
 }
 
-/// What stands below a node of the B-tree: its address, and the last name in it.
+/// A child of a B-tree node: its address, and the heap offset of its last name.
 struct Child {
     address: u64,
     last: u64,
 }
 
 /// Appends the members of a group to `file`: `members` are sorted by the bytes of their names.
-/// Gives the addresses of the B-tree and of the heap.
+/// Returns the addresses of the B-tree and of the heap.
 pub(super) fn append(file: &mut Vec<u8>, members: &[(&str, Address)]) -> (u64, u64) {
     let (heap, names) = local_heap(file, members.iter().map(|(name, _)| *name));
-    let mut children = Vec::with_capacity(members.len().div_ceil(NODE));
-    for (members, names) in members.chunks(NODE).zip(names.chunks(NODE)) {
+    let mut children = Vec::with_capacity(members.len().div_ceil(NODE_ENTRIES));
+    for (members, names) in members.chunks(NODE_ENTRIES).zip(names.chunks(NODE_ENTRIES)) {
         let address = file.len() as u64;
         file.extend(b"SNOD\x01\0");
         file.extend([u8::try_from(members.len()).unwrap_or(0), 0]);
         for (&(_, object), &name) in members.iter().zip(names) {
             file.extend(entry(name, object));
         }
-        file.resize(file.len() + (NODE - members.len()) * ENTRY, 0);
+        file.resize(file.len() + (NODE_ENTRIES - members.len()) * ENTRY_LEN, 0);
         children.push(Child { address, last: names.last().copied().unwrap_or(0) });
     }
     (btree(file, children), heap)
 }
 
-/// Gives the address of the heap, and the offset of every name.
+/// Appends a local heap of names. Returns its address, and the offset of every name.
 fn local_heap<'a>(file: &mut Vec<u8>, names: impl Iterator<Item = &'a str>) -> (u64, Vec<u64>) {
     let address = file.len() as u64;
-    // At offset 0 stands the empty name.
+    // The empty name has the offset 0.
     let mut segment = vec![0; 8];
     let mut offsets = Vec::new();
     for name in names {
@@ -75,7 +75,7 @@ fn local_heap<'a>(file: &mut Vec<u8>, names: impl Iterator<Item = &'a str>) -> (
     }
     // The rest is one free block: no next one, and its own length.
     let free = segment.len();
-    let len = (free + 16).max(NAMES);
+    let len = (free + 16).max(MIN_SEGMENT_LEN);
     segment.extend(1u64.to_le_bytes());
     segment.extend(((len - free) as u64).to_le_bytes());
     segment.resize(len, 0);
@@ -88,7 +88,7 @@ fn local_heap<'a>(file: &mut Vec<u8>, names: impl Iterator<Item = &'a str>) -> (
     (address, offsets)
 }
 
-/// Appends the B-tree above these nodes, level by level; gives the address of its root.
+/// Appends the B-tree above these nodes, level by level. Returns the address of its root.
 fn btree(file: &mut Vec<u8>, mut children: Vec<Child>) -> u64 {
     let mut level = 0u8;
     loop {
@@ -105,7 +105,7 @@ fn btree(file: &mut Vec<u8>, mut children: Vec<Child>) -> u64 {
             file.extend(b"TREE\0");
             file.push(level);
             file.extend([u8::try_from(own.len()).unwrap_or(0), 0]);
-            let neighbour = |there: bool, at: u64| if there { at.to_le_bytes() } else { NOWHERE };
+            let neighbour = |there: bool, at: u64| if there { at.to_le_bytes() } else { UNDEFINED };
             file.extend(neighbour(place > 0, address.wrapping_sub(size)));
             file.extend(neighbour(place + 1 < count, address.wrapping_add(size)));
             file.extend(u64::to_le_bytes(key));

@@ -12,14 +12,14 @@ const SYMBOL_TABLE: u16 = 0x11;
 
 /// The flag of a message that never changes.
 const CONSTANT: u8 = 1;
-/// The longest message: its length has 16 bits and is a multiple of 8.
-const LONGEST: usize = 0xfff8;
-/// The most dimensions that HDF5 knows.
-pub(super) const MOST_DIMENSIONS: usize = 32;
-/// Where the elements of a dataset are that has none.
+/// Maximum length of a message: its length field has 16 bits and is a multiple of 8.
+const MAX_MESSAGE_LEN: usize = 0xfff8;
+/// Maximum number of dimensions in HDF5.
+pub(super) const MAX_DIMENSIONS: usize = 32;
+/// The undefined address: that of the elements of an empty dataset.
 pub(super) const UNDEFINED: u64 = u64::MAX;
 
-/// The messages of one object.
+/// Messages of one object.
 #[derive(Default)]
 pub(super) struct Header {
     count: u16,
@@ -27,13 +27,12 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The elements of a dataset: their type, extents, and place. Gives the offset, in the messages,
-    /// of the address of the elements.
+    /// Adds the messages of a dataset: datatype, dataspace, fill value, layout. Returns the offset, within the
+    /// messages, of the address of the elements.
     pub(super) fn dataset(&mut self, datatype: &[u8], space: &Space, len: u64) -> Result<usize> {
         self.message(DATASPACE, 0, &dataspace(space))?;
         self.message(DATATYPE, CONSTANT, datatype)?;
-        // Version 2: space is taken when elements are written, the fill value is written where one
-        // is set, there is the default one, of no bytes.
+        // Version 2: late allocation, fill value written if set, a default fill value of no bytes.
         self.message(FILL_VALUE, CONSTANT, &[2, 2, 2, 1, 0, 0, 0, 0])?;
         // Version 3, contiguous: address and length.
         let mut layout = vec![3, 1];
@@ -44,15 +43,15 @@ impl Header {
         Ok(place)
     }
 
-    /// The members of a group: the addresses of its B-tree and of the heap of their names.
+    /// Adds the symbol table message of a group: the addresses of its B-tree and of its local heap.
     pub(super) fn symbol_table(&mut self, btree: u64, heap: u64) -> Result<()> {
         let mut bytes = btree.to_le_bytes().to_vec();
         bytes.extend(heap.to_le_bytes());
         self.message(SYMBOL_TABLE, 0, &bytes)
     }
 
-    /// An attribute. A name of ASCII makes a message of version 1, as h5py writes; another one needs
-    /// version 3, which says that it is UTF-8.
+    /// Adds an attribute. An ASCII name makes a message of version 1, as h5py writes; any other name needs
+    /// version 3, which marks it as UTF-8.
     pub(super) fn attribute(
         &mut self,
         name: &str,
@@ -73,12 +72,12 @@ impl Header {
         for part in [&[name.as_bytes(), &[0]].concat(), datatype, &space] {
             bytes.extend(part);
             if plain {
-                // The parts of version 1 are filled up to 8 bytes each, counted from the first.
+                // In version 1 every part is padded to a multiple of 8 bytes.
                 bytes.resize(bytes.len().next_multiple_of(8), 0);
             }
         }
         bytes.extend(data);
-        if bytes.len() > LONGEST {
+        if bytes.len() > MAX_MESSAGE_LEN {
             return Err(too_long(name, bytes.len()));
         }
         self.message(ATTRIBUTE, 0, &bytes)
@@ -87,7 +86,7 @@ impl Header {
     fn message(&mut self, kind: u16, flags: u8, content: &[u8]) -> Result<()> {
         let padded = content.len().next_multiple_of(8);
         let (Ok(len), Some(count)) = (u16::try_from(padded), self.count.checked_add(1)) else {
-            return Err(Error::mismatch("hdf5-header", "an HDF5 object has at most 65,535 attributes"));
+            return Err(Error::mismatch("hdf5-header", "the HDF5 object has more than 65,535 attributes"));
         };
         self.count = count;
         self.bytes.extend(kind.to_le_bytes());
@@ -98,14 +97,13 @@ impl Header {
         Ok(())
     }
 
-    /// The whole header, and the length of what stands before the messages.
+    /// Returns the header, and the length of the prefix before the messages.
     pub(super) fn finish(self) -> Result<(Vec<u8>, usize)> {
-        let len = u32::try_from(self.bytes.len()).map_err(|_| {
-            Error::mismatch("hdf5-header", "the attributes of one HDF5 object take 4 GiB at most")
-        })?;
+        let len = u32::try_from(self.bytes.len())
+            .map_err(|_| Error::mismatch("hdf5-header", "the attributes of the HDF5 object exceed 4 GiB"))?;
         let mut bytes = vec![1, 0];
         bytes.extend(self.count.to_le_bytes());
-        // One link leads here.
+        // Reference count: one link.
         bytes.extend(1u32.to_le_bytes());
         bytes.extend(len.to_le_bytes());
         // The messages begin at a multiple of 8.
@@ -116,19 +114,19 @@ impl Header {
     }
 }
 
-/// How many elements there are.
+/// Dataspace of a dataset or attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Space {
-    /// None, and no extents either.
+    /// Neither elements nor dimensions.
     Null,
-    /// As many as the extents say; one where there are none.
-    Extents(Vec<u64>),
+    /// Dimensions; none for a scalar.
+    Simple(Vec<u64>),
 }
 
-/// A dataspace message (section IV.A.2.b), version 1: a scalar where there are no dimensions; else
-/// the extents, and the same again as the largest that they may grow to. The null one has version 2.
+/// Encodes a dataspace message (section IV.A.2.b), version 1: a scalar where there are no dimensions; else
+/// the dimensions, and the same values again as the maximum dimensions. The null dataspace has version 2.
 fn dataspace(space: &Space) -> Vec<u8> {
-    let Space::Extents(dims) = space else { return vec![2, 0, 0, 2] };
+    let Space::Simple(dims) = space else { return vec![2, 0, 0, 2] };
     let rank = u8::try_from(dims.len()).unwrap_or(u8::MAX);
     let mut bytes = vec![1, rank, u8::from(rank > 0), 0, 0, 0, 0, 0];
     for dim in dims.iter().chain(dims) {
@@ -140,9 +138,12 @@ fn dataspace(space: &Space) -> Vec<u8> {
 fn too_long(name: &str, found: usize) -> Error {
     Error::mismatch(
         "hdf5-attribute-too-long",
-        format!("the attribute {} does not fit into an HDF5 header", weighbridge_core::text::escape(name)),
+        format!(
+            "the attribute {} is too long for an HDF5 object header",
+            weighbridge_core::text::escape(name)
+        ),
     )
-    .expected(format_args!("at most {LONGEST} bytes"))
+    .expected(format_args!("at most {MAX_MESSAGE_LEN} bytes"))
     .found(format_args!("{found} bytes"))
-    .hint("text has no such limit; numbers can stand in a dataset")
+    .hint("store the numbers as a tensor; texts have no such limit")
 }

@@ -1,25 +1,25 @@
-//! Global heaps: collections of texts that attributes refer to (section III.E).
+//! Global heaps: collections of the texts of attributes (section III.E).
 
-/// The smallest collection that libhdf5 reads.
-const SMALLEST: usize = 4096;
-/// A collection is closed before it grows beyond this; a text that is longer has its own.
-const FULL: usize = 64 << 10;
+/// Minimum length of a collection that libhdf5 reads.
+const MIN_COLLECTION_LEN: usize = 4096;
+/// Maximum length of a collection with several texts; a longer text has a collection of its own.
+const MAX_COLLECTION_LEN: usize = 64 << 10;
 /// Bytes before the objects of a collection, and before the content of each object.
 const HEAD: usize = 16;
 
-/// Where a text stands.
+/// Address of a text in a global heap.
 #[derive(Clone, Copy)]
 pub(super) struct HeapAddress {
-    /// The address of its collection.
+    /// Address of the collection.
     collection: u64,
-    /// Its number in there, from 1.
+    /// Index of the object in the collection, from 1.
     object: u32,
-    /// Bytes.
+    /// Length in bytes.
     len: u32,
 }
 
 impl HeapAddress {
-    /// As the element of an attribute: length, address of the collection, number of the object.
+    /// Encodes the element of an attribute: length, address of the collection, index of the object.
     pub(super) fn bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..4].copy_from_slice(&self.len.to_le_bytes());
@@ -29,25 +29,25 @@ impl HeapAddress {
     }
 }
 
-/// Collections that follow each other from some address on.
+/// Consecutive collections at the end of a file.
 pub(super) struct GlobalHeap<'a> {
-    /// The bytes of the file so far, from its first one.
+    /// Bytes of the file so far.
     file: &'a mut Vec<u8>,
-    /// Where the open collection begins, and how many objects it has.
+    /// Start of the open collection, and its number of objects.
     open: Option<(usize, u16)>,
 }
 
 impl<'a> GlobalHeap<'a> {
-    /// Collections at the end of `file`, whose length is a multiple of 8.
+    /// Appends collections to `file`, whose length must be a multiple of 8.
     pub(super) fn new(file: &'a mut Vec<u8>) -> Self {
         Self { file, open: None }
     }
 
-    /// Puts `text` in; `None` where it is longer than 4 GiB.
+    /// Adds `text`; `None` where it is longer than 4 GiB.
     pub(super) fn add(&mut self, text: &[u8]) -> Option<HeapAddress> {
         let len = u32::try_from(text.len()).ok()?;
         let needed = HEAD + text.len().next_multiple_of(8);
-        if self.open.is_some_and(|(start, _)| self.file.len() - start + needed > FULL) {
+        if self.open.is_some_and(|(start, _)| self.file.len() - start + needed > MAX_COLLECTION_LEN) {
             self.close();
         }
         let (start, count) = self.open.unwrap_or_else(|| {
@@ -59,7 +59,7 @@ impl<'a> GlobalHeap<'a> {
         let object = count + 1;
         self.open = Some((start, object));
         self.file.extend(object.to_le_bytes());
-        // No reference is counted: libhdf5 does not either.
+        // The reference count stays 0, as libhdf5 writes it.
         self.file.extend([0; 6]);
         self.file.extend(u64::from(len).to_le_bytes());
         self.file.extend(text);
@@ -67,13 +67,13 @@ impl<'a> GlobalHeap<'a> {
         Some(HeapAddress { collection: start as u64, object: object.into(), len })
     }
 
-    /// Ends the open collection, if there is one.
+    /// Closes the open collection, if any.
     pub(super) fn close(&mut self) {
         let Some((start, _)) = self.open.take() else { return };
         let used = self.file.len() - start;
-        if used < SMALLEST {
-            // What is free is an object of number 0, whose length counts its head.
-            let free = (SMALLEST - used).max(HEAD);
+        if used < MIN_COLLECTION_LEN {
+            // Free space is the object 0; its length includes its head.
+            let free = (MIN_COLLECTION_LEN - used).max(HEAD);
             self.file.extend([0; 8]);
             self.file.extend((free as u64).to_le_bytes());
             self.file.resize(start + used + free, 0);

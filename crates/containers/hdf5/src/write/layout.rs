@@ -1,28 +1,28 @@
-//! From the collected objects to a plan.
+//! File layout: collected objects to a plan.
 
 use super::attribute::{Attribute, Elements};
 use super::group::{self, Address};
 use super::header::Space;
 use super::header::{Header, UNDEFINED};
 use super::heap::{GlobalHeap, HeapAddress};
-use super::{Content, Data, Hdf5Builder, Named, Node, datatype, shown};
+use super::{Content, Data, Hdf5Builder, Named, Node, datatype, display_path};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, PlannedFile};
 use weighbridge_core::tensor::Order;
 
-/// Bytes of the superblock, with the entry of the root group.
+/// Length of the superblock, with the entry of the root group, in bytes.
 const SUPERBLOCK: usize = 96;
-/// Elements begin at a multiple of this, so that a mapped tensor is aligned for any type.
+/// Alignment of the elements in bytes, so that a mapped tensor is aligned for any type.
 const ALIGN: u64 = 64;
-/// The longest file: an offset is signed for the operating system.
-const LONGEST: u64 = u64::MAX / 2;
+/// Maximum length of a file: operating systems use signed offsets.
+const MAX_FILE_LEN: u64 = u64::MAX / 2;
 
 pub(super) fn finish(builder: Hdf5Builder) -> Result<PlannedFile> {
     let Hdf5Builder { name, nodes } = builder;
     let mut bytes = vec![0; SUPERBLOCK];
     let texts = texts(&nodes, &mut bytes)?;
     let (root, mut places) = objects(&nodes, &texts, &mut bytes)?;
-    // Elements come in the order in which their datasets were given.
+    // Elements are stored in the order in which their datasets were added.
     places.reverse();
     let end = addresses(&mut bytes, &mut places)?;
     bytes[..SUPERBLOCK].copy_from_slice(&superblock(root, end));
@@ -50,16 +50,16 @@ impl Content {
     }
 }
 
-/// The elements of a dataset, and where they go.
+/// The elements of a dataset, and their offset.
 struct Unplaced {
-    /// Where the header of the dataset has their address.
+    /// Offset of their address field in the object header.
     address_at: usize,
     node: usize,
     len: u64,
     start: u64,
 }
 
-/// Appends the texts of all attributes; for each object, where they stand.
+/// Appends the texts of all attributes. Returns their addresses for each object.
 fn texts(nodes: &[Node], bytes: &mut Vec<u8>) -> Result<Vec<Vec<HeapAddress>>> {
     let mut heap = GlobalHeap::new(bytes);
     let mut places = Vec::with_capacity(nodes.len());
@@ -68,7 +68,9 @@ fn texts(nodes: &[Node], bytes: &mut Vec<u8>) -> Result<Vec<Vec<HeapAddress>>> {
         for named in &node.attributes {
             let Elements::Texts(texts) = attribute(named)?.elements else { continue };
             for text in texts {
-                own.push(heap.add(text).ok_or_else(|| refused(&named.name, "it is longer than 4 GiB"))?);
+                own.push(
+                    heap.add(text).ok_or_else(|| refused(&named.name, "the text is longer than 4 GiB"))?,
+                );
             }
         }
         places.push(own);
@@ -87,10 +89,10 @@ fn attribute(named: &Named) -> Result<Attribute<'_>> {
 
 fn refused(name: &str, why: &str) -> Error {
     let name = weighbridge_core::text::escape(name);
-    Error::mismatch("no-such-attribute", format!("the attribute {name} cannot be in HDF5: {why}"))
+    Error::mismatch("no-such-attribute", format!("HDF5 cannot hold the attribute {name}: {why}"))
 }
 
-/// Appends all objects; where the root group is, and the elements to be placed, last one first.
+/// Appends all objects. Returns the address of the root group, and the elements to be placed, in reverse order.
 fn objects(
     nodes: &[Node],
     texts: &[Vec<HeapAddress>],
@@ -98,7 +100,7 @@ fn objects(
 ) -> Result<(Address, Vec<Unplaced>)> {
     let mut addresses = vec![Address::default(); nodes.len()];
     let mut places = Vec::new();
-    // A group stands before what is in it: from the back, every member has its address already.
+    // A group precedes its members: in reverse order, every member has its address already.
     for (index, node) in nodes.iter().enumerate().rev() {
         let mut header = Header::default();
         let mut elements = None;
@@ -113,7 +115,7 @@ fn objects(
             Content::Dataset(data) => elements = Some(dataset(&mut header, data)?),
         }
         attributes(&mut header, node, &texts[index])
-            .map_err(|e| e.within(format_args!("/{}", shown(nodes, index))))?;
+            .map_err(|e| e.within(format_args!("/{}", display_path(nodes, index))))?;
         let (header, prefix) = header.finish()?;
         let start = bytes.len();
         addresses[index].header = start as u64;
@@ -125,7 +127,7 @@ fn objects(
     Ok((addresses.first().copied().unwrap_or_default(), places))
 }
 
-/// Describes the elements; where in the messages their address is, and how many bytes they have.
+/// Adds the messages of a dataset. Returns the offset of the address of the elements, and their length in bytes.
 fn dataset(header: &mut Header, data: &Data) -> Result<(usize, u64)> {
     match data {
         Data::Tensor(entry) | Data::Null(entry) => {
@@ -138,12 +140,12 @@ fn dataset(header: &mut Header, data: &Data) -> Result<(usize, u64)> {
             };
             let (space, len) = match data {
                 Data::Null(_) => (Space::Null, 0),
-                _ => (Space::Extents(entry.shape.dims().to_vec()), entry.bytes()),
+                _ => (Space::Simple(entry.shape.dims().to_vec()), entry.bytes()),
             };
             Ok((header.dataset(&datatype, &space, len)?, len))
         }
         Data::Opaque(file) => {
-            let space = Space::Extents(vec![file.len]);
+            let space = Space::Simple(vec![file.len]);
             Ok((header.dataset(&datatype::opaque(1), &space, file.len)?, file.len))
         }
     }
@@ -162,7 +164,7 @@ fn attributes(header: &mut Header, node: &Node, texts: &[HeapAddress]) -> Result
     Ok(())
 }
 
-/// Gives all elements a place behind the metadata, and says it in their headers. Gives the end of
+/// Assigns offsets behind the metadata to all elements and writes them into the headers. Returns the end of
 /// the file.
 fn addresses(bytes: &mut [u8], places: &mut [Unplaced]) -> Result<u64> {
     let mut end = bytes.len() as u64;
@@ -170,8 +172,8 @@ fn addresses(bytes: &mut [u8], places: &mut [Unplaced]) -> Result<u64> {
         let start = end.next_multiple_of(ALIGN);
         end = start
             .checked_add(place.len)
-            .filter(|&end| end <= LONGEST - ALIGN)
-            .ok_or_else(|| Error::mismatch("too-long", "the file would pass 2^63 bytes"))?;
+            .filter(|&end| end <= MAX_FILE_LEN - ALIGN)
+            .ok_or_else(|| Error::mismatch("too-long", "the file would exceed 2^63 bytes"))?;
         place.start = start;
         bytes[place.address_at..place.address_at + UNDEFINED.to_le_bytes().len()]
             .copy_from_slice(&start.to_le_bytes());

@@ -32,7 +32,7 @@ fn holds(file: &[u8], hex: &str) -> bool {
     file.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// Messages as h5py 3.16 wrote them for the same things.
+/// Messages as h5py 3.16 wrote them for the same content.
 #[test]
 fn messages_are_those_of_h5py() {
     let mut builder = Hdf5Builder::new("");
@@ -56,10 +56,10 @@ fn messages_are_those_of_h5py() {
         "0100 2800 0000 0000 0102 0100 0000 0000 0200 0000 0000 0000 0300 0000 0000 0000
          0200 0000 0000 0000 0300 0000 0000 0000 0300 1800 0100 0000 1120 1f00 0400 0000
          0000 2000 1708 0017 7f00 0000 0000 0000 0500 0800 0100 0000 0202 0201 0000 0000",
-        // Truth values.
+        // Booleans.
         "0300 2800 0100 0000 1802 0000 0100 0000 1008 0000 0100 0000 0000 0800 4641 4c53
          4500 0000 5452 5545 0000 0000 0001 0000",
-        // Complex ones.
+        // Complex numbers.
         "0300 8000 0100 0000 1602 0000 0800 0000 7200 0000 0000 0000 0000 0000 0000 0000
          0000 0000 0000 0000 0000 0000 0000 0000 0000 0000 0000 0000 1120 1f00 0400 0000
          0000 2000 1708 0017 7f00 0000 6900 0000 0000 0000 0400 0000 0000 0000 0000 0000
@@ -85,7 +85,7 @@ fn messages_are_those_of_h5py() {
 }
 
 #[test]
-fn elements_are_aligned_and_the_end_is_said() {
+fn aligns_elements_and_states_the_end_of_the_file() {
     let build = || {
         let mut builder = Hdf5Builder::new("");
         for (name, dtype) in [("a", DType::U8), ("b", DType::F64), ("c", DType::I16)] {
@@ -111,7 +111,7 @@ fn elements_are_aligned_and_the_end_is_said() {
     }
 }
 
-/// All names below a node of the B-tree, each held against the keys around it.
+/// Collects all names below a B-tree node; checks them against the keys around them.
 fn names(file: &[u8], tree: usize, names_at: usize, found: &mut Vec<Vec<u8>>) -> u8 {
     let name = |offset: usize| {
         let at = names_at + offset;
@@ -152,7 +152,7 @@ fn groups_of_any_size_are_sorted_trees() {
 }
 
 #[test]
-fn what_hdf5_cannot_have_is_refused() {
+fn rejects_objects_that_hdf5_cannot_hold() {
     let mut file = Hdf5Builder::new("");
     file.dataset(&["a", "b"], tensor(DType::F32, &[1])).unwrap();
     let mut code = |path: &[&str], data| file.dataset(path, data).unwrap_err().code().as_str();
@@ -195,7 +195,7 @@ fn what_hdf5_cannot_have_is_refused() {
 }
 
 #[test]
-fn a_header_ends_at_its_most_messages() {
+fn rejects_headers_with_too_many_messages() {
     let mut file = Hdf5Builder::new("");
     for number in 0..70_000 {
         file.attribute(&[], &number.to_string(), &Value::I64(number)).unwrap();

@@ -1,4 +1,4 @@
-//! Memory that calls take for copies of their arguments: a few bytes of a pickle can ask for any number of copies.
+//! Memory of the argument copies that calls make: a few bytes of a pickle can ask for any number of copies.
 
 use super::MAX_INNER_ITEMS;
 use super::numpy::object_bytes;

@@ -1,4 +1,4 @@
-//! Memory and time that Python takes for pickles of allowed calls only.
+//! Memory and time of Python for pickles of allowed calls only.
 
 use super::*;
 use weighbridge_core::finding::Verdict;

@@ -108,7 +108,7 @@ fn extra(outline: &mut Outline, at: u64, bytes: &[u8], raw_name: &[u8]) {
     }
 }
 
-/// Length of the descriptor at `at`, before `most`; 0 where there is none that fits the member.
+/// Length of the descriptor at `at`, before `most`; 0 without a descriptor that matches the member.
 fn descriptor(source: &SourceRef, at: u64, most: u64, member: &Member) -> Result<u64> {
     let room = most.saturating_sub(at).min(DESCRIPTOR_LEN);
     let bytes = read_vec(&**source, at, room)?;

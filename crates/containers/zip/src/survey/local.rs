@@ -61,7 +61,7 @@ impl Local {
     }
 }
 
-/// Reads the local header at `at`; `None` where there is none or it is truncated.
+/// Reads the local header at `at`; `None` where it is missing or truncated.
 fn read_local(source: &SourceRef, at: u64) -> Result<Option<Local>> {
     let mut cursor = Cursor::new(source.clone(), at);
     let read = |cursor: &mut Cursor| -> Result<Option<Local>> {

@@ -14,23 +14,23 @@ fn codes(findings: &[Finding]) -> Vec<(&'static str, Option<&str>)> {
 }
 
 #[test]
-fn what_fits_is_silent() {
+fn accepts_matching_parameters() {
     let memory = source(1024);
     assert_eq!(program(&linear(), &good(&memory)), []);
-    // An open extent matches every extent; a variable of unknown type every tensor.
+    // A dimension of -1 matches any size; a variable of unknown dtype any tensor.
     let mut open = linear();
     open.blocks[0].variables[1].shape = Some(vec![-1, 4]);
     open.blocks[0].variables[2].shape = None;
     open.blocks[0].variables[2].dtype = None;
     assert_eq!(program(&open, &good(&memory)), []);
-    // The rows that are there say nothing of the height that is declared.
+    // The stored rows of selected rows are independent of the declared height.
     open.blocks[0].variables[1].kind = VariableKind::SelectedRows;
     open.blocks[0].variables[1].shape = Some(vec![1000, 4]);
     assert_eq!(program(&open, &good(&memory)), []);
 }
 
 #[test]
-fn missing_and_extra() {
+fn reports_missing_and_extra_tensors() {
     let memory = source(1024);
     let mut tensors = good(&memory);
     tensors[0] = tensor("fc.bias", DType::F32, &[4], &memory, 0);
@@ -44,7 +44,7 @@ fn missing_and_extra() {
 }
 
 #[test]
-fn state_may_be_elsewhere_where_parameters_are_marked() {
+fn missing_state_is_a_warning_if_parameters_are_marked() {
     let memory = source(1024);
     let mut training = linear();
     for variable in &mut training.blocks[0].variables {
@@ -64,7 +64,7 @@ fn state_may_be_elsewhere_where_parameters_are_marked() {
 }
 
 #[test]
-fn names_come_from_attributes() {
+fn variable_names_come_from_attributes() {
     let memory = source(1024);
     let mut tensors = good(&memory);
     for (place, key) in [Attributes::VARIABLE_NAME, Attributes::RENAMED_FROM].into_iter().enumerate() {
@@ -86,15 +86,15 @@ fn shapes_and_types_are_compared() {
     tensors[1] = tensor("fc.w", DType::F64, &[4, 3], &memory, 16);
     let findings = program(&linear(), &tensors);
     assert_eq!(codes(&findings), [("shape-differs", Some("fc.w")), ("dtype-differs", Some("fc.w"))]);
-    assert_eq!(findings[0].text, "the program declares [3, 4], the tensor is [4, 3]");
-    assert_eq!(findings[1].text, "the program declares f32, the tensor is f64");
-    // Rank counts: a scalar is not a vector of one.
+    assert_eq!(findings[0].text, "shape mismatch: the program declares [3, 4], the tensor is [4, 3]");
+    assert_eq!(findings[1].text, "dtype mismatch: the program declares f32, the tensor is f64");
+    // Ranks must match.
     tensors[0] = tensor("fc.b", DType::F32, &[4, 1], &memory, 0);
     assert_eq!(codes(&program(&linear(), &tensors))[0], ("shape-differs", Some("fc.b")));
 }
 
 #[test]
-fn a_file_saved_as_half_is_one_finding() {
+fn files_saved_as_half_have_one_finding() {
     let memory = source(1024);
     let half = |name: &str, dims: &[u64]| tensor(name, DType::F16, dims, &memory, 0);
     let findings = program(&linear(), &[half("fc.b", &[4]), half("fc.w", &[3, 4])]);
@@ -105,7 +105,7 @@ fn a_file_saved_as_half_is_one_finding() {
 }
 
 #[test]
-fn a_swap_is_seen() {
+fn reports_swapped_tensors() {
     let memory = source(1024);
     let tensors =
         [tensor("fc.b", DType::F32, &[3, 4], &memory, 0), tensor("fc.w", DType::F32, &[4], &memory, 64)];
@@ -115,10 +115,9 @@ fn a_swap_is_seen() {
     assert_eq!(findings.iter().filter(|f| f.code == "shape-differs").count(), 2);
 }
 
-/// Twelve layers whose shapes tell them apart, with names given in the order of people instead of
-/// that of bytes.
+/// Twelve layers of different shapes, with names in natural order instead of byte order.
 #[test]
-fn another_order_of_names_is_seen() {
+fn reports_names_in_another_order() {
     let memory = source(1 << 16);
     let layers: Vec<String> = (0..12).map(|i| format!("fc_{i}.w")).collect();
     let variables = layers.iter().zip(1..).map(|(n, rows)| variable(n, &[rows, 2], true)).collect();
@@ -143,7 +142,7 @@ fn another_order_of_names_is_seen() {
 }
 
 #[test]
-fn natural_order_counts() {
+fn natural_order_compares_numbers_by_value() {
     let mut names = vec!["fc_10.b", "fc_2.b", "fc_2.a", "fc_02.b", "a", "fc_", "权"];
     names.sort_by(|a, b| natural_order(a, b));
     assert_eq!(names, ["a", "fc_", "fc_2.a", "fc_2.b", "fc_02.b", "fc_10.b", "权"]);

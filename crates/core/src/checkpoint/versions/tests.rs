@@ -24,14 +24,17 @@ fn checkpoint(names: &[&str], versions: &[(&str, i64)]) -> Checkpoint {
     checkpoint
 }
 
-/// The modules that are left with their versions, and those with a loss.
+/// Returns the remaining modules with their versions, and the modules with a loss.
 fn renamed(mut checkpoint: Checkpoint, rules: &[&str]) -> (Vec<(String, i64)>, Vec<String>) {
     let rules: Vec<Rename> = rules.iter().map(|rule| Rename::parse(rule).unwrap()).collect();
     let (_, losses) = checkpoint.rename_found(&rules, false).unwrap();
-    (told(&checkpoint, Metadata::MODULE_VERSIONS), losses.into_iter().map(|loss| loss.subject).collect())
+    (
+        versions_at(&checkpoint, Metadata::MODULE_VERSIONS),
+        losses.into_iter().map(|loss| loss.subject).collect(),
+    )
 }
 
-fn told(checkpoint: &Checkpoint, key: &str) -> Vec<(String, i64)> {
+fn versions_at(checkpoint: &Checkpoint, key: &str) -> Vec<(String, i64)> {
     let Some(Value::Map(pairs)) = checkpoint.metadata.get(key) else { return Vec::new() };
     let one = |(name, value): &(Name, Value)| match value {
         Value::Map(pairs) => match pairs.as_slice() {
@@ -47,7 +50,7 @@ fn pairs(pairs: &[(&str, i64)]) -> Vec<(String, i64)> {
     pairs.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
 }
 
-/// A stack of a linear layer, one without tensors, a norm, and a block of two.
+/// Stack of a linear layer, one without tensors, a norm, and a block of two.
 fn stack() -> Checkpoint {
     checkpoint(
         &["0.weight", "0.bias", "2.weight", "2.count", "3.a.w", "3.b.w"],
@@ -56,7 +59,7 @@ fn stack() -> Checkpoint {
 }
 
 #[test]
-fn modules_go_with_their_tensors() {
+fn versions_follow_renamed_tensors() {
     let all = [
         ("net", 1),
         ("net.0", 1),
@@ -68,20 +71,20 @@ fn modules_go_with_their_tensors() {
         ("net.3.c", 5),
     ];
     assert_eq!(renamed(stack(), &["=net"]), (pairs(&all), Vec::new()));
-    // What has no tensors goes with what it is in.
+    // A module without tensors follows the enclosing one.
     let one = [("", 1), ("0", 1), ("1", 7), ("2", 2), ("x.y", 1), ("x.y.a", 3), ("x.y.b", 4), ("x.y.c", 5)];
     assert_eq!(renamed(stack(), &["3=x.y"]), (pairs(&one), Vec::new()));
     let swapped = [("", 1), ("2", 1), ("1", 7), ("0", 2), ("3", 1), ("3.b", 3), ("3.a", 4), ("3.c", 5)];
     assert_eq!(renamed(stack(), &["0=2", "2=0", "3.a=3.b", "3.b=3.a"]), (pairs(&swapped), Vec::new()));
     let deeper = [("", 1), ("0", 1), ("1", 7), ("n.bn", 2), ("3", 1), ("3.a", 3), ("3.b", 4), ("3.c", 5)];
     assert_eq!(renamed(stack(), &["2=n.bn"]), (pairs(&deeper), Vec::new()));
-    // Another name within a module is not another name of the module.
+    // A new name within a module does not rename the module.
     let (same, losses) = renamed(stack(), &["2.count=2.seen"]);
-    assert_eq!((same, losses), (told(&stack(), Metadata::MODULE_VERSIONS), Vec::new()));
+    assert_eq!((same, losses), (versions_at(&stack(), Metadata::MODULE_VERSIONS), Vec::new()));
 }
 
 #[test]
-fn a_level_that_is_taken_away_leaves_nothing_behind() {
+fn removed_levels_have_no_versions() {
     let wrapped = || checkpoint(&["m.a.w", "m.b"], &[("", 1), ("m", 2), ("m.a", 3), ("m.drop", 1)]);
     assert_eq!(renamed(wrapped(), &["m="]), (pairs(&[("", 2), ("a", 3), ("drop", 1)]), Vec::new()));
     // Unless a version of its own is lost.
@@ -92,33 +95,33 @@ fn a_level_that_is_taken_away_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_is_taken_apart_is_told() {
+fn split_and_joined_modules_are_losses() {
     let one = || checkpoint(&["a.w", "a.b", "b.w"], &[("", 1), ("a", 2), ("b", 3)]);
     let (left, losses) = renamed(one(), &["a.w=c.w"]);
     assert_eq!((left, losses), (pairs(&[("", 1), ("a", 2), ("b", 3)]), vec!["a".to_owned()]));
     let (left, losses) = renamed(one(), &["a.w=c.w", "a.b=d.b"]);
     assert_eq!((left, losses), (pairs(&[("", 1), ("b", 3)]), vec!["a".to_owned()]));
-    // Two that become one.
+    // Two modules that become one.
     let (left, losses) = renamed(one(), &["a.w=c.x", "a.b=c.y", "b.w=c.z"]);
     assert_eq!((left, losses), (pairs(&[("", 1), ("c", 2)]), vec!["c".to_owned()]));
-    // Versions that every module has are no loss.
+    // Default versions are not a loss.
     let mut usual = one();
     usual.metadata.set(Metadata::MODULE_VERSIONS, map(&[("", 1), ("a", 1), ("b", 1)]));
     assert_eq!(renamed(usual, &["a.w=c.w"]).1, Vec::<String>::new());
 }
 
 #[test]
-fn modules_are_left_out_with_all_of_their_tensors() {
+fn modules_are_dropped_with_all_of_their_tensors() {
     let mut left = stack();
     let modules = Modules::of(&left).unwrap();
     left.tensors.retain(|tensor| tensor.text() == "2.count" || tensor.text() == "3.a.w");
     assert_eq!(modules.follow_left_out(&mut left), []);
     let kept = [("", 1), ("1", 7), ("2", 2), ("3", 1), ("3.a", 3), ("3.c", 5)];
-    assert_eq!(told(&left, Metadata::MODULE_VERSIONS), pairs(&kept));
+    assert_eq!(versions_at(&left, Metadata::MODULE_VERSIONS), pairs(&kept));
 }
 
 #[test]
-fn those_of_state_dicts_within_go_along_and_are_joined() {
+fn versions_of_nested_state_dicts_follow_and_are_joined() {
     let mut ck = checkpoint(&["model.0.w", "ema.0.w"], &[]);
     ck.metadata.remove(Metadata::MODULE_VERSIONS);
     ck.metadata.set("model._metadata", map(&[("", 1), ("0", 2)]));
@@ -128,16 +131,16 @@ fn those_of_state_dicts_within_go_along_and_are_joined() {
     let all = map(&[("model", 1), ("model.0", 2), ("ema", 1), ("ema.0", 3)]);
     assert_eq!(ck.metadata.joined_versions(&mut losses), Some(all));
     ck.rename(&[Rename::parse("model=net.model").unwrap()]).unwrap();
-    assert_eq!(told(&ck, "net.model._metadata"), pairs(&[("", 1), ("0", 2)]));
+    assert_eq!(versions_at(&ck, "net.model._metadata"), pairs(&[("", 1), ("0", 2)]));
     ck.rename(&[Rename::parse("net.model=").unwrap()]).unwrap();
-    assert_eq!(told(&ck, Metadata::MODULE_VERSIONS), pairs(&[("", 1), ("0", 2)]));
-    assert_eq!(told(&ck, "ema._metadata"), pairs(&[("", 1), ("0", 3)]));
+    assert_eq!(versions_at(&ck, Metadata::MODULE_VERSIONS), pairs(&[("", 1), ("0", 2)]));
+    assert_eq!(versions_at(&ck, "ema._metadata"), pairs(&[("", 1), ("0", 3)]));
     assert_eq!((losses, ck.notes.len()), (Vec::new(), 0));
     assert_eq!(ck.metadata.get("other._metadata"), Some(&Value::Text("x".into())));
 }
 
 #[test]
-fn what_torch_reads_counts() {
+fn versions_of_the_file_replace_others() {
     let carried: Metadata =
         [("model._metadata".to_owned(), map(&[("0", 2)])), ("x".to_owned(), Value::Bool(true))]
             .into_iter()
@@ -157,9 +160,9 @@ fn what_torch_reads_counts() {
     assert_eq!(none.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["x"]);
 }
 
-/// A long name for many modules is not made: their versions are left out with a loss.
+/// Long names for many modules are not built: their versions are dropped with a loss.
 #[test]
-fn names_are_measured() {
+fn the_bytes_of_new_names_are_limited() {
     let many: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
     let versions: Vec<(&str, i64)> = many.iter().map(|name| (name.as_str(), 1)).chain([("", 1)]).collect();
     let mut one = checkpoint(&["w"], &[&versions[..], &[("x", 2)]].concat());
@@ -172,17 +175,17 @@ fn names_are_measured() {
     let mut losses = Vec::new();
     nested.metadata.joined_versions(&mut losses);
     assert_eq!(losses.len(), 1);
-    // Names of very many parts are no square of time.
+    // Names of many parts take linear time.
     let deep = "a.".repeat(30_000);
     let deep: Vec<String> = (1..=30_000).step_by(100).map(|n| deep[..2 * n - 1].to_owned()).collect();
     let versions: Vec<(&str, i64)> = deep.iter().map(|name| (name.as_str(), 1)).collect();
     let mut deep = checkpoint(&[deep.last().unwrap()], &versions);
     assert_eq!(deep.rename_found(&[Rename::parse("a=b").unwrap()], false).unwrap().1, []);
-    assert!(told(&deep, Metadata::MODULE_VERSIONS)[0].0.starts_with('b'));
+    assert!(versions_at(&deep, Metadata::MODULE_VERSIONS)[0].0.starts_with('b'));
 }
 
 #[test]
-fn many_modules_are_counted() {
+fn losses_beyond_the_limit_are_counted() {
     let names: Vec<String> = (0..250).map(|n| n.to_string()).collect();
     let tensors: Vec<String> = names.iter().flat_map(|n| [format!("{n}.w"), format!("{n}.b")]).collect();
     let versions: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 2)).collect();

@@ -1,4 +1,4 @@
-//! The header of an array: read, understood, and written as numpy writes it.
+//! Header of an array: parsing, and encoding as numpy writes it.
 
 mod literal;
 #[cfg(feature = "scan")]
@@ -16,52 +16,53 @@ pub(crate) use width::len_of_unread;
 /// The first bytes of every npy file.
 pub const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// The header is filled up so that the elements begin at a multiple of this.
+/// Alignment of the elements in bytes; the header is padded to it.
 const ALIGNMENT: usize = 64;
-/// The longest header that is read. numpy itself stops at 10,000 bytes, unless it is told that the
-/// file can be trusted; a member of an archive could inflate to any length.
-const LONGEST: u64 = 1 << 20;
-/// numpy leaves room for the slowest extent to grow to this many digits.
+/// Maximum length of a header that is read. numpy stops at 10,000 bytes for untrusted files; an
+/// archive member could inflate to any length.
+const MAX_HEADER_LEN: u64 = 1 << 20;
+/// Number of digits for which numpy reserves space in the slowest dimension.
 const GROWTH_DIGITS: usize = 21;
 
-/// What the header of an array says.
+/// Header of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// The type of the elements.
+    /// Element type.
     pub dtype: DType,
     /// Order and byte order of the elements.
     pub encoding: Encoding,
-    /// The extents.
+    /// Dimensions.
     pub shape: Shape,
-    /// True where the header leaves the byte order to the machine that reads; little-endian is
-    /// then taken, as nearly every machine does.
+    /// True where the header states the native byte order of the reader; little-endian is then
+    /// assumed.
     pub native: bool,
-    /// Bytes from the magic to the first element.
+    /// Number of bytes from the magic number to the first element.
     pub len: u64,
 }
 
 impl Header {
-    /// Reads the header at the cursor, which ends up at the first element. `available` is the
+    /// Reads the header at the cursor and moves it to the first element. `available` is the
     /// number of bytes from the cursor to the end of the array's file or member.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`] for what is no npy header; [`weighbridge_core::Kind::Unsupported`], code
-    /// `npy-version` or `npy-dtype`, for an array that is fine but cannot be held.
+    /// [`weighbridge_core::Kind::Corrupt`] for an invalid npy header; [`weighbridge_core::Kind::Unsupported`], code
+    /// `npy-version` or `npy-dtype`, for a valid array that is not supported; [`weighbridge_core::Kind::Limit`] for a header
+    /// above 1 MiB.
     pub fn read(cursor: &mut Cursor, available: u64, limits: &Limits) -> Result<Self> {
         let start = cursor.position();
         let need = |len: u64| match len <= available {
             true => Ok(()),
-            false => Err(Error::corrupt("truncated", "the file ends within the header of the array")
+            false => Err(Error::corrupt("truncated", "the file ends within the npy header")
                 .at(start)
                 .expected(format_args!("{len} bytes from here"))
                 .found(format_args!("{available} bytes"))),
         };
         need(10)?;
-        let [.., major, minor] = cursor.array::<8>("the magic of the array").and_then(|magic| {
+        let [.., major, minor] = cursor.array::<8>("the magic number of the array").and_then(|magic| {
             if magic.starts_with(MAGIC) {
                 return Ok(magic);
             }
-            Err(Error::corrupt("npy-magic", "this does not begin as an array does").at(start))
+            Err(Error::corrupt("npy-magic", "the array has no npy signature").at(start))
         })?;
         let (prefix, len) = match (major, minor) {
             (1, 0) => (10, u64::from(u16::from_le_bytes(cursor.array("the length of the header")?))),
@@ -70,35 +71,33 @@ impl Header {
                 (12, u64::from(u32::from_le_bytes(cursor.array("the length of the header")?)))
             }
             _ => {
-                return Err(Error::unsupported("npy-version", "the array is of an unknown version of npy")
+                return Err(Error::unsupported("npy-version", "the array has an unsupported npy version")
                     .at(start + 6)
                     .expected("1.0, 2.0 or 3.0")
                     .found(format_args!("{major}.{minor}")));
             }
         };
-        if len > LONGEST {
-            return Err(Error::limit(
-                "npy-header-length",
-                "the header is longer than any array of numbers needs",
-            )
-            .at(start + 8)
-            .expected(format_args!("at most {LONGEST} bytes"))
-            .found(len));
+        if len > MAX_HEADER_LEN {
+            return Err(Error::limit("npy-header-length", "the npy header is too long")
+                .at(start + 8)
+                .expected(format_args!("at most {MAX_HEADER_LEN} bytes"))
+                .found(len));
         }
         need(prefix + len)?;
         let bytes = cursor.bytes(len, "the header of the array")?;
         let text = match major {
-            3 => String::from_utf8(bytes)
-                .map_err(|_| Error::corrupt("npy-header", "the header is not UTF-8").at(start + prefix))?,
+            3 => String::from_utf8(bytes).map_err(|_| {
+                Error::corrupt("npy-header", "the npy header is not UTF-8").at(start + prefix)
+            })?,
             _ => bytes.into_iter().map(char::from).collect(),
         };
-        // Python 2 wrote long integers with an L, and only files of its time may have it.
+        // Python 2 wrote long integers with an L suffix; only versions below 3.0 may have it.
         let mut header = Self::parse(&text, major < 3, limits).map_err(|e| e.at(start + prefix))?;
         header.len = prefix + len;
         Ok(header)
     }
 
-    /// Understands the text of a header. `longs`: numbers may end in L.
+    /// Parses the text of a header. `longs`: numbers may end in L.
     fn parse(text: &str, longs: bool, limits: &Limits) -> Result<Self> {
         let corrupt = |message: &str| Error::corrupt("npy-header", message);
         let (mut descr, mut fortran, mut shape) = (None, None, None);
@@ -108,21 +107,21 @@ impl Header {
                 Literal::Text(key) if key == "fortran_order" => &mut fortran,
                 Literal::Text(key) if key == "shape" => &mut shape,
                 _ => {
-                    return Err(corrupt("the header has a key that is not of this format")
+                    return Err(corrupt("the npy header has an unknown key")
                         .expected("'descr', 'fortran_order', 'shape'"));
                 }
             };
             if place.replace(value).is_some() {
-                return Err(corrupt("the header has a key twice"));
+                return Err(corrupt("the npy header has a duplicate key"));
             }
         }
         let (Some((descr, descr_text)), Some((fortran, _)), Some((shape, shape_text))) =
             (descr, fortran, shape)
         else {
-            return Err(corrupt("the header lacks a key").expected("'descr', 'fortran_order', 'shape'"));
+            return Err(corrupt("the npy header lacks a key").expected("'descr', 'fortran_order', 'shape'"));
         };
         let Literal::Bool(fortran) = fortran else {
-            return Err(corrupt("fortran_order is neither True nor False"));
+            return Err(corrupt("fortran_order is not True or False"));
         };
         let bad_shape = |message: &str| {
             Error::corrupt("npy-shape", message)
@@ -135,35 +134,35 @@ impl Header {
         let mut dims = Vec::with_capacity(items.len());
         for item in items {
             dims.push(match item {
-                Literal::Int(extent) => extent,
-                Literal::Negative => return Err(bad_shape("an extent is negative")),
-                Literal::Huge => return Err(bad_shape("an extent is above 2^64")),
-                _ => return Err(bad_shape("an extent is not an integer")),
+                Literal::Int(dim) => dim,
+                Literal::Negative => return Err(bad_shape("the shape has a negative dimension")),
+                Literal::Huge => return Err(bad_shape("the shape has a dimension above 2^64")),
+                _ => return Err(bad_shape("the shape has a dimension that is not an integer")),
             });
         }
         let order = if fortran { Order::Column } else { Order::Row };
         let Literal::Text(code) = &descr else { return Err(unsupported(descr_text)) };
         let (dtype, endian) = parse_descr(code).ok_or_else(|| unsupported(descr_text))?;
-        // Where elements are single bytes there is no order among them.
+        // Single bytes have no byte order.
         let single = dtype.swap_unit() == 1;
         let native = endian.is_none() && !single;
         let endian = endian.filter(|_| !single).unwrap_or(Endian::Little);
         Ok(Self { dtype, encoding: Encoding { order, endian }, shape: Shape::new(dims), native, len: 0 })
     }
 
-    /// Bytes of the elements.
+    /// Length of the elements in bytes.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`], code `shape-overflow`, where they pass 2^64.
+    /// [`weighbridge_core::Kind::Corrupt`], code `shape-overflow`, where it exceeds 2^64.
     pub fn data_len(&self) -> Result<u64> {
         self.shape.bytes(self.dtype).ok_or_else(|| {
-            Error::corrupt("shape-overflow", "the shape has no length in bytes below 2^64")
+            Error::corrupt("shape-overflow", "the array exceeds 2^64 bytes")
                 .found(format_args!("{} {}", self.dtype, self.shape))
         })
     }
 }
 
-/// Type and byte order of a `descr` such as `<f4`; no byte order where the reader's is meant.
+/// Parses a `descr` such as `<f4` into type and byte order; `None` for the native byte order.
 fn parse_descr(code: &str) -> Option<(DType, Option<Endian>)> {
     let (endian, kind) = match code.split_at_checked(1)? {
         ("<", kind) => (Some(Endian::Little), kind),
@@ -174,7 +173,7 @@ fn parse_descr(code: &str) -> Option<(DType, Option<Endian>)> {
     Some((DType::from_numpy_code(kind)?, endian))
 }
 
-/// The `descr` that numpy writes for a type, or `None` where it has no such type.
+/// Returns the `descr` that numpy writes for a type; `None` where numpy has no such type.
 pub fn descr(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::Bool => "|b1",
@@ -195,41 +194,41 @@ pub fn descr(dtype: DType) -> Option<&'static str> {
     })
 }
 
-/// The error for a `descr` that names no numeric type, with what it is instead.
+/// Error of a `descr` that is not a supported numeric type; names its kind.
 fn unsupported(descr: &str) -> Error {
     let kind = descr.trim_start_matches(['\'', '"', '<', '>', '=', '|']).chars().next();
     let (what, hint) = match (descr.trim_start().chars().next(), kind) {
         (Some('[' | '('), _) => (
-            "records of several fields",
-            "save each field as an array of its own: numpy.savez(path, **{n: a[n] for n in a.dtype.names})",
+            "records with several fields",
+            "save each field as a separate array: numpy.savez(path, **{n: a[n] for n in a.dtype.names})",
         ),
         (_, Some('O')) => (
-            "Python objects in a pickle",
-            "only Python can load them, and doing so may run code of the file; save plain arrays instead",
+            "pickled Python objects",
+            "loading them in Python may run code from the file; save numeric arrays instead",
         ),
-        (_, Some('S' | 'U' | 'a' | 'T')) => ("texts", "save texts as a file of their own, such as JSON"),
-        (_, Some('M' | 'm')) => ("dates or durations", "view them as integers first: a.view('i8')"),
+        (_, Some('S' | 'U' | 'a' | 'T')) => ("texts", "save texts in a separate file, such as JSON"),
+        (_, Some('M' | 'm')) => ("dates or durations", "save them as integers: a.view('i8')"),
         (_, Some('V')) => (
-            "bytes of no type",
-            "V2 is often bfloat16, V1 an 8-bit float, but the file does not say so: save a.astype('f4')",
+            "untyped bytes",
+            "V2 is often bfloat16 and V1 an 8-bit float, but the file does not state it; save a.astype('f4')",
         ),
         (_, Some('f' | 'c' | 'g' | 'G')) => {
-            ("floats of a width that is particular to one machine", "save them as f8 or c16: a.astype('f8')")
+            ("floats of a platform-specific width", "save them as f8 or c16: a.astype('f8')")
         }
-        _ => ("of a type that is not known here", "save the array with a numeric type"),
+        _ => ("of an unknown type", "save the array with a numeric dtype"),
     };
     let mut shown: String = descr.chars().take(80).collect();
     if shown.len() < descr.len() {
         shown.push('…');
     }
-    Error::unsupported("npy-dtype", format!("the elements are {what}"))
+    Error::unsupported("npy-dtype", format!("the array elements are {what}"))
         .expected("a numeric type: b1, u1 to u8, i1 to i8, f2, f4, f8, c8 or c16")
         .found(format_args!("descr {}", escape_text(&shown)))
         .hint(hint)
 }
 
-/// The header that numpy writes, from the magic to the first element: version 1.0, or 2.0 where it
-/// is longer than 65,535 bytes. `None` where numpy has no such type.
+/// Encodes a header as numpy writes it, from the magic number to the first element: version 1.0, or 2.0 above
+/// 65,535 bytes. `None` where numpy has no such type.
 pub fn encode(dtype: DType, order: Order, shape: &Shape) -> Option<Vec<u8>> {
     let fortran = order == Order::Column;
     let dims = shape.dims();
@@ -242,10 +241,10 @@ pub fn encode(dtype: DType, order: Order, shape: &Shape) -> Option<Vec<u8>> {
     let mut text =
         format!("{{'descr': '{descr}', 'fortran_order': {fortran_text}, 'shape': {shape_text}, }}");
     let slowest = if fortran { dims.last() } else { dims.first() };
-    if let Some(extent) = slowest {
-        text.push_str(&" ".repeat(GROWTH_DIGITS.saturating_sub(extent.to_string().len())));
+    if let Some(dim) = slowest {
+        text.push_str(&" ".repeat(GROWTH_DIGITS.saturating_sub(dim.to_string().len())));
     }
-    // As numpy: at least one blank, and a newline, up to the next multiple.
+    // As numpy: at least one space, and a newline, up to the next multiple.
     let padded = |prefix: usize| (prefix + text.len() + 1) / ALIGNMENT * ALIGNMENT + ALIGNMENT - prefix;
     let (mut bytes, len) = match u16::try_from(padded(10)) {
         Ok(len) => ([MAGIC, &[1, 0], &len.to_le_bytes()].concat(), usize::from(len)),

@@ -3,22 +3,22 @@
 //! ```text
 //! \x93NUMPY  major minor          8 bytes; versions 1.0, 2.0, 3.0
 //! length of the header            u16 (1.0) or u32, little-endian
-//! header                          the literal of a Python dict: Latin-1, or UTF-8 in 3.0
-//!   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   filled with blanks, ends in \n
+//! header                          a Python dict literal: Latin-1, or UTF-8 in 3.0
+//!   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   padded with spaces, ends in \n
 //! elements                        dense; first index fastest where fortran_order is True
 //! ```
 //!
-//! Read: all numeric types in both byte orders and both orders of elements. Objects (a pickle),
-//! texts, dates and structured types are named and refused. Written: what numpy's own writer gives,
-//! byte for byte; a tensor keeps the order of elements that it has, so nothing is transposed.
+//! Read: all numeric types, both byte orders, row-major and column-major. Objects (a pickle),
+//! texts, dates and structured types are rejected by name. Written: the bytes of numpy's own writer;
+//! a tensor keeps its storage order, so nothing is transposed.
 //!
-//! A checkpoint of several tensors becomes a folder, whose arrays numpy can map into memory:
+//! A checkpoint of several tensors becomes a folder of arrays, which numpy can map into memory:
 //!
 //! ```text
-//! NAME.npy                  a tensor; what a file name should not have is %XX
-//! NAME.names.json           the names of its rows, where it has them: one list of texts
-//! weighbridge.index.json    what the names of files cannot say, where there is something:
-//!                           paths, roles, metadata (see checkpoint::Metadata::INDEX_KEY)
+//! NAME.npy                  a tensor; characters that are unsafe in file names are %XX
+//! NAME.names.json           its row names, if any: one list of texts
+//! weighbridge.index.json    bridge metadata, where needed: paths, roles, metadata
+//!                           (see checkpoint::Metadata::INDEX_KEY)
 //! ```
 
 mod folder;
@@ -52,16 +52,16 @@ use weighbridge_format::{
 use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
-/// The format.
+/// The npy format.
 #[derive(Debug)]
 pub struct Npy;
 
-/// The kind that is one file.
+/// Kind of a single file.
 const ARRAY: &str = "array";
-/// The kind that is a folder of files.
+/// Kind of a folder of files.
 const FOLDER: &str = "folder";
 
-/// The types that numpy has.
+/// Types that numpy supports.
 pub(super) static DTYPES: &[DType] = &[
     DType::Bool,
     DType::U8,
@@ -140,14 +140,14 @@ impl WriteFormat for Npy {
         write::plan(checkpoint, options)
     }
 
-    /// Beside the table in a folder; one array has no place for them and says so.
+    /// Row names are files next to the array in a folder; a single array drops them, with a loss.
     fn labels_in(&self) -> RowNameSupport {
         RowNameSupport::Column
     }
 }
 
 impl Salvage for Npy {
-    /// Rows that are whole, of an array that is cut short; the other files of a folder.
+    /// Returns the complete rows of an array that is cut short; for a folder, the intact files.
     fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
             Input::Folder(folder) => folder::open(folder, options).map(Some),

@@ -1,4 +1,4 @@
-//! What stands around the elements: the header and its blanks.
+//! Outline of an array: the header and its padding.
 
 use super::Header;
 use weighbridge_core::check::{Gaps, Outline};
@@ -7,10 +7,10 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{Cursor, SourceRef, read_vec};
 
-/// numpy fills the header up so that the elements begin at a multiple of this, older ones of 16.
+/// Minimum alignment of the elements in bytes: numpy uses 64, older versions 16.
 const ALIGNMENT: u64 = 16;
 
-/// The outline of a file of one array, or of what stands beside arrays in a folder.
+/// Outline of a file of one array, or of another file in a folder of arrays.
 pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     let mut magic = [0; 6];
     if source.len() < magic.len() as u64 {
@@ -43,29 +43,28 @@ pub(crate) fn array(
     outline.header(start, text, "npy header");
     let (place, count) = (start + text, header.len - text);
     match blanks.split_last() {
-        // Spaces and a line feed: what numpy writes.
+        // Spaces and a line feed, as numpy writes them.
         Some((b'\n', spaces)) if spaces.iter().all(|&byte| byte == b' ') => {
-            outline.padding(place, count, "blanks of the npy header");
+            outline.padding(place, count, "padding of the npy header");
         }
         Some(_) if blanks.iter().all(|&byte| byte == b' ') => {
-            outline.padding(place, count, "blanks of the npy header");
+            outline.padding(place, count, "padding of the npy header");
         }
-        Some(_) => outline.hidden(place, count, "blanks of the npy header that numpy does not write"),
+        Some(_) => outline.hidden(place, count, "padding of the npy header that numpy does not write"),
         None => {}
     }
     if blanks.last() != Some(&b'\n') {
-        let text = "the header of the array does not end with a line feed, as the format wants";
+        let text = "the npy header does not end with a line feed";
         outline.findings.push(Finding::warning("npy-header-end", text).at(start + header.len));
     }
     if !header.len.is_multiple_of(ALIGNMENT) {
-        let text =
-            format!("the elements begin {} bytes behind the magic, no multiple of {ALIGNMENT}", header.len);
+        let text = format!("the elements begin at offset {}, not a multiple of {ALIGNMENT}", header.len);
         outline.findings.push(Finding::note("npy-alignment", text).at(start + header.len));
     }
     Ok(())
 }
 
-/// What Python's parser passes over.
+/// True for whitespace that Python's parser skips.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0c)
 }

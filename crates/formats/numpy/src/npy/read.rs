@@ -1,8 +1,10 @@
-//! From bytes to the index.
+//! Reader: array to checkpoint.
 
 use super::{ARRAY, Header};
 use weighbridge_core::checkpoint::{Checkpoint, Note, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{Cursor, SourceRef};
 
@@ -16,7 +18,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     Ok(checkpoint)
 }
 
-/// The tensor of an array that takes `len` bytes of `source` from `start` on, its header among them.
+/// Returns the tensor of an array of `len` bytes in `source` from `start` on, header included.
 pub(crate) fn entry(
     header: &Header,
     path: TensorPath,
@@ -35,21 +37,21 @@ pub(crate) fn entry(
             .found(format_args!("{found} bytes"))
     };
     if found < expected {
-        return Err(lengths(Error::corrupt("truncated", "the array has fewer bytes than its shape takes")));
+        return Err(lengths(Error::corrupt("truncated", "the array is shorter than its shape requires")));
     }
     if found > expected && !lenient {
         return Err(lengths(Error::corrupt(
             "trailing-bytes",
-            "there are bytes behind the last element of the array",
+            "trailing bytes behind the last element of the array",
         ))
-        .hint("numpy ignores them; if you know where they come from, open the file leniently"));
+        .hint(phrase!["numpy ignores trailing bytes; ", Opt::Lenient, " does the same"]));
     }
     if found > expected {
-        let text = format!("{path}: {} bytes behind the last element are ignored", found - expected);
+        let text = format!("{path}: {} trailing bytes behind the last element ignored", found - expected);
         notes.push(Note::omission("trailing-bytes", text));
     }
     if header.native {
-        let text = format!("{path}: the file leaves the byte order open; little-endian is taken");
+        let text = format!("{path}: native byte order, little-endian assumed");
         notes.push(Note::new("native-byte-order", text));
     }
     let (shape, encoding) = (header.shape.clone(), header.encoding);

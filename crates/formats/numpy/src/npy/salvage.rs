@@ -1,11 +1,11 @@
-//! What is intact of an array that is cut short: its first rows, where these lie one after the other.
+//! Salvage of an array that is cut short: its first rows, where rows are contiguous.
 //!
-//! An array with fewer rows is another array, so the tensor says so: the attribute
-//! [`Attributes::SALVAGED_ROWS`], and an entry among what is lost. Column-major arrays have parts of all rows
-//! or none. Nothing proves the elements themselves.
+//! The tensor has fewer rows, stated in the attribute
+//! [`Attributes::SALVAGED_ROWS`] and in an entry of the losses. Rows of column-major arrays cannot be salvaged.
+//! The elements have no checksum.
 //!
-//! Nothing proves the header either. One that leaves bytes over, or that with one bit changed would say the
-//! very length that is there, may be what is damaged: rows by a wrong shape or type would be scrambled.
+//! The header has no checksum, either. It may be the damaged part if it leaves bytes over, or if one changed bit would make
+//! its length match the file. Rows of a wrong shape or type would be scrambled, so none are returned.
 
 use super::{ARRAY, Header};
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, TensorEntry, TensorPath, Value};
@@ -14,18 +14,20 @@ use weighbridge_core::tensor::{Order, Shape};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{Cursor, SourceRef};
 
-/// The index of what is intact.
+/// Reads the index of the intact rows.
 ///
 /// # Errors
-/// Where the header is damaged: then it is not known what follows; `shape-uncertain` where it may be.
-/// `truncated` where not one row is there.
+/// Where the header is damaged; `shape-uncertain` where it may be damaged;
+/// `truncated` where no row is complete.
 pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let header = Header::read(&mut Cursor::new(source.clone(), 0), source.len(), &options.limits)?;
-    // The length of the header may be what is damaged; a header that is whole ends with its line.
+    // The length of the header may be damaged; an intact header ends with a line feed.
     let mut last = [0];
     source.read_at(header.len - 1, &mut last)?;
     if last != *b"\n" {
-        return Err(Error::corrupt("data-misplaced", "the header does not end where its length says").at(8));
+        return Err(
+            Error::corrupt("data-misplaced", "the npy header does not end at its stated length").at(8)
+        );
     }
     let mut checkpoint = Checkpoint::new("npy", ARRAY, source.label());
     let there = source.len().saturating_sub(header.len);
@@ -33,18 +35,18 @@ pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> 
     if needed < there || (needed > there && fits_with_one_bit(&header, there)) {
         return Err(Error::corrupt(
             "shape-uncertain",
-            "the shape or the type in the header may be what is damaged, so rows cannot be told",
+            "the shape or dtype in the npy header may be damaged, so rows cannot be located",
         )
         .at(header.len)
-        .expected(format_args!("{needed} bytes by the header"))
-        .found(format_args!("{there}")));
+        .expected(format_args!("{needed} bytes, as the header states"))
+        .found(format_args!("{there} bytes")));
     }
     let in_rows = header.encoding.order == Order::Row || header.shape.is_order_free();
     let rows = header.shape.dims().first().copied().unwrap_or(0);
     let row_bytes = needed.checked_div(rows).unwrap_or(0);
     let whole = there.checked_div(row_bytes).unwrap_or(0).min(rows);
     if !in_rows || whole == 0 {
-        return Err(Error::corrupt("truncated", "not one row of the array is whole").at(header.len));
+        return Err(Error::corrupt("truncated", "no row of the array is complete").at(header.len));
     }
     let rest = header.shape.dims().iter().skip(1).copied();
     let shape = Shape::new(std::iter::once(whole).chain(rest).collect::<Vec<_>>());
@@ -63,26 +65,26 @@ pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> 
     Ok(checkpoint)
 }
 
-/// True where a header that differs from this one in one bit says that the data has `len` bytes, and other
-/// rows. A first extent that differs leaves rows as they are.
+/// True where a header that differs in one bit describes `len` bytes with other
+/// rows. A different first dimension does not change the rows.
 fn fits_with_one_bit(header: &Header, len: u64) -> bool {
     let dims = header.shape.dims();
     let size = header.dtype.size().unwrap_or(1) as u64;
-    let product = |dims: &[u64], size: u64| dims.iter().try_fold(size, |n, &extent| n.checked_mul(extent));
-    // b1, i2, f4, c8, c16 and their like differ in one digit.
+    let product = |dims: &[u64], size: u64| dims.iter().try_fold(size, |n, &dim| n.checked_mul(dim));
+    // Type codes such as i2, f4 and c8 differ in one digit.
     if [1, 2, 4, 8, 16].into_iter().any(|other| other != size && product(dims, other) == Some(len)) {
         return true;
     }
     (1..dims.len()).any(|place| {
-        one_bit_from(dims.get(place).copied().unwrap_or(0)).into_iter().any(|extent| {
+        one_bit_from(dims.get(place).copied().unwrap_or(0)).into_iter().any(|dim| {
             let mut other = dims.to_vec();
-            other[place] = extent;
+            other[place] = dim;
             product(&other, size) == Some(len)
         })
     })
 }
 
-/// The numbers that are one bit of one digit away, as text.
+/// Returns the numbers whose decimal text differs in one bit of one digit.
 fn one_bit_from(number: u64) -> Vec<u64> {
     let text = number.to_string().into_bytes();
     let mut others = Vec::new();
@@ -114,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_may_be_damaged_gives_no_rows() {
-        // 4 times 3 floats, of which a bit of the header says otherwise.
+    fn salvages_no_rows_if_the_header_may_be_damaged() {
+        // 4 times 3 floats, with one wrong bit in the header.
         assert_eq!(opened("<f4", "(4, 2)", 48), Err("shape-uncertain"));
         assert_eq!(opened("<f4", "(4, 7)", 48), Err("shape-uncertain"));
         assert_eq!(opened("<f8", "(4, 3)", 48), Err("shape-uncertain"));
         assert_eq!(opened("<f2", "(4, 3)", 48), Err("shape-uncertain"));
-        // Cut in a row, at a row, and too early.
+        // Cut within a row, at a row, and within the first row.
         assert_eq!(opened("<f4", "(100, 5)", 1010), Ok(vec![50, 5]));
         assert_eq!(opened("<f4", "(7, 3)", 48), Ok(vec![4, 3]));
         assert_eq!(opened("<f4", "(4, 5)", 19), Err("truncated"));

@@ -1,4 +1,4 @@
-//! Golden files of numpy itself, damage, and what is written.
+//! Golden files of numpy, damaged files, and written files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::header::{self, Header};
@@ -14,15 +14,15 @@ use weighbridge_core::tensor::{Encoding, Endian, Order, Shape};
 use weighbridge_io::source::{CountingSource, Cursor, MemorySource};
 use weighbridge_io::testing::materialise;
 
-/// The files of a folder with the JSON that stands beside each.
+/// Files of a folder, each with its JSON file.
 fn files(folder: &str) -> Vec<(PathBuf, Vec<u8>, Json)> {
     let folder = weighbridge_testkit::testdata("npy").join(folder);
     let mut files = Vec::new();
     for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
         if path.extension().is_some_and(|e| e == "npy") {
-            let told = std::fs::read(path.with_extension("npy.json")).unwrap();
-            files.push((path.clone(), std::fs::read(&path).unwrap(), serde_json::from_slice(&told).unwrap()));
+            let expected = std::fs::read(path.with_extension("npy.json")).unwrap();
+            files.push((path.clone(), std::fs::read(&path).unwrap(), serde_json::from_slice(&expected).unwrap()));
         }
     }
     files
@@ -32,8 +32,8 @@ fn open_bytes(bytes: &[u8]) -> Result<Checkpoint> {
     open_source(Arc::new(MemorySource::new("m.npy", bytes.to_vec())), &OpenOptions::default())
 }
 
-/// A tensor as the JSON files tell it.
-fn told(tensor: &TensorEntry) -> Json {
+/// A tensor in the form of the JSON files.
+fn tensor_json(tensor: &TensorEntry) -> Json {
     let bytes = tensor.read_tensor(Order::Row).unwrap();
     json!({
         "name": tensor.text(),
@@ -45,31 +45,31 @@ fn told(tensor: &TensorEntry) -> Json {
 }
 
 #[test]
-fn golden_files_bit_for_bit() {
+fn golden_files_read_bit_for_bit() {
     let files = files("good");
     assert!(files.len() > 40);
     for (path, bytes, expected) in files {
         let checkpoint = open_bytes(&bytes).unwrap();
         assert_eq!((checkpoint.format, checkpoint.kind), ("npy", "array"));
-        let tensors: Json = checkpoint.tensors.iter().map(told).collect();
+        let tensors: Json = checkpoint.tensors.iter().map(tensor_json).collect();
         assert_eq!(tensors, expected["tensors"], "{}", path.display());
     }
 }
 
 #[test]
-fn what_numpy_wrote_is_written_again_byte_for_byte() {
+fn files_of_numpy_are_rewritten_byte_for_byte() {
     let mut same = 0;
     for (path, bytes, _) in files("good") {
         let checkpoint = open_bytes(&bytes).unwrap();
         let entry = &checkpoint.tensors[0];
         let plan = Npy.plan(&checkpoint, &PlanOptions::default()).unwrap();
-        // A guess that is written down is no guess any more.
+        // The rewritten file states the assumed byte order.
         let codes: Vec<_> = plan.losses.iter().map(|loss| loss.code.as_str()).collect();
         assert_eq!(codes, if entry.guessed { &["index-dropped"][..] } else { &[] });
         let written = materialise(&plan).remove(0);
         let again = open_bytes(&written).unwrap();
-        assert_eq!(told(&again.tensors[0]), told(entry), "{}", path.display());
-        // Other versions, other byte orders and headers made by hand are written in numpy's way.
+        assert_eq!(tensor_json(&again.tensors[0]), tensor_json(entry), "{}", path.display());
+        // Other versions, byte orders and handmade headers are normalized as numpy writes them.
         let name = path.file_stem().unwrap().to_str().unwrap();
         let by_hand =
             ["python2_long", "other_order", "blanks", "unaligned", "unicode_texts", "escape", "native"];
@@ -92,7 +92,7 @@ fn a_column_major_array_is_copied_not_transposed() {
 }
 
 #[test]
-fn bad_files_say_what_is_wrong() {
+fn bad_files_fail_with_the_expected_code() {
     let files = files("bad");
     assert!(files.len() > 30);
     for (path, bytes, expected) in files {
@@ -103,7 +103,7 @@ fn bad_files_say_what_is_wrong() {
 }
 
 #[test]
-fn unsupported_types_are_named() {
+fn errors_name_unsupported_types() {
     for (name, words) in [
         ("object.npy", ["|O", "pickle"]),
         ("text.npy", ["<U2", "texts"]),
@@ -118,7 +118,7 @@ fn unsupported_types_are_named() {
 }
 
 #[test]
-fn every_prefix_and_every_changed_byte_is_survived() {
+fn prefixes_and_changed_bytes_never_panic() {
     for (path, bytes, _) in files("good").into_iter().chain(files("bad")).filter(|f| f.1.len() < 1000) {
         if path.parent().unwrap().ends_with("good") {
             for len in 0..bytes.len() {
@@ -148,7 +148,7 @@ fn lenient_reading_notes_trailing_bytes() {
 }
 
 #[test]
-fn an_open_byte_order_is_called_a_guess() {
+fn a_native_byte_order_is_marked_as_a_guess() {
     let (_, bytes, _) = files("good").into_iter().find(|f| f.0.ends_with("native.npy")).unwrap();
     let checkpoint = open_bytes(&bytes).unwrap();
     assert!(checkpoint.tensors[0].guessed);
@@ -183,7 +183,7 @@ fn refusal(checkpoint: &Checkpoint) -> Error {
 }
 
 #[test]
-fn what_npy_cannot_hold_is_refused() {
+fn rejects_tensors_that_npy_cannot_hold() {
     let fine = || tensor(DType::F32, &[2], Encoding::ROW);
     assert_eq!(refusal(&with(vec![])).code().as_str(), "one-tensor");
     assert!(refusal(&with(vec![fine(), fine()])).hint_text().unwrap().contains("npz"));
@@ -210,7 +210,7 @@ fn what_npy_cannot_hold_is_refused() {
 }
 
 #[test]
-fn losses_are_named() {
+fn names_every_loss() {
     let codes = |checkpoint: &Checkpoint| -> Vec<_> {
         let plan = Npy.plan(checkpoint, &PlanOptions::default()).unwrap();
         plan.losses.iter().map(|loss| loss.code.as_str()).collect()
@@ -251,7 +251,7 @@ fn a_header_that_is_too_long_is_version_2() {
 }
 
 #[test]
-fn headers_come_back_whatever_they_say() {
+fn encoded_headers_parse_back() {
     for &dtype in DTYPES {
         for dims in [&[][..], &[0], &[7], &[1 << 40, 3], &[u64::MAX, 0, 1], &[9; 64]] {
             for order in [Order::Row, Order::Column] {

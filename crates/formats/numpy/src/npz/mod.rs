@@ -4,18 +4,17 @@
 //! zip archive, see containers::zip
 //!   NAME.npy                     one array, see formats::npy
 //!   NAME.npy                     ...
-//!   weighbridge.metadata.npy     optional: u8[], the text of a JSON object of strings
+//!   weighbridge.metadata.npy     optional: u8[], the text of a JSON object with string values
 //! ```
 //!
-//! The format is defined by numpy as "npy files in a zip", so it is the one that uses another format
-//! of this library: the header of the arrays is that of [`super::npy`].
+//! numpy defines the format as npy files in a zip archive; the header of the arrays is that of [`super::npy`].
 //!
-//! Metadata, and what numpy's flat names cannot say (see [`weighbridge_core::checkpoint::Metadata::INDEX_KEY`]), stand in
-//! a member of their own that a numpy program sees as one more array. It is written only where
-//! there is something to say.
+//! Metadata and bridge metadata (see [`weighbridge_core::checkpoint::Metadata::INDEX_KEY`]) are stored in
+//! a member of their own, which numpy shows as an additional array. It is written only where it
+//! is needed.
 //!
-//! Members are stored, never deflated, in the order of their names, with their elements at a
-//! multiple of 64 bytes: they can be mapped, and the same content gives the same bytes.
+//! Members are stored, not deflated, in the order of their names, with their elements at a
+//! multiple of 64 bytes: they can be mapped, and equal content has equal bytes.
 
 mod outline;
 mod read;
@@ -40,7 +39,7 @@ use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::SourceRef;
 use weighbridge_zip as zip;
 
-/// The format.
+/// The npz format.
 #[derive(Debug)]
 pub struct Npz;
 
@@ -53,9 +52,9 @@ static INFO: FormatInfo = FormatInfo {
     settings: &[],
 };
 
-/// What follows the name of an array.
+/// Suffix of the member name of an array.
 const SUFFIX: &str = ".npy";
-/// The name of the array that holds the metadata.
+/// Name of the array that contains the metadata.
 const METADATA: &str = "weighbridge.metadata";
 
 impl Format for Npz {

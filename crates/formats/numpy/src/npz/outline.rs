@@ -1,4 +1,4 @@
-//! What stands around the elements: the archive, and the header of each array in it.
+//! Outline of an archive: the zip structures, and the header of each array.
 
 use super::{METADATA, SUFFIX};
 use crate::npy;
@@ -9,8 +9,8 @@ use weighbridge_core::text::escape;
 use weighbridge_io::source::SourceRef;
 use weighbridge_zip::{self as zip, Method};
 
-/// What the bytes of other members are called.
-const UNREAD: &str = "a member that is no tensor";
+/// Name of the bytes of other members in outlines.
+const UNREAD: &str = "member that is not a tensor";
 
 pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     let (mut outline, members) = zip::outline(source, limits)?;
@@ -20,13 +20,13 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
         match (stem, member.method) {
             (Some(METADATA), _) => outline.header(at, len, "metadata"),
             (Some(_), Method::Stored) => {
-                // What is no array after all is told when it is opened.
+                // An invalid array is reported where it is opened.
                 if npy::array_outline(&mut outline, source, at, len, limits).is_err() {
                     outline.unread(at, len, UNREAD);
                 }
             }
             (Some(_), Method::Deflated) => {
-                // Its blanks are looked at; its bytes are those of the packed member.
+                // The inflated header is checked; the bytes are those of the deflated member.
                 let mut inner = Outline::default();
                 let found = npy::array_outline(&mut inner, &member.open(source)?, 0, member.len, limits);
                 if found.is_err() {
@@ -35,7 +35,8 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
                     let hidden =
                         inner.parts.iter().find(|part| part.used == weighbridge_core::check::Use::Unknown);
                     outline.findings.extend(hidden.map(|part| {
-                        let text = format!("{} bytes as {} of {}", part.len, part.what, escape(&member.name));
+                        let text =
+                            format!("{} bytes hidden as {} of {}", part.len, part.what, escape(&member.name));
                         weighbridge_core::finding::Finding::unchecked("hidden-bytes", text).at(at)
                     }));
                     let name = escape(&member.name);
@@ -46,7 +47,7 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
                     }));
                 }
             }
-            // The index says that it was not read.
+            // Opening notes the skipped member.
             _ => outline.unread(at, len, UNREAD),
         }
     }

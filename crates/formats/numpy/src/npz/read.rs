@@ -1,4 +1,4 @@
-//! From bytes to the index.
+//! Reader: archive to checkpoint.
 
 use super::{METADATA, SUFFIX};
 use crate::npy::{self, Header};
@@ -15,17 +15,17 @@ use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{Cursor, SourceRef, read_vec};
 use weighbridge_zip::{Member, Method, read_with_rest};
 
-/// Members that are not read are named one by one up to this number, then counted.
-const NAMED: usize = 100;
-/// Headers of deflated arrays may be this many times as long as the whole archive, all together, and this much longer: one
-/// may be a thousand bytes and become a mebibyte of blanks.
-const HEADERS: u64 = 16;
-const HEADERS_FREE: u64 = 4 << 20;
-/// Metadata may be this many times as long as the whole archive. JSON packs to a tenth or so, a
-/// bomb to a thousandth, and understanding it takes a multiple of its length in memory.
-const MOST_INFLATED: u64 = 64;
-/// Metadata that is longer than the whole file may have so many bytes: it is held several times while it is read.
-const LONGEST_INFLATED: u64 = 8 << 20;
+/// Maximum number of skipped members that are named; more are counted.
+const MAX_NAMED: usize = 100;
+/// Maximum total length of the headers of deflated arrays: this multiple of the archive, plus a constant. A kilobyte can
+/// inflate to a mebibyte of blanks.
+const MAX_HEADERS_RATIO: u64 = 16;
+const HEADERS_ALLOWANCE: u64 = 4 << 20;
+/// Maximum length of metadata, as a multiple of the archive. JSON deflates to about a tenth, a
+/// decompression bomb to a thousandth, and parsing takes a multiple of its length in memory.
+const MAX_METADATA_RATIO: u64 = 64;
+/// Maximum length of metadata that is longer than the archive: several copies are in memory while it is read.
+const MAX_INFLATED_METADATA: u64 = 8 << 20;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let (members, rest) = read_with_rest(source, &options.limits)?;
@@ -36,7 +36,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     Ok(checkpoint)
 }
 
-/// The index of these members. `failed` decides what becomes of one that cannot be read.
+/// Reads the index of these members. `failed` handles the error of an unreadable member.
 pub(super) fn index(
     source: &SourceRef,
     members: &[Member],
@@ -47,12 +47,12 @@ pub(super) fn index(
         source,
         options,
         stored: Cursor::new(source.clone(), 0),
-        headers: source.len().saturating_mul(HEADERS).saturating_add(HEADERS_FREE),
+        headers: source.len().saturating_mul(MAX_HEADERS_RATIO).saturating_add(HEADERS_ALLOWANCE),
         checkpoint: Checkpoint::new("npz", "archive", source.label()),
         unread: Vec::new(),
         metadata: None,
     };
-    // In the order of the file, so that reading goes forwards; the index has that of the directory.
+    // Members are read in file order; the index has the order of the directory.
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_by_key(|&i| members[i].data_offset);
     let mut found: Vec<(usize, TensorEntry)> = Vec::new();
@@ -72,9 +72,9 @@ pub(super) fn index(
 struct Reader<'a> {
     source: &'a SourceRef,
     options: &'a OpenOptions,
-    /// Goes through the headers of stored arrays.
+    /// Cursor over the headers of stored arrays.
     stored: Cursor,
-    /// Bytes that headers of deflated arrays may still have.
+    /// Remaining length of headers of deflated arrays.
     headers: u64,
     checkpoint: Checkpoint,
     unread: Vec<String>,
@@ -82,11 +82,11 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The tensor of a member; `None` for metadata, and for what is no tensor, which is noted.
+    /// Returns the tensor of a member; `None` for metadata, and for other members, which are noted.
     fn member(&mut self, member: &Member) -> Result<Option<TensorEntry>> {
         let Some(stem) = member.name.strip_suffix(SUFFIX) else {
-            // numpy's own reader gives the bytes of such a member as they are.
-            self.unread.push(format!("{}: not an array", escape_text(&member.name)));
+            // numpy returns the raw bytes of such a member.
+            self.unread.push(format!("{}: member skipped, not an array", escape_text(&member.name)));
             return Ok(None);
         };
         match self.array(member, stem) {
@@ -95,7 +95,7 @@ impl Reader<'_> {
                 Ok(None)
             }
             Ok(entry) => Ok(Some(entry)),
-            // numpy gives the bytes of a member that is no array; by its name it should be one.
+            // numpy returns the raw bytes of such a member, though its name is that of an array.
             Err(error)
                 if error.kind() == Kind::Unsupported
                     || (self.options.lenient && error.code() == ErrorCode::NpyMagic) =>
@@ -127,17 +127,19 @@ impl Reader<'_> {
             header = Header::read(&mut self.stored, member.len, limits)?;
             (source, start) = (self.source.clone(), member.data_offset);
         } else {
-            // Read through a source of its own, which is then let go together with its inflater: a
-            // large archive would else hold one for each member.
+            // A separate source, dropped at once: a large archive would otherwise keep an inflater for
+            // each member.
             let mut peek = Cursor::new(member.open(self.source)?, 0);
             let read = Header::read(&mut peek, member.len, limits);
             self.headers = self.headers.checked_sub(peek.position()).ok_or_else(|| {
                 Error::limit(
                     "npy-header-length",
-                    "the headers of deflated arrays are many times as long as the archive",
+                    "the headers of the deflated arrays are too long for the archive",
                 )
-                .expected(format_args!("at most {HEADERS} times the archive and {HEADERS_FREE} bytes"))
-                .hint("numpy fills a header up to a few hundred bytes: save the arrays anew")
+                .expected(format_args!(
+                    "at most {MAX_HEADERS_RATIO} times the archive plus {HEADERS_ALLOWANCE} bytes"
+                ))
+                .hint("save the arrays again with numpy, which writes short headers")
             })?;
             header = read?;
             (source, start) = (member.open(self.source)?, 0);
@@ -145,7 +147,7 @@ impl Reader<'_> {
         let notes = &mut self.checkpoint.notes;
         let mut entry = npy::entry(&header, path, &source, start, member.len, lenient, notes)?;
         if member.method == Method::Stored {
-            // A deflated member is held against its checksum while it is inflated.
+            // The checksum of a deflated member is checked during inflation.
             let check = Check { offset: member.data_offset, len: member.len, crc32: member.crc32 };
             entry.extents.iter_mut().for_each(|extent| extent.check = Some(Box::new(check)));
         }
@@ -155,9 +157,12 @@ impl Reader<'_> {
     fn read_metadata(&mut self, entry: &TensorEntry) -> Result<()> {
         let limit = self.options.limits.header_bytes;
         Limits::check("bytes of metadata", "header_bytes", entry.bytes(), limit)?;
-        let most = LONGEST_INFLATED.max(self.source.len());
-        if entry.bytes() / MOST_INFLATED > self.source.len() || entry.bytes() > most {
-            let text = format!("{METADATA}: {} bytes are more than such an archive can say", entry.bytes());
+        let most = MAX_INFLATED_METADATA.max(self.source.len());
+        if entry.bytes() / MAX_METADATA_RATIO > self.source.len() || entry.bytes() > most {
+            let text = format!(
+                "{METADATA}: metadata skipped, {} bytes exceed the limit for this archive",
+                entry.bytes()
+            );
             self.checkpoint.notes.push(Note::omission("metadata-unreadable", text));
             return Ok(());
         }
@@ -167,7 +172,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Brings in metadata and notes, when all tensors are there. `names` are those of the tensors.
+    /// Adds metadata and notes after all tensors. `names` are those of the tensors.
     fn finish(self, names: &[String]) -> Checkpoint {
         let Self { mut checkpoint, unread, metadata, .. } = self;
         if let Some(bytes) = metadata {
@@ -180,30 +185,30 @@ impl Reader<'_> {
                 checkpoint.restore_bridge_index(names, &index);
             }
         }
-        let more = unread.len().saturating_sub(NAMED);
-        for text in unread.into_iter().take(NAMED) {
+        let more = unread.len().saturating_sub(MAX_NAMED);
+        for text in unread.into_iter().take(MAX_NAMED) {
             checkpoint.notes.push(Note::omission("unread-member", text));
         }
         if more > 0 {
-            checkpoint.notes.push(Note::omission("unread-member", format!("and {more} more members")));
+            checkpoint.notes.push(Note::omission("unread-member", format!("{more} more members skipped")));
         }
         checkpoint
     }
 }
 
-/// The text metadata, the carried index, and what could not be understood.
+/// Returns the text metadata, the bridge metadata, and a description of ignored content.
 fn parse_metadata(bytes: &[u8]) -> (Metadata, Option<String>, Option<&'static str>) {
-    // Values stay text until they are seen to be strings: a tree of numbers would be many times as
+    // Values stay raw text unless they are strings: a parsed tree of numbers is many times as
     // large as its text.
     let Ok(map) = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(bytes) else {
-        return (Metadata::default(), None, Some("this is not a JSON object; it is ignored"));
+        return (Metadata::default(), None, Some("metadata ignored, not a JSON object"));
     };
     let (mut index, mut odd, mut pairs) = (None, None, Vec::new());
     for (key, value) in map {
         match serde_json::from_str::<String>(value.get()) {
             Ok(text) if key == Metadata::INDEX_KEY => index = Some(text),
             Ok(text) => pairs.push((key, Value::Text(text))),
-            Err(_) => odd = Some("values that are not strings are ignored"),
+            Err(_) => odd = Some("metadata values that are not strings are ignored"),
         }
     }
     (pairs.into_iter().collect(), index, odd)

@@ -1,4 +1,4 @@
-//! What is intact of a damaged archive: arrays in members whose checksum holds.
+//! Salvage of a damaged archive: arrays in members with a valid checksum.
 
 use super::{SUFFIX, read};
 use weighbridge_core::checkpoint::{Checkpoint, Damage};
@@ -7,7 +7,7 @@ use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 use weighbridge_zip as zip;
 
-/// The index of what is intact.
+/// Reads the index of the intact arrays.
 ///
 /// # Errors
 /// As [`zip::salvage`].

@@ -1,4 +1,4 @@
-//! Golden files of numpy itself, damage, and what is written.
+//! Golden files of numpy, damaged files, and written files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::*;
@@ -13,15 +13,15 @@ use weighbridge_io::source::{MemorySource, Source, check_range};
 use weighbridge_io::testing::materialise;
 use weighbridge_testkit::memory;
 
-/// The files of a folder with the JSON that stands beside each.
+/// Files of a folder, each with its JSON file.
 fn files(folder: &str) -> Vec<(PathBuf, Vec<u8>, Json)> {
     let folder = weighbridge_testkit::testdata("npz").join(folder);
     let mut files = Vec::new();
     for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
         if path.extension().is_some_and(|e| e == "npz") {
-            let told = std::fs::read(path.with_extension("npz.json")).unwrap();
-            files.push((path.clone(), std::fs::read(&path).unwrap(), serde_json::from_slice(&told).unwrap()));
+            let expected = std::fs::read(path.with_extension("npz.json")).unwrap();
+            files.push((path.clone(), std::fs::read(&path).unwrap(), serde_json::from_slice(&expected).unwrap()));
         }
     }
     files
@@ -39,8 +39,8 @@ fn written(checkpoint: &Checkpoint) -> Vec<u8> {
     materialise(&planned(checkpoint)).remove(0)
 }
 
-/// A tensor as the JSON files tell it.
-fn told(tensor: &TensorEntry) -> Json {
+/// A tensor in the form of the JSON files.
+fn tensor_json(tensor: &TensorEntry) -> Json {
     let bytes = tensor.read_tensor(Order::Row).unwrap();
     json!({
         "name": tensor.text(),
@@ -51,22 +51,22 @@ fn told(tensor: &TensorEntry) -> Json {
     })
 }
 
-fn all_told(checkpoint: &Checkpoint) -> Json {
-    checkpoint.tensors.iter().map(told).collect()
+fn all_tensors_json(checkpoint: &Checkpoint) -> Json {
+    checkpoint.tensors.iter().map(tensor_json).collect()
 }
 
 #[test]
-fn golden_files_bit_for_bit() {
+fn golden_files_read_bit_for_bit() {
     let files = files("good");
     assert!(files.len() > 12);
     for (path, bytes, expected) in files {
         let checkpoint = open_bytes(&bytes).unwrap();
         assert_eq!((checkpoint.format, checkpoint.kind), ("npz", "archive"));
-        assert_eq!(all_told(&checkpoint), expected["tensors"], "{}", path.display());
+        assert_eq!(all_tensors_json(&checkpoint), expected["tensors"], "{}", path.display());
         let unread = expected["unread"].as_array().unwrap();
         assert_eq!(checkpoint.notes.len(), unread.len(), "{}", path.display());
         for (note, name) in checkpoint.notes.iter().zip(unread) {
-            // A member that is no array is no tensor.
+            // A member that is not an array is not a tensor.
             let code = if note.skipped.is_some() { "tensor-skipped" } else { "unread-member" };
             assert_eq!((note.code.as_str(), note.omission), (code, true));
             assert_eq!(note.skipped.is_none(), path.ends_with("other_members.npz"), "{}", path.display());
@@ -76,11 +76,11 @@ fn golden_files_bit_for_bit() {
 }
 
 #[test]
-fn bad_files_say_what_is_wrong() {
+fn bad_files_fail_with_the_expected_code() {
     let files = files("bad");
     assert!(files.len() > 30);
     for (path, bytes, expected) in files {
-        // With the format named: a file that is damaged at its beginning is not recognised at all.
+        // The format is named: a file with a damaged beginning is not detected.
         let open = || {
             let options = OpenOptions { format: Some("npz".into()), ..OpenOptions::default() };
             let checkpoint = open_source(memory(&bytes), &options)?;
@@ -93,7 +93,7 @@ fn bad_files_say_what_is_wrong() {
 }
 
 #[test]
-fn every_prefix_and_every_changed_byte_is_survived() {
+fn prefixes_and_changed_bytes_never_panic() {
     for (path, bytes, _) in files("good").into_iter().chain(files("bad")).filter(|f| f.1.len() < 2000) {
         if path.parent().unwrap().ends_with("good") {
             for len in 0..bytes.len() {
@@ -106,7 +106,7 @@ fn every_prefix_and_every_changed_byte_is_survived() {
                 changed[at] = value;
                 if let Ok(checkpoint) = Npz.open(memory(&changed), &OpenOptions::default()) {
                     for tensor in &checkpoint.tensors {
-                        // Deflated data may be found damaged only now.
+                        // Damage of deflated data may be found only on reading.
                         let _ = tensor.read_tensor(Order::Row);
                     }
                 }
@@ -116,7 +116,7 @@ fn every_prefix_and_every_changed_byte_is_survived() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn written_archives_read_back() {
     for (path, bytes, expected) in files("good") {
         let checkpoint = open_bytes(&bytes).unwrap();
         let plan = planned(&checkpoint);
@@ -129,13 +129,13 @@ fn what_is_written_is_read_again() {
         let again = open_bytes(&bytes).unwrap();
         let mut sorted = expected["tensors"].as_array().unwrap().clone();
         sorted.sort_by_key(|t| t["name"].as_str().unwrap().as_bytes().to_vec());
-        assert_eq!(all_told(&again), Json::from(sorted), "{}", path.display());
+        assert_eq!(all_tensors_json(&again), Json::from(sorted), "{}", path.display());
         assert_eq!(again.notes, []);
         assert_eq!(written(&again), bytes, "{}", path.display());
         for tensor in &again.tensors {
             assert!(tensor.extents[0].offset.is_multiple_of(64));
         }
-        // The CRCs are right: the zip crate checks them while it reads.
+        // The zip crate checks the CRCs on reading.
         let mut judge = ::zip::ZipArchive::new(std::io::Cursor::new(&bytes)).unwrap();
         for i in 0..judge.len() {
             let mut member = judge.by_index(i).unwrap();
@@ -146,7 +146,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn files_of_torch_are_left_to_torch() {
+fn torch_archives_are_not_detected_as_npz() {
     let bytes = materialise(&WritePlan {
         format: "zip",
         kind: "zip",
@@ -167,7 +167,7 @@ fn files_of_torch_are_left_to_torch() {
     assert!(!Npz.recognises(&bytes, &memory(&bytes)));
 }
 
-/// A tensor with its own bytes, in this order.
+/// A tensor with distinct bytes, in the given order.
 fn tensor(path: TensorPath, encoding: Encoding) -> TensorEntry {
     let source: SourceRef = Arc::new(MemorySource::new("s", (0..24).collect()));
     TensorEntry::dense(path, DType::F32, Shape::from([2, 3]), &source, 0, encoding).unwrap()
@@ -179,7 +179,7 @@ fn with(paths: &[&str]) -> Checkpoint {
 }
 
 #[test]
-fn everything_that_numpy_cannot_say_comes_back() {
+fn bridge_metadata_restores_everything() {
     let mut checkpoint = with(&[
         "z",
         "a.b",
@@ -205,7 +205,7 @@ fn everything_that_numpy_cannot_say_comes_back() {
     checkpoint.metadata.set("typed", Value::F32(0x7fc0_0001));
     checkpoint.metadata.set("text", Value::Text("größe".into()));
     let plan = planned(&checkpoint);
-    // Who does not know the index knows none of these.
+    // Readers without bridge metadata see none of these.
     assert_eq!(plan.losses.len(), 9, "{:?}", plan.losses);
     assert!(plan.losses.iter().all(|loss| loss.code == "renamed" && loss.subject != "weighbridge.x"));
     let bytes = materialise(&plan).remove(0);
@@ -219,7 +219,7 @@ fn everything_that_numpy_cannot_say_comes_back() {
     }
     assert_eq!(written(&again), bytes);
 
-    // No name leaves the folder that the archive is unpacked into, or cannot be a file name.
+    // Every name is a valid file name within the folder of extraction.
     let members = zip::read_directory(&memory(&bytes), &Limits::default()).unwrap();
     for member in &members {
         let name = &member.name;
@@ -231,13 +231,13 @@ fn everything_that_numpy_cannot_say_comes_back() {
     assert_eq!(metadata, b"weighbridge.metadata.npy");
     assert!(names.contains(&b"weighbridge.x.npy".as_slice()));
     assert!(names.is_sorted());
-    // Nothing was transposed.
+    // Tensors are not transposed.
     let transforms = plan.files[0].segments.iter().filter(|s| matches!(s.content, Content::Tensor { .. }));
     assert_eq!(transforms.count(), 0);
 }
 
 #[test]
-fn plain_tensors_carry_no_metadata() {
+fn plain_tensors_need_no_metadata_member() {
     let bytes = written(&with(&["b", "a.b"]));
     let members = zip::read_directory(&memory(&bytes), &Limits::default()).unwrap();
     let names: Vec<_> = members.iter().map(|m| m.name.as_str()).collect();
@@ -246,7 +246,7 @@ fn plain_tensors_carry_no_metadata() {
 }
 
 #[test]
-fn the_empty_archive_is_one() {
+fn an_empty_archive_is_an_npz() {
     let bytes = written(&with(&[]));
     assert_eq!(bytes.len(), 22);
     assert_eq!(open_bytes(&bytes).unwrap().tensors.len(), 0);
@@ -268,7 +268,7 @@ fn with_metadata(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn metadata_is_not_believed() {
+fn invalid_metadata_is_ignored_with_a_note() {
     for text in ["", "[]", "{", "\"x\"", &"[".repeat(100_000)] {
         let checkpoint = open_bytes(&with_metadata(text)).unwrap();
         assert_eq!(checkpoint.notes[0].code.as_str(), "metadata-unreadable");
@@ -287,7 +287,7 @@ fn metadata_is_not_believed() {
 }
 
 #[test]
-fn metadata_that_is_a_bomb_is_not_inflated() {
+fn does_not_inflate_metadata_bombs() {
     let text = format!("{{\"a\": \"{}\"}}", " ".repeat(20 << 20));
     let mut array =
         crate::npy::header::encode(DType::U8, Order::Row, &Shape::from([text.len() as u64])).unwrap();
@@ -296,7 +296,7 @@ fn metadata_that_is_a_bomb_is_not_inflated() {
     let mut packer = flate2::write::DeflateEncoder::new(out, flate2::Compression::best());
     std::io::Write::write_all(&mut packer, &array).unwrap();
     let packed = packer.finish().unwrap().into_inner();
-    // A stored member, turned into a deflated one in both of its headers.
+    // A stored member, changed to a deflated one in both headers.
     let mut zip = zip::ZipBuilder::new(weighbridge_core::plan::FileBuilder::new(""));
     let fill = |file: &mut weighbridge_core::plan::FileBuilder| {
         file.literal(&packed);
@@ -317,10 +317,10 @@ fn metadata_that_is_a_bomb_is_not_inflated() {
 }
 
 #[test]
-fn losses_and_refusals() {
+fn names_losses_and_rejects_unsupported_tensors() {
     let mut checkpoint = with(&["a"]);
     checkpoint.notes = vec![Note::omission("x", "y"), Note::new("z", "z")];
-    checkpoint.metadata.set(Metadata::INDEX_KEY, Value::Text("of somebody else".into()));
+    checkpoint.metadata.set(Metadata::INDEX_KEY, Value::Text("foreign".into()));
     checkpoint.metadata.set(format!("{}typed", Metadata::RESERVED_PREFIX), Value::U32(1));
     let plan = planned(&checkpoint);
     let codes: Vec<_> = plan.losses.iter().map(|loss| loss.code.as_str()).collect();
@@ -351,7 +351,7 @@ fn lenient_reading_keeps_the_rest() {
         assert_eq!((checkpoint.notes[0].code.as_str(), checkpoint.notes[0].omission), (code, true));
         assert_eq!(checkpoint.tensors.len(), tensors);
     }
-    // Programs differ in what these are.
+    // Programs interpret these differently.
     for file in ["two_ends.npz", "mark_in_comment.npz", "mark_behind.npz", "mark_behind_cut.npz"] {
         let (_, bytes, _) = files("bad").into_iter().find(|f| f.0.ends_with(file)).unwrap();
         assert_eq!(
@@ -363,7 +363,7 @@ fn lenient_reading_keeps_the_rest() {
 }
 
 #[test]
-fn notes_about_many_members_are_counted() {
+fn notes_about_many_skipped_members_are_counted() {
     let mut zip = zip::ZipBuilder::new(weighbridge_core::plan::FileBuilder::new(""));
     for i in 0..1000 {
         zip.member(&format!("{i}.txt"), 0, |_| Ok(())).unwrap();
@@ -394,7 +394,7 @@ impl Source for Zeros {
 }
 
 #[test]
-fn more_than_four_gigabytes() {
+fn writes_archives_above_four_gigabytes() {
     let zeros: SourceRef = Arc::new(Zeros(5 << 30));
     let shape = Shape::from([5 << 10, 1 << 20]);
     let huge = |name: &str| {

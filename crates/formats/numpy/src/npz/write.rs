@@ -1,4 +1,4 @@
-//! From the index to a plan.
+//! Writer: checkpoint to plan.
 
 use super::{METADATA, SUFFIX};
 use crate::npy::{array_header, header};
@@ -11,12 +11,12 @@ use weighbridge_core::tensor::{DType, Order, Shape};
 use weighbridge_format::PlanOptions;
 use weighbridge_zip::ZipBuilder;
 
-/// The longest name of a tensor in bytes; a zip archive allows 65,535 with what is added to it.
-const LONGEST_NAME: usize = 65_000;
+/// Maximum length of the name of a tensor in bytes; a zip archive allows 65,535 with the suffix.
+const MAX_NAME_LEN: usize = 65_000;
 
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "archive") {
-        return Err(Error::usage("unknown-kind", "npz has no such kind").expected("archive").found(kind));
+        return Err(Error::usage("unknown-kind", "unknown kind of npz file").expected("archive").found(kind));
     }
     let names = checkpoint.bridge_names(tidy, &[METADATA]);
     let mut members: Vec<_> = names.iter().zip(&checkpoint.tensors).collect();
@@ -47,19 +47,19 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     Ok(WritePlan { format: "npz", kind: "archive", files: vec![zip.finish()], losses })
 }
 
-/// The JSON of the metadata member; `None` where there is nothing to say.
+/// Returns the JSON of the metadata member; `None` where it is empty.
 fn metadata(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec<Loss>) -> Option<String> {
     let mut map = Map::new();
     for (key, value) in checkpoint.metadata.iter() {
         match value {
             Value::Text(_) if key.starts_with(Metadata::RESERVED_PREFIX) => {
-                let detail = "keys of this beginning are reserved for what this library carries";
+                let detail = "metadata dropped: the key prefix is reserved for bridge metadata";
                 losses.push(Loss::new("metadata-dropped", escape_text(key), detail));
             }
             Value::Text(text) => {
                 map.insert(key.to_owned(), Json::from(text.as_str()));
             }
-            // Typed values go into the carried index.
+            // Typed values are stored as bridge metadata.
             _ => {}
         }
     }
@@ -69,34 +69,34 @@ fn metadata(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec<Loss>) -
     (!map.is_empty()).then(|| Json::Object(map).to_string())
 }
 
-/// `json` as an npy file of single bytes.
+/// Encodes `json` as an npy file of bytes.
 fn metadata_array(json: &str) -> Result<Vec<u8>> {
     let shape = Shape::from([json.len() as u64]);
     let Some(mut array) = header::encode(DType::U8, Order::Row, &shape) else {
-        return Err(Error::mismatch("numpy-dtype", "numpy has no single bytes"));
+        return Err(Error::mismatch("numpy-dtype", "numpy has no dtype for bytes"));
     };
     array.extend_from_slice(json.as_bytes());
     Ok(array)
 }
 
-/// The name without what a member of an archive cannot or should not have: characters that end or
-/// hide it, a place outside of the folder that it is unpacked into, too many bytes.
+/// Makes a name safe as a member name: no control characters, no path outside of the folder where the archive is
+/// extracted, a limited length.
 fn tidy(name: String) -> String {
     let replaced: String = name.chars().map(|c| if c.is_control() || c == '\\' { '_' } else { c }).collect();
     let parts: Vec<&str> = replaced.split('/').map(|part| if part == ".." { "__" } else { part }).collect();
     let mut tidy = parts.join("/");
-    // numpy looks a key up as a member first: `a.npy` would find the array `a`.
+    // numpy looks up a key as a member name first: `a.npy` would find the array `a`.
     if tidy.ends_with(".npy") {
         tidy.push('_');
     }
     if tidy.starts_with('/') {
         tidy.replace_range(..1, "_");
     }
-    if tidy.len() > LONGEST_NAME {
-        // The hash is of the whole name as it was, so that two long names stay two.
+    if tidy.len() > MAX_NAME_LEN {
+        // The hash covers the original name, so that long names stay distinct.
         let digest = Sha256::digest(name.as_bytes());
         let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        while tidy.len() + 1 + hash.len() > LONGEST_NAME {
+        while tidy.len() + 1 + hash.len() > MAX_NAME_LEN {
             tidy.pop();
         }
         tidy = format!("{tidy}~{hash}");

@@ -185,9 +185,10 @@ fn outputs(model: &Model, topology: &Topology, what: &Strip) -> Result<Vec<Outpu
     };
     let kinds: HashMap<i64, &Range<usize>> = values().map(|v| (v.id, &v.text)).collect();
     let mut found: HashMap<&str, (i64, &str)> = HashMap::new();
-    for (op, said) in model.blocks[0].operators.iter().zip(&topology.blocks[0].operators) {
-        let operand = op.operands.first().zip(said.inputs.first().and_then(|slot| slot.arguments.first()));
-        let results = said.outputs.iter().flat_map(|slot| &slot.arguments).zip(&op.results);
+    for (op, described) in model.blocks[0].operators.iter().zip(&topology.blocks[0].operators) {
+        let operand =
+            op.operands.first().zip(described.inputs.first().and_then(|slot| slot.arguments.first()));
+        let results = described.outputs.iter().flat_map(|slot| &slot.arguments).zip(&op.results);
         if [FETCH, SHADOW_OUTPUT].contains(&op.name.as_str()) {
             let name = op.named.as_ref().map(|named| named.name.as_str());
             if let (Some(name), Some((id, value))) = (name, operand) {

@@ -1,4 +1,4 @@
-//! What the layouter refuses, and what it says is lost.
+//! Tests of the planner: refusals and losses.
 
 use super::*;
 use weighbridge_core::Kind;
@@ -60,7 +60,7 @@ fn rows_become_columns_and_elements_keep_their_index() {
 }
 
 #[test]
-fn entries_are_sorted_and_state_stands_with_its_parameter() {
+fn entries_are_sorted_and_state_follows_its_parameter() {
     let c = checkpoint(vec![
         state("b", &[1], "z"),
         entry("b", &[1]),
@@ -83,7 +83,7 @@ fn entries_are_sorted_and_state_stands_with_its_parameter() {
 }
 
 #[test]
-fn what_cannot_be_held_is_refused() {
+fn rejects_tensors_that_primitiv_cannot_store() {
     let mut empty = entry("w", &[2]);
     empty.path = TensorPath::default();
     let mut huge = entry("w", &[2]);
@@ -93,10 +93,10 @@ fn what_cannot_be_held_is_refused() {
     let u32_batch = batched(entry("w", &[2, 2]), Value::U32(2));
     let cases: Vec<(&str, Vec<TensorEntry>, &str, Option<&str>)> = vec![
         ("model", vec![doubles], "dtype", Some("`cast f32`")),
-        ("model", vec![ints], "dtype", Some("leave it out")),
-        ("model", vec![entry("w", &[2, 0])], "zero-size", Some("leave")),
+        ("model", vec![ints], "dtype", Some("exclude the tensor")),
+        ("model", vec![entry("w", &[2, 0])], "zero-size", Some("exclude")),
         ("model", vec![huge], "too-large", Some("split")),
-        ("model", vec![entry("w", &[2; 9])], "too-many-dims", Some("join")),
+        ("model", vec![entry("w", &[2; 9])], "too-many-dims", Some("reshape")),
         ("model", vec![state("w", &[2], "s")], "state-without-parameter", Some("drop the state")),
         ("model", vec![entry("w", &[]), state("v", &[2], "s")], "state-without-parameter", None),
         ("model", vec![entry("a.b", &[]), entry("a", &[])], "name-clash", Some("rename")),
@@ -212,7 +212,7 @@ fn settings_and_shapes_come_from_metadata() {
 }
 
 #[test]
-fn refusals_say_where_and_what() {
+fn errors_have_offset_expected_and_found() {
     let file =
         |kind: u8, body: &[u8]| [b"\xce\0\0\0\0\xce\0\0\0\x01\xce\0\0".as_slice(), &[kind, 0], body].concat();
     let error = open(&file(1, b"\x01")).unwrap_err();
@@ -237,7 +237,7 @@ fn refusals_say_where_and_what() {
 }
 
 #[test]
-fn content_tells_the_format() {
+fn format_is_detected_by_content() {
     let recognises = |head: &[u8]| Primitiv.recognises(head, &memory(head));
     assert!(recognises(b"\xce\0\0\0\0\xce\0\0\0\x01"));
     assert!(recognises(b"\xce\0\0\0\x07\xce\0\0\0\x01\xce"));

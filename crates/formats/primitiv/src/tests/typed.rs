@@ -1,4 +1,4 @@
-//! Objects in memory: what they allow, and how they load.
+//! Tests of the objects in memory: invariants and loading.
 
 use super::*;
 use crate::{LoadMode, LoadReport, Shape};
@@ -47,7 +47,7 @@ fn tensors_are_column_major() {
 }
 
 #[test]
-fn tensors_are_checked() {
+fn rejects_invalid_tensors() {
     let code = |dims: &[u32], n: usize| Tensor::new(dims, vec![0.0; n]).unwrap_err().code().as_str();
     assert_eq!(code(&[2, 2], 3), "length-mismatch");
     assert_eq!(code(&[0], 0), "zero-dim");
@@ -83,7 +83,7 @@ fn stats_are_ordered_and_unique() {
 }
 
 #[test]
-fn a_name_is_used_once() {
+fn rejects_duplicate_names() {
     let mut m = model();
     let code = |m: &mut Model, address: &str| {
         let as_parameter = m.insert(path(address), parameter(0.0)).unwrap_err().code().as_str();
@@ -96,12 +96,12 @@ fn a_name_is_used_once() {
     }
     assert_eq!(code(&mut m, "[]"), "empty-path");
     assert_eq!(m, model());
-    // An empty submodel takes its name, and leaves no trace in a file.
+    // An empty submodel occupies its name, but is not stored in a file.
     m.add_submodel("empty", Model::new()).unwrap();
     assert!(m.has_submodel(&path("empty")) && !m.has_submodel(&path("b")));
     assert_eq!(m.add_parameter("empty", parameter(0.0)).unwrap_err().code().as_str(), "name-taken");
     assert_eq!(m.to_bytes(true).unwrap(), model().to_bytes(true).unwrap());
-    // Names are bytes; a dot within one does not separate.
+    // Names are bytes; a dot in a name is not a separator.
     m.add_parameter("enc.fc", parameter(0.0)).unwrap();
     m.add_parameter("", parameter(0.0)).unwrap();
     m.add_parameter(Name::new(*b"\xff"), parameter(0.0)).unwrap();
@@ -112,14 +112,14 @@ fn a_name_is_used_once() {
 }
 
 #[test]
-fn trees_are_cut_and_joined() {
+fn submodels_are_extracted_and_merged() {
     let m = model();
     let enc = m.extract(&path("enc")).unwrap();
     assert_eq!(names(&enc), ["fc.b", "fc.w", "g"]);
     assert_eq!(m.extract(&TensorPath::default()).unwrap(), m);
-    for nowhere in ["en", "enc.g", "b", "enc.fc.w.x"] {
-        assert_eq!(m.extract(&path(nowhere)).unwrap_err().code().as_str(), "unknown-address", "{nowhere}");
-        assert_eq!(m.clone().remove_submodel(&path(nowhere)).unwrap_err().code().as_str(), "unknown-address");
+    for missing in ["en", "enc.g", "b", "enc.fc.w.x"] {
+        assert_eq!(m.extract(&path(missing)).unwrap_err().code().as_str(), "unknown-address", "{missing}");
+        assert_eq!(m.clone().remove_submodel(&path(missing)).unwrap_err().code().as_str(), "unknown-address");
     }
     let mut cut = m.clone();
     assert_eq!(cut.remove_submodel(&path("enc")).unwrap(), enc);
@@ -167,7 +167,7 @@ fn trees_are_cut_and_joined() {
 }
 
 #[test]
-fn models_go_round() {
+fn models_round_trip() {
     let mut m = model();
     m.get_mut(&path("b")).unwrap().add_stat("s", tensor(&[3], 4.0)).unwrap();
     for with_stats in [true, false] {
@@ -228,7 +228,7 @@ fn strict_loading_is_all_or_nothing() {
 }
 
 #[test]
-fn loading_as_the_original_takes_one_after_the_other() {
+fn loading_as_the_original_replaces_one_by_one() {
     for from_memory in [true, false] {
         let mut m = model();
         let mut other = Model::new();
@@ -265,7 +265,7 @@ fn parameters_are_replaced_whole() {
 }
 
 #[test]
-fn optimizers_keep_what_is_not_in_the_file() {
+fn optimizers_keep_settings_missing_from_the_file() {
     let mut adam = Optimizer::new(&OptimizerClass::Adam);
     adam.set_epoch(7);
     adam.set_float("Adam.alpha", 0.5);
@@ -314,12 +314,12 @@ fn the_class_follows_from_the_keys() {
     assert_eq!(notes.len(), 3);
     assert!(notes[1].code == "optimizer-value" && notes[1].text.starts_with("SGD.eta is -1.5"));
     assert!(notes[2].code == "optimizer-value" && notes[2].text.contains("l2_strength is NaN"));
-    // What a negative value of an unknown class means is not for us to say.
+    // The meaning of a negative value is unknown for an unknown class.
     assert_eq!(text(&o).iter().map(|n| n.code.as_str()).collect::<Vec<_>>(), ["optimizer-class"]);
 }
 
 #[test]
-fn optimizers_are_made_of_settings() {
+fn optimizers_are_built_from_settings() {
     let made = Optimizer::from_settings(
         [("mine".into(), 7), ("Optimizer.epoch".into(), 3)],
         [("a".into(), 1.0), ("b".into(), 2.0), ("a".into(), 4.0)],

@@ -1,4 +1,4 @@
-//! Several files that are one model, and their index.
+//! Sharded models: several files with an index.
 
 mod names;
 mod read;
@@ -20,24 +20,24 @@ use weighbridge_core::limits::Limits;
 use weighbridge_format::shards::ShardIndex;
 use weighbridge_io::source::{FolderRef, SourceRef};
 
-/// Endings of files that indexes of other formats name.
+/// Suffixes of shards of other formats.
 const OTHERS: [&str; 3] = [".bin", ".pdparams", ".pdopt"];
-/// The codes of remarks on what keeps nobody from reading the tensors, but is a mistake.
+/// Codes of notes about mistakes that do not prevent reading the tensors.
 const MISTAKES: [NoteCode; 4] =
     [NoteCode::TotalSizeDiffers, NoteCode::NotInList, NoteCode::ListMissing, NoteCode::MetadataDiffers];
 
-/// True for an index of files of safetensors, or of none that another format has.
+/// True for an index of safetensors files, or an index without files of other formats.
 pub(super) fn is_ours(source: &SourceRef) -> bool {
     ShardIndex::names_files(source, &[names::SUFFIX]) || !ShardIndex::names_files(source, &OTHERS)
 }
 
-/// True for a file of tensors in the folder: where it is not one of the shards, a note says so.
+/// True for a safetensors file in the folder; a note names files that are not shards of the model.
 pub(super) fn owns_sibling(name: &Path) -> bool {
     name.components().count() == 1 && name.to_str().is_some_and(names::is_file_name)
 }
 
-/// The indexes of shards of safetensors in `folder`. What has the name of an index (`.index.json`, `.index.VARIANT.json`) and is
-/// none, or is one of other files, is passed over.
+/// Returns the shard indexes of safetensors in `folder`. Invalid files with the name of an index (`.index.json`,
+/// `.index.VARIANT.json`), and indexes of other formats, are ignored.
 ///
 /// # Errors
 /// As [`Folder::list`](weighbridge_io::source::Folder::list), and [`weighbridge_core::Kind::Io`] where a file cannot be read.
@@ -49,7 +49,7 @@ pub fn index_files(folder: &FolderRef, limits: &Limits) -> Result<IndexFiles> {
     Ok(lists)
 }
 
-/// Mistakes that opening only remarks on.
+/// Turns notes about mistakes into findings.
 pub(super) fn check(checkpoint: &Checkpoint) -> Vec<Finding> {
     let own = checkpoint.notes.iter().filter(|note| MISTAKES.contains(&note.code));
     own.map(|note| Finding::warning(note.code, note.text.clone())).collect()

@@ -1,26 +1,26 @@
-//! Names of the files of a family.
+//! File names of shards and their index.
 
 use weighbridge_format::shards::IndexName;
 
-/// What follows the name of a file of tensors.
+/// Suffix of a safetensors file.
 pub(super) const SUFFIX: &str = ".safetensors";
-/// The name of a model where nobody gives another one.
+/// Default name of a model.
 const STEM: &str = "model";
-/// The fewest and the most digits of a number in a name.
+/// Number of digits of a shard number.
 const DIGITS: std::ops::RangeInclusive<usize> = 5..=9;
 
-/// What the name of a shard says: `STEM-00001-of-00003.safetensors`.
+/// Parsed name of a shard: `STEM-00001-of-00003.safetensors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Shard<'a> {
     pub(super) stem: &'a str,
-    /// How many there are.
+    /// Number of shards.
     pub(super) of: u64,
-    /// Counted from 1.
+    /// Number of this shard, from 1.
     pub(super) number: u64,
 }
 
 impl<'a> Shard<'a> {
-    /// What `name` says; `None` where it is no name of a shard.
+    /// Parses `name`; `None` where it is not the name of a shard.
     pub(super) fn parse(name: &'a str) -> Option<Self> {
         let (rest, of) = name.strip_suffix(SUFFIX)?.rsplit_once("-of-")?;
         let (stem, number) = rest.rsplit_once('-')?;
@@ -32,28 +32,28 @@ impl<'a> Shard<'a> {
         (1..=shard.of).contains(&shard.number).then_some(shard)
     }
 
-    /// The name of the file.
+    /// File name.
     pub(super) fn name(&self) -> String {
         format!("{}-{:05}-of-{:05}{SUFFIX}", self.stem, self.number, self.of)
     }
 }
 
-/// The name of a shard that is written.
+/// File name of a written shard.
 pub(super) fn shard_name(number: u64, of: u64) -> String {
     Shard { stem: STEM, of, number }.name()
 }
 
-/// The name of the list that is written.
+/// File name of the written index.
 pub(super) fn list_name() -> String {
     IndexName::of(&format!("{STEM}{SUFFIX}"))
 }
 
-/// True for the name of a list of shards.
+/// True for the file name of a shard index.
 pub(super) fn is_list_name(name: &str) -> bool {
     IndexName::parse(name).is_some_and(|index| is_file_name(index.model))
 }
 
-/// True for the name of a file of tensors.
+/// True for the name of a safetensors file.
 pub(super) fn is_file_name(name: &str) -> bool {
     name.ends_with(SUFFIX)
 }
@@ -63,13 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_lists() {
+    fn recognizes_index_names() {
         assert!(is_list_name(&list_name()) && is_list_name("a.safetensors.index.fp16.json"));
         assert!(!is_list_name("pytorch_model.bin.index.json"));
     }
 
     #[test]
-    fn names_of_shards() {
+    fn parses_shard_names() {
         let shard = Shard::parse("a-b-00002-of-00010.safetensors").unwrap();
         assert_eq!((shard.stem, shard.number, shard.of), ("a-b", 2, 10));
         assert_eq!(shard.name(), "a-b-00002-of-00010.safetensors");

@@ -1,4 +1,4 @@
-//! From a folder of shards to one checkpoint.
+//! Reader: folder of shards to one checkpoint.
 
 use super::super::read::{self, Contents};
 use super::super::{SHARDED, salvage};
@@ -16,24 +16,24 @@ use weighbridge_format::shards::{
 };
 use weighbridge_io::source::{FolderRef, SourceRef};
 
-/// Names of missing shards that are listed one by one before they are counted.
-const NAMED: usize = 5;
+/// Maximum number of missing shards that are named; more are counted.
+const MAX_NAMED: usize = 5;
 
-/// True where a list of shards, or one of the shards of a family, stands in the folder.
+/// True for a folder that contains a shard index or a shard.
 pub(in super::super) fn recognises_folder(folder: &FolderRef) -> bool {
     let ours = |name: &str| is_list_name(name) || Shard::parse(name).is_some();
     file_names(folder).is_ok_and(|names| names.iter().any(|name| ours(name)))
 }
 
-/// Reads the index of a folder: by the list in it, or by the names of the files where there is none.
+/// Opens the shards of a folder, by its shard index, or by the file names if there is none.
 ///
 /// # Errors
-/// As [`open_list`]; [`weighbridge_core::Kind::Usage`], `several-models`, where it is not clear which model of
-/// the folder is meant.
+/// As [`open_list`]; [`weighbridge_core::Kind::Usage`], `several-models`, where the folder contains several
+/// models.
 pub(in super::super) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
     let names = file_names(folder)?;
     let mut lists: Vec<&String> = names.iter().filter(|name| is_list_name(name)).collect();
-    // Loaders that are not asked for a variant take the list without one.
+    // Without a requested variant, loaders use the index without a variant.
     let is_plain = |name: &str| IndexName::parse(name).is_some_and(|list| list.variant.is_none());
     if lists.iter().filter(|name| is_plain(name)).count() == 1 {
         lists.retain(|name| is_plain(name));
@@ -41,12 +41,12 @@ pub(in super::super) fn open_folder(folder: &FolderRef, options: &OpenOptions) -
     let [name] = lists.as_slice() else {
         return match lists.is_empty() {
             true => family(folder, &names, options),
-            false => Err(several(folder, "indexes of shards", lists.into_iter())),
+            false => Err(several(folder, "shard indexes", lists.into_iter())),
         };
     };
     let Some(source) = folder.open(Path::new(name))? else { return Err(vanished(name)) };
     let (mut checkpoint, index) = match listed(&source, folder, Path::new(""), folder.label(), options) {
-        // The names of the files show which belong together.
+        // The file names identify the shards of a model.
         Err(error)
             if options.salvage
                 && Damage::is(&error)
@@ -61,13 +61,13 @@ pub(in super::super) fn open_folder(folder: &FolderRef, options: &OpenOptions) -
     let named: HashSet<&str> = index.files.iter().map(String::as_str).collect();
     let others = names.iter().filter(|name| is_file_name(name) && !named.contains(name.as_str()));
     if let Some(text) = enumerated(others) {
-        let text = format!("files of tensors that the index of shards does not name: {text}");
+        let text = format!("safetensors files skipped, not in the shard index: {text}");
         checkpoint.notes.push(Note::omission("not-listed", text));
     }
     Ok(checkpoint)
 }
 
-/// Opens the shards of the index `source`, which are beside it.
+/// Opens the shards of the index `source`, in the same folder.
 ///
 /// # Errors
 /// As [`open_index`], and as for one file.
@@ -81,7 +81,7 @@ pub(in super::super) fn open_list(
     Ok(listed(source, folder, around, source.label(), options)?.0)
 }
 
-/// The shards of the one family whose names are among these.
+/// Opens the only family of shards among these file names.
 fn family(folder: &FolderRef, names: &[String], options: &OpenOptions) -> Result<Checkpoint> {
     with_reader(options, |reader| joined(folder, names, reader))
 }
@@ -91,7 +91,7 @@ fn joined(folder: &FolderRef, names: &[String], reader: Reader<'_>) -> Result<Ch
         names.iter().filter_map(|name| Some((Shard::parse(name)?, name))).collect();
     shards.sort();
     let Some(&(first, _)) = shards.first() else {
-        return Err(Error::usage("no-shards", "there are no shards of safetensors in this folder"));
+        return Err(Error::usage("no-shards", "the folder contains no safetensors shards"));
     };
     let of_another = |shard: &Shard<'_>| (shard.stem, shard.of) != (first.stem, first.of);
     if shards.iter().any(|(shard, _)| of_another(shard)) {
@@ -105,18 +105,18 @@ fn joined(folder: &FolderRef, names: &[String], reader: Reader<'_>) -> Result<Ch
     }
     let mut joint = Joint::new(Checkpoint::new("safetensors", SHARDED, folder.label()), reader);
     let there: HashSet<u64> = shards.iter().map(|(shard, _)| shard.number).collect();
-    // Numbers are not believed: one more than can be shown is looked for, and those that are there.
+    // Shard counts are untrusted: only the missing shards to be named are enumerated.
     let lost = (1..=first.of).filter(|number| !there.contains(number));
     let count = first.of.saturating_sub(there.len() as u64);
-    let shown: Vec<String> = lost.take(NAMED).map(|number| Shard { number, ..first }.name()).collect();
+    let shown: Vec<String> = lost.take(MAX_NAMED).map(|number| Shard { number, ..first }.name()).collect();
     let more = count.saturating_sub(shown.len() as u64);
     let named = and_more(shown.join(", "), more);
     joint.miss((count > 0).then(|| named.clone()))?;
     if reader.options.salvage && count > 0 {
-        let error = Error::corrupt("shard-missing", "the shard that held them is missing");
+        let error = Error::corrupt("shard-missing", "the shard of these tensors is missing");
         joint.lose(&format!("(tensors of {named})"), &error);
     }
-    let text = "the index of the shards is missing; their names show which belong together";
+    let text = "the shard index is missing; shards are identified by their file names";
     joint.note(Note::new("list-missing", text));
     for (place, (_, name)) in shards.iter().enumerate() {
         let Some(source) = folder.open(Path::new(name))? else { return Err(vanished(name)) };
@@ -124,13 +124,13 @@ fn joined(folder: &FolderRef, names: &[String], reader: Reader<'_>) -> Result<Ch
     }
     let others = names.iter().filter(|name| is_file_name(name) && Shard::parse(name).is_none());
     if let Some(text) = enumerated(others) {
-        let text = format!("files of tensors that are none of the shards: {text}");
+        let text = format!("safetensors files skipped, not shards of the model: {text}");
         joint.note(Note::omission("not-listed", text));
     }
     Ok(joint.checkpoint())
 }
 
-/// Reads one shard.
+/// Calls `work` with the reader of a single shard.
 fn with_reader<T>(options: &OpenOptions, work: impl FnOnce(Reader<'_>) -> T) -> T {
     let part = |contents: Contents, label: &str| {
         let Contents { tensors, names, metadata, notes } = contents;
@@ -167,29 +167,30 @@ fn listed(
     Ok((checkpoint, index))
 }
 
-/// A remark where the index has another sum of bytes than the tensors.
+/// Note about a total size in the index that differs from that of the tensors.
 fn total(checkpoint: &Checkpoint, index: &ShardIndex) -> Option<Note> {
-    let said = index.total_size.as_ref()?;
+    let stated = index.total_size.as_ref()?;
     let total = checkpoint.tensors.iter().fold(0u64, |sum, tensor| sum.saturating_add(tensor.bytes()));
-    // Some writers give a float.
-    let same = match (said, said.as_u64()) {
-        (_, Some(said)) => said == total,
-        (Json::Number(said), None) => said.as_f64() == Some(total as f64),
+    // Some writers use a float.
+    let same = match (stated, stated.as_u64()) {
+        (_, Some(stated)) => stated == total,
+        (Json::Number(stated), None) => stated.as_f64() == Some(total as f64),
         _ => false,
     };
-    let text = format!("the tensors have {total} bytes, and the index says {}", short(&said.to_string()));
+    let text =
+        format!("the tensors have {total} bytes, the shard index states {}", short(&stated.to_string()));
     (!same).then(|| Note::new("total-size-differs", text))
 }
 
 fn vanished(name: &str) -> Error {
-    Error::corrupt("shard-missing", "a file was there a moment ago").found(escape_text(name))
+    Error::corrupt("shard-missing", "the file was removed while the folder was read").found(escape_text(name))
 }
 
 fn several<'a>(folder: &FolderRef, what: &str, names: impl Iterator<Item = &'a String>) -> Error {
-    Error::usage("several-models", format!("there are several {what} in this folder"))
+    Error::usage("several-models", format!("the folder contains several {what}"))
         .in_file(folder.label())
         .found(enumerated(names).unwrap_or_default())
         .hint(
-            "give the path of one list (.safetensors.index.json), or put each model into a folder of its own",
+            "give the path of one shard index (.safetensors.index.json), or put each model into a folder of its own",
         )
 }

@@ -1,4 +1,4 @@
-//! Shards that the original wrote, shards of ours, and all that can be wrong between them.
+//! Shards of Hugging Face, written shards, and mistakes in shards.
 #![allow(clippy::disallowed_methods)]
 
 use super::super::Safetensors;
@@ -47,14 +47,14 @@ fn open_as(files: &Files, lenient: bool) -> Result<Checkpoint> {
     registry().open_folder(&folder(files), &OpenOptions { lenient, ..OpenOptions::default() })
 }
 
-/// Opened as a folder and by its list, which must say the same.
+/// Opens the folder and its index, which must have the same result.
 fn open(files: &Files) -> Result<Checkpoint> {
     let folder = folder(files);
     let whole = open_as(files, false);
     if let Some(list) = folder.open(Path::new(LIST))? {
         let by_list = registry().open_in_folder(list, &folder, Path::new(LIST), &OpenOptions::default());
         match (&whole, by_list) {
-            (Ok(whole), Ok(by_list)) => assert_eq!(told(whole), told(&by_list)),
+            (Ok(whole), Ok(by_list)) => assert_eq!(checkpoint_json(whole), checkpoint_json(&by_list)),
             (Err(whole), Err(by_list)) => assert_eq!(whole.code().as_str(), by_list.code().as_str()),
             (whole, by_list) => panic!("{whole:?} and by the list {by_list:?}"),
         }
@@ -62,7 +62,7 @@ fn open(files: &Files) -> Result<Checkpoint> {
     whole
 }
 
-fn told(checkpoint: &Checkpoint) -> Json {
+fn checkpoint_json(checkpoint: &Checkpoint) -> Json {
     let mut json = checkpoint.to_json();
     json["path"] = Json::Null;
     json["hex"] = checkpoint.tensors.iter().map(hex).collect();
@@ -85,7 +85,7 @@ fn list_of(files: &Files) -> Json {
     serde_json::from_slice(&files[LIST]).unwrap()
 }
 
-/// The files with a list that was changed.
+/// The files with a changed index.
 fn with_list(files: &Files, change: impl Fn(&mut Json)) -> Files {
     let mut list = list_of(files);
     change(&mut list);
@@ -103,7 +103,7 @@ fn codes(checkpoint: &Checkpoint) -> Vec<&'static str> {
 }
 
 #[test]
-fn golden_shards_give_what_the_original_gives() {
+fn golden_shards_read_as_the_library_reads_them() {
     let files = golden();
     let checkpoint = open(&files).unwrap();
     assert_eq!((checkpoint.format, checkpoint.kind), ("safetensors", "sharded"));
@@ -119,7 +119,7 @@ fn golden_shards_give_what_the_original_gives() {
         let file = Path::new("m").join(theirs["file"].as_str().unwrap());
         assert_eq!(Path::new(tensor.extents[0].source.label()), file);
     }
-    // Every byte of every shard and of their list has its use.
+    // Every byte of the shards and of the index is accounted for.
     let accounts =
         weighbridge::ops::account::accounts(&checkpoint, None, &weighbridge_core::Limits::default()).unwrap();
     assert_eq!(accounts.findings, []);
@@ -132,9 +132,9 @@ fn golden_shards_give_what_the_original_gives() {
 }
 
 #[test]
-fn the_list_is_written_as_the_original_writes_it() {
+fn the_index_is_written_as_hugging_face_writes_it() {
     let files = golden();
-    // Back to the order in which the tensors were cut.
+    // In the order of the split.
     let mut checkpoint = open(&files).unwrap();
     let order = ["embed.weight", "h.0.w", "h.0.b", "h.1.w", "step", "größe", "none"];
     checkpoint.tensors.sort_by_key(|t| order.iter().position(|name| *name == t.text()));
@@ -163,7 +163,7 @@ fn entry(path: &[&str], dims: &[u64], value: u8) -> TensorEntry {
     TensorEntry::dense(path, DType::F32, shape, &source, 0, Encoding::ROW).unwrap()
 }
 
-/// A checkpoint with all that names and texts cannot say.
+/// A checkpoint that needs bridge metadata.
 fn rich() -> Checkpoint {
     let mut checkpoint = Checkpoint::new("primitiv", "model", "x");
     checkpoint.origin = Some(Origin { format: "primitiv".into(), kind: "model".into() });
@@ -191,13 +191,13 @@ fn rich() -> Checkpoint {
 }
 
 #[test]
-fn everything_comes_back() {
+fn shards_read_back_completely() {
     let checkpoint = rich();
     let plan = Safetensors.plan(&checkpoint, &sized("40B")).unwrap();
     let losses: Vec<_> = plan.losses.iter().map(|loss| (loss.code.as_str(), loss.subject.as_str())).collect();
     assert_eq!(losses, [("renamed", "z.a.b")]);
     let files = written(&plan);
-    // A large tensor has a file of its own.
+    // A large tensor has a shard of its own.
     let map = list_of(&files)["weight_map"].clone();
     let shard = |n: u64| Json::from(format!("model-{n:05}-of-00003.safetensors"));
     assert_eq!(
@@ -217,7 +217,7 @@ fn everything_comes_back() {
         assert_eq!((&ours.path, &ours.role, &ours.shape), (&theirs.path, &theirs.role, &theirs.shape));
         assert_eq!(hex(ours), hex(theirs));
     }
-    // As it was: shards again, and one file where that is asked for.
+    // Rewritten as shards, and as one file on request.
     assert_eq!(Safetensors.plan(&back, &PlanOptions::default()).unwrap().kind, "sharded");
     let again = Safetensors.plan(&back, &sized("40")).unwrap();
     assert_eq!(written(&again), files);
@@ -229,7 +229,7 @@ fn everything_comes_back() {
 }
 
 #[test]
-fn sizes_and_kinds() {
+fn shard_sizes_and_kinds() {
     for (text, bytes) in [
         ("5GB", 5_000_000_000),
         ("500mb", 500_000_000),
@@ -262,9 +262,9 @@ fn sizes_and_kinds() {
     assert_eq!(open(&empty).unwrap().tensors.len(), 0);
 }
 
-/// What is larger than a shard stands alone, between those before it and those behind it.
+/// A tensor above the shard size has a shard of its own, in its position.
 #[test]
-fn the_order_of_the_tensors_is_kept() {
+fn splitting_keeps_the_order_of_the_tensors() {
     let mut checkpoint = Checkpoint::new("test", "test", "label");
     let sizes = [("d", 8), ("c", 200), ("b", 40), ("e", 40), ("a", 200), ("f", 8)];
     checkpoint.tensors = sizes.iter().map(|&(name, size)| entry(&[name], &[size], 1)).collect();
@@ -275,23 +275,23 @@ fn the_order_of_the_tensors_is_kept() {
     let names: Vec<String> = back.tensors.iter().map(TensorEntry::text).collect();
     assert_eq!(names, ["d", "c", "b", "e", "a", "f"]);
     assert_eq!(files.len(), 6);
-    // Cut anew as it is, it is cut the same.
+    // The size of the split reproduces it.
     let again = Safetensors.sharding_settings(&back);
     let options = PlanOptions { settings: again, ..PlanOptions::default() };
     assert_eq!(written(&Safetensors.plan(&back, &options).unwrap()), files);
 }
 
 #[test]
-fn a_missing_list_is_noted_and_the_names_suffice() {
+fn opens_shards_by_file_name_if_the_index_is_missing() {
     let mut files = golden();
     let whole = open(&files).unwrap();
     files.remove(LIST);
     let family = open(&files).unwrap();
     assert_eq!(codes(&family), ["list-missing"]);
-    assert_eq!(told(&family)["hex"], told(&whole)["hex"]);
+    assert_eq!(checkpoint_json(&family)["hex"], checkpoint_json(&whole)["hex"]);
     let found = Safetensors.check(&family).unwrap();
     assert_eq!((found[0].code.as_str(), found[0].severity), ("list-missing", Severity::Warning));
-    // One alone opens as it always did.
+    // A single file opens as before.
     let (name, bytes) = files.clone().pop_first().unwrap();
     let source: SourceRef = Arc::new(MemorySource::new("m", bytes.clone()));
     let one = registry()
@@ -305,25 +305,25 @@ fn a_missing_list_is_noted_and_the_names_suffice() {
     assert_eq!(refusal(&files).code().as_str(), "several-models");
 }
 
-/// Loaders that are asked for a variant look for `model.safetensors.index.fp16.json`; without one, for the other list.
+/// Loaders with a variant read `model.safetensors.index.fp16.json`; without one, the plain index.
 #[test]
-fn the_list_of_a_variant_is_a_list() {
+fn recognizes_the_index_of_a_variant() {
     let mut files = golden();
     let whole = open(&files).unwrap();
     let list = files.remove(LIST).unwrap();
     let variant = "model.safetensors.index.fp16.json".to_owned();
     files.insert(variant.clone(), list.clone());
     let opened = open(&files).unwrap();
-    assert_eq!((codes(&opened), told(&opened)), (codes(&whole), told(&whole)));
+    assert_eq!((codes(&opened), checkpoint_json(&opened)), (codes(&whole), checkpoint_json(&whole)));
     let shard = "model-00001-of-00003.safetensors";
     let around = folder(&files);
     let named = IndexFiles::with(&around, shard, &Default::default()).unwrap();
     assert_eq!(named.as_deref(), Some(variant.as_str()));
     assert_eq!(super::index_files(&around, &Default::default()).unwrap().read.len(), 1);
-    // Beside the list without a variant it is not the one that is taken.
+    // The index without a variant takes precedence.
     files.insert(LIST.into(), list);
     files.insert(variant, br#"{"weight_map": {"x": "other.safetensors"}}"#.to_vec());
-    assert_eq!(told(&open(&files).unwrap()), told(&whole));
+    assert_eq!(checkpoint_json(&open(&files).unwrap()), checkpoint_json(&whole));
     files.insert("b.safetensors.index.json".into(), files[LIST].clone());
     assert_eq!(open_as(&files, false).unwrap_err().code().as_str(), "several-models");
 }
@@ -358,7 +358,7 @@ fn missing_shards_are_listed() {
         (error.code().as_str(), error.found_text()),
         ("shard-missing", Some("no model-00002-of-00003.safetensors"))
     );
-    // A claim of very many is counted, not walked through.
+    // A huge number of shards is counted, not enumerated.
     let (_, bytes) = files.pop_first().unwrap();
     let many = Files::from([("m-00002-of-999999999.safetensors".to_owned(), bytes)]);
     let error = refusal(&many);
@@ -369,7 +369,7 @@ fn missing_shards_are_listed() {
 }
 
 #[test]
-fn a_list_that_is_wrong_is_told() {
+fn reports_mistakes_in_the_index() {
     let files = golden();
     let at = |n: u64| Json::from(format!("model-{n:05}-of-00003.safetensors"));
     for name in ["../x", "/etc/passwd", "a/../../b", "", ".", "a\0b"] {
@@ -422,22 +422,22 @@ fn a_list_that_is_wrong_is_told() {
 }
 
 #[test]
-fn a_tensor_in_two_shards_is_refused() {
+fn rejects_a_tensor_in_two_shards() {
     let mut files = golden();
     let one = entry(&["step"], &[1], 9);
     let extra = Checkpoint { tensors: vec![one], ..Checkpoint::new("x", "y", "z") };
     let bytes = materialise(&Safetensors.plan(&extra, &PlanOptions::default()).unwrap()).remove(0);
     files.insert("extra.safetensors".into(), bytes);
-    // A list that names it for another tensor draws it in.
+    // The index names the shard for another tensor.
     let files = with_list(&files, |list| list["weight_map"]["none"] = "extra.safetensors".into());
     assert_eq!((refusal(&files).code().as_str(), refusal(&files).tensor()), ("tensor-twice", Some("step")));
     let lenient = open_as(&files, true).unwrap();
     assert_eq!(codes(&lenient), ["tensor-twice", "wrong-shard"]);
-    assert_eq!(lenient.tensor("step").unwrap().dtype(), DType::I64, "that which the list names");
+    assert_eq!(lenient.tensor("step").unwrap().dtype(), DType::I64, "the shard that the index names");
 }
 
 #[test]
-fn keys_that_stand_twice_are_refused() {
+fn rejects_duplicate_keys() {
     for text in [
         r#"{"weight_map": {"a": "x", "a": "x"}}"#,
         r#"{"weight_map": {}, "weight_map": {}}"#,
@@ -455,7 +455,7 @@ fn keys_that_stand_twice_are_refused() {
 }
 
 #[test]
-fn every_prefix_and_every_changed_byte_of_the_list_is_survived() {
+fn prefixes_and_changed_bytes_of_the_index_never_panic() {
     let files = golden();
     let list = &files[LIST];
     for len in 0..list.trim_ascii_end().len() {
@@ -482,7 +482,7 @@ fn every_prefix_and_every_changed_byte_of_the_list_is_survived() {
 }
 
 #[test]
-fn lists_are_told_by_content() {
+fn detects_an_index_by_content() {
     let source =
         |text: &str| -> SourceRef { Arc::new(MemorySource::new("x.json", text.as_bytes().to_vec())) };
     let long = format!("{{\"metadata\": {{\"a\": \"{}\"}}, \"weight_map\": {{}}}}", "x".repeat(200_000));
@@ -502,7 +502,7 @@ fn lists_are_told_by_content() {
     assert!(!Safetensors.recognises_folder(&folder(&others)));
 }
 
-/// A header of its own for one shard.
+/// The files with other metadata in one shard.
 fn with_metadata(files: &Files, name: &str, metadata: &Json) -> Files {
     let mut files = files.clone();
     let bytes = &files[name];
@@ -516,7 +516,7 @@ fn with_metadata(files: &Files, name: &str, metadata: &Json) -> Files {
 }
 
 #[test]
-fn metadata_that_only_one_shard_says_are_a_loss_and_no_gap() {
+fn differing_metadata_of_shards_is_a_loss_but_not_unread() {
     let mut files = with_metadata(&golden(), "model-00001-of-00003.safetensors", &json!({"c": "1"}));
     files = with_metadata(&files, "model-00002-of-00003.safetensors", &json!({"c": "2"}));
     let checkpoint = open(&files).unwrap();
@@ -524,7 +524,7 @@ fn metadata_that_only_one_shard_says_are_a_loss_and_no_gap() {
     assert!(note.omission && !note.is_unread() && checkpoint.metadata.to_json()["c"] == "1");
     let losses = checkpoint.left_behind();
     assert!(losses.iter().any(|loss| loss.subject == "metadata-differs"), "{losses:?}");
-    // All of it was looked at.
+    // The whole file was checked.
     let report = weighbridge::ops::verify::verify_checkpoint(&checkpoint, &Default::default()).unwrap();
     assert_eq!(report.verdict.as_str(), "sound", "{:?}", report.findings);
 }

@@ -1,7 +1,7 @@
-//! From an index to the plan of a folder: shards in order, then their list.
+//! Writer: checkpoint to the plan of a folder of shards and their index.
 
+use super::super::header_space::HeaderSpace;
 use super::super::library::library;
-use super::super::room::Room;
 use super::super::write::{Row, Texts, file, rows};
 use super::super::{FORMAT, METADATA, SHARDED};
 use super::names::{list_name, shard_name};
@@ -15,10 +15,10 @@ use weighbridge_format::PlanOptions;
 use weighbridge_format::json::write_string;
 use weighbridge_format::shards::ShardIndex;
 
-/// Bytes of tensors in a shard where nobody says another number: what Hugging Face takes.
+/// Default shard size in bytes, that of Hugging Face.
 pub(in super::super) const DEFAULT_SIZE: u64 = 5_000_000_000;
 
-/// Units of sizes: those of Hugging Face are powers of 1000, those with an `i` of 1024.
+/// Units of sizes: powers of 1000 as in Hugging Face, powers of 1024 with an `i`.
 const UNITS: [(&str, u64); 10] = [
     ("KIB", 1 << 10),
     ("MIB", 1 << 20),
@@ -32,7 +32,7 @@ const UNITS: [(&str, u64); 10] = [
     ("", 1),
 ];
 
-/// The bytes that a text such as `5GB`, `64MiB` or `1000` means.
+/// Parses a size such as `5GB`, `64MiB` or `1000` into bytes.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Usage`], code `bad-size`.
@@ -43,24 +43,24 @@ pub fn parse_size(text: &str) -> Result<u64> {
     let unit = UNITS.iter().find(|(name, _)| *name == unit.trim_start());
     let bytes = unit.and_then(|(_, unit)| number.parse::<u64>().ok()?.checked_mul(*unit));
     bytes.filter(|&bytes| bytes > 0).ok_or_else(|| {
-        Error::usage("bad-size", "this is no size of a shard")
-            .expected("a number with a unit: 5GB, 500MB, 64MiB, or bytes")
+        Error::usage("bad-size", "invalid shard size")
+            .expected("a number with a unit (5GB, 500MB, 64MiB) or a number of bytes")
             .found(escape_text(text))
     })
 }
 
-/// Lays out `checkpoint` as shards of at most `most` bytes of tensors.
+/// Plans `checkpoint` as shards of at most `most` bytes of tensors.
 ///
 /// # Errors
 /// As for one file.
 pub(in super::super) fn plan(
     checkpoint: &Checkpoint,
     most: u64,
-    room: Room,
+    space: HeaderSpace,
     options: &PlanOptions,
 ) -> Result<WritePlan> {
-    if let Room::Until(_) = room {
-        return Err(Error::usage("bad-setting", "several files have no one place at which the data begin"));
+    if let HeaderSpace::UpTo(_) = space {
+        return Err(Error::usage("bad-setting", "the setting data_offset does not apply to shards"));
     }
     checkpoint.check_unique()?;
     let names = checkpoint.bridge_names(|name| name, &[METADATA]);
@@ -72,10 +72,10 @@ pub(in super::super) fn plan(
         losses.push(Loss::new(
             "reserved-key",
             Metadata::INDEX_KEY,
-            "this key is reserved for the carried index",
+            "metadata dropped: the key is reserved for bridge metadata",
         ));
     }
-    // Every shard says what other programs ask it for.
+    // Other programs read this key from every shard.
     let format = match checkpoint.metadata.get(FORMAT) {
         Some(Value::Text(format)) => Some(format.as_str()),
         _ => library(checkpoint),
@@ -88,11 +88,11 @@ pub(in super::super) fn plan(
     let mut files = Vec::with_capacity(shards.len() + 1);
     for (name, shard) in file_names.iter().zip(shards) {
         for row in &shard {
-            // Any shard that passes 2^64 bytes is refused below; all together need not fit a file.
+            // A shard above 2^64 bytes is rejected below; the total may be larger.
             total = total.saturating_add(row.bytes);
             map.insert(row.name, name);
         }
-        files.push(file(name, shard, &texts, room)?);
+        files.push(file(name, shard, &texts, space)?);
     }
     let mut list = FileBuilder::new(list_name());
     list.owned(list_text(&metadata(checkpoint, &names, total, options, &mut losses), &map));
@@ -101,9 +101,9 @@ pub(in super::super) fn plan(
     Ok(WritePlan { format: "safetensors", kind: SHARDED, files, losses })
 }
 
-/// The size of shards that cuts an opened checkpoint as it is cut now, in bytes. Whatever the size was that a shard
-/// did not pass, the next tensor would have passed it, and so it would the largest shard of several tensors. A
-/// shard of one tensor may be larger than that. `None` where there is none of any bytes.
+/// Returns a shard size in bytes that splits an opened checkpoint into the same shards: the size of the largest shard with
+/// several tensors. Any next tensor exceeded the original size, so it exceeds this one, too. A
+/// shard of one tensor may be larger. `None` where no shard has any bytes.
 pub(in super::super) fn size_as_cut(checkpoint: &Checkpoint) -> Option<u64> {
     let mut shards: HashMap<&str, (usize, u64)> = HashMap::new();
     for extent in checkpoint.tensors.iter().flat_map(|tensor| &tensor.extents).filter(|extent| extent.len > 0)
@@ -113,17 +113,17 @@ pub(in super::super) fn size_as_cut(checkpoint: &Checkpoint) -> Option<u64> {
         *bytes = bytes.saturating_add(extent.len);
     }
     let several = shards.values().filter(|(count, _)| *count > 1).map(|(_, bytes)| *bytes).max();
-    // Where each stands alone no two of them may fit.
+    // If every shard has one tensor, no two tensors may fit into a shard.
     several.or_else(|| shards.values().map(|(_, bytes)| *bytes).min())
 }
 
-/// Cuts the tensors into shards, in their order. Tensors that share their bytes stay together, in the place
-/// of the first of them. What is larger than a shard becomes one of its own.
+/// Splits the tensors into shards, in their order. Tensors with shared storage stay together, at the position
+/// of the first of them. A tensor above the shard size has a shard of its own.
 fn split(rows: Vec<Row<'_>>, most: u64) -> Vec<Vec<Row<'_>>> {
     let (mut shards, mut current, mut filled) = (Vec::new(), Vec::new(), 0u64);
     for unit in units(rows) {
         let bytes = unit.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
-        // Where one is too large, what was being filled is not filled on behind it: that would change the order.
+        // A tensor above the shard size ends the current shard: filling it later would change the order.
         if bytes > most - filled && !current.is_empty() {
             shards.push(std::mem::take(&mut current));
             filled = 0;
@@ -141,7 +141,7 @@ fn split(rows: Vec<Row<'_>>, most: u64) -> Vec<Vec<Row<'_>>> {
     shards
 }
 
-/// The tensors, those that are the same bytes of one source together.
+/// Groups the tensors; tensors with the same byte range of a source form one unit.
 fn units(rows: Vec<Row<'_>>) -> Vec<Vec<Row<'_>>> {
     let mut units: Vec<Vec<Row<'_>>> = Vec::with_capacity(rows.len());
     let mut known: HashMap<(usize, u64, u64), usize> = HashMap::new();
@@ -158,7 +158,7 @@ fn units(rows: Vec<Row<'_>>) -> Vec<Vec<Row<'_>>> {
     units
 }
 
-/// The metadata of the list, as JSON by key.
+/// Returns the metadata of the index, as JSON by key.
 fn metadata<'a>(
     checkpoint: &'a Checkpoint,
     names: &[String],
@@ -167,16 +167,16 @@ fn metadata<'a>(
     losses: &mut Vec<Loss>,
 ) -> BTreeMap<&'a str, String> {
     let mut pairs = BTreeMap::from([(ShardIndex::TOTAL_SIZE, total.to_string())]);
-    for (key, value) in checkpoint.metadata.iter().filter(|(key, value)| stands_in_list(key, value)) {
+    for (key, value) in checkpoint.metadata.iter().filter(|(key, value)| fits_index(key, value)) {
         let json = match value {
-            // Every shard says it.
+            // Stored in every shard.
             Value::Text(_) if key == FORMAT => continue,
             Value::Text(text) => json_text(text),
             value => value.to_json().to_string(),
         };
         pairs.insert(key, json);
     }
-    let held = |key: &str, value: &Value| key == Metadata::INDEX_KEY || stands_in_list(key, value);
+    let held = |key: &str, value: &Value| key == Metadata::INDEX_KEY || fits_index(key, value);
     let index = checkpoint.bridge_index_beside(names, held);
     if let Some(index) = options.own_entry(index, &checkpoint.label, losses) {
         pairs.insert(Metadata::INDEX_KEY, json_text(&index));
@@ -184,13 +184,13 @@ fn metadata<'a>(
     pairs
 }
 
-/// True for what the list gives back as it was.
-fn stands_in_list(key: &str, value: &Value) -> bool {
+/// True for metadata that the index stores without loss.
+fn fits_index(key: &str, value: &Value) -> bool {
     let exact = matches!(value, Value::Text(_) | Value::Bool(_) | Value::U64(_) | Value::Null);
     exact && key != ShardIndex::TOTAL_SIZE && key != Metadata::INDEX_KEY
 }
 
-/// The list as `json.dumps(list, indent=2, sort_keys=True)` gives it, with a line end.
+/// Encodes the index like `json.dumps(index, indent=2, sort_keys=True)`, with a trailing newline.
 fn list_text(metadata: &BTreeMap<&str, String>, map: &BTreeMap<&str, &str>) -> String {
     fn member(text: &mut String, key: &str, write: impl FnOnce(&mut String)) {
         text.push_str(if text.ends_with('{') { "\n    " } else { ",\n    " });
@@ -209,7 +209,7 @@ fn list_text(metadata: &BTreeMap<&str, String>, map: &BTreeMap<&str, &str>) -> S
     text
 }
 
-/// `text` as JSON in ASCII, as Python writes it.
+/// Encodes `text` as ASCII JSON, as Python does.
 fn json_text(text: &str) -> String {
     let mut json = String::with_capacity(text.len() + 2);
     write_string(&mut json, text);

@@ -1,4 +1,4 @@
-//! Quantized and sparse tensors, and arrays of numpy.
+//! Quantized and sparse tensors, and numpy arrays.
 
 use super::*;
 use weighbridge::formats::safetensors::Safetensors;
@@ -9,7 +9,7 @@ fn planned(format: &dyn Format, checkpoint: &Checkpoint) -> (Vec<u8>, Vec<Loss>)
     (materialise(&plan).remove(0), plan.losses)
 }
 
-/// How often the file calls that function of torch.
+/// Number of calls of that torch function in the file.
 fn calls(bytes: &[u8], name: &str) -> usize {
     let saved = weighbridge_torch_archive::read(&memory(bytes), &Limits::default()).unwrap();
     let graph = saved.graph();
@@ -17,7 +17,7 @@ fn calls(bytes: &[u8], name: &str) -> usize {
 }
 
 #[test]
-fn quantized_and_sparse_tensors_are_one_again_after_another_format() {
+fn composite_tensors_are_restored_after_another_format() {
     for (name, function, count) in
         [("quantized", "_rebuild_qtensor", 3), ("sparse", "_rebuild_sparse_tensor", 5)]
     {
@@ -29,7 +29,7 @@ fn quantized_and_sparse_tensors_are_one_again_after_another_format() {
             let (bytes, losses) = planned(&Torch, &between);
             assert_eq!((losses.as_slice(), calls(&bytes, function)), (&[][..], count), "{name}");
             let again = open_bytes(&bytes).unwrap();
-            assert_eq!(all_told(&again), all_told(&checkpoint), "{name}");
+            assert_eq!(tensors_as_json(&again), tensors_as_json(&checkpoint), "{name}");
             let attributes = |side: &Checkpoint| -> Vec<_> {
                 side.tensors.iter().map(|tensor| tensor.attributes.clone()).collect()
             };
@@ -39,7 +39,7 @@ fn quantized_and_sparse_tensors_are_one_again_after_another_format() {
 }
 
 #[test]
-fn parts_that_are_left_alone_are_written_as_they_are() {
+fn incomplete_composites_are_written_as_plain_tensors() {
     for (name, drop, function, count, subject) in [
         ("quantized.pt", "q.scale", "_rebuild_qtensor", 2, "q"),
         ("quantized.pt", "rows.zero_point", "_rebuild_qtensor", 2, "rows"),
@@ -52,12 +52,12 @@ fn parts_that_are_left_alone_are_written_as_they_are() {
         assert_eq!(found, [("parts-missing", subject)], "{name}");
         assert!(!losses[0].is_tensor());
         assert_eq!(calls(&bytes, function), count, "{name}");
-        assert_eq!(all_told(&open_bytes(&bytes).unwrap()), all_told(&checkpoint), "{name}");
+        assert_eq!(tensors_as_json(&open_bytes(&bytes).unwrap()), tensors_as_json(&checkpoint), "{name}");
     }
 }
 
 #[test]
-fn arrays_of_numpy_are_tensors_wherever_they_are() {
+fn numpy_arrays_are_tensors_at_any_depth() {
     for name in ["arrays.pt", "arrays_legacy.pt"] {
         let checkpoint = good(name);
         assert!(checkpoint.notes.is_empty(), "{:?}", checkpoint.notes);
@@ -70,9 +70,9 @@ fn arrays_of_numpy_are_tensors_wherever_they_are() {
     }
 }
 
-/// Changed bytes in the pickles of such tensors.
+/// Damaged pickles of composite tensors.
 #[test]
-fn damaged_composites_do_no_harm() {
+fn damaged_composites_do_not_panic() {
     let mut opened = 0;
     for name in ["quantized.pt", "sparse_legacy.pt", "arrays_legacy.pt"] {
         let bytes = std::fs::read(folder("good").join(name)).unwrap();
@@ -92,7 +92,7 @@ fn damaged_composites_do_no_harm() {
     assert!(opened > 50, "{opened}");
 }
 
-/// A plain pickle of tensors, in each of which its storage is a file of the legacy form.
+/// A plain pickle of tensors; each holds its storage as a file in the legacy form.
 #[test]
 fn tensors_in_a_plain_pickle_are_read() {
     let bytes = std::fs::read(folder("pickled.pkl")).unwrap();
@@ -115,7 +115,7 @@ fn tensors_in_a_plain_pickle_are_read() {
     assert_eq!(skipped.iter().map(|tensor| tensor.name.as_str()).collect::<Vec<_>>(), ["skipped"]);
     let report = weighbridge::ops::verify::verify(folder("pickled.pkl"), &Default::default()).unwrap();
     assert_eq!(report.verdict, Verdict::CouldNotTell, "{:?}", report.findings);
-    // Changed bytes.
+    // Damaged bytes.
     for at in (0..bytes.len()).step_by(7) {
         let mut changed = bytes.clone();
         changed[at] ^= 0x15;

@@ -1,4 +1,4 @@
-//! Shards with an index, as transformers saves them.
+//! Shards with an index in the layout of transformers.
 
 use super::super::Torch;
 use crate::opening::{detect, open_folder, open_in_folder};
@@ -70,7 +70,7 @@ fn an_index_opens_by_its_own_path() {
     for opened in [&opened, &whole] {
         assert_eq!((opened.format, opened.kind, opened.files.len()), ("torch", "sharded", 3));
         assert_eq!((names(opened), &opened.notes[..]), (vec!["a".into(), "b".into(), "c".into()], &[][..]));
-        // The metadata of the index are kept.
+        // The metadata of the index is kept.
         assert_eq!(opened.metadata.to_json(), json!({"origin": "a test"}));
     }
     let kept = materialise(&Safetensors.plan(&whole, &PlanOptions::default()).unwrap()).remove(0);
@@ -108,7 +108,7 @@ fn the_intact_tensors_of_a_damaged_shard_are_salvaged() {
         saved.damage.as_ref().unwrap().lost.iter().map(|lost| lost.name.as_str()).collect();
     lost.sort_unstable();
     assert_eq!((names(&saved), lost), (vec!["a".to_owned()], vec!["b", "c"]));
-    // Without its directory an archive gives the members that are whole.
+    // Without its directory, an archive yields its complete members.
     let mut files = model();
     let cut = files[1].1.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
     files[1].1.truncate(cut);

@@ -1,4 +1,4 @@
-//! What stands beside tensors: numbers of numpy, objects of classes, lists and tuples.
+//! Values next to tensors: numpy scalars, objects of classes, lists and tuples.
 
 use super::*;
 use weighbridge::ops::verify::verify_checkpoint;
@@ -8,7 +8,7 @@ use weighbridge_core::tensor::{Encoding, Shape};
 use weighbridge_pickle::{NumpyModules, ObjectId};
 use weighbridge_torch_archive::SavedBuilder;
 
-/// A file of what `make` gives, which may use the tensor that it is given.
+/// A file with the object from `make`, which gets a tensor.
 fn saved(make: impl FnOnce(&mut SavedBuilder, ObjectId) -> Result<ObjectId>) -> Vec<u8> {
     of_floats(2, make)
 }
@@ -25,7 +25,7 @@ fn of_floats(count: u32, make: impl FnOnce(&mut SavedBuilder, ObjectId) -> Resul
     materialise(&WritePlan { format: "torch", kind: OBJECT, files, losses: Vec::new() }).remove(0)
 }
 
-/// A dict of these and of the tensor, as `w`.
+/// A dict of these values and of the tensor `w`.
 fn beside(
     make: impl FnOnce(&mut SavedBuilder, ObjectId) -> Result<Vec<(&'static str, ObjectId)>>,
 ) -> Checkpoint {
@@ -40,12 +40,12 @@ fn beside(
     open_bytes(&bytes).unwrap()
 }
 
-fn told_metadata(checkpoint: &Checkpoint) -> Json {
+fn metadata_json(checkpoint: &Checkpoint) -> Json {
     checkpoint.metadata.to_json()
 }
 
 #[test]
-fn scalars_of_numpy_are_the_numbers_that_they_are() {
+fn numpy_scalars_become_exact_numbers() {
     let nan = 0x7ff8_0000_dead_beefu64;
     let checkpoint = beside(|builder, _| {
         let b = builder.builder_mut();
@@ -68,7 +68,7 @@ fn scalars_of_numpy_are_the_numbers_that_they_are() {
     assert_eq!((value("u8"), value("bool")), (Value::I64(200), Value::Bool(true)));
     assert!(checkpoint.notes.is_empty(), "{:?}", checkpoint.notes);
     assert_eq!(verify_checkpoint(&checkpoint, &Default::default()).unwrap().verdict, Verdict::Sound);
-    // A complex number has no value of its own; that is told, and is no number of something else.
+    // Complex numbers have no value type: a note says so, and no other number is read.
     let complex = beside(|builder, _| {
         let scalar = builder.builder_mut().scalar(DType::C64, vec![0; 8], NumpyModules::Core)?;
         Ok(vec![("c64", scalar)])
@@ -76,7 +76,7 @@ fn scalars_of_numpy_are_the_numbers_that_they_are() {
     assert!(complex.notes.iter().any(|n| n.omission && n.text.contains("scalar")), "{:?}", complex.notes);
 }
 
-/// An object of a class, by what its pickle says.
+/// An object of a class with a state.
 fn object(builder: &mut SavedBuilder, class: (&str, &str), state: ObjectId) -> Result<ObjectId> {
     let b = builder.builder_mut();
     let (class, args) = (b.global(class.0, class.1)?, b.tuple(&[])?);
@@ -86,7 +86,7 @@ fn object(builder: &mut SavedBuilder, class: (&str, &str), state: ObjectId) -> R
 }
 
 #[test]
-fn objects_of_plain_values_are_values_and_nothing_is_called() {
+fn objects_of_plain_values_become_maps() {
     let checkpoint = beside(|builder, _| {
         let state = builder.value(&Value::Map(vec![(Name::from("lr"), Value::F64(0.5f64.to_bits()))]))?;
         let options = object(builder, ("argparse", "Namespace"), state)?;
@@ -109,14 +109,14 @@ fn objects_of_plain_values_are_values_and_nothing_is_called() {
         "counts": { "@class": "collections.defaultdict",
             "args": [{ "@global": "__builtin__.long" }], "pairs": { "x": 1 } },
     });
-    assert_eq!(told_metadata(&checkpoint), expected);
+    assert_eq!(metadata_json(&checkpoint), expected);
     assert!(checkpoint.notes.is_empty(), "{:?}", checkpoint.notes);
     assert_eq!(verify_checkpoint(&checkpoint, &Default::default()).unwrap().verdict, Verdict::Sound);
 }
 
-/// What a function would make is not known, nor what an object of a package of numbers holds: such is told as left out.
+/// Results of functions, and objects of packages with data of their own, are skipped with a note.
 #[test]
-fn what_may_be_more_than_its_parts_is_told() {
+fn opaque_objects_are_skipped_with_a_note() {
     for (module, name, by_class) in [
         ("os", "system", false),
         ("__main__", "make", false),
@@ -137,7 +137,7 @@ fn what_may_be_more_than_its_parts_is_told() {
         let report = verify_checkpoint(&checkpoint, &Default::default()).unwrap();
         assert_eq!(report.verdict, Verdict::CouldNotTell, "{what}");
     }
-    // An object that holds a tensor: the tensor is found, and what else it holds is left out with a word.
+    // An object with a tensor: the tensor is read, the other content is skipped with a note.
     let checkpoint = beside(|builder, tensor| {
         let b = builder.builder_mut();
         let pairs = vec![(b.interned("t")?, tensor), (b.interned("lr")?, b.float(0.5)?)];
@@ -154,7 +154,7 @@ fn containers(checkpoint: &Checkpoint) -> &Containers {
 }
 
 #[test]
-fn lists_tuples_and_keys_that_are_numbers_are_told() {
+fn lists_tuples_and_number_keys_are_recorded() {
     let of = |make: fn(&mut SavedBuilder, ObjectId) -> Result<ObjectId>| open_bytes(&saved(make)).unwrap();
     let list = of(|builder, tensor| builder.builder_mut().list(vec![tensor]));
     let tuple = of(|builder, tensor| builder.builder_mut().tuple(&[tensor]));
@@ -175,7 +175,7 @@ fn lists_tuples_and_keys_that_are_numbers_are_told() {
         assert_eq!(containers(checkpoint).of_tensors().collect::<Vec<_>>(), [("", &kind)]);
     }
     assert_eq!(containers(&texts).of_tensors().count(), 0);
-    // Those of values, below their key.
+    // Containers of values, under their key.
     let values = beside(|builder, _| {
         let b = builder.builder_mut();
         let (one, two) = (b.int(1)?, b.int(2)?);
@@ -192,7 +192,7 @@ fn lists_tuples_and_keys_that_are_numbers_are_told() {
             ("groups", "0/1", &Container::Tuple)
         ]
     );
-    // What this library says beside the pickle has no containers there.
+    // Metadata outside of the pickle has no containers.
     let mut plan = Torch.plan(&values, &PlanOptions::default()).unwrap();
     plan.losses.clear();
     let again = open_bytes(&materialise(&plan).remove(0)).unwrap();
@@ -200,7 +200,7 @@ fn lists_tuples_and_keys_that_are_numbers_are_told() {
     assert!(containers(&again).values_are_elsewhere());
 }
 
-/// `list(big.unbind())`: a small file of very many tensors, each of which has no more bytes than torch gives it.
+/// `list(big.unbind())`: a small file with very many tensors, each with the few bytes that torch writes.
 #[test]
 fn many_small_views_of_one_storage_are_read() {
     const VIEWS: u32 = 40_000;
@@ -213,7 +213,7 @@ fn many_small_views_of_one_storage_are_read() {
         let (one, no) = (b.int(1)?, b.bool(false));
         let mut pairs = Vec::new();
         for i in 0..VIEWS {
-            // As torch writes them: only texts and classes are shared.
+            // Same as torch: only texts and classes are shared.
             let reference = b.tuple(&[tag, class, key, place, count])?;
             let storage = b.persistent(reference)?;
             let (first, size, stride) = (b.int(i.into())?, b.tuple(&[one])?, b.tuple(&[one])?);
@@ -228,6 +228,6 @@ fn many_small_views_of_one_storage_are_read() {
     assert_eq!(checkpoint.tensors.len(), 40_000);
     let last = checkpoint.tensors.last().unwrap();
     assert_eq!(last.text(), "layer.39999.w");
-    // Each is another one.
+    // The views are distinct tensors.
     assert_eq!(last.text_attribute(Attributes::ALIAS_OF), None);
 }

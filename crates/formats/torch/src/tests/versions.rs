@@ -1,10 +1,10 @@
-//! Versions of modules, as the pickle alone has them: torch looks at nothing else.
+//! Module versions in the pickle, the only ones that torch reads.
 
 use super::*;
 use weighbridge_core::checkpoint::Rename;
 use weighbridge_torch_archive::read;
 
-/// What the pickle says, whatever this library keeps beside it.
+/// Reads the pickle only, without the metadata of this library.
 fn pickled(checkpoint: &Checkpoint) -> Checkpoint {
     let bytes = materialise(&Torch.plan(checkpoint, &PlanOptions::default()).unwrap()).remove(0);
     let saved = read(&memory(&bytes), &Limits::default()).unwrap();
@@ -19,7 +19,7 @@ fn modules(checkpoint: &Checkpoint, key: &str) -> Vec<String> {
 }
 
 #[test]
-fn versions_are_written_whatever_form_was_in_between() {
+fn versions_survive_a_conversion_through_other_formats() {
     for name in ["module_state.pt", "module_state_legacy.pt"] {
         let mut checkpoint = good(name);
         let versions = checkpoint.metadata.get(VERSIONS).cloned();
@@ -28,14 +28,14 @@ fn versions_are_written_whatever_form_was_in_between() {
             (checkpoint.format, checkpoint.kind) = (format, kind);
             assert_eq!(pickled(&checkpoint).metadata.get(VERSIONS), versions.as_ref(), "{format}");
         }
-        // What somebody else keeps under this key is no version.
+        // Other data under this key is not a version.
         checkpoint.metadata.set(VERSIONS, Value::Map(vec![("a".into(), Value::I64(1))]));
         assert_eq!(pickled(&checkpoint).metadata.get(VERSIONS), None);
     }
 }
 
 #[test]
-fn versions_go_along_with_names() {
+fn versions_follow_renamed_tensors() {
     let mut checkpoint = good("module_state.pt");
     let before = modules(&checkpoint, VERSIONS);
     checkpoint.rename(&[Rename::parse("=net").unwrap()]).unwrap();
@@ -44,7 +44,7 @@ fn versions_go_along_with_names() {
 }
 
 #[test]
-fn versions_of_a_state_dict_within_are_those_of_the_flat_one() {
+fn versions_of_nested_state_dicts_get_their_prefix() {
     for name in ["nested.pt", "nested_legacy.pt"] {
         let mut checkpoint = good(name);
         let before = modules(&checkpoint, "model._metadata");

@@ -1,4 +1,4 @@
-//! Tensors that are several in the index: quantized and sparse ones.
+//! Composite tensors, listed as several in the index: quantized and sparse ones.
 
 use super::{Walk, name_of};
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use weighbridge_io::source::{MemorySource, SourceRef};
 use weighbridge_pickle::Cost;
 use weighbridge_torch_archive::{Quantizer, REQUIRES_GRAD, SPARSE_COALESCED, SPARSE_SIZE, Sparse};
 
-/// Bytes of a scale, and of a zero point.
+/// Bytes of a scale and of a zero point.
 const WIDTH: usize = 8;
 
-/// Tensors that are several: how many there are of each kind, and the name of the first.
+/// Composite tensors: count of each kind, and name of the first one.
 #[derive(Debug, Default)]
 pub(super) struct Composites {
     quantized: Option<(u64, String)>,
     sparse: Option<(u64, String)>,
-    /// Scales and zero points that the pickle holds as numbers, one after the other, and the places of their tensors.
+    /// Scales and zero points that the pickle holds as numbers, concatenated, and the indexes of their tensors.
     numbers: Vec<u8>,
     places: Vec<usize>,
 }
 
 impl Composites {
-    /// Gives the tensors of numbers one source, and notes how all are listed.
+    /// Moves the numbers into one shared source, and adds the notes.
     pub(super) fn finish(&mut self, checkpoint: &mut Checkpoint) {
         let numbers = std::mem::take(&mut self.numbers);
         let source: SourceRef = Arc::new(MemorySource::new(checkpoint.label.as_str(), numbers));
@@ -38,24 +38,25 @@ impl Composites {
         }
         let mut note = |code, found: &Option<(u64, String)>, one: &str, how: &str| {
             let Some((count, first)) = found else { return };
-            let tensors = counted(*count, &format!("{one} tensor is"), &format!("{one} tensors are"));
-            let text = format!("{tensors} listed as {how}: first {}", quoted(first));
+            let tensors = counted(*count, &format!("{one} tensor"), &format!("{one} tensors"));
+            let more = if *count == 1 { "" } else { ", ..." };
+            let text = format!("{tensors} (`{}`{more}) listed as {how}", quoted(first));
             checkpoint.notes.push(Note::new(code, text));
         };
-        let how = "integers, with scale and zero_point below the name";
+        let how = "integers, with `scale` and `zero_point` nested under the name";
         note("quantized-as-integers", &self.quantized, "quantized", how);
-        note("sparse-as-parts", &self.sparse, "sparse", "indices and values below the name");
+        note("sparse-as-parts", &self.sparse, "sparse", "indices and values nested under the name");
     }
 }
 
 impl Walk<'_> {
-    /// The tensors that a sparse one is made of, below its name.
+    /// Adds the parts of a sparse tensor under its name.
     pub(super) fn sparse(&mut self, sparse: &Sparse, depth: usize) -> Result<()> {
         let height = self.path.len();
         if height == 0 {
             self.path.extend(TensorPath::value().parts().iter().cloned());
         }
-        self.met(|composites| &mut composites.sparse);
+        self.count_composite(|composites| &mut composites.sparse);
         for &(name, id) in &sparse.indices {
             self.below(name, id, depth)?;
         }
@@ -63,7 +64,7 @@ impl Walk<'_> {
         self.below("values", sparse.values, depth)?;
         self.path.truncate(height);
         let Some(values) = self.checkpoint.tensors.get_mut(place) else { return Ok(()) };
-        let size = sparse.size.iter().map(|&extent| Value::I64(extent)).collect();
+        let size = sparse.size.iter().map(|&dim| Value::I64(dim)).collect();
         values.attributes.insert(Attributes::SPARSE_LAYOUT.to_owned(), Value::Text(sparse.layout.to_owned()));
         values.attributes.insert(SPARSE_SIZE.to_owned(), Value::List(size));
         if let Some(coalesced) = sparse.coalesced {
@@ -72,17 +73,17 @@ impl Walk<'_> {
         if sparse.requires_grad {
             values.attributes.insert(REQUIRES_GRAD.to_owned(), Value::Bool(true));
         }
-        let extents = (sparse.size.len() as u64).saturating_mul(Cost::ITEM);
-        self.budget.take_memory(Cost::attributes(0).saturating_add(extents))
+        let size = (sparse.size.len() as u64).saturating_mul(Cost::ITEM);
+        self.budget.take_memory(Cost::attributes(0).saturating_add(size))
     }
 
-    /// Scale and zero point of the quantized tensor that was added last, below its name.
+    /// Adds scale and zero point of the last added quantized tensor under its name.
     pub(super) fn quantizer(&mut self, quantizer: &Quantizer, depth: usize) -> Result<()> {
         let height = self.path.len();
         if height == 0 {
             self.path.extend(TensorPath::value().parts().iter().cloned());
         }
-        self.met(|composites| &mut composites.quantized);
+        self.count_composite(|composites| &mut composites.quantized);
         match *quantizer {
             Quantizer::Channel { scales, zero_points, .. } => {
                 self.below("scale", scales, depth)?;
@@ -97,13 +98,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Counts a tensor of this path.
-    fn met(&mut self, kind: impl FnOnce(&mut Composites) -> &mut Option<(u64, String)>) {
+    /// Counts a composite tensor at the current path.
+    fn count_composite(&mut self, kind: impl FnOnce(&mut Composites) -> &mut Option<(u64, String)>) {
         let path = &self.path;
         kind(&mut self.composites).get_or_insert_with(|| (0, name_of(path))).0 += 1;
     }
 
-    /// A tensor without dimensions, below this path.
+    /// Adds a tensor without dimensions under the current path.
     fn number(&mut self, key: &str, dtype: DType, bytes: [u8; WIDTH]) -> Result<()> {
         self.path.push(Name::from(key));
         let limits = &self.options.limits;

@@ -1,14 +1,14 @@
-//! Optimizers: which tensors are what one remembers, and about which parameter.
+//! Optimizer state: assigns state tensors to their parameters.
 //!
 //! ```text
 //! {"state": {0: {"step": 1, "exp_avg": tensor, ...}, 1: ...},
 //!  "param_groups": [{"lr": 0.1, ..., "params": [0, 1, ...]}, ...]}
 //! ```
 //!
-//! This is what `Optimizer.state_dict` gives. The numbers count the parameters in the order in which the optimizer
-//! was given them, which mostly is that of the model; no name is said, but by `param_names` (torch 2.6 and later),
-//! and where the keys are names themselves, as FSDP has them. So the parameters are looked for among dicts of
-//! nothing but tensors: where the shapes let them stand in one way only in one dict, they are these.
+//! This is the form of `Optimizer.state_dict`. The numbers count the parameters in the order of the optimizer's
+//! constructor, usually that of the model. Names are present in `param_names` (torch 2.6 and later), and where the
+//! keys are names, as with FSDP. Otherwise the parameters are searched among dicts of tensors: a unique match of the
+//! shapes in exactly one dict identifies them.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -20,10 +20,10 @@ use weighbridge_pickle::{Cost, Graph, Object, ObjectId};
 #[cfg(test)]
 mod tests;
 
-/// Tensors of a state dict that no optimizer is given, by the last part of their name: the buffers of torch's own modules.
+/// Buffers of torch's modules by the last part of their name; optimizers never have state for them.
 const BUFFERS: [&str; 3] = ["running_mean", "running_var", "num_batches_tracked"];
 
-/// The two members of an optimizer's state.
+/// The two members of an optimizer state dict.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
     state: ObjectId,
@@ -31,16 +31,15 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// The form of a dict of these members; `None` where it is no state of an optimizer, and where there is no work left to
-    /// know that.
+    /// Recognizes an optimizer state dict by its members; `None` for other dicts, or if the work budget is spent.
     pub(super) fn of(graph: &Graph, members: &[(String, ObjectId)], budget: &Budget) -> Option<Self> {
         let member = |wanted: &str| members.iter().find(|(key, _)| key == wanted).map(|&(_, id)| id);
         let (state, groups) = (member("state")?, member("param_groups")?);
         let (Some(pairs), Object::List(list)) = (graph.pairs(state), graph.object(groups)) else {
             return None;
         };
-        let take = |count: usize| look_at(budget, count);
-        // Numbers, or names: never both.
+        let take = |count: usize| take_work(budget, count);
+        // All keys are numbers, or all are names.
         let mut named = None;
         let mut is_key = |id: ObjectId| {
             let is_name = graph.text(id).is_some();
@@ -59,63 +58,63 @@ impl Form {
         (is_state && !list.is_empty()).then_some(Self { state, groups })
     }
 
-    /// True for the members that are the optimizer's.
+    /// Returns true for the two members.
     pub(super) fn has(self, id: ObjectId) -> bool {
         id == self.state || id == self.groups
     }
 }
 
-/// Takes the work for so many things; `None` where there is none.
-fn look_at(budget: &Budget, count: usize) -> Option<()> {
+/// Takes the work for `count` visits; `None` if the budget is spent.
+fn take_work(budget: &Budget, count: usize) -> Option<()> {
     budget.take_work((count as u64).saturating_mul(Cost::VISIT)).ok()
 }
 
-/// The value of a dict under that text.
+/// Value of a text key in a dict.
 fn item(graph: &Graph, dict: ObjectId, wanted: &str) -> Option<ObjectId> {
-    // The last one counts, as in Python.
+    // The last of duplicate keys counts, as in Python.
     graph.pairs(dict)?.iter().rev().find(|(key, _)| graph.text(*key) == Some(wanted)).map(|&(_, value)| value)
 }
 
-/// A run of tensors in the index, and how many parts of their paths lead to the dict that they stand in.
+/// A run of tensors in the index, and the number of path parts of their dict.
 #[derive(Debug, Clone)]
 struct Run {
     tensors: Range<usize>,
     height: usize,
 }
 
-/// Optimizers that were met, and dicts of tensors.
+/// Optimizers and dicts of tensors found so far.
 #[derive(Debug, Default)]
 pub(super) struct Optimizers {
     found: Vec<(Form, Run)>,
     models: Vec<Run>,
 }
 
-/// A parameter as its optimizer knows it.
+/// A parameter in an optimizer state dict.
 #[derive(Debug, Default)]
 struct Param {
-    /// The places of its state in the index.
+    /// Indexes of its state tensors.
     state: Vec<usize>,
-    /// Its shape by that state; `None` where there is none that says it.
+    /// Its shape, derived from the state; `None` if the state has no shape.
     shape: Option<Shape>,
     name: Option<String>,
 }
 
 impl Optimizers {
-    /// Notes the optimizer whose tensors these are.
+    /// Adds an optimizer with its tensors.
     pub(super) fn add(&mut self, form: Form, tensors: Range<usize>, height: usize) {
         if !tensors.is_empty() {
             self.found.push((form, Run { tensors, height }));
         }
     }
 
-    /// Notes a dict of nothing but these tensors.
+    /// Adds a dict that holds only these tensors.
     pub(super) fn add_model(&mut self, tensors: Range<usize>, height: usize) {
         if !tensors.is_empty() {
             self.models.push(Run { tensors, height });
         }
     }
 
-    /// Gives state its parameter where it is certain enough, as far as the budget goes; the rest stays as it is.
+    /// Assigns parameters to state where the match is unique, within the budget; other state stays unassigned.
     pub(super) fn assign(self, graph: &Graph, checkpoint: &mut Checkpoint, budget: &Budget) {
         let models = self.models.len();
         for (form, run) in &self.found {
@@ -123,12 +122,12 @@ impl Optimizers {
             let lens = groups.iter().map(|&group| params(graph, group).len());
             let count = lens.fold(0usize, usize::saturating_add);
             let all = checkpoint.tensors.len();
-            // What is more than there are tensors has no place in any model.
+            // More parameters than tensors cannot match any model.
             if count > all || groups.len() > all {
                 continue;
             }
             let places = [models, count, groups.len()].into_iter().fold(all, usize::saturating_add);
-            if look_at(budget, places).is_none() {
+            if take_work(budget, places).is_none() {
                 return;
             }
             let Some(groups) = read(graph, groups, run, &checkpoint.tensors) else { continue };
@@ -154,7 +153,7 @@ impl Optimizers {
         }
     }
 
-    /// The place of each parameter by its name, where all have one and one dict has them all.
+    /// Index of each parameter by name, if all have names and exactly one dict holds them all.
     fn named(&self, groups: &[Vec<Param>], tensors: &[TensorEntry]) -> Option<Vec<Option<usize>>> {
         let names: Option<HashMap<&str, usize>> = groups
             .iter()
@@ -180,9 +179,9 @@ impl Optimizers {
         }))
     }
 
-    /// The place of each parameter by order and shape, where one dict has room for them, and in one way only.
+    /// Index of each parameter by order and shape, if exactly one dict matches, in exactly one way.
     fn in_order(&self, groups: &[Vec<Param>], tensors: &[TensorEntry]) -> Option<Vec<Option<usize>>> {
-        // Each group is in order, but which tensor is of which group only its shape can say.
+        // Each group is in order, but only the shape decides the group of a tensor.
         if groups.len() > 1 {
             let mut of_group: HashMap<&Shape, usize> = HashMap::new();
             for (number, group) in groups.iter().enumerate() {
@@ -201,7 +200,7 @@ impl Optimizers {
                 .filter(|(_, entry)| is_trained(entry))
                 .collect();
             let aligned = groups.iter().map(|group| {
-                // Where there are others, what has no shape may stand anywhere.
+                // With several groups, a parameter without a shape may be anywhere.
                 let wanted: Vec<&Param> =
                     group.iter().filter(|param| groups.len() == 1 || param.shape.is_some()).collect();
                 let ways = ways(&wanted, &candidates)?;
@@ -212,12 +211,12 @@ impl Optimizers {
                 });
                 Some(placed.collect::<Vec<_>>())
             });
-            // One that they fit, though in several ways, is one of which they may be, too.
+            // A dict that matches in several ways is still a candidate.
             let aligned: Option<Vec<_>> = aligned.collect();
             aligned.map(|groups| groups.into_iter().flatten().collect::<Vec<_>>())
         });
         let found = only(fitting)?;
-        // All of what has a shape, or nothing.
+        // All parameters with a shape must match.
         let params = groups.iter().flatten();
         let whole = params.zip(&found).all(|(param, place)| param.shape.is_none() || place.is_some());
         whole.then_some(found)
@@ -225,24 +224,24 @@ impl Optimizers {
 }
 
 impl Param {
-    /// True where the tensor may be this parameter.
+    /// Returns true if the tensor can be this parameter.
     fn fits(&self, entry: &TensorEntry) -> bool {
         self.shape.as_ref().is_none_or(|shape| *shape == entry.shape)
     }
 }
 
-/// The one item, where there is one only.
+/// Returns the item of an iterator of exactly one.
 fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
     let first = items.next()?;
     items.next().is_none().then_some(first)
 }
 
-/// The parameters of a group, as it names them.
+/// Keys of the parameters in a group.
 fn params(graph: &Graph, group: ObjectId) -> &[ObjectId] {
     item(graph, group, "params").and_then(|params| graph.sequence(params)).unwrap_or_default()
 }
 
-/// True for a tensor that an optimizer may have been given.
+/// Returns true for a tensor that an optimizer can train.
 fn is_trained(entry: &TensorEntry) -> bool {
     let last = entry.path.parts().last().and_then(|name| name.as_str());
     let number = entry.stored.is_float() || matches!(entry.stored, DType::C64 | DType::C128);
@@ -251,14 +250,14 @@ fn is_trained(entry: &TensorEntry) -> bool {
         && !last.is_some_and(|last| BUFFERS.contains(&last))
 }
 
-/// The key of a tensor in the dict that its path leads to with the first `height` parts.
+/// Key of a tensor in the dict at the first `height` parts of its path.
 fn below(entry: &TensorEntry, height: usize) -> Option<String> {
     let parts = entry.path.parts().get(height..)?.iter().map(|part| part.as_str());
     Some(parts.collect::<Option<Vec<_>>>()?.join("."))
 }
 
-/// The parameters of each group, with their state. `None` where they contradict each other, or where state of one
-/// has more shapes than one.
+/// Reads the parameters of each group with their state. `None` for contradicting keys, or state of several shapes for one
+/// parameter.
 fn read(graph: &Graph, groups: &[ObjectId], run: &Run, tensors: &[TensorEntry]) -> Option<Vec<Vec<Param>>> {
     let mut places: HashMap<String, (usize, usize)> = HashMap::new();
     let mut read: Vec<Vec<Param>> = Vec::with_capacity(groups.len());
@@ -285,7 +284,7 @@ fn read(graph: &Graph, groups: &[ObjectId], run: &Run, tensors: &[TensorEntry]) 
         if first.as_str() != Some("state") {
             continue;
         }
-        // A name has several parts; what stands deeper than the slots of a number belongs to it as well.
+        // A name has several parts; tensors nested in the slots of a number also belong to it.
         let texts: Option<Vec<&str>> = middle.iter().map(|part| part.as_str()).collect();
         let texts = texts?;
         let number = texts.first().filter(|first| first.parse::<i64>().is_ok());
@@ -299,8 +298,7 @@ fn read(graph: &Graph, groups: &[ObjectId], run: &Run, tensors: &[TensorEntry]) 
     Some(read)
 }
 
-/// The shape that all of this state has but for counts; `Some(None)` where there is nothing else, `None` where
-/// it has several.
+/// Common shape of the state, without counters; `Some(None)` for counters only, `None` for several shapes.
 fn shape_of(state: &[usize], tensors: &[TensorEntry]) -> Option<Option<Shape>> {
     let shapes = || state.iter().filter_map(|&place| tensors.get(place)).map(|entry| &entry.shape);
     let one = |shapes: HashSet<&Shape>| (shapes.len() < 2).then(|| shapes.into_iter().next().cloned());
@@ -309,9 +307,8 @@ fn shape_of(state: &[usize], tensors: &[TensorEntry]) -> Option<Option<Shape>> {
     one(ranked).or_else(|| one(long()))
 }
 
-/// Where each of `params` stands among `candidates`, in their order; `None` where they do not fit, and no place for
-/// any where they fit in several ways. Of all ways the first lets each stand as early as it can, the other as late:
-/// where these are one, there is no third.
+/// Matches `params` to `candidates` in order. Returns `None` without a match, and no index for any parameter if there
+/// are several matches. The earliest and the latest match are compared: if they are equal, the match is unique.
 fn ways(params: &[&Param], candidates: &[(usize, &TensorEntry)]) -> Option<Vec<Option<usize>>> {
     let mut early = Vec::with_capacity(params.len());
     let mut from = candidates.iter().enumerate();

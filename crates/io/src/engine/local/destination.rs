@@ -109,7 +109,7 @@ impl Destination {
             Found::Nothing => Ok(()),
             _ => Err(Error::usage("not-a-file", "the target is not a regular file")
                 .in_file(&self.label)
-                .hint("pass the path of the file to write")),
+                .hint("give the path of the file to write")),
         }
     }
 
@@ -124,7 +124,7 @@ impl Destination {
                 "the target is not a folder, but the output is several files",
             )
             .in_file(&self.label)
-            .hint("pass the path of a new folder")),
+            .hint("give the path of a new folder")),
         }
     }
 

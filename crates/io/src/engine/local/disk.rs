@@ -31,7 +31,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Limit`] for more than a million entries.
     fn list(&self, folder: &Path) -> Result<Vec<DiskItem>>;
 
-    /// Opens a regular file, also through a link; `None` where there is none.
+    /// Opens a regular file, also through a link; `None` where it does not exist or is not a regular file.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`].

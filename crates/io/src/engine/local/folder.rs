@@ -233,7 +233,7 @@ fn refuse_other_files(destination: &Destination, old: &Path, names: &[PathBuf]) 
     let shown: Vec<String> = shown.chain(more.then(|| "and more".to_owned())).collect();
     let hint = match shards {
         true => {
-            "write to another folder, and remove the old one later; the files look like shards of the present model"
+            "write to another folder, and remove the old one later; the files look like shards of the model in the folder"
         }
         false => "write to another folder, or move these files first",
     };

@@ -75,7 +75,7 @@ fn file_itself(path: &Path) -> Result<Metadata> {
             "link",
             "the path is a symbolic link, and other names may point to the same file",
         )
-        .hint("pass the path of the file itself, or write a new one"));
+        .hint("give the path of the file itself, or write a new one"));
     }
     if !found.is_file() {
         return Err(Error::usage("not-a-file", "the path is not a file; only files can be edited in place")
@@ -133,7 +133,7 @@ pub trait PatchDisk: Debug {
     /// True where `path` exists.
     fn exists(&self, path: &Path) -> bool;
 
-    /// Reads a file of at most `most` bytes; `None` where there is none.
+    /// Reads a file of at most `most` bytes; `None` where it does not exist.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Limit`] for a longer one.

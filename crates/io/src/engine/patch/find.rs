@@ -212,7 +212,7 @@ impl StagedFile for Compared {
         Ok(())
     }
 
-    /// What comes from the very same place need not be read.
+    /// Skips the comparison of bytes that are copied from the same offset of the same file.
     fn copy_from(&self, from: FileRange<'_>, skip: u64, offset: u64, len: u64) -> Result<u64> {
         let own = self.0.old.file();
         Ok(match own {

@@ -64,7 +64,7 @@ impl Map {
         Some(map)
     }
 
-    /// As [`of`](Self::of), without reading ahead.
+    /// Same as [`of`](Self::of), without reading ahead.
     pub(crate) fn of_later(file: &File, offset: u64, len: u64) -> Option<Self> {
         let len = to_usize(len).ok().filter(|&len| len > 0 && guard::maps_are_guarded())?;
         let mut options = memmap2::MmapOptions::new();

@@ -50,7 +50,7 @@ fn measures_follow_their_definitions() {
     assert_eq!((found.nan_at.clone(), found.infinite_at.clone()), (Some(vec![5]), Some(vec![4])));
     assert_eq!(
         found.oddities(),
-        ["NaN 2 and 1, 1 of them on one side, first at [5]", "infinities differ at 1 place, first at [4]"]
+        ["NaN: 2 left, 1 right, 1 on one side only, first at [5]", "infinities differ at 1 place, first at [4]"]
     );
     // Only the sign of a zero: the bits are different, the values are not.
     let (status, found) = values(f32s("w", &[0.0, 1.0]), f32s("w", &[-0.0, 1.0]));
@@ -287,12 +287,12 @@ fn renames_are_found_by_content() {
     let renamed = Status::Renamed;
     let wanted =
         [("dec.b", "decoder.b", renamed), ("enc.b", "encoder.b", renamed), ("enc.w", "encoder.w", renamed)];
-    // Both biases are the same; which goes where is no matter of content.
+    // Both biases are equal, so content does not determine the pairing.
     assert_eq!(pairs.len(), 3);
     assert_eq!((pairs[2], pairs[0].2, pairs[1].2), (wanted[2], renamed, renamed));
     assert_eq!((report.left_alone[0].name.as_str(), report.right_alone[0].name.as_str()), ("gone", "new"));
     assert!(!report.is_same());
-    // With rules they are no difference.
+    // With rules they do not differ.
     let rename = vec!["enc=encoder".to_owned(), "dec=decoder".to_owned()];
     let options = DiffOptions { rename, ..DiffOptions::default() };
     let report = diff_checkpoints(of(left[..3].to_vec()), of(right[..3].to_vec()), &options).unwrap();
@@ -334,7 +334,7 @@ fn reports_dtypes_shapes_roles_and_row_names() {
     );
     let report = compared(vec![named(["a", "b"])], vec![named(["a", "b"])]);
     assert!(report.is_same() && report.notes.is_empty());
-    // What cannot be compared is told.
+    // Incomparable tensors are reported.
     let report = compared(vec![named(["a", "b"])], vec![f32s("w", &[1.0, 2.0])]);
     assert!(report.is_same() && report.notes[0].contains("on the right side"), "{:?}", report.notes);
     // So are rows that are selected, levels of sequences and the like.
@@ -468,7 +468,7 @@ fn program_differences_are_listed_up_to_a_limit_and_counted() {
     assert!(report.to_markdown().contains("\nand 29900 more"));
 }
 
-/// A key above many others, or a name, is told with each difference below it: of a long one the beginning is.
+/// A key above many others, or a name, is repeated in each difference below it: of a long one only the beginning.
 #[test]
 fn long_names_are_cut_in_each_difference() {
     let change = brief::change("k".repeat(1_000_000), Some("1".into()), Some("2".into()));

@@ -186,7 +186,7 @@ const MAX_CANDIDATES: usize = 1 << 20;
 fn suggestion(checkpoints: &[&Checkpoint], pattern: &str, is_path: bool) -> Option<String> {
     let wanted = pattern.trim_start_matches(['*', '.']).trim_end_matches(['*', '.']);
     if wanted.is_empty()
-        || wanted.contains(['*', '?', '[', ']', '{', '}', '(', ')', '|', '\\', '^', '$', '+'])
+        || wanted.contains(['=', '*', '?', '[', ']', '{', '}', '(', ')', '|', '\\', '^', '$', '+'])
     {
         return None;
     }

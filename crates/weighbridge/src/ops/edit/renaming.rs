@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_name_groups_that_there_are() {
+    fn templates_refer_to_existing_groups() {
         for bad in ["{2}", "{n}", "{", "}", "{}"] {
             assert_eq!(
                 Renaming::glob("a*", bad, &PatternBudget::default()).unwrap_err().code().as_str(),
@@ -282,11 +282,11 @@ mod tests {
             renamed(&Renaming::glob("a*", "{0}!", &PatternBudget::default()).unwrap(), "abc").unwrap(),
             "abc!"
         );
-        // Groups as others write them would become a part of the name without a word.
+        // Groups in the syntax of other programs would silently become part of the name.
         for other in [r"x.\1", "x.$1", "${1}", "${n}"] {
             let error = Renaming::regex("a(?<n>.*)", other, &PatternBudget::default()).unwrap_err();
             assert_eq!(error.code().as_str(), "bad-template", "{other}");
-            assert!(error.hint_text().unwrap().starts_with("write {1} for "), "{error}");
+            assert!(error.hint_text().unwrap().starts_with("write {1} instead of "), "{error}");
         }
         assert_eq!(
             renamed(&Renaming::regex("a(.*)", r"$\${{{1}}}", &PatternBudget::default()).unwrap(), "abc")

@@ -53,7 +53,7 @@ fn state_stays_with_the_parameter_it_was_trained_with() {
         told(&joined),
         ["x a.safetensors", "w b.safetensors", "w/m b.safetensors", "w/v b.safetensors", "y b.safetensors"]
     );
-    // Parameters in one file and their state in another are no collision.
+    // Parameters in one file and their state in another do not collide.
     let apart = vec![checkpoint("p", &[("w", None)]), checkpoint("o", &[("w", Some("m"))])];
     assert_eq!(told(&join(apart, Same::Refuse).unwrap().0), ["w p", "w/m o"]);
 }
@@ -72,7 +72,7 @@ fn state_in_its_own_file_needs_an_unambiguous_parameter() {
     let tuned = || with_variable("t", "weight", "linear_0.w_0");
     // One parameter of that name: no question.
     assert_eq!(told(&join(vec![base(), state()], Same::Last).unwrap().0), ["weight p", "weight/m o"]);
-    // The same state once more, by the name of its parameter.
+    // The same state a second time, by the name of its parameter.
     let mut whole = checkpoint("w", &[("weight", Some("m"))]);
     whole.tensors.extend(base().tensors);
     let error = join(vec![whole, state()], Same::Refuse).unwrap_err();
@@ -127,7 +127,7 @@ fn state_of_pytorch_follows_its_parameter() {
     // Of each parameter its own.
     let (joined, _) = join(vec![checkpoint("a", &[("w", None)]), known("b")], Same::First).unwrap();
     assert_eq!(told(&joined), ["w a", "x b", "o.state.1.m b"]);
-    // One number is one parameter: all that stands under it comes from one file.
+    // One number is one parameter: all tensors under it come from one file.
     let other = || with_parts("c", &["y"], &[("o.state.1.m", Some("y")), ("o.state.1.v", Some("y"))]);
     let (joined, _) = join(vec![known("b"), other()], Same::First).unwrap();
     assert_eq!(told(&joined), ["w b", "x b", "o.state.0.m b", "o.state.1.m b", "y c"]);
@@ -281,7 +281,7 @@ fn versions_of_modules_are_joined_module_by_module() {
     let (joined, losses) = join(two(), Same::Prefix).unwrap();
     let wanted = versions(&[("a", 1), ("a.x", 2), ("b", 3), ("b.y", 4)]);
     assert_eq!((joined.metadata.get("_metadata"), losses.len()), (Some(&wanted), 0));
-    // Those of a module whose tensors give way go with them.
+    // The versions of a module whose tensors are dropped are dropped with them.
     let mut twice = two();
     twice[1].tensors[0].path = TensorPath::from_dotted("x.w");
     twice[1].metadata.set("_metadata", versions(&[("", 1), ("x", 5)]));

@@ -56,7 +56,7 @@ fn conv_net() -> Topology {
     program(vec![main], vec![endpoint("image", &[-1, 3, 32, 32])], vec![endpoint("y", &[-1, 8, 32, 32])])
 }
 
-/// A loop in whose body stands a condition.
+/// A loop with a condition in its body.
 fn nested() -> Topology {
     let with_body = |kind: &str, body: usize| Operator {
         attributes: vec![setting("sub_block", "BLOCK", AttributeValue::Block(body))],
@@ -293,7 +293,7 @@ fn names_cannot_leave_their_quotes() {
     assert!(graph.chars().all(|c| c == '\n' || !c.is_control()));
 }
 
-/// Blocks that run each other, stand in each other, or are very deep, end nobody's patience.
+/// Blocks that run each other, contain each other, or are nested very deeply, are printed in bounded time.
 #[test]
 fn malformed_blocks_are_shown_once() {
     let runs = |blocks: Vec<usize>| Operator { blocks, ..operator("while", &[("X", &["x"])], &[]) };
@@ -306,7 +306,7 @@ fn malformed_blocks_are_shown_once() {
     for number in 0..40 {
         assert_eq!(text.matches(&format!("block {number} in block")).count(), 1);
     }
-    assert!(text.contains("block 99 is not there"));
+    assert!(text.contains("block 99 is missing"));
     assert_eq!(to_dot(&many).matches("shape=box").count(), 40);
     // A chain of 5000.
     let chain = |i: usize| body(i.saturating_sub(1), vec![runs(vec![i + 1])]);

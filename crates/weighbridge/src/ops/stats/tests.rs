@@ -319,7 +319,7 @@ fn a_sequential_source_is_read_forwards() {
     }
 }
 
-/// Pieces, and a cast: what is counted is what a reader would see.
+/// Extents, and a cast: statistics cover the values that a reader would get.
 #[test]
 fn pieces_and_casts() {
     let whole = entry(DType::I16, &[9, 4], noise(72, 11), Encoding::ROW);

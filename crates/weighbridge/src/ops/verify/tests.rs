@@ -81,7 +81,7 @@ fn degenerate_rows_and_equal_tensors_are_reported() {
         (first.severity, first.text.as_str())
     };
     assert_eq!(text("zero-rows"), (Severity::Warning, "3 of 6 rows are all 0: 1, 3, 5"));
-    assert_eq!(text("nan-rows"), (Severity::Warning, "1 of 6 rows hold what is not a number: 2"));
+    assert_eq!(text("nan-rows"), (Severity::Warning, "1 of 6 rows contain NaN: 2"));
     // Where no model may have them, they are errors, and the rest is odd as before.
     let before = text("nan");
     let denied = VerifyOptions { deny_nonfinite: true, ..VerifyOptions::default() };
@@ -90,10 +90,10 @@ fn degenerate_rows_and_equal_tensors_are_reported() {
     assert_eq!((before.0, report.verdict), (Severity::Warning, Verdict::Sound));
     assert_eq!((errors.len(), errors[0].code.as_str(), denied.verdict), (1, "nan", Verdict::Unsound));
     assert_eq!(denied.findings.len(), report.findings.len());
-    // Those that are all the same say that of themselves.
-    let twins = "1 tensor has the elements of another one: b is a";
-    assert_eq!(text("equal-tensors"), (Severity::Note, twins));
-    // Two names for the same bytes are told without reading them.
+    // Constant tensors have findings of their own.
+    let equal = "1 tensor has the same elements as another one: b equals a";
+    assert_eq!(text("equal-tensors"), (Severity::Note, equal));
+    // Tensors with shared bytes are reported without reading them.
     let mut alias = over(&same, &[("a", &[8])]);
     let mut second = alias.tensors[0].clone();
     second.path = crate::checkpoint::TensorPath::from_dotted("b");
@@ -173,7 +173,7 @@ fn files(folder: &str, extensions: &[&str]) -> Vec<(String, PathBuf)> {
 
 const ALL: [&str; 8] = ["safetensors", "npy", "npz", "model", "param", "tensor", "shape", "optimizer"];
 
-/// Good files of which a part cannot be checked, and why: members that are no arrays of numbers, a comment.
+/// Good files with parts that cannot be checked, and the reason: members that are not arrays of numbers, a comment.
 const UNTOLD: [(&str, &str); 4] = [
     ("npz/bzip2.npz", "tensor-skipped"),
     ("npz/comment.npz", "hidden-bytes"),
@@ -272,7 +272,7 @@ fn bad_files_are_never_sound() {
     assert_eq!(could_be_good, expected);
 }
 
-/// What is refused strictly is never sound, what is read strictly is never unsound.
+/// A file that strict reading rejects is never sound; a file that it accepts is never unsound.
 #[test]
 fn edge_cases_have_the_verdict_of_reading() {
     let mut counts = [0; 3];
@@ -326,7 +326,7 @@ fn readable_parts_of_a_damaged_file_are_checked() {
     assert_eq!(verify(empty.path(), &VerifyOptions::default()).unwrap_err().kind(), Kind::Usage);
 }
 
-/// The model of a folder is judged, and what else stands there is told.
+/// The model of a folder is verified, and its other files are reported.
 #[test]
 fn other_files_of_a_folder_are_reported() {
     let dir = tempfile::tempdir().unwrap();
@@ -362,11 +362,11 @@ fn other_files_of_a_folder_are_reported() {
     let expected = [("README.md".to_owned(), 4, false), ("hidden.bin".to_owned(), 9000, false)];
     assert_eq!(others, expected);
 
-    // Words are no tensors, and their file is part of the model all the same.
+    // A vocabulary is not a tensor, but its file is part of the model.
     let vocab = verify(golden.join("paddle/good/p262/vocab"), &VerifyOptions::default()).unwrap();
     assert_eq!((vocab.verdict, vocab.files.len(), vocab.other_models()), (Verdict::Sound, 2, 0));
 
-    // What is no file, and may hide some.
+    // An entry that is not a file, and may hide some.
     #[cfg(unix)]
     {
         std::os::unix::fs::symlink("/", dir.path().join("link")).unwrap();
@@ -374,7 +374,7 @@ fn other_files_of_a_folder_are_reported() {
         std::fs::remove_file(dir.path().join("link")).unwrap();
     }
 
-    // A model that nobody looked at, under any name, at any depth.
+    // An unchecked model, under any name, at any depth.
     let array = std::fs::read(golden.join("npy/good/float64.npy")).unwrap();
     put("old/weights", &array);
     let (report, _, others) = seen();

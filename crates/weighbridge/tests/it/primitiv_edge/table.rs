@@ -1,7 +1,7 @@
-//! One row for each case: what opening does strictly, what it does leniently, what loading into an
-//! object as the original does, and why where one of these is not the original's verdict.
+//! One row per case: the results of strict opening, of lenient opening, and of loading into an object as the original does, with
+//! the reason where one of these differs from the original.
 
-/// A case and what is done with it.
+/// A case with its expected treatment.
 #[derive(Debug)]
 pub(crate) struct Case {
     /// The name of the file without variant.

@@ -1,4 +1,4 @@
-//! A disk in memory that can stop at every step, and that knows what a loss of power would leave.
+//! A disk in memory that can stop at every step, and that simulates the state after a power loss.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -14,9 +14,9 @@ use weighbridge::{Error, Result};
 pub(crate) enum Moment {
     /// The step does not happen.
     Before,
-    /// Half of what is written is; other steps do not happen.
+    /// A write is half done; other steps do not happen.
     Amid,
-    /// The step happens, and whoever asked for it does not hear of it.
+    /// The step happens, but the caller gets an error.
     After,
 }
 
@@ -25,7 +25,7 @@ pub(crate) const MOMENTS: [Moment; 3] = [Moment::Before, Moment::Amid, Moment::A
 /// What becomes of the writer at that step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// It is told of an error and goes on.
+    /// The caller gets an error and continues.
     Fails,
     /// It dies: nothing that it does afterwards happens.
     Dies,

@@ -1,4 +1,4 @@
-//! What PyTorch-BigGraph itself does with the same files, and how it starts again.
+//! PyTorch-BigGraph itself with the same files: its steps, and its restart.
 
 use super::sim::SimDisk;
 use super::{EVERY, FILES, ROUNDS, content, name};
@@ -26,7 +26,7 @@ fn write_in_place(disk: &SimDisk, name: &str, bytes: &[u8]) -> Result<()> {
     disk.append(&at(name), bytes)
 }
 
-/// Trains [`ROUNDS`] iterations. `committed` is told of each version that counts.
+/// Trains [`ROUNDS`] iterations. `committed` receives each committed version.
 pub(crate) fn run(disk: &SimDisk, mut committed: impl FnMut(u64)) -> Result<()> {
     write_in_place(disk, "config.json", super::CONFIG.as_bytes())?;
     for version in 1..=ROUNDS {

@@ -1,4 +1,4 @@
-//! The golden files of PyTorch-BigGraph, and what h5py and torch say is in them.
+//! Golden files of PyTorch-BigGraph, with their contents by h5py and torch.
 
 use crate::support::testdata;
 use serde_json::{Map, Value as Json, json};
@@ -79,7 +79,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Type, shape and values of a tensor are those that `json` tells of a dataset or a tensor.
+/// Compares type, shape and values of a tensor with the `json` of a dataset or a tensor.
 pub(crate) fn compare(entry: &TensorEntry, json: &Json, at: &str) {
     let dtype = match json["dtype"].as_str().unwrap() {
         "int64" | ">i8" => "i64",

@@ -1,5 +1,5 @@
-//! The small trained networks of the golden files, computed from tensors by name: the check that
-//! orientation and order of matrices were read right, in whatever format the tensors come.
+//! Inference of the small trained golden networks from tensors by name: a check of the orientation and order of matrices, for any
+//! format of the tensors.
 
 use serde_json::Value as Json;
 

@@ -1,4 +1,4 @@
-//! The golden files of Paddle, and what Paddle says is in them.
+//! Golden files of Paddle, with their contents by Paddle.
 
 use crate::support::testdata;
 use serde_json::{Value as Json, json};

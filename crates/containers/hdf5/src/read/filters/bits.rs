@@ -1,9 +1,9 @@
-//! Bits, the highest of each byte first.
+//! Bit reader, most significant bit first.
 
-/// Reads forwards through bits.
+/// Forward reader of bits.
 pub(super) struct Bits<'a> {
     bytes: &'a [u8],
-    /// The last bits that were taken from the bytes, so many of which are not read.
+    /// Bits taken from the bytes; the low `left` of them are unread.
     buffer: u64,
     left: u32,
 }
@@ -21,7 +21,7 @@ impl<'a> Bits<'a> {
         Some(())
     }
 
-    /// The next `count` bits, at most 32, as a number; `None` where there are not so many.
+    /// Returns the next `count` bits, at most 32, as a number; `None` at the end of the bytes.
     pub(super) fn take(&mut self, count: u32) -> Option<u32> {
         while self.left < count {
             self.fill()?;
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_are_read_from_the_highest_on() {
+    fn reads_the_most_significant_bit_first() {
         let mut bits = Bits::new(&[0b1010_0000, 0, 0b0001_1111, 0xff, 0xff, 0xff, 0x7f]);
         assert_eq!((bits.take(0), bits.take(3), bits.zeros()), (Some(0), Some(0b101), Some(16)));
         assert_eq!((bits.take(32), bits.zeros(), bits.take(3)), (Some(0xffff_fff7), Some(0), Some(0b111)));

@@ -1,17 +1,17 @@
-//! The filter lzf of h5py: runs of bytes as they are, and runs that were there before.
+//! The filter lzf of h5py: literal runs and back-references.
 
 use super::super::bytes::Reader;
 use weighbridge_core::error::{Error, Result};
 
-/// Controls below this are the length of a run of bytes, less one.
+/// Control bytes below this are the length of a literal run, minus one.
 const LITERAL: u8 = 32;
 
-/// Unpacks `packed`, to `most` bytes at most.
+/// Unpacks `packed` to at most `most` bytes.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`] where it ends within a run, leads to before its beginning, or is longer.
+/// [`weighbridge_core::Kind::Corrupt`] where it ends within a run, refers to bytes before its beginning, or is longer.
 pub(super) fn unpack(packed: &[u8], most: usize) -> Result<Vec<u8>> {
-    let bad = || Error::corrupt("hdf5-chunk", "HDF5: a chunk cannot be unpacked (lzf)");
+    let bad = || Error::corrupt("hdf5-chunk", "HDF5: the chunk cannot be unpacked (filter lzf)");
     let mut unpacked: Vec<u8> = Vec::new();
     let mut reader = Reader::new(packed, 8, 8);
     while reader.left() > 0 {
@@ -23,7 +23,7 @@ pub(super) fn unpack(packed: &[u8], most: usize) -> Result<Vec<u8>> {
             let len = if short == 9 { short + usize::from(reader.u8()?) } else { short };
             let back = ((usize::from(control & 31) << 8) | usize::from(reader.u8()?)) + 1;
             let from = unpacked.len().checked_sub(back).ok_or_else(bad)?;
-            // A run may reach into what it makes.
+            // A back-reference may overlap its own output.
             for at in from..from + len {
                 unpacked.push(unpacked[at]);
             }
@@ -40,8 +40,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_repeat_what_was_there() {
-        // "abc", then five bytes from three before: into what they make.
+    fn back_references_repeat_earlier_bytes() {
+        // "abc", then five bytes from distance three: overlaps its output.
         assert_eq!(unpack(&[2, b'a', b'b', b'c', 3 << 5, 2], 8).unwrap(), b"abcabcab");
         // A long run: nine bytes and two more of the last.
         assert_eq!(unpack(&[0, b'x', 7 << 5, 2, 0], 12).unwrap(), [b'x'; 12]);

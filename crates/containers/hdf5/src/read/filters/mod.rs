@@ -1,4 +1,4 @@
-//! Which filters can be undone, and what their parameters may ask for.
+//! Supported filters, and bounds on their parameters.
 
 mod bits;
 mod lzf;
@@ -11,21 +11,21 @@ use super::sums;
 use super::types::Padding;
 use weighbridge_core::error::{Error, Result};
 
-/// The filters of the format itself, by their numbers.
+/// Ids of the filters defined by HDF5.
 const DEFLATE: u16 = 1;
 const SHUFFLE: u16 = 2;
 const FLETCHER32: u16 = 3;
 const SZIP: u16 = 4;
 const NBIT: u16 = 5;
 const SCALE_OFFSET: u16 = 6;
-/// The filter lzf, which h5py brings along.
+/// Id of the filter lzf, which h5py includes.
 pub const FILTER_LZF: u16 = 32000;
-/// Filters in one dataset.
-const MOST: u8 = 32;
-/// The first number of filters that are not of the format itself.
-const FIRST_FOREIGN: u16 = 256;
-/// Where the bytes of an element stand among the parameters of scale-offset.
-const SCALED_SIZE: usize = 4;
+/// Maximum number of filters of a dataset.
+const MAX_FILTERS: u8 = 32;
+/// First id of registered filters, which HDF5 does not define.
+const FIRST_REGISTERED: u16 = 256;
+/// Index of the element size among the parameters of scale-offset.
+const SCALE_OFFSET_SIZE: usize = 4;
 
 /// A filter of a dataset.
 #[derive(Debug, Clone)]
@@ -35,52 +35,49 @@ pub(super) struct Filter {
     pub(super) parameters: Vec<u32>,
 }
 
-/// Holds filters against what undoing them may cost, before a byte of a chunk is read.
+/// Checks the filters and their parameters, which bound the cost of undoing them, before a chunk is read.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Unsupported`], code `hdf5-filter`, for filters that are not known, or that follow each other
-/// in a way that no writer has use for; [`weighbridge_core::Kind::Corrupt`] for parameters that cannot be.
+/// [`weighbridge_core::Kind::Unsupported`], code `hdf5-filter`, for unsupported filters, or unsupported
+/// sequences of filters; [`weighbridge_core::Kind::Corrupt`] for invalid parameters.
 pub(super) fn check(filters: &[Filter], size: u32) -> Result<()> {
     for (place, filter) in filters.iter().enumerate() {
         if !(DEFLATE..=SCALE_OFFSET).contains(&filter.id) && filter.id != FILTER_LZF {
             let name = filter.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
-            return Err(Error::unsupported(
-                "hdf5-filter",
-                "HDF5: chunks are packed in a way that is not known here",
-            )
-            .found(format_args!("filter {}{name}", filter.id))
-            .hint("write the file again with gzip, or without compression"));
+            return Err(Error::unsupported("hdf5-filter", "HDF5: the dataset uses an unsupported filter")
+                .found(format_args!("filter {}{name}", filter.id))
+                .hint("rewrite the file with gzip, or without compression, for example with h5repack"));
         }
         let later = filters.get(place + 1..).unwrap_or_default();
-        // Packed twice, a few bytes would be a million times as many, and shuffling goes through all of them
-        // each time. How long szip makes its input is not known, so what is undone before it has no bound.
+        // Packed twice, a few bytes expand a million times, and every shuffle passes over all of them.
+        // The output length of szip is unknown, so filters undone before it have no bound.
         let odd =
             later.iter().any(|later| later.id == filter.id || (filter.id == SZIP && later.id != FLETCHER32));
         if odd {
             let ids: Vec<u16> = filters.iter().map(|filter| filter.id).take(8).collect();
             return Err(Error::unsupported(
                 "hdf5-filter",
-                "HDF5: filters follow each other in a way that is not known here",
+                "HDF5: the dataset uses an unsupported sequence of filters",
             )
-            .expected("each filter once, and nothing but a checksum after szip")
+            .expected("each filter once, and only a checksum after szip")
             .found(format_args!("filters {ids:?}"))
-            .hint("write the file again with gzip, or without compression"));
+            .hint("rewrite the file with gzip, or without compression, for example with h5repack"));
         }
         let possible = match filter.id {
             DEFLATE => matches!(filter.parameters[..], [0..=9]),
             SHUFFLE => filter.parameters == [size],
             NBIT => nbit::is_possible(&filter.parameters),
-            SCALE_OFFSET => filter.parameters.get(SCALED_SIZE) != Some(&0),
+            SCALE_OFFSET => filter.parameters.get(SCALE_OFFSET_SIZE) != Some(&0),
             _ => true,
         };
         if !possible {
             return Err(Error::corrupt(
                 "hdf5-corrupt",
-                "HDF5: the parameters of a filter describe no elements that there can be",
+                "HDF5: the filter has invalid parameters",
             )
             .expected(format_args!(
-                "a level of deflate up to 9, shuffled elements of {size} bytes; of nbit types of a byte at least, members \
-                 side by side"
+                "deflate: a level up to 9; shuffle: elements of {size} bytes; nbit: types of at least one byte, members without \
+                 overlaps"
             ))
             .found(format_args!("filter {}", filter.id)));
         }
@@ -88,7 +85,7 @@ pub(super) fn check(filters: &[Filter], size: u32) -> Result<()> {
     Ok(())
 }
 
-/// Undoes `filters` but for those in `mask`, in a chunk of `len` bytes with elements of `size` bytes.
+/// Undoes `filters`, except those in `mask`, for a chunk of `len` bytes with elements of `size` bytes.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`] where the bytes are damaged.
@@ -104,10 +101,11 @@ pub(super) fn undo(
         if (mask >> place) & 1 != 0 {
             continue;
         }
-        // With the checksums that follow the elements.
+        // Including the checksums behind the elements.
         let most = len.saturating_add(4 * filters.len());
-        let bad =
-            |name: &str| Error::corrupt("hdf5-chunk", format!("HDF5: a chunk cannot be unpacked ({name})"));
+        let bad = |name: &str| {
+            Error::corrupt("hdf5-chunk", format!("HDF5: the chunk cannot be unpacked (filter {name})"))
+        };
         let parameters = &filter.parameters;
         bytes = match filter.id {
             DEFLATE => inflate(&bytes, most)?,
@@ -116,7 +114,7 @@ pub(super) fn undo(
             FLETCHER32 => {
                 let (body, sum) = bytes.split_last_chunk::<4>().ok_or_else(|| bad("fletcher32"))?;
                 if sums::fletcher32(body) != u32::from_le_bytes(*sum) {
-                    let text = "HDF5: a chunk does not match its checksum";
+                    let text = "HDF5: the chunk does not match its checksum";
                     return Err(Error::corrupt("hdf5-checksum", text));
                 }
                 bytes.truncate(bytes.len() - 4);
@@ -130,8 +128,8 @@ pub(super) fn undo(
     Ok(bytes)
 }
 
-/// Puts elements of `size` bytes together, of which the first bytes stand first, then the second ones, and so on. What
-/// is no whole element stays behind them.
+/// Undoes the shuffle of elements of `size` bytes: the input has the first bytes of all elements, then the second ones, and
+/// so on. A trailing partial element stays unchanged.
 fn unshuffle(bytes: &[u8], size: usize) -> Vec<u8> {
     let mut whole = bytes.to_vec();
     let count = bytes.len() / size.max(1);
@@ -143,48 +141,49 @@ fn unshuffle(bytes: &[u8], size: usize) -> Vec<u8> {
     whole
 }
 
-/// Inflates a stream of zlib that ends, with its checksum, in `packed`.
+/// Inflates `packed`, a complete zlib stream with its checksum.
 fn inflate(packed: &[u8], most: usize) -> Result<Vec<u8>> {
     let bad = |why: &str| {
-        Error::corrupt("hdf5-chunk", format!("HDF5: a chunk cannot be unpacked (deflate): {why}"))
+        Error::corrupt("hdf5-chunk", format!("HDF5: the chunk cannot be unpacked (filter deflate): {why}"))
     };
     let mut stream = flate2::Decompress::new(true);
-    // No more than a thousand bytes are made of one; and room for what ends the stream.
+    // Deflate expands a byte to at most 1032; the rest is space for the end of the stream.
     let room = most.min(packed.len().saturating_mul(1032)).saturating_add(64);
     let mut bytes = Vec::with_capacity(room);
     let status = stream.decompress_vec(packed, &mut bytes, flate2::FlushDecompress::Finish);
     match status.map_err(|error| bad(&error.to_string()))? {
         flate2::Status::StreamEnd => Ok(bytes),
-        _ if bytes.len() > most => Err(bad("it is longer than it should be")),
-        _ => Err(bad("it does not end")),
+        _ if bytes.len() > most => Err(bad("the output is too long")),
+        _ => Err(bad("the stream is cut short")),
     }
 }
 
 /// Reads a filter pipeline message.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`] for what the original refuses; [`weighbridge_core::Kind::Unsupported`] for unknown versions.
+/// [`weighbridge_core::Kind::Corrupt`] for messages that the HDF5 library rejects;
+/// [`weighbridge_core::Kind::Unsupported`] for unknown versions.
 pub(super) fn parse(mut reader: Reader<'_>) -> Result<Vec<Filter>> {
     let (version, count) = (reader.u8()?, reader.u8()?);
     if !(1..=2).contains(&version) {
-        let text = "HDF5: a list of filters of unknown version";
+        let text = "HDF5: the filter message has an unsupported version";
         return Err(Error::unsupported("hdf5-unsupported", text).found(version));
     }
-    if count > MOST {
-        return Err(Error::corrupt("hdf5-corrupt", "HDF5: too many filters")
-            .expected(format_args!("at most {MOST}"))
+    if count > MAX_FILTERS {
+        return Err(Error::corrupt("hdf5-corrupt", "HDF5: the dataset has too many filters")
+            .expected(format_args!("at most {MAX_FILTERS}"))
             .found(count));
     }
     reader.skip(if version == 1 { 6 } else { 0 })?;
     let mut filters = Vec::new();
     for _ in 0..count {
         let id = reader.u16()?;
-        // Those of the format itself have no name in later versions.
-        let len = if version == 1 || id >= FIRST_FOREIGN { usize::from(reader.u16()?) } else { 0 };
+        // In version 2 the filters defined by HDF5 have no name.
+        let len = if version == 1 || id >= FIRST_REGISTERED { usize::from(reader.u16()?) } else { 0 };
         reader.skip(2)?;
         let count = reader.u16()?;
         if version == 1 && len % 8 != 0 {
-            let text = "HDF5: the name of a filter does not end at a multiple of 8 bytes";
+            let text = "HDF5: the length of a filter name is not a multiple of 8";
             return Err(Error::corrupt("hdf5-corrupt", text).found(len));
         }
         let name = reader.take(len)?;
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_that_multiply_are_refused() {
+    fn rejects_filter_sequences_that_multiply_the_output() {
         let [deflate, shuffle, sum, szip] =
             [(1, &[6][..]), (2, &[4]), (3, &[]), (4, &[])].map(|(id, data)| filter(id, data));
         let all = |filters: &[&Filter]| filters.iter().map(|&f| f.clone()).collect::<Vec<_>>();
@@ -225,13 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_cannot_be_are_refused() {
+    fn rejects_invalid_filter_parameters() {
         let nbit = |of_type: &[u32]| code(&[filter(5, &[&[0, 0, 7][..], of_type].concat())]);
         assert_eq!(nbit(&[1, 4, 0, 17, 3]), "fits");
         assert_eq!(nbit(&[3, 6, 2, 0, 2, 4, 1, 2, 0, 10, 0, 4, 4, 2]), "fits");
-        // As many members as there are numbers, without memory for them.
+        // A huge number of members must not allocate memory.
         assert_eq!(nbit(&[3, 4, u32::MAX]), "hdf5-corrupt");
-        // Elements and members of no size, members over each other.
+        // Empty elements and members, overlapping members.
         for none in
             [&[3, 0, 0][..], &[4, 0], &[3, 4, 1, 0, 4, 0], &[3, 4, 2, 0, 4, 4, 0, 4, 1], &[2, 4, 4, 0]]
         {
@@ -240,7 +239,7 @@ mod tests {
         let nested = |levels| nbit(&[[2, 4].repeat(levels), vec![4, 4]].concat());
         assert_eq!((nested(128), nested(129), nested(100_000)), ("fits", "hdf5-corrupt", "hdf5-corrupt"));
         assert_eq!(code(&[filter(6, &[2, 0, 9, 0, 0, 0])]), "hdf5-corrupt");
-        // Nothing is packed.
+        // Parameters of unpacked elements.
         assert_eq!(code(&[filter(5, &[2, 1])]), "fits");
         assert_eq!(code(&[filter(5, &[3, 1, 9])]), "fits");
     }

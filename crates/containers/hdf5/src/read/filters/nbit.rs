@@ -1,18 +1,18 @@
-//! The filter nbit: of each number only those bits that its type has.
+//! The filter nbit: only the significant bits of each number are stored.
 
 use super::bits::Bits;
 use std::slice::Iter;
 use weighbridge_core::budget::Budget;
 
-/// Element type, as the filter's parameters describe it.
+/// Element type, as described by the parameters of the filter.
 enum Packed {
-    /// A number of `bits` bits from the bit `first` on.
+    /// A number of `bits` bits, from the bit `first` on.
     Number { size: usize, is_big_endian: bool, bits: usize, first: usize },
-    /// Several of the same.
+    /// An array.
     Array { size: usize, base: Box<Packed> },
-    /// Members, each with its offset.
+    /// A compound of members, each with its offset.
     Members { size: usize, members: Vec<(usize, Packed)> },
-    /// Bytes as they are.
+    /// Unpacked bytes.
     Plain { size: usize },
 }
 
@@ -26,8 +26,8 @@ impl Packed {
         }
     }
 
-    /// The type that the next parameters describe; `None` where it cannot be. It has a byte at least, and its members
-    /// lie side by side: so as many bytes as a chunk has bound the steps of unpacking it.
+    /// Parses the type that the next parameters describe; `None` where it is invalid. A type has at least one byte and its
+    /// members do not overlap, so the length of a chunk bounds the steps of unpacking it.
     fn parse(parameters: &mut Iter<'_, u32>, depth: usize) -> Option<Self> {
         Budget::check_depth(depth).ok()?;
         let mut next = || usize::try_from(*parameters.next()?).ok();
@@ -44,7 +44,7 @@ impl Packed {
             2 => {
                 let base = Self::parse(parameters, depth + 1)?;
                 match size % base.size() {
-                    // Levels of one size would each cost a step for every element.
+                    // An array of one element is dropped: each level would cost a step for every element.
                     0 if size == base.size() => Some(base),
                     0 => Some(Self::Array { size, base: Box::new(base) }),
                     _ => None,
@@ -74,7 +74,7 @@ impl Packed {
         }
     }
 
-    /// Puts the next element into `place`, which is as long as it is.
+    /// Unpacks the next element into `place`, which has its length.
     fn unpack(&self, bits: &mut Bits<'_>, place: &mut [u8]) -> Option<()> {
         match self {
             Self::Number { size, is_big_endian, bits: count, first } => {
@@ -104,17 +104,17 @@ impl Packed {
     }
 }
 
-/// False where the parameters describe a type that cannot be.
+/// False where the parameters describe an invalid type.
 pub(super) fn is_possible(parameters: &[u32]) -> bool {
-    // Their number, whether nothing is packed, the number of elements, the type.
+    // The number of parameters, a flag for unpacked elements, the number of elements, the type.
     match parameters {
         [_, 0, _, of_type @ ..] => Packed::parse(&mut of_type.iter(), 0).is_some(),
-        // Nothing is packed, or too few of them: that is seen before any of them is used.
+        // Unpacked elements; or too few parameters, which `unpack` rejects.
         _ => true,
     }
 }
 
-/// Unpacks `packed` to `most` bytes at most; `None` where it is damaged.
+/// Unpacks `packed` to at most `most` bytes; `None` where it is damaged.
 pub(super) fn unpack(packed: Vec<u8>, parameters: &[u32], most: usize) -> Option<Vec<u8>> {
     let [len, is_plain, count, of_type @ ..] = parameters else { return None };
     if usize::try_from(*len).ok()? != parameters.len() {

@@ -1,34 +1,34 @@
-//! The filter scale-offset: numbers less the smallest of them, in as few bits as the largest needs.
+//! The filter scale-offset: differences from the minimum, in as few bits as the largest needs.
 
 use super::bits::Bits;
 
-/// Bytes in front of the numbers: how many bits each has, the bytes of the smallest, the smallest; the rest means nothing.
-const HEAD: usize = 21;
+/// Length of the header: bits of a number, bytes of the minimum, the minimum, padding.
+const HEADER_LEN: usize = 21;
 /// Index of the fill value among the parameters.
-const FILL: usize = 8;
+const FILL_INDEX: usize = 8;
 
 /// Class of the numbers.
 enum Class {
     Integer,
-    /// Floats that were multiplied by this, and rounded.
+    /// Floats that were multiplied by this factor and rounded.
     Float(f64),
 }
 
-/// Unpacks `packed` to `most` bytes at most; `None` where it is damaged, or packed in a way that the original does not
-/// unpack either.
+/// Unpacks `packed` to at most `most` bytes; `None` where it is damaged, or uses a mode that the HDF5 library does not
+/// support either.
 pub(super) fn unpack(packed: Vec<u8>, parameters: &[u32], most: usize) -> Option<Vec<u8>> {
     let parameters: &[u32; 20] = parameters.try_into().ok()?;
     let [way, factor, count, class, size, sign, order, has_fill, ..] = *parameters;
     let (count, size) = (usize::try_from(count).ok()?, usize::try_from(size).ok()?);
     let width = u32::try_from(size.checked_mul(8)?).ok()?;
     let class = match (class, way) {
-        // As many bits as there are: nothing is packed.
+        // Full width: the elements are not packed.
         (0, 2) if factor == width => return Some(packed),
         (0, 2) if [1, 2, 4, 8].contains(&size) && sign < 2 => Class::Integer,
         (1, 0) if [4, 8].contains(&size) => Class::Float(10f64.powi(factor.cast_signed())),
         _ => return None,
     };
-    let (head, numbers) = packed.split_at_checked(HEAD)?;
+    let (head, numbers) = packed.split_at_checked(HEADER_LEN)?;
     let bits = u32::from_le_bytes(*head.first_chunk()?);
     let mut least = [0; 8];
     let len = usize::from(head[4]).min(8);
@@ -39,9 +39,9 @@ pub(super) fn unpack(packed: Vec<u8>, parameters: &[u32], most: usize) -> Option
     if bits == width {
         bytes.copy_from_slice(numbers.get(..all)?);
     } else {
-        // All bits set stand for the value that fills.
+        // All bits set mean the fill value.
         let mark = (1u64 << bits) - 1;
-        let fill: Vec<u8> = parameters[FILL..].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let fill: Vec<u8> = parameters[FILL_INDEX..].iter().flat_map(|word| word.to_le_bytes()).collect();
         let unpacked = |number| match number == mark && has_fill != 0 {
             true => fill.first_chunk().copied(),
             false => Some(class.number(number, least, size)),
@@ -66,7 +66,7 @@ pub(super) fn unpack(packed: Vec<u8>, parameters: &[u32], most: usize) -> Option
 }
 
 impl Class {
-    /// A number of `size` bytes, little-endian.
+    /// Encodes a number of `size` bytes, little-endian.
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
     fn number(&self, number: u64, least: u64, size: usize) -> [u8; 8] {
         match self {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_the_smallest_and_more() {
+    fn unpacks_differences_from_the_minimum() {
         let least = (-3i64).to_le_bytes();
         let integers = packed(3, least, &[0b0001_0111, 0b1000_0000]);
         let plain = unpack(integers.clone(), &parameters(2, 0, 0, 2, None), 6).unwrap();

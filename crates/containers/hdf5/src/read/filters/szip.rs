@@ -1,31 +1,31 @@
 //! The filter szip: numbers, or the differences between them, in the codes of CCSDS 121.0-B.
 //!
-//! A chunk is its length, four bytes, and the codes. A line of pixels is a run of blocks; each begins with how its numbers
-//! are written: as they are, as one split into zeros that are counted and lower bits, in pairs, or not at all where they
-//! are zeros. Where differences are written, the first number of a line stands for itself. Pixels of 32 and 64 bits are
-//! taken apart: the first byte of each, then the second of each, and so on.
+//! A chunk is its length (four bytes) and the codes. A line of pixels is a run of blocks. Each block begins with the id of
+//! its coding: uncompressed, split (a count of zeros, then the low bits), pairs (second extension), or zero blocks.
+//! In difference mode the first number of a line is a reference sample. Pixels of 32 and 64 bits are
+//! split into byte planes: the first byte of each, then the second of each, and so on.
 
 use super::bits::Bits;
 
-/// Options: the highest byte comes first; differences are written.
+/// Options: most significant byte first; difference mode.
 const BIG_ENDIAN: u32 = 16;
 const DIFFERENCES: u32 = 32;
-/// Limits of the format: pixels of a block, blocks of a line.
-const MOST_PIXELS: u32 = 32;
-const MOST_BLOCKS: u32 = 4096;
-/// Blocks of zeros are counted within so many.
+/// Limits of the format: pixels in a block, blocks in a line.
+const MAX_PIXELS: u32 = 32;
+const MAX_BLOCKS: u32 = 4096;
+/// Number of blocks in a segment, within which zero blocks are counted.
 const SEGMENT: usize = 64;
-/// The count that means all that are left of a segment.
+/// Count that means the rest of the segment.
 const REST: u64 = 5;
-/// Sums of pairs are below this.
+/// Exclusive maximum of the sum of a pair.
 const PAIRS: u64 = 13;
 
-/// Unpacks `packed` to `most` bytes at most; `None` where it is damaged.
+/// Unpacks `packed` to at most `most` bytes; `None` where it is damaged.
 pub(super) fn unpack(packed: &[u8], parameters: &[u32], most: usize) -> Option<Vec<u8>> {
     let &[options, block, pixel_bits, line] = parameters else { return None };
     let (len, codes) = packed.split_first_chunk::<4>()?;
     let len = usize::try_from(u32::from_le_bytes(*len)).ok().filter(|&len| len <= most)?;
-    let fits = (1..=MOST_PIXELS).contains(&block) && line > 0 && line.div_ceil(block) <= MOST_BLOCKS;
+    let fits = (1..=MAX_PIXELS).contains(&block) && line > 0 && line.div_ceil(block) <= MAX_BLOCKS;
     if !fits || !matches!(pixel_bits, 1..=32 | 64) {
         return None;
     }
@@ -57,7 +57,7 @@ pub(super) fn unpack(packed: &[u8], parameters: &[u32], most: usize) -> Option<V
     };
     let mut bytes = vec![0; len];
     for part in bytes.chunks_mut(line * size) {
-        // What fills up the last block of a line is written, too; the last line may end before.
+        // The last block of a line is padded; the last line may be shorter.
         let whole = part.len() == line * size;
         let filled = lines.next(if whole { lines.numbers.len() } else { part.len() / size })?;
         if lines.differences {
@@ -77,30 +77,30 @@ pub(super) fn unpack(packed: &[u8], parameters: &[u32], most: usize) -> Option<V
     Some((0..len).map(|at| bytes[at % planes * pixels + at / planes]).collect())
 }
 
-/// Lines of numbers, one after the other.
+/// Decoder of consecutive lines of numbers.
 struct Lines<'a> {
     codes: Bits<'a>,
-    /// Bits of a number, and of what says how a block is written.
+    /// Bits of a number, and of the id of a coding.
     bits: u32,
     id_bits: u32,
-    /// Numbers of a block.
+    /// Numbers in a block.
     block: usize,
     differences: bool,
-    /// Those of a line.
+    /// Numbers of the current line.
     numbers: Vec<u32>,
 }
 
 impl Lines<'_> {
-    /// Reads blocks of the next line until `wanted` numbers are there; how many are.
+    /// Reads blocks of the next line until at least `wanted` numbers are decoded. Returns their number.
     fn next(&mut self, wanted: usize) -> Option<usize> {
         let mut at = 0;
         while at < wanted {
             let mut end = at + self.block;
             let id = self.codes.take(self.id_bits)?;
             let in_pairs = id == 0 && self.codes.take(1)? == 1;
-            let as_they_are = id + 1 == 1 << self.id_bits;
+            let is_uncompressed = id + 1 == 1 << self.id_bits;
             let mut from = at;
-            if at == 0 && self.differences && !as_they_are {
+            if at == 0 && self.differences && !is_uncompressed {
                 *self.numbers.first_mut()? = self.codes.take(self.bits)?;
                 from = 1;
             }
@@ -108,14 +108,14 @@ impl Lines<'_> {
                 end = at.checked_add(self.zeros(at / self.block)?.checked_mul(self.block)?)?;
             }
             let numbers = self.numbers.get_mut(from..end)?;
-            if as_they_are {
+            if is_uncompressed {
                 for number in numbers {
                     *number = self.codes.take(self.bits)?;
                 }
             } else if in_pairs {
                 let mut second = None;
                 for (number, place) in numbers.iter_mut().zip(from - at..) {
-                    // The first number of a line takes the place of the first of a pair.
+                    // The reference sample replaces the first number of a pair.
                     *number = match second.take() {
                         Some(second) => second,
                         None => {
@@ -143,7 +143,7 @@ impl Lines<'_> {
         Some(at)
     }
 
-    /// Counts the blocks of zeros that begin with this block of the line.
+    /// Counts the zero blocks from `block` of the line on.
     fn zeros(&mut self, block: usize) -> Option<usize> {
         match self.codes.zeros()? + 1 {
             REST => {
@@ -155,7 +155,7 @@ impl Lines<'_> {
     }
 }
 
-/// The pair of that code: they are numbered by their sum, and within a sum by the second.
+/// Decodes a pair: codes are ordered by the sum, then by the second number.
 fn pair(code: u64) -> Option<(u32, u32)> {
     let mut first = 0;
     for sum in 0..PAIRS {
@@ -168,8 +168,8 @@ fn pair(code: u64) -> Option<(u32, u32)> {
     None
 }
 
-/// Makes numbers up to `most` of the first one and the differences behind it. A difference of either sign is a number:
-/// small ones take turns, those that only one sign can have follow.
+/// Turns the first number and the differences behind it into numbers up to `most`. Differences are mapped to unsigned
+/// numbers: both signs alternate while both are possible, then the possible sign follows.
 fn sum_up(numbers: &mut [u32], most: u32) {
     let Some((&mut first, rest)) = numbers.split_first_mut() else { return };
     let mut last = first;

@@ -1,34 +1,35 @@
-//! What stands outside of a header: objects of a heap, listed by a tree.
+//! Dense storage of links and attributes: objects of a fractal heap, indexed by a version-2 B-tree.
 
 use super::super::broken::Broken;
 use super::super::file::File;
 use super::super::fractal::Fractal;
-use super::super::header::{About, Header, shared_messages};
+use super::super::header::{Header, MessageType, shared_messages};
 use super::super::tree::Tree;
 use bytes::Bytes;
 use weighbridge_core::error::{Error, Result};
 
-/// The kinds of trees of links and of attributes by their names; those in the order in which they were made have the
-/// next number.
+/// B-tree types of links and of attributes by name; the types by creation order have the next
+/// number.
 const LINKS: u8 = 5;
 const ATTRIBUTES: u8 = 8;
 
-/// Heap and tree that hold the links of a group or the attributes of an object.
-struct Kept {
+/// Heap and B-trees of the links of a group or the attributes of an object.
+struct DenseStorage {
     heap: u64,
     by_name: u64,
-    /// In the order in which they were made.
+    /// B-tree by creation order.
     by_order: u64,
 }
 
-impl Kept {
-    /// The message about links, or attributes; `None` where there is none. Its number of the newest has `newest` bytes.
-    fn read(file: &File, header: &Header, about: About, newest: usize) -> Result<Option<Self>> {
+impl DenseStorage {
+    /// Reads the link info or attribute info message; `None` where there is none. Its maximum creation index has `newest`
+    /// bytes.
+    fn read(file: &File, header: &Header, about: MessageType, newest: usize) -> Result<Option<Self>> {
         let Some(message) = header.first(file, about)? else { return Ok(None) };
         let mut reader = file.reader(&message);
         let (version, flags) = (reader.u8()?, reader.u8()?);
         if version != 0 {
-            let text = "HDF5: a group, or its attributes, kept in an unknown way";
+            let text = "HDF5: the link info or attribute info message has an unknown version";
             return Err(Error::corrupt("hdf5-corrupt", text).at(message.address).found(version));
         }
         reader.skip(if flags & 1 != 0 { newest } else { 0 })?;
@@ -37,9 +38,8 @@ impl Kept {
         Ok(Some(Self { heap, by_name, by_order }))
     }
 
-    /// Gives `take` the object of each record of the tree by names, and the record; `id` says where in a record the
-    /// number of its object begins, and how many bytes of it do not belong to the number. What cannot be read goes to
-    /// `broken`.
+    /// Calls `take` with the object of each record of the B-tree by name, and the record. The heap id of the object begins
+    /// at `before` in a record; `around` is the length of the other fields. Unreadable parts go to `broken`.
     fn each(
         &self,
         file: &File,
@@ -55,15 +55,15 @@ impl Kept {
                 let len = record.len().saturating_sub(around);
                 record.get(before..before + len).unwrap_or_default().to_vec()
             };
-            // The tree goes by the hash of names; in the order of the heap each of its blocks is read once.
+            // The B-tree is ordered by the hash of names; in the order of the heap each block is read once.
             let mut records: Vec<&[u8]> = records.chunks_exact(tree.record).collect();
             records.sort_by_cached_key(|record| heap.place(&id(record)).ok().flatten());
-            // Nothing is read behind an object of no length: each would cost time for nothing.
+            // Budget: many records may refer to one object.
             let parts = file.parts();
             for record in records {
                 let id = id(record);
                 if heap.is_in_broken(&id) {
-                    broken.again();
+                    broken.repeat();
                     continue;
                 }
                 if let Some(object) = broken.part(heap.object(&id))? {
@@ -72,7 +72,7 @@ impl Kept {
                 }
             }
         }
-        // Where bytes are accounted for, the tree in the order in which things were made is read, too: it says nothing new.
+        // For outlines the B-tree by creation order is read, too; its records are the same.
         if file.record().is_some() && self.by_order != u64::MAX {
             Tree::open(file, self.by_order, kind + 1)?.records(file, broken)?;
         }
@@ -80,31 +80,31 @@ impl Kept {
     }
 }
 
-/// Gives `take` the message of each link of a group that stands outside of its header. What cannot be read goes to
+/// Calls `take` with the message of each link of a group in dense storage. Unreadable parts go to
 /// `broken`.
 ///
 /// # Errors
-/// Where the head of the heap or of the tree cannot be read, and those of `take`.
+/// Where the header of the heap or of the B-tree cannot be read; errors of `take`.
 pub(super) fn links(
     file: &File,
     header: &Header,
     broken: &mut Broken,
     mut take: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let Some(kept) = Kept::read(file, header, About::LinkInfo, 8)? else { return Ok(()) };
-    // A hash, and the number.
-    kept.each(file, (LINKS, 4, 4), broken, |object, _| take(&object))
+    let Some(storage) = DenseStorage::read(file, header, MessageType::LinkInfo, 8)? else { return Ok(()) };
+    // A hash, then the heap id.
+    storage.each(file, (LINKS, 4, 4), broken, |object, _| take(&object))
 }
 
-/// The attributes that stand outside of the header, as bytes, in the order in which they were made.
+/// Returns the messages of attributes in dense storage, in creation order.
 ///
 /// # Errors
 /// Where any of them cannot be read.
 pub(in super::super) fn dense_attributes(file: &File, header: &Header) -> Result<Vec<Bytes>> {
     let (mut objects, mut broken) = (Vec::new(), Broken::default());
-    if let Some(kept) = Kept::read(file, header, About::AttributeInfo, 2)? {
-        // The number, flags, when it was made, a hash.
-        kept.each(file, (ATTRIBUTES, 0, 9), &mut broken, |object, record| {
+    if let Some(storage) = DenseStorage::read(file, header, MessageType::AttributeInfo, 2)? {
+        // The heap id, flags, creation index, a hash.
+        storage.each(file, (ATTRIBUTES, 0, 9), &mut broken, |object, record| {
             let mut reader = file.reader(record).from(record.len().saturating_sub(9));
             if reader.u8()? & 2 != 0 {
                 return Err(shared_messages());
@@ -113,7 +113,7 @@ pub(in super::super) fn dense_attributes(file: &File, header: &Header) -> Result
             Ok(())
         })?;
     }
-    broken.none()?;
+    broken.into_result()?;
     objects.sort_by_key(|&(order, _)| order);
     Ok(objects.into_iter().map(|(_, object)| object).collect())
 }

@@ -1,4 +1,4 @@
-//! What a group holds: names, and where each leads.
+//! Links of a group: names and targets.
 
 mod dense;
 mod table;
@@ -7,25 +7,25 @@ pub(super) use dense::dense_attributes;
 
 use super::broken::Broken;
 use super::file::File;
-use super::header::{About, Header};
+use super::header::{Header, MessageType};
 use super::types::Padding;
 use weighbridge_core::error::{Error, Result};
 
-/// Kinds of links; those above the last one are defined by users.
+/// Types of links; those above the last one are user-defined.
 const HARD: u8 = 0;
 const SOFT: u8 = 1;
 const EXTERNAL: u8 = 64;
 
-/// A link; or the name under which one could not be read, and why.
+/// A link; its target is an error where it could not be read.
 pub(super) struct Link {
     pub(super) name: String,
     pub(super) target: Result<Target>,
-    /// Its place in the order in which links were made, where the group keeps it.
+    /// Creation index, where the group stores it.
     order: Option<u64>,
 }
 
 impl Link {
-    /// Bytes of the texts of it.
+    /// Total length of its texts in bytes.
     fn bytes(&self) -> u64 {
         let target = match &self.target {
             Ok(Target::Soft(path)) => path.len(),
@@ -36,8 +36,9 @@ impl Link {
     }
 }
 
-/// Where a link leads.
+/// Target of a link.
 pub(super) enum Target {
+    /// FileContext of an object header.
     Hard(u64),
     /// A path in this file.
     Soft(String),
@@ -45,24 +46,24 @@ pub(super) enum Target {
     External(String, String),
 }
 
-/// The links of the group of that header, as far as they can be read: in the order in which they were made where the
-/// group keeps it, else by name. What is damaged goes to `broken`.
+/// Reads the readable links of a group, in creation order where the
+/// group stores it, else by name. Damaged parts go to `broken`.
 ///
 /// # Errors
-/// Those of [`Broken::part`]; [`weighbridge_core::Kind::Limit`] where they take too much memory.
+/// Those of [`Broken::part`]; [`weighbridge_core::Kind::Limit`] where the links exceed the memory budget.
 pub(super) fn links(file: &File, header: &Header, broken: &mut Broken) -> Result<Vec<Link>> {
     let mut links = Vec::new();
     let mut keep = |link: Link| {
-        file.place.list(link.bytes() + size_of::<Link>() as u64)?;
+        file.context.list(link.bytes() + size_of::<Link>() as u64)?;
         links.push(link);
         Ok(())
     };
-    if let Some(message) = header.first(file, About::SymbolTable)? {
+    if let Some(message) = header.first(file, MessageType::SymbolTable)? {
         let found = table::links(file, &message, broken, &mut keep);
         broken.part(found)?;
         return Ok(links);
     }
-    for message in header.all(About::Link) {
+    for message in header.all(MessageType::Link) {
         let Some(payload) = broken.part(header.payload(file, message))? else { continue };
         keep(named(file, &payload))?;
     }
@@ -75,7 +76,7 @@ pub(super) fn links(file: &File, header: &Header, broken: &mut Broken) -> Result
     Ok(links)
 }
 
-/// The link in a link message, also where it cannot be read.
+/// Parses a link message; an unreadable link has the name `?` and an error as target.
 fn named(file: &File, bytes: &[u8]) -> Link {
     parse(file, bytes).unwrap_or_else(|error| Link { name: "?".to_owned(), target: Err(error), order: None })
 }
@@ -84,11 +85,15 @@ fn parse(file: &File, bytes: &[u8]) -> Result<Link> {
     let mut reader = file.reader(bytes);
     let (version, flags) = (reader.u8()?, reader.u8()?);
     if version != 1 {
-        return Err(Error::unsupported("hdf5-unsupported", "HDF5: a link of unknown version").found(version));
+        return Err(Error::unsupported(
+            "hdf5-unsupported",
+            "HDF5: the link message has an unsupported version",
+        )
+        .found(version));
     }
     let kind = if flags & 8 != 0 { reader.u8()? } else { HARD };
     let order = if flags & 4 != 0 { Some(reader.number(8)?) } else { None };
-    // How the name is encoded: UTF-8 in any case, as ASCII is a part of it.
+    // Character set of the name, ASCII or UTF-8: read as UTF-8 in both cases.
     reader.skip(if flags & 16 != 0 { 1 } else { 0 })?;
     let len = reader.number(1 << (flags & 3))?;
     let name = text(reader.take(weighbridge_io::source::to_usize(len)?)?)?;
@@ -104,19 +109,19 @@ fn parse(file: &File, bytes: &[u8]) -> Result<Link> {
             Ok(Target::External(text(reader.text()?)?, text(reader.text()?)?))
         }
         kind if kind > EXTERNAL => {
-            let text = "HDF5: a link of a kind that its maker defined";
-            Err(Error::unsupported("hdf5-user-link", text).found(format_args!("kind {kind}")))
+            let text = "HDF5: the link has a user-defined type";
+            Err(Error::unsupported("hdf5-user-link", text).found(format_args!("type {kind}")))
         }
         kind => {
-            let text = "HDF5: a link of an unknown kind";
-            Err(Error::unsupported("hdf5-unsupported", text).found(format_args!("kind {kind}")))
+            let text = "HDF5: the link has an unknown type";
+            Err(Error::unsupported("hdf5-unsupported", text).found(format_args!("type {kind}")))
         }
     };
     Ok(Link { name, target, order })
 }
 
-/// A text without the zeros behind it.
+/// Parses a text without trailing zeros.
 fn text(bytes: &[u8]) -> Result<String> {
     String::from_utf8(Padding::Zeros.trim(bytes).to_vec())
-        .map_err(|_| Error::corrupt("hdf5-corrupt", "HDF5: a link with a name that is not UTF-8"))
+        .map_err(|_| Error::corrupt("hdf5-corrupt", "HDF5: the name or target of a link is not UTF-8"))
 }

@@ -1,22 +1,22 @@
-//! Virtual datasets: whose elements are those of other datasets, of this file or of files beside it.
+//! Virtual datasets: mappings to elements of other datasets, in the same file or in files of the same folder.
 //!
 //! ```text
 //! global heap object    version, number of mappings, the mappings, checksum
 //! mapping               file name NUL, path of the dataset NUL, selection of the source, selection of this dataset
 //! ```
 //!
-//! A mapping of version 1 begins with flags: 1 and 2 where the file name and the path are those of an earlier mapping, of
-//! which the number is in their place; 4 for this file, where there is no name.
+//! A mapping of version 1 begins with flags: 1 and 2 where the number of an earlier mapping replaces the file name or the
+//! path; 4 for this file, without a name.
 //!
-//! The n-th selected element of the source is the n-th selected element here; of mappings that overlap the last one counts;
-//! elements that no mapping has are the fill value. They are followed only where the caller asks for it (see [`Beside`](crate::Beside)): then a
-//! source that is missing is an error, where the original would give fill values.
+//! The n-th selected element of the source is the n-th selected element of the virtual dataset. The last of overlapping
+//! mappings applies; unmapped elements have the fill value. Mappings are followed only on request (see
+//! [`SiblingFiles`](crate::SiblingFiles)): a missing source is then an error, where the HDF5 library would return fill values.
 
 mod selection;
 mod source;
 
 use super::bytes::Reader;
-use super::file::Address;
+use super::file::FileContext;
 use super::layout::Virtual;
 use super::sources::SourceDataset;
 use super::sums;
@@ -34,59 +34,62 @@ use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Endian, Shape};
 use weighbridge_io::source::SourceRef;
 
-/// A run of bytes costs as much as this many bytes side by side.
-const RUN: u64 = 64;
-/// Bytes of unpacked chunks that are kept from one read to the next: half of what [`weighbridge_io::source`] keeps.
-const KEPT: u64 = 64 << 20;
+/// Cost of a run, in contiguous bytes.
+const RUN_COST: u64 = 64;
+/// Bytes of unpacked chunks that stay cached between reads: half of the cache of [`weighbridge_io::source`].
+const CACHED_LEN: u64 = 64 << 20;
 
 /// Flags of a mapping.
 const SAME_FILE: u8 = 1;
 const SAME_DATASET: u8 = 2;
-const OWN: u8 = 4;
+const OWN_FILE: u8 = 4;
 
-/// The refusal of a virtual dataset that is not followed.
-pub(super) fn refused() -> Error {
-    Error::unsupported("hdf5-virtual", "HDF5: a virtual dataset, whose elements are in other datasets")
-        .hint(phrase![Opt::FollowVirtual, " reads it where its sources are in the same folder"])
+/// Error of a virtual dataset that is not followed.
+pub(super) fn not_followed() -> Error {
+    Error::unsupported("hdf5-virtual", "HDF5: the dataset is virtual: its elements are in other datasets")
+        .hint(phrase![Opt::FollowVirtual, " reads it if its sources are in the same folder"])
 }
 
-/// Elements of another dataset that are elements of this one.
+/// Mapping of elements of a source dataset to elements of the virtual dataset.
 #[derive(Debug, PartialEq, Eq)]
 struct Mapping {
-    /// The name of the file; `.` for this one.
+    /// Name of the source file; `.` for this file.
     file: Arc<str>,
-    /// The path of the dataset in it.
+    /// Path of the dataset in that file.
     dataset: Arc<str>,
     from: Stored,
     to: Stored,
 }
 
 impl Mapping {
-    fn shown(&self) -> String {
-        shown(&self.file, &self.dataset)
+    fn display_name(&self) -> String {
+        source_name(&self.file, &self.dataset)
     }
 }
 
-/// The mappings in the block of a virtual dataset.
-fn mappings(block: &[u8], place: &Address) -> Result<Vec<Mapping>> {
-    let body = sums::checked(block, b"", "the list of mappings of a virtual dataset", 0)?;
+/// Parses the mappings of a virtual dataset.
+fn mappings(block: &[u8], place: &FileContext) -> Result<Vec<Mapping>> {
+    let body = sums::checked(block, b"", "mapping list of a virtual dataset", 0)?;
     let mut reader = place.reader(body);
     let version = reader.u8()?;
     if version > 1 {
-        return Err(Error::unsupported("hdf5-unsupported", "HDF5: mappings of unknown version")
-            .expected("0 or 1")
-            .found(version));
+        return Err(Error::unsupported(
+            "hdf5-unsupported",
+            "HDF5: the mapping list of a virtual dataset has an unsupported version",
+        )
+        .expected("0 or 1")
+        .found(version));
     }
     let count = reader.length()?;
     let mut mappings: Vec<Mapping> = Vec::new();
     for _ in 0..count {
         let flags = if version > 0 { reader.u8()? } else { 0 };
-        if flags > OWN | SAME_FILE | SAME_DATASET || flags & OWN != 0 && flags & SAME_FILE != 0 {
-            let text = "HDF5: a mapping with flags that cannot be";
+        if flags > OWN_FILE | SAME_FILE | SAME_DATASET || flags & OWN_FILE != 0 && flags & SAME_FILE != 0 {
+            let text = "HDF5: a mapping of the virtual dataset has invalid flags";
             return Err(Error::corrupt("hdf5-corrupt", text).found(flags));
         }
         let file: Arc<str> = match flags {
-            flags if flags & OWN != 0 => ".".into(),
+            flags if flags & OWN_FILE != 0 => ".".into(),
             flags if flags & SAME_FILE != 0 => earlier(&mappings, reader.length()?)?.file.clone(),
             _ => name(&mut reader)?.into(),
         };
@@ -95,37 +98,37 @@ fn mappings(block: &[u8], place: &Address) -> Result<Vec<Mapping>> {
             _ => name(&mut reader)?.into(),
         };
         let mut selection =
-            || Stored::parse(&mut reader).map_err(|error| error.found(shown(&file, &dataset)));
+            || Stored::parse(&mut reader).map_err(|error| error.found(source_name(&file, &dataset)));
         let (from, to) = (selection()?, selection()?);
         mappings.push(Mapping { file, dataset, from, to });
     }
     if reader.left() > 0 {
-        return Err(Error::corrupt("hdf5-corrupt", "HDF5: bytes behind the mappings of a virtual dataset")
-            .expected("none")
-            .found(format_args!("{} bytes", reader.left())));
+        return Err(Error::corrupt(
+            "hdf5-corrupt",
+            "HDF5: the mapping list of a virtual dataset has trailing bytes",
+        )
+        .expected("none")
+        .found(format_args!("{} bytes", reader.left())));
     }
     Ok(mappings)
 }
 
-/// The mapping of that number, which comes before the one that names it.
+/// Returns the earlier mapping `number`.
 fn earlier(mappings: &[Mapping], number: u64) -> Result<&Mapping> {
     usize::try_from(number).ok().and_then(|number| mappings.get(number)).ok_or_else(|| {
-        Error::corrupt("hdf5-corrupt", "HDF5: a mapping has the name of one that does not come before it")
+        Error::corrupt("hdf5-corrupt", "HDF5: a mapping of the virtual dataset refers to a later mapping")
             .expected(format_args!("a number below {}", mappings.len()))
             .found(number)
     })
 }
 
-/// The name of a source. `%b` stands for the number of a block, where a dataset grows; `%%` for a percent sign.
+/// Reads the name of a source. `%b` stands for a block number of an unlimited dataset (unsupported), `%%` for a percent sign.
 fn name(reader: &mut Reader<'_>) -> Result<String> {
     let bytes = reader.text()?;
     let text = std::str::from_utf8(bytes).map_err(|_| {
-        Error::unsupported(
-            "hdf5-virtual",
-            "HDF5: a source of a virtual dataset with a name that is not UTF-8",
-        )
-        .found(weighbridge_core::text::escape(&String::from_utf8_lossy(bytes)))
-        .hint("copy the dataset with h5py or h5repack first")
+        Error::unsupported("hdf5-virtual", "HDF5: a source name of the virtual dataset is not UTF-8")
+            .found(weighbridge_core::text::escape(&String::from_utf8_lossy(bytes)))
+            .hint("copy the dataset with h5py or h5repack first")
     })?;
     let (mut name, mut rest) = (String::new(), text);
     while let Some((before, behind)) = rest.split_once('%') {
@@ -136,11 +139,14 @@ fn name(reader: &mut Reader<'_>) -> Result<String> {
                 let error = match behind.starts_with('b') {
                     true => Error::unsupported(
                         "hdf5-virtual-unlimited",
-                        "HDF5: a virtual dataset with a source for each block",
+                        "HDF5: the virtual dataset has a source for each block",
                     )
                     .hint("copy the dataset with h5py or h5repack first"),
-                    false => Error::corrupt("hdf5-corrupt", "HDF5: a name of a source that cannot be")
-                        .expected("%b or %% behind a percent sign"),
+                    false => Error::corrupt(
+                        "hdf5-corrupt",
+                        "HDF5: a source name of the virtual dataset is invalid",
+                    )
+                    .expected("%b or %% for a percent sign"),
                 };
                 return Err(error.found(weighbridge_core::text::escape(text)));
             }
@@ -152,7 +158,7 @@ fn name(reader: &mut Reader<'_>) -> Result<String> {
 }
 
 impl Dataset {
-    /// The tensor that the mappings of `own` make: one source, which reads from the others.
+    /// Returns the tensor of the mappings of `own`: one source that reads from the source datasets.
     pub(super) fn mapped(
         &self,
         own: &Virtual,
@@ -161,18 +167,18 @@ impl Dataset {
         shape: Shape,
         encoding: Encoding,
     ) -> Result<TensorEntry> {
-        let (place, len) = (&self.stored.place, self.byte_len()?);
+        let (place, len) = (&self.stored.context, self.byte_len()?);
         if !matches!(self.kind, Kind::Numbers(..) | Kind::Opaque { .. }) {
-            let text = "HDF5: a virtual dataset of elements that are no numbers";
+            let text = "HDF5: the elements of the virtual dataset are not numbers";
             return Err(Error::unsupported("hdf5-type", text).found(self.stored.element.words()));
         }
-        let files = place.sources.as_ref().ok_or_else(refused)?;
+        let files = place.sources.as_ref().ok_or_else(not_followed)?;
         let mappings = if own.address.is_some() { mappings(&own.block, place)? } else { Vec::new() };
         let size = u64::from(self.stored.element.size);
         let mut parts = Vec::with_capacity(mappings.len());
         let (mut cost, mut mapped) = (len, 0u64);
         let (mut kept, mut again) = (Vec::with_capacity(mappings.len()), 0u64);
-        // By the name of the file and where the path is kept: many mappings may have one long path.
+        // Keyed by file name and address of the path: many mappings may share one long path.
         let mut sources = HashMap::new();
         for mapping in &mappings {
             let source =
@@ -181,8 +187,8 @@ impl Dataset {
                     Entry::Vacant(place) => place.insert(files.dataset(&mapping.file, &mapping.dataset)?),
                 };
             let part = self.part(mapping, source, size, &mut cost);
-            // Where nothing else was found, the source says which mapping it is about.
-            let part = part.map_err(|error| error.found(mapping.shown()))?;
+            // Without another found value, the source name identifies the mapping.
+            let part = part.map_err(|error| error.found(mapping.display_name()))?;
             mapped = mapped.saturating_add(part.len());
             again = again.saturating_add(source.unpacked.saturating_mul(part.reads()));
             if part.len() > 0 {
@@ -190,13 +196,13 @@ impl Dataset {
                 kept.push(source.kept);
             }
         }
-        // Of parts that follow each other, one is read at a time.
+        // Ordered parts without overlaps are read one at a time.
         let needed = match parts.windows(2).all(|pair| pair[0].is_before(&pair[1])) {
             true => kept.into_iter().max().unwrap_or(0),
             false => kept.into_iter().fold(0, u64::saturating_add),
         };
-        // What is not kept from one read to the next is unpacked for each.
-        if needed > KEPT {
+        // Chunks that do not stay cached are unpacked for each read.
+        if needed > CACHED_LEN {
             cost = cost.saturating_add(again);
         }
         let files = files.bytes();
@@ -207,40 +213,40 @@ impl Dataset {
         TensorEntry::dense(path, dtype, shape, &source, 0, encoding)
     }
 
-    /// What a mapping gives; `cost` counts what reading it takes, as bytes.
+    /// Returns the part of a mapping; adds the cost of reading it, in bytes, to `cost`.
     fn part(&self, mapping: &Mapping, source: &SourceDataset, size: u64, cost: &mut u64) -> Result<Part> {
-        if !alike(&source.element, &self.stored.element) {
-            let text = "HDF5: a source of a virtual dataset has elements of another type";
+        if !same_encoding(&source.element, &self.stored.element) {
+            let text = "HDF5: a source of the virtual dataset has another element type";
             return Err(Error::unsupported("hdf5-virtual-type", text)
-                .expected(described(&self.stored.element))
-                .found(format_args!("{} in {}", described(&source.element), mapping.shown()))
-                .hint("copy the dataset with h5py or h5repack first, which converts them"));
+                .expected(type_text(&self.stored.element))
+                .found(format_args!("{} in {}", type_text(&source.element), mapping.display_name()))
+                .hint("copy the dataset with h5py first, which converts the elements"));
         }
         let from = Selection::new(&mapping.from, &source.dims, size)?;
         let to = Selection::new(&mapping.to, self.shape.dims(), size)?;
         if from.len != to.len {
-            let text = "HDF5: a mapping of a virtual dataset has not as many elements on both sides";
+            let text = "HDF5: a mapping of the virtual dataset selects different numbers of elements";
             return Err(Error::corrupt("hdf5-corrupt", text)
                 .expected(format_args!("{} elements", to.len / size.max(1)))
-                .found(format_args!("{} in {}", from.len / size.max(1), mapping.shown())));
+                .found(format_args!("{} in {}", from.len / size.max(1), mapping.display_name())));
         }
         let part = Part::new(to, from, source.bytes.clone());
-        let runs = part.runs().saturating_mul(RUN);
+        let runs = part.runs().saturating_mul(RUN_COST);
         *cost = cost.saturating_add(part.len().max(runs).max(source.unpacked));
         Ok(part)
     }
 }
 
-/// True where elements of one type are elements of the other as they are. Single bytes have no order.
-fn alike(one: &Type, other: &Type) -> bool {
+/// True where the types have the same encoding. Single bytes have no byte order.
+fn same_encoding(one: &Type, other: &Type) -> bool {
     match (&one.class, &other.class) {
         (Class::Number(one, _), Class::Number(other, _)) if one.size() == Some(1) => one == other,
         _ => one == other,
     }
 }
 
-/// A type, for people.
-fn described(element: &Type) -> String {
+/// Display text of a type, with its byte order.
+fn type_text(element: &Type) -> String {
     match &element.class {
         Class::Number(dtype, Endian::Little) => format!("{dtype}, little-endian"),
         Class::Number(dtype, Endian::Big) => format!("{dtype}, big-endian"),
@@ -249,7 +255,7 @@ fn described(element: &Type) -> String {
     }
 }
 
-/// The source of a mapping, for people.
-pub(super) fn shown(file: &str, dataset: &str) -> String {
-    weighbridge_core::text::escape(&format!("{dataset} of {file}"))
+/// Display name of the source of a mapping.
+pub(super) fn source_name(file: &str, dataset: &str) -> String {
+    weighbridge_core::text::escape(&format!("{dataset} in {file}"))
 }

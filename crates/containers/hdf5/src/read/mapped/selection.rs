@@ -1,33 +1,33 @@
-//! Selections: which elements of a dataset a mapping is about.
+//! Selections: the elements of a dataset that a mapping uses.
 //!
-//! The elements of a selection have an order, that of their places in the dataset, row by row. A mapping is two
-//! selections of equally many elements: the n-th of one is the n-th of the other.
+//! The elements of a selection are ordered by position in the dataset, row by row. A mapping is two
+//! selections of equal size: the n-th element of one is the n-th of the other.
 
 use super::super::bytes::Reader;
 use weighbridge_core::error::{Error, Result};
 
-/// Kinds of selections, by their numbers in the file.
+/// Types of selections, as numbered in the file.
 const NONE: u32 = 0;
 const POINTS: u32 = 1;
 const HYPERSLABS: u32 = 2;
 const ALL: u32 = 3;
 
-/// Bytes of a number of the first and the second version.
+/// Width of a number in versions 1 and 2, in bytes.
 const NARROW: usize = 4;
 const WIDE: usize = 8;
-/// Dimensions that the original reads.
-const MOST_DIMS: u32 = 32;
+/// Maximum number of dimensions.
+const MAX_DIMS: u32 = 32;
 
-/// A selection as it stands in a file.
+/// A selection as stored in a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stored {
     /// No element.
     None,
     /// All elements.
     All,
-    /// Blocks at equal distances: the start, the stride, the count and the block of each dimension.
+    /// Regular hyperslab: start, stride, count and block size of each dimension.
     Regular(Vec<[u64; 4]>),
-    /// Boxes, each with the bounds of each dimension; the second is the last index itself.
+    /// Boxes, each with the first and last index of each dimension.
     Boxes(Vec<Vec<[u64; 2]>>),
 }
 
@@ -35,8 +35,9 @@ impl Stored {
     /// Reads a selection.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Unsupported`]: `hdf5-virtual-unlimited` for a selection that grows with its dataset,
-    /// `hdf5-virtual-selection` for points and for what is not known; [`weighbridge_core::Kind::Corrupt`] where it ends too early.
+    /// [`weighbridge_core::Kind::Unsupported`]: `hdf5-virtual-unlimited` for an unlimited selection,
+    /// `hdf5-virtual-selection` for point selections and unknown types; [`weighbridge_core::Kind::Corrupt`] where it
+    /// is cut short.
     pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self> {
         let (kind, version) = (reader.u32()?, reader.u32()?);
         match (kind, version) {
@@ -58,16 +59,16 @@ impl Stored {
                 if ![2, 4, 8].contains(&width) {
                     return Err(Error::corrupt(
                         "hdf5-corrupt",
-                        "HDF5: a selection of numbers of unknown width",
+                        "HDF5: a selection of the virtual dataset has numbers of invalid width",
                     )
                     .expected("2, 4 or 8 bytes")
                     .found(width));
                 }
                 Self::hyperslabs(reader, flags, usize::from(width))
             }
-            (POINTS, _) => Err(unknown("HDF5: a virtual dataset that is mapped point by point")),
-            _ => Err(unknown("HDF5: a virtual dataset with a selection of unknown kind")
-                .found(format_args!("kind {kind}, version {version}"))),
+            (POINTS, _) => Err(unsupported("HDF5: the virtual dataset uses a point selection")),
+            _ => Err(unsupported("HDF5: the virtual dataset uses a selection of unknown type")
+                .found(format_args!("type {kind}, version {version}"))),
         }
     }
 
@@ -76,23 +77,23 @@ impl Stored {
             0 => return Self::boxes(reader, width),
             1 => {}
             _ => {
-                let text = "HDF5: a selection with flags that cannot be";
+                let text = "HDF5: a selection of the virtual dataset has invalid flags";
                 return Err(Error::corrupt("hdf5-corrupt", text).found(flags));
             }
         }
         let rank = rank(reader)?;
         let mut dims = Vec::with_capacity(rank);
-        let endless = u64::MAX >> (64 - 8 * width);
+        let unlimited = u64::MAX >> (64 - 8 * width);
         for _ in 0..rank {
             let mut dim = [0; 4];
             for number in &mut dim {
                 *number = reader.number(width)?;
             }
             let [_, _, count, block] = dim;
-            if count == endless || block == endless {
+            if count == unlimited || block == unlimited {
                 return Err(Error::unsupported(
                     "hdf5-virtual-unlimited",
-                    "HDF5: a virtual dataset that grows with its sources",
+                    "HDF5: the virtual dataset is unlimited: it grows with its sources",
                 )
                 .hint("copy the dataset with h5py or h5repack first"));
             }
@@ -118,61 +119,61 @@ impl Stored {
     }
 }
 
-/// The number of dimensions. Without one a box takes no bytes, and any number of them could be said.
+/// Reads the number of dimensions. 0 is rejected: such boxes take no bytes, so their number would be unbounded.
 fn rank(reader: &mut Reader<'_>) -> Result<usize> {
     match reader.u32()? {
-        rank @ 1..=MOST_DIMS => Ok(rank as usize),
+        rank @ 1..=MAX_DIMS => Ok(rank as usize),
         rank => Err(Error::corrupt(
             "hdf5-corrupt",
-            "HDF5: a selection with a number of dimensions that cannot be",
+            "HDF5: a selection of the virtual dataset has an invalid number of dimensions",
         )
-        .expected(format_args!("1 to {MOST_DIMS}"))
+        .expected(format_args!("1 to {MAX_DIMS}"))
         .found(rank)),
     }
 }
 
-fn unknown(text: &str) -> Error {
+fn unsupported(text: &str) -> Error {
     Error::unsupported("hdf5-virtual-selection", text).hint("copy the dataset with h5py or h5repack first")
 }
 
-/// A selection of the bytes of a dataset, row by row: that of its elements, with the bytes of an element as one dimension
-/// more.
+/// A selection of the bytes of a dataset, row by row: the selected elements, with the bytes of an element as an additional
+/// dimension.
 #[derive(Debug)]
 pub(super) struct Selection {
     form: Form,
-    /// Bytes that are selected.
+    /// Number of selected bytes.
     pub(super) len: u64,
-    /// Runs of bytes that lie side by side, at most.
+    /// Maximum number of contiguous runs.
     pub(super) runs: u64,
 }
 
 #[derive(Debug)]
 enum Form {
-    /// Dimensions, the slowest first.
+    /// Dimensions, slowest first.
     Regular(Vec<Strided>),
-    /// Spans within spans, and the bytes from one index to the next of each level.
+    /// Nested spans, and the stride of each level in bytes.
     Nested(Level, Vec<u64>),
 }
 
-/// Blocks at equal distances along a dimension.
+/// Regularly spaced blocks along a dimension.
 #[derive(Debug, Clone, Copy)]
 struct Strided {
     start: u64,
     stride: u64,
     count: u64,
     block: u64,
-    extent: u64,
-    /// Bytes from one index to the next.
+    dim_size: u64,
+    /// Bytes between consecutive indices.
     step: u64,
-    /// Bytes that are selected at each index.
+    /// Selected bytes at each index.
     below: u64,
 }
 
-/// Indices along a dimension, in order.
+/// Selected indices along a dimension, in order.
 #[derive(Debug, Default)]
 struct Level {
     spans: Vec<Span>,
-    /// Bytes that are selected.
+    /// Number of selected bytes.
     len: u64,
     runs: u64,
 }
@@ -181,24 +182,25 @@ struct Level {
 struct Span {
     start: u64,
     end: u64,
-    /// Bytes that are selected in the spans before.
+    /// Selected bytes in the spans before.
     before: u64,
-    /// What is selected at each index; `None` in the last dimension.
+    /// Selection at each index; `None` in the last dimension.
     below: Option<Level>,
 }
 
 impl Selection {
-    /// What is selected of a dataset of these extents, with elements of `size` bytes, which together are fewer than
-    /// 2^64 bytes.
+    /// Applies `stored` to a dataset with the dimensions `dims` and elements of `size` bytes, below 2^64 bytes in total.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`] where it leaves the extents, or contradicts itself.
+    /// [`weighbridge_core::Kind::Corrupt`] where the selection exceeds the dimensions, or contradicts itself.
     pub(super) fn new(stored: &Stored, dims: &[u64], size: u64) -> Result<Self> {
         match stored {
             Stored::None => Self::regular(&[], &[0], 1),
-            Stored::All => {
-                Self::regular(&dims.iter().map(|&extent| [0, 1, 1, extent]).collect::<Vec<_>>(), dims, size)
-            }
+            Stored::All => Self::regular(
+                &dims.iter().map(|&dim_size| [0, 1, 1, dim_size]).collect::<Vec<_>>(),
+                dims,
+                size,
+            ),
             Stored::Regular(blocks) => Self::regular(blocks, dims, size),
             Stored::Boxes(boxes) if boxes.is_empty() => Self::regular(&[], &[0], 1),
             Stored::Boxes(boxes) => Self::nested(boxes, dims, size),
@@ -217,38 +219,48 @@ impl Selection {
             return Err(wrong_rank(blocks.len(), dims.len()));
         }
         let mut found: Vec<Strided> = Vec::new();
-        let full =
-            |extent| Strided { start: 0, stride: extent, count: 1, block: extent, extent, step: 1, below: 1 };
+        let full = |dim_size| Strided {
+            start: 0,
+            stride: dim_size,
+            count: 1,
+            block: dim_size,
+            dim_size,
+            step: 1,
+            below: 1,
+        };
         let mut last = full(size);
-        for (&[start, stride, count, block], &extent) in blocks.iter().zip(dims).rev() {
+        for (&[start, stride, count, block], &dim_size) in blocks.iter().zip(dims).rev() {
             if count > 1 && stride < block {
-                return Err(Error::corrupt("hdf5-corrupt", "HDF5: a selection of blocks that overlap")
-                    .expected(format_args!("at least {block} from one to the next"))
-                    .found(stride));
+                return Err(Error::corrupt(
+                    "hdf5-corrupt",
+                    "HDF5: a selection of the virtual dataset has overlapping blocks",
+                )
+                .expected(format_args!("a stride of at least {block}"))
+                .found(stride));
             }
             let span = (count - 1).checked_mul(stride).and_then(|span| span.checked_add(block));
-            if span.and_then(|span| span.checked_add(start)).is_none_or(|end| end > extent) {
+            if span.and_then(|span| span.checked_add(start)).is_none_or(|end| end > dim_size) {
                 return Err(outside(dims));
             }
-            // Blocks that touch are one.
+            // Adjacent blocks are merged.
             let (count, block) =
                 if count > 1 && stride > block { (count, block) } else { (1, count * block) };
             let stride = if count > 1 { stride } else { block };
-            if last.block == last.extent {
-                let whole = last.extent;
+            if last.block == last.dim_size {
+                let whole = last.dim_size;
                 last = Strided {
                     start: start * whole,
                     stride: stride * whole,
                     count,
                     block: block * whole,
-                    extent: extent * whole,
+                    dim_size: dim_size * whole,
                     step: last.step,
                     below: last.below,
                 };
-            } else if extent > 1 {
-                let (step, below) = (last.step * last.extent, last.below * last.count * last.block);
+            } else if dim_size > 1 {
+                let (step, below) = (last.step * last.dim_size, last.below * last.count * last.block);
                 found.push(last);
-                last = Strided { start, stride, count, block, extent, step, below };
+                last = Strided { start, stride, count, block, dim_size, step, below };
             }
         }
         let len = last.below * last.count * last.block;
@@ -264,12 +276,12 @@ impl Selection {
                 return Err(wrong_rank(own.len(), dims.len()));
             }
             if size == 0
-                || own.iter().zip(dims).any(|(&[first, last], &extent)| first > last || last >= extent)
+                || own.iter().zip(dims).any(|(&[first, last], &dim_size)| first > last || last >= dim_size)
             {
                 return Err(outside(dims));
             }
         }
-        // Dimensions that each box has as a whole are one with that before.
+        // Dimensions that every box covers completely are merged with the one before.
         let is_whole = |axis: usize| boxes.iter().all(|own| own[axis] == [0, dims[axis] - 1]);
         let depth = (1..dims.len()).rev().find(|&axis| !is_whole(axis)).unwrap_or(0) + 1;
         let unit = dims[depth..].iter().product::<u64>() * size;
@@ -283,7 +295,7 @@ impl Selection {
         Ok(Self { len: level.len, runs: level.runs, form: Form::Nested(level, steps) })
     }
 
-    /// How many of the selected bytes lie before that one of the dataset.
+    /// Number of selected bytes before the offset `byte` of the dataset.
     pub(super) fn before(&self, byte: u64) -> u64 {
         let (mut rest, mut before) = (byte, 0);
         match &self.form {
@@ -318,8 +330,8 @@ impl Selection {
         before
     }
 
-    /// Where the selected byte of that number lies in the dataset, and how many of the selected ones lie there side by
-    /// side, with that one. The number is below [`len`](Self::len).
+    /// Returns the offset in the dataset of the selected byte `number`, and the length of the contiguous run from there.
+    /// `number` must be below [`len`](Self::len).
     pub(super) fn run(&self, number: u64) -> (u64, u64) {
         let (mut rest, mut at, mut run) = (number, 0, 1);
         match &self.form {
@@ -354,7 +366,7 @@ impl Selection {
 }
 
 impl Strided {
-    /// How many indices are selected before that one, and whether that one is.
+    /// Number of selected indices before `index`, and whether `index` is selected.
     fn before(&self, index: u64) -> (u64, bool) {
         let Some(behind) = index.checked_sub(self.start) else { return (0, false) };
         let (blocks, within) = (behind / self.stride, behind % self.stride);
@@ -366,8 +378,8 @@ impl Strided {
 }
 
 impl Level {
-    /// The level of these boxes from the dimension `axis` on, of `depth` of them; `unit` are the bytes of an index of the
-    /// last one.
+    /// Builds the level of these boxes from the dimension `axis` on, of `depth` dimensions; `unit` is the number of bytes of
+    /// an index of the last dimension.
     fn new(boxes: &[Vec<[u64; 2]>], axis: usize, depth: usize, unit: u64) -> Result<Self> {
         let (mut level, mut boxes, mut end) = (Self::default(), boxes, 0);
         while let Some(first) = boxes.first() {
@@ -375,11 +387,11 @@ impl Level {
             let alike = boxes.iter().take_while(|own| own[axis] == bounds).count();
             let (group, rest) = boxes.split_at(alike);
             let is_last = axis + 1 == depth;
-            // So the original writes them: in order, and none over another.
+            // The HDF5 library writes boxes in order and without overlaps.
             if bounds[0] < end || (is_last && alike > 1) {
                 return Err(Error::corrupt(
                     "hdf5-corrupt",
-                    "HDF5: a selection of boxes that overlap or are not in order",
+                    "HDF5: a selection of the virtual dataset has boxes that overlap or are out of order",
                 ));
             }
             end = bounds[1] + 1;
@@ -405,13 +417,16 @@ impl Level {
 }
 
 fn wrong_rank(found: usize, expected: usize) -> Error {
-    Error::corrupt("hdf5-corrupt", "HDF5: a selection with other dimensions than its dataset")
-        .expected(expected)
-        .found(found)
+    Error::corrupt(
+        "hdf5-corrupt",
+        "HDF5: a selection of the virtual dataset has another number of dimensions than its dataset",
+    )
+    .expected(expected)
+    .found(found)
 }
 
 fn outside(dims: &[u64]) -> Error {
-    Error::corrupt("hdf5-corrupt", "HDF5: a selection leaves its dataset")
+    Error::corrupt("hdf5-corrupt", "HDF5: a selection of the virtual dataset exceeds its dataset")
         .expected(format_args!("indices within {dims:?}"))
 }
 
@@ -419,7 +434,7 @@ fn outside(dims: &[u64]) -> Error {
 mod tests {
     use super::*;
 
-    /// The places of the selected bytes, from the words of the selection alone.
+    /// Offsets of the selected bytes, from the definition of the selection.
     fn places(stored: &Stored, dims: &[u64], size: u64) -> Vec<u64> {
         let elements: u64 = dims.iter().product();
         let is_selected = |element: u64| {
@@ -445,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn each_selected_byte_has_its_number() {
+    fn numbers_every_selected_byte() {
         let regular = |dims: &[[u64; 4]]| Stored::Regular(dims.to_vec());
         let boxes = |all: &[&[[u64; 2]]]| Stored::Boxes(all.iter().map(|own| own.to_vec()).collect());
         for (stored, dims) in [
@@ -489,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_leaves_the_dataset_or_overlaps() {
+    fn rejects_selections_that_exceed_the_dataset_or_overlap() {
         let regular = |dims: &[[u64; 4]]| Stored::Regular(dims.to_vec());
         let boxes = |all: &[&[[u64; 2]]]| Stored::Boxes(all.iter().map(|own| own.to_vec()).collect());
         for stored in [
@@ -512,7 +527,7 @@ mod tests {
             let error = Selection::new(&stored, &[5, 3], 2).unwrap_err();
             assert_eq!(error.code().as_str(), "hdf5-corrupt", "{stored:?}");
         }
-        // Nothing can be selected of nothing.
+        // A selection of an empty dataset must be empty.
         assert!(Selection::new(&regular(&[[0, 1, 1, 1], [0, 1, 1, 1]]), &[5, 0], 2).is_err());
         assert!(Selection::new(&boxes(&[&[[0, 0], [0, 0]]]), &[5, 0], 2).is_err());
     }

@@ -1,4 +1,4 @@
-//! The elements of a virtual dataset, read from where they are.
+//! Source of the elements of a virtual dataset.
 
 use super::super::fill::repeat;
 use super::selection::Selection;
@@ -6,58 +6,58 @@ use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{Source, SourceRef, Within, check_range, read_vec, to_usize};
 
-/// Runs of at least so many bytes are read where they lie.
+/// Minimum length of a run that is read directly.
 const LONG_RUN: u64 = 4 << 10;
-/// Shorter ones are taken from windows, for so many bytes at once.
+/// Length of the windows from which shorter runs are copied.
 const WINDOW: u64 = 64 << 10;
-/// A window is as long as so many times the bytes that are taken from it, at most.
-const SPARSE: u64 = 4;
+/// Maximum ratio of the length of a window to the bytes copied from it.
+const MAX_SPARSITY: u64 = 4;
 
-/// Bytes of another dataset, and where they are in this one.
+/// Bytes of a source dataset, and their positions in the virtual dataset.
 #[derive(Debug)]
 pub(super) struct Part {
     to: Selection,
     from: Selection,
     bytes: SourceRef,
-    /// The first of its bytes in this dataset, and the end of the last.
+    /// Offset of its first byte in the virtual dataset, and the end of the last.
     start: u64,
     end: u64,
 }
 
 impl Part {
-    /// The selected bytes of `bytes`, as many as `to` selects.
+    /// Maps the bytes that `from` selects in `bytes` to those that `to` selects, of equal number.
     pub(super) fn new(to: Selection, from: Selection, bytes: SourceRef) -> Self {
         let last = to.len.checked_sub(1).map(|last| to.run(last).0);
         let start = last.map_or(0, |_| to.run(0).0);
         Self { start, end: last.map_or(0, |last| last + 1), to, from, bytes }
     }
 
-    /// True where all its bytes are in front of those of `next`.
+    /// True where all its bytes precede those of `next`.
     pub(super) fn is_before(&self, next: &Self) -> bool {
         self.end <= next.start
     }
 
-    /// The number of its bytes.
+    /// Number of mapped bytes.
     pub(super) fn len(&self) -> u64 {
         self.to.len
     }
 
-    /// Bytes of this dataset from its first to its last.
+    /// Length of the virtual dataset from the first to the last mapped byte.
     fn span(&self) -> u64 {
         self.end - self.start
     }
 
-    /// Runs that are copied one by one, at most.
+    /// Maximum number of runs copied separately.
     pub(super) fn runs(&self) -> u64 {
         self.to.runs.saturating_add(self.from.runs)
     }
 
-    /// The most reads of its source, by a caller that reads blocks of a window or more.
+    /// Maximum number of reads of its source, by a caller that reads blocks of a window or more.
     pub(super) fn reads(&self) -> u64 {
         (self.span() / WINDOW).saturating_add(self.runs()).saturating_add(1)
     }
 
-    /// Copies what it has of `buffer`, which begins at `offset` of this dataset.
+    /// Copies its bytes into `buffer`, which begins at `offset` of the virtual dataset.
     fn copy(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let end = offset + buffer.len() as u64;
         if self.end <= offset || end <= self.start {
@@ -79,7 +79,7 @@ impl Part {
             if from < first || from + take > first + window.len() as u64 {
                 let next = (number - take).saturating_add(WINDOW).min(stop);
                 let span = self.from.run(next - 1).0 + 1 - from;
-                if span > (next + take - number).saturating_mul(SPARSE) {
+                if span > (next + take - number).saturating_mul(MAX_SPARSITY) {
                     self.bytes.read_at(from, buffer)?;
                     continue;
                 }
@@ -93,19 +93,19 @@ impl Part {
     }
 }
 
-/// The elements of a virtual dataset, row by row.
+/// Source of the elements of a virtual dataset, row by row.
 #[derive(Debug)]
 pub(super) struct MappedSource {
     label: String,
     fill: Vec<u8>,
     len: u64,
     parts: Vec<Part>,
-    /// The sources, each once.
+    /// Distinct sources.
     sources: Vec<SourceRef>,
 }
 
 impl MappedSource {
-    /// The dataset of `len` bytes; of parts that overlap the last counts.
+    /// Creates the source of a dataset of `len` bytes; the last of overlapping parts applies.
     pub(super) fn new(label: &str, fill: Vec<u8>, len: u64, parts: Vec<Part>) -> Self {
         let mut seen = std::collections::HashSet::new();
         let is_new = |source: &&SourceRef| seen.insert(Arc::as_ptr(source).cast::<()>().addr());
@@ -140,5 +140,5 @@ impl Source for MappedSource {
 }
 
 fn short() -> Error {
-    Error::corrupt("hdf5-corrupt", "HDF5: a mapping of a virtual dataset leaves its bytes")
+    Error::corrupt("hdf5-corrupt", "HDF5: a mapping of the virtual dataset exceeds its source")
 }

@@ -1,13 +1,13 @@
-//! Texts are read within a bound for all datasets.
+//! Texts of all datasets are read within one budget.
 
 use crate::{ElementReader, RawText, read};
 use std::sync::Arc;
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{FileSource, SourceRef};
 
-/// Texts that lie in the file, and texts in a heap.
+/// Fixed-length texts, and texts in a heap.
 #[test]
-fn texts_of_datasets_are_read_within_a_bound() {
+fn texts_of_datasets_are_read_within_the_budget() {
     let file = |name: &str| -> SourceRef {
         Arc::new(FileSource::open(weighbridge_testkit::testdata("scan/bad").join(name)).unwrap())
     };
@@ -27,7 +27,7 @@ fn texts_of_datasets_are_read_within_a_bound() {
         };
         assert_eq!(read(1_000), (lens.to_vec(), Ok(())), "{name}");
         assert_eq!(read(15), (Vec::new(), Err("limit")), "{name}");
-        // A heap may be as long as the file: what it has is taken from the bound before it is copied.
+        // A heap may be as long as the file: a text is taken from the budget before it is copied.
         assert_eq!(read(20), (Vec::new(), Err("limit")), "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! What h5py reads is what is read here.
+//! Comparison with the values that h5py reads.
 
 use super::{file, folder, open};
 use crate::{Attributes, Item, Kind, read};
@@ -19,7 +19,7 @@ fn name(path: &[String]) -> String {
     format!("/{}", path.join("/"))
 }
 
-/// Attributes that h5py gives and this library must, except those marked as unreadable.
+/// Compares attributes with those of h5py, except those marked as unreadable.
 fn same_attributes(place: &str, found: &Attributes, expected: &Json) {
     let mut wanted = 0;
     for (name, value) in expected.as_object().unwrap() {
@@ -61,7 +61,7 @@ fn same_item(place: &str, item: &Item, expected: &Json) {
         let bytes = entry.read_tensor(Order::Row).unwrap();
         let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hash, expected["sha256"].as_str().unwrap(), "{place}");
-        // Any part of it is that part of the whole, for each piece.
+        // Any part of an extent equals that part of the whole.
         for extent in &entry.extents {
             let mut whole = vec![0; extent.len as usize];
             extent.source.read_at(extent.offset, &mut whole).unwrap();
@@ -75,7 +75,7 @@ fn same_item(place: &str, item: &Item, expected: &Json) {
     }
 }
 
-/// What is listed of a file: groups further down that have no attributes are not.
+/// Expected items: nested groups without attributes are not listed.
 fn listed_items(expected: &Json) -> Vec<&Json> {
     let bare = |item: &Json| {
         item.as_object()
@@ -108,14 +108,14 @@ fn same_file(file: &str, source: &SourceRef, expected: &Json) {
         sorted(list.iter().map(|text| text.as_str().unwrap().to_owned()).collect())
     };
     assert_eq!(sorted(contents.links.iter().map(|link| name(&link.path)).collect()), list("links"), "{file}");
-    // Attributes without a value are problems too, at the path of a dataset that is listed.
+    // Unreadable attributes are problems, too, at the path of a listed dataset.
     let problems = contents.problems.iter().map(|problem| name(&problem.path));
     let problems: Vec<String> = problems.filter(|path| !names.contains(path)).collect();
     assert_eq!(sorted(problems), list("problems"), "{file}");
 }
 
 #[test]
-fn files_give_what_h5py_reads() {
+fn files_read_as_h5py_reads_them() {
     let expected = expected();
     assert_eq!(expected.len(), 10);
     for (name, wanted) in &expected {
@@ -128,7 +128,7 @@ fn files_give_what_h5py_reads() {
 
 /// See `make_heaps` in judges/make_hdf5.py.
 #[test]
-fn heaps_of_tables_within_tables_give_what_h5py_reads() {
+fn nested_fractal_heap_tables_read_as_h5py_reads_them() {
     let contents = open(file("../heaps/large_latest.h5")).unwrap();
     assert!(contents.problems.is_empty() && contents.links.is_empty());
     let [d, group, wide @ ..] = &contents.items[..] else { panic!("{}", contents.items.len()) };
@@ -144,8 +144,8 @@ fn heaps_of_tables_within_tables_give_what_h5py_reads() {
 }
 
 #[test]
-fn a_long_file_is_listed_without_its_data() {
-    // A file that is too long to be read whole: bytes that belong to nobody behind it.
+fn listing_a_long_file_does_not_read_its_elements() {
+    // Trailing bytes make the file too long to be read whole.
     let mut bytes = file("types_default.h5");
     bytes.resize(bytes.len() + (8 << 20), 7);
     let folder = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ fn a_long_file_is_listed_without_its_data() {
 }
 
 #[test]
-fn problems_say_what_is_refused() {
+fn reports_unsupported_objects_as_problems() {
     let contents = open(file("layouts_latest.h5")).unwrap();
     let codes: Vec<_> = contents.problems.iter().map(|problem| problem.error.code().as_str()).collect();
     assert_eq!(codes, ["hdf5-external-storage", "hdf5-virtual"]);
@@ -172,7 +172,7 @@ fn problems_say_what_is_refused() {
 }
 
 #[test]
-fn contiguous_data_are_ranges_of_the_file() {
+fn contiguous_elements_are_ranges_of_the_file() {
     let source: SourceRef = Arc::new(MemorySource::new("layouts", file("layouts_default.h5")));
     let contents = read(&source, &Limits::default()).unwrap();
     let entry = |name: &str| {
@@ -188,7 +188,7 @@ fn contiguous_data_are_ranges_of_the_file() {
 
 /// See `make_narrow` in judges/make_hdf5.py.
 #[test]
-fn checksums_of_indexes_are_no_chunks() {
+fn index_checksums_are_not_read_as_chunks() {
     let contents = open(file("../forms/narrow.h5")).unwrap();
     assert!(contents.problems.is_empty() && contents.items.len() == 3);
     for item in &contents.items {
@@ -200,7 +200,7 @@ fn checksums_of_indexes_are_no_chunks() {
 }
 
 #[test]
-fn threads_share_a_packed_dataset() {
+fn threads_can_share_a_filtered_dataset() {
     let contents = open(file("layouts_latest.h5")).unwrap();
     let item = contents.items.iter().find(|item| item.path == ["all"]).unwrap();
     let entry = item.dataset.as_ref().unwrap().entry(TensorPath::value()).unwrap();

@@ -1,7 +1,7 @@
-//! Virtual datasets give what h5py reads of them, or an error; see `make_virtual` in judges/make_hdf5.py.
+//! Virtual datasets read as h5py reads them, or are errors; see `make_virtual` in judges/make_hdf5.py.
 
 use crate::read::sums::lookup3;
-use crate::{Beside, Contents, read, read_beside};
+use crate::{Contents, SiblingFiles, read, read_with_siblings};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ fn expected() -> BTreeMap<String, String> {
     serde_json::from_slice(&file("expected.json")).unwrap()
 }
 
-/// The files that the virtual datasets are made of.
+/// Source files of the virtual datasets.
 fn sources() -> FolderRef {
     let names = ["part_0.h5", "part_1.h5", "100%.h5"];
     Arc::new(names.iter().fold(MemoryFolder::new("memory"), |all, name| all.with(name, file(name))))
@@ -34,10 +34,14 @@ fn sources() -> FolderRef {
 fn open_in(bytes: Vec<u8>, folder: &FolderRef, name: &str) -> Result<Contents> {
     let source: SourceRef = Arc::new(MemorySource::new(name, bytes));
     let limits = Limits::default();
-    read_beside(&source, Beside::new(source.clone(), Some((folder.clone(), name.into())), &limits), &limits)
+    read_with_siblings(
+        &source,
+        SiblingFiles::new(source.clone(), Some((folder.clone(), name.into())), &limits),
+        &limits,
+    )
 }
 
-/// The elements of a dataset, and that any part of them is that part of the whole.
+/// Returns the elements of a dataset; checks that any part equals that part of the whole.
 fn elements(contents: &Contents, name: &str) -> Result<Vec<u8>> {
     if let Some(problem) = contents.problems.iter().find(|problem| problem.path == [name]) {
         let error = &problem.error;
@@ -65,7 +69,7 @@ fn hash(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn virtual_datasets_give_what_h5py_reads() {
+fn virtual_datasets_read_as_h5py_reads_them() {
     let (mut expected, local) = (expected(), LocalFolder::open(folder()).unwrap());
     let small = expected.remove("small").unwrap();
     let local: FolderRef = Arc::new(local);
@@ -85,7 +89,7 @@ fn virtual_datasets_give_what_h5py_reads() {
 }
 
 #[test]
-fn virtual_datasets_are_refused_unless_they_are_asked_for() {
+fn virtual_datasets_need_the_option() {
     for name in ["maps_default.h5", "maps_latest.h5", "refused.h5"] {
         let source: SourceRef = Arc::new(MemorySource::new(name, file(name)));
         let contents = read(&source, &Limits::default()).unwrap();
@@ -102,7 +106,7 @@ fn virtual_datasets_are_refused_unless_they_are_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_followed_is_an_error() {
+fn rejects_sources_that_cannot_be_followed() {
     let local: FolderRef = Arc::new(LocalFolder::open(folder()).unwrap());
     for folder in [local, sources()] {
         let contents = open_in(file("refused.h5"), &folder, "refused.h5").unwrap();
@@ -119,16 +123,17 @@ fn what_cannot_be_followed_is_an_error() {
         }
         assert!(seen > 22, "{seen}");
     }
-    // A file that stands alone has no neighbours.
+    // A source without a folder has no siblings.
     let source: SourceRef = Arc::new(MemorySource::new("alone", file("maps_latest.h5")));
     let limits = Limits::default();
-    let contents = read_beside(&source, Beside::new(source.clone(), None, &limits), &limits).unwrap();
+    let contents =
+        read_with_siblings(&source, SiblingFiles::new(source.clone(), None, &limits), &limits).unwrap();
     assert_eq!(elements(&contents, "rows").unwrap_err().code().as_str(), "hdf5-virtual-missing");
     assert_eq!(hash(&elements(&contents, "own").unwrap()), expected()["own"]);
 }
 
 #[test]
-fn a_source_that_is_damaged_or_still_open_is_not_read() {
+fn rejects_damaged_and_open_source_files() {
     let cut = file("part_0.h5");
     let cut = cut[..cut.len() - 1].to_vec();
     let opened = std::fs::read(super::folder().join("../rules/killed.h5")).unwrap();
@@ -155,7 +160,7 @@ fn every_prefix_is_an_error() {
     }
 }
 
-/// Where the mappings are in a file.
+/// Byte range of the mapping list in a file.
 fn block(bytes: &[u8]) -> std::ops::Range<usize> {
     let heap = memchr::memmem::find(bytes, b"GCOL").unwrap();
     let len = u64::from_le_bytes(bytes[heap + 24..heap + 32].try_into().unwrap());
@@ -185,7 +190,7 @@ fn damage_is_an_error_or_changes_nothing() {
     }
 }
 
-/// Damage that the checksum does not find, as whoever made it wrote it anew.
+/// Damage with a corrected checksum.
 #[test]
 fn crafted_mappings_never_panic() {
     let (sources, mut read, mut refused) = (sources(), 0, 0);

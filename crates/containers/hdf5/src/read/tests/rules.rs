@@ -1,13 +1,13 @@
-//! What the original reads is read, and what it refuses is refused: files of testdata/hdf5/rules and damaged ones.
+//! Acceptance rules of the HDF5 library: files of testdata/hdf5/rules, and damaged ones.
 
 use super::{file, open};
-use crate::{Contents, Leads};
+use crate::{Contents, LinkTarget};
 use weighbridge_core::checkpoint::{TensorPath, Value};
 use weighbridge_core::error::Kind;
 use weighbridge_core::tensor::Order;
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// The code of the first error that opening and reading all of a file gives.
+/// Code of the first error of opening and reading a whole file.
 fn code(bytes: Vec<u8>) -> Option<&'static str> {
     let contents = match open(bytes) {
         Ok(contents) => contents,
@@ -54,7 +54,7 @@ fn old_references_to_named_types_are_followed() {
 }
 
 #[test]
-fn metadata_is_read_from_an_image_of_the_cache() {
+fn metadata_is_read_from_a_cache_image() {
     let whole = file("../rules/cache_image.h5");
     let contents = open(whole.clone()).unwrap();
     assert!(contents.problems.is_empty(), "{:?}", contents.problems);
@@ -70,13 +70,13 @@ fn metadata_is_read_from_an_image_of_the_cache() {
 }
 
 #[test]
-fn a_file_of_a_killed_writer_is_open() {
+fn a_file_of_a_killed_writer_is_marked_open() {
     assert!(open(file("../rules/killed.h5")).unwrap().is_open);
     assert!(!open(file("../rules/free_room.h5")).unwrap().is_open);
 }
 
 #[test]
-fn lists_of_free_room_are_held_against_their_checksums() {
+fn free_space_lists_must_match_their_checksums() {
     let whole = file("../rules/free_room.h5");
     assert_eq!(code(whole.clone()), None);
     for mark in [b"FSHD", b"FSSE"] {
@@ -85,14 +85,14 @@ fn lists_of_free_room_are_held_against_their_checksums() {
             damaged[at + 12] ^= 1;
             code(damaged)
         });
-        // Another copy is left over from before the file was opened again.
+        // A stale copy remains from before the file was reopened.
         let codes: Vec<_> = damaged.flatten().collect();
         assert_eq!(codes, ["hdf5-checksum"], "{mark:?}");
     }
 }
 
 #[test]
-fn blocks_of_indexes_are_held_against_their_checksums() {
+fn index_blocks_must_match_their_checksums() {
     let whole = file("layouts_latest.h5");
     assert_eq!(code(whole.clone()), None);
     for mark in [b"FAHD", b"FADB", b"EAHD", b"EAIB", b"EADB", b"BTHD", b"BTLF"] {
@@ -109,7 +109,7 @@ fn blocks_of_indexes_are_held_against_their_checksums() {
 }
 
 #[test]
-fn soft_links_to_datasets_are_names_of_them() {
+fn soft_links_to_datasets_are_listed_as_items() {
     let contents = open(file("../rules/soft.h5")).unwrap();
     assert!(contents.problems.is_empty());
     for path in [&["g", "near"][..], &["far"], &["along"]] {
@@ -117,9 +117,9 @@ fn soft_links_to_datasets_are_names_of_them() {
     }
     let leads =
         |name: &str| contents.links.iter().find(|link| link.path.last().unwrap() == name).unwrap().leads;
-    assert_eq!(leads("group"), Leads::Group);
-    assert_eq!((leads("circle"), leads("nothing")), (Leads::Nowhere, Leads::Nowhere));
-    assert_eq!(leads("near"), Leads::Dataset);
+    assert_eq!(leads("group"), LinkTarget::Group);
+    assert_eq!((leads("circle"), leads("nothing")), (LinkTarget::Missing, LinkTarget::Missing));
+    assert_eq!(leads("near"), LinkTarget::Dataset);
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn enumerations_are_numbers_with_names() {
     assert_eq!((value("RED"), value("BLUE")), (Some(Value::I64(1)), Some(Value::I64(2))));
 }
 
-/// Each change is one that h5py refuses, or reads other values from.
+/// h5py rejects each change, or reads other values.
 #[test]
-fn what_the_original_refuses_is_refused() {
+fn rejects_what_the_hdf5_library_rejects() {
     let whole = file("../rules/oldest.h5");
     assert_eq!(code(whole.clone()), None);
     let refused = |what: &str, changes: &[(usize, u8)]| {
@@ -175,7 +175,7 @@ fn what_the_original_refuses_is_refused() {
     let names = usize::try_from(u64::from_le_bytes(whole[heap + 24..heap + 32].try_into().unwrap())).unwrap();
     refused("a name with a slash", &[(names + 8, b'/')]);
     refused("names out of order", &[(names + 8, b'z')]);
-    // The extents of `a`, 6 and 5, each of which is the largest, too.
+    // The dimensions of `a`, 6 and 5, and its equal maximum dimensions.
     let extents: Vec<u8> = [6u64, 5, 6, 5].iter().flat_map(|n| n.to_le_bytes()).collect();
     let [extents] = places(&whole, &extents)[..] else { panic!() };
     refused("more elements than there may be", &[(extents, 7)]);

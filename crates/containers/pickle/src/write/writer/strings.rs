@@ -41,7 +41,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes a string with the shortest opcode that can hold its length; 0 means that there is no such opcode.
+    /// Writes a string with the shortest opcode that can hold its length; 0 means that the opcode does not exist.
     pub(super) fn string(&mut self, [short, normal, long]: [u8; 3], data: Part, len: u64) -> Result<()> {
         let mut header = Vec::with_capacity(9);
         match (u8::try_from(len), u32::try_from(len)) {

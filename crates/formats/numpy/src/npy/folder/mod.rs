@@ -1,4 +1,4 @@
-//! A folder of arrays.
+//! Folders of arrays.
 
 mod read;
 #[cfg(test)]
@@ -8,9 +8,9 @@ mod write;
 pub(super) use read::{is_array, open, recognises};
 pub(super) use write::plan;
 
-/// What follows the name of an array.
+/// Suffix of the file name of an array.
 const SUFFIX: &str = ".npy";
-/// What follows the name of the array whose rows are named.
+/// Suffix of the file with the row names of an array.
 const NAMES_SUFFIX: &str = ".names.json";
-/// The file of the carried index.
+/// File of the bridge metadata.
 const INDEX: &str = "weighbridge.index.json";

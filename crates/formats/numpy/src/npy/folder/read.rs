@@ -1,4 +1,4 @@
-//! From a folder to the index.
+//! Reader: folder of arrays to checkpoint.
 
 use super::super::{FOLDER, Header, entry};
 use super::{INDEX, NAMES_SUFFIX, SUFFIX};
@@ -12,11 +12,11 @@ use weighbridge_format::OpenOptions;
 use weighbridge_format::names_json::NameFiles;
 use weighbridge_io::source::{Cursor, FolderRef, SourceRef, read_vec};
 
-/// Files that are not read are named one by one up to this number, then counted.
-const NAMED: usize = 5;
+/// Maximum number of skipped files that are named; more are counted.
+const MAX_NAMED: usize = 5;
 
-/// True where a folder holds arrays and the index that says what they are, whatever else stands there; or arrays and what
-/// belongs to them, and nothing else.
+/// True for a folder of arrays with bridge metadata, possibly among other files; or of arrays and their row names, without
+/// other files.
 pub(in super::super) fn recognises(folder: &FolderRef) -> bool {
     let ours = |name: Option<&str>| {
         name.is_some_and(|n| n.ends_with(SUFFIX) || n.ends_with(NAMES_SUFFIX) || n == INDEX)
@@ -31,7 +31,7 @@ pub(in super::super) fn recognises(folder: &FolderRef) -> bool {
     is_ours().unwrap_or(false)
 }
 
-/// True for the name of an array.
+/// True for the file name of an array.
 pub(in super::super) fn is_array(name: &Path) -> bool {
     name.to_str().is_some_and(|name| name.ends_with(SUFFIX))
 }
@@ -40,7 +40,7 @@ pub(in super::super) fn is_array(name: &Path) -> bool {
 ///
 /// # Errors
 /// As for one array; [`weighbridge_core::Kind::Mismatch`], `no-arrays`, where there is none;
-/// [`weighbridge_core::Kind::Corrupt`], `not-utf8`, for a carried index that is no text.
+/// [`weighbridge_core::Kind::Corrupt`], `not-utf8`, for bridge metadata that is not UTF-8.
 pub(in super::super) fn open(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
     let limits = &options.limits;
     let mut checkpoint = Checkpoint::new("npy", FOLDER, folder.label());
@@ -63,14 +63,14 @@ pub(in super::super) fn open(folder: &FolderRef, options: &OpenOptions) -> Resul
                 checkpoint.tensors.push(entry);
                 names.push(stem.to_owned());
             }
-            // Others are told by whoever lists what stands beside a model.
+            // Other files are reported by the caller.
             _ => {}
         }
     }
     if names.is_empty() {
-        return Err(Error::mismatch("no-arrays", "there is no array in this folder")
+        return Err(Error::mismatch("no-arrays", "the folder contains no arrays")
             .in_file(folder.label())
-            .expected("files whose names end in .npy"));
+            .expected("files with the suffix .npy"));
     }
     let places: HashMap<&str, usize> = names.iter().enumerate().map(|(i, name)| (name.as_str(), i)).collect();
     for name in lists {
@@ -88,8 +88,8 @@ pub(in super::super) fn open(folder: &FolderRef, options: &OpenOptions) -> Resul
         }
     }
     if !others.is_empty() {
-        let shown = first_and_more(others.iter().map(|name| escape_text(name)), NAMED);
-        let text = format!("the names of the rows of no array: {shown}");
+        let shown = first_and_more(others.iter().map(|name| escape_text(name)), MAX_NAMED);
+        let text = format!("row name files skipped, their arrays are missing: {shown}");
         checkpoint.notes.push(Note::omission("other-files", text));
     }
     if let Some(source) = folder.open(Path::new(INDEX))? {
@@ -100,7 +100,7 @@ pub(in super::super) fn open(folder: &FolderRef, options: &OpenOptions) -> Resul
     Ok(checkpoint)
 }
 
-/// The tensor of one file.
+/// Reads the tensor of one file.
 fn array(
     folder: &FolderRef,
     name: &str,
@@ -109,9 +109,8 @@ fn array(
     notes: &mut Vec<Note>,
 ) -> Result<TensorEntry> {
     let Some(source) = folder.open(Path::new(name))? else {
-        return Err(
-            Error::corrupt("file-vanished", "the file was there a moment ago").found(escape_text(name))
-        );
+        return Err(Error::corrupt("file-vanished", "the file was removed while the folder was read")
+            .found(escape_text(name)));
     };
     let mut read = || {
         let path = TensorPath::from_dotted(stem);
@@ -123,12 +122,12 @@ fn array(
     read().map_err(|e: Error| e.in_file(source.label()))
 }
 
-/// The text of the carried index.
+/// Reads the text of the bridge metadata.
 fn index(source: &SourceRef, limits: &Limits) -> Result<String> {
-    Limits::check("bytes of a carried index", "header_bytes", source.len(), limits.header_bytes)?;
+    Limits::check("bytes of bridge metadata", "header_bytes", source.len(), limits.header_bytes)?;
     let bytes = read_vec(&**source, 0, source.len())?;
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to() as u64;
-        Error::corrupt("not-utf8", "the carried index is not UTF-8").at(at)
+        Error::corrupt("not-utf8", "the bridge metadata is not UTF-8").at(at)
     })
 }

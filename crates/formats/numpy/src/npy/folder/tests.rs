@@ -1,4 +1,4 @@
-//! Folders that are written and read again, and folders that are none.
+//! Folders written and read back, and folders of other content.
 #![allow(clippy::disallowed_methods)]
 
 use super::super::Npy;
@@ -63,7 +63,7 @@ fn written(checkpoint: &Checkpoint) -> Files {
 }
 
 #[test]
-fn everything_comes_back() {
+fn folders_read_back_completely() {
     let checkpoint = rich();
     let files = written(&checkpoint);
     let names: Vec<&str> = files.keys().map(String::as_str).collect();
@@ -97,7 +97,7 @@ fn everything_comes_back() {
 }
 
 #[test]
-fn plain_arrays_carry_nothing() {
+fn plain_arrays_need_no_bridge_metadata() {
     let mut checkpoint = Checkpoint::new("x", "y", "z");
     checkpoint.tensors = vec![entry(&["b", "c"], &[2], Order::Row), entry(&["a"], &[2], Order::Row)];
     let files = written(&checkpoint);
@@ -113,7 +113,7 @@ fn plain_arrays_carry_nothing() {
 }
 
 #[test]
-fn what_is_too_long_or_does_not_fit_is_told() {
+fn reports_long_metadata_and_mismatched_row_names() {
     let mut checkpoint = rich();
     checkpoint.metadata.set("long", Value::Text("\u{1}".repeat(200_000)));
     checkpoint.notes.push(Note::omission("x", "y"));
@@ -134,7 +134,7 @@ fn only_folders_of_arrays_are_claimed() {
     let mut files = written(&rich());
     let claims = |files: &Files| Npy.recognises_folder(&folder(files));
     assert!(claims(&files));
-    // With the index whatever else stands there; and it is no part of the model, so nothing is left out.
+    // With bridge metadata other files are allowed; they are not part of the model, so they are not losses.
     for (other, beside) in
         [("readme.md", false), ("x.npz", true), ("more/a.npy", false), (".DS_Store", false)]
     {
@@ -143,7 +143,7 @@ fn only_folders_of_arrays_are_claimed() {
         let codes: Vec<_> = open(&files).unwrap().notes.iter().map(|note| note.code.as_str()).collect();
         assert_eq!(codes, if beside { vec!["other-models"] } else { Vec::new() }, "{other}");
     }
-    // Without it, where all that is a model is an array.
+    // Without bridge metadata, a folder where all model files are arrays.
     files.remove("weighbridge.index.json");
     assert!(claims(&files));
     for other in ["readme.md", "x.npz", "more/a.npy", "npy"] {
@@ -160,7 +160,7 @@ fn only_folders_of_arrays_are_claimed() {
     let mut none = files.clone();
     none.retain(|name, _| !name.ends_with(".npy"));
     assert!(!claims(&none) && !claims(&Files::new()));
-    // Whoever says that it is one gets the arrays.
+    // A named format opens the arrays.
     let options = OpenOptions { format: Some("npy".into()), ..OpenOptions::default() };
     let mut more = files.clone();
     more.insert("readme.md".into(), Vec::new());
@@ -170,7 +170,7 @@ fn only_folders_of_arrays_are_claimed() {
 }
 
 #[test]
-fn damage_is_told_with_its_file() {
+fn errors_name_the_damaged_file() {
     let files = written(&rich());
     let mut bad = files.clone();
     bad.get_mut("z.user~2.npy").unwrap().pop();
@@ -193,6 +193,6 @@ fn damage_is_told_with_its_file() {
         assert_eq!(opened.tensors[0].row_names.as_ref().unwrap().read().unwrap_err().code().as_str(), code);
     }
     let mut lone = files.clone();
-    lone.insert("nobody.names.json".into(), b"[]".to_vec());
+    lone.insert("unmatched.names.json".into(), b"[]".to_vec());
     assert_eq!(open(&lone).unwrap().notes[0].code.as_str(), "other-files");
 }

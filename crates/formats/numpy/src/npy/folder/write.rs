@@ -1,4 +1,4 @@
-//! From the index to the plan of a folder.
+//! Writer: checkpoint to the plan of a folder.
 
 use super::super::FOLDER;
 use super::super::write::array_header;
@@ -14,21 +14,24 @@ use weighbridge_format::file_name::tidy;
 use weighbridge_format::names_json::NamesJson;
 use weighbridge_io::source::SourceRef;
 
-/// Texts of metadata that are carried, in bytes of JSON: about half of what a carried index is read
-/// with.
-const MOST_TEXT: usize = 1 << 20;
+/// Maximum length of text metadata, in bytes of JSON: about half of the limit for reading bridge
+/// metadata.
+const MAX_TEXT_LEN: usize = 1 << 20;
 
-/// Lays out `checkpoint`: a file for each tensor, in the order that its elements have, and one for
-/// the names of its rows. Reads these names.
+/// Plans the folder of `checkpoint`: a file for each tensor, in its storage order, and one for
+/// its row names. Reads the row names.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Mismatch`]: `no-tensors`, `name-collision`, and for what numpy cannot hold; as
+/// [`weighbridge_core::Kind::Mismatch`]: `no-tensors`, `name-collision`, and for tensors that numpy cannot hold; as
 /// [`RowNames::read`](weighbridge_core::checkpoint::RowNames::read).
 pub(in super::super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     if checkpoint.tensors.is_empty() {
-        return Err(Error::mismatch("no-tensors", "a folder of arrays holds one tensor at least")
-            .in_file(&checkpoint.label)
-            .hint("an npz or a safetensors file can be without"));
+        return Err(Error::mismatch(
+            "no-tensors",
+            "the checkpoint has no tensors; a folder of arrays needs at least one",
+        )
+        .in_file(&checkpoint.label)
+        .hint("write an npz or safetensors file, which can be empty"));
     }
     checkpoint.check_unique()?;
     let names = checkpoint.bridge_names(file_stem, &[]);
@@ -51,7 +54,7 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> 
     let mut losses = Vec::new();
     let long = too_long(checkpoint);
     for &key in &long {
-        let detail = "the texts of the metadata are longer than a carried index holds";
+        let detail = "metadata dropped: the texts exceed the limit of 1 MiB for bridge metadata";
         losses.push(Loss::new("metadata-dropped", escape_text(key), detail));
     }
     let index = checkpoint.bridge_index_beside(&names, |key, _| long.contains(key));
@@ -65,9 +68,9 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> 
     Ok(WritePlan { format: "npy", kind: FOLDER, files, losses })
 }
 
-/// The keys of texts that would make the carried index too long.
+/// Returns the keys of texts that exceed the limit for bridge metadata.
 fn too_long(checkpoint: &Checkpoint) -> HashSet<&str> {
-    let mut left = MOST_TEXT;
+    let mut left = MAX_TEXT_LEN;
     let mut keys = HashSet::new();
     for (key, value) in checkpoint.metadata.iter() {
         let Value::Text(text) = value else { continue };
@@ -81,8 +84,8 @@ fn too_long(checkpoint: &Checkpoint) -> HashSet<&str> {
     keys
 }
 
-/// The name of a tensor as that of a file, without its ending.
+/// Converts the name of a tensor to a file name without suffix.
 fn file_stem(name: String) -> String {
-    // A file that is called .npy alone is hidden.
+    // A file named .npy would be hidden.
     if name.is_empty() { "_".into() } else { tidy(name) }
 }

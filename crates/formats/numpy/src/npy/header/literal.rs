@@ -1,15 +1,15 @@
-//! The part of Python's literals that a header can have.
+//! Parser of the subset of Python literals that headers use.
 
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 
-/// Deepest nesting. A structured type with nested fields has a few levels.
-const DEPTH: usize = 32;
+/// Maximum nesting depth. A structured type with nested fields has a few levels.
+const MAX_DEPTH: usize = 32;
 
-/// The most keys of a dict. The header has three.
-const KEYS: usize = 8;
+/// Maximum number of keys of a dict. The header has three.
+const MAX_KEYS: usize = 8;
 
-/// A value. What no numeric header has is kept only as far as it must be told apart.
+/// A value. Content that numeric headers do not have is reduced to [`Literal::Other`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Literal {
     Text(String),
@@ -24,10 +24,10 @@ pub(super) enum Literal {
     Other,
 }
 
-/// Key, value, and the text of the value as it stands.
+/// Key, value, and the source text of the value.
 type Pair<'a> = (Literal, (Literal, &'a str));
 
-/// Reads literals as `ast.literal_eval` does: any blanks, either quote, comma at the end or not.
+/// Parser with the rules of `ast.literal_eval`: any blanks, either quote, optional trailing comma.
 pub(super) struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -36,13 +36,13 @@ pub(super) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// A parser of `text`; `longs` where integers may end in L, `dimensions` the most items that a
-    /// tuple may have.
+    /// Creates a parser of `text`. `longs`: integers may end in L; `dimensions`: maximum number of items of a
+    /// tuple.
     pub(super) fn new(text: &'a str, longs: bool, dimensions: u64) -> Self {
         Self { text, at: 0, longs, dimensions }
     }
 
-    /// The whole text as one dict.
+    /// Parses the whole text as one dict.
     pub(super) fn whole_dict(mut self) -> Result<Vec<Pair<'a>>> {
         self.blanks();
         self.expect('{')?;
@@ -50,13 +50,13 @@ impl<'a> Parser<'a> {
         self.blanks();
         match self.peek() {
             None => Ok(pairs),
-            Some(_) => Err(self.fail("there is more behind the dict")),
+            Some(_) => Err(self.fail("text follows the dict")),
         }
     }
 
     fn fail(&self, message: &str) -> Error {
         let rest: String = self.rest().chars().take(20).collect();
-        Error::corrupt("npy-header", format!("the header is not the literal of a Python dict: {message}"))
+        Error::corrupt("npy-header", format!("the npy header is not a Python dict literal: {message}"))
             .found(weighbridge_core::checkpoint::escape_text(&rest))
     }
 
@@ -86,10 +86,10 @@ impl<'a> Parser<'a> {
             self.at += 1;
             return Ok(());
         }
-        Err(self.fail(&format!("a {wanted} is missing")))
+        Err(self.fail(&format!("missing `{wanted}`")))
     }
 
-    /// Goes past `wanted` if it is next.
+    /// Skips `wanted` if it is next.
     fn skip(&mut self, wanted: char) -> bool {
         self.blanks();
         let there = self.peek() == Some(wanted);
@@ -97,12 +97,12 @@ impl<'a> Parser<'a> {
         there
     }
 
-    /// The pairs of a dict whose brace is read, with the closing brace.
+    /// Parses the pairs of a dict behind its opening brace, and the closing brace.
     fn pairs(&mut self, depth: usize) -> Result<Vec<Pair<'a>>> {
         let mut pairs = Vec::new();
         while !self.skip('}') {
-            if pairs.len() == KEYS {
-                return Err(self.fail("it has too many keys"));
+            if pairs.len() == MAX_KEYS {
+                return Err(self.fail("too many keys"));
             }
             let key = self.value(depth + 1)?;
             self.expect(':')?;
@@ -118,7 +118,7 @@ impl<'a> Parser<'a> {
         Ok(pairs)
     }
 
-    /// The items up to `close`, and whether a comma followed the last. Those of a list are not kept.
+    /// Parses the items up to `close`; the flag is true for a trailing comma. Items of a list are dropped.
     fn items(&mut self, close: char, depth: usize) -> Result<(Vec<Literal>, bool)> {
         let (mut items, mut comma) = (Vec::new(), false);
         while !self.skip(close) {
@@ -139,8 +139,8 @@ impl<'a> Parser<'a> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Literal> {
-        if depth > DEPTH {
-            return Err(self.fail("it is nested too deeply"));
+        if depth > MAX_DEPTH {
+            return Err(self.fail("nested too deep"));
         }
         self.blanks();
         match self.peek() {
@@ -157,7 +157,7 @@ impl<'a> Parser<'a> {
             Some('(') => {
                 self.at += 1;
                 let (mut items, comma) = self.items(')', depth)?;
-                // One value in parentheses is that value; the comma makes it a tuple.
+                // A single value in parentheses is that value; a comma makes it a tuple.
                 match items.pop() {
                     Some(one) if items.is_empty() && !comma => Ok(one),
                     last => {
@@ -182,7 +182,7 @@ impl<'a> Parser<'a> {
             Some("True") => Literal::Bool(true),
             Some("False") => Literal::Bool(false),
             Some("None") => Literal::Other,
-            _ => return Err(self.fail("a value is missing")),
+            _ => return Err(self.fail("missing value")),
         };
         self.at += len;
         Ok(value)
@@ -195,14 +195,14 @@ impl<'a> Parser<'a> {
         let len = self.rest().bytes().take_while(u8::is_ascii_digit).count();
         let digits = self.rest().get(..len).unwrap_or("");
         if digits.is_empty() || (digits.starts_with('0') && digits.bytes().any(|b| b != b'0')) {
-            return Err(self.fail("this is no decimal integer"));
+            return Err(self.fail("not a decimal integer"));
         }
         self.at += len;
         if self.longs && self.peek() == Some('L') {
             self.at += 1;
         }
         if self.peek().is_some_and(|c| c.is_alphanumeric() || matches!(c, '.' | '_')) {
-            return Err(self.fail("this is no decimal integer"));
+            return Err(self.fail("not a decimal integer"));
         }
         Ok(match digits.parse::<u64>() {
             Ok(0) => Literal::Int(0),
@@ -212,13 +212,13 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// A text in quotes. Escapes are taken as Python does where a name can have them.
+    /// Parses a quoted string, with the escape sequences that names can contain.
     fn text(&mut self) -> Result<Literal> {
         let quote = self.next();
         let mut text = String::new();
         loop {
             match self.next() {
-                None | Some('\n' | '\r') => return Err(self.fail("a text does not end")),
+                None | Some('\n' | '\r') => return Err(self.fail("unterminated string")),
                 c if c == quote => return Ok(Literal::Text(text)),
                 Some('\\') => text.push(self.escape()?),
                 Some(c) => text.push(c),
@@ -235,11 +235,11 @@ impl<'a> Parser<'a> {
             Some('r') => return Ok('\r'),
             Some('t') => return Ok('\t'),
             Some(c @ ('\\' | '\'' | '"')) => return Ok(c),
-            _ => return Err(self.fail("this escape is not known here")),
+            _ => return Err(self.fail("unknown escape sequence")),
         };
         let code = self.rest().get(..digits).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
         let c = code.and_then(|code| char::from_u32(u32::from_str_radix(code, 16).ok()?));
         self.at += digits;
-        c.ok_or_else(|| self.fail("this escape names no character"))
+        c.ok_or_else(|| self.fail("invalid escape sequence"))
     }
 }

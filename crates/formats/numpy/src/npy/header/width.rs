@@ -1,14 +1,14 @@
-//! How long an array is whose elements are not read here: texts, dates, records.
+//! Length of arrays of unsupported types: texts, dates, records.
 
 use super::literal::{Literal, Parser};
 use serde_json::Value as Json;
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 
-/// Bytes of the elements of an array with that header; `None` where the width of one is not known.
+/// Returns the length in bytes of the elements of an array with that header; `None` where the element size is unknown.
 ///
 /// # Errors
-/// As [`super::Header::read`], where the text is no header.
+/// As [`super::Header::read`], for an invalid header.
 pub(crate) fn len_of_unread(text: &str, limits: &Limits) -> Result<Option<u64>> {
     let (mut width, mut elements) = (None, None);
     for (key, (value, text)) in Parser::new(text, true, limits.dimensions).whole_dict()? {
@@ -16,7 +16,7 @@ pub(crate) fn len_of_unread(text: &str, limits: &Limits) -> Result<Option<u64>> 
             (Literal::Text(key), _) if key == "descr" => width = json(text).as_ref().and_then(width_of),
             (Literal::Text(key), Literal::Tuple(items)) if key == "shape" => {
                 elements = items.iter().try_fold(1u64, |product, item| match item {
-                    Literal::Int(extent) => product.checked_mul(*extent),
+                    Literal::Int(dim) => product.checked_mul(*dim),
                     _ => None,
                 });
             }
@@ -26,7 +26,7 @@ pub(crate) fn len_of_unread(text: &str, limits: &Limits) -> Result<Option<u64>> 
     Ok(width.zip(elements).and_then(|(width, elements)| elements.checked_mul(width)))
 }
 
-/// A type as JSON: lists and tuples become lists. `None` for texts with escapes or quotes.
+/// Converts a type to JSON: lists and tuples become lists. `None` for strings with escapes or quotes.
 fn json(text: &str) -> Option<Json> {
     let mut out = String::with_capacity(text.len());
     let mut quote = None;
@@ -53,15 +53,14 @@ fn json(text: &str) -> Option<Json> {
     serde_json::from_str(&out).ok()
 }
 
-/// Bytes of an element: `"<U8"`, or `[[NAME, TYPE], [NAME, TYPE, [EXTENTS]]]`.
+/// Returns the element size in bytes of `"<U8"`, or of `[[NAME, TYPE], [NAME, TYPE, [DIMENSIONS]]]`.
 fn width_of(json: &Json) -> Option<u64> {
     match json {
         Json::String(code) => width_of_code(code),
         Json::Array(fields) => fields.iter().try_fold(0u64, |sum, field| {
             let field = field.as_array().filter(|field| matches!(field.len(), 2 | 3))?;
-            let extents =
-                field.get(2).map_or(Some(&[][..]), |extents| extents.as_array().map(Vec::as_slice))?;
-            let count = extents.iter().try_fold(1u64, |n, extent| n.checked_mul(extent.as_u64()?))?;
+            let dims = field.get(2).map_or(Some(&[][..]), |dims| dims.as_array().map(Vec::as_slice))?;
+            let count = dims.iter().try_fold(1u64, |n, dim| n.checked_mul(dim.as_u64()?))?;
             sum.checked_add(width_of(field.get(1)?)?.checked_mul(count)?)
         }),
         _ => None,
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_what_is_not_read() {
+    fn computes_the_length_of_unsupported_arrays() {
         let len = |descr: &str, shape: &str| {
             let text = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}");
             len_of_unread(&text, &Limits::default()).unwrap()

@@ -2,21 +2,20 @@
 //!
 //! Run in this folder: `cargo run`. Three departures from plain generation:
 //!
-//! - Required fields become optional ones: then a field that is missing stays missing, and the
-//!   check of the library (`program/check.rs`) can name it, for text as well.
-//! - Enumerations are open: a number that is not known here stays where it was.
-//! - Strings are bytes: Paddle never asked whether they are UTF-8.
+//! - Required fields become optional: a missing field stays missing, and the check of the library
+//!   (`program/check.rs`) can name it, for text as well.
+//! - Enumerations are open: unknown numbers are preserved.
+//! - Strings are bytes: Paddle does not check for UTF-8.
 //!
-//! And in text, an unknown field is an error, as it is for the original; nothing is dropped unseen.
-//! See `EDITS`.
+//! In text, an unknown field is an error, as in Paddle; nothing is dropped silently. See `EDITS`.
 
 use prost_types::field_descriptor_proto::Label;
 use prost_types::{DescriptorProto, FileDescriptorSet};
 use std::error::Error;
 use std::path::Path;
 
-/// What is replaced in the generated code, and by what: unknown fields of text are refused, and the
-/// names of Paddle 3 are read as well as those of 2.
+/// Replacements in the generated code: unknown fields in text are rejected, and the names of Paddle 3 are
+/// accepted as well as those of Paddle 2.
 const EDITS: [(&str, &str); 5] = [
     ("_ => dec.skip_value()?", "_ => return ::core::result::Result::Err(dec.unknown_field())"),
     ("\"lod_tensor\" =>", "\"lod_tensor\" | \"dense_tensor\" =>"),

@@ -192,13 +192,13 @@ fn loading_and_saving_move_no_data() {
     executor.memory = 0;
     let assign = op("assign", &[("X", &["a"])], &[("Out", &["b"])], &[]);
     let mut scope = Scope::new();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let steps = program(vec![load("w", "a"), assign, save_combine(&["b", "a"], "w")]);
     executor
-        .run_and_tell(&steps, &mut scope, &[], &mut |step, done| told.push((step.place, done.bytes)))
+        .run_and_tell(&steps, &mut scope, &[], &mut |step, done| reported.push((step.place, done.bytes)))
         .unwrap();
     let stream = (3 << 20) + 27;
-    assert_eq!(told, [(0, stream), (1, 0), (2, 2 * stream)]);
+    assert_eq!(reported, [(0, stream), (1, 0), (2, 2 * stream)]);
     assert!(scope.tensor("b").unwrap().extents[0].source.file().is_some());
     assert_eq!(std::fs::read(dir.path().join("w")).unwrap().len() as u64, 2 * stream);
 }

@@ -120,11 +120,11 @@ fn parameters(names: &[&str]) -> Checkpoint {
 
 /// Returns the tensors reported as read back as optimizer state, and those that are.
 fn mistaken(checkpoint: &Checkpoint) -> (Vec<String>, Vec<String>) {
-    let said = losses(checkpoint).into_iter().filter(|loss| loss.0 == "read-as-state");
+    let recorded = losses(checkpoint).into_iter().filter(|loss| loss.0 == "read-as-state");
     let again = open(&rewrite(checkpoint, &[])).unwrap();
     let was = |entry: &TensorEntry| checkpoint.tensors.iter().any(|old| old.text() == entry.text());
     let new = again.tensors.iter().filter(|entry| entry.role.slot().is_some() && !was(entry));
-    (said.map(|loss| loss.1).collect(), new.map(key_of).collect())
+    (recorded.map(|loss| loss.1).collect(), new.map(key_of).collect())
 }
 
 #[test]
@@ -136,8 +136,8 @@ fn reports_parameters_read_as_state() {
         (&["fc", "fc_linear_0", "fc_d_0"], &[]),
         (&["fc", "fc_linear_0", "fc_squared_0"], &["fc_linear_0", "fc_squared_0"]),
     ] {
-        let (said, read) = mistaken(&parameters(names));
-        assert_eq!(said, wanted);
+        let (recorded, read) = mistaken(&parameters(names));
+        assert_eq!(recorded, wanted);
         assert_eq!(read, wanted);
     }
     // With another name in the table of names it is not optimizer state.
@@ -173,8 +173,8 @@ fn reports_renames_into_state_keys() {
     checkpoint.metadata.set(STRUCTURE, canonical(&checkpoint));
     let mut stranger = parameters(&["master_weights.x"]);
     checkpoint.tensors.append(&mut stranger.tensors);
-    let (said, read) = mistaken(&checkpoint);
-    assert_eq!((said, read), (vec!["master_weights.x".into()], vec!["x".into()]));
+    let (recorded, read) = mistaken(&checkpoint);
+    assert_eq!((recorded, read), (vec!["master_weights.x".into()], vec!["x".into()]));
 }
 
 /// A dict keeps the last of two values with one key; the other would be lost silently.

@@ -152,7 +152,7 @@ fn reports_skipped_arrays_separately() {
         },
         4,
     );
-    let told = |bytes: &[u8]| -> Vec<String> {
+    let notes_of = |bytes: &[u8]| -> Vec<String> {
         let checkpoint = open(bytes).unwrap();
         assert!(checkpoint.notes.iter().all(|note| note.omission));
         checkpoint.notes.iter().map(|note| format!("{} {}", note.code.as_str(), note.text)).collect()
@@ -163,7 +163,7 @@ fn reports_skipped_arrays_separately() {
         "unknown-class 1 time mine.Holder: not kept",
         "unknown-class 1 time mine.Other: not kept",
     ];
-    assert_eq!(told(&bytes), objects);
+    assert_eq!(notes_of(&bytes), objects);
     // Of a dtype that tensors do not support.
     let mut other = bytes;
     let places: Vec<usize> =
@@ -171,7 +171,7 @@ fn reports_skipped_arrays_separately() {
     assert!(!places.is_empty());
     places.into_iter().for_each(|at| other[at + 3] = b'3');
     let array = "tensor-skipped w: numpy.ndarray of f3";
-    assert_eq!(told(&other), [&[array], &objects[..]].concat());
+    assert_eq!(notes_of(&other), [&[array], &objects[..]].concat());
 }
 
 #[test]

@@ -310,12 +310,12 @@ fn rejects_reserved_keys() {
         below.rename(&[Rename::parse(&format!("{key}=model.{key}")).unwrap()]).unwrap();
         assert!(open(&rewrite(&below, &[])).unwrap().tensor(&format!("model.{key}")).is_ok());
         // Other values.
-        let mut said = open(&golden("p262/cnn_state_dict/m_p4.pdopt")).unwrap();
-        said.metadata.set(key, Value::Text("x".into()));
-        assert_eq!(refused(&said), (key.to_owned(), None));
-        said.metadata.set(key, Value::Map(vec![]));
-        said.metadata.set(NAME_TABLE, Value::Bool(false));
-        assert!(open(&rewrite(&said, &[])).is_ok());
+        let mut recorded = open(&golden("p262/cnn_state_dict/m_p4.pdopt")).unwrap();
+        recorded.metadata.set(key, Value::Text("x".into()));
+        assert_eq!(refused(&recorded), (key.to_owned(), None));
+        recorded.metadata.set(key, Value::Map(vec![]));
+        recorded.metadata.set(NAME_TABLE, Value::Bool(false));
+        assert!(open(&rewrite(&recorded, &[])).is_ok());
     }
 }
 

@@ -8,7 +8,7 @@
 //! A released file begins with 4 zero bytes. A size does so only for a stream of a multiple of 4 GiB, so the first
 //! bytes distinguish the two forms.
 
-use super::super::combined::{empty, skip_dense, number};
+use super::super::combined::{empty, number, skip_dense};
 use super::super::dense::{self, MIN_LEN};
 use super::super::header::{Dense, array};
 use weighbridge_core::checkpoint::TensorEntry;

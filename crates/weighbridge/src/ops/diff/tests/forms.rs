@@ -1,4 +1,4 @@
-//! What is no difference though it differs: how files are written, and which names share their bytes.
+//! Variations that are not differences: file layouts, and shared storage.
 
 use super::*;
 
@@ -41,10 +41,10 @@ fn format_metadata_is_not_a_difference() {
     assert_eq!(found("safetensors", &[("format", text("pt"))], &[("format", text("mine"))]), ["format"]);
     let step = |n| [("attributes", map(&[("format_version", Value::I64(n)), ("step", Value::I64(n))]))];
     assert_eq!(found("biggraph", &step(1), &step(2)), ["attributes/step"]);
-    // Another order is told as before.
+    // Another order is reported as before.
     let [a, b] = [("a", Value::I64(1)), ("b", Value::I64(2))];
     assert_eq!(found("npz", &[("m", map(&[a.clone(), b.clone()]))], &[("m", map(&[b, a]))]), ["m"]);
-    // Who made the other side can say so, and where nobody did the metadata are somebody's own.
+    // The origin of the other side counts; without an origin, the metadata belong to the user.
     let of_torch = |pairs: &[(&str, Value)], origin: Option<&str>| {
         let mut one = of_format("torch", pairs);
         one.origin = origin.map(|format| Origin { format: format.into(), kind: "object".into() });
@@ -83,10 +83,10 @@ fn ties_are_a_note_not_a_difference() {
         assert!(report.is_same(), "{report:?}");
         report.notes
     };
-    assert_eq!(notes(&[(1, "a")], &[]), ["bytes are shared on the left side only: b with a"]);
+    assert_eq!(notes(&[(1, "a")], &[]), ["storage is shared on the left side only: b with a"]);
     assert_eq!(
         notes(&[], &[(1, "a"), (2, "a")]),
-        ["bytes are shared on the right side only: b with a and 1 more"]
+        ["storage is shared on the right side only: b with a and 1 more"]
     );
     assert_eq!(notes(&[(1, "a")], &[(3, "c")]).len(), 2);
     // Which of them is the first is a matter of order.
@@ -94,7 +94,7 @@ fn ties_are_a_note_not_a_difference() {
     assert_eq!(notes(&[(1, "a"), (2, "a")], &[(0, "c"), (1, "c")]), none);
     let [left, right] = [tied(&["a", "b"], &[(1, "a")]), tied(&["b", "a"], &[(1, "b")])];
     assert_eq!(compared(left, right).notes, none);
-    // What is left out shares nothing.
+    // A dropped tensor shares nothing.
     let options = DiffOptions { drop: vec!["a".to_owned()], ..DiffOptions::default() };
     let (left, right) = (of(tied(&["a", "b"], &[(1, "a")])), of(tied(&["a", "b"], &[])));
     assert_eq!(diff_checkpoints(left, right, &options).unwrap().notes, none);

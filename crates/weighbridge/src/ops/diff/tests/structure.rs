@@ -1,4 +1,4 @@
-//! What tensors and values stand in.
+//! Containers around tensors and values.
 
 use super::*;
 use crate::checkpoint::{Container, Containers};
@@ -31,13 +31,13 @@ fn container_kinds_differ_where_both_sides_store_them() {
     let tuple = || side(&["0", "1"], &[("", Container::Tuple)]);
     let numbers = || side(&["0", "1"], &[("", Container::Numbers)]);
     assert_eq!(told(list(), tuple(), &options), ["structure: list -> tuple"]);
-    assert_eq!(told(numbers(), plain(), &options), ["structure: dict with numbers as keys -> dict"]);
+    assert_eq!(told(numbers(), plain(), &options), ["structure: dict with numeric keys -> dict"]);
     assert_eq!(told(plain(), list(), &options), ["structure: dict -> list"]);
     assert!(told(list(), list(), &options).is_empty());
-    // Other forms know nothing of it, be it of another format or not.
+    // Other kinds of files have no containers, of any format.
     assert!(told(list(), Checkpoint { containers: None, ..plain() }, &options).is_empty());
     assert!(told(list(), Checkpoint { format: "other", ..plain() }, &options).is_empty());
-    // It is left out with the metadata.
+    // They are ignored with the metadata.
     assert!(told(list(), tuple(), &DiffOptions { no_metadata: true, ..DiffOptions::default() }).is_empty());
 }
 
@@ -49,11 +49,11 @@ fn containers_count_only_around_compared_tensors() {
     assert_eq!(told(left(), right(), &options).len(), 2);
     let only = DiffOptions { select: vec!["b*".to_owned()], ..DiffOptions::default() };
     assert_eq!(told(left(), right(), &only), ["structure b: list -> tuple"]);
-    // Below a key that holds dots nobody knows what a part of a name is: a flat state dict is no other structure.
+    // Below a key with dots the parts of a name are ambiguous: a flat state dict does not differ.
     let mut flat = side(&["a.0", "b.0"], &[]);
     flat.containers.as_mut().unwrap().add_dotted(String::new);
     assert!(told(left(), flat.clone(), &options).is_empty());
-    // The root is known all the same.
+    // The root is unambiguous.
     let list = side(&["a.0", "b.0"], &[("", Container::List)]);
     assert_eq!(told(list, flat, &options), ["structure: list -> dict"]);
     // Names that were changed lead elsewhere: a note says that this was not compared.
@@ -84,9 +84,9 @@ fn containers_of_equal_values_are_compared() {
     let mut elsewhere = tuple();
     elsewhere.containers.as_mut().unwrap().set_elsewhere();
     assert!(told(list(), elsewhere, &options).is_empty());
-    // Where there are more than are told, what is not told may be there, and a note says so.
+    // Beyond the maximum number of containers, one may exist without being listed; a note reports it.
     let mut more = Checkpoint { containers: Some(Box::default()), ..list() };
     more.containers.as_mut().unwrap().set_more();
     let report = diff_checkpoints(list(), more, &options).unwrap();
-    assert!(!report.is_different() && report.notes[0].contains("more lists"), "{:?}", report.notes);
+    assert!(!report.is_different() && report.notes[0].contains("too many lists"), "{:?}", report.notes);
 }

@@ -1,8 +1,8 @@
-//! What cannot be read, or was left out.
+//! Unreadable and omitted parts.
 
 use super::*;
 
-/// A source of so many bytes that cannot be read.
+/// Source of a given length that cannot be read.
 #[derive(Debug)]
 struct Broken(u64, fn() -> Error);
 
@@ -34,7 +34,7 @@ fn unreadable_tensors_are_reported_and_the_rest_is_compared() {
         let report = if on_the_left { compared(bad, whole) } else { compared(whole, bad) };
         assert_eq!((report.is_same(), report.is_different()), (false, false));
         assert_eq!(report.verdict(), "could not tell");
-        // It stands before what is the same.
+        // It is sorted before equal pairs.
         assert_eq!(report.pairs.iter().map(|p| p.status).collect::<Vec<_>>(), [Status::Unread, Status::Same]);
         let finding = report.pairs[0].unread.as_ref().unwrap();
         assert_eq!(
@@ -51,7 +51,7 @@ fn unreadable_tensors_are_reported_and_the_rest_is_compared() {
             report.to_markdown()
         );
     }
-    // What is seen without reading is different all the same.
+    // Differences that need no reading are still reported.
     let report = compared(vec![broken("a", DType::I32, damaged)], vec![good("a")]);
     assert_eq!((report.pairs[0].status, report.is_different()), (Status::Unread, true));
     let report = compared(vec![broken("a", DType::F64, damaged)], vec![good("a")]);
@@ -111,7 +111,7 @@ fn unknown_damage_prevents_the_verdict_same() {
         let options = DiffOptions { select, ..DiffOptions::default() };
         diff_checkpoints(side, whole, &options).unwrap().left_out
     };
-    // It stands among the pairs.
+    // It is one of the pairs.
     assert_eq!(told(damaged(&["b"], Some(2)), &[]), 0);
     assert_eq!(told(damaged(&["b", "c"], Some(3)), &[]), 1);
     assert_eq!(told(damaged(&["b"], Some(2)), &["a"]), 0);

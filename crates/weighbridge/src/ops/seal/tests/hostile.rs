@@ -1,4 +1,4 @@
-//! Manifests that somebody else wrote.
+//! Manifests from untrusted sources.
 
 use crate::error::{Kind, Result};
 use crate::limits::Limits;
@@ -90,7 +90,7 @@ fn every_manifest_fault_has_its_error() {
     for len in 0..text.len() {
         assert!(parsed(&text[..len]).is_err());
     }
-    // One key that stands twice.
+    // A duplicate key.
     let twice = good().to_string().replacen("\"method\"", "\"method\":\"files\",\"method\"", 1);
     assert_eq!(parsed(twice).unwrap_err().code().as_str(), "bad-manifest");
 }
@@ -148,7 +148,7 @@ fn manifest_faults_are_findings() {
     assert_eq!(codes(good()), [""; 0]);
     assert_eq!(codes(with("/subject/0/digest/sha256", json!("0".repeat(64)))), ["subject-digest"]);
     assert_eq!(codes(with("/predicate/serialization/method", json!("shards"))), ["unknown-method"]);
-    // A file of somebody else's list, without tensors.
+    // A file listed by another program, without tensors.
     let mut foreign = good();
     foreign["predicate"].as_object_mut().unwrap().remove("weighbridge");
     assert_eq!(codes(foreign.clone()), [""; 0]);

@@ -1,20 +1,20 @@
-//! Members of an archive that hold a number or a word, and nothing that is loaded.
+//! Header members of an archive: short members with a number or a word.
 
 use weighbridge_core::error::Result;
 use weighbridge_io::source::{SourceRef, read_vec};
 
-/// The longest of them is a number of forty digits.
-const LONGEST: u64 = 64;
+/// Maximum length of a header member; the longest known one is a number of forty digits.
+const MAX_LEN: u64 = 64;
 
-/// True where the member `name`, without the folder of the archive, is one of these by its name and by its
-/// `bytes`: a number, or the byte order as a word. Anything else under such a name is a member like others.
+/// Returns true if the member `name`, without the folder of the archive, is a header member by name and
+/// content: a number, or the byte order as a word.
 ///
 /// # Errors
-/// What the source says.
-pub(super) fn is_fact(name: &str, bytes: &SourceRef) -> Result<bool> {
+/// Errors of the source.
+pub(super) fn is_header_member(name: &str, bytes: &SourceRef) -> Result<bool> {
     let numbers = ["version", ".data/serialization_id", ".format_version", ".storage_alignment"];
     let is_number = numbers.contains(&name);
-    if !(is_number || name == "byteorder") || bytes.len() > LONGEST {
+    if !(is_number || name == "byteorder") || bytes.len() > MAX_LEN {
         return Ok(false);
     }
     let text = read_vec(&**bytes, 0, bytes.len())?;
@@ -30,9 +30,9 @@ mod tests {
     use weighbridge_io::source::MemorySource;
 
     #[test]
-    fn a_fact_is_one_by_its_content() {
+    fn header_members_are_recognized_by_name_and_content() {
         let is = |name: &str, bytes: &[u8]| {
-            is_fact(name, &(Arc::new(MemorySource::new("m", bytes.to_vec())) as SourceRef)).unwrap()
+            is_header_member(name, &(Arc::new(MemorySource::new("m", bytes.to_vec())) as SourceRef)).unwrap()
         };
         assert!(is("version", b"3\n") && is("byteorder", b"little") && is("byteorder", b"big"));
         assert!(is(".data/serialization_id", &[b'1'; 40]) && is(".storage_alignment", b"64"));

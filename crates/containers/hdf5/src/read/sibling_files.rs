@@ -1,6 +1,6 @@
-//! Files beside an HDF5 file, as far as its virtual datasets may lead there.
+//! Source files of virtual datasets, in the folder of an HDF5 file.
 
-use super::mapped::shown;
+use super::mapped::source_name;
 use super::sources::{SourceDataset, Sources};
 use super::walk::{read, resolve};
 use crate::{Contents, Dataset};
@@ -14,12 +14,12 @@ use weighbridge_core::text::escape;
 use weighbridge_core::{ErrorCode, phrase};
 use weighbridge_io::source::{FolderRef, SourceRef, check_plain};
 
-/// The file itself and those in the same folder. Their own virtual datasets are not followed, so that nothing
-/// leads back.
+/// The file itself and the files in its folder, as sources of virtual datasets. Virtual datasets in these files are not
+/// followed, which prevents cycles.
 #[derive(Debug)]
-pub struct Beside {
+pub struct SiblingFiles {
     own: SourceRef,
-    /// The folder, and the name of the file in it.
+    /// Folder, and the name of the file in it.
     folder: Option<(FolderRef, PathBuf)>,
     limits: Limits,
     opened: Mutex<Opened>,
@@ -27,15 +27,15 @@ pub struct Beside {
 
 #[derive(Debug, Default)]
 struct Opened {
-    /// By their names; the file itself by the name `.`.
+    /// Files by name; the file itself has the name `.`.
     files: HashMap<String, Listed>,
-    /// The datasets that were asked for, by file and path.
+    /// Requested datasets, by file and path.
     datasets: HashMap<(String, String), Arc<SourceDataset>>,
-    /// Bytes of all files together.
+    /// Total length of all files in bytes.
     bytes: u64,
 }
 
-/// The datasets, problems and links of a file, by path.
+/// Datasets, problems and links of a file, by path.
 #[derive(Debug)]
 struct Listed {
     label: String,
@@ -44,14 +44,14 @@ struct Listed {
     links: HashMap<Vec<String>, String>,
 }
 
-impl Beside {
-    /// The files beside `own`, which has that name in the folder; none for a file without a folder.
+impl SiblingFiles {
+    /// Creates the sources for `own`, with its folder and its path there; `None` for a file without a folder.
     pub fn new(own: SourceRef, folder: Option<(FolderRef, PathBuf)>, limits: &Limits) -> Self {
         let opened = Mutex::new(Opened { bytes: own.len(), ..Opened::default() });
         Self { own, folder, limits: limits.clone(), opened }
     }
 
-    /// The file of that name, and whether it is another one.
+    /// Opens the file named `file`; the flag is true unless it is the file itself.
     fn source(&self, file: &str) -> Result<(SourceRef, bool)> {
         if file == "." {
             return Ok((self.own.clone(), false));
@@ -59,30 +59,30 @@ impl Beside {
         let mut parts = Path::new(file).components();
         let (Some(Component::Normal(name)), None, Ok(())) = (parts.next(), parts.next(), check_plain(file))
         else {
-            return Err(leads_out(file, "a name without a folder"));
+            return Err(leads_out(file, "a file name without folders"));
         };
         let Some((folder, own)) = &self.folder else {
-            return Err(missing_file(file).hint("open the file by its path, in the folder with its sources"));
+            return Err(missing_file(file).hint("open the file by its path, in the folder of its sources"));
         };
         if own.file_name() == Some(name) {
             return Ok((self.own.clone(), false));
         }
         let place = own.with_file_name(name);
         if folder.leads_out(&place) && !folder.leads_out(own) {
-            return Err(leads_out(file, "a file, and no link to another folder"));
+            return Err(leads_out(file, "a file, not a symbolic link to another folder"));
         }
         let source = folder.open(&place)?.ok_or_else(|| missing_file(file))?;
         Ok((source, true))
     }
 }
 
-impl Sources for Beside {
+impl Sources for SiblingFiles {
     fn bytes(&self) -> u64 {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).bytes
     }
 
     fn dataset(&self, file: &str, path: &str) -> Result<Arc<SourceDataset>> {
-        // The same file, which is opened once.
+        // `./NAME` is the same file.
         let file = file.strip_prefix("./").filter(|name| *name != ".").unwrap_or(file);
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (file.to_owned(), path.to_owned());
@@ -111,36 +111,40 @@ impl Listed {
             problems.entry(problem.path).or_insert(problem.error);
         }
         if contents.is_open {
-            let text = "HDF5: a file of a virtual dataset is marked as still open for writing";
+            let text = "HDF5: a source file of the virtual dataset is marked as open for writing";
             problems.insert(Vec::new(), Error::unsupported("hdf5-open", text));
         }
         let label = label.to_owned();
         Self { label, datasets: datasets.collect(), problems, links: links.collect() }
     }
 
-    /// The error of the object at that path.
+    /// Error of the object at `place`, if any.
     fn problem(&self, place: &[String]) -> Option<Error> {
         let error = self.problems.get(place)?;
         Some(match error.code() {
             ErrorCode::Hdf5Virtual => {
-                Error::unsupported("hdf5-virtual", "HDF5: a virtual dataset that is made of virtual datasets")
+                Error::unsupported("hdf5-virtual", "HDF5: a source of the virtual dataset is virtual itself")
                     .hint("copy the dataset with h5py or h5repack first")
             }
-            ErrorCode::Hdf5Open => Error::unsupported("hdf5-open", error.message())
-                .hint("if its writer was killed, h5clear removes the mark; else wait until it is done"),
+            ErrorCode::Hdf5Open => Error::unsupported("hdf5-open", error.message()).hint(
+                "if its writer was killed, clear the mark with h5clear; else wait until the writer closes it",
+            ),
             code => Error::new(error.kind(), code, error.message()),
         })
         .map(|error| error.in_file(&self.label))
     }
 
     fn dataset(&self, file: &str, path: &str, limits: &Limits) -> Result<SourceDataset> {
-        // HDF5's own library opens no file that is cut short or still being written.
+        // The HDF5 library rejects files that are cut short or open for writing.
         if let Some(error) = self.problem(&[]) {
             return Err(error);
         }
         let place = resolve(&[], path, &self.links, limits).ok_or_else(|| missing(file, path))?;
         let Some(dataset) = self.datasets.get(&place) else {
-            return Err(self.problem(&place).unwrap_or_else(|| missing(file, path)).found(shown(file, path)));
+            return Err(self
+                .problem(&place)
+                .unwrap_or_else(|| missing(file, path))
+                .found(source_name(file, path)));
         };
         let (unpacked, kept) = dataset.unpacked_for_a_run();
         Ok(SourceDataset {
@@ -154,25 +158,28 @@ impl Listed {
 }
 
 fn missing_file(file: &str) -> Error {
-    Error::corrupt("hdf5-virtual-missing", "HDF5: a file of a virtual dataset is not there")
+    Error::corrupt("hdf5-virtual-missing", "HDF5: a source file of the virtual dataset is missing")
         .expected("a file in the same folder")
         .found(format_args!("no {}", escape(file)))
         .hint(phrase![
-            "put it beside this file; ",
+            "put the source into the folder of this file; ",
             Opt::Lenient,
-            " leaves the dataset out, h5py would read its fill value instead"
+            " skips the dataset (h5py would read fill values)"
         ])
 }
 
 fn missing(file: &str, path: &str) -> Error {
-    Error::corrupt("hdf5-virtual-missing", "HDF5: a dataset that a virtual one is made of is not there")
-        .found(format_args!("no {}", shown(file, path)))
-        .hint(phrase![Opt::Lenient, " leaves the dataset out; h5py would read its fill value instead"])
+    Error::corrupt("hdf5-virtual-missing", "HDF5: a source dataset of the virtual dataset is missing")
+        .found(format_args!("no {}", source_name(file, path)))
+        .hint(phrase![Opt::Lenient, " skips the dataset (h5py would read fill values)"])
 }
 
 fn leads_out(file: &str, expected: &str) -> Error {
-    Error::unsupported("unsafe-name", "HDF5: a virtual dataset leads out of the folder of its file")
-        .expected(expected)
-        .found(escape(file))
-        .hint(phrase!["copy the dataset with h5py or h5repack first; ", Opt::Lenient, " leaves it out"])
+    Error::unsupported(
+        "unsafe-name",
+        "HDF5: a source of the virtual dataset is outside of the folder of its file",
+    )
+    .expected(expected)
+    .found(escape(file))
+    .hint(phrase!["copy the dataset with h5py or h5repack first; ", Opt::Lenient, " skips it"])
 }

@@ -6,22 +6,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weighbridge_core::checkpoint::TensorPath;
 
-/// Entries above this are not read: a damaged shape may be honest about endless fill values.
-const MOST: u64 = 1 << 20;
+/// Maximum length of entries that are read: a damaged shape may describe endless fill values.
+const MAX_LEN: u64 = 1 << 20;
 
-/// Reads all that opens; how many tensors were read.
+/// Reads all readable tensors. Returns their number.
 fn read_all(contents: &Contents) -> usize {
     let mut read = 0;
     for item in &contents.items {
         let Some(dataset) = &item.dataset else { continue };
         if dataset.kind == Kind::Text {
-            read += usize::from(dataset.texts(MOST).is_ok());
+            read += usize::from(dataset.texts(MAX_LEN).is_ok());
         }
         let Ok(entry) = dataset.entry(TensorPath::value()) else { continue };
         let covered: u64 = entry.extents.iter().map(|extent| extent.len).sum();
-        assert_eq!(covered, entry.bytes(), "pieces cover the tensor");
+        assert_eq!(covered, entry.bytes(), "extents cover the tensor");
         assert!(entry.extents.iter().all(|extent| extent.region(&entry.shape).fits(&entry.shape)));
-        if entry.bytes() > MOST {
+        if entry.bytes() > MAX_LEN {
             continue;
         }
         read += usize::from(entry.read_tensor(weighbridge_core::tensor::Order::Row).is_ok());
@@ -29,7 +29,7 @@ fn read_all(contents: &Contents) -> usize {
     read
 }
 
-/// Random numbers that are the same each time.
+/// Deterministic random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -70,7 +70,7 @@ fn damaged_files_never_panic() {
     let mut files: Vec<Vec<u8>> = Vec::new();
     for entry in std::fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
-        // The two wide files hold the same again and again.
+        // The two wide files are repetitive.
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if name.ends_with(".h5") && !name.starts_with("many") {
             files.push(file(&name));
@@ -110,7 +110,7 @@ fn small_files() -> Vec<Vec<u8>> {
     files
 }
 
-/// Files of ../testdata/hdf5/bad, each with the error of its datasets beside it.
+/// Files of ../testdata/hdf5/bad, each with a JSON file of its expected error.
 #[test]
 fn contradictions_are_errors() {
     let bad = folder().join("../bad");
@@ -134,7 +134,7 @@ fn contradictions_are_errors() {
 }
 
 #[test]
-fn chunks_that_were_never_written_share_one_source() {
+fn unwritten_chunks_share_one_source() {
     let contents = open(file("layouts_default.h5")).unwrap();
     let some = contents.items.iter().find(|item| item.path == ["some"]).unwrap();
     let entry = some.dataset.as_ref().unwrap().entry(TensorPath::value()).unwrap();

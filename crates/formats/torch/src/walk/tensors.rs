@@ -1,4 +1,4 @@
-//! Tensors that were met: their names, and what they share.
+//! Table of the tensors of a walk: their names and shared storage.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,29 +14,29 @@ use weighbridge_core::text::counted;
 use weighbridge_format::overlap::OverlapBudget;
 use weighbridge_pickle::ObjectId;
 
-/// A dense tensor in a storage: its number, first byte, byte behind the last one, and the place of the tensor.
+/// A dense tensor in a storage: number of the storage, first byte, end byte, index of the tensor.
 type Range = (usize, u64, u64, usize);
 
-/// What is known of the tensors so far. Of a tensor of a few bytes all this is more than what it has in the file: names of
-/// storages and of tensors are not copied, but told by their numbers.
+/// Table of the tensors so far. It takes more memory than a tiny tensor takes in the file, so storages and tensors are referred
+/// to by number instead of name.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct TensorTable {
     names: Distinct,
-    /// The place of the tensor that an object was met as first.
+    /// Index of the first tensor of each object.
     objects: HashMap<ObjectId, usize>,
     storages: Storages,
-    /// The place in `ranges` of the first tensor of this storage, offset, order, extents and type, by their hash.
+    /// Index in `ranges` of the first tensor with the same storage, offset, order, shape and dtype, by their hash.
     dense: HashMap<u64, usize>,
     hasher: RandomState,
     /// Dense tensors.
     ranges: Vec<Range>,
-    /// What tensors read that are no other one by another name.
+    /// Byte ranges of the distinct tensors.
     spans: OverlapBudget,
     /// Plain values, in order.
     kept: Vec<(String, Value)>,
 }
 
-/// The storages that tensors have, numbered.
+/// Numbered storages of the tensors.
 #[derive(Debug, Default)]
 struct Storages {
     numbers: HashMap<Arc<str>, usize>,
@@ -44,7 +44,7 @@ struct Storages {
 }
 
 impl Storages {
-    /// The number of a storage, and whether it is a new one.
+    /// Returns the number of a storage, and true for a new one.
     fn number(&mut self, key: &str) -> (usize, bool) {
         if let Some(&number) = self.numbers.get(key) {
             return (number, false);
@@ -56,14 +56,14 @@ impl Storages {
     }
 }
 
-impl Places {
-    /// True where the object was met before.
+impl TensorTable {
+    /// Returns true if the object was added before.
     pub(super) fn has(&self, id: ObjectId) -> bool {
         self.objects.contains_key(&id)
     }
 
-    /// The place of the first tensor that has the same elements of the storage in the same shape, if there is one. Else
-    /// this is the first.
+    /// Returns the index of the first tensor with the same elements of the storage in the same shape. Without one, registers
+    /// this tensor as the first.
     fn same(
         &mut self,
         tensors: &[TensorEntry],
@@ -79,7 +79,7 @@ impl Places {
                 None
             }
             Entry::Occupied(found) => {
-                // Another one of the same hash is another one.
+                // A hash collision is not the same tensor.
                 let &(storage, offset, _, place) = self.ranges.get(*found.get())?;
                 let other = tensors.get(place)?;
                 let same = (storage, offset) == (range.0, range.1)
@@ -90,7 +90,7 @@ impl Places {
         }
     }
 
-    /// Adds a tensor under a name of its own.
+    /// Adds a tensor under a unique name.
     pub(super) fn add(
         &mut self,
         checkpoint: &mut Checkpoint,
@@ -101,12 +101,12 @@ impl Places {
         checkpoint.notes.extend(self.names.add(&mut entry));
         let (storage, is_new) = self.storages.number(storage);
         let mut first = self.objects.get(&id).copied();
-        // What is decoded is so once.
+        // Decoded data is shared, not decoded again.
         if let Some(same) = first.and_then(|first| checkpoint.tensors.get(first)) {
             entry.extents.clone_from(&same.extents);
         }
         let place = checkpoint.tensors.len();
-        // What is gathered has a source of its own.
+        // A gathered tensor has a source of its own.
         let gathered = entry.single_extent().is_some_and(|p| {
             p.source.within().is_some_and(|w| w.encoded)
                 && p.check.is_none()
@@ -129,7 +129,7 @@ impl Places {
         if !is_new {
             entry.extents.iter_mut().for_each(|extent| extent.check = None);
         }
-        // The first of several is the one that the others are said to be.
+        // Aliases refer to the first tensor.
         self.objects.entry(id).or_insert(first.unwrap_or(place));
         if let Some(first) = first.and_then(|first| checkpoint.tensors.get(first)) {
             entry.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(first.text()));
@@ -137,7 +137,7 @@ impl Places {
         checkpoint.tensors.push(entry);
     }
 
-    /// Adds a tensor that the pickle holds as a number: it shares its element with no other.
+    /// Adds a tensor that the pickle holds as a number; it shares no storage.
     pub(super) fn add_number(&mut self, checkpoint: &mut Checkpoint, mut entry: TensorEntry) {
         checkpoint.notes.extend(self.names.add(&mut entry));
         checkpoint.tensors.push(entry);
@@ -148,24 +148,22 @@ impl Places {
         self.kept.push((key, value));
     }
 
-    /// Brings the plain values in, and gives what is left to do when the objects are gone.
+    /// Sets the metadata of the checkpoint, and returns the overlaps to mark once the objects are freed.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Limit`], `torch-repeated`, where tensors overlap without measure.
+    /// [`weighbridge_core::Kind::Limit`], `torch-repeated`, if overlapping tensors exceed the limit.
     pub(super) fn finish(self, checkpoint: &mut Checkpoint, limits: &Limits) -> Result<Overlaps> {
         self.spans.check("torch-repeated", limits)?;
-        let (mut metadata, mut alike) = (Metadata::default(), 0u64);
+        let (mut metadata, mut ambiguous) = (Metadata::default(), 0u64);
         for (key, value) in self.kept {
             match metadata.get(&key) {
                 None => metadata.set(key, value),
-                Some(_) => alike += 1,
+                Some(_) => ambiguous += 1,
             }
         }
-        if alike > 0 {
-            let values = counted(alike, "value is", "values are");
-            let text = format!(
-                "{values} called like another one, as keys with dots look like keys within keys: left out"
-            );
+        if ambiguous > 0 {
+            let values = counted(ambiguous, "value", "values");
+            let text = format!("{values} omitted: a key with dots equals the path of a nested value");
             checkpoint.notes.push(Note::omission("value-left-out", text));
         }
         checkpoint.metadata = metadata;
@@ -173,8 +171,8 @@ impl Places {
     }
 }
 
-/// Dense tensors in their storages. To say of each that it overlaps another one may take as much memory as the objects of
-/// the pickle, and so waits for these to be gone.
+/// Dense tensors in their storages. Marking overlaps may take as much memory as the objects of the pickle, so it runs after they
+/// are freed.
 #[derive(Debug)]
 pub(in super::super) struct Overlaps {
     ranges: Vec<Range>,
@@ -182,14 +180,14 @@ pub(in super::super) struct Overlaps {
 }
 
 impl Overlaps {
-    /// Marks the tensors that overlap another one; nothing is left to mark then.
+    /// Marks the tensors that overlap another one, and clears the list.
     pub(in super::super) fn mark(&mut self, checkpoint: &mut Checkpoint) {
         let mut ranges = std::mem::take(&mut self.ranges);
         ranges.sort_unstable();
         let mut last: Option<&Range> = None;
         for range in &ranges {
             if let Some(before) = last.filter(|b| b.0 == range.0 && range.1 < b.2) {
-                // The same bytes by another name are said to be that; in another shape or order they are a view as well.
+                // The same bytes under another name are an alias; in another shape or order they are also a view.
                 let again = checkpoint
                     .tensors
                     .get(range.3)

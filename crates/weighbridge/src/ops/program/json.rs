@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 const MAX_DEPTH: usize = 256;
 
 /// Returns all of `topology`: `form`, `writer`, `inputs`, `outputs`, `operator_versions`, `blocks`. The schema is documented in
-/// `docs/command.md`.
+/// `docs/src/reference/json.md`.
 pub fn to_json(topology: &Topology) -> Json {
     let version = |(operator, version): &(String, i64)| json!({ "operator": operator, "version": version });
     json!({

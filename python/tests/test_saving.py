@@ -220,7 +220,7 @@ def test_losses_are_reported_and_can_be_denied(tmp_path: Path) -> None:
         tmp_path / "x.npz", {"w": TABLE}, roles=names, row_names={"w": NAMES}, metadata={"n": "x"}
     )
     assert isinstance(report["losses"], list)
-    with pytest.warns(weighbridge.LossWarning, match=r"n: an npy file has no place for metadata") as warned:
+    with pytest.warns(weighbridge.LossWarning, match=r"n: metadata dropped: an npy file has no place for it") as warned:
         report = weighbridge.save(tmp_path / "x.npy", {"w": TABLE}, metadata={"n": "x"})
     assert [own["code"] for own in report["losses"]] == [own.code for own in report.losses]
     left_out = tuple(own for own in report.losses if own.left_out)
@@ -268,7 +268,9 @@ def test_warns_of_omissions_but_not_of_changes(tmp_path: Path) -> None:
         "edit": lambda **given: weighbridge.edit(source, table, prefix="x", force=True, **given),
     }
     for name, work in works.items():
-        with pytest.warns(weighbridge.LossWarning, match="b: tensor of shape .* dropped: it is not a table") as warned:
+        with pytest.warns(
+            weighbridge.LossWarning, match="b: tensor of shape .* dropped: it is not a table"
+        ) as warned:
             report = work()
         assert [own.code for own in report.losses if own.left_out] == ["not-a-table"], name
         assert [own.filename for own in warned] == [__file__], name

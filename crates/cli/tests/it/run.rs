@@ -84,9 +84,9 @@ fn what_is_wrong_is_said() {
         assert_eq!(output.status.code(), Some(2));
         text(&output.stderr).to_owned()
     };
-    assert!(complaint(&[]).contains("must be fed"));
+    assert!(complaint(&[]).contains("needs more fed values"));
     assert!(complaint(&["--feed", "nonsense"]).contains("NAME=FILE"));
-    assert!(complaint(&["--feed", &feed, "--feed", &feed.replacen('x', "q", 1)]).contains("no use"));
+    assert!(complaint(&["--feed", &feed, "--feed", &feed.replacen('x', "q", 1)]).contains("does not read"));
     assert!(!dir.path().join("deep").exists());
     assert!(run(dir.path(), &["--feed", &feed]).status.success());
     let again = complaint(&["--feed", &feed, "--no-replace"]);

@@ -136,7 +136,7 @@ fn the_library_reads_written_files() {
         assert_eq!(written, write(&open(&bytes).unwrap()), "{name}: the same index gives the same bytes");
         // In the written order, so the engine only copies.
         let again = open(&written).unwrap();
-        assert_eq!(again.to_json(), checkpoint.to_json(), "{name}: the original's order is kept");
+        assert_eq!(again.to_json(), checkpoint.to_json(), "{name}: the order of the library is kept");
         assert_eq!(written, write(&again), "{name}");
         let plan = Safetensors.plan(&again, &PlanOptions::default()).unwrap();
         assert!(plan.files[0].segments.iter().all(|s| ["literal", "copy"].contains(&s.action())));

@@ -22,7 +22,7 @@ const CASES: [Case; 21] = [
         Unsound,
         Error,
         "truncated-data",
-        "last tensor is 1 byte short (Paddle does not",
+        "last tensor is 1 byte short (not detected",
         Unsound,
     ),
     ("last_tensor_data_missing", Unsound, Error, "truncated-data", "last tensor has no data", Unsound),
@@ -31,16 +31,16 @@ const CASES: [Case; 21] = [
         Unsound,
         Error,
         "truncated-data",
-        "within tensor 7 of 13; all behind it are missing",
+        "within tensor 7 of 13; the later tensors are missing",
         Unsound,
     ),
-    ("cut_at_boundary", Unsound, Error, "missing-tensors", "holds 6 tensors, 7 fewer", CouldNotTell),
-    ("trailing_byte", Unsound, Error, "trailing-bytes", "1 byte behind the last tensor", Unsound),
-    ("extra_tensor", Unsound, Error, "extra-tensors", "holds 14 tensors, 1 more", CouldNotTell),
+    ("cut_at_boundary", Unsound, Error, "missing-tensors", "has 6 tensors, 7 fewer", CouldNotTell),
+    ("trailing_byte", Unsound, Error, "trailing-bytes", "1 byte after its last tensor", Unsound),
+    ("extra_tensor", Unsound, Error, "extra-tensors", "has 14 tensors, 1 more", CouldNotTell),
     ("stream_version_1", Unsound, Error, "stream-version", "found 1", Unsound),
     ("tensor_version_7", Unsound, Error, "tensor-version", "found 7", Unsound),
     ("desc_len_negative", Unsound, Error, "negative-desc-length", "", Unsound),
-    ("desc_len_huge", Unsound, Error, "desc-too-long", "longer than the rest of the file", Unsound),
+    ("desc_len_huge", Unsound, Error, "desc-too-long", "desc exceeds the file", Unsound),
     ("dtype_99", Unsound, Error, "unknown-dtype", "found 99", Unsound),
     ("dtype_not_pod", Unsound, Error, "not-an-element-type", "found 7", Unsound),
     ("negative_dim", Unsound, Error, "negative-dimension", "", Unsound),
@@ -353,7 +353,7 @@ fn encrypted_folders_are_left_open() {
     fs::copy(good("p262/cnn_static_infer/model.pdmodel"), temp.path().join("model.pdmodel")).unwrap();
     let report = plain(temp.path());
     assert_eq!(report.verdict, CouldNotTell, "{:#?}", report.findings);
-    has(&report, Severity::Unchecked, "encrypted", "no file of tensors");
+    has(&report, Severity::Unchecked, "encrypted", "not a Paddle tensor file");
 }
 
 #[test]

@@ -191,7 +191,7 @@ fn rejects_tensors_that_npy_cannot_hold() {
         let error = refusal(&with(vec![tensor(dtype, &[4], Encoding::ROW)]));
         assert_eq!(
             (error.code().as_str(), error.hint_text()),
-            ("numpy-dtype", Some("cast them: `cast f32`"))
+            ("numpy-dtype", Some("cast the tensor: `cast f32`"))
         );
     }
     let mut cast = tensor(DType::BF16, &[4], Encoding::ROW);

@@ -207,7 +207,7 @@ impl<'a> Walk<'a> {
     fn object(&mut self, what: &str, id: ObjectId) -> Result<Value> {
         let graph = (&self.pickle.graph, self.bounds);
         if self.omitted.leads_to_array(id, graph, self.size, self.budget) {
-            self.skip(&format!("arrays in {what} are not supported"))?;
+            self.skip(&format!("arrays in {what} are skipped"))?;
             return Ok(marked(structure::OBJECT, Value::Text(what.to_owned())));
         }
         self.no_value(what, false)

@@ -280,7 +280,7 @@ fn in_the_middle(error: &Error, k: usize, wanted: usize) -> Error {
 /// Returns the error for `rest` bytes at `start`, after the last tensor.
 pub(super) fn trailing(start: u64, rest: u64) -> Error {
     let bytes = counted(rest, "byte", "bytes");
-    Error::corrupt("trailing-bytes", format!("{bytes} after the last tensor do not form a tensor"))
+    Error::corrupt("trailing-bytes", format!("the file has {bytes} after its last tensor"))
         .at(start)
         .expected("the end of the file")
         .found(bytes)

@@ -220,7 +220,7 @@ impl Dataset {
             return Err(Error::unsupported("hdf5-virtual-type", text)
                 .expected(type_text(&self.stored.element))
                 .found(format_args!("{} in {}", type_text(&source.element), mapping.display_name()))
-                .hint("copy the dataset with h5py first, which converts the elements"));
+                .hint("copy the dataset with h5py or h5repack first; both convert the elements"));
         }
         let from = Selection::new(&mapping.from, &source.dims, size)?;
         let to = Selection::new(&mapping.to, self.shape.dims(), size)?;

@@ -180,6 +180,6 @@ fn rejects_what_the_hdf5_library_rejects() {
     let [extents] = places(&whole, &extents)[..] else { panic!() };
     refused("more elements than there may be", &[(extents, 7)]);
     refused("33 dimensions", &[(extents - 7, 33)]);
-    refused("an unknown kind of extents", &[(extents - 6, 2)]);
+    refused("an unknown dataspace type", &[(extents - 6, 2)]);
     refused("a message that is not aligned", &[(extents - 14, whole[extents - 14] + 1)]);
 }

@@ -89,7 +89,7 @@ fn reports_holes_in_lists() {
     ] {
         let [(code, subject, detail)] = losses(&checkpoint).try_into().unwrap();
         assert_eq!((code, subject.as_str()), ("list-hole", list));
-        assert!(detail.contains(&format!("position {place},")), "{detail}");
+        assert!(detail.contains(&format!("element {place} dropped")), "{detail}");
     }
     assert_eq!(losses(&dropped(&bytes, "hist.1.*")).len(), 2);
     let root = pickled(

@@ -158,10 +158,10 @@ fn reports_skipped_arrays_separately() {
         checkpoint.notes.iter().map(|note| format!("{} {}", note.code.as_str(), note.text)).collect()
     };
     let objects = [
-        "tensor-skipped h: arrays within mine.Holder",
-        "tensor-skipped o: arrays within mine.Outer",
-        "unknown-class 1 time mine.Holder: not kept",
-        "unknown-class 1 time mine.Other: not kept",
+        "tensor-skipped h: arrays in mine.Holder are skipped",
+        "tensor-skipped o: arrays in mine.Outer are skipped",
+        "unknown-class mine.Holder: 1 object omitted",
+        "unknown-class mine.Other: 1 object omitted",
     ];
     assert_eq!(notes_of(&bytes), objects);
     // Of a dtype that tensors do not support.

@@ -24,7 +24,7 @@ fn reports_faults_of_damaged_files() {
         ("last_tensor_short_1", Situation::Corrupt, "truncated-data", 6286, Some("is 1 byte short")),
         ("last_tensor_data_missing", Situation::Corrupt, "truncated-data", 6286, Some("has no data")),
         ("cut_in_middle", Situation::Corrupt, "truncated-data", 424, None),
-        ("trailing_byte", Situation::Corrupt, "trailing-bytes", 6926, Some("1 byte behind")),
+        ("trailing_byte", Situation::Corrupt, "trailing-bytes", 6926, Some("1 byte after")),
         ("stream_version_1", Situation::Corrupt, "stream-version", 0, None),
         ("tensor_version_7", Situation::Corrupt, "tensor-version", 12, None),
         ("desc_len_negative", Situation::Corrupt, "negative-desc-length", 16, None),

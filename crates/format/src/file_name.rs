@@ -1,10 +1,10 @@
-//! Names of tensors as names of files.
+//! File names derived from tensor names.
 
-/// The longest name of a tensor that a file is named after, in bytes; file systems allow 255.
-const LONGEST: usize = 200;
+/// Maximum bytes of a file name; file systems allow 255.
+const MAX_LEN: usize = 200;
 
-/// A name of a tensor as that of a file on any system: letters, digits, `_`, `-` and `.` stay, all
-/// else is `%` and the hexadecimal number of the byte.
+/// Converts a tensor name to a file name valid on any system: letters, digits, `_`, `-` and `.` stay, any other byte becomes `%`
+/// and two hexadecimal digits.
 pub fn tidy(name: String) -> String {
     let mut file = String::with_capacity(name.len());
     for (place, c) in name.char_indices() {
@@ -15,7 +15,7 @@ pub fn tidy(name: String) -> String {
             let mut utf8 = [0; 4];
             c.encode_utf8(&mut utf8).bytes().for_each(|byte| file.push_str(&format!("%{byte:02X}")));
         }
-        if file.len() > LONGEST {
+        if file.len() > MAX_LEN {
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! The traits of a format, and how to open and lay out.
+//! Traits of a format, and the options of opening and writing.
 
 use crate::RowNameSupport;
 use std::any::Any;
@@ -20,35 +20,35 @@ use weighbridge_core::text::first_and_more;
 #[cfg(feature = "scan")]
 use weighbridge_scan::Scan;
 
-/// Keys of metadata that a loss names one by one before it counts them.
-const NAMED_KEYS: usize = 20;
+/// Maximum number of metadata keys named in a loss; further ones are counted.
+const MAX_NAMED_KEYS: usize = 20;
 
-/// Bytes of the beginning of a file that [`Detect::recognises`] may look at.
+/// Maximum bytes at the start of a file passed to [`Detect::recognises`].
 pub const HEAD: usize = 4096;
 
-/// A file format, as a [`Registry`](crate::Registry) holds it.
+/// File format, as registered in a [`Registry`](crate::Registry).
 ///
-/// Every format recognises its files ([`Detect`]) and reads them ([`ReadFormat`]). What else it can do it says here.
+/// Every format detects its files ([`Detect`]) and reads them ([`ReadFormat`]). Other capabilities are optional.
 pub trait Format: Detect + ReadFormat + Sync {
-    /// The name of the format, and what it can hold.
+    /// Returns the name of the format and the data it supports.
     fn info(&self) -> &'static FormatInfo;
 
-    /// The layouter, where the format can be written.
+    /// Returns the writer, if the format can be written.
     fn writer(&self) -> Option<&dyn WriteFormat> {
         None
     }
 
-    /// The reader of damaged files, where the format saves more than a lenient reading gives.
+    /// Returns the salvage reader, if it recovers more than a lenient open.
     fn salvager(&self) -> Option<&dyn Salvage> {
         None
     }
 
-    /// The check of rules that only this format knows.
+    /// Returns the check of format-specific rules.
     fn checker(&self) -> Option<&dyn DeepCheck> {
         None
     }
 
-    /// The search for code, where files of the format can hold any.
+    /// Returns the scanner, if files of the format can contain code.
     #[cfg(feature = "scan")]
     fn scanner(&self) -> Option<&dyn ScanCode> {
         None
@@ -56,17 +56,17 @@ pub trait Format: Detect + ReadFormat + Sync {
 }
 
 impl dyn Format + '_ {
-    /// The layouter of a format that is to be written.
+    /// Returns the writer, or an error.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], `not-written`, where it can only be read.
+    /// [`weighbridge_core::Kind::Usage`], `not-written`, if the format is read-only.
     pub fn required_writer(&self) -> Result<&dyn WriteFormat> {
         let missing =
-            || Error::usage("not-written", "files of this format are read only").found(self.info().id);
+            || Error::usage("not-written", "the format is read-only in Weighbridge").found(self.info().id);
         self.writer().ok_or_else(missing)
     }
 
-    /// Lays out a file that holds `checkpoint`; pure.
+    /// Plans a file with the content of `checkpoint`; pure.
     ///
     /// # Errors
     /// As `required_writer` and [`WriteFormat::plan`].
@@ -75,61 +75,59 @@ impl dyn Format + '_ {
     }
 }
 
-/// Recognises the files of a format.
+/// Detection of the files of a format.
 pub trait Detect {
-    /// True where a file of this beginning (at most [`HEAD`] bytes) is of this format, by content
-    /// alone. Formats are asked in the order of the
-    /// registry, and the first that says yes reads the file. Archives may look further into `source`.
+    /// Returns true if a file with this beginning (at most [`HEAD`] bytes) is of this format, by content alone. Formats are tried in
+    /// the order of the registry; the first match reads the file. Archives may read more of `source`.
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool;
 
-    /// True where the folder is a checkpoint of this format, by what stands in it.
+    /// Returns true if the folder is a checkpoint of this format, by its files.
     fn recognises_folder(&self, folder: &FolderRef) -> bool {
         let _ = folder;
         false
     }
 
-    /// True where several files, which are all the model files of a folder that no format calls its own, are one
-    /// checkpoint of this format: what else stands there does not keep them from being that.
+    /// Returns true if `files`, all model files of a folder that no format recognizes, are one checkpoint of this format. Other files
+    /// in the folder do not matter.
     fn recognises_file_set(&self, files: &[PathBuf]) -> bool {
         let _ = files;
         false
     }
 
-    /// True for a name that the format gives to files of its folders, and of which its reader tells in its own words
-    /// where they are not part of what is opened, such as an older version.
+    /// Returns true for the name of a file that belongs to folders of this format and that its reader reports itself, such as an older
+    /// version.
     fn owns_sibling(&self, name: &Path) -> bool {
         let _ = name;
         false
     }
 
-    /// True for text whose content does not tell the format: the extension of the file's name decides, with a note.
+    /// Returns true if the content of a text file is not distinctive: the file extension decides, with a note.
     fn is_detected_by_extension(&self) -> bool {
         false
     }
 
-    /// True where text of any kind would be recognised, such as a vocabulary of numbers: without the extension of the
-    /// format such a file is no model.
+    /// Returns true if almost any text is recognized, such as a vocabulary of numbers: without the extension of the format, a file in
+    /// a folder does not count as a model.
     fn needs_extension(&self) -> bool {
         false
     }
 
-    /// True where other programs use its extensions as well, as in `tokenizer.model` and `metadata.tsv`.
+    /// Returns true if other programs use its extensions as well, as in `tokenizer.model` and `metadata.tsv`.
     fn shares_extensions(&self) -> bool {
         false
     }
 }
 
-/// Reads the index of a file: headers and length prefixes, never tensor data.
+/// Reader of the index of a file: headers and length prefixes, never tensor data.
 pub trait ReadFormat {
-    /// Reads the index of a file that stands alone.
+    /// Reads the index of a single file.
     ///
     /// # Errors
-    /// Bad input gives [`weighbridge_core::Kind::Corrupt`], [`weighbridge_core::Kind::Unsupported`] or
-    /// [`weighbridge_core::Kind::Limit`] with the place.
+    /// Malformed input is [`weighbridge_core::Kind::Corrupt`], [`weighbridge_core::Kind::Unsupported`] or
+    /// [`weighbridge_core::Kind::Limit`], with the offset.
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint>;
 
-    /// Reads the index of the file `name`, and of those that belong to it and stand beside it in
-    /// `folder`. A format whose files stand alone need not care.
+    /// Reads the index of the file `name` and of its related files in `folder`. Formats of single files use the default.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -147,52 +145,51 @@ pub trait ReadFormat {
     /// Reads the index of a folder.
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`weighbridge_core::Kind::Usage`] where the format knows no folders.
+    /// As [`open`](Self::open); [`weighbridge_core::Kind::Usage`] if the format does not support folders.
     fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         let _ = options;
-        Err(Error::usage("not-a-file", "the format has no form that is a folder")
+        Err(Error::usage("not-a-file", "the format does not support folders")
             .in_file(folder.label())
             .hint("give the path of one model file"))
     }
 
-    /// Adds to an opened checkpoint of any format what the options name for it, such as the program that its tensors
-    /// belong to.
+    /// Adds data named by the options to an opened checkpoint of any format, such as the program of its tensors.
     ///
     /// # Errors
-    /// What reading that says.
+    /// Errors of reading that data.
     fn attach(&self, checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
         let _ = (checkpoint, options);
         Ok(())
     }
 
-    /// The names of the rows of a tensor, where metadata of this format say them; asked of tensors of any format, as
-    /// metadata are carried along.
+    /// Returns the row names of a tensor stored in metadata of this format. Called for checkpoints of any format, since conversions
+    /// keep metadata.
     fn row_names(&self, checkpoint: &Checkpoint, tensor: &TensorEntry) -> Option<RowNameList> {
         let _ = (checkpoint, tensor);
         None
     }
 
-    /// True for metadata that says how a file of this format was written, and nothing of the model: names of its files,
-    /// versions of its form. The same model in another form has other ones, or none. Keys within maps are joined by `/`.
+    /// Returns true for metadata about the file rather than the model: file names, format versions. They differ or are missing for the
+    /// same model in another format. Keys within maps are joined by `/`.
     fn is_format_metadata(&self, key: &str, value: &Value) -> bool {
         let _ = (key, value);
         false
     }
 }
 
-/// Lays out files of a format.
+/// Writer of a format: plans its files.
 pub trait WriteFormat {
-    /// Lays out a file that holds `checkpoint`; pure.
+    /// Plans a file with the content of `checkpoint`; pure.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Mismatch`] where the format cannot hold it at all.
+    /// [`weighbridge_core::Kind::Mismatch`] if the format cannot represent it.
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan>;
 
-    /// Changes a checkpoint of any format into one that this format lays out: what the files that `open` names say of it is
-    /// added, and `seed` decides values that must be drawn. Returns what is lost.
+    /// Adapts a checkpoint of any format to this one: adds data of the files named by `open`, and initializes missing values from
+    /// `seed`. Returns the losses.
     ///
     /// # Errors
-    /// What reading these files says, and [`weighbridge_core::Kind::Mismatch`] where they are of another model.
+    /// Errors of reading these files, and [`weighbridge_core::Kind::Mismatch`] if they belong to another model.
     fn adapt(
         &self,
         checkpoint: &mut Checkpoint,
@@ -204,13 +201,12 @@ pub trait WriteFormat {
         Ok(Vec::new())
     }
 
-    /// The other checkpoints in the `folder` of the opened one, such as its earlier versions, which a plan with these
-    /// settings could take along; `all` where it will. `None` where the format has no such folders, or the opened one is
-    /// none.
+    /// Returns the other checkpoints in the `folder` of the opened one, such as earlier versions, that a plan with these settings could
+    /// include; `all` if it will. `None` if the format has no such folders, or the opened one is not of this kind.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] where the folder cannot be listed; [`weighbridge_core::Kind::Usage`] for settings
-    /// with which they cannot be taken along.
+    /// [`weighbridge_core::Kind::Io`] if the folder cannot be listed; [`weighbridge_core::Kind::Usage`] if the settings do not allow
+    /// companions.
     fn companions(
         &self,
         checkpoint: &Checkpoint,
@@ -223,234 +219,227 @@ pub trait WriteFormat {
         Ok(None)
     }
 
-    /// Adds the plan of a companion, laid out with the same options, to that of the opened checkpoint.
+    /// Adds the plan of a companion, made with the same options, to the plan of the opened checkpoint.
     fn add_companion(&self, plan: &mut WritePlan, companion: &Companion, files: Vec<PlannedFile>) {
         let _ = companion;
         plan.files.extend(files);
     }
 
-    /// Where it keeps the names of the rows of tables.
+    /// Returns the kind of support for row names of tables.
     fn labels_in(&self) -> RowNameSupport {
         RowNameSupport::Nowhere
     }
 
-    /// True where tensors of the same elements can share their bytes, and know of it.
+    /// Returns true if the format can store tied tensors once.
     fn supports_shared_storage(&self) -> bool {
         false
     }
 
-    /// The settings with which a file that is laid out anew keeps the tensors of the opened `checkpoint` where
-    /// they stand, if the format has such settings.
+    /// Returns the settings with which a rewritten file keeps the tensors of the opened `checkpoint` at their offsets, if the format has
+    /// any.
     fn settings_in_place(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
         let _ = checkpoint;
         Vec::new()
     }
 
-    /// The settings with which the opened `checkpoint`, laid out anew, is cut into files as it is now, if the format
-    /// has such settings.
+    /// Returns the settings with which the opened `checkpoint` is split into the same shards when rewritten, if the format has any.
     fn sharding_settings(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
         let _ = checkpoint;
         Vec::new()
     }
 
-    /// The stem of the one file of a model and its extension, as loaders of transformers look for it, where it is not
-    /// `model` and the first extension of the format.
+    /// Returns stem and extension of the file that loaders of transformers open, if it is not `model` and the first extension of the
+    /// format.
     fn loaded_as(&self) -> Option<(&'static str, &'static str)> {
         None
     }
 }
 
-/// Another checkpoint that stands in the folder of the opened one: an earlier version, a snapshot.
+/// Another checkpoint in the folder of the opened one: an earlier version, a snapshot.
 #[derive(Debug, Clone)]
 pub struct Companion {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// Its path.
+    /// Path.
     pub path: PathBuf,
-    /// The options that open it.
+    /// Options to open it.
     pub options: OpenOptions,
-    /// The folder within the target that its files go to; the target itself where `None`.
+    /// Folder for its files within the target; `None` for the target itself.
     pub folder: Option<String>,
 }
 
-/// Reads the intact tensors of damaged files.
+/// Reader of the intact tensors of damaged files.
 pub trait Salvage {
-    /// True where a file of this beginning could be a damaged one of this format, which
-    /// [`Detect::recognises`] does not know any more.
+    /// Returns true if a file with this beginning may be a damaged file of this format that [`Detect::recognises`] rejects.
     fn recognises_damaged(&self, head: &[u8], source: &SourceRef) -> bool {
         let _ = (head, source);
         false
     }
 
-    /// The damage of a file that opens, where only reading all of it tells, and reading it as
-    /// tensors would not: asked before anything is called intact.
+    /// Returns damage of a file that opens, if only reading the whole file detects it, not reading its tensors. Called before tensors
+    /// are reported as intact.
     ///
     /// # Errors
-    /// What the source says.
+    /// Errors of the source.
     fn hidden_damage(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
         let _ = (source, options);
         Ok(None)
     }
 
-    /// Takes what is intact out of a damaged file or folder. `error` is what opening it said. Tensors
-    /// that are lost are told by [`Checkpoint::lose`]; the caller marks what comes back. `None` where
-    /// the format can save no more than a lenient reading gives.
+    /// Reads the intact tensors of a damaged file or folder. `error` is the error of opening it. Record lost tensors with
+    /// [`Checkpoint::lose`]; the caller marks the result as damaged. `None` if a lenient open recovers as much.
     ///
     /// # Errors
-    /// As [`ReadFormat::open`]; an error that is about the file is one of nothing saved.
+    /// As [`ReadFormat::open`]; an error about the content means that nothing was recovered.
     fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         let _ = (place, error, options);
         Ok(None)
     }
 
-    /// The rows of a damaged table before the first one that cannot be read, and what is lost; `None` where the format
-    /// saves no part of a tensor, or not one row is intact.
+    /// Returns the rows of a damaged table before the first unreadable one, and the loss. `None` if the format does not recover parts
+    /// of a tensor, or no row is intact.
     ///
     /// # Errors
-    /// What is not about the file.
+    /// Errors unrelated to the content.
     fn intact_rows(&self, tensor: &TensorEntry, error: &Error) -> Result<Option<(TensorEntry, Lost)>> {
         let _ = (tensor, error);
         Ok(None)
     }
 
-    /// True where decoding proves nothing of the elements: text, and bytes as they are.
+    /// Returns true if decoding does not verify the elements: text, and plain bytes.
     fn is_unproved(&self) -> bool {
         false
     }
 }
 
-/// Checks rules that only a format knows.
+/// Check of format-specific rules.
 pub trait DeepCheck {
-    /// Checks what only this format knows of an opened `checkpoint`: its program against its
-    /// parameters, its own rules. What opening refuses was found by opening already.
+    /// Checks format-specific rules of an opened `checkpoint`, such as its program against its parameters. Opening has already enforced
+    /// some of them.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] when bytes that must be looked at cannot be read.
+    /// [`weighbridge_core::Kind::Io`] if required bytes cannot be read.
     fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
         let _ = checkpoint;
         Ok(Vec::new())
     }
 
-    /// The ranges of a file of this format that hold no elements, and what they are, from headers
-    /// alone. Asked for each file of a checkpoint when its bytes are accounted for; `source` may be any
-    /// file that belongs to one of this format.
+    /// Returns the ranges of a file without elements, from headers alone. Called for each file of a checkpoint by checks that account
+    /// for all bytes; `source` may be any file of a checkpoint of this format.
     ///
     /// # Errors
-    /// What keeps the file from being read.
+    /// Errors of reading the file.
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline>;
 }
 
-/// Finds code in files, without executing any.
+/// Scanner for code in files. Nothing is executed.
 #[cfg(feature = "scan")]
 pub trait ScanCode {
-    /// Looks for what could happen if the original framework opened a file of this format: code
-    /// that would run, source code that would be given away.
+    /// Reports the risks of loading a file of this format in its original framework: code that would run, and source code in the file.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] when the file cannot be read.
+    /// [`weighbridge_core::Kind::Io`] if the file cannot be read.
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan>;
 
-    /// True for a file of this beginning that is scanned as any zip archive: each member by itself.
+    /// Returns true for a file that is scanned as a plain zip archive, member by member.
     fn is_plain_archive(&self, head: &[u8]) -> bool {
         let _ = head;
         false
     }
 
-    /// The container that a file is, where its content alone does not say that it is of this format and neither does its
-    /// name nor what was found: `pickle`.
+    /// Returns the container of a file, `pickle`, if neither content, name nor findings show that it is of this format.
     fn plain_container(&self, head: &[u8], name: &Path, scan: &Scan) -> Option<&'static str> {
         let _ = (head, name, scan);
         None
     }
 
-    /// True for a text of this name that belongs to folders of this format and holds no code.
+    /// Returns true for a text file of this name that belongs to folders of this format and contains no code.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] when the file cannot be read.
+    /// [`weighbridge_core::Kind::Io`] if the file cannot be read.
     fn is_text(&self, name: &Path, source: &SourceRef, limits: &Limits) -> Result<bool> {
         let _ = (name, source, limits);
         Ok(false)
     }
 }
 
-/// The name of a format, and what it can hold.
+/// Name of a format and the data it supports.
 #[derive(Debug)]
 pub struct FormatInfo {
-    /// The name on the command line and in JSON.
+    /// Name on the command line and in JSON.
     pub id: &'static str,
-    /// One line for people.
+    /// Title in one line.
     pub title: &'static str,
-    /// File name extensions, without dot, and the kind that each one means.
+    /// File extensions, without dot, with the kind of each.
     pub extensions: &'static [(&'static str, &'static str)],
-    /// The element types that it can hold.
+    /// Supported dtypes.
     pub dtypes: &'static [DType],
-    /// The order of bytes that it can hold; `None` where it can hold both.
+    /// Supported storage order; `None` for both.
     pub order: Option<Order>,
-    /// What can be chosen when it is written, beside the kind.
+    /// Settings for writing, besides the kind.
     pub settings: &'static [Setting],
 }
 
-/// Something that can be chosen when a format is written: `--set NAME=VALUE`.
+/// Setting for writing a format: `--set NAME=VALUE`.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// The values it takes, for people: `2, 3 or 4`.
+    /// Valid values, for users: `2, 3 or 4`.
     pub values: &'static str,
-    /// What it does, in one line, with the default.
+    /// Effect in one line, with the default.
     pub what: &'static str,
 }
 
-/// How to open.
+/// Options of opening.
 ///
-/// Options that one format alone understands are values of their own: `options.with_own(paddle::ReadOptions { .. })`.
+/// Options of a single format are values of their own type: `options.with_own(paddle::ReadOptions { .. })`.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
-    /// The id of the format, where the caller knows better than the content tells.
+    /// Id of the format; `None` detects it.
     pub format: Option<String>,
-    /// Read what can be read unambiguously though the file breaks a rule, and note it.
+    /// Accepts files that break a rule but can be read unambiguously, with a note.
     pub lenient: bool,
-    /// Where the file is damaged, give the tensors that are intact, and say which are lost in
-    /// [`Checkpoint::damage`]. Bytes that have checksums are read and held against them.
+    /// Returns the intact tensors of a damaged file, and lists the lost ones in [`Checkpoint::damage`]. Checksums are verified.
     pub salvage: bool,
-    /// Bounds on what the file may ask for.
+    /// Limits for untrusted files.
     pub limits: Limits,
-    /// Which names the tensors get, where the file or those beside it know several.
+    /// Names of tensors, if the file or its related files have several.
     pub names: Names,
     /// Options of single formats.
     pub by_format: FormatOptionSet,
 }
 
-/// Options of single formats, at most one value of each type.
+/// Options of single formats, at most one value per type.
 #[derive(Debug, Clone, Default)]
 pub struct FormatOptionSet(Vec<Arc<dyn FormatOptions>>);
 
 impl OpenOptions {
-    /// Adds options of one format; they replace earlier ones of their type.
+    /// Adds options of one format, and replaces earlier ones of the same type.
     #[must_use]
     pub fn with_own<T: FormatOptions>(mut self, own: T) -> Self {
         self.set_own(own);
         self
     }
 
-    /// As [`with_own`](Self::with_own), in place.
+    /// Sets options of one format, as [`with_own`](Self::with_own), in place.
     pub fn set_own<T: FormatOptions>(&mut self, own: T) {
         self.by_format.0.retain(|other| (&**other as &dyn Any).downcast_ref::<T>().is_none());
         self.by_format.0.push(Arc::new(own));
     }
 
-    /// The options of one format, as they were given or by default.
+    /// Returns the options of one format, or their default.
     pub fn own<T: FormatOptions + Clone + Default>(&self) -> T {
         let mut all = self.by_format.0.iter().filter_map(|own| (&**own as &dyn Any).downcast_ref::<T>());
         all.next().cloned().unwrap_or_default()
     }
 
-    /// The options of all formats that were given any.
+    /// Returns all options of single formats.
     pub fn all_own(&self) -> impl Iterator<Item = &dyn FormatOptions> {
         self.by_format.0.iter().map(|own| &**own)
     }
 
-    /// The same options, with all files that they name read through `wrap`.
+    /// Returns the options with all named files wrapped by `wrap`.
     #[must_use]
     pub fn wrapped(&self, wrap: &dyn WrapFiles) -> Self {
         let by_format = self.by_format.0.iter().map(|own| own.wrapped(wrap)).collect();
@@ -458,72 +447,71 @@ impl OpenOptions {
     }
 }
 
-/// Options of opening that one format alone understands, such as the program of Paddle's parameters.
+/// Options of opening for a single format, such as the program of Paddle parameters.
 pub trait FormatOptions: Any + Debug + Send + Sync {
-    /// The same options, with all files that they name read through `wrap`.
+    /// Returns the options with all named files wrapped by `wrap`.
     fn wrapped(&self, wrap: &dyn WrapFiles) -> Arc<dyn FormatOptions>;
 
-    /// The files that are named and open.
+    /// Returns the named files that are open.
     fn sources(&self) -> Vec<SourceRef> {
         Vec::new()
     }
 
-    /// The paths of the files in folders that are named.
+    /// Returns the paths of the files in named folders.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] where a folder cannot be listed.
+    /// [`weighbridge_core::Kind::Io`] if a folder cannot be listed.
     fn files(&self) -> Result<Vec<PathBuf>> {
         Ok(Vec::new())
     }
 
-    /// The options that change what is read from the same files, as a manifest records them: `at=3`, `program`.
+    /// Returns the options that change the content read from the same files, as recorded in a manifest: `at=3`, `program`.
     fn words(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Puts something between a reader and the files that options name.
+/// Wrapper for the files named by options, such as a tracker of reads.
 pub trait WrapFiles {
-    /// The source to read instead.
+    /// Returns the source to read instead.
     fn source(&self, source: SourceRef) -> SourceRef;
 
-    /// The folder to read instead.
+    /// Returns the folder to read instead.
     fn folder(&self, folder: FolderRef) -> FolderRef;
 }
 
-/// Which of its names a tensor goes by.
+/// Choice of tensor names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Names {
-    /// Those that the opened file itself uses.
+    /// Names stored in the opened file.
     #[default]
     AsStored,
-    /// Those of the source code's structure: `conv1.weight`. The attribute `structured_name`.
+    /// Names in the structure of the source code: `conv1.weight`. The attribute `structured_name`.
     Structured,
-    /// Those of the program's variables: `conv2d_0.w_0`. The attribute `variable_name`.
+    /// Names of the variables of the program: `conv2d_0.w_0`. The attribute `variable_name`.
     Variable,
 }
 
-/// How to lay out.
+/// Options of planning a file.
 #[derive(Debug, Clone, Default)]
 pub struct PlanOptions {
-    /// The kind within the format, such as `parameter`; chosen from the content where `None`.
+    /// Kind within the format, such as `parameter`; `None` chooses it by content.
     pub kind: Option<String>,
-    /// Values of the format's [settings](FormatInfo::settings), by name.
+    /// Values of the [settings](FormatInfo::settings) of the format, by name.
     pub settings: Vec<(String, String)>,
-    /// Bytes that planning may take for what it keeps until the plan was run; 256 MiB where `None`. The
-    /// index and the plan itself are not counted.
+    /// Maximum bytes that planning may hold until the plan was run, without the index and the plan itself; `None` for 256 MiB.
     pub memory: Option<u64>,
-    /// Write no entries of Weighbridge's own (`weighbridge.*`): what only they could hold is a loss, `index-dropped`.
+    /// Writes no entries of Weighbridge (`weighbridge.*`). Data that only they can represent is a loss, `index-dropped`.
     pub plain: bool,
 }
 
 impl PlanOptions {
-    /// Options for a file of that kind.
+    /// Creates options for a file of that kind.
     pub fn of_kind(kind: impl Into<String>) -> Self {
         Self { kind: Some(kind.into()), ..Self::default() }
     }
 
-    /// The entry of Weighbridge's own that is written for `subject`: none in a plain file.
+    /// Returns the entry of Weighbridge to write for `subject`; `None`, with a loss, for a plain file.
     pub fn own_entry(&self, entry: Option<String>, subject: &str, losses: &mut Vec<Loss>) -> Option<String> {
         if entry.is_some() && self.plain {
             let rest = "the roles, attributes and exact paths that its format has no place for";
@@ -534,7 +522,7 @@ impl PlanOptions {
                     let keys = keys.iter().map(|key| escape_text(key));
                     format!(
                         "a plain file omits the metadata {}, and {rest}",
-                        first_and_more(keys, NAMED_KEYS)
+                        first_and_more(keys, MAX_NAMED_KEYS)
                     )
                 }
             };
@@ -544,38 +532,38 @@ impl PlanOptions {
         entry
     }
 
-    /// The value of a setting; the last one given counts.
+    /// Returns the value of a setting. The last one counts.
     pub fn setting(&self, name: &str) -> Option<&str> {
         self.settings.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Fails where a setting is given that the format does not have.
+    /// Rejects settings that the format does not have.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], with the settings there are.
+    /// [`weighbridge_core::Kind::Usage`], with the valid settings.
     pub fn check(&self, info: &FormatInfo) -> Result<()> {
         let known = |name: &str| info.settings.iter().any(|s| s.name == name);
         let Some((name, _)) = self.settings.iter().find(|(name, _)| !known(name)) else { return Ok(()) };
         let all: Vec<_> = info.settings.iter().map(|s| format!("{}={}", s.name, s.values)).collect();
-        let error = Error::usage("unknown-setting", format!("{} has no such setting", info.id)).found(name);
-        let there = format!("there is {}", all.join("; "));
-        Err(error.hint(if all.is_empty() { "it has none".to_owned() } else { there }))
+        let error = Error::usage("unknown-setting", format!("unknown setting for {}", info.id)).found(name);
+        let valid = format!("the settings are {}", all.join("; "));
+        Err(error.hint(if all.is_empty() { "the format has no settings".to_owned() } else { valid }))
     }
 }
 
-/// What is opened.
+/// Input of an open: a file or a folder.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
-    /// A source alone.
+    /// Single source.
     Alone(&'a SourceRef),
-    /// A source that stands in a folder under a name.
+    /// Source with its folder and its name in it.
     Beside(&'a SourceRef, &'a FolderRef, &'a Path),
-    /// A folder.
+    /// Folder.
     Folder(&'a FolderRef),
 }
 
 impl<'a> Input<'a> {
-    /// The source, where it is not a folder.
+    /// Returns the source, unless it is a folder.
     pub fn source(&self) -> Option<&'a SourceRef> {
         match *self {
             Self::Alone(source) | Self::Beside(source, ..) => Some(source),
@@ -583,7 +571,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The folder, where it is one.
+    /// Returns the folder, if it is one.
     pub fn folder(&self) -> Option<&'a FolderRef> {
         match *self {
             Self::Folder(folder) => Some(folder),
@@ -591,7 +579,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The path, or what else people call it.
+    /// Returns the display name: the path.
     pub fn label(&self) -> &'a str {
         match *self {
             Self::Alone(source) | Self::Beside(source, ..) => source.label(),

@@ -1,36 +1,36 @@
-//! JSON as Python's `json` module reads and writes it: with `NaN` and `Infinity` as bare words,
-//! integers of any length, and floats apart from integers.
+//! JSON as the `json` module of Python reads and writes it: with bare `NaN` and `Infinity`, integers of any length, and a distinction
+//! of floats and integers.
 
 use std::fmt::Write as _;
 use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
 
-/// A value takes so many bytes of text on average; in a configuration that is as short as can be it takes twelve.
+/// Minimum average bytes of text per value; the shortest valid configurations have twelve.
 pub const VALUE: usize = 8;
-/// Values that are free.
+/// Number of values allowed in any text.
 pub const FREE: usize = 1 << 16;
 
-/// A value. Integers keep their digits, for they may be of any length.
+/// JSON value. Integers keep their digits: they may be of any length.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Json {
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// Digits, with `-` in front where it is negative.
+    /// Digits of an integer, with `-` if negative.
     Int(String),
-    /// A number with a fraction or an exponent.
+    /// Number with a fraction or an exponent.
     Float(f64),
-    /// A string.
+    /// String.
     Text(String),
-    /// An array.
+    /// Array.
     List(Vec<Json>),
-    /// A key that repeats keeps its first place and its last value, as in a Python dict.
+    /// Object. A repeated key keeps its first position and its last value, as in a Python dict.
     Object(Vec<(String, Json)>),
 }
 
 impl Json {
-    /// The value of a key of an object.
+    /// Returns the value of a key of an object.
     pub fn get(&self, key: &str) -> Option<&Json> {
         match self {
             Self::Object(pairs) => pairs.iter().find(|(k, _)| k == key).map(|(_, v)| v),
@@ -39,12 +39,12 @@ impl Json {
     }
 }
 
-/// Reads one value, with nothing but blanks around it.
+/// Parses one value, surrounded by blanks only.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`], `not-json`, with the offset; [`weighbridge_core::Kind::Unsupported`],
-/// `lone-surrogate`, for `\ud800`, which no text can hold; [`weighbridge_core::Kind::Limit`] for deep nesting, and for more
-/// values than any configuration has: each takes many times the two bytes that it can have in the text.
+/// [`weighbridge_core::Kind::Corrupt`], `not-json`, with the offset; [`weighbridge_core::Kind::Unsupported`], `lone-surrogate`, for
+/// `\ud800`, which UTF-8 cannot represent; [`weighbridge_core::Kind::Limit`] for deep nesting, and for too many values: in memory a
+/// value takes many times the two bytes that it can have in the text.
 pub fn parse(text: &str) -> Result<Json> {
     let mut parser = Parser { text, at: 0, left: text.len() / VALUE + FREE };
     let value = parser.value(0)?;
@@ -58,7 +58,7 @@ pub fn parse(text: &str) -> Result<Json> {
 struct Parser<'a> {
     text: &'a str,
     at: usize,
-    /// Values that may still come.
+    /// Remaining number of values.
     left: usize,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Goes past `byte` if it comes next, after blanks.
+    /// Consumes `byte` if it is next after blanks.
     fn skip(&mut self, byte: u8) -> bool {
         self.blanks();
         let there = self.peek() == Some(byte);
@@ -98,9 +98,9 @@ impl<'a> Parser<'a> {
             return Err(Error::limit("too-deep", "the JSON is nested too deeply").at(self.at as u64));
         }
         self.left = self.left.checked_sub(1).ok_or_else(|| {
-            Error::limit("limit", "the JSON has more values than a configuration has")
+            Error::limit("limit", "the JSON has too many values for its length")
                 .at(self.at as u64)
-                .expected(format_args!("a value for each {VALUE} bytes, and {FREE}"))
+                .expected(format_args!("at most one value per {VALUE} bytes, or {FREE}"))
         })?;
         self.blanks();
         for (word, value) in [
@@ -145,7 +145,7 @@ impl<'a> Parser<'a> {
     fn object(&mut self, depth: usize) -> Result<Json> {
         self.at += 1;
         let mut pairs: Vec<(String, Json)> = Vec::new();
-        // The place of each key, for a file of a stranger may have very many.
+        // Index of each key: an untrusted file may have very many.
         let mut places = std::collections::HashMap::new();
         if self.skip(b'}') {
             return Ok(Json::Object(pairs));
@@ -176,7 +176,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The length of the digits from `from` on.
+    /// Returns the number of digits from `from` on.
     fn digits(&self, from: usize) -> usize {
         self.text.as_bytes().iter().skip(from).take_while(|b| b.is_ascii_digit()).count()
     }
@@ -189,7 +189,7 @@ impl<'a> Parser<'a> {
         if digits == 0 {
             return Err(self.wrong("a value"));
         }
-        // A leading zero stands alone; what follows is then no part of the number.
+        // A leading zero is the whole integer part.
         end += if bytes.get(end) == Some(&b'0') { 1 } else { digits };
         let whole = end;
         if bytes.get(end) == Some(&b'.') && self.digits(end + 1) > 0 {
@@ -210,7 +210,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    /// A string whose first quote is next.
+    /// Parses a string, from its opening quote.
     fn string(&mut self) -> Result<String> {
         self.at += 1;
         let mut out = String::new();
@@ -235,7 +235,7 @@ impl<'a> Parser<'a> {
         Ok(out)
     }
 
-    /// The character that is meant from a backslash on.
+    /// Parses an escape, from its backslash.
     fn escaped(&mut self) -> Result<char> {
         let start = self.at;
         let c = match self.text.as_bytes().get(start + 1) {
@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
                     _ => first,
                 };
                 return char::from_u32(code).ok_or_else(|| {
-                    Error::unsupported("lone-surrogate", "the text holds half a character")
+                    Error::unsupported("lone-surrogate", "the text contains a lone surrogate")
                         .at(start as u64)
                         .found(format_args!("\\u{first:04x}"))
                 });
@@ -275,8 +275,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Appends `text` as a JSON string in which everything that is not ASCII is `\uXXXX`: what
-/// `json.dumps` writes.
+/// Appends `text` as a JSON string with non-ASCII characters as `\uXXXX`, as `json.dumps` writes it.
 pub fn write_string(out: &mut String, text: &str) {
     out.push('"');
     let mut rest = text;
@@ -306,7 +305,7 @@ pub fn write_string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// A value as `json.dumps(value, indent=4)` writes it.
+/// Returns the text of `json.dumps(value, indent=4)`.
 pub fn write(value: &Json) -> String {
     let mut out = String::new();
     write_value(&mut out, value, 0);
@@ -353,8 +352,8 @@ fn write_value(out: &mut String, value: &Json, depth: usize) {
     }
 }
 
-/// A float as Python's `repr` and `json.dumps` write it: the shortest decimal, `1e-05`, `0.0001`,
-/// `1e+16`, `NaN`, `Infinity`.
+/// Returns a float as `repr` and `json.dumps` of Python write it: the shortest decimal, `1e-05`, `0.0001`, `1e+16`, `NaN`,
+/// `Infinity`.
 pub fn float_text(x: f64) -> String {
     if x.is_nan() {
         return "NaN".to_owned();
@@ -366,7 +365,7 @@ pub fn float_text(x: f64) -> String {
     let (digits, power) = short.split_once('e').unwrap_or((&short, "0"));
     let power: i32 = power.parse().unwrap_or(0);
     if (-4..16).contains(&power) {
-        // `Display` never uses an exponent; whole numbers get the point that tells a float.
+        // `Display` never uses an exponent; whole numbers get `.0` to mark a float.
         let text = x.to_string();
         return if text.contains('.') { text } else { format!("{text}.0") };
     }
@@ -378,9 +377,9 @@ pub fn float_text(x: f64) -> String {
 mod tests {
     use super::*;
 
-    /// The shortest relations, a hundred thousand of them, are read; as many numbers and nothing else are not.
+    /// A hundred thousand of the shortest relations are accepted; as many bare numbers are not.
     #[test]
-    fn values_are_held_against_the_text() {
+    fn the_number_of_values_is_limited_by_the_text() {
         let relation = r#"{"name":"r","lhs":"a","rhs":"a"}"#;
         assert!(parse(&format!("[{}]", vec![relation; 100_000].join(","))).is_ok());
         assert!(parse(&format!("[{}]", vec!["0"; FREE].join(","))).is_ok());
@@ -389,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn values_as_python_reads_them() {
+    fn parses_values_as_python_does() {
         let int = |s: &str| Json::Int(s.into());
         assert_eq!(
             parse(" {\"a\": [1, -0, 2.5e1, 1E2, true, false, null], \"b\": {}, \"a\": [] }\n").unwrap(),
@@ -412,13 +411,13 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_written_as_python_writes_it() {
+    fn writes_values_as_python_does() {
         let text = "{\n    \"a\": [\n        1,\n        -0.5,\n        {}\n    ],\n    \"b\": [],\n    \"\\u00e9\": null\n}";
         assert_eq!(write(&parse(text).unwrap()), text);
     }
 
     #[test]
-    fn what_python_refuses() {
+    fn rejects_invalid_json_as_python_does() {
         for bad in [
             "",
             "[1,]",
@@ -451,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_as_python_writes_them() {
+    fn writes_floats_as_python_does() {
         for (x, text) in [
             (0.0, "0.0"),
             (-0.0, "-0.0"),
@@ -478,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_as_python_writes_them() {
+    fn writes_strings_as_python_does() {
         let mut out = String::new();
         write_string(&mut out, "a\"\\/\n\r\t\u{8}\u{c}\u{1}\u{7f}é\u{ffff}😀z");
         assert_eq!(out, "\"a\\\"\\\\/\\n\\r\\t\\b\\f\\u0001\\u007f\\u00e9\\uffff\\ud83d\\ude00z\"");

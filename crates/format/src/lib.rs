@@ -1,22 +1,35 @@
-//! What all formats share: the [`Format`] trait, its options, and the few things that several formats read or write
-//! alike.
+//! [`Format`] trait, its options, and the [`Registry`] that detects the format of a file.
 //!
-//! A format is a reader from bytes to an index and a layouter from an index to a plan. It never opens, writes, syncs or
-//! renames a file; it knows nothing of threads or progress bars, nor of other formats.
+//! A format is a reader from bytes to an index and a writer from an index to a plan. It never opens, writes, syncs or renames a
+//! file, and is independent of threads, progress bars and other formats.
+//!
+//! ```
+//! use weighbridge_format::{Format, OpenOptions, Registry};
+//!
+//! /// Opens a file of any of these formats and prints its tensors.
+//! fn list(path: &str, formats: Vec<&'static dyn Format>) -> weighbridge_core::Result<()> {
+//!     let registry = Registry::new(formats);
+//!     let checkpoint = registry.open_with(path, &OpenOptions::default())?;
+//!     for tensor in &checkpoint.tensors {
+//!         println!("{} {} {}", tensor.name(), tensor.dtype(), tensor.shape);
+//!     }
+//!     Ok(())
+//! }
+//! ```
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`file_name`] | names of tensors as names of files |
+//! | [`file_name`] | file names derived from tensor names |
 //! | [`json`] | JSON as Python reads and writes it |
-//! | [`names_json`] | arrays of names as JSON, of any length |
-//! | [`outline`] | outlines that several formats give alike |
-//! | [`overlap`] | how often tensors may read the same bytes |
-//! | [`registry`] | the formats that a program knows, and opening a file as the one that recognises it |
-//! | [`row_names`] | the names of rows as tensors, where a format has no place for them |
-//! | [`shards`] | indexes of shards, and the joint checkpoint |
-//! | [`unknown`] | a file that no format recognises |
+//! | [`names_json`] | JSON arrays of names, of any length |
+//! | [`outline`] | outline of text files |
+//! | [`overlap`] | limit on tensors that share bytes |
+//! | [`registry`] | registered formats, detection, opening of files and folders |
+//! | [`row_names`] | row names stored as tensors |
+//! | [`shards`] | indexes of shards, and the joined checkpoint |
+//! | [`unknown`] | diagnosis of unrecognized files |
 //!
-//! See also: the crates in `crates/formats` implement the trait; `weighbridge` has all of them in one registry.
+//! See also: the crates in `crates/formats` implement the trait; `weighbridge` registers all of them.
 
 pub mod file_name;
 mod format;

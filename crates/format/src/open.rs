@@ -1,4 +1,4 @@
-//! What is done for every format when a file was opened.
+//! Steps common to all formats after opening a file.
 
 use crate::{Names, OpenOptions, row_names};
 use std::collections::HashMap;
@@ -6,8 +6,7 @@ use weighbridge_core::checkpoint::{Attributes, Checkpoint, Note};
 use weighbridge_core::error::{Kind, Result};
 use weighbridge_core::tensor::Order;
 
-/// Names the file in the error, holds the index against the limits, and puts names of rows that are kept as tensors back
-/// to their tables.
+/// Adds the file to the error, checks the index against the limits, and restores row names stored as tensors.
 ///
 /// # Errors
 /// The error of opening; [`Kind::Limit`].
@@ -19,10 +18,10 @@ pub(crate) fn settle(opened: Result<Checkpoint>, label: &str, options: &OpenOpti
     Ok(checkpoint)
 }
 
-/// Gives tensors the names that the options ask for.
+/// Applies the names selected by the options.
 ///
 /// # Errors
-/// [`Kind::Usage`] where the file does not know these names.
+/// [`weighbridge_core::Kind::Mismatch`] if the file does not have these names.
 pub(crate) fn choose_names(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
     match options.names {
         Names::AsStored => Ok(()),
@@ -34,11 +33,11 @@ pub(crate) fn choose_names(checkpoint: &mut Checkpoint, options: &OpenOptions) -
     }
 }
 
-/// Several structured names may be one variable: a tensor that is the same as another one under the
-/// name that is asked for goes by that one.
+/// Removes duplicates: several structured names may be one variable. A tensor with the same variable name and the same elements as
+/// an earlier one is dropped, with a note.
 fn one_of_each(checkpoint: &mut Checkpoint) -> Result<()> {
     let mut first = HashMap::<String, usize>::new();
-    let mut twice = Vec::new();
+    let mut duplicates = Vec::new();
     for (place, tensor) in checkpoint.tensors.iter().enumerate().filter(|(_, t)| t.role.slot().is_none()) {
         let Some(name) = tensor.text_attribute(Attributes::VARIABLE_NAME) else { continue };
         let Some(&other) = first.get(name) else {
@@ -48,12 +47,15 @@ fn one_of_each(checkpoint: &mut Checkpoint) -> Result<()> {
         let other = &checkpoint.tensors[other];
         let alike = (tensor.dtype(), &tensor.shape) == (other.dtype(), &other.shape);
         if alike && tensor.read_tensor(Order::Row)? == other.read_tensor(Order::Row)? {
-            twice.push((place, format!("{} is {}", tensor.name(), other.name())));
+            duplicates.push((
+                place,
+                format!("{} omitted: same variable and elements as {}", tensor.name(), other.name()),
+            ));
         }
     }
-    for (place, text) in twice.into_iter().rev() {
+    for (place, text) in duplicates.into_iter().rev() {
         checkpoint.tensors.remove(place);
-        checkpoint.notes.push(Note::new("one-variable", format!("{text}: one variable, the same elements")));
+        checkpoint.notes.push(Note::new("one-variable", text));
     }
     Ok(())
 }

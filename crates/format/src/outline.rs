@@ -1,15 +1,15 @@
-//! Outlines that several formats give alike.
+//! Outline of text files.
 
 use weighbridge_core::check::{Gaps, Outline};
 use weighbridge_core::error::Result;
 use weighbridge_io::source::{SourceRef, to_usize};
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const STEP: u64 = 256 << 10;
 
-/// The outline of a file that is text from front to back: what follows the last byte of text is
-/// nobody's. Zero bytes and other control characters are no text; letters of any encoding are, and so is DEL, which
-/// JSON need not escape, unless a program of ELF begins with it.
+/// Returns the outline of a text file: bytes from the first non-text byte on are unclaimed. Zero bytes and other control characters
+/// are not text. Letters of any encoding are text, and so is DEL, which JSON does not escape, except as the start of an ELF
+/// program.
 pub fn text(source: &SourceRef, what: &'static str) -> Result<Outline> {
     let mut outline = Outline::new(Gaps::Forbidden);
     let (mut at, end) = (0, source.len());
@@ -27,7 +27,7 @@ pub fn text(source: &SourceRef, what: &'static str) -> Result<Outline> {
     Ok(outline)
 }
 
-/// True for the bytes of text in any encoding that keeps ASCII.
+/// Returns true for bytes of text in any encoding compatible with ASCII.
 fn is_text(byte: u8) -> bool {
     byte >= 0x20 || matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c)
 }

@@ -1,9 +1,9 @@
-//! Names of rows in forms that hold nothing but tensors: as two more tensors beside the table.
+//! Row names in formats of tensors only: stored as two more tensors per table.
 //!
 //! ```text
-//! embeddings.user               f32 (rows, dim)   the table
-//! embeddings.user.names.text    u8 (bytes)        all names, one behind the other, UTF-8
-//! embeddings.user.names.ends    i64 (rows)        where each name ends in the text
+//! embeddings.user               f32 (rows, dim)   table
+//! embeddings.user.names.text    u8 (bytes)        all names, concatenated, UTF-8
+//! embeddings.user.names.ends    i64 (rows)        end of each name in the text
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -20,36 +20,36 @@ use weighbridge_io::source::{MemorySource, SourceRef};
 const NAMES: &str = "names";
 const TEXT: &str = "text";
 const ENDS: &str = "ends";
-/// Bytes of text, and ends, that are together in memory where no name is kept.
+/// Bytes of text, and number of ends, in memory while names are streamed.
 const PART: u64 = 1 << 20;
 const ENDS_AT_ONCE: u64 = PART / 8;
 
-/// What a format does with the names of the rows of tables.
+/// Support of a format for row names of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowNameSupport {
-    /// They have a place of their own.
+    /// Stored natively.
     Column,
-    /// They become two more tensors beside the table.
+    /// Stored as two more tensors per table.
     Tensors,
-    /// They cannot be held.
+    /// Not supported.
     Nowhere,
 }
 
-/// Puts the names of rows beside their tables as tensors of role [`Role::Names`]. Reads the names.
+/// Encodes row names as two tensors of role [`Role::Names`] after each table. Reads the names.
 ///
 /// # Errors
 /// As [`RowNames::read`].
 pub fn spread(checkpoint: &mut Checkpoint) -> Result<()> {
     let mut tensors = Vec::with_capacity(checkpoint.tensors.len());
     for mut table in std::mem::take(&mut checkpoint.tensors) {
-        let Some(labels) = table.row_names.take() else {
+        let Some(row_names) = table.row_names.take() else {
             tensors.push(table);
             continue;
         };
-        let list = labels.read()?;
+        let list = row_names.read()?;
         let (text, ends) = (list.text(), list.ends());
         let beside = |part: &str, dtype, count: usize, bytes: Vec<u8>| {
-            let source: SourceRef = Arc::new(MemorySource::new(labels.label(), bytes));
+            let source: SourceRef = Arc::new(MemorySource::new(row_names.label(), bytes));
             let path = beside(&table.path, part);
             let mut entry =
                 TensorEntry::dense(path, dtype, Shape::from([count as u64]), &source, 0, Encoding::ROW)?;
@@ -65,18 +65,18 @@ pub fn spread(checkpoint: &mut Checkpoint) -> Result<()> {
     Ok(())
 }
 
-/// Takes names that cannot be held off the tables, and says so.
+/// Removes the row names of all tables, with a loss for each.
 pub fn drop(checkpoint: &mut Checkpoint) -> Vec<Loss> {
     let named = checkpoint.tensors.iter_mut().filter(|t| t.row_names.is_some());
     named
         .map(|table| {
             table.row_names = None;
-            Loss::new("names-left-out", table.name(), "the format has no place for the names of rows")
+            Loss::new("names-left-out", table.name(), "row names dropped: the format has no place for them")
         })
         .collect()
 }
 
-/// Undoes [`spread`] where both tensors are there and fit the table.
+/// Reverts [`spread`] for each table with both tensors, if they match it.
 pub fn gather(checkpoint: &mut Checkpoint) {
     let ends: Vec<usize> =
         (0..checkpoint.tensors.len()).filter(|&i| checkpoint.tensors[i].role == Role::Names).collect();
@@ -99,25 +99,25 @@ pub fn gather(checkpoint: &mut Checkpoint) {
         if !fits || ends.shape.dims() != &target.shape.dims()[..target.shape.rank().min(1)] {
             checkpoint.notes.push(Note::new(
                 "names-differ",
-                format!("{}: the names do not fit the table; they are kept as tensors", ends.name()),
+                format!("{}: the row names do not match the table and stay tensors", ends.name()),
             ));
             continue;
         }
-        let labels = EncodedRowNames { text: text.clone(), ends: ends.clone(), list: OnceLock::new() };
-        checkpoint.tensors[table_at].row_names = Some(Arc::new(labels));
+        let row_names = EncodedRowNames { text: text.clone(), ends: ends.clone(), list: OnceLock::new() };
+        checkpoint.tensors[table_at].row_names = Some(Arc::new(row_names));
         gone.extend([text_at, place]);
     }
     let mut place = 0..;
     checkpoint.tensors.retain(|_| place.next().is_none_or(|place| !gone.contains(&place)));
 }
 
-/// The path of what stands beside a table.
+/// Returns the path of a tensor with names of a table.
 fn beside(table: &TensorPath, part: &str) -> TensorPath {
     let parts = table.parts().iter().cloned().chain([Name::from(NAMES), Name::from(part)]);
     TensorPath::new(parts.collect::<Vec<_>>())
 }
 
-/// The table that `path` stands beside as `part`.
+/// Returns the path of the table whose names are stored at `path`, as `part`.
 fn table_of(path: &TensorPath, part: &str) -> Option<TensorPath> {
     match path.parts() {
         [table @ .., names, last] if *names == Name::from(NAMES) && *last == Name::from(part) => {
@@ -127,7 +127,7 @@ fn table_of(path: &TensorPath, part: &str) -> Option<TensorPath> {
     }
 }
 
-/// Names that are kept as two tensors.
+/// Row names stored as two tensors.
 #[derive(Debug)]
 struct EncodedRowNames {
     text: TensorEntry,
@@ -150,11 +150,11 @@ impl RowNames for EncodedRowNames {
 
     fn each(&self, take: &mut dyn FnMut(&RowNameList) -> Result<()>) -> Result<()> {
         let extents = || self.text.extents.iter().chain(&self.ends.extents);
-        // What has a checksum is read as a whole whatever is asked of it.
+        // A range with a checksum is always read as a whole.
         if extents().any(|extent| extent.check.is_some()) {
             return take(&self.read_whole()?);
         }
-        // What is packed may be any length; else the file is as long.
+        // Packed text may be of any length; plain text is no longer than the file.
         let packed = extents().any(|extent| is_encoded(&extent.source));
         let most = if packed { Limits::default().name_bytes } else { u64::MAX };
         let rows = self.ends.elements();
@@ -164,12 +164,12 @@ impl RowNames for EncodedRowNames {
             let ends = self.ends_of(&self.ends.rows(row..row + count)?)?;
             let mut rest = ends.as_slice();
             while !rest.is_empty() {
-                // As many names as are PART bytes long, and one at least.
+                // Names of up to PART bytes in total, at least one.
                 let fits = rest.iter().take_while(|&&end| end.saturating_sub(at) <= PART).count();
                 let (now, later) = rest.split_at(fits.max(1));
                 let end = now.last().copied().unwrap_or(at);
                 if end < at || end > self.text.elements() {
-                    return Err(self.bad(ASTRAY));
+                    return Err(self.bad(BAD_ENDS));
                 }
                 if fits == 0 {
                     Limits::check("bytes in a name", "name_bytes", end - at, most)?;
@@ -179,7 +179,7 @@ impl RowNames for EncodedRowNames {
             }
             row += count;
         }
-        if at == self.text.elements() { Ok(()) } else { Err(self.bad(ASTRAY)) }
+        if at == self.text.elements() { Ok(()) } else { Err(self.bad(BAD_ENDS)) }
     }
 
     fn sources(&self) -> Vec<SourceRef> {
@@ -191,7 +191,7 @@ impl RowNames for EncodedRowNames {
     }
 }
 
-const ASTRAY: &str = "the ends of the names do not follow each other through the text";
+const BAD_ENDS: &str = "the ends of the names do not ascend to the end of the text";
 
 impl EncodedRowNames {
     fn bad(&self, what: &str) -> Error {
@@ -201,20 +201,20 @@ impl EncodedRowNames {
     fn ends_of(&self, ends: &TensorEntry) -> Result<Vec<u64>> {
         let ends = ends.read_tensor(Order::Row)?;
         let ends = ends.as_chunks::<8>().0.iter().map(|end| u64::try_from(i64::from_le_bytes(*end)));
-        ends.collect::<Result<_, _>>().map_err(|_| self.bad("a name ends before the text"))
+        ends.collect::<Result<_, _>>().map_err(|_| self.bad("the end of a name is negative"))
     }
 
     fn read_whole(&self) -> Result<RowNameList> {
         self.list_of(&self.text, &self.ends_of(&self.ends)?, 0)
     }
 
-    /// The names that are cut out of `text`, which stands behind so many other bytes of text.
+    /// Returns the names in `text`, which follows `before` other bytes of text.
     fn list_of(&self, text: &TensorEntry, ends: &[u64], before: u64) -> Result<RowNameList> {
         let text = String::from_utf8(text.read_tensor(Order::Row)?)
             .map_err(|_| self.bad("the text of the names is not UTF-8"))?;
         let ends = ends.iter().map(|end| usize::try_from(end.checked_sub(before)?).ok());
         let list = ends.collect::<Option<_>>().and_then(|ends| RowNameList::from_parts(text, ends));
-        list.ok_or_else(|| self.bad(ASTRAY))
+        list.ok_or_else(|| self.bad(BAD_ENDS))
     }
 }
 
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn names_become_tensors_and_come_back() {
+    fn gather_reverts_spread() {
         let mut checkpoint = named();
         spread(&mut checkpoint).unwrap();
         let names: Vec<_> = checkpoint.tensors.iter().map(TensorEntry::name).collect();
@@ -247,9 +247,9 @@ mod tests {
         assert_eq!(list.iter().collect::<Vec<_>>(), ["a", "", "süß"]);
     }
 
-    fn in_parts(labels: &dyn RowNames) -> Result<(Vec<String>, usize)> {
+    fn in_parts(row_names: &dyn RowNames) -> Result<(Vec<String>, usize)> {
         let (mut names, mut parts) = (Vec::new(), 0);
-        labels.each(&mut |part| {
+        row_names.each(&mut |part| {
             names.extend(part.iter().map(str::to_owned));
             parts += 1;
             Ok(())
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_and_many_come_in_parts() {
+    fn long_and_many_names_are_streamed_in_chunks() {
         let long = "ü".repeat(900_000);
         let many: Vec<String> = (0..ENDS_AT_ONCE * 2 + 5).map(|n| (n % 10).to_string()).collect();
         let lists: [(Vec<&str>, usize); 4] = [
@@ -278,16 +278,16 @@ mod tests {
             checkpoint.tensors = vec![table];
             spread(&mut checkpoint).unwrap();
             gather(&mut checkpoint);
-            let labels = checkpoint.tensors[0].row_names.clone().unwrap();
-            assert_eq!(labels.tensors().len(), 2);
-            let found = in_parts(&*labels).unwrap();
+            let row_names = checkpoint.tensors[0].row_names.clone().unwrap();
+            assert_eq!(row_names.tensors().len(), 2);
+            let found = in_parts(&*row_names).unwrap();
             assert!(found.0 == names && found.1 == parts, "{} of {parts} parts", found.1);
-            assert!(labels.read().unwrap().iter().eq(names));
+            assert!(row_names.read().unwrap().iter().eq(names));
         }
     }
 
     #[test]
-    fn ends_that_go_astray_are_told_in_parts_too() {
+    fn rejects_bad_ends_when_streamed_too() {
         let of = |text: &[u8], ends: &[i64]| {
             let tensor = |bytes: Vec<u8>, dtype, count: usize| {
                 let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
@@ -297,9 +297,9 @@ mod tests {
             let bytes = ends.iter().flat_map(|end| end.to_le_bytes()).collect();
             let (text, ends) =
                 (tensor(text.to_vec(), DType::U8, text.len()), tensor(bytes, DType::I64, ends.len()));
-            let labels = EncodedRowNames { text, ends, list: OnceLock::new() };
-            let parts = in_parts(&labels).map(|(names, _)| names);
-            let whole = labels.read().map(|list| list.iter().map(str::to_owned).collect::<Vec<_>>());
+            let row_names = EncodedRowNames { text, ends, list: OnceLock::new() };
+            let parts = in_parts(&row_names).map(|(names, _)| names);
+            let whole = row_names.read().map(|list| list.iter().map(str::to_owned).collect::<Vec<_>>());
             assert_eq!(parts.as_ref().ok(), whole.as_ref().ok());
             parts.map_err(|error| (error.code().as_str(), whole.unwrap_err().code().as_str()))
         };
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_do_not_fit_stay_tensors() {
+    fn names_that_do_not_match_stay_tensors() {
         let mut checkpoint = named();
         spread(&mut checkpoint).unwrap();
         checkpoint.tensors[2] = checkpoint.tensors[2].rows(0..2).unwrap();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_held_is_said() {
+    fn dropped_names_are_losses() {
         let mut checkpoint = named();
         assert_eq!(drop(&mut checkpoint).len(), 1);
         assert!(checkpoint.tensors[0].row_names.is_none());

@@ -1,4 +1,4 @@
-//! Names as a JSON array of strings, as PyTorch-BigGraph writes them, of any length.
+//! JSON arrays of names, of any length, as PyTorch-BigGraph writes them.
 
 mod read;
 mod write;

@@ -1,4 +1,4 @@
-//! Lists of names: one JSON array of strings, read as a stream.
+//! Streaming reader of lists of names: one JSON array of strings.
 
 use std::sync::{Arc, Mutex};
 use weighbridge_core::checkpoint::{RowNameList, RowNames, RowNamesRef, each_part};
@@ -6,11 +6,10 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{SourceRef, to_usize};
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const WINDOW: usize = 1 << 20;
 
-/// The names of the rows of a table whose partitions have a file each. They are read when asked for,
-/// once.
+/// Row names of a partitioned table, with one file per partition. They are read on demand and cached.
 #[derive(Debug)]
 pub struct NameFiles {
     label: String,
@@ -20,8 +19,8 @@ pub struct NameFiles {
 }
 
 impl NameFiles {
-    /// The files of names in the order of the partitions, each with the number of rows of its
-    /// partition. People call all of them together `label`.
+    /// Creates shared row names of files in the order of the partitions, each with the number of rows of its partition. `label` is
+    /// their display name.
     pub fn shared(label: impl Into<String>, parts: Vec<(SourceRef, u64)>, limits: Limits) -> RowNamesRef {
         Arc::new(Self { label: label.into(), parts, limits, read: Mutex::new(None) })
     }
@@ -33,7 +32,7 @@ impl RowNames for NameFiles {
     }
 
     fn read(&self) -> Result<Arc<RowNameList>> {
-        // A thread that failed while it held the lock left nothing half done here.
+        // A failed thread leaves `None`, so a poisoned lock is still consistent.
         let mut kept = self.read.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(list) = &*kept {
             return Ok(list.clone());
@@ -55,7 +54,7 @@ impl RowNames for NameFiles {
 }
 
 impl NameFiles {
-    /// Appends all names to `list`, which `look` sees after each.
+    /// Appends all names to `list`, and calls `look` after each one.
     fn read_parts(
         &self,
         list: &mut RowNameList,
@@ -64,8 +63,8 @@ impl NameFiles {
         for (source, rows) in &self.parts {
             let names = looked_at(source, &self.limits, Some(*rows), list, look)?;
             if names != *rows {
-                // More of them were refused while reading.
-                return Err(Error::mismatch("names-differ", "there are fewer names than rows")
+                // Too many names are rejected while reading.
+                return Err(Error::mismatch("names-differ", "fewer names than rows")
                     .in_file(source.label())
                     .expected(format_args!("{rows} names"))
                     .found(names));
@@ -75,14 +74,13 @@ impl NameFiles {
     }
 }
 
-/// Appends the names of a file to `list`, and tells how many they are. Any blanks of JSON are taken.
-/// Where `most` is given, reading stops with an error at the name after that many.
+/// Appends the names of a file to `list`, and returns their number. With `most`, reading fails at the first name beyond that many.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`], `not-a-list-of-names`, where it is no JSON array of strings as Python's
-/// parser takes it; [`weighbridge_core::Kind::Unsupported`], `lone-surrogate`, for half a character (`\ud800`),
-/// which Python keeps and no text can hold; [`weighbridge_core::Kind::Limit`] for a name longer than
-/// [`Limits::name_bytes`]; [`weighbridge_core::Kind::Mismatch`], `names-differ`, past `most`.
+/// [`weighbridge_core::Kind::Corrupt`], `not-a-list-of-names`, unless it is a JSON array of strings that Python accepts;
+/// [`weighbridge_core::Kind::Unsupported`], `lone-surrogate`, for a surrogate without its pair (`\ud800`), which Python accepts but
+/// UTF-8 cannot represent; [`weighbridge_core::Kind::Limit`] for a name longer than [`Limits::name_bytes`];
+/// [`weighbridge_core::Kind::Mismatch`], `names-differ`, beyond `most`.
 pub fn read_names(
     source: &SourceRef,
     limits: &Limits,
@@ -92,7 +90,7 @@ pub fn read_names(
     looked_at(source, limits, most, list, &mut |_| Ok(()))
 }
 
-/// As [`read_names`], and `look` sees the list after each name.
+/// Reads names, as [`read_names`], and calls `look` after each one.
 fn looked_at(
     source: &SourceRef,
     limits: &Limits,
@@ -107,12 +105,12 @@ fn looked_at(
 struct Reader<'a> {
     source: &'a SourceRef,
     limits: &'a Limits,
-    /// Offset of the window's first byte.
+    /// Offset of the first byte of the window.
     at: u64,
     window: Vec<u8>,
-    /// The next byte within the window.
+    /// Index of the next byte in the window.
     place: usize,
-    /// Where a name with escapes is put together.
+    /// Buffer for names with escapes.
     name: String,
 }
 
@@ -131,7 +129,7 @@ impl Reader<'_> {
             loop {
                 self.expect(b'"')?;
                 if most == Some(count) {
-                    return Err(Error::mismatch("names-differ", "there are more names than rows")
+                    return Err(Error::mismatch("names-differ", "more names than rows")
                         .at(self.offset())
                         .expected(format_args!("{count} names")));
                 }
@@ -158,13 +156,13 @@ impl Reader<'_> {
     fn wrong(&self, expected: &str) -> Error {
         let rest = self.window.get(self.place..).unwrap_or_default();
         let found = String::from_utf8_lossy(&rest[..rest.len().min(20)]).into_owned();
-        Error::corrupt("not-a-list-of-names", "the file is not one JSON list of names")
+        Error::corrupt("not-a-list-of-names", "the file is not a JSON list of names")
             .at(self.offset())
             .expected(expected)
             .found(if rest.is_empty() { "the end of the file".to_owned() } else { format!("{found:?}") })
     }
 
-    /// Fetches more bytes behind those not yet passed; false at the end of the file.
+    /// Reads more bytes after the unconsumed ones; false at the end of the file.
     fn more(&mut self) -> Result<bool> {
         let end = self.at + self.window.len() as u64;
         let rest = self.source.len().saturating_sub(end);
@@ -180,7 +178,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// The next byte that is no blank; it is not passed.
+    /// Returns the next non-blank byte without consuming it.
     fn after_blanks(&mut self) -> Result<Option<u8>> {
         loop {
             match self.window.get(self.place).copied() {
@@ -200,7 +198,7 @@ impl Reader<'_> {
         Err(self.wrong(if byte == b'"' { "a name in quotes" } else { "[" }))
     }
 
-    /// Reads a string whose first quote is passed.
+    /// Reads a string after its opening quote.
     fn string(&mut self, list: &mut RowNameList) -> Result<()> {
         let mut seen = 0;
         let end = loop {
@@ -230,7 +228,7 @@ impl Reader<'_> {
         self.rest_of_string(list)
     }
 
-    /// Goes on with a string from its first escape.
+    /// Reads the rest of a string from its first escape.
     fn rest_of_string(&mut self, list: &mut RowNameList) -> Result<()> {
         let mut raw = Vec::new();
         loop {
@@ -268,7 +266,7 @@ impl Reader<'_> {
         Ok(byte)
     }
 
-    /// The character that follows a backslash which is passed.
+    /// Reads an escape after its backslash.
     fn escaped(&mut self) -> Result<char> {
         Ok(match self.byte()? {
             Some(c @ (b'"' | b'\\' | b'/')) => char::from(c),
@@ -288,7 +286,7 @@ impl Reader<'_> {
         let code = match first {
             0xd800..0xdc00 if self.byte()? == Some(b'\\') && self.byte()? == Some(b'u') => {
                 let second = self.hex()?;
-                // Anything but a second half leaves a number that is no character.
+                // Without a low surrogate, the code point is invalid.
                 if (0xdc00..0xe000).contains(&second) {
                     0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00)
                 } else {
@@ -298,7 +296,7 @@ impl Reader<'_> {
             code => code,
         };
         char::from_u32(code).ok_or_else(|| {
-            Error::unsupported("lone-surrogate", "a name holds half a character, which no text can hold")
+            Error::unsupported("lone-surrogate", "a name contains a lone surrogate")
                 .at(at)
                 .found(format_args!("\\u{first:04x}"))
         })
@@ -331,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_as_python_reads_them() {
+    fn reads_lists_as_python_does() {
         assert_eq!(read("[]").unwrap(), [""; 0]);
         assert_eq!(read(" \t\r\n[ \n ] \n").unwrap(), [""; 0]);
         assert_eq!(read("[\n    \"a\",\n    \"b\"\n]").unwrap(), ["a", "b"]);
@@ -342,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_names_says_where() {
+    fn rejects_other_content_with_its_offset() {
         let long = format!("{}[\"{}", " ".repeat(WINDOW - 10), "x".repeat(100));
         for (text, offset) in [
             ("", 0),
@@ -381,8 +379,8 @@ mod tests {
     }
 
     #[test]
-    fn names_across_the_edge_of_a_window() {
-        // Whatever the shift, some name, blank, escape or character is cut by the edge.
+    fn reads_names_across_window_boundaries() {
+        // For every shift, a name, blank, escape or character crosses the boundary.
         for shift in 0..40 {
             let names: Vec<String> = (0..20).map(|i| format!("n\u{e4}me \"{i}\" \u{1f600}")).collect();
             let mut text = vec![b' '; WINDOW - 60 - shift];
@@ -397,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_end_is_refused() {
+    fn rejects_names_above_the_length_limit() {
         let limits = Limits { name_bytes: 1000, ..Limits::default() };
         for start in ["[\"", "[\"\\n"] {
             let text = format!("{start}{}\"]", "x".repeat(3 * WINDOW));
@@ -407,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_read_once_and_in_order() {
+    fn partitions_are_read_once_and_in_order() {
         let first = Arc::new(CountingSource::new(source(r#"["a","b"]"#)));
         let names = NameFiles::shared(
             "names of t",

@@ -1,4 +1,4 @@
-//! Lists of names as upstream writes them: `json.dump(names, indent=4)`.
+//! Writer of lists of names, with the bytes of `json.dump(names, indent=4)`.
 
 use crate::json::write_string;
 use std::ops::Range;
@@ -7,23 +7,21 @@ use weighbridge_core::checkpoint::RowNameList;
 use weighbridge_core::error::Result;
 use weighbridge_io::source::{Source, check_range, to_usize};
 
-/// Names that are written at once.
+/// Names per block.
 const BLOCK: usize = 4096;
 
-/// The bytes of a file of names, made when they are read: so a table of any size is written without
-/// a second copy of its names.
+/// Source with the JSON of a list of names, generated on reading: a table of any size is written without a second copy of its names.
 #[derive(Debug)]
 pub struct NamesJson {
     label: String,
     names: Arc<RowNameList>,
     rows: Range<usize>,
-    /// The offset of each block of names, and the length of all.
+    /// Offset of each block of names, and the total length.
     offsets: Vec<u64>,
 }
 
 impl NamesJson {
-    /// The file of the names of some rows; those past the end of the list are left out. Errors speak
-    /// of `label`.
+    /// Creates the source for the names of a range of rows, without rows past the end of the list. Its name in errors is `label`.
     pub fn new(label: impl Into<String>, names: Arc<RowNameList>, rows: Range<usize>) -> Self {
         let end = rows.end.min(names.len());
         let mut json = Self { label: label.into(), names, rows: rows.start.min(end)..end, offsets: vec![0] };
@@ -38,12 +36,12 @@ impl NamesJson {
         json
     }
 
-    /// The number of blocks: one even where there are no names.
+    /// Returns the number of blocks: at least one.
     fn blocks(&self) -> usize {
         self.rows.len().div_ceil(BLOCK).max(1)
     }
 
-    /// Appends the text of a block: its names, with what stands before the first and after the last.
+    /// Appends the text of a block: its names with their separators, and the brackets of the list.
     fn block(&self, block: usize, out: &mut String) {
         let start = self.rows.start + block * BLOCK;
         let end = (start + BLOCK).min(self.rows.end);
@@ -68,7 +66,7 @@ impl Source for NamesJson {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         check_range(self, offset, buffer.len() as u64)?;
-        // The block that holds the first byte: the last one that begins at or before it.
+        // Block with the first byte: the last one that begins at or before it.
         let mut block = self.offsets.partition_point(|&start| start <= offset).saturating_sub(1);
         let mut rest = buffer;
         let mut at = offset;
@@ -92,13 +90,13 @@ impl Source for NamesJson {
         &self.label
     }
 
-    /// A block is made anew for each read of it.
+    /// Returns true: each read generates its block again.
     fn is_sequential(&self) -> bool {
         true
     }
 }
 
-/// The text of a file of names.
+/// Returns the text of a file of names.
 pub fn names_json<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut out = String::new();
     for name in names {
@@ -115,7 +113,7 @@ mod tests {
     use weighbridge_io::source::read_vec;
 
     #[test]
-    fn the_text_is_that_of_python() {
+    fn writes_the_bytes_of_python() {
         assert_eq!(names_json([]), "[]");
         assert_eq!(
             names_json(["a", "sü\"ß\u{1f600}"]),
@@ -124,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn every_range_is_that_of_the_whole() {
+    fn reads_of_ranges_match_the_whole_text() {
         let names: RowNameList =
             (0..10_000).map(|i| format!("näme {i}")).collect::<Vec<_>>().iter().map(String::as_str).collect();
         let names = Arc::new(names);

@@ -1,6 +1,5 @@
-//! Files of which the content tells nothing: whole numbers between tabs could be anybody's. There the
-//! extension counts, with a note. Who looks for code that would run does not ask here: a pickle can
-//! be plain text, and go by any name.
+//! Format detection by content, then by file extension, with a note. Tables of numbers have no distinctive content. Scans for code
+//! do not use this module: a pickle can be plain text with any name.
 
 use super::{Registry, head_of};
 use crate::{Format, OpenOptions, unknown};
@@ -10,10 +9,10 @@ use weighbridge_core::checkpoint::Note;
 use weighbridge_core::error::Result;
 use weighbridge_io::source::SourceRef;
 
-/// The format of a source, and a note where only its `name` tells it.
+/// Returns the format of a source, with a note if it was detected by its `name` only.
 ///
 /// # Errors
-/// What [`Registry::by_id`] says of the format that is asked for, and what [`Registry::detect`] says.
+/// As [`Registry::by_id`] for the requested format, and as [`Registry::detect`].
 pub(super) fn format_of(
     registry: &Registry,
     source: &SourceRef,
@@ -28,12 +27,12 @@ pub(super) fn format_of(
             .filter(|_| error.code() == ErrorCode::UnknownFormat)
             .and_then(|name| detect_format(registry, source, name));
         let Some(format) = format else { return Err(error) };
-        let text = format!("the content could be of any format: the extension says {}", format.info().id);
+        let text = format!("format {} detected by the file extension only", format.info().id);
         Ok((format, Some(Note::new("told-by-extension", text))))
     })
 }
 
-/// The format of text that the extension of `name` means, where `source` begins as text does.
+/// Returns the format for the extension of `name`, if it is detected by extension and `source` begins as text.
 fn detect_format(registry: &Registry, source: &SourceRef, name: &Path) -> Option<&'static dyn Format> {
     let (format, _) = registry.by_extension(name).ok()?;
     if !format.is_detected_by_extension() {
@@ -42,7 +41,7 @@ fn detect_format(registry: &Registry, source: &SourceRef, name: &Path) -> Option
     let head = head_of(source).ok()?;
     let text = match std::str::from_utf8(&head) {
         Ok(text) => text,
-        // A character that the end of the head cuts in two.
+        // The head may end within a character.
         Err(error) if error.error_len().is_none() => {
             std::str::from_utf8(head.get(..error.valid_up_to())?).ok()?
         }
@@ -52,8 +51,7 @@ fn detect_format(registry: &Registry, source: &SourceRef, name: &Path) -> Option
     (!unknown::is_known(&head) && text.chars().all(is_printed)).then_some(format)
 }
 
-/// The format of a source that is damaged: by its content, by what is left of its beginning, or by its
-/// `name`.
+/// Returns the format of a damaged source: by its content, by its damaged beginning, or by its `name`.
 ///
 /// # Errors
 /// As [`format_of`].

@@ -1,5 +1,5 @@
-//! Folders that no format calls its own, such as one `model.safetensors` beside its `config.json`; and what stands
-//! in a folder beside the model that was opened.
+//! Folders that no format recognizes as a whole, such as `model.safetensors` with its `config.json`, and other files in the folder
+//! of an opened model.
 
 use super::Registry;
 use crate::{Format, OpenOptions};
@@ -12,8 +12,7 @@ use weighbridge_core::text::{escape, first_and_more, path_text};
 use weighbridge_core::{ErrorCode, NoteCode};
 use weighbridge_io::source::{FolderItem, FolderRef, LocalFolder, SourceRef};
 
-/// What the loaders of transformers, diffusers and PEFT take from a folder, whatever else stands in it, in the order in
-/// which they look.
+/// Files that the loaders of transformers, diffusers and PEFT open in any folder, in order of precedence.
 const LOADED: [&str; 6] = [
     "model.safetensors",
     "diffusion_pytorch_model.safetensors",
@@ -22,28 +21,27 @@ const LOADED: [&str; 6] = [
     "diffusion_pytorch_model.bin",
     "adapter_model.bin",
 ];
-/// Endings of texts that stand beside a model: settings, vocabularies, descriptions, programs. Numbers in them make no
-/// model of them.
+/// Extensions of text files of a model: settings, vocabularies, descriptions, scripts. They are never models, even with numbers.
 const TEXTS: [&str; 9] = ["json", "txt", "md", "csv", "py", "yaml", "yml", "html", "log"];
-/// Files whose content is looked at to tell whether they are models; of others the names tell.
-const MOST_LOOKED_AT: usize = 64;
-/// Names that are told one by one.
-const NAMED: usize = 5;
-/// The codes of errors of formats that are asked for a folder and have none of this kind.
+/// Maximum number of files probed by content; further ones are classified by name.
+const MAX_PROBED: usize = 64;
+/// Maximum number of names listed in a message.
+const MAX_NAMED: usize = 5;
+/// Codes of errors of formats that do not support the folder.
 const FILES_ONLY: [ErrorCode; 2] = [ErrorCode::NotAFile, ErrorCode::NoShards];
 
-/// A file of a folder that is not part of the model that was opened.
+/// File of a folder that is not part of the opened model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherFile {
-    /// Its path: that of the folder with its name in it.
+    /// Path: that of the folder joined with the name.
     pub path: String,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// True where it is a model file itself.
+    /// True if it is a model file itself.
     pub is_model: bool,
 }
 
-/// Tells model files from others in one folder.
+/// Classifier of the files of a folder as models or others.
 struct FolderProbe<'a> {
     registry: &'a Registry,
     folder: &'a FolderRef,
@@ -52,11 +50,11 @@ struct FolderProbe<'a> {
 
 impl<'a> FolderProbe<'a> {
     fn new(registry: &'a Registry, folder: &'a FolderRef) -> Self {
-        Self { registry, folder, left: MOST_LOOKED_AT }
+        Self { registry, folder, left: MAX_PROBED }
     }
 
-    /// True for what a format recognises, and for what has the extension of one: it may be damaged. Not for hidden
-    /// files and for texts.
+    /// Returns true for a file that a format recognizes, or with the extension of a format: it may be damaged. False for hidden
+    /// files and text files.
     fn is_model(&mut self, name: &Path) -> bool {
         let hidden = name.iter().any(|part| part.as_encoded_bytes().starts_with(b"."));
         let ending = name.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
@@ -75,43 +73,43 @@ impl<'a> FolderProbe<'a> {
     }
 }
 
-/// What is opened of a folder.
+/// Model in a folder.
 #[derive(Clone)]
 pub enum FolderModel {
-    /// All of it: this format calls it its own, or was named for it.
+    /// Whole folder: this format recognizes it, or was requested.
     Whole(&'static dyn Format),
-    /// The one model file in it.
+    /// Single model file.
     File(ModelFile),
 }
 
-/// The one model file of a folder.
+/// Single model file of a folder.
 #[derive(Clone)]
 pub struct ModelFile {
-    /// Its name in the folder.
+    /// Name in the folder.
     name: PathBuf,
-    /// The file, opened.
+    /// Opened file.
     pub source: SourceRef,
-    /// True where every other file was looked at, and is no model.
+    /// True if every other file was probed and is not a model.
     is_sole: bool,
 }
 
 impl ModelFile {
-    /// True where every other file was looked at, and is no model.
+    /// Returns true if every other file was probed and is not a model.
     pub fn is_sole(&self) -> bool {
         self.is_sole
     }
 
-    /// Its path, as the folder itself calls it.
+    /// Returns the path, relative to the label of the folder.
     pub fn path(&self, folder: &FolderRef) -> PathBuf {
         path_of(folder, &self.name)
     }
 }
 
 impl FolderModel {
-    /// What is opened of `folder`; for those who open it several times, as files are looked into to tell.
+    /// Detects the model in `folder`. Reuse the result to open the folder several times: detection reads files.
     ///
     /// # Errors
-    /// As [`Registry::open_folder`], of what is known before anything is opened.
+    /// As [`Registry::open_folder`], for faults found before opening the model.
     pub fn of(registry: &Registry, folder: &FolderRef, options: &OpenOptions) -> Result<Self> {
         if let Some(id) = &options.format {
             return registry.by_id(id).map(Self::Whole);
@@ -128,8 +126,8 @@ impl FolderModel {
         }
     }
 
-    /// Opens it, without a word on other models in the folder. Returns what was opened: a file, where the format has no
-    /// such folders.
+    /// Opens the model, without a note on other models in the folder. Returns the checkpoint and the opened part: a file, if the
+    /// format does not support the folder.
     ///
     /// # Errors
     /// As [`Registry::open_folder`].
@@ -142,7 +140,7 @@ impl FolderModel {
         let file = match self {
             Self::File(file) => file.clone(),
             Self::Whole(format) => match registry.as_folder(*format, folder, options) {
-                // A format of files: the caller says of which one the file in the folder is.
+                // The requested format is that of the single file in the folder.
                 Err(error) if FILES_ONLY.contains(&error.code()) => lone(registry, folder)?.ok_or(error)?,
                 opened => return Ok((opened?, self.clone())),
             },
@@ -153,19 +151,19 @@ impl FolderModel {
     }
 }
 
-/// The error for a folder without a model.
+/// Returns the error for a folder without a model.
 pub(super) fn no_model(folder: &FolderRef) -> Error {
-    Error::usage("not-a-file", "this is a folder, and not a model that is kept in one")
+    Error::usage("not-a-file", "the folder does not contain a recognized model")
         .in_file(folder.label())
         .hint("give the path of one model file")
 }
 
-/// True where a format calls the folder its own.
+/// Returns the format that recognizes the folder as a whole.
 pub(super) fn own(registry: &Registry, folder: &FolderRef) -> Option<&'static dyn Format> {
     registry.iter().find(|format| format.recognises_folder(folder))
 }
 
-/// The format to which all model files of a folder that no format calls its own belong together.
+/// Returns the format that recognizes all model files of the folder as one checkpoint.
 pub(super) fn gathered(registry: &Registry, folder: &FolderRef) -> Option<&'static dyn Format> {
     match find(registry, folder) {
         Ok(Models::Several(names)) => recognised_file_set(registry, &names),
@@ -178,7 +176,7 @@ fn recognised_file_set(registry: &Registry, names: &[PathBuf]) -> Option<&'stati
 }
 
 fn several(folder: &FolderRef, names: &[PathBuf]) -> Error {
-    let error = Error::usage("several-models", "several model files stand in this folder")
+    let error = Error::usage("several-models", "the folder contains several model files")
         .in_file(folder.label())
         .found(some(names.iter().map(|name| path_text(name))));
     match names.first() {
@@ -189,19 +187,19 @@ fn several(folder: &FolderRef, names: &[PathBuf]) -> Error {
     }
 }
 
-/// The model files of a folder that no format calls its own.
+/// Model files of a folder that no format recognizes as a whole.
 enum Models {
     None,
-    /// The one that the loaders of such folders take, or else the only one.
+    /// File that common loaders open, or else the only one.
     One(ModelFile),
-    /// Their names.
+    /// Names of several.
     Several(Vec<PathBuf>),
 }
 
-/// As [`find`], for those who want one file.
+/// Finds the single model file of a folder.
 ///
 /// # Errors
-/// As [`find`]; [`weighbridge_core::Kind::Usage`]: `several-models`, where it is not clear which one is meant.
+/// As [`find`]; [`weighbridge_core::Kind::Usage`]: `several-models`, if the choice is ambiguous.
 fn lone(registry: &Registry, folder: &FolderRef) -> Result<Option<ModelFile>> {
     match find(registry, folder)? {
         Models::None => Ok(None),
@@ -210,10 +208,11 @@ fn lone(registry: &Registry, folder: &FolderRef) -> Result<Option<ModelFile>> {
     }
 }
 
-/// The model files of a folder that no format calls its own.
+/// Finds the model files of a folder that no format recognizes as a whole.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Usage`]: `part-of-model`, where the only one is a part alone; what listing says.
+/// [`weighbridge_core::Kind::Usage`]: `part-of-model`, if the only model file is one shard of several; errors of listing the
+/// folder.
 fn find(registry: &Registry, folder: &FolderRef) -> Result<Models> {
     let items = folder.list(1)?;
     let opened = |name: &Path, is_sole: bool| {
@@ -231,19 +230,18 @@ fn find(registry: &Registry, folder: &FolderRef) -> Result<Models> {
         items.iter().map(|item| item.name.as_path()).filter(|name| probe.is_model(name)).collect();
     match models.as_slice() {
         [] => Ok(Models::None),
-        [name] if is_part(name) => Err(Error::usage(
-            "part-of-model",
-            "the only model file in this folder is one part of a model of several",
-        )
-        .in_file(folder.label())
-        .found(escape(&path_text(name)))
-        .hint("the other parts are missing; give its own path to look at it alone")),
+        [name] if is_part(name) => {
+            Err(Error::usage("part-of-model", "the only model file in the folder is one shard of several")
+                .in_file(folder.label())
+                .found(escape(&path_text(name)))
+                .hint("the other shards are missing; give the path of the file to open it alone"))
+        }
         [name] => opened(name, true),
         several => Ok(Models::Several(several.iter().map(|name| (*name).to_owned()).collect())),
     }
 }
 
-/// True for the name of one of several files, as Hugging Face's libraries cut models: `NAME-00001-of-00003.bin`.
+/// Returns true for the name of one shard of several, as in libraries of Hugging Face: `NAME-00001-of-00003.bin`.
 fn is_part(name: &Path) -> bool {
     let parts = name.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.rsplit_once("-of-"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -253,19 +251,18 @@ fn is_part(name: &Path) -> bool {
     })
 }
 
-/// The path of a file, as the folder itself calls it: what stands in the current folder goes by its name alone.
+/// Returns the path of a file, relative to the label of the folder. In the current folder, this is its name.
 fn path_of(folder: &FolderRef, name: &Path) -> PathBuf {
     let around = Path::new(folder.label());
     if around == Path::new(".") { name.to_owned() } else { around.join(name) }
 }
 
-/// The label of a file of `folder`.
+/// Returns the label of a file of `folder`.
 fn label_of(folder: &FolderRef, name: &Path) -> String {
     path_text(&path_of(folder, name))
 }
 
-/// The files among `items` of `folder` whose labels are not in `used`. Where `format` calls the folder its own, a model file
-/// of which it tells in its own words, such as an older version, is none of the other models.
+/// Implements [`Registry::other_files`].
 pub(super) fn others(
     registry: &Registry,
     folder: &FolderRef,
@@ -280,17 +277,13 @@ pub(super) fn others(
         if used.contains(&path) {
             continue;
         }
-        let told = format.is_some_and(|format| format.owns_sibling(&item.name));
-        others.push(OtherFile { path, bytes: item.len, is_model: !told && probe.is_model(&item.name) });
+        let owned = format.is_some_and(|format| format.owns_sibling(&item.name));
+        others.push(OtherFile { path, bytes: item.len, is_model: !owned && probe.is_model(&item.name) });
     }
     others
 }
 
-/// The names of the files of `folder` that go along with the model `checkpoint` in it, such as its configuration and its
-/// tokenizer. Hidden files, other models and the indexes of their shards are none of them.
-///
-/// # Errors
-/// What listing says.
+/// Implements [`Registry::files_beside`].
 pub(super) fn files_beside(
     registry: &Registry,
     folder: &FolderRef,
@@ -299,7 +292,7 @@ pub(super) fn files_beside(
     let used = labels(checkpoint);
     let format = registry.by_id(checkpoint.format).ok();
     let mut probe = FolderProbe::new(registry, folder);
-    let mut goes_along = |name: &Path| {
+    let mut accompanies = |name: &Path| {
         let is_index = name.to_str().is_none_or(|name| name.ends_with(".index.json"));
         let hidden = name.iter().any(|part| part.as_encoded_bytes().starts_with(b"."));
         !is_index
@@ -312,19 +305,18 @@ pub(super) fn files_beside(
         .list(FolderItem::DEPTH)?
         .into_iter()
         .map(|item| item.name)
-        .filter(|name| goes_along(name))
+        .filter(|name| accompanies(name))
         .collect())
 }
 
-/// What a note or a finding says of other model files; `None` where there is none.
+/// Returns the text of a note or a finding on other model files; `None` if there are none.
 pub fn other_models_text(others: &[OtherFile]) -> Option<String> {
     let models: Vec<&OtherFile> = others.iter().filter(|other| other.is_model).collect();
     let names = some(models.iter().map(|other| other.path.clone()));
-    (!models.is_empty())
-        .then(|| format!("model files that stand beside this one were not looked at: {names}"))
+    (!models.is_empty()).then(|| format!("other model files in the folder not opened: {names}"))
 }
 
-/// Adds the note on other model files to what was opened in a folder. What cannot be listed is not told.
+/// Adds the note on other model files to a checkpoint opened in a folder, if the folder can be listed.
 pub(super) fn note(
     registry: &Registry,
     folder: &FolderRef,
@@ -341,18 +333,17 @@ pub(super) fn note(
     checkpoint.notes.extend(other_models_text(&others).map(|text| Note::new(NoteCode::OtherModels, text)));
 }
 
-/// The names, in the local folder at `path`, of the files from which `checkpoint` was opened there: those that its
-/// tensors, the names of their rows and its metadata were read from. Whoever writes these elsewhere may let the files go.
-/// Not what was only looked at; nor what belongs to the model and need not be written again: companions, and the files
-/// around a program.
+/// Returns the names of the backing files of `checkpoint` in the local folder at `path`: the files with its tensors, row names and
+/// metadata. After these were written elsewhere, the files may be removed. Companions, files of a program, and files that were only
+/// probed are not among them.
 ///
 /// # Errors
-/// What listing says.
+/// Errors of listing the folder.
 pub fn backing_files(path: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
     let folder: FolderRef = Arc::new(LocalFolder::open(path)?);
     let beside = if checkpoint.topology.is_some() { Vec::new() } else { checkpoint.files.clone() };
     let own = labels_of(beside, checkpoint);
-    // A label shows two names alike that are not UTF-8.
+    // Two names that are not UTF-8 may have the same label.
     let is_own = |name: &Path| name.to_str().is_some() && own.contains(&label_of(&folder, name));
     Ok(folder
         .list(FolderItem::DEPTH)?
@@ -362,14 +353,14 @@ pub fn backing_files(path: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf
         .collect())
 }
 
-/// The labels of all files that a checkpoint is made of.
+/// Returns the labels of all files of a checkpoint.
 fn labels(checkpoint: &Checkpoint) -> HashSet<String> {
     let mut beside: Vec<SourceRef> = checkpoint.files.clone();
     beside.extend(checkpoint.companions.iter().map(|(_, source)| source.clone()));
     labels_of(beside, checkpoint)
 }
 
-/// The labels of the files that `beside` and the tensors of a checkpoint are made of.
+/// Returns the labels of the files of `beside` and of the tensors of a checkpoint.
 fn labels_of(beside: Vec<SourceRef>, checkpoint: &Checkpoint) -> HashSet<String> {
     let (mut seen, mut labels) = (HashSet::new(), HashSet::new());
     let mut found = |source: &SourceRef| _ = labels.insert(source.label().to_owned());
@@ -378,8 +369,8 @@ fn labels_of(beside: Vec<SourceRef>, checkpoint: &Checkpoint) -> HashSet<String>
     labels
 }
 
-/// Tells `found` each file that a checkpoint was opened from, once by each source that it is: those of its tensors and of
-/// the names of their rows, with true, and then those beside them, with false.
+/// Calls `found` for each file of a checkpoint, once per source: first those of tensors and row names, with true, then all others,
+/// with false.
 pub fn files_of(checkpoint: &Checkpoint, found: &mut dyn FnMut(&SourceRef, bool)) {
     let mut seen = HashSet::new();
     tensor_files(checkpoint, &mut seen, &mut |source| found(source, true));
@@ -388,18 +379,17 @@ pub fn files_of(checkpoint: &Checkpoint, found: &mut dyn FnMut(&SourceRef, bool)
     follow(beside, &mut seen, &mut |source| found(source, false));
 }
 
-/// Tells `found` each file that the tensors, and the names of their rows, are made of.
+/// Calls `found` for each file of the tensors and their row names.
 fn tensor_files(checkpoint: &Checkpoint, seen: &mut HashSet<usize>, found: &mut dyn FnMut(&SourceRef)) {
     for tensor in &checkpoint.tensors {
         for extent in &tensor.extents {
             follow(vec![extent.source.clone()], seen, found);
         }
-        follow(tensor.row_names.iter().flat_map(|labels| labels.sources()).collect(), seen, found);
+        follow(tensor.row_names.iter().flat_map(|names| names.sources()).collect(), seen, found);
     }
 }
 
-/// Tells `found` each source that stands by itself among those that the `open` ones are made of. What was `seen` is not
-/// followed again.
+/// Calls `found` for each outermost source of the `open` ones. Sources in `seen` are skipped.
 fn follow(mut open: Vec<SourceRef>, seen: &mut HashSet<usize>, found: &mut dyn FnMut(&SourceRef)) {
     while let Some(source) = open.pop() {
         if !seen.insert(Arc::as_ptr(&source).cast::<()>().addr()) {
@@ -412,7 +402,7 @@ fn follow(mut open: Vec<SourceRef>, seen: &mut HashSet<usize>, found: &mut dyn F
     }
 }
 
-/// Some of `names`, and how many more there are.
+/// Formats the first few names, and the count of the others.
 fn some(names: impl ExactSizeIterator<Item = String>) -> String {
-    first_and_more(names.map(|name| escape(&name)), NAMED)
+    first_and_more(names.map(|name| escape(&name)), MAX_NAMED)
 }

@@ -1,4 +1,4 @@
-//! The formats that a program knows, and opening a file as the one that recognises it.
+//! Registry of formats: detection, and opening of files and folders.
 
 mod detect;
 mod folders;
@@ -19,9 +19,9 @@ use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_io::source::{FileSource, FolderItem, FolderRef, LocalFolder, PathKind, SourceRef};
 
-/// Formats in the order in which they are asked whether a file is theirs.
+/// Registered formats, in the order of detection.
 ///
-/// A program adds its own format with [`with`](Self::with).
+/// A program adds a format of its own with [`with`](Self::with).
 #[derive(Clone, Default)]
 pub struct Registry {
     formats: Vec<&'static dyn Format>,
@@ -34,12 +34,12 @@ impl std::fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// A registry of these formats.
+    /// Creates a registry of these formats.
     pub fn new(formats: impl IntoIterator<Item = &'static dyn Format>) -> Self {
         Self { formats: formats.into_iter().collect() }
     }
 
-    /// Adds a format, which is asked before all others. It replaces one of the same id.
+    /// Adds a format with precedence over all others. It replaces one of the same id.
     #[must_use]
     pub fn with(mut self, format: &'static dyn Format) -> Self {
         self.formats.retain(|other| other.info().id != format.info().id);
@@ -47,28 +47,28 @@ impl Registry {
         self
     }
 
-    /// The formats, in order.
+    /// Returns the formats, in order.
     pub fn iter(&self) -> impl Iterator<Item = &'static dyn Format> {
         self.formats.iter().copied()
     }
 
-    /// The format of that id.
+    /// Returns the format of that id.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], with the ids there are.
+    /// [`weighbridge_core::Kind::Usage`], with the valid ids.
     pub fn by_id(&self, id: &str) -> Result<&'static dyn Format> {
         self.iter().find(|f| f.info().id == id).ok_or_else(|| {
             let ids: Vec<_> = self.iter().map(|f| f.info().id).collect();
-            Error::usage("unknown-format", "there is no such format")
+            Error::usage("unknown-format", "unknown format")
                 .found(id)
                 .hint(format_args!("the formats are {}", ids.join(", ")))
         })
     }
 
-    /// The format and kind that the extension of `path` means.
+    /// Returns the format and kind for the extension of `path`.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`], with the extensions there are.
+    /// [`weighbridge_core::Kind::Usage`], with the valid extensions.
     pub fn by_extension(&self, path: &Path) -> Result<(&'static dyn Format, &'static str)> {
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
         for format in self.iter() {
@@ -80,17 +80,16 @@ impl Registry {
         }
         let known: Vec<_> =
             self.iter().flat_map(|f| f.info().extensions).map(|(e, _)| format!(".{e}")).collect();
-        Err(Error::usage("unknown-extension", "the name does not say which format to write")
+        Err(Error::usage("unknown-extension", "the file extension is not that of a format")
             .in_file(path.display())
             .hint(phrase!["use ", Opt::To.any("FORMAT"), format_args!(", or one of {}", known.join(" "))]))
     }
 
-    /// Opens the file or folder at `path`. The content tells the format; where it is text that could be
-    /// anybody's, the extension of a table of text does, with a note. Files that belong to it are found
-    /// beside it.
+    /// Opens the file or folder at `path`. The format is detected by content; for tables of text by extension, with a note. Related
+    /// files are found in the same folder.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`] when it cannot be read, and what the format's reader says.
+    /// [`weighbridge_core::Kind::Io`] if it cannot be read, and errors of the reader of the format.
     pub fn open_with(&self, path: impl AsRef<Path>, options: &OpenOptions) -> Result<Checkpoint> {
         let path = path.as_ref();
         if PathKind::of(path)? == PathKind::Folder {
@@ -105,7 +104,7 @@ impl Registry {
         }
     }
 
-    /// Opens any source, alone.
+    /// Opens a single source, without related files.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with).
@@ -118,7 +117,7 @@ impl Registry {
         self.finish(or_salvage(self, Input::Alone(&source), open, options), &label, options)
     }
 
-    /// Opens a source that stands in `folder` under `name`, with what belongs to it there.
+    /// Opens the source of file `name` in `folder`, with related files of the folder.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with).
@@ -141,19 +140,19 @@ impl Registry {
         self.finish(or_salvage(self, Input::Beside(&source, folder, name), open, options), &label, options)
     }
 
-    /// Opens a folder: one that a format calls its own, or else the one model file that stands in it. Other model files there
-    /// are told in a note, `other-models`.
+    /// Opens a folder: as a whole if a format recognizes it, else its single model file. The note `other-models` lists other model
+    /// files in it.
     ///
     /// # Errors
-    /// As [`open_with`](Self::open_with); [`weighbridge_core::Kind::Usage`]: `not-a-file` where there is no model, `several-models` where it is not clear
-    /// which one is meant.
+    /// As [`open_with`](Self::open_with); [`weighbridge_core::Kind::Usage`]: `not-a-file` without a model, `several-models` if
+    /// the choice is ambiguous.
     pub fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         let (mut opened, model) = FolderModel::of(self, folder, options)?.open(self, folder, options)?;
         folders::note(self, folder, &mut opened, &model);
         Ok(opened)
     }
 
-    /// Opens a folder as one of that format.
+    /// Opens a folder as that format.
     pub(crate) fn as_folder(
         &self,
         format: &dyn Format,
@@ -164,19 +163,19 @@ impl Registry {
         self.finish(or_salvage(self, Input::Folder(folder), open, options), folder.label(), options)
     }
 
-    /// The format of a folder, by what stands in it.
+    /// Detects the format of a folder by its files.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Usage`] where it is none that is known here.
+    /// [`weighbridge_core::Kind::Usage`] if no format recognizes it.
     pub fn detect_folder(&self, folder: &FolderRef) -> Result<&'static dyn Format> {
         let gathered = || folders::gathered(self, folder);
         folders::own(self, folder).or_else(gathered).ok_or_else(|| folders::no_model(folder))
     }
 
-    /// The format of a source, by its content.
+    /// Detects the format of a source by its content.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Unsupported`], with a guess at what the file is instead.
+    /// [`weighbridge_core::Kind::Unsupported`], with the likely file type as hint.
     pub fn detect(&self, source: &SourceRef) -> Result<&'static dyn Format> {
         let head = head_of(source)?;
         match self.iter().find(|f| f.recognises(&head, source)) {
@@ -185,8 +184,8 @@ impl Registry {
         }
     }
 
-    /// The files among `items` of `folder` whose labels are not in `used`. Where `format` calls the folder its own, a model
-    /// file of which it tells in its own words, such as an older version, is none of the other models.
+    /// Returns the files among `items` of `folder` whose labels are not in `used`. Files that `format` owns as siblings, such as an
+    /// older version, are not marked as other models.
     pub fn other_files(
         &self,
         folder: &FolderRef,
@@ -197,23 +196,22 @@ impl Registry {
         folders::others(self, folder, items, used, format)
     }
 
-    /// The names of the files of `folder` that go along with the model `checkpoint` in it, such as its configuration and
-    /// its tokenizer. Hidden files, other models and the indexes of their shards are none of them.
+    /// Returns the names of the files of `folder` that accompany the model `checkpoint` in it, such as its configuration and its
+    /// tokenizer. Hidden files, other models and indexes of shards are not among them.
     ///
     /// # Errors
-    /// What listing says.
+    /// Errors of listing the folder.
     pub fn files_beside(&self, folder: &FolderRef, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
         folders::files_beside(self, folder, checkpoint)
     }
 
-    /// Adds to the error with which a damaged file was not opened what opening it as far as possible would give. Other
-    /// errors stay as they are.
+    /// Appends the result of a salvage to the hint of an error about a damaged file. Other errors stay unchanged.
     #[must_use]
     pub fn offer_salvage(&self, error: Error, path: &Path, options: &OpenOptions) -> Error {
         salvage::offer_salvage(self, error, path, options)
     }
 
-    /// What is done for every format when a file was opened.
+    /// Runs the steps common to all formats after opening.
     fn finish(&self, opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Result<Checkpoint> {
         let mut checkpoint = settle(opened, label, options)?;
         for format in self.iter() {
@@ -224,7 +222,7 @@ impl Registry {
     }
 }
 
-/// The first bytes, [`HEAD`] of them at most.
+/// Returns the first bytes, at most [`HEAD`].
 fn head_of(source: &SourceRef) -> Result<Vec<u8>> {
     let mut head = vec![0; HEAD.min(usize::try_from(source.len()).unwrap_or(HEAD))];
     source.read_at(0, &mut head)?;

@@ -1,13 +1,10 @@
-//! Opening damaged files as far as possible.
+//! Salvage of damaged files.
 //!
-//! A file that opens is opened as ever, and its bytes are held against the checksums that it gives,
-//! so that what is handed on is what was written. One that does not open goes to the salvage reader of
-//! its format, and where there is none, to a lenient reading. Whatever is lost is named, and the
-//! checkpoint is marked: see [`Damage`].
+//! A file that opens normally is verified against its checksums. A file that does not open is read by the salvage reader of its
+//! format, or by a lenient open if the format has none. Lost tensors are named, and the checkpoint is marked: see [`Damage`].
 //!
-//! Salvaging is another word than lenient. A lenient reading says "this is usable though it breaks a
-//! rule": what it gives is the model, and nothing is marked but remarks. What salvaging gives is never
-//! the model: tensors may be missing, everything is checked, and whoever goes on is told so.
+//! Salvage differs from lenient opening. A lenient open accepts a usable file that breaks a rule, and returns the whole model with
+//! notes. A salvage verifies everything, and its result counts as incomplete: tensors may be missing.
 
 use super::Registry;
 use super::detect::format_of_damaged;
@@ -21,24 +18,23 @@ use weighbridge_core::text::counted;
 use weighbridge_io::engine::{is_encoded, read_through};
 use weighbridge_io::source::PathKind;
 
-/// Files up to this length are tried to be salvaged only to say what that would give.
-const MOST_TRIED: u64 = 16 << 20;
+/// Maximum length of a file that is salvaged just to report the result in a hint.
+const MAX_TRIED: u64 = 16 << 20;
 
-/// Adds to the error with which a damaged file was not opened what opening it as far as possible would give. Other errors
-/// stay as they are.
+/// Implements [`Registry::offer_salvage`].
 pub(super) fn offer_salvage(registry: &Registry, error: Error, path: &Path, options: &OpenOptions) -> Error {
     if options.salvage || error.kind() != Kind::Corrupt {
         return error;
     }
     let is_file = matches!(PathKind::of(path), Ok(PathKind::File));
-    let short = path.metadata().is_ok_and(|facts| facts.len() <= MOST_TRIED);
+    let short = path.metadata().is_ok_and(|metadata| metadata.len() <= MAX_TRIED);
     if !is_file || !short {
-        return error.hint_too(phrase![Opt::Salvage, " gives the tensors that are intact"]);
+        return error.hint_too(phrase![Opt::Salvage, " extracts the intact tensors"]);
     }
     let options = OpenOptions { salvage: true, ..options.clone() };
     match registry.open_with(path, &options) {
         Ok(saved) if saved.tensors.is_empty() => {
-            error.hint_too(phrase![Opt::Salvage, " would find no tensor that is intact"])
+            error.hint_too(phrase![Opt::Salvage, " would find no intact tensor"])
         }
         Ok(saved) => {
             let tensors = counted(saved.tensors.len() as u64, "tensor", "tensors");
@@ -48,7 +44,7 @@ pub(super) fn offer_salvage(registry: &Registry, error: Error, path: &Path, opti
     }
 }
 
-/// Opens as ever, or as far as possible where the options ask for that.
+/// Opens normally, or with salvage if the options request it.
 pub(super) fn or_salvage(
     registry: &Registry,
     place: Input<'_>,
@@ -58,16 +54,15 @@ pub(super) fn or_salvage(
     if !options.salvage {
         return open(options);
     }
-    // The readers see the word only where they are to salvage.
+    // Readers see the option only when they salvage.
     let options = OpenOptions { salvage: false, ..options.clone() };
     self::open(registry, place, open(&options), &options)
 }
 
-/// Opens what is there, or what is intact of it. `opened` is what the ordinary opening said.
+/// Verifies an opened checkpoint, or salvages the intact tensors. `opened` is the result of a normal open.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Io`] and others that are not about the file; the error of opening where nothing is
-/// intact.
+/// [`weighbridge_core::Kind::Io`] and other errors unrelated to the content; the error of the normal open if nothing is intact.
 fn open(
     registry: &Registry,
     place: Input<'_>,
@@ -75,20 +70,20 @@ fn open(
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
     let mut checkpoint = match opened {
-        Ok(checkpoint) => match doubts(registry, place, &checkpoint, options)? {
+        Ok(checkpoint) => match hidden_damage(registry, place, &checkpoint, options)? {
             None => checkpoint,
             Some(error) => rescue(registry, place, error, options)?,
         },
         Err(error) if Damage::is(&error) => rescue(registry, place, error, options)?,
         Err(error) => return Err(error),
     };
-    let unproved = prove(registry, &mut checkpoint, place.label())?;
+    let unproved = verify(registry, &mut checkpoint, place.label())?;
     checkpoint.mark_damaged(unproved);
     Ok(checkpoint)
 }
 
-/// What the format says about a file that opens.
-fn doubts(
+/// Returns the damage that the format detects in a file that opens.
+fn hidden_damage(
     registry: &Registry,
     place: Input<'_>,
     opened: &Checkpoint,
@@ -102,14 +97,14 @@ fn doubts(
     }
 }
 
-/// What the format can save, or what a lenient reading gives.
+/// Returns the result of the salvage reader of the format, or of a lenient open.
 fn rescue(registry: &Registry, place: Input<'_>, error: Error, options: &OpenOptions) -> Result<Checkpoint> {
-    // A source of no format that is known stays so, with the words of the first try.
+    // An unrecognized source keeps the error of the first attempt.
     let Ok(format) = format_at(registry, &place, options) else { return Err(error) };
     let options = OpenOptions { lenient: true, salvage: true, ..options.clone() };
     let saved = match unless_outside(salvaged(format, &place, &error, &options))? {
         Some(Some(saved)) => Some(saved),
-        // A format without a reader of its own for this.
+        // The format has no salvage reader.
         Some(None) => {
             let lenient = OpenOptions { salvage: false, ..options };
             unless_outside(open_as(&place, format, &lenient))?
@@ -123,7 +118,7 @@ fn rescue(registry: &Registry, place: Input<'_>, error: Error, options: &OpenOpt
     if saved.tensors.is_empty() && damage.lost.is_empty() {
         return Err(nothing(error));
     }
-    // A file that is the whole source needs no name.
+    // Omit the file name if the source is a single file.
     damage.file = damage.file.filter(|file| file != place.label());
     if damage.offset.is_none() && damage.file.is_none() {
         damage.offset = damage.lost.iter().filter_map(|lost| lost.offset).min();
@@ -132,7 +127,7 @@ fn rescue(registry: &Registry, place: Input<'_>, error: Error, options: &OpenOpt
     Ok(saved)
 }
 
-/// What the format itself saves.
+/// Calls the salvage reader of the format.
 fn salvaged(
     format: &dyn Format,
     place: &Input<'_>,
@@ -143,10 +138,10 @@ fn salvaged(
 }
 
 fn nothing(error: Error) -> Error {
-    error.hint("nothing of it could be salvaged")
+    error.hint("no intact tensors could be salvaged; get another copy of the file")
 }
 
-/// The result, without errors that are about the file: these were told by the first opening.
+/// Returns the result, without errors about the content: the first open reported these.
 fn unless_outside<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -155,10 +150,9 @@ fn unless_outside<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Holds the bytes of all tensors against what proves them: checksums, and the end of whatever is
-/// compressed. What does not hold is taken out and named. Gives the number of tensors that nothing
-/// proves.
-fn prove(registry: &Registry, checkpoint: &mut Checkpoint, label: &str) -> Result<usize> {
+/// Verifies the bytes of all tensors: checksums, and complete decompression. Damaged tensors are removed and named. Returns the
+/// number of tensors that could not be verified.
+fn verify(registry: &Registry, checkpoint: &mut Checkpoint, label: &str) -> Result<usize> {
     let before = checkpoint.tensors.len();
     let salvager = registry.by_id(checkpoint.format).ok().and_then(|format| format.salvager());
     let text = salvager.is_some_and(|own| own.is_unproved());
@@ -168,12 +162,12 @@ fn prove(registry: &Registry, checkpoint: &mut Checkpoint, label: &str) -> Resul
     let mut kept = Vec::with_capacity(before);
     let mut failed = Vec::new();
     for tensor in std::mem::take(&mut checkpoint.tensors) {
-        match hold(&tensor) {
+        match verify_tensor(&tensor) {
             Ok(proved) => {
                 unproved += usize::from(!proved || unnamed || text);
                 kept.push(tensor);
             }
-            // What is not understood here may be whole.
+            // Unsupported data may be intact.
             Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Limit) => {
                 unproved += 1;
                 kept.push(tensor);
@@ -207,8 +201,8 @@ fn prove(registry: &Registry, checkpoint: &mut Checkpoint, label: &str) -> Resul
     Ok(unproved)
 }
 
-/// True where something in the file proves the bytes of the tensor.
-fn hold(tensor: &TensorEntry) -> Result<bool> {
+/// Verifies the bytes of a tensor; false if the file has nothing to verify them with.
+fn verify_tensor(tensor: &TensorEntry) -> Result<bool> {
     tensor.verify_tensor()?;
     let encoded = tensor.extents.iter().map(|extent| &extent.source).filter(|source| is_encoded(source));
     encoded.clone().try_for_each(read_through)?;
@@ -216,7 +210,7 @@ fn hold(tensor: &TensorEntry) -> Result<bool> {
     Ok(has_encoded || tensor.extents.iter().any(|extent| extent.check.is_some()))
 }
 
-/// The format of a damaged file or folder.
+/// Returns the format of a damaged file or folder.
 fn format_at(registry: &Registry, place: &Input<'_>, options: &OpenOptions) -> Result<&'static dyn Format> {
     match *place {
         Input::Alone(source) => format_of_damaged(registry, source, None, options),
@@ -228,7 +222,7 @@ fn format_at(registry: &Registry, place: &Input<'_>, options: &OpenOptions) -> R
     }
 }
 
-/// Opens a place as one of `format`.
+/// Opens an input as `format`.
 fn open_as(place: &Input<'_>, format: &dyn Format, options: &OpenOptions) -> Result<Checkpoint> {
     match *place {
         Input::Alone(source) => format.open(source.clone(), options),

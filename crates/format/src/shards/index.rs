@@ -1,4 +1,4 @@
-//! The index: JSON, read key by key, so that a duplicate key is seen.
+//! Parser of the index: JSON, read key by key to detect duplicates.
 
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value as Json;
@@ -12,36 +12,35 @@ use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{SourceRef, read_vec};
 
 impl ShardIndex {
-    /// The key of the index's metadata that gives the bytes of all tensors.
+    /// Metadata key with the total bytes of all tensors.
     pub const TOTAL_SIZE: &'static str = "total_size";
 }
-/// The key of the names of files.
+/// Key of the map from tensors to shards.
 const WEIGHT_MAP: &str = "weight_map";
-/// The key of all else.
+/// Key of the metadata.
 const METADATA: &str = "metadata";
-/// Bytes that are looked through at once.
+/// Bytes per read in a search.
 const STEP: u64 = 64 << 10;
-/// The longest metadata that is no text, in bytes of JSON: understood, it takes a multiple of that.
-const MOST_METADATA: usize = 2 << 20;
+/// Maximum bytes of JSON for metadata other than strings: parsed, it takes a multiple of that.
+const MAX_METADATA: usize = 2 << 20;
 
-/// An index of shards, in its own order.
+/// Index of shards, in the order of the file.
 #[derive(Debug, Default)]
 pub struct ShardIndex {
-    /// The names of files, each once.
+    /// Names of shards, without duplicates.
     pub files: Vec<String>,
-    /// The names of tensors, each once, with the place of its file in `files`.
+    /// Names of tensors, without duplicates, each with the index of its shard in `files`.
     pub tensors: Vec<(String, usize)>,
-    /// The bytes of all tensors, as the index has them: a number in every file that a framework wrote.
+    /// Total bytes of all tensors, as stated in the index: a number in every index written by a framework.
     pub total_size: Option<Json>,
-    /// What else it says.
+    /// Other metadata.
     pub metadata: Vec<(String, Value)>,
-    /// What is odd.
+    /// Notes.
     pub notes: Vec<Note>,
 }
 
 impl ShardIndex {
-    /// True where a source is an index of shards by its beginning `head`, and by further keys where the
-    /// beginning does not tell.
+    /// Returns true if a source is an index of shards, by its beginning `head`, and by later keys if that is not enough.
     pub fn is_index(head: &[u8], source: &SourceRef) -> bool {
         let Some((b'{', rest)) = head.split_first() else { return false };
         let rest = rest.trim_ascii_start();
@@ -53,27 +52,27 @@ impl ShardIndex {
         begins(WEIGHT_MAP) || (begins(METADATA) && has_files())
     }
 
-    /// As [`ShardIndex::is_index`], for a source of which nothing is known yet.
+    /// Returns true if a source is an index of shards. Reads its beginning.
     pub fn is_index_file(source: &SourceRef) -> Result<bool> {
         let head = read_vec(&**source, 0, source.len().min(STEP))?;
         Ok(ShardIndex::is_index(&head, source))
     }
 
-    /// True where an index names files with one of these endings.
+    /// Returns true if an index names files with one of these endings.
     pub fn names_files(source: &SourceRef, endings: &[&str]) -> bool {
         endings.iter().any(|ending| mentions(source, &format!("{ending}\"")).unwrap_or(false))
     }
 }
 
-/// True where `key` is somewhere in the text of an index.
+/// Returns true if the text of an index contains `key`.
 ///
 /// # Errors
-/// What the source says.
+/// Errors of the source.
 fn mentions(source: &SourceRef, key: &str) -> Result<bool> {
     let end = source.len().min(Limits::default().header_bytes);
     let mut at = 0;
     while at < end {
-        // The steps overlap by a key, which may lie across their border.
+        // Reads overlap by the length of a key, which may cross their boundary.
         let bytes = read_vec(&**source, at, (end - at).min(STEP + key.len() as u64))?;
         if bytes.windows(key.len()).any(|window| window == key.as_bytes()) {
             return Ok(true);
@@ -83,7 +82,7 @@ fn mentions(source: &SourceRef, key: &str) -> Result<bool> {
     Ok(false)
 }
 
-/// Fails where a source is no JSON from its first byte to its last, whatever it says.
+/// Fails if a source is not valid JSON.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`], `bad-json`; [`weighbridge_core::Kind::Limit`].
@@ -91,7 +90,7 @@ pub(super) fn whole_json(source: &SourceRef, limits: &Limits) -> Result<()> {
     Limits::check("bytes of an index of shards", "header_bytes", source.len(), limits.header_bytes)?;
     let bytes = read_vec(&**source, 0, source.len())?;
     let parsed = serde_json::from_slice::<de::IgnoredAny>(&bytes);
-    parsed.map(drop).map_err(|error| Error::corrupt("bad-json", format!("this is no JSON: {error}")))
+    parsed.map(drop).map_err(|error| Error::corrupt("bad-json", format!("the file is not JSON: {error}")))
 }
 
 impl ShardIndex {
@@ -111,7 +110,7 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<ShardIndex> {
     let text = std::str::from_utf8(bytes).map_err(|e| {
         Error::corrupt("not-utf8", "the index of shards is not UTF-8").at(e.valid_up_to() as u64)
     })?;
-    let mut state = State { limits, index: ShardIndex::default(), failure: None, left: MOST_METADATA };
+    let mut state = State { limits, index: ShardIndex::default(), failure: None, left: MAX_METADATA };
     let mut json = serde_json::Deserializer::from_str(text);
     let result = Top(&mut state).deserialize(&mut json).and_then(|()| json.end());
     let State { index, failure, .. } = state;
@@ -124,13 +123,12 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<ShardIndex> {
     }
 }
 
-/// What is gathered while the parser calls. It knows only its own errors, so ours wait in
-/// `failure` until it has come back.
+/// State of the parser. Errors other than those of serde are stored in `failure` until it returns.
 struct State<'l> {
     limits: &'l Limits,
     index: ShardIndex,
     failure: Option<Error>,
-    /// Bytes of metadata that may still be understood.
+    /// Remaining bytes of metadata.
     left: usize,
 }
 
@@ -142,14 +140,14 @@ impl State<'_> {
 
     fn duplicate<E: de::Error>(&mut self, what: &str, key: &str) -> E {
         self.refuse(
-            Error::corrupt("duplicate-key", format!("{what} is twice in the index of shards"))
+            Error::corrupt("duplicate-key", format!("duplicate {what} in the index of shards"))
                 .found(escape_text(key))
-                .hint("readers differ in which of the two they take, so neither is believed"),
+                .hint("remove one of them; readers differ in the one they use"),
         )
     }
 }
 
-/// The whole index.
+/// Visitor of the whole index.
 struct Top<'s, 'l>(&'s mut State<'l>);
 
 impl<'de> DeserializeSeed<'de> for Top<'_, '_> {
@@ -172,11 +170,11 @@ impl<'de> Visitor<'de> for Top<'_, '_> {
         let mut unknown = 0u64;
         while let Some(key) = map.next_key::<String>()? {
             if !keys.insert(key.clone()) {
-                return Err(state.duplicate("a key", &key));
+                return Err(state.duplicate("key", &key));
             }
             match key.as_str() {
                 WEIGHT_MAP => map.next_value_seed(Files(state))?,
-                METADATA => map.next_value_seed(Sayings(state))?,
+                METADATA => map.next_value_seed(MetadataVisitor(state))?,
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                     unknown += 1;
@@ -184,19 +182,18 @@ impl<'de> Visitor<'de> for Top<'_, '_> {
             }
         }
         if !keys.contains(WEIGHT_MAP) {
-            let error =
-                Error::corrupt("bad-header", "the index of shards does not say which files there are");
+            let error = Error::corrupt("bad-header", "the index of shards lists no files");
             return Err(state.refuse(error.expected(format_args!("a key {WEIGHT_MAP}"))));
         }
         if unknown > 0 {
-            let text = format!("{unknown} keys of the index of shards are not known and were passed over");
+            let text = format!("unknown keys of the index of shards skipped: {unknown}");
             state.index.notes.push(Note::omission("unknown-field", text));
         }
         Ok(())
     }
 }
 
-/// `weight_map`: names of files by names of tensors.
+/// Visitor of `weight_map`: shard by tensor name.
 struct Files<'s, 'l>(&'s mut State<'l>);
 
 impl<'de> DeserializeSeed<'de> for Files<'_, '_> {
@@ -223,7 +220,7 @@ impl<'de> Visitor<'de> for Files<'_, '_> {
             let (length, most) = (name.len() as u64, state.limits.name_bytes);
             Limits::check("bytes in a name", "name_bytes", length, most).map_err(|e| state.refuse(e))?;
             if !names.insert(name.clone()) {
-                return Err(state.duplicate("a name", &name));
+                return Err(state.duplicate("tensor name", &name));
             }
             let file = map.next_value::<String>()?;
             let next = state.index.files.len();
@@ -237,17 +234,17 @@ impl<'de> Visitor<'de> for Files<'_, '_> {
     }
 }
 
-/// `metadata`: any JSON by name. Null is none.
-struct Sayings<'s, 'l>(&'s mut State<'l>);
+/// Visitor of `metadata`: any JSON by key, or null.
+struct MetadataVisitor<'s, 'l>(&'s mut State<'l>);
 
-impl<'de> DeserializeSeed<'de> for Sayings<'_, '_> {
+impl<'de> DeserializeSeed<'de> for MetadataVisitor<'_, '_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Sayings<'_, '_> {
+impl<'de> Visitor<'de> for MetadataVisitor<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -263,7 +260,7 @@ impl<'de> Visitor<'de> for Sayings<'_, '_> {
         let mut keys: HashSet<String> = HashSet::new();
         while let Some(key) = map.next_key::<String>()? {
             if !keys.insert(key.clone()) {
-                return Err(state.duplicate("a key of the metadata", &key));
+                return Err(state.duplicate("metadata key", &key));
             }
             let raw = map.next_value::<&'de RawValue>()?.get();
             if raw.starts_with('"') && key != ShardIndex::TOTAL_SIZE {
@@ -272,7 +269,7 @@ impl<'de> Visitor<'de> for Sayings<'_, '_> {
                 continue;
             }
             let Some(left) = state.left.checked_sub(raw.len()) else {
-                let text = format!("{}: metadata of this length is passed over", escape_text(&key));
+                let text = format!("{}: metadata skipped because of its length", escape_text(&key));
                 state.index.notes.push(Note::omission("metadata-too-long", text));
                 continue;
             };
@@ -288,7 +285,7 @@ impl<'de> Visitor<'de> for Sayings<'_, '_> {
     }
 }
 
-/// JSON as a value. The depth is bounded by that of the parser.
+/// Converts JSON to a value. The depth is bounded by that of the parser.
 fn value(json: Json) -> Value {
     match json {
         Json::Null => Value::Null,

@@ -1,4 +1,4 @@
-//! From an index and its shards to one checkpoint.
+//! Joining of an index and its shards to one checkpoint.
 
 use super::ShardIndex;
 use crate::OpenOptions;
@@ -12,33 +12,33 @@ use weighbridge_core::text::{escape, first_and_more};
 use weighbridge_core::{NoteCode, phrase};
 use weighbridge_io::source::{FolderRef, SourceRef, check_shard};
 
-/// Names that are listed one by one before they are counted.
-const NAMED: usize = 5;
+/// Maximum number of names listed in a message; further ones are counted.
+const MAX_NAMED: usize = 5;
 
-/// One shard, opened.
+/// Opened shard.
 pub struct Part {
-    /// The shard by itself.
+    /// Checkpoint of the shard.
     pub checkpoint: Checkpoint,
-    /// The names that an index has for its tensors.
+    /// Names of its tensors in an index.
     pub names: Vec<String>,
 }
 
-/// Functions that read one shard.
+/// Reader of single shards.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     /// Opens a shard.
     pub open: &'a dyn Fn(&SourceRef) -> Result<Part>,
-    /// Opens the intact tensors of a shard that `open` refuses with that error; `None` where there are none.
+    /// Opens the intact tensors of a shard that `open` rejects with that error; `None` if there are none.
     pub salvage: &'a dyn Fn(&SourceRef, &Error) -> Option<Part>,
-    /// How the whole is opened.
+    /// Options of opening.
     pub options: &'a OpenOptions,
 }
 
 /// Opens the shards that the index `source` names below `around` in `folder`, and adds them to `whole`.
 ///
 /// # Errors
-/// As [`ShardIndex::read`] and [`Reader`]; [`weighbridge_core::Kind::Corrupt`]: `unsafe-name` for a name that leads out of the folder,
-/// `shard-missing`, `tensor-missing`, `tensor-twice`, `wrong-shard`. Where reading is lenient, the last four are notes.
+/// As [`ShardIndex::read`] and [`Reader`]; [`weighbridge_core::Kind::Corrupt`]: `unsafe-name` for a name outside the folder,
+/// `shard-missing`, `tensor-missing`, `tensor-twice`, `wrong-shard`. In a lenient open, the last four are notes.
 pub fn open_index(
     source: &SourceRef,
     folder: &FolderRef,
@@ -55,28 +55,28 @@ pub fn open_index(
     Ok((checkpoint, index))
 }
 
-/// Several shards as one checkpoint.
+/// Joined checkpoint of several shards, under construction.
 pub struct Joint<'a> {
     whole: Checkpoint,
     reader: Reader<'a>,
-    /// The names of the tensors.
+    /// Names of the tensors.
     names: Vec<String>,
-    /// The number of the file of each tensor, and the labels of the files.
+    /// Number of the shard of each tensor, and labels of the shards.
     found_in: Vec<usize>,
     labels: HashMap<usize, String>,
-    /// The place of each name in these lists.
+    /// Index of each name in these lists.
     places: HashMap<String, usize>,
     metadata: Vec<(String, Value)>,
-    /// The place of each key in it: shards may be many, and keys too.
+    /// Index of each metadata key: there may be many shards and keys.
     keys: HashMap<String, usize>,
-    /// The files without a tensor that can be read, and why.
+    /// Shards without a readable tensor, with their errors.
     gone: HashMap<usize, Error>,
-    /// Number of tensors of the index.
+    /// Number of tensors in the index.
     expected: Option<u64>,
 }
 
 impl<'a> Joint<'a> {
-    /// Shards read by `reader` are added to `whole`.
+    /// Creates a joint of shards read by `reader` and added to `whole`.
     pub fn new(whole: Checkpoint, reader: Reader<'a>) -> Self {
         Self {
             whole,
@@ -102,7 +102,7 @@ impl<'a> Joint<'a> {
             match folder.open(&around.join(file))? {
                 Some(source) => shards.push((number, source)),
                 None => {
-                    let text = format!("its shard {} is missing", escape_text(file));
+                    let text = format!("missing shard {}", escape_text(file));
                     self.gone.insert(number, Error::corrupt("shard-missing", text));
                 }
             }
@@ -110,7 +110,7 @@ impl<'a> Joint<'a> {
         let missing = index.files.iter().enumerate().filter(|(number, _)| self.gone.contains_key(number));
         self.miss(enumerated(missing.map(|(_, file)| file)))?;
         self.add_metadata(index.metadata.iter().cloned());
-        // In the order of the names, as in a folder without an index.
+        // Sorted by name, as in a folder without an index.
         shards.sort_by_key(|&(number, _)| &index.files[number]);
         let numbers: HashMap<&str, usize> =
             index.tensors.iter().map(|(name, number)| (name.as_str(), *number)).collect();
@@ -120,33 +120,29 @@ impl<'a> Joint<'a> {
         self.compare(index)
     }
 
-    /// Handles missing files: an error, or a note where reading is lenient.
+    /// Reports missing shards: an error, or a note in a lenient open.
     pub fn miss(&mut self, files: Option<String>) -> Result<()> {
         let Some(files) = files else { return Ok(()) };
         if !self.reader.options.lenient {
             return Err(Error::corrupt("shard-missing", "shards are missing")
-                .found(format_args!("no {files}"))
-                .hint(phrase![
-                    "the download may be incomplete; ",
-                    Opt::Lenient,
-                    " opens the tensors of the other shards"
-                ]));
+                .found(format_args!("missing: {files}"))
+                .hint(phrase!["the download may be incomplete; ", Opt::Lenient, " opens the other shards"]));
         }
         self.whole.notes.push(Note::omission("shard-missing", format!("missing shards: {files}")));
         Ok(())
     }
 
-    /// Names tensors that were lost.
+    /// Records a lost tensor.
     pub fn lose(&mut self, name: &str, error: &Error) {
         self.whole.lose(name, error);
     }
 
-    /// Adds a remark.
+    /// Adds a note.
     pub fn note(&mut self, note: Note) {
         self.whole.notes.push(note);
     }
 
-    /// Adds the file of that number. `numbers` are those of the files in which the index has the tensors.
+    /// Adds the shard of that number. `numbers` maps tensor names to the numbers of their shards in the index.
     pub fn add(
         &mut self,
         number: usize,
@@ -158,7 +154,7 @@ impl<'a> Joint<'a> {
         self.whole.files.push(source.clone());
         let Part { checkpoint: part, names } = match open(source) {
             Ok(mut part) => {
-                // A pickle that breaks off gives the tensors before the break.
+                // A truncated pickle yields the tensors before the end.
                 if let Some(damage) = part.checkpoint.damage.take() {
                     let text = format!("the shard {} is damaged: {}", escape_text(label), damage.text);
                     self.note(Note::omission(damage.code, text));
@@ -189,20 +185,19 @@ impl<'a> Joint<'a> {
             };
             let other = self.label_of(place).to_owned();
             if !options.lenient {
-                return Err(Error::corrupt("tensor-twice", "two shards hold a tensor of this name")
+                return Err(Error::corrupt("tensor-twice", "two shards contain a tensor of this name")
                     .in_file(label)
                     .on_tensor(escape_text(&name))
                     .found(format_args!("another one in {other}"))
                     .hint(phrase![
-                        "readers differ in the one that they take; ",
+                        "readers differ in the one they use; ",
                         Opt::Lenient,
-                        " takes that of the index"
+                        " uses the one in the index"
                     ]));
             }
             let ours = numbers.and_then(|numbers| numbers.get(name.as_str())) == Some(&number);
             let (taken, left) = if ours { (label, other.as_str()) } else { (other.as_str(), label) };
-            let text =
-                format!("{}: {taken} and {left} hold it; that of the first is taken", escape_text(&name));
+            let text = format!("{}: in two shards; {taken} is used, {left} ignored", escape_text(&name));
             self.whole.notes.push(Note::omission("tensor-twice", text));
             if ours {
                 self.whole.tensors[place] = tensor;
@@ -220,7 +215,7 @@ impl<'a> Joint<'a> {
         Ok(())
     }
 
-    /// The intact tensors of a damaged shard; `None` where there are none.
+    /// Returns the intact tensors of a damaged shard; `None` if there are none.
     fn salvage(
         &mut self,
         number: usize,
@@ -231,7 +226,7 @@ impl<'a> Joint<'a> {
         let text = format!("the shard {} is damaged: {}", escape_text(source.label()), error.message());
         self.whole.notes.push(Note::omission(error.code(), text));
         let Some(mut part) = (self.reader.salvage)(source, &error) else {
-            // Those of the index are named one by one where it is compared.
+            // Tensors in the index are listed when it is compared.
             if numbers.is_none_or(|numbers| numbers.values().all(|&other| other != number)) {
                 self.lose(&format!("(tensors of {})", source.label()), &error);
             }
@@ -245,7 +240,7 @@ impl<'a> Joint<'a> {
         Some(part)
     }
 
-    /// Adds what is lost of a shard.
+    /// Adds the damage of a shard.
     fn damaged(&mut self, source: &SourceRef, mut damage: Damage) {
         for lost in &mut damage.lost {
             lost.file.get_or_insert_with(|| source.label().to_owned());
@@ -276,23 +271,22 @@ impl<'a> Joint<'a> {
                     self.keys.insert(key.clone(), self.metadata.len());
                     self.metadata.push((key, value));
                 }
-                // The carried index of a shard is part of that of the index.
+                // The bridge index of a shard is part of that of the index of shards.
                 Some(_) if key == Metadata::INDEX_KEY => {}
                 Some(&place) if self.metadata[place].1 != value => differ.push(key),
                 Some(_) => {}
             }
         }
         if let Some(keys) = enumerated(differ.iter()) {
-            let text =
-                format!("metadata that differ between the files, of which the first are taken: {keys}");
+            let text = format!("metadata differ between the shards; the first values are used: {keys}");
             self.whole.notes.push(Note::omission(NoteCode::MetadataDiffers, text));
         }
     }
 
-    /// Compares the tensors that were found with the index.
+    /// Compares the tensors found with the index.
     fn compare(&mut self, index: &ShardIndex) -> Result<()> {
         let OpenOptions { lenient, salvage, .. } = *self.reader.options;
-        let in_file = |number: usize| format!("it in {}", escape_text(&index.files[number]));
+        let in_file = |number: usize| format!("in {}", escape_text(&index.files[number]));
         let (mut absent, mut elsewhere) = (Vec::new(), Vec::new());
         let known = self.whole.damage.iter().flat_map(|damage| &damage.lost);
         let known: HashSet<String> = known.map(|lost| lost.name.clone()).collect();
@@ -306,14 +300,13 @@ impl<'a> Joint<'a> {
         }
         let unexplained: Vec<_> =
             absent.iter().filter(|(_, number)| !self.gone.contains_key(number)).collect();
-        let missing =
-            || Error::corrupt("tensor-missing", "a tensor is not in the shard that the index names");
+        let missing = || Error::corrupt("tensor-missing", "tensors are missing from their shards");
         if let Some(&&(name, number)) = unexplained.first().filter(|_| !lenient) {
             let text = enumerated(unexplained.iter().map(|(name, _)| *name)).unwrap_or_default();
             return Err(missing()
                 .on_tensor(escape_text(name))
                 .expected(in_file(number))
-                .found(format_args!("{} such tensors: {text}", unexplained.len())));
+                .found(format_args!("{} missing tensors: {text}", unexplained.len())));
         }
         for (name, number) in absent {
             let file = &index.files[number];
@@ -322,34 +315,34 @@ impl<'a> Joint<'a> {
                 None if salvage => self.whole.lose(name, &missing().in_file(file)),
                 Some(error) => self.whole.notes.push(Note::skipped_tensor(name, error.message())),
                 None => {
-                    let reason = format!("it is not in its shard {}", escape_text(file));
+                    let reason = format!("missing from its shard {}", escape_text(file));
                     self.whole.notes.push(Note::skipped_tensor(name, reason));
                 }
             }
         }
         if let Some(&(name, number, place)) = elsewhere.first() {
             let names = enumerated(elsewhere.iter().map(|(name, ..)| *name)).unwrap_or_default();
-            let text = "a tensor is in another shard than the index names";
+            let text = "tensors are in other shards than the index states";
             if !lenient {
                 let found =
-                    format!("it in {}; {} such tensors: {names}", self.label_of(place), elsewhere.len());
+                    format!("in {}; {} misplaced tensors: {names}", self.label_of(place), elsewhere.len());
                 return Err(Error::corrupt("wrong-shard", text)
                     .on_tensor(escape_text(name))
                     .expected(in_file(number))
                     .found(found)
-                    .hint(phrase![Opt::Lenient, " takes tensors from the shards that hold them"]));
+                    .hint(phrase!["to use the actual shards, open it with ", Opt::Lenient]));
             }
             self.whole.notes.push(Note::new("wrong-shard", format!("{text}: {names}")));
         }
         let known: HashSet<&str> = index.tensors.iter().map(|(name, _)| name.as_str()).collect();
         if let Some(names) = enumerated(self.names.iter().filter(|name| !known.contains(name.as_str()))) {
-            let text = format!("tensors of the shards that the index does not name: {names}");
+            let text = format!("tensors missing from the index: {names}");
             self.whole.notes.push(Note::new("not-in-list", text));
         }
         Ok(())
     }
 
-    /// The joint checkpoint.
+    /// Returns the joined checkpoint.
     pub fn checkpoint(self) -> Checkpoint {
         let mut whole = self.whole;
         if let Some(damage) = &mut whole.damage {
@@ -360,15 +353,15 @@ impl<'a> Joint<'a> {
     }
 }
 
-/// Some of the names, and how many more there are; `None` where there is none.
+/// Formats the first few names, and the count of the others; `None` without names.
 pub fn enumerated<'a>(names: impl Iterator<Item = &'a String>) -> Option<String> {
     let mut names = names.peekable();
     names.peek()?;
-    Some(first_and_more(names.map(|name| short(name)), NAMED))
+    Some(first_and_more(names.map(|name| short(name)), MAX_NAMED))
 }
 
-/// The beginning of a text from a file, safe to show.
+/// Truncates and escapes a text from a file.
 pub fn short(text: &str) -> String {
-    const SHOWN: usize = 200;
-    escape_text(text).chars().take(SHOWN).collect()
+    const MAX_SHOWN: usize = 200;
+    escape_text(text).chars().take(MAX_SHOWN).collect()
 }

@@ -1,12 +1,11 @@
-//! Several files that are one model, and their index: which tensor is in which file, as Hugging Face's libraries and
-//! PaddleNLP write it.
+//! Sharded models: several files with an index of the file of each tensor, as written by libraries of Hugging Face and PaddleNLP.
 //!
 //! ```text
 //! {"metadata": {"total_size": bytes of all tensors, ...},
 //!  "weight_map": {"name of a tensor": "model-00001-of-00002.safetensors", ...}}
 //! ```
 //!
-//! The files are of any format: it gives a [`Reader`] of one file, and gets the joint [`Checkpoint`].
+//! Shards may be of any format: the format supplies a [`Reader`] of one shard, and receives the joined [`Checkpoint`].
 
 mod index;
 mod join;
@@ -25,30 +24,30 @@ use weighbridge_io::source::{FolderRef, SourceRef};
 #[cfg(feature = "scan")]
 use weighbridge_scan::{Scan, config};
 
-/// An index of shards in a folder, and the files that it names.
+/// Index of shards in a folder, with the files that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexFile {
-    /// The name of the index.
+    /// Name of the index.
     pub name: String,
-    /// The names of the files, each once. They were not looked for.
+    /// Names of the shards, without duplicates. They may be missing.
     pub files: Vec<String>,
 }
 
-/// The indexes of shards in a folder.
+/// Indexes of shards in a folder.
 #[derive(Debug, Default)]
 pub struct IndexFiles {
-    /// Those that can be read, in the order of their names.
+    /// Readable indexes, sorted by name.
     pub read: Vec<IndexFile>,
-    /// The names of those that cannot be read, and why.
+    /// Names of unreadable indexes, with their errors.
     pub unread: Vec<(String, Error)>,
 }
 
 impl IndexFiles {
-    /// The indexes of shards in `folder`, of files of any format. What has the name of an index (`.index.json`,
-    /// `.index.VARIANT.json`) and is none is passed over.
+    /// Finds the indexes of shards in `folder`, for shards of any format. Other JSON with the name of an index (`.index.json`,
+    /// `.index.VARIANT.json`) is skipped.
     ///
     /// # Errors
-    /// As [`Folder::list`](weighbridge_io::source::Folder::list), and [`weighbridge_core::Kind::Io`] where a file cannot be read.
+    /// As [`Folder::list`](weighbridge_io::source::Folder::list), and [`weighbridge_core::Kind::Io`] if a file cannot be read.
     pub fn in_folder(folder: &FolderRef, limits: &Limits) -> Result<IndexFiles> {
         let mut lists = IndexFiles::default();
         for item in folder.list(1)? {
@@ -62,7 +61,7 @@ impl IndexFiles {
                     Ok(index) => lists.read.push(IndexFile { name, files: index.files }),
                     Err(error) => lists.unread.push((name, error)),
                 },
-                // What is whole and no index is something else; what is damaged may have been one.
+                // Valid JSON of another form is not an index; damaged JSON may have been one.
                 false => {
                     lists.unread.extend(index::whole_json(&source, limits).err().map(|error| (name, error)));
                 }
@@ -71,18 +70,18 @@ impl IndexFiles {
         Ok(lists)
     }
 
-    /// The name of the index beside the file `name` that names it as one of its shards, in the order of names; `None`
-    /// where there is none. What has the name of an index and cannot be read names nothing.
+    /// Returns the name of the first index in the folder that lists the file `name` as a shard; `None` without one. Unreadable
+    /// indexes are ignored.
     ///
     /// # Errors
-    /// As `index_files`.
+    /// As [`in_folder`](Self::in_folder).
     pub fn with(folder: &FolderRef, name: &str, limits: &Limits) -> Result<Option<String>> {
         let mut lists = IndexFiles::in_folder(folder, limits)?.read.into_iter();
         Ok(lists.find(|list| list.files.iter().any(|file| file == name)).map(|list| list.name))
     }
 }
 
-/// Scans an index: it holds names only, and whether the files are there is another question.
+/// Scans an index. It contains names only; missing shards are not reported here.
 #[cfg(feature = "scan")]
 pub fn scan(source: &SourceRef, limits: &Limits) -> Result<Scan> {
     ShardIndex::read(source, limits)?;
@@ -92,12 +91,12 @@ pub fn scan(source: &SourceRef, limits: &Limits) -> Result<Scan> {
     Ok(scan)
 }
 
-/// Refuses an index without its folder.
+/// Rejects an index opened without its folder.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Usage`], `list-alone`.
 pub fn alone(source: &SourceRef) -> Result<Checkpoint> {
-    Err(Error::usage("list-alone", "this is an index of shards, without the shards")
+    Err(Error::usage("list-alone", "an index of shards cannot be opened without its folder")
         .in_file(source.label())
-        .hint("open it by its path, or open its folder"))
+        .hint("open the index by its path, or open its folder"))
 }

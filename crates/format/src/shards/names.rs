@@ -1,25 +1,24 @@
-//! Names of indexes of shards.
+//! File names of indexes of shards.
 
 use weighbridge_core::error::Result;
 use weighbridge_io::source::FolderRef;
 
-/// What follows the name of a model in that of its index, whatever its format; before the extension a variant may
-/// be named, as loaders ask for one: `model.safetensors.index.fp16.json`.
+/// Suffix of the name of a model, of any format, in the name of its index. A variant may follow: `model.safetensors.index.fp16.json`.
 const INDEX: &str = ".index";
-/// The extension of an index.
+/// Extension of an index.
 const EXTENSION: &str = ".json";
 
-/// The parts of the name of an index.
+/// Parts of the name of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexName<'a> {
-    /// The name of the model, with the extension of its files.
+    /// Name of the model, with the extension of its shards.
     pub model: &'a str,
-    /// The form of the model; loaders take the index without one unless they are asked for another.
+    /// Variant of the model; loaders open the index without one by default.
     pub variant: Option<&'a str>,
 }
 
 impl<'a> IndexName<'a> {
-    /// Parses `name`; `None` where it is no name of an index.
+    /// Parses `name`; `None` if it is not the name of an index.
     pub fn parse(name: &'a str) -> Option<Self> {
         let rest = name.strip_suffix(EXTENSION)?;
         if let Some(model) = rest.strip_suffix(INDEX) {
@@ -32,17 +31,17 @@ impl<'a> IndexName<'a> {
             .then_some(Self { model, variant: Some(variant) })
     }
 
-    /// The name of the index of `model`.
+    /// Returns the name of the index of `model`.
     pub fn of(model: &str) -> String {
         format!("{model}{INDEX}{EXTENSION}")
     }
 }
 
-/// The names of the files of a folder, in order, without those that are not UTF-8.
+/// Returns the names of the files of a folder, in order, without names that are not UTF-8.
 pub fn file_names(folder: &FolderRef) -> Result<Vec<String>> {
     let items = folder.list(1)?;
     let names = items.iter().filter_map(|item| item.name.to_str());
-    // Companions that macOS writes beside files on foreign disks.
+    // Skip `._` files, which macOS creates on other file systems.
     Ok(names.filter(|name| !name.starts_with("._")).map(str::to_owned).collect())
 }
 
@@ -51,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_indexes_are_parsed() {
+    fn parses_names_of_indexes() {
         let parts = |name: &str| {
             IndexName::parse(name).map(|index| (index.model.to_owned(), index.variant.map(str::to_owned)))
         };

@@ -10,8 +10,8 @@
 //! (specification, section 6: `init_scale` times a standard normal), with zero
 //! optimizer state.
 
-use super::chosen;
 use super::config::Config;
+use super::effective_config;
 use super::layout::split_counts;
 use super::partitions::stored_type;
 use super::rows::{NormalSource, Repeat, ZeroSource, seed_of_table};
@@ -30,7 +30,7 @@ use weighbridge_io::source::{SourceRef, to_usize};
 /// Scale of new rows without a configuration.
 const DEFAULT_SCALE: f64 = 0.001;
 /// Maximum number of names listed in an error.
-const NAMED: usize = 3;
+const MAX_NAMES_SHOWN: usize = 3;
 
 /// Adds rows for `names` to the table of the entity type `entity`. Their values depend on `seed`, the
 /// type and the number of old rows: the same seed and table yield the same rows;
@@ -126,7 +126,8 @@ fn check_names(old: &RowNameList, new: &RowNameList) -> Result<()> {
     if bad.is_empty() {
         return Ok(());
     }
-    let shown: Vec<_> = bad.iter().take(NAMED).map(|name| weighbridge_core::text::escape(name)).collect();
+    let shown: Vec<_> =
+        bad.iter().take(MAX_NAMES_SHOWN).map(|name| weighbridge_core::text::escape(name)).collect();
     Err(Error::mismatch("name-exists", "names exist already, or are duplicates in the new list")
         .found(format_args!("{} of {}: {} ...", bad.len(), new.len(), shown.join(", "))))
 }
@@ -167,7 +168,7 @@ fn set_counts(checkpoint: &mut Checkpoint, entity: &str, counts: impl Iterator<I
 
 /// Scale of upstream's initial rows.
 fn scale(checkpoint: &Checkpoint) -> f64 {
-    let config = chosen::config_text(checkpoint).map(|text| Config::parse(text, true));
+    let config = effective_config::config_text(checkpoint).map(|text| Config::parse(text, true));
     config.and_then(Result::ok).map_or(DEFAULT_SCALE, |(config, _)| config.init_scale)
 }
 

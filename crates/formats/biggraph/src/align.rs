@@ -39,7 +39,7 @@ fn entities_of(options: &OpenOptions) -> Result<Option<Checkpoint>> {
 ///
 /// # Errors
 /// Errors of the configuration and of the entity folder; [`weighbridge_core::Kind::Mismatch`], `no-entities`.
-pub(crate) fn know_edges(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
+pub(crate) fn add_edge_meaning(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
     if let Some(known) = given_config(options)? {
         checkpoint.metadata.set(CONFIG, Value::Text(known.text));
     }

@@ -1,8 +1,8 @@
 //! Initial embeddings: random rows as upstream draws them for missing rows (specification, section 6,
 //! random initialisation).
 
-use super::chosen;
 use super::config::Config;
+use super::effective_config;
 use super::partitions::stored_type;
 use super::rows::{NormalSource, REPEAT_OF_UPSTREAM, Repeat};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct InitEmbeddings {
 /// configuration, `no-such-type` for a type that the configuration does not have, `partition-missing` if
 /// a count is missing.
 pub fn init_embeddings(checkpoint: &mut Checkpoint, draw: InitEmbeddings) -> Result<()> {
-    let Some(text) = chosen::config_text(checkpoint) else {
+    let Some(text) = effective_config::config_text(checkpoint) else {
         return Err(Error::mismatch(
             "config-missing",
             "the configuration is missing: dimension and scale are unknown",

@@ -15,7 +15,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | `config` | configuration: keys, defaults, rules |
-//! | `chosen` | effective configuration of a checkpoint |
+//! | `effective_config` | effective configuration of a checkpoint |
 //! | `text` | count files, name files, version files, training statistics |
 //! | `layout` | names of files, partitions and buckets, without file contents |
 //! | `edges` | edge columns, and repartitioning of edges |
@@ -36,10 +36,10 @@
 mod add_entities;
 mod align;
 mod check;
-mod chosen;
 pub mod config;
 mod detect;
 pub mod edges;
+mod effective_config;
 mod init_embeddings;
 mod layout;
 mod options;
@@ -56,9 +56,9 @@ mod transforms;
 mod write;
 
 pub use add_entities::add_entities;
+pub(crate) use align::add_edge_meaning;
 pub use align::align;
-pub(crate) use align::know_edges;
-pub(crate) use chosen::text_in_file;
+pub(crate) use effective_config::text_in_file;
 pub use init_embeddings::{InitEmbeddings, init_embeddings};
 pub use layout::FileName;
 pub use options::ReadOptions;
@@ -208,7 +208,7 @@ impl WriteFormat for BigGraph {
         }
         let is_edges = settings.kind.as_deref() == Some("edges") || settings.setting("columns").is_some();
         if is_edges || is_edge_list(checkpoint) {
-            return know_edges(checkpoint, open).map(|()| Vec::new());
+            return add_edge_meaning(checkpoint, open).map(|()| Vec::new());
         }
         align(checkpoint, settings.setting("type"), seed, open)
     }

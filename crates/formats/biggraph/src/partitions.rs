@@ -5,7 +5,7 @@ use weighbridge_core::checkpoint::{Attributes, Name, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 
 /// Maximum number of partitions of a type: as many as the reader accepts.
-const MOST: u64 = super::read::MOST_PARTS;
+const MAX_PARTITIONS: u64 = super::read::MAX_ALL_PARTITIONS;
 
 /// Requested partition counts of entity types.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,10 +25,11 @@ impl Partitions {
     pub fn parse(text: &str) -> Result<Self> {
         let bad = || {
             Error::usage("bad-partitions", "invalid number of partitions")
-                .expected(format_args!("a number from 1 to {MOST}, or TYPE:NUMBER,TYPE:NUMBER"))
+                .expected(format_args!("a number from 1 to {MAX_PARTITIONS}, or TYPE:NUMBER,TYPE:NUMBER"))
                 .found(text)
         };
-        let number = |digits: &str| digits.parse().ok().filter(|n| (1..=MOST).contains(n)).ok_or_else(bad);
+        let number =
+            |digits: &str| digits.parse().ok().filter(|n| (1..=MAX_PARTITIONS).contains(n)).ok_or_else(bad);
         if !text.contains(':') {
             return number(text).map(Self::Partitioned);
         }

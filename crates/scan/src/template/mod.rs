@@ -77,7 +77,7 @@ pub(super) fn judge(template: &str, tokens: &HashSet<String>) -> Judged {
         judge.all();
         let line = || template[..code.start].matches('\n').count() + 1;
         if let Some(name) = judge.found {
-            return Judged::Reaches(format!("line {} of the template accesses `{name}`", line()));
+            return Judged::Reaches(format!("line {} of the template accesses {name}", line()));
         }
         if unread.is_none() && judge.is_computed {
             unread = Some(format!("line {} of the template accesses a computed name", line()));
@@ -132,7 +132,7 @@ pub(super) fn format_leads_on(text: &str) -> bool {
 struct Judge<'a> {
     code: &'a Code<'a>,
     names: &'a Names<'a>,
-    /// The first name that reaches further.
+    /// The first name that reaches further, as displayed.
     found: Option<String>,
     /// True where a computed name is accessed.
     is_computed: bool,
@@ -158,7 +158,7 @@ impl Judge<'_> {
     }
 
     fn find(&mut self, name: &str) {
-        self.found.get_or_insert_with(|| name.to_owned());
+        self.found.get_or_insert_with(|| format!("`{name}`"));
     }
 
     fn name(&mut self, at: usize, name: &str) {
@@ -230,7 +230,7 @@ impl Judge<'_> {
             let object = code.name(at - 1);
             let is_alone = at < 2 || !code.sign(at - 2, '.');
             if is_alone && is_in(OBJECTS, object) && !self.names.is_set(object) {
-                self.find(&format!("a computed attribute of {object}"));
+                self.found.get_or_insert_with(|| format!("a computed attribute of `{object}`"));
             }
             self.is_computed = true;
         }

@@ -2,8 +2,8 @@
 
 use super::super::config::{Config, Sides};
 use super::super::read::{BUCKET, lists_of, numbers, parallel};
+use super::bucket::check_bucket;
 use super::column::Id;
-use super::look::look_at;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, TensorEntry, Value};
@@ -64,7 +64,7 @@ pub(super) fn check(checkpoint: &Checkpoint, config: Option<&Config>) -> Result<
     {
         findings.extend(missing_buckets(&buckets, config));
     }
-    let looked = parallel::map(&buckets, |bucket| look_at(bucket, meaning.as_ref()));
+    let looked = parallel::map(&buckets, |bucket| check_bucket(bucket, meaning.as_ref()));
     for found in looked {
         findings.extend(found?);
     }

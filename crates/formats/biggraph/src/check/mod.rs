@@ -3,13 +3,13 @@
 //! Notes of the reader become findings with a severity. Data that opening skips (edge ids,
 //! row names, training statistics) is read here.
 
+mod bucket;
 mod column;
 mod edges;
-mod look;
 mod tables;
 
-use super::chosen;
 use super::config::Config;
+use super::effective_config;
 use super::read::{self, parse_config};
 use weighbridge_core::NoteCode;
 use weighbridge_core::checkpoint::{Checkpoint, Note};
@@ -45,7 +45,7 @@ pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
 
 /// Effective configuration, as far as it can be parsed.
 pub(super) fn config_of(checkpoint: &Checkpoint) -> Option<Config> {
-    chosen::config_text(checkpoint).and_then(parse_config)
+    effective_config::config_text(checkpoint).and_then(parse_config)
 }
 
 /// Finding for a note of the reader, unless the note is informational.
@@ -82,7 +82,7 @@ fn weigh(note: &Note, kind: &str) -> Option<Finding> {
             (Severity::Error, "restore the count file: training stops there")
         }
         NoteCode::StateBroken | NoteCode::StateForm => {
-            (Severity::Error, "resuming training stops there; start with fresh optimizer state")
+            (Severity::Error, "restore the file: resuming training stops there")
         }
         NoteCode::StateShape | NoteCode::StateParameters | NoteCode::StateIncomplete => {
             (Severity::Error, "do not resume training: it fails or uses wrong state")

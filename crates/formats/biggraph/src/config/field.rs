@@ -8,7 +8,7 @@ use weighbridge_core::text::escape;
 /// Type of a configuration value.
 pub(super) trait Field: Sized {
     /// Parses a JSON value.
-    fn load(json: &Json, loader: &mut Loader) -> Result<Self, Wrong>;
+    fn load(json: &Json, loader: &mut Loader) -> Result<Self, InvalidValue>;
     /// Writes the value as JSON.
     fn dump(&self, writer: &mut Writer);
     /// Comparison with 0, for the rules; `None` for values that are not numbers, and NaN.
@@ -31,12 +31,12 @@ pub(super) enum Rule {
 }
 
 impl Rule {
-    fn check<T: Field>(self, value: &T) -> Result<(), Wrong> {
+    fn check<T: Field>(self, value: &T) -> Result<(), InvalidValue> {
         use std::cmp::Ordering::{Equal, Less};
         match (self, value.sign()) {
-            (Self::Positive, Some(Less | Equal)) => Err(Wrong::new("must be > 0")),
-            (Self::NonNegative, Some(Less)) => Err(Wrong::new("must be >= 0")),
-            (Self::NonEmpty, _) if value.is_empty() => Err(Wrong::new("must be non-empty")),
+            (Self::Positive, Some(Less | Equal)) => Err(InvalidValue::new("must be > 0")),
+            (Self::NonNegative, Some(Less)) => Err(InvalidValue::new("must be >= 0")),
+            (Self::NonEmpty, _) if value.is_empty() => Err(InvalidValue::new("must be non-empty")),
             _ => Ok(()),
         }
     }
@@ -44,13 +44,13 @@ impl Rule {
 
 /// Invalid value, and the path to it.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct InvalidValue {
     path: String,
     message: String,
     hint: Option<String>,
 }
 
-impl Wrong {
+impl InvalidValue {
     pub(super) fn new(message: impl Into<String>) -> Self {
         Self { path: String::new(), message: message.into(), hint: None }
     }
@@ -104,7 +104,12 @@ impl Loader {
     }
 
     /// Value of a key; `None` for an invalid value in lenient mode.
-    pub(super) fn value<T: Field>(&mut self, key: &str, rule: Rule, json: &Json) -> Result<Option<T>, Wrong> {
+    pub(super) fn value<T: Field>(
+        &mut self,
+        key: &str,
+        rule: Rule,
+        json: &Json,
+    ) -> Result<Option<T>, InvalidValue> {
         let value = T::load(json, self).and_then(|value| rule.check(&value).map(|()| value));
         match value.map_err(|wrong| wrong.below(format!(".{key}"))) {
             Ok(value) => {
@@ -124,8 +129,8 @@ impl Loader {
     }
 
     /// Handles a key that no version of upstream has.
-    pub(super) fn unknown(&mut self, key: &str, keys: &[&str]) -> Result<(), Wrong> {
-        let mut wrong = Wrong::new(format!("Unknown key: {}", escape(key)));
+    pub(super) fn unknown(&mut self, key: &str, keys: &[&str]) -> Result<(), InvalidValue> {
+        let mut wrong = InvalidValue::new(format!("Unknown key: {}", escape(key)));
         let near = keys.iter().map(|known| (distance(key, known), known)).min();
         wrong.hint = match near {
             Some((steps, known)) if steps <= 1 + known.len() / 3 => Some(format!("did you mean `{known}`?")),
@@ -145,7 +150,7 @@ impl Loader {
     /// Reports a fault that upstream refuses and lenient mode ignores.
     pub(super) fn odd(&mut self, message: String) -> weighbridge_core::error::Result<()> {
         if !self.lenient {
-            return Err(Wrong::new(escape(&message)).error());
+            return Err(InvalidValue::new(escape(&message)).error());
         }
         self.findings.push(Finding::error("config", escape(&message)));
         Ok(())
@@ -153,16 +158,16 @@ impl Loader {
 }
 
 /// Pairs of a JSON object.
-pub(super) fn object<'a>(json: &'a Json, message: &str) -> Result<&'a [(String, Json)], Wrong> {
+pub(super) fn object<'a>(json: &'a Json, message: &str) -> Result<&'a [(String, Json)], InvalidValue> {
     match json {
         Json::Object(pairs) => Ok(pairs),
-        _ => Err(Wrong::new(message)),
+        _ => Err(InvalidValue::new(message)),
     }
 }
 
 /// Unwraps a required value.
-pub(super) fn given<T>(key: &str, value: Option<T>) -> Result<T, Wrong> {
-    value.ok_or_else(|| Wrong::new(format!("missing a required key: '{key}'")))
+pub(super) fn given<T>(key: &str, value: Option<T>) -> Result<T, InvalidValue> {
+    value.ok_or_else(|| InvalidValue::new(format!("missing a required key: '{key}'")))
 }
 
 /// Edit distance between two words. Only the start of long words counts.
@@ -241,7 +246,7 @@ impl Writer {
 }
 
 impl Field for bool {
-    fn load(json: &Json, _: &mut Loader) -> Result<Self, Wrong> {
+    fn load(json: &Json, _: &mut Loader) -> Result<Self, InvalidValue> {
         let word = match json {
             Json::Bool(b) => return Ok(*b),
             Json::Int(digits) => digits.trim_start_matches('-').to_owned(),
@@ -250,10 +255,10 @@ impl Field for bool {
         };
         let number = matches!(json, Json::Int(digits) if digits != "0" && digits != "-0" && digits != "1");
         match word.as_str() {
-            _ if number => Err(Wrong::new("Not a bool")),
+            _ if number => Err(InvalidValue::new("Not a bool")),
             "1" | "y" | "yes" | "true" | "on" => Ok(true),
             "0" | "n" | "no" | "false" | "off" => Ok(false),
-            _ => Err(Wrong::new("Not a bool")),
+            _ => Err(InvalidValue::new("Not a bool")),
         }
     }
     fn dump(&self, writer: &mut Writer) {
@@ -262,19 +267,19 @@ impl Field for bool {
 }
 
 /// Parses an integer. Booleans are integers in Python.
-fn integer(json: &Json) -> Result<i128, Wrong> {
+fn integer(json: &Json) -> Result<i128, InvalidValue> {
     match json {
         Json::Bool(b) => Ok(i128::from(*b)),
-        Json::Int(digits) => digits.parse().map_err(|_| Wrong::new("integer out of range")),
-        _ => Err(Wrong::new("Not an int")),
+        Json::Int(digits) => digits.parse().map_err(|_| InvalidValue::new("integer out of range")),
+        _ => Err(InvalidValue::new("Not an int")),
     }
 }
 
 impl Field for u64 {
-    fn load(json: &Json, _: &mut Loader) -> Result<Self, Wrong> {
+    fn load(json: &Json, _: &mut Loader) -> Result<Self, InvalidValue> {
         let value = integer(json)?;
         let message = if value < 0 { "must be >= 0" } else { "integer out of range" };
-        Self::try_from(value).map_err(|_| Wrong::new(format!("{message}, got {value}")))
+        Self::try_from(value).map_err(|_| InvalidValue::new(format!("{message}, got {value}")))
     }
     fn dump(&self, writer: &mut Writer) {
         writer.text.push_str(&self.to_string());
@@ -285,10 +290,10 @@ impl Field for u64 {
 }
 
 impl Field for i64 {
-    fn load(json: &Json, _: &mut Loader) -> Result<Self, Wrong> {
+    fn load(json: &Json, _: &mut Loader) -> Result<Self, InvalidValue> {
         let value = integer(json)?;
         let message = "integer out of range";
-        Self::try_from(value).map_err(|_| Wrong::new(format!("{message}, got {value}")))
+        Self::try_from(value).map_err(|_| InvalidValue::new(format!("{message}, got {value}")))
     }
     fn dump(&self, writer: &mut Writer) {
         writer.text.push_str(&self.to_string());
@@ -299,15 +304,15 @@ impl Field for i64 {
 }
 
 impl Field for f64 {
-    fn load(json: &Json, _: &mut Loader) -> Result<Self, Wrong> {
+    fn load(json: &Json, _: &mut Loader) -> Result<Self, InvalidValue> {
         match json {
             Json::Float(x) => Ok(*x),
             Json::Bool(b) => Ok(if *b { 1.0 } else { 0.0 }),
             Json::Int(digits) => {
                 let value = digits.parse().ok().filter(|x: &f64| x.is_finite());
-                value.ok_or_else(|| Wrong::new("int too large to convert to float"))
+                value.ok_or_else(|| InvalidValue::new("int too large to convert to float"))
             }
-            _ => Err(Wrong::new("Not a float")),
+            _ => Err(InvalidValue::new("Not a float")),
         }
     }
     fn dump(&self, writer: &mut Writer) {
@@ -319,10 +324,10 @@ impl Field for f64 {
 }
 
 impl Field for String {
-    fn load(json: &Json, _: &mut Loader) -> Result<Self, Wrong> {
+    fn load(json: &Json, _: &mut Loader) -> Result<Self, InvalidValue> {
         match json {
             Json::Text(text) => Ok(text.clone()),
-            _ => Err(Wrong::new("Not a str")),
+            _ => Err(InvalidValue::new("Not a str")),
         }
     }
     fn dump(&self, writer: &mut Writer) {
@@ -334,7 +339,7 @@ impl Field for String {
 }
 
 impl<T: Field> Field for Option<T> {
-    fn load(json: &Json, loader: &mut Loader) -> Result<Self, Wrong> {
+    fn load(json: &Json, loader: &mut Loader) -> Result<Self, InvalidValue> {
         if *json == Json::Null { Ok(None) } else { T::load(json, loader).map(Some) }
     }
     fn dump(&self, writer: &mut Writer) {
@@ -349,8 +354,8 @@ impl<T: Field> Field for Option<T> {
 }
 
 impl<T: Field> Field for Vec<T> {
-    fn load(json: &Json, loader: &mut Loader) -> Result<Self, Wrong> {
-        let Json::List(items) = json else { return Err(Wrong::new("Not a list")) };
+    fn load(json: &Json, loader: &mut Loader) -> Result<Self, InvalidValue> {
+        let Json::List(items) = json else { return Err(InvalidValue::new("Not a list")) };
         let item = |(i, item)| T::load(item, loader).map_err(|wrong| wrong.below(format!("[{i}]")));
         items.iter().enumerate().map(item).collect()
     }
@@ -369,9 +374,9 @@ impl<T: Field> Field for Vec<T> {
 
 /// A dict with strings as keys.
 impl<T: Field> Field for Vec<(String, T)> {
-    fn load(json: &Json, loader: &mut Loader) -> Result<Self, Wrong> {
+    fn load(json: &Json, loader: &mut Loader) -> Result<Self, InvalidValue> {
         let pair = |(key, value): &(String, Json)| {
-            let below = |wrong: Wrong| wrong.below(format!("['{}']", escape(key)));
+            let below = |wrong: InvalidValue| wrong.below(format!("['{}']", escape(key)));
             Ok((key.clone(), T::load(value, loader).map_err(below)?))
         };
         object(json, "Not a dict")?.iter().map(pair).collect()

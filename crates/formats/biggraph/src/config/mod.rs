@@ -25,11 +25,11 @@ use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{SourceRef, read_vec};
 
 /// Maximum length of a type name in bytes: it is a part of file names, which are no longer.
-const MOST_TYPE_NAME: usize = 255;
+const MAX_TYPE_NAME_LEN: usize = 255;
 
 /// Maximum number of entity types: each is a table, and costs thousands of bytes wherever it is reported. Upstream loads all of
 /// them at once.
-const MOST_TYPES: usize = 1 << 14;
+const MAX_TYPES: usize = 1 << 14;
 
 /// Numbers of partitions of the two sides of edges: the dimensions of the table of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Config {
             Err(error) => return Err(error),
         };
         let mut loader = Loader::new(lenient);
-        let config = Self::load(&json, &mut loader).map_err(field::Wrong::error)?;
+        let config = Self::load(&json, &mut loader).map_err(field::InvalidValue::error)?;
         drop(json);
         config.check_types()?;
         config.check_whole(&mut loader)?;
@@ -172,16 +172,16 @@ impl Config {
 
     /// Checks the type names, which are repeated for each partition and must be valid in file names.
     fn check_types(&self) -> Result<()> {
-        if self.entities.len() > MOST_TYPES {
+        if self.entities.len() > MAX_TYPES {
             return Err(Error::corrupt("config", "the configuration has too many entity types")
-                .expected(format_args!("at most {MOST_TYPES}"))
+                .expected(format_args!("at most {MAX_TYPES}"))
                 .found(self.entities.len()));
         }
-        let Some((name, _)) = self.entities.iter().find(|(name, _)| name.len() > MOST_TYPE_NAME) else {
+        let Some((name, _)) = self.entities.iter().find(|(name, _)| name.len() > MAX_TYPE_NAME_LEN) else {
             return Ok(());
         };
         Err(Error::corrupt("config", "an entity type name is too long for a file name")
-            .expected(format_args!("at most {MOST_TYPE_NAME} bytes"))
+            .expected(format_args!("at most {MAX_TYPE_NAME_LEN} bytes"))
             .found(format_args!("{} bytes", name.len())))
     }
 

@@ -6,7 +6,7 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::text::escape;
 
 /// Maximum number of types, and of relations, with individually listed faults.
-const MOST_LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 impl Config {
     /// Returns faults and oddities of a parsed configuration: those that upstream finds when
@@ -23,7 +23,7 @@ impl Config {
 
     fn of_entities(&self, found: &mut Vec<Finding>) {
         for (name, entity) in &self.entities {
-            if found.len() >= MOST_LISTED {
+            if found.len() >= MAX_LISTED {
                 found.push(Finding::unchecked("types-not-checked", "further entity types were not checked"));
                 break;
             }
@@ -75,7 +75,7 @@ impl Config {
                 let text = format!("{name}: complex_diagonal needs an even dimension");
                 found.push(Finding::error("odd-dimension", text));
             }
-            if found.len() >= before + MOST_LISTED {
+            if found.len() >= before + MAX_LISTED {
                 let text = "further relations were not checked";
                 found.push(Finding::unchecked("relations-not-checked", text));
                 break;

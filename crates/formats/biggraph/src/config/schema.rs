@@ -1,6 +1,6 @@
 //! Keys of the configuration.
 
-use super::field::{Field, Loader, Rule, Writer, Wrong, given, object};
+use super::field::{Field, InvalidValue, Loader, Rule, Writer, given, object};
 use super::parameters::Side;
 use weighbridge_core::text::escape;
 
@@ -22,7 +22,7 @@ macro_rules! schema {
         }
 
         impl Field for $name {
-            fn load(json: &super::json::Json, loader: &mut Loader) -> Result<Self, Wrong> {
+            fn load(json: &super::json::Json, loader: &mut Loader) -> Result<Self, InvalidValue> {
                 $(let mut $key: Option<$kind> = None;)*
                 for (key, value) in object(json, "Not a schema")? {
                     let key = loader.lower(key);
@@ -169,7 +169,7 @@ schema! {
         num_groups_for_partition_server: i64, Any, Some(16), false;
         /// Number of process groups for each partition server of sharded partitions.
         num_groups_per_sharded_partition_server: i64, Any, Some(1), false;
-        /// Bandwidth in MiB.
+        /// Size of partition shards in MiB.
         partition_shard_size: i64, Any, Some(250), false;
         /// True where a GPU computes in binary16.
         half_precision: bool, Any, Some(false), false;
@@ -214,10 +214,10 @@ impl BucketOrder {
 }
 
 impl Field for BucketOrder {
-    fn load(json: &super::json::Json, _: &mut Loader) -> Result<Self, Wrong> {
-        let super::json::Json::Text(word) = json else { return Err(Wrong::new("Not a str")) };
+    fn load(json: &super::json::Json, _: &mut Loader) -> Result<Self, InvalidValue> {
+        let super::json::Json::Text(word) = json else { return Err(InvalidValue::new("Not a str")) };
         let same = |order: &Self| order.as_str().to_uppercase() == word.to_uppercase();
-        let unknown = || Wrong::new(format!("Unknown option: {}", escape(word)));
+        let unknown = || InvalidValue::new(format!("Unknown option: {}", escape(word)));
         Self::ALL.into_iter().find(same).ok_or_else(unknown)
     }
     fn dump(&self, writer: &mut Writer) {

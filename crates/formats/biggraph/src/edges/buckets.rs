@@ -10,7 +10,7 @@ pub(crate) const BUCKET: &str = "bucket";
 pub(crate) const COLUMNS: [&str; 8] =
     ["lhs", "rhs", "rel", "lhsd_offsets", "lhsd_data", "rhsd_offsets", "rhsd_data", "weight"];
 /// Maximum number of buckets listed in an error.
-const SHOWN: usize = 5;
+const MAX_SHOWN: usize = 5;
 
 /// End of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,7 +170,8 @@ pub(crate) fn check_all(buckets: &[Bucket], [left, right]: [u64; 2]) -> Result<(
     let all = (0..left).flat_map(|l| (0..right).map(move |r| [l, r]));
     // The search ends early whatever the bounds: it skips only existing buckets.
     let mut missing = all.filter(|parts| !have.contains(parts));
-    let named: Vec<String> = missing.by_ref().take(SHOWN).map(|[l, r]| format!("edges_{l}_{r}.h5")).collect();
+    let named: Vec<String> =
+        missing.by_ref().take(MAX_SHOWN).map(|[l, r]| format!("edges_{l}_{r}.h5")).collect();
     if named.is_empty() {
         return Ok(());
     }

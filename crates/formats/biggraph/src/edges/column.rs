@@ -11,7 +11,7 @@ use weighbridge_io::source::{Source, check_range, to_usize};
 
 /// Content of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Content {
     Ids(Side),
     Relations,
     Weights(DType),
@@ -20,7 +20,7 @@ pub(super) enum What {
     Features(Side),
 }
 
-impl What {
+impl Content {
     pub(super) fn dtype(self) -> DType {
         match self {
             Self::Weights(dtype) => dtype,
@@ -34,17 +34,17 @@ impl What {
 pub(super) struct MovedColumn {
     mover: Arc<Mover>,
     target: usize,
-    what: What,
+    what: Content,
     size: u64,
     elements: u64,
 }
 
 impl MovedColumn {
-    pub(super) fn new(mover: &Arc<Mover>, target: usize, what: What) -> Result<Self> {
+    pub(super) fn new(mover: &Arc<Mover>, target: usize, what: Content) -> Result<Self> {
         let bucket = mover.target(target)?;
         let elements = match what {
-            What::Offsets(_) => bucket.edges + 1,
-            What::Features(side) => bucket.features[side as usize],
+            Content::Offsets(_) => bucket.edges + 1,
+            Content::Features(side) => bucket.features[side as usize],
             _ => bucket.edges,
         };
         let size = what.dtype().size().unwrap_or(1) as u64;
@@ -58,8 +58,8 @@ impl MovedColumn {
     fn make(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let target = self.mover.target(self.target)?;
         match self.what {
-            What::Features(side) => self.features(target, side, range, out),
-            What::Offsets(side) => self.offsets(target, side, range, out),
+            Content::Features(side) => self.features(target, side, range, out),
+            Content::Offsets(side) => self.offsets(target, side, range, out),
             _ => {
                 let first = target.runs.partition_point(|run| run.end() <= range.start);
                 for run in target.runs[first..].iter().take_while(|run| run.first < range.end) {
@@ -76,8 +76,8 @@ impl MovedColumn {
     fn edges(&self, run: &Run, range: Range<usize>, out: &mut Vec<u8>) -> Result<()> {
         let selection = self.mover.select(run.block(), self.target)?;
         let numbers = match self.what {
-            What::Ids(side) => selection.ids(side as usize),
-            What::Relations => selection.rel(),
+            Content::Ids(side) => selection.ids(side as usize),
+            Content::Relations => selection.rel(),
             _ => return self.weights(run, selection.positions().get(range).unwrap_or_default(), out),
         };
         for number in numbers.get(range).unwrap_or_default() {

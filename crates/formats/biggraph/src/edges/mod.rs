@@ -16,7 +16,7 @@ pub(crate) mod buckets;
 mod column;
 pub(crate) mod integers;
 mod mover;
-mod places;
+mod repartitioning;
 mod sorted;
 #[cfg(test)]
 mod tests;
@@ -24,9 +24,9 @@ mod tests;
 use super::config::Config;
 use super::partitions::Partitions;
 use buckets::{BUCKET, Side, bucket_value, is_column};
-use column::{MovedColumn, What};
-use mover::{Mover, Room};
-use places::{EntityType, Places};
+use column::{Content, MovedColumn};
+use mover::{EdgeBudget, Mover};
+use repartitioning::{EntityType, Repartitioning};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
@@ -87,9 +87,9 @@ pub(crate) fn repartition_within(
     };
     let relation = |relation: &super::config::Relation| Ok([place(&relation.lhs)?, place(&relation.rhs)?]);
     let relations = config.relations.iter().map(relation).collect::<Result<Vec<_>>>()?;
-    let places = Places::new(types, relations, config.dynamic_relations)?;
-    buckets::check_all(&buckets, places.old_parts()).map_err(|e| e.in_file(&checkpoint.label))?;
-    let mover = Mover::new(&checkpoint.label, buckets, places, Room::of(memory))?;
+    let repartitioning = Repartitioning::new(types, relations, config.dynamic_relations)?;
+    buckets::check_all(&buckets, repartitioning.old_parts()).map_err(|e| e.in_file(&checkpoint.label))?;
+    let mover = Mover::new(&checkpoint.label, buckets, repartitioning, EdgeBudget::of(memory))?;
     moved(checkpoint, config, mover)
 }
 
@@ -121,7 +121,7 @@ fn moved(checkpoint: &Checkpoint, mut config: Config, mover: Mover) -> Result<Ch
     let mover = Arc::new(mover);
     let mut made = Checkpoint { tensors: Vec::new(), ..checkpoint.clone() };
     made.tensors = checkpoint.tensors.iter().filter(|t| !is_column(t)).cloned().collect();
-    let [left, right] = mover.places().parts();
+    let [left, right] = mover.repartitioning().parts();
     for l in 0..left {
         for r in 0..right {
             for (name, what) in columns(&mover) {
@@ -130,7 +130,7 @@ fn moved(checkpoint: &Checkpoint, mut config: Config, mover: Mover) -> Result<Ch
         }
     }
     let mut all = Vec::new();
-    for kind in mover.places().types() {
+    for kind in mover.repartitioning().types() {
         if let Some((_, entity)) = config.entities.iter_mut().find(|(name, _)| name == kind.name()) {
             entity.num_partitions = kind.new_parts();
         }
@@ -143,19 +143,19 @@ fn moved(checkpoint: &Checkpoint, mut config: Config, mover: Mover) -> Result<Ch
 }
 
 /// Columns of each new bucket.
-fn columns(mover: &Mover) -> Vec<(&'static str, What)> {
-    let mut columns: Vec<_> = Side::BOTH.map(|side| (side.ids(), What::Ids(side))).into();
-    columns.push(("rel", What::Relations));
+fn columns(mover: &Mover) -> Vec<(&'static str, Content)> {
+    let mut columns: Vec<_> = Side::BOTH.map(|side| (side.ids(), Content::Ids(side))).into();
+    columns.push(("rel", Content::Relations));
     for side in Side::BOTH.into_iter().filter(|side| mover.lists[*side as usize]) {
-        columns.push((side.offsets(), What::Offsets(side)));
-        columns.push((side.data(), What::Features(side)));
+        columns.push((side.offsets(), Content::Offsets(side)));
+        columns.push((side.data(), Content::Features(side)));
     }
-    columns.extend(mover.weight.map(|dtype| ("weight", What::Weights(dtype))));
+    columns.extend(mover.weight.map(|dtype| ("weight", Content::Weights(dtype))));
     columns
 }
 
-fn column(mover: &Arc<Mover>, [l, r]: [u64; 2], name: &str, what: What) -> Result<TensorEntry> {
-    let number = l * mover.places().parts()[1] + r;
+fn column(mover: &Arc<Mover>, [l, r]: [u64; 2], name: &str, what: Content) -> Result<TensorEntry> {
+    let number = l * mover.repartitioning().parts()[1] + r;
     let source = MovedColumn::new(mover, usize::try_from(number).unwrap_or(usize::MAX), what)?;
     let shape = Shape::new([source.elements()]);
     let source: SourceRef = Arc::new(source);

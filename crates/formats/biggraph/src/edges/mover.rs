@@ -13,7 +13,7 @@
 
 use super::buckets::{Bucket, Side};
 use super::integers;
-use super::places::{Places, Window};
+use super::repartitioning::{Repartitioning, Window};
 use super::sorted::{Assigned, Groups, Selection, Sorted, Store};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -26,17 +26,17 @@ use weighbridge_io::engine::{MIN_MEMORY, default_threads};
 use weighbridge_io::source::to_usize;
 
 /// Default budget in bytes: that of [`RunOptions`](weighbridge_io::engine::RunOptions).
-const USUAL: u64 = 256 << 20;
+const DEFAULT_MEMORY: u64 = 256 << 20;
 /// Budget in bytes of each counting thread.
-const OF_THREAD: u64 = 32 << 20;
+const THREAD_MEMORY: u64 = 32 << 20;
 /// Maximum bytes per edge of the block that a thread processes.
-const WORK: u64 = 64;
+const WORK_BYTES_PER_EDGE: u64 = 64;
 /// Maximum bytes per edge in the store.
-const EDGE: u64 = 28;
+const STORED_BYTES_PER_EDGE: u64 = 28;
 
 /// Memory budget of a [`Mover`], divided by use.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub(crate) struct EdgeBudget {
     /// Number of edges in a block.
     pub(super) block: u64,
     /// Number of counting threads.
@@ -48,33 +48,33 @@ pub(crate) struct Room {
     pub(super) runs: u64,
 }
 
-impl Room {
+impl EdgeBudget {
     /// Divides `memory` bytes, or the default.
     pub(crate) fn of(memory: Option<u64>) -> Self {
-        let memory = memory.unwrap_or(USUAL).max(MIN_MEMORY);
-        let threads = to_usize(memory / OF_THREAD).unwrap_or(1).clamp(1, default_threads());
+        let memory = memory.unwrap_or(DEFAULT_MEMORY).max(MIN_MEMORY);
+        let threads = to_usize(memory / THREAD_MEMORY).unwrap_or(1).clamp(1, default_threads());
         let run = (size_of::<Run>() + size_of::<Share>()) as u64;
-        let room = Self {
-            block: (memory / 8 / threads as u64 / WORK).clamp(1 << 12, 1 << 18),
+        let budget = Self {
+            block: (memory / 8 / threads as u64 / WORK_BYTES_PER_EDGE).clamp(1 << 12, 1 << 18),
             threads,
             edges: memory / 4 * 3,
             runs: memory / 4 / run,
         };
         // Small test graphs have several blocks too, and more than are kept.
-        if cfg!(test) { Self { block: 16, edges: 8 << 10, ..room } } else { room }
+        if cfg!(test) { Self { block: 16, edges: 8 << 10, ..budget } } else { budget }
     }
 }
 
 /// Maximum number of edges to move. A file that declares more without having the bytes would only waste
 /// time.
-const MOST_EDGES: u64 = 1 << 36;
+const MAX_EDGES: u64 = 1 << 36;
 
 /// Edges that move to other buckets.
 #[derive(Debug)]
 pub(crate) struct Mover {
     label: String,
     buckets: Vec<Bucket>,
-    places: Places,
+    repartitioning: Repartitioning,
     blocks: Vec<Block>,
     targets: Vec<Target>,
     /// True for each side whose edges have feature lists.
@@ -86,7 +86,7 @@ pub(crate) struct Mover {
     store: Store,
     /// True where all blocks are kept.
     keep: bool,
-    room: Room,
+    budget: EdgeBudget,
 }
 
 #[derive(Debug)]
@@ -150,9 +150,9 @@ struct Counting {
 }
 
 impl Counting {
-    fn new(room: Room) -> Self {
+    fn new(budget: EdgeBudget) -> Self {
         let tallies = Mutex::new(Vec::new());
-        Self { runs: AtomicU64::new(0), most_runs: room.runs, tallies }
+        Self { runs: AtomicU64::new(0), most_runs: budget.runs, tallies }
     }
 
     /// Takes a list of `targets` zeros from the pool.
@@ -162,7 +162,7 @@ impl Counting {
     }
 
     /// Returns a list of zeros to the pool.
-    fn free(&self, tally: Vec<usize>) {
+    fn recycle(&self, tally: Vec<usize>) {
         if let Ok(mut free) = self.tallies.lock() {
             free.push(tally);
         }
@@ -186,43 +186,48 @@ impl Mover {
     /// `weights-differ`, if weights of two buckets have different dtypes, or only some buckets have weights;
     /// [`weighbridge_core::Kind::Limit`]: `too-many-edges`, and `too-many-runs` if too many edges go to too
     /// many buckets.
-    pub(crate) fn new(label: &str, buckets: Vec<Bucket>, places: Places, room: Room) -> Result<Self> {
+    pub(crate) fn new(
+        label: &str,
+        buckets: Vec<Bucket>,
+        repartitioning: Repartitioning,
+        budget: EdgeBudget,
+    ) -> Result<Self> {
         let mut blocks = Vec::new();
         let mut sum = 0u64;
         for (place, bucket) in buckets.iter().enumerate() {
             let edges = bucket.edges()?;
             sum = sum.saturating_add(edges);
-            if sum > MOST_EDGES {
+            if sum > MAX_EDGES {
                 return Err(Error::limit("too-many-edges", "too many edges to repartition")
                     .in_file(label)
-                    .expected(format_args!("at most {MOST_EDGES}"))
+                    .expected(format_args!("at most {MAX_EDGES}"))
                     .found(sum));
             }
-            blocks.extend((0..edges.div_ceil(room.block)).map(|number| {
-                let first = number * room.block;
-                Block { bucket: place, first, count: room.block.min(edges - first), sorted: None }
+            blocks.extend((0..edges.div_ceil(budget.block)).map(|number| {
+                let first = number * budget.block;
+                Block { bucket: place, first, count: budget.block.min(edges - first), sorted: None }
             }));
         }
         let has = |name: &str| buckets.iter().any(|b| b.column(name).is_some());
         let lists = Side::BOTH.map(|side| has(side.offsets()));
         let weight = weight_type(&buckets)?;
-        let targets = (0..places.buckets()).map(|_| Target::default()).collect();
+        let targets = (0..repartitioning.buckets()).map(|_| Target::default()).collect();
         let mut mover = Self {
             label: label.to_owned(),
             buckets,
-            places,
+            repartitioning,
             blocks,
             targets,
             lists,
             weight,
             groups: Groups::default(),
             store: Store::default(),
-            keep: lists == [false; 2] && sum.saturating_mul(EDGE) <= room.edges,
-            room,
+            keep: lists == [false; 2] && sum.saturating_mul(STORED_BYTES_PER_EDGE) <= budget.edges,
+            budget,
         };
         mover.check_ends()?;
-        let counting = Counting::new(room);
-        let counted = parallel(mover.blocks.len(), room.threads, |block| mover.count(block, &counting))?;
+        let counting = Counting::new(budget);
+        let counted = parallel(mover.blocks.len(), budget.threads, |block| mover.count(block, &counting))?;
         drop(counting);
         for (block, (shares, sorted)) in counted.into_iter().enumerate() {
             mover.blocks[block].sorted = sorted.map(Arc::new);
@@ -245,7 +250,7 @@ impl Mover {
             }
         }
         let edges = mover.targets.iter().map(|target| target.edges);
-        mover.groups = Groups::new(edges, room.edges / 2 / EDGE);
+        mover.groups = Groups::new(edges, budget.edges / 2 / STORED_BYTES_PER_EDGE);
         Ok(mover)
     }
 
@@ -270,8 +275,8 @@ impl Mover {
         Ok(())
     }
 
-    pub(crate) fn places(&self) -> &Places {
-        &self.places
+    pub(crate) fn repartitioning(&self) -> &Repartitioning {
+        &self.repartitioning
     }
 
     pub(super) fn label(&self) -> &str {
@@ -328,7 +333,7 @@ impl Mover {
         let touched: Vec<u32> = starts.iter().map(|s| s.0).collect();
         let sorted = self.keep.then(|| assigned.sort(starts, &mut tally, self.with_positions()));
         touched.into_iter().for_each(|target| tally[target as usize] = 0);
-        counting.free(tally);
+        counting.recycle(tally);
         Ok((shares, sorted))
     }
 
@@ -339,15 +344,15 @@ impl Mover {
         let range = block.first..block.first + block.count;
         let column = |name: &str| integers::read(bucket.needed(name)?, range.clone());
         let (mut left, mut right, rel) = (column("lhs")?, column("rhs")?, column("rel")?);
-        let windows = self.places.windows(bucket.parts.unwrap_or([0, 0]));
-        let right_parts = self.places.parts()[1];
+        let windows = self.repartitioning.windows(bucket.parts.unwrap_or([0, 0]));
+        let right_parts = self.repartitioning.parts()[1];
         let mut target = Vec::with_capacity(rel.len());
         for (index, &rel) in rel.iter().enumerate() {
             let edge = || block.first + index as u64;
-            let Some(relation) = self.places.relation(rel) else {
+            let Some(relation) = self.repartitioning.relation(rel) else {
                 return Err(self
                     .fault("relation-out-of-range", "an edge has an undefined relation", bucket, edge())
-                    .expected(self.places.expected_relation())
+                    .expected(self.repartitioning.expected_relation())
                     .found(rel));
             };
             let Some([from, to]) = &windows[relation] else {
@@ -419,7 +424,7 @@ impl Mover {
             return Ok(sorted.select(target));
         }
         let sorted = Arc::new(self.assign(number)?.pick(&group, self.with_positions()));
-        self.store.put(key, sorted.clone(), self.room.edges);
+        self.store.put(key, sorted.clone(), self.budget.edges);
         Ok(sorted.select(target))
     }
 }

@@ -5,9 +5,9 @@ use weighbridge_core::tensor::{DType, Order};
 use weighbridge_io::source::MemorySource;
 
 /// Pseudo-random numbers.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
@@ -58,7 +58,7 @@ fn graph(each: u64, lists: bool) -> Checkpoint {
     made.metadata.set(CONFIG, Value::Text(config().to_json()));
     let all: [(&str, &[u64]); 4] = [("user", &USERS), ("item", &ITEMS), ("country", &[3]), ("doc", &[9])];
     made.metadata.set(COUNTS, counts_value(all));
-    let mut dice = Dice(7);
+    let mut dice = Rng(7);
     for (l, &users) in USERS.iter().enumerate() {
         for (r, &items) in ITEMS.iter().enumerate() {
             let (mut lhs, mut rhs, mut rel, mut weight) = (vec![], vec![], vec![], vec![]);
@@ -228,15 +228,15 @@ fn edges_keep_the_order_of_the_old_buckets() {
 #[test]
 fn rejects_too_many_runs() {
     let old = graph(400, false);
-    let places = || {
+    let repartitioning = || {
         let kind = |name: &str, counts: &[u64]| EntityType::new(name, false, counts, 4, false).unwrap();
         let whole = EntityType::new("country", false, &[3], 1, false).unwrap();
         let types = vec![kind("user", &USERS), kind("item", &ITEMS), whole];
-        Places::new(types, vec![[0, 1], [2, 1], [0, 2]], false).unwrap()
+        Repartitioning::new(types, vec![[0, 1], [2, 1], [0, 2]], false).unwrap()
     };
     let with = |most: u64| {
-        let room = Room { runs: most, ..Room::of(None) };
-        Mover::new("m", buckets(&old).unwrap(), places(), room).map(|_| ())
+        let budget = EdgeBudget { runs: most, ..EdgeBudget::of(None) };
+        Mover::new("m", buckets(&old).unwrap(), repartitioning(), budget).map(|_| ())
     };
     assert_eq!(with(100).unwrap_err().code().as_str(), "too-many-runs");
     assert!(with(100_000).is_ok());

@@ -63,9 +63,9 @@ pub(crate) struct Orphan {
 /// Reason for a file of a version that is not the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OrphanReason {
-    /// Of a later version: an unfinished iteration. The next run overwrites it.
+    /// File of a later version: an unfinished iteration. The next run overwrites it.
     Unfinished,
-    /// Of an earlier version without a snapshot: a run ended before deleting it. No run ever
+    /// File of an earlier version without a snapshot: a run ended before deleting it. No run ever
     /// deletes it.
     LeftBehind,
 }

@@ -15,7 +15,7 @@ use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// Maximum number of missing partitions listed, per type and in total.
-const MOST_LISTED: usize = 64;
+const MAX_LISTED: usize = 64;
 
 /// Opened file of the version.
 enum Opened {
@@ -50,7 +50,7 @@ impl Missing {
         let mut missing = Self::default();
         for name in names {
             missing.count += 1;
-            if missing.first.len() < MOST_LISTED {
+            if missing.first.len() < MAX_LISTED {
                 missing.first.push(name);
             }
         }
@@ -59,7 +59,7 @@ impl Missing {
 
     fn extend(&mut self, more: Self) {
         self.count += more.count;
-        let room = MOST_LISTED.saturating_sub(self.first.len());
+        let room = MAX_LISTED.saturating_sub(self.first.len());
         self.first.extend(more.first.into_iter().take(room));
     }
 }
@@ -176,7 +176,7 @@ impl Joining<'_> {
             let last = files.embeddings.get(&entity).and_then(|all| all.last());
             let count = wanted.unwrap_or(0).max(last.map_or(0, |last| last.saturating_add(1)));
             all_parts = all_parts.saturating_add(count);
-            Limits::check("partitions", "tensors", all_parts, super::MOST_PARTS)?;
+            Limits::check("partitions", "tensors", all_parts, super::MAX_ALL_PARTITIONS)?;
             let found = parts.remove(&entity).unwrap_or_default();
             if let Some(joined) = self.table(&entity, count, found)? {
                 self.notes.extend(joined.notes);

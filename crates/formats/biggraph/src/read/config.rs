@@ -12,7 +12,7 @@ use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, MemorySource, SourceRef, read_vec};
 
 /// Maximum length of a configuration in bytes. One with a thousand relations has 200 kB.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Configuration and its text.
 pub(in super::super) struct Known {
@@ -25,7 +25,7 @@ pub(in super::super) struct Known {
 /// [`weighbridge_core::Kind::Limit`]; [`weighbridge_core::Kind::Corrupt`], `config-text`, if it is not UTF-8;
 /// [`weighbridge_core::Kind::Unsupported`], `python-config`, for Python code other than literals.
 pub(super) fn text_of(source: &SourceRef) -> Result<String> {
-    Limits::check("bytes of a configuration", "header_bytes", source.len(), MOST_BYTES)
+    Limits::check("bytes of a configuration", "header_bytes", source.len(), MAX_BYTES)
         .map_err(|e| e.in_file(source.label()))?;
     let bytes = read_vec(&**source, 0, source.len())?;
     String::from_utf8(bytes)

@@ -65,7 +65,7 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         checkpoint.notes.push(Note::new("also-here", text));
     }
     checkpoint.notes.extend(notes::strays(listing));
-    if let Some(config) = know(&mut checkpoint, Some(folder), options)? {
+    if let Some(config) = add_meaning(&mut checkpoint, Some(folder), options)? {
         add_empty_buckets(&mut checkpoint, listing, &config, options)?;
     }
     Ok(checkpoint)
@@ -135,7 +135,7 @@ fn add_empty_buckets(
 
 /// Adds the meaning of edges: the configuration, which is returned, and the entity
 /// counts.
-pub(super) fn know(
+pub(super) fn add_meaning(
     checkpoint: &mut Checkpoint,
     folder: Option<&FolderRef>,
     options: &OpenOptions,
@@ -153,7 +153,7 @@ pub(super) fn know(
         checkpoint.metadata.set("config", Value::Text(known.text.clone()));
     }
     let counted = count_entities(checkpoint, folder, config, options);
-    checkpoint.notes.extend(names::unasked(counted, options)?);
+    checkpoint.notes.extend(names::note_unless_requested(counted, options)?);
     Ok(known.map(|known| known.config))
 }
 

@@ -17,11 +17,11 @@ use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, MemorySource, SourceRef, read_vec};
 
 /// Maximum number of types without counts listed one by one.
-const MOST_LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 /// Maximum length of a count file in bytes.
-const COUNT: u64 = 64;
+const MAX_COUNT_LEN: u64 = 64;
 /// Minimum memory of a relation name besides its text: each is a metadata value.
-const VALUE: u64 = 320;
+const VALUE_MEMORY: u64 = 320;
 
 /// Names of the entity files in a folder.
 ///
@@ -90,7 +90,7 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         entry.role = Role::Names;
         match parts.iter().all(Option::is_some) {
             true => entry.row_names = labels(&entities, entity, &parts, &options.limits)?,
-            false if uncounted >= MOST_LISTED => uncounted += 1,
+            false if uncounted >= MAX_LISTED => uncounted += 1,
             false => {
                 uncounted += 1;
                 let text = format!("{entity}: partitions without a count file; rows have no names");
@@ -99,7 +99,7 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         }
         checkpoint.tensors.push(entry);
     }
-    if let Some(more) = uncounted.checked_sub(MOST_LISTED).filter(|more| *more > 0) {
+    if let Some(more) = uncounted.checked_sub(MAX_LISTED).filter(|more| *more > 0) {
         let text = format!("{more} more entity types have partitions without a count file");
         checkpoint.notes.push(Note::new("count-missing", text));
     }
@@ -118,7 +118,7 @@ fn counts_read(checkpoint: &mut Checkpoint, entities: &Entities) -> Result<()> {
         for &part in parts {
             let name = FileName::EntityCount { entity: entity.clone(), part };
             let Some(source) = entities.folder.open(Path::new(&name.to_string()))? else { continue };
-            if source.len() <= COUNT {
+            if source.len() <= MAX_COUNT_LEN {
                 let bytes = read_vec(&*source, 0, source.len())?;
                 checkpoint.files.push(Arc::new(MemorySource::new(source.label(), bytes)));
             }
@@ -155,11 +155,11 @@ pub(super) fn relations(
         let mut list = RowNameList::new();
         let most = options.limits.header_bytes / 4;
         // Beyond the limit, one more name is enough to detect the excess.
-        let count = match read_names(source, &options.limits, Some(most / VALUE), &mut list) {
-            Err(error) if error.code() == ErrorCode::NamesDiffer => most / VALUE + 1,
+        let count = match read_names(source, &options.limits, Some(most / VALUE_MEMORY), &mut list) {
+            Err(error) if error.code() == ErrorCode::NamesDiffer => most / VALUE_MEMORY + 1,
             count => count?,
         };
-        let bytes = count.saturating_mul(VALUE).saturating_add(list.text().len() as u64);
+        let bytes = count.saturating_mul(VALUE_MEMORY).saturating_add(list.text().len() as u64);
         Limits::check("bytes of names of relations", "header_bytes", bytes, most)?;
         Ok(Value::List(list.iter().map(|name| Value::Text(name.to_owned())).collect()))
     };

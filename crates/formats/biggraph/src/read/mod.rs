@@ -61,7 +61,7 @@ pub(super) const CONFIG: &str = "config";
 
 /// Maximum number of partitions of all types together. File names are untrusted: one could claim to be the
 /// last of 2^64.
-pub(super) const MOST_PARTS: u64 = 50_000;
+pub(super) const MAX_ALL_PARTITIONS: u64 = 50_000;
 
 /// Outline: HDF5 structures; a text file is a single item.
 pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
@@ -143,7 +143,7 @@ fn open_edges(source: &SourceRef, folder: Option<&FolderRef>, options: &OpenOpti
     if let Some(version) = edges.version {
         found.metadata.set("format_version", version);
     }
-    edge_folder::know(&mut found, folder, options)?;
+    edge_folder::add_meaning(&mut found, folder, options)?;
     Ok(found)
 }
 

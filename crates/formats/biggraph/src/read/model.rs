@@ -3,7 +3,7 @@
 use super::super::config::Config;
 use super::file::{File, entry_attributes, numbers};
 use super::notes;
-use super::optimizer::{Broken, optimizer_value, state_of};
+use super::optimizer::{UnreadableState, optimizer_value, state_of};
 use super::part::{STEP, SUM};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{Name, Note, Role, TensorEntry, TensorPath, Value};
@@ -69,7 +69,7 @@ pub(super) fn open(
             states = assign(state, config, &parameters, source.label(), &mut found.notes);
         }
         Ok(None) => {}
-        Err(Broken(note)) => found.notes.push(note),
+        Err(UnreadableState(note)) => found.notes.push(note),
     }
     for parameter in parameters {
         let state = states.remove(&parameter.path);

@@ -99,7 +99,7 @@ fn types(entities: &Entities, config: Option<&Config>) -> Result<Vec<(String, u6
     };
     // File names and a configuration could claim any number of partitions.
     let all = list.iter().fold(0u64, |sum, (_, parts)| sum.saturating_add(*parts));
-    Limits::check("partitions", "tensors", all, super::MOST_PARTS)?;
+    Limits::check("partitions", "tensors", all, super::MAX_ALL_PARTITIONS)?;
     Ok(list)
 }
 
@@ -139,7 +139,7 @@ pub(super) fn attach(
     options: &OpenOptions,
 ) -> Result<()> {
     let notes = checkpoint.notes.len();
-    unasked(name_rows(checkpoint, folder, listing, config, options), options).map(|trouble| {
+    note_unless_requested(name_rows(checkpoint, folder, listing, config, options), options).map(|trouble| {
         let Some(trouble) = trouble else { return };
         // All rows have names, or no row.
         for tensor in checkpoint.tensors.iter_mut().filter(|t| t.role == Role::Embedding) {
@@ -151,7 +151,7 @@ pub(super) fn attach(
 }
 
 /// Turns a failure to read entities into a note, unless the caller named the entity folder.
-pub(super) fn unasked(done: Result<()>, options: &OpenOptions) -> Result<Option<Note>> {
+pub(super) fn note_unless_requested(done: Result<()>, options: &OpenOptions) -> Result<Option<Note>> {
     match done {
         Ok(()) => Ok(None),
         Err(error) if options.own::<ReadOptions>().entities.is_none() && error.kind() != Kind::Cancelled => {
@@ -195,11 +195,11 @@ pub(super) fn attach_to_part(
     let (all, broken) = counts(&entities, config)?;
     checkpoint.notes.extend(broken);
     let at = usize::try_from(part).ok();
-    let said = lists_of(Some(&all)).get(entity).copied().map(numbers).unwrap_or_default();
-    let said = at.and_then(|part| said.get(part).copied()).flatten();
+    let read_version_file = lists_of(Some(&all)).get(entity).copied().map(numbers).unwrap_or_default();
+    let read_version_file = at.and_then(|part| read_version_file.get(part).copied()).flatten();
     let rows = checkpoint.tensors.first().and_then(|t| t.shape.dims().first().copied());
     let way = entities.folder.label().to_owned();
-    if said.is_some() && said != rows {
+    if read_version_file.is_some() && read_version_file != rows {
         checkpoint.notes.push(differ_from(&way, vec![entity.to_owned()]));
         return Ok(());
     }
@@ -249,10 +249,13 @@ fn name_tables(
             continue;
         };
         let rows = partitions.get(entity.as_str()).copied().map(numbers).unwrap_or_default();
-        let said = all.get(entity.as_str()).copied().map(numbers).unwrap_or_default();
-        let disagree =
-            rows.iter().zip(&said).any(|(rows, said)| rows.is_some() && said.is_some() && rows != said);
-        if disagree || (rows.len() != said.len() && said.iter().any(Option::is_some)) {
+        let read_version_file = all.get(entity.as_str()).copied().map(numbers).unwrap_or_default();
+        let disagree = rows.iter().zip(&read_version_file).any(|(rows, read_version_file)| {
+            rows.is_some() && read_version_file.is_some() && rows != read_version_file
+        });
+        if disagree
+            || (rows.len() != read_version_file.len() && read_version_file.iter().any(Option::is_some))
+        {
             differ.push(entity);
             continue;
         }

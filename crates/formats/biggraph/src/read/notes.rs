@@ -12,11 +12,11 @@ use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, SkipReason};
 
 /// Maximum number of names listed in a note.
-const SHOWN: usize = 5;
+const MAX_SHOWN: usize = 5;
 
 /// Some of `names`, escaped, and the number of the others.
 pub(super) fn some(names: impl IntoIterator<Item = String>) -> String {
-    first_and_more(names.into_iter().map(|name| escape(&name)), SHOWN)
+    first_and_more(names.into_iter().map(|name| escape(&name)), MAX_SHOWN)
 }
 
 /// Note on missing partitions of the version.
@@ -32,8 +32,8 @@ pub(super) fn missing(
     if missing.count == 0 {
         return Ok(Vec::new());
     }
-    let list = some(missing.first.iter().take(SHOWN + 1).map(FileName::to_string));
-    let list = match missing.count.checked_sub(SHOWN + 1) {
+    let list = some(missing.first.iter().take(MAX_SHOWN + 1).map(FileName::to_string));
+    let list = match missing.count.checked_sub(MAX_SHOWN + 1) {
         Some(more) if more > 0 => format!("{} partitions, such as {list}", missing.count),
         _ => list,
     };
@@ -97,11 +97,13 @@ pub(super) fn of_folder(
 /// Files of versions that are neither current nor opened. The version file names the current one,
 /// whichever was requested.
 fn orphans(folder: &FolderRef, listing: &Listing, opened: u64) -> Result<Vec<Orphan>> {
-    let said = match folder.open(Path::new(&FileName::Version.to_string()))? {
+    let read_version_file = match folder.open(Path::new(&FileName::Version.to_string()))? {
         Some(source) => super::super::text::read_version(&source).ok().flatten(),
         None => None,
     };
-    let current = said.filter(|said| listing.versions.contains_key(said)).unwrap_or(opened);
+    let current = read_version_file
+        .filter(|read_version_file| listing.versions.contains_key(read_version_file))
+        .unwrap_or(opened);
     let of_opened = |name: &FileName| match name {
         FileName::Model { version } | FileName::Embeddings { version, .. } => *version == opened,
         _ => false,
@@ -138,9 +140,9 @@ fn snapshots(folder: &FolderRef, listing: &Listing, config: Option<&Config>) -> 
         }
         let path = Path::new(&name.to_string()).join(FileName::Version.to_string());
         let Some(source) = folder.open(&path)? else { continue };
-        let said = super::super::text::read_version(&source);
+        let read_version_file = super::super::text::read_version(&source);
         let versions: Vec<u64> = snapshot.versions.keys().copied().collect();
-        let sound = matches!(&said, Ok(Some(said)) if versions.iter().all(|v| v == said));
+        let sound = matches!(&read_version_file, Ok(Some(read_version_file)) if versions.iter().all(|v| v == read_version_file));
         if !sound {
             let text = format!("the version file of {name} differs from the version of its files");
             notes.push(Note::new("snapshot-version", text));
@@ -157,7 +159,7 @@ fn snapshots(folder: &FolderRef, listing: &Listing, config: Option<&Config>) -> 
             let absent =
                 (0..known.num_partitions).filter(|part| !has.is_some_and(|parts| parts.contains(part)));
             let file = |part| FileName::Embeddings { entity: entity.to_owned(), part, version: *version };
-            lacking.extend(absent.take(SHOWN + 1).map(|part| file(part).to_string()));
+            lacking.extend(absent.take(MAX_SHOWN + 1).map(|part| file(part).to_string()));
         }
         if !lacking.is_empty() {
             let text = format!("{name} has missing files: {}", some(lacking));

@@ -12,10 +12,10 @@ use weighbridge_hdf5::Kind;
 pub(crate) const STATE: [&str; 2] = ["optimizer", "state_dict"];
 
 /// Unreadable blob: the checkpoint is opened without it.
-pub(super) struct Broken(pub(super) Note);
+pub(super) struct UnreadableState(pub(super) Note);
 
 /// State in the blob of a file; `None` if the file has no blob.
-pub(super) fn state_of(file: &File, options: &OpenOptions) -> Result<Option<State>, Broken> {
+pub(super) fn state_of(file: &File, options: &OpenOptions) -> Result<Option<State>, UnreadableState> {
     let Some(dataset) = file.dataset(&STATE) else { return Ok(None) };
     let read = || {
         let bytes =
@@ -32,7 +32,7 @@ pub(super) fn state_of(file: &File, options: &OpenOptions) -> Result<Option<Stat
         let damaged = !matches!(error.kind(), Situation::Unsupported | Situation::Limit);
         let code = if damaged { "state-broken" } else { "state-not-understood" };
         let text = format!("{}: optimizer state dropped: {}", file.source.label(), error.message());
-        Broken(Note::omission(code, text))
+        UnreadableState(Note::omission(code, text))
     })
 }
 

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use weighbridge_io::engine::default_threads;
 
 /// Minimum number of files per thread.
-const WORTH: usize = 8;
+const MIN_FILES_PER_THREAD: usize = 8;
 
 /// Results of `work` for each item, in the order of the items.
 pub(in super::super) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let threads = default_threads().min(items.len() / WORTH);
+    let threads = default_threads().min(items.len() / MIN_FILES_PER_THREAD);
     if threads <= 1 {
         return items.iter().map(work).collect();
     }

@@ -2,7 +2,7 @@
 
 use super::super::state;
 use super::file::{File, numbers};
-use super::optimizer::{Broken, optimizer_value, state_of};
+use super::optimizer::{UnreadableState, optimizer_value, state_of};
 use weighbridge_core::checkpoint::{Name, Note, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
@@ -61,7 +61,7 @@ pub(super) fn open(source: &SourceRef, entity: Option<&str>, options: &OpenOptio
     match state_of(&file, options) {
         Ok(Some(state)) => part.take(state, source.label()),
         Ok(None) => {}
-        Err(Broken(note)) => part.notes.push(note),
+        Err(UnreadableState(note)) => part.notes.push(note),
     }
     part.notes.splice(0..0, file.notes);
     Ok(part)

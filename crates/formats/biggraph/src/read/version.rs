@@ -12,10 +12,10 @@ use weighbridge_format::OpenOptions;
 use weighbridge_io::source::FolderRef;
 
 /// Maximum number of versions listed in an error.
-const SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 /// Content of the version file.
-enum Said {
+enum VersionFile {
     Version(u64),
     /// No version: training would start from scratch.
     Nothing(&'static str),
@@ -35,32 +35,32 @@ pub(super) fn choose(
     config: Option<&Config>,
     options: &OpenOptions,
 ) -> Result<(u64, bool, Vec<Note>)> {
-    let said = said(folder, listing)?;
+    let read_version_file = read_version_file(folder, listing)?;
     let only_first = listing.versions.keys().all(|version| *version == 0) && !listing.versions.is_empty();
     if let Some(wanted) = options.own::<ReadOptions>().version {
         let init = wanted == 0 && !listing.version_file;
         if !listing.versions.contains_key(&wanted) {
             return Err(Error::usage("no-such-version", "the folder has no file of this version")
                 .in_file(folder.label())
-                .expected(OnDisk { listing, empty: &empty_files(folder)?, config }.told())
+                .expected(OnDisk { listing, empty: &empty_files(folder)?, config }.describe())
                 .found(wanted));
         }
         return Ok((wanted, init, Vec::new()));
     }
-    let error = match said {
-        Said::Version(version) => match listing.versions.contains_key(&version) || version == 0 {
+    let error = match read_version_file {
+        VersionFile::Version(version) => match listing.versions.contains_key(&version) || version == 0 {
             true => return Ok((version, false, Vec::new())),
             false => {
                 Error::corrupt("version-without-files", "the current version has no files").found(version)
             }
         },
-        Said::Nothing("version-missing") if only_first => return Ok((0, true, Vec::new())),
-        Said::Nothing(code) => {
+        VersionFile::Nothing("version-missing") if only_first => return Ok((0, true, Vec::new())),
+        VersionFile::Nothing(code) => {
             let message =
                 "the current version is unknown; BigGraph would restart from scratch and overwrite files";
             Error::corrupt(code, message)
         }
-        Said::Wrong(error) => {
+        VersionFile::Wrong(error) => {
             let again =
                 Error::new(error.kind(), error.code(), format!("invalid version file: {}", error.message()));
             match error.found_text() {
@@ -79,24 +79,24 @@ pub(super) fn choose(
         return Ok((newest, false, vec![Note::new(error.code(), text)]));
     }
     let error = error.in_file(Path::new(folder.label()).join(FileName::Version.to_string()).display());
-    let error = error.expected(on_disk.told());
+    let error = error.expected(on_disk.describe());
     Err(match newest {
         Some(newest) => error.hint(format_args!("open version {newest}, the newest complete one")),
         None => error.hint("restore missing files: no version is complete"),
     })
 }
 
-fn said(folder: &FolderRef, listing: &Listing) -> Result<Said> {
+fn read_version_file(folder: &FolderRef, listing: &Listing) -> Result<VersionFile> {
     if !listing.version_file {
-        return Ok(Said::Nothing("version-missing"));
+        return Ok(VersionFile::Nothing("version-missing"));
     }
     let Some(source) = folder.open(Path::new(&FileName::Version.to_string()))? else {
-        return Ok(Said::Nothing("version-missing"));
+        return Ok(VersionFile::Nothing("version-missing"));
     };
     Ok(match text::read_version(&source) {
-        Ok(Some(version)) => Said::Version(version),
-        Ok(None) => Said::Nothing("version-empty"),
-        Err(error) => Said::Wrong(error),
+        Ok(Some(version)) => VersionFile::Version(version),
+        Ok(None) => VersionFile::Nothing("version-empty"),
+        Err(error) => VersionFile::Wrong(error),
     })
 }
 
@@ -138,12 +138,12 @@ impl OnDisk<'_> {
     }
 
     /// List of versions, for messages.
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let one = |(version, files): (&u64, &VersionFiles)| {
             let word = if self.is_complete(*version, files) { "complete" } else { "incomplete" };
             format!("{version} ({word})")
         };
-        let shown: Vec<String> = self.listing.versions.iter().rev().take(SHOWN).map(one).collect();
+        let shown: Vec<String> = self.listing.versions.iter().rev().take(MAX_SHOWN).map(one).collect();
         match shown.is_empty() {
             true => "files of a version; there are none".to_owned(),
             false => format!("one of the versions {}", shown.join(", ")),

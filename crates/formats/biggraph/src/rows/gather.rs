@@ -7,9 +7,9 @@ use weighbridge_io::engine::Scratch;
 use weighbridge_io::source::{Source, SourceRef, check_range, to_usize};
 
 /// Number of rows ordered at once.
-const AT_ONCE: usize = 1 << 16;
+const ROWS_AT_ONCE: usize = 1 << 16;
 /// Read size in bytes for a table whose rows must be converted.
-const BLOCK: u64 = 1 << 20;
+const READ_BYTES: u64 = 1 << 20;
 
 /// Rows of one or more tables, in any order and with repetitions: dense, little-endian, row by row.
 ///
@@ -95,7 +95,8 @@ impl GatherSource {
         let mut scratch = Scratch::default();
         let mut block = Vec::new();
         let mut order: Vec<usize> = Vec::new();
-        for (chunk, out) in wanted.chunks(AT_ONCE).zip(out.chunks_mut(AT_ONCE.saturating_mul(size))) {
+        for (chunk, out) in wanted.chunks(ROWS_AT_ONCE).zip(out.chunks_mut(ROWS_AT_ONCE.saturating_mul(size)))
+        {
             order.clear();
             order.extend(0..chunk.len());
             if !chunk.is_sorted() {
@@ -127,7 +128,7 @@ impl GatherSource {
                 let within = row - part.first;
                 let mut count = (part.count - within).min(rest.len() as u64 / self.row);
                 if matches!(part.place, RowSource::Table(_)) {
-                    count = count.min((BLOCK / self.row).max(1));
+                    count = count.min((READ_BYTES / self.row).max(1));
                 }
                 let (now, later) = rest.split_at_mut(to_usize(count * self.row)?);
                 match &part.place {

@@ -9,7 +9,7 @@ use weighbridge_io::engine::Scratch;
 use weighbridge_io::source::{Source, SourceRef, check_range, to_usize};
 
 /// Read size in bytes.
-const BLOCK: u64 = 1 << 20;
+const READ_BYTES: u64 = 1 << 20;
 
 /// Adds the global embedding of each type to the rows of its table, in float32 as upstream does. The
 /// global embeddings themselves are removed: they would count twice.
@@ -111,7 +111,7 @@ impl Source for SumSource {
         while !rest.is_empty() {
             let (row, within) = (at / width, at % width);
             let wanted = (within + rest.len() as u64).div_ceil(width);
-            self.rows(row, wanted.min((BLOCK / width).max(1)), &mut block)?;
+            self.rows(row, wanted.min((READ_BYTES / width).max(1)), &mut block)?;
             let ready = block.get(to_usize(within)?..).unwrap_or_default();
             let take = ready.len().min(rest.len());
             let (now, later) = rest.split_at_mut(take);

@@ -26,6 +26,6 @@ pub(super) fn empty_mark() -> (Name, Value) {
 }
 
 /// True where the metadata of a blob have that marker.
-pub(super) fn says_empty(optimizer: &Value) -> bool {
+pub(super) fn is_marked_empty(optimizer: &Value) -> bool {
     matches!(optimizer, Value::Map(pairs) if pairs.contains(&empty_mark()))
 }

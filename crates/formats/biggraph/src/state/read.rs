@@ -12,12 +12,12 @@ use weighbridge_torch_archive::{self as torch, Saved};
 const SUM: &str = "sum";
 const STEP: &str = "step";
 /// Maximum nesting of option values; BigGraph's have three levels.
-const DEPTH: usize = 16;
+const MAX_DEPTH: usize = 16;
 /// Maximum number of slots and values taken from one blob, and of pairs visited for them. A pickle
 /// can refer to the same list many times.
-const MOST_VALUES: usize = 1 << 18;
+const MAX_VALUES: usize = 1 << 18;
 /// Maximum number of parameters of one optimizer.
-const MOST_PARAMETERS: usize = 100_000;
+const MAX_PARAMETERS: usize = 100_000;
 
 /// Contents of a blob.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(in super::super) struct State {
     /// Container form written by torch: `zip` or `legacy`.
     pub(in super::super) form: &'static str,
     /// State by parameter, in the order of the blob.
-    pub(in super::super) state: Vec<Remembered>,
+    pub(in super::super) state: Vec<ParameterState>,
     /// Optimizer options; `None` for an empty dict.
     pub(in super::super) groups: Option<Value>,
     /// Parameter numbers, in the order of the optimizer.
@@ -36,7 +36,7 @@ pub(in super::super) struct State {
 
 /// Optimizer state of one parameter.
 #[derive(Debug)]
-pub(in super::super) struct Remembered {
+pub(in super::super) struct ParameterState {
     /// Number of the parameter.
     pub(in super::super) parameter: i64,
     /// Tensors by name, such as `sum`.
@@ -45,7 +45,7 @@ pub(in super::super) struct Remembered {
     pub(in super::super) values: Vec<(String, Value)>,
 }
 
-impl Remembered {
+impl ParameterState {
     /// True where all slots that upstream's Adagrad reads are present: torch fails with a
     /// `KeyError` otherwise.
     pub(in super::super) fn is_complete(&self) -> bool {
@@ -71,14 +71,14 @@ pub(in super::super) fn read(entry: &TensorEntry, limits: &Limits) -> Result<Sta
     let pairs = graph.pairs(saved.root()).ok_or_else(|| wrong("a dict"))?;
     let mut found =
         State { form, state: Vec::new(), groups: None, parameters: Vec::new(), unknown: Vec::new() };
-    let mut values = Values { graph, left: MOST_VALUES };
+    let mut values = Values { graph, left: MAX_VALUES };
     for &(key, value) in pairs {
         values.spend(1)?;
         match graph.text(key) {
             Some("state") => found.state = state(&saved, value, &mut values, &mut found.unknown)?,
             Some("param_groups") => {
                 found.parameters = parameters(&mut values, value)?;
-                found.groups = Some(values.value(value, DEPTH)?);
+                found.groups = Some(values.value(value, MAX_DEPTH)?);
             }
             other => found.unknown.push(other.unwrap_or("a key that is not text").to_owned()),
         }
@@ -110,14 +110,14 @@ fn state(
     id: ObjectId,
     values: &mut Values<'_>,
     unknown: &mut Vec<String>,
-) -> Result<Vec<Remembered>> {
+) -> Result<Vec<ParameterState>> {
     let graph = saved.graph();
     let pairs = graph.pairs(id).ok_or_else(|| wrong("a dict as state"))?;
     let mut all = Vec::with_capacity(pairs.len());
     for &(key, value) in pairs {
         let parameter = graph.int(key).ok_or_else(|| wrong("numbers of parameters as keys of state"))?;
         let slots = graph.pairs(value).ok_or_else(|| wrong("a dict for each parameter"))?;
-        let mut one = Remembered { parameter, tensors: Vec::new(), values: Vec::new() };
+        let mut one = ParameterState { parameter, tensors: Vec::new(), values: Vec::new() };
         // Parameters may share slots in the pickle; here each gets its own.
         values.spend(1 + slots.len())?;
         for &(name, value) in slots {
@@ -148,7 +148,7 @@ fn parameters(values: &mut Values<'_>, groups: ObjectId) -> Result<Vec<i64>> {
         let params = pairs.iter().rev().find(|(key, _)| graph.text(*key) == Some("params"));
         let numbers = params.and_then(|(_, list)| graph.sequence(*list)).unwrap_or_default();
         // A group may occur in the list many times, but a parameter may not.
-        if all.len() + numbers.len() > MOST_PARAMETERS {
+        if all.len() + numbers.len() > MAX_PARAMETERS {
             return Err(Error::limit("state-size", "the optimizer has too many parameters"));
         }
         for &number in numbers {

@@ -2,7 +2,7 @@
 
 use super::report::CommitReport;
 use super::snapshot::LinkForm;
-use super::state::{StoreState, VersionState, few};
+use super::state::{StoreState, VersionState, list_some};
 use super::{Basis, Expected, Staging};
 use crate::layout::FileName;
 use std::collections::BTreeSet;
@@ -76,8 +76,8 @@ impl Staging {
         if sync {
             self.files.sync(self.store.options.run.threads)?;
         }
-        let replaced = self.clear_the_way(&state)?;
-        self.give_names(&names)?;
+        let replaced = self.remove_stale_files(&state)?;
+        self.rename_staged(&names)?;
         self.store.sync_folder()?;
         // No rollback from here on: the version file may contain the new number even if
         // the write reported an error.
@@ -85,7 +85,7 @@ impl Staging {
         let mut report = CommitReport::new(self.version, names.len(), sync);
         report.carried = carried;
         report.replaced = replaced;
-        self.afterwards(before, options, &mut report);
+        self.post_commit(before, options, &mut report);
         Ok(report)
     }
 
@@ -138,14 +138,14 @@ impl Staging {
                     Basis::Versions | Basis::Nothing => "other partitions",
                 }
             ))
-            .found(format_args!("without {}", few(&missing)))
+            .found(format_args!("without {}", list_some(&missing)))
             .hint("write the missing files, or carry them over from the previous version"))
     }
 
     /// Removes files with the names of this version, from a crashed run or after a rollback. So
     /// files of two runs never mix in one version. No snapshot links to them, which was
     /// checked before. Returns their number.
-    fn clear_the_way(&self, state: &StoreState) -> Result<usize> {
+    fn remove_stale_files(&self, state: &StoreState) -> Result<usize> {
         let Some(there) = state.versions.get(&self.version) else { return Ok(0) };
         let removed = self.store.remove(&there.files)?.len();
         self.store.sync_folder()?;
@@ -153,7 +153,7 @@ impl Staging {
     }
 
     /// Renames the staged files. On failure removes those already renamed.
-    fn give_names(&self, names: &[String]) -> Result<()> {
+    fn rename_staged(&self, names: &[String]) -> Result<()> {
         for name in names {
             if let Err(error) = self.files.publish(name) {
                 for name in names {
@@ -166,7 +166,7 @@ impl Staging {
     }
 
     /// Steps after the new version is current.
-    fn afterwards(&self, before: Option<&VersionState>, options: &CommitOptions, report: &mut CommitReport) {
+    fn post_commit(&self, before: Option<&VersionState>, options: &CommitOptions, report: &mut CommitReport) {
         if let Some(epoch) = options.preserve {
             match self.store.preserve_locked(epoch, options.form) {
                 Ok(snapshot) => report.snapshot = Some(snapshot),

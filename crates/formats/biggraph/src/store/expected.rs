@@ -13,10 +13,10 @@ use weighbridge_io::engine::Disk;
 use weighbridge_io::source::read_vec;
 
 /// Maximum number of partitions of all types together.
-const MOST_PARTS: u64 = 1_000_000;
+const MAX_PARTITIONS: u64 = 1_000_000;
 
 /// Maximum number of missing files listed per version.
-const MOST_MISSING: usize = 100;
+const MAX_MISSING: usize = 100;
 
 /// Number of partitions of each type. Every version has a file for each, and one model file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -114,11 +114,11 @@ impl Expected {
     /// Rejects more partitions than a folder could hold.
     pub(super) fn check(&self) -> Result<()> {
         let all = self.0.values().fold(0u64, |sum, &count| sum.saturating_add(count));
-        if all <= MOST_PARTS {
+        if all <= MAX_PARTITIONS {
             return Ok(());
         }
         Err(Error::limit("too-many-files", "too many partitions in one folder")
-            .expected(format_args!("at most {MOST_PARTS}"))
+            .expected(format_args!("at most {MAX_PARTITIONS}"))
             .found(all))
     }
 
@@ -134,6 +134,6 @@ impl Expected {
     /// The first required files of a version that are not among `present`.
     pub(super) fn missing(&self, version: u64, present: &BTreeSet<&str>) -> Vec<String> {
         let missing = self.names(version).filter(|name| !present.contains(name.as_str()));
-        missing.take(MOST_MISSING).collect()
+        missing.take(MAX_MISSING).collect()
     }
 }

@@ -7,7 +7,7 @@ use weighbridge_io::engine::{DiskLock, LOCK_NAME};
 
 /// Lock held across versions.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct SharedLock {
     state: Mutex<State>,
     /// Process that holds it: a forked process has a copy of this, but not the right to write.
     process: u32,
@@ -23,7 +23,7 @@ struct State {
     wanted: bool,
 }
 
-impl Held {
+impl SharedLock {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -36,7 +36,7 @@ pub(super) enum Lock {
     #[expect(dead_code, reason = "held, not used")]
     Own(DiskLock),
     /// Lent by the store, which keeps it.
-    Lent(Arc<Held>),
+    Lent(Arc<SharedLock>),
 }
 
 impl Drop for Lock {
@@ -61,7 +61,7 @@ impl CheckpointStore {
     pub fn hold(&self) -> Result<Self> {
         let lock = self.disk.lock(&self.folder.join(LOCK_NAME))?;
         let state = State { lock: Some(lock), lent: false, wanted: true };
-        let held = Held { state: Mutex::new(state), process: std::process::id() };
+        let held = SharedLock { state: Mutex::new(state), process: std::process::id() };
         Ok(Self { held: Some(Arc::new(held)), ..self.clone() })
     }
 

@@ -9,7 +9,7 @@ use weighbridge_io::engine::{Disk, replace_small};
 use weighbridge_io::source::to_usize;
 
 /// Maximum number of bytes read of a version file. A well-formed one has up to 20.
-const LONGEST: u64 = 4096;
+const MAX_READ: u64 = 4096;
 
 /// Content of a version file, by BigGraph's rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,9 +29,9 @@ impl Marker {
     /// Reads the version file of `folder`.
     pub(super) fn read(disk: &dyn Disk, folder: &Path) -> Result<Self> {
         let Some(source) = disk.open(&folder.join(MARKER))? else { return Ok(Self::Missing) };
-        let mut bytes = vec![0; to_usize(source.len().min(LONGEST))?];
+        let mut bytes = vec![0; to_usize(source.len().min(MAX_READ))?];
         source.read_at(0, &mut bytes)?;
-        Ok(Self::parse(&bytes, source.len() > LONGEST))
+        Ok(Self::parse(&bytes, source.len() > MAX_READ))
     }
 
     fn parse(bytes: &[u8], cut: bool) -> Self {

@@ -12,7 +12,7 @@
 //! BigGraph itself writes the files in place and truncates the version file: after a crash there, the
 //! next run silently starts from scratch. Here a version becomes current only when all of it is on
 //! disk, an unreadable version file is an error instead of version 0, and the previous version is deleted only
-//! afterwards. BigGraph reads and resumes folders written here, and the other way round.
+//! post_commit. BigGraph reads and resumes folders written here, and the other way round.
 //!
 //! ```
 //! # fn main() -> weighbridge_core::Result<()> {
@@ -113,7 +113,7 @@ pub struct CheckpointStore {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     options: Arc<StoreOptions>,
-    held: Option<Arc<hold::Held>>,
+    held: Option<Arc<hold::SharedLock>>,
 }
 
 impl CheckpointStore {

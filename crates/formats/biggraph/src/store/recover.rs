@@ -70,7 +70,7 @@ impl CheckpointStore {
                 if !damaged.is_empty() {
                     return Err(self.here(
                         Error::mismatch("incomplete-version", "files of the current version are unreadable")
-                            .found(super::state::few(&damaged))
+                            .found(super::state::list_some(&damaged))
                             .hint("roll back to a complete version"),
                     ));
                 }

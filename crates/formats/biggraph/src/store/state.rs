@@ -358,7 +358,7 @@ impl StoreState {
             return Ok(found);
         }
         let error = Error::mismatch("incomplete-version", format!("version {version} is incomplete"))
-            .found(format_args!("without {}", few(&found.missing)));
+            .found(format_args!("without {}", list_some(&found.missing)));
         Err(match self.highest_complete() {
             Some(other) => error.hint(format_args!(
                 "use version {other}, which is complete; BigGraph would replace missing files by random values"
@@ -375,7 +375,7 @@ impl StoreState {
         if names.is_empty() {
             return Ok(());
         }
-        let names = few(&names);
+        let names = list_some(&names);
         Err(Error::usage("snapshot-holds", "a snapshot links to files of the version to be written")
             .expected(format_args!("no links to files of version {version}"))
             .found(format_args!("links in {names}"))
@@ -401,7 +401,7 @@ impl StoreState {
     }
 }
 
-/// The first few of `names`, for messages.
-pub(super) fn few(names: &[String]) -> String {
+/// The first list_some of `names`, for messages.
+pub(super) fn list_some(names: &[String]) -> String {
     first_and_more(names, 5)
 }

@@ -5,9 +5,9 @@ use weighbridge_io::source::{SourceRef, read_vec};
 
 /// Maximum length in bytes of a file with one number. Blanks around the number are allowed, but
 /// limited.
-const MOST_BYTES: u64 = 64 << 10;
+const MAX_BYTES: u64 = 64 << 10;
 /// Maximum number of digits that Python converts.
-const MOST_DIGITS: usize = 4300;
+const MAX_DIGITS: usize = 4300;
 
 /// Zero digits of Unicode (version 14, as in CPython 3.11); the other nine follow each.
 const ZEROS: [u32; 66] = [
@@ -64,7 +64,7 @@ pub(crate) fn parse_number(bytes: &[u8]) -> Result<Option<Number>> {
         after_digit = true;
     }
     // Ends in an underscore, has no digit, or has more digits than Python converts.
-    if !after_digit || count > MOST_DIGITS {
+    if !after_digit || count > MAX_DIGITS {
         return Err(wrong());
     }
     let huge = || Error::unsupported("huge-number", "the number does not fit in 64 bits").found(shown());
@@ -103,10 +103,10 @@ pub(crate) fn number_text(value: u64) -> String {
 }
 
 fn read_number(source: &SourceRef) -> Result<Option<Number>> {
-    if source.len() > MOST_BYTES {
+    if source.len() > MAX_BYTES {
         return Err(Error::limit("limit", "the file of a single number is too large")
             .in_file(source.label())
-            .expected(format_args!("at most {MOST_BYTES} bytes"))
+            .expected(format_args!("at most {MAX_BYTES} bytes"))
             .found(source.len()));
     }
     parse_number(&read_vec(&**source, 0, source.len())?).map_err(|e| e.in_file(source.label()))

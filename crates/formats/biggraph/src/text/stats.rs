@@ -8,11 +8,11 @@ use weighbridge_core::limits::Limits;
 use weighbridge_io::source::{SourceRef, to_usize};
 
 /// Bytes read at once.
-const WINDOW: u64 = 1 << 20;
+const READ_BYTES: u64 = 1 << 20;
 /// Maximum number of lines compared to find duplicates; about 100 MB of memory.
-const MOST_REMEMBERED: usize = 1_000_000;
+const MAX_REMEMBERED: usize = 1_000_000;
 /// Maximum number of findings listed one by one.
-const MOST_FINDINGS: usize = 20;
+const MAX_FINDINGS: usize = 20;
 
 /// Line of training statistics.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,7 +127,7 @@ pub(crate) fn read_stats(
     let mut start = 0;
     let mut at = 0;
     while at < source.len() {
-        let len = (source.len() - at).min(WINDOW);
+        let len = (source.len() - at).min(READ_BYTES);
         let old = rest.len();
         rest.resize(old + to_usize(len)?, 0);
         source.read_at(at, &mut rest[old..])?;
@@ -171,7 +171,7 @@ pub(crate) fn summarise_stats(source: &SourceRef, limits: &Limits) -> Result<Sta
                 bad += 1;
                 // The offset within the line locates the fault, if known.
                 let at = offset + error.offset().unwrap_or(0);
-                if summary.findings.len() < MOST_FINDINGS
+                if summary.findings.len() < MAX_FINDINGS
                     && let Some(finding) = Finding::from_error(&error)
                 {
                     let line = summary.lines;
@@ -184,7 +184,7 @@ pub(crate) fn summarise_stats(source: &SourceRef, limits: &Limits) -> Result<Sta
         let place = (line.epoch, line.path, line.chunk, line.bucket);
         if places.contains(&place) {
             summary.repeated += 1;
-        } else if places.len() < MOST_REMEMBERED {
+        } else if places.len() < MAX_REMEMBERED {
             places.insert(place);
         }
         if line.bucket.is_some() {
@@ -204,7 +204,7 @@ pub(crate) fn summarise_stats(source: &SourceRef, limits: &Limits) -> Result<Sta
                 .hint("use the later lines: the run ended before its version was complete, and was resumed"),
         );
     }
-    if places.len() == MOST_REMEMBERED {
+    if places.len() == MAX_REMEMBERED {
         let text = "too many lines to check all of them for duplicates";
         summary.findings.push(Finding::unchecked("stats-not-compared", text).in_file(file));
     }
@@ -268,7 +268,7 @@ mod tests {
         let first = AVERAGE.len() as u64 + 1;
         assert_eq!(places, [("not-json", Some(first)), ("not-json", Some(first + 2))]);
         assert_eq!((found.lines, found.repeated), (4, 0));
-        assert_eq!(summary("x\n".repeat(100).as_str()).findings.len(), MOST_FINDINGS + 1);
+        assert_eq!(summary("x\n".repeat(100).as_str()).findings.len(), MAX_FINDINGS + 1);
         assert_eq!(summary(""), StatsSummary::default());
     }
 

@@ -274,7 +274,7 @@ fn partition(
         let groups = said.cloned().unwrap_or_else(|| state::table_groups(form.lr));
         let slots = Slots { parameter: 0, step: table.step(part.number).map(Step::Number), sum: Some(sum) };
         file.dataset(&super::STATE, Data::Opaque(state::blob(&[slots], &groups)?))?;
-    } else if let Some(groups) = said.filter(|_| optimizer.is_some_and(state::says_empty)) {
+    } else if let Some(groups) = said.filter(|_| optimizer.is_some_and(state::is_marked_empty)) {
         file.dataset(&super::STATE, Data::Opaque(state::blob(&[], groups)?))?;
     }
     file.finish()

@@ -31,7 +31,7 @@ pub(crate) fn companions(
     if all && settings.setting("version").is_some() {
         return Err(Error::usage("bad-setting", "several versions cannot get the same number")
             .found("version")
-            .hint(phrase!["omit the setting, or use ", Opt::Versions.with("all")]));
+            .hint(phrase!["omit the setting, or omit ", Opt::Versions.with("all")]));
     }
     let opened = match checkpoint.metadata.get("version") {
         Some(Value::U64(version)) => Some(*version),

@@ -1,7 +1,7 @@
 //! Configuration written with a checkpoint: the existing one, a changed one, or a new one.
 
-use super::super::chosen;
 use super::super::config::Config;
+use super::super::effective_config;
 use super::tables::Table;
 use serde_json::json;
 use weighbridge_core::checkpoint::{Checkpoint, Loss};
@@ -30,15 +30,15 @@ pub(super) struct Known {
     odd: bool,
 }
 
-/// Configuration of a checkpoint, if any: the [effective one](chosen::config_text), else
+/// Configuration of a checkpoint, if any: the [effective one](effective_config::config_text), else
 /// that of the folder.
 ///
 /// # Errors
 /// Errors of the configuration's own rules.
 pub(super) fn find(checkpoint: &Checkpoint) -> Result<Option<Known>> {
     let file = checkpoint.companions.iter().find(|(name, _)| name == CONFIG_FILE).map(|(_, source)| source);
-    let stored = chosen::stored_text(checkpoint);
-    let text = match (chosen::config_text(checkpoint), file) {
+    let stored = effective_config::stored_text(checkpoint);
+    let text = match (effective_config::config_text(checkpoint), file) {
         (Some(text), _) => text.to_owned(),
         (None, Some(source)) => text_of(source)?,
         (None, None) => return Ok(None),

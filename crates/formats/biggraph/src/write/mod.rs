@@ -2,11 +2,11 @@
 
 mod checkpoint;
 mod companions;
+mod edge_list;
 mod edges;
 mod entities;
 mod foreign;
 mod known;
-mod listed;
 mod model;
 mod root;
 mod settings;
@@ -14,8 +14,8 @@ mod tables;
 
 pub use checkpoint::version_file;
 pub(super) use companions::{add as add_companion, companions};
-pub(crate) use listed::has_columns as is_edge_list;
-pub(super) use listed::refuse as refuse_edge_list;
+pub(crate) use edge_list::has_columns as is_edge_list;
+pub(super) use edge_list::refuse as refuse_edge_list;
 pub(super) use settings::SETTINGS;
 
 use self::settings::Settings;
@@ -48,12 +48,12 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     })?;
     let checkpoint = renamed.as_ref().unwrap_or(checkpoint);
     let kind = kind(checkpoint, options)?;
-    let listed = match kind {
-        "edges" => listed::columns(checkpoint, settings.columns.as_deref())?,
-        "checkpoint" | "init" | "embeddings" => listed::refuse(checkpoint).map(|()| None)?,
+    let edge_list = match kind {
+        "edges" => edge_list::columns(checkpoint, settings.columns.as_deref())?,
+        "checkpoint" | "init" | "embeddings" => edge_list::refuse(checkpoint).map(|()| None)?,
         _ => None,
     };
-    let checkpoint = listed.as_ref().unwrap_or(checkpoint);
+    let checkpoint = edge_list.as_ref().unwrap_or(checkpoint);
     let mut losses = Vec::new();
     losses.extend(checkpoint.left_out().map(Note::loss));
     losses.extend(foreign::losses(checkpoint));
@@ -83,7 +83,7 @@ fn kind(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<&'static str> 
         return Ok(kind);
     }
     let any = |role: &Role| checkpoint.tensors.iter().any(|t| t.role == *role);
-    Ok(if any(&Role::Edges) || listed::has_columns(checkpoint) || options.setting("columns").is_some() {
+    Ok(if any(&Role::Edges) || edge_list::has_columns(checkpoint) || options.setting("columns").is_some() {
         "edges"
     } else if any(&Role::Names) && !any(&Role::Embedding) {
         "entities"

@@ -110,7 +110,7 @@ impl<'a> Model<'a> {
             // A model without parameters has an empty state, if it has one.
             return match said {
                 Some(None) if self.is_empty() => state::empty().map(Some),
-                Some(Some(groups)) if self.optimizer().is_some_and(state::says_empty) => {
+                Some(Some(groups)) if self.optimizer().is_some_and(state::is_marked_empty) => {
                     state::blob(&[], groups).map(Some)
                 }
                 _ => Ok(None),

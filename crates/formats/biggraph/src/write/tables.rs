@@ -3,7 +3,7 @@
 use super::super::config::Config;
 use super::super::layout::is_type_name;
 use super::super::partitions::{Partitions, new_counts, stored_type};
-use super::super::read::MOST_PARTS;
+use super::super::read::MAX_ALL_PARTITIONS;
 use super::settings::Settings;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -263,7 +263,7 @@ fn old_parts(
         Some(counts) => Ok(counts.len() as u64),
         None => {
             let parts = config.and_then(|c| c.entity(entity)).map_or(1, |e| e.num_partitions);
-            Limits::check("partitions", "tensors", parts, MOST_PARTS)
+            Limits::check("partitions", "tensors", parts, MAX_ALL_PARTITIONS)
                 .map_err(|e| e.on_tensor(rows.name()))?;
             Ok(parts)
         }

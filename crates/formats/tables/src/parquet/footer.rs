@@ -164,7 +164,7 @@ fn readable_schema(base64: &[u8]) -> Option<String> {
 /// Tree of columns, stored as a list in the footer: a group, its children, and theirs.
 #[derive(Debug, Default)]
 struct Schema {
-    /// Of the current element: number of children, and bytes of the name.
+    /// Number of children and name length of the current element.
     children: i32,
     name: u64,
     /// Open groups: missing children, and memory of a path to them.

@@ -45,7 +45,7 @@ impl File {
         let named = column.physical_type() == Type::BYTE_ARRAY;
         if named {
             // A block of a few bytes can encode millions of lengths.
-            self.check_memory(values.saturating_mul(super::VALUE))?;
+            self.check_memory(values.saturating_mul(super::VALUE_MEMORY))?;
         }
         let rows = usize::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
         let found = guarded("a row group", || {

@@ -1,7 +1,7 @@
 //! Scan of the texts of all columns, also inside lists: page by page, dictionary texts once.
 
 use super::texts::{Numbers, values_of};
-use super::{COPIES, File, READER};
+use super::{COPIES, File, READER_MEMORY};
 use crate::table::binaries::Binaries;
 use crate::table::pipe::guarded;
 use parquet::basic::{Encoding, Type};
@@ -50,7 +50,8 @@ impl File {
         let chunk = self.metadata.metadata().row_group(group).column(leaf);
         let (start, len) = guarded("a row group", || Ok::<_, ParquetError>(chunk.byte_range()))?;
         let range = start..start.saturating_add(len);
-        let held = self.check_column((group, leaf), range, chunk.compression())?.held.saturating_add(READER);
+        let held =
+            self.check_column((group, leaf), range, chunk.compression())?.held.saturating_add(READER_MEMORY);
         self.check_memory(held.saturating_mul(COPIES))?;
         let rows = usize::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
         let mut pages = guarded("a row group", || {

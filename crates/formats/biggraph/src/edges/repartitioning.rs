@@ -119,7 +119,7 @@ impl Window<'_> {
 
 /// All entity types, and the types joined by each relation.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct Repartitioning {
     types: Vec<EntityType>,
     /// Types on the left and right of each relation.
     relations: Vec<[usize; 2]>,
@@ -130,9 +130,9 @@ pub(crate) struct Places {
     parts: [u64; 2],
 }
 
-impl Places {
+impl Repartitioning {
     /// Maximum number of new buckets.
-    const MOST: u64 = 1_000_000;
+    const MAX_BUCKETS: u64 = 1_000_000;
 
     /// # Errors
     /// [`weighbridge_core::Kind::Mismatch`], code `partitions-differ`, if the types on one side of the
@@ -154,9 +154,9 @@ impl Places {
                 *all = kind.new_parts();
             }
         }
-        if parts[0].saturating_mul(parts[1]) > Self::MOST {
+        if parts[0].saturating_mul(parts[1]) > Self::MAX_BUCKETS {
             return Err(Error::limit("too-many-buckets", "too many edge buckets")
-                .expected(format_args!("at most {} buckets", Self::MOST))
+                .expected(format_args!("at most {} buckets", Self::MAX_BUCKETS))
                 .found(format_args!("{} times {}", parts[0], parts[1])));
         }
         Ok(Self { types, relations, dynamic, parts })
@@ -265,12 +265,15 @@ mod tests {
     #[test]
     fn rejects_sides_with_different_partitions() {
         let kind = |parts| EntityType::new("t", false, &[10], parts, false).unwrap();
-        let places = |relations| Places::new(vec![kind(4), kind(1), kind(2)], relations, false);
+        let places = |relations| Repartitioning::new(vec![kind(4), kind(1), kind(2)], relations, false);
         assert_eq!(places(vec![[0, 0], [1, 0], [0, 1]]).unwrap().parts(), [4, 4]);
         assert_eq!(places(vec![[0, 2], [1, 1]]).unwrap().parts(), [4, 2]);
         assert_eq!(places(vec![[1, 1]]).unwrap().parts(), [1, 1]);
         assert_eq!(places(vec![[0, 1], [2, 1]]).unwrap_err().code().as_str(), "partitions-differ");
         let many = vec![kind(10_000), kind(1), kind(2)];
-        assert_eq!(Places::new(many, vec![[0, 0]], false).unwrap_err().code().as_str(), "too-many-buckets");
+        assert_eq!(
+            Repartitioning::new(many, vec![[0, 0]], false).unwrap_err().code().as_str(),
+            "too-many-buckets"
+        );
     }
 }

@@ -16,11 +16,11 @@ const NEEDED: [&str; 3] = ["lhs", "rhs", "rel"];
 /// Optional column.
 const WEIGHT: &str = "weight";
 /// Name of an ignored column.
-const NONE: &str = "-";
+const IGNORED: &str = "-";
 /// Maximum number of columns of an edge list.
-const MOST: u64 = 4;
+const MAX_COLUMNS: u64 = 4;
 /// Number of rows of a text table that are checked.
-const LOOKED: u64 = 64;
+const CHECKED_ROWS: u64 = 64;
 
 /// True where the tensors are the columns of an edge list, or the columns of the only table have these names.
 pub(crate) fn has_columns(checkpoint: &Checkpoint) -> bool {
@@ -61,11 +61,11 @@ pub(super) fn columns(checkpoint: &Checkpoint, names: Option<&[String]>) -> Resu
     }
     let own: Vec<String> = column_names(table)
         .into_iter()
-        .map(|name| if name == WEIGHT || NEEDED.contains(&name.as_str()) { name } else { NONE.to_owned() })
+        .map(|name| if name == WEIGHT || NEEDED.contains(&name.as_str()) { name } else { IGNORED.to_owned() })
         .collect();
     let names = names.unwrap_or(&own);
     let once = |name: &&str| names.iter().filter(|own| own == name).count() == 1;
-    let known = |name: &String| [WEIGHT, NONE].contains(&name.as_str()) || NEEDED.contains(&name.as_str());
+    let known = |name: &String| [WEIGHT, IGNORED].contains(&name.as_str()) || NEEDED.contains(&name.as_str());
     let fits = names.len() as u64 == count && NEEDED.iter().all(once) && names.iter().all(known);
     if !fits || names.iter().filter(|name| *name == WEIGHT).count() > 1 {
         return Err(Error::usage("edge-columns", "the edge columns of the table are not specified")
@@ -75,7 +75,7 @@ pub(super) fn columns(checkpoint: &Checkpoint, names: Option<&[String]>) -> Resu
             .hint(Opt::Set.pair("columns", "lhs,rel,rhs")));
     }
     let mut made = Checkpoint { tensors: Vec::new(), ..checkpoint.clone() };
-    for (place, name) in (0u64..).zip(names).filter(|(_, name)| *name != NONE) {
+    for (place, name) in (0u64..).zip(names).filter(|(_, name)| *name != IGNORED) {
         let source: SourceRef = Arc::new(Column::new(table, place)?);
         let path = TensorPath::new([Name::from(name.as_str())]);
         let mut column =
@@ -119,7 +119,7 @@ pub(in super::super) fn refuse(checkpoint: &Checkpoint) -> Result<()> {
 fn is_list(checkpoint: &Checkpoint, table: &TensorEntry) -> Result<bool> {
     let [rows, columns] = *table.shape.dims() else { return Ok(false) };
     let all = columns + u64::from(table.row_names.is_some());
-    if !(2..=MOST).contains(&all) || rows == 0 || columns == 0 || table.cast.is_some() {
+    if !(2..=MAX_COLUMNS).contains(&all) || rows == 0 || columns == 0 || table.cast.is_some() {
         return Ok(false);
     }
     if !table.stored.is_float() {
@@ -129,7 +129,7 @@ fn is_list(checkpoint: &Checkpoint, table: &TensorEntry) -> Result<bool> {
     if checkpoint.format != "tsv" {
         return Ok(false);
     }
-    let first = table.rows(0..rows.min(LOOKED))?;
+    let first = table.rows(0..rows.min(CHECKED_ROWS))?;
     let bytes = first.read_tensor(Order::Row)?;
     let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let width = usize::try_from(columns).unwrap_or(usize::MAX);

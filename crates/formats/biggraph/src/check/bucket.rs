@@ -9,7 +9,7 @@ use weighbridge_core::error::Result;
 use weighbridge_core::finding::Finding;
 
 /// Number of edges or features checked together.
-const BLOCK: u64 = 1 << 17;
+const BLOCK_EDGES: u64 = 1 << 17;
 /// Column names of the sides.
 const SIDES: [&str; 2] = ["lhs", "rhs"];
 
@@ -17,13 +17,13 @@ const SIDES: [&str; 2] = ["lhs", "rhs"];
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Io`] if bytes cannot be read.
-pub(super) fn look_at(bucket: &Bucket, meaning: Option<&Meaning>) -> Result<Vec<Finding>> {
+pub(super) fn check_bucket(bucket: &Bucket, meaning: Option<&Meaning>) -> Result<Vec<Finding>> {
     let (Some(&lhs), Some(&rhs), Some(&rel)) =
         (bucket.columns.get("lhs"), bucket.columns.get("rhs"), bucket.columns.get("rel"))
     else {
         return Ok(Vec::new());
     };
-    let mut look = Look { bucket, meaning, faults: BTreeMap::new() };
+    let mut bucket_check = BucketCheck { bucket, meaning, faults: BTreeMap::new() };
     let mut lists = LISTS.map(|(offsets, data)| {
         let both = bucket.columns.get(offsets).zip(bucket.columns.get(data));
         both.map(|(&offsets, &data)| Lists {
@@ -38,31 +38,33 @@ pub(super) fn look_at(bucket: &Bucket, meaning: Option<&Meaning>) -> Result<Vec<
     let (mut left, mut right, mut relations) = (Vec::new(), Vec::new(), Vec::new());
     let mut start = 0;
     while start < rel.elements() {
-        let count = BLOCK.min(rel.elements() - start);
+        let count = BLOCK_EDGES.min(rel.elements() - start);
         ids(lhs, start, count, &mut left)?;
         ids(rhs, start, count, &mut right)?;
         ids(rel, start, count, &mut relations)?;
         for (side, list) in lists.iter_mut().enumerate() {
             if let Some(list) = list {
                 list.read(start, count)?;
-                look.offsets(list, LISTS[side].0, start);
+                bucket_check.offsets(list, LISTS[side].0, start);
             }
         }
         for (at, rel) in relations.iter().enumerate() {
             let edge = start + at as u64;
             let sides = meaning.and_then(|meaning| meaning.relation(*rel));
             if (meaning.is_some() && sides.is_none()) || !matches!(rel, Id::Whole(0..)) {
-                look.fault("rel-out-of-range", "rel").add(edge, || format!("relation {}", shown(*rel)));
+                bucket_check
+                    .fault("rel-out-of-range", "rel")
+                    .add(edge, || format!("relation {}", shown(*rel)));
             }
             for (side, block) in [&left, &right].into_iter().enumerate() {
                 let Some(id) = block.get(at) else { continue };
                 let entity = sides.map(|sides| &*sides[side]);
-                look.side(edge, at, side, *id, entity, lists[side].as_mut())?;
+                bucket_check.side(edge, at, side, *id, entity, lists[side].as_mut())?;
             }
         }
         start += count;
     }
-    Ok(look.findings())
+    Ok(bucket_check.findings())
 }
 
 /// Fault in a column: number of edges, and the first one.
@@ -81,13 +83,13 @@ impl Fault {
     }
 }
 
-struct Look<'a> {
+struct BucketCheck<'a> {
     bucket: &'a Bucket<'a>,
     meaning: Option<&'a Meaning>,
     faults: BTreeMap<(&'static str, &'static str), Fault>,
 }
 
-impl Look<'_> {
+impl BucketCheck<'_> {
     fn fault(&mut self, code: &'static str, column: &'static str) -> &mut Fault {
         self.faults.entry((code, column)).or_default()
     }
@@ -241,7 +243,7 @@ impl Lists<'_> {
         if let Some(id) = within(&self.block, self.block_at) {
             return Ok(Some(id));
         }
-        let count = BLOCK.min(self.data.elements().saturating_sub(at));
+        let count = BLOCK_EDGES.min(self.data.elements().saturating_sub(at));
         ids(self.data, at, count, &mut self.block)?;
         self.block_at = at;
         Ok(within(&self.block, at))

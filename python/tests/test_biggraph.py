@@ -302,7 +302,9 @@ def test_detects_a_version_written_without_the_lock(tmp_path: Path) -> None:
     ids="latest sweep failed-rollback".split(),
 )
 @pytest.mark.parametrize("later", [False, True], ids=["before", "after"])
-def test_detects_a_version_written_without_the_lock_after_other_calls(tmp_path: Path, work: Any, later: bool) -> None:
+def test_detects_a_version_written_without_the_lock_after_other_calls(
+    tmp_path: Path, work: Any, later: bool
+) -> None:
     """Also before the first version of the `with` block, and in either order of the call and the other run."""
     save(CheckpointStore(tmp_path), 1)
     store = CheckpointStore(tmp_path)
@@ -330,9 +332,7 @@ def test_detects_a_version_written_without_the_lock_after_other_calls(tmp_path: 
     ],
     ids="prune preserve newer older remnants".split(),
 )
-def test_refuses_changes_after_another_run_moved_the_version(
-    tmp_path: Path, work: Any
-) -> None:
+def test_refuses_changes_after_another_run_moved_the_version(tmp_path: Path, work: Any) -> None:
     save(CheckpointStore(tmp_path), 1)
     with CheckpointStore(tmp_path) as store:
         work(store)

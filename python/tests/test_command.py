@@ -65,7 +65,9 @@ def test_json_output_equals_to_dict(net: Path) -> None:
     assert json.loads(run("info", net, "--json").stdout) == weighbridge.info(net).to_dict()
 
 
-def test_runs_in_this_process(net: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_in_this_process(
+    net: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = signal.getsignal(signal.SIGINT)
     try:
         assert command.main(["show", str(net), "fc1.bias"]) == 0

@@ -24,9 +24,7 @@ def modules() -> List[str]:
     if importlib.util.find_spec("torchbiggraph") is None:
         # Needs PyTorch-BigGraph, to register itself there.
         without.add("weighbridge.biggraph.storage")
-    return sorted(
-        {"weighbridge", "weighbridge._weighbridge", *(module.name for module in found)} - without
-    )
+    return sorted({"weighbridge", "weighbridge._weighbridge", *(module.name for module in found)} - without)
 
 
 def examples(module: ModuleType) -> Iterator[doctest.DocTest]:

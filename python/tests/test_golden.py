@@ -78,7 +78,9 @@ def test_npz(path: Path) -> None:
     checkpoint = weighbridge.open(path)
     assert list(checkpoint) == [expected["name"] for expected in truth["tensors"]]
     for expected in truth["tensors"]:
-        holds(checkpoint[expected["name"]], expected["dtype"], expected["shape"], bytes.fromhex(expected["hex"]))
+        holds(
+            checkpoint[expected["name"]], expected["dtype"], expected["shape"], bytes.fromhex(expected["hex"])
+        )
         checkpoint[expected["name"]].check()
 
 
@@ -91,7 +93,10 @@ def test_safetensors(path: Path) -> None:
     for expected in truth["tensors"]:
         dtype = SHORT.get(expected["dtype"], expected["dtype"].lower())
         holds(
-            checkpoint.tensor((*expected["name"].split("."),)), dtype, expected["shape"], bytes.fromhex(expected["hex"])
+            checkpoint.tensor((*expected["name"].split("."),)),
+            dtype,
+            expected["shape"],
+            bytes.fromhex(expected["hex"]),
         )
 
 

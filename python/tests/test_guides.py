@@ -25,7 +25,9 @@ def example() -> str:
     return textwrap.dedent("\n".join(lines))
 
 
-def test_readme_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_readme_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     monkeypatch.chdir(tmp_path)
     weighbridge.save("net.safetensors", small())
     exec(compile(example(), "README.md", "exec"), {})

@@ -96,7 +96,7 @@ def test_rejects_invalid_arguments(net: Path) -> None:
         (
             weighbridge.convert,
             {"target": "x.npz", "rounding": "up"},
-            "invalid value 'up' for rounding: rounding is",
+            "invalid value 'up' for rounding: expected nearest",
         ),
         (weighbridge.checkpoint, {"delete_newer": True}, "arguments were not provided: rollback"),
         (weighbridge.edit, {}, "arguments were not provided: target"),
@@ -172,11 +172,11 @@ def test_tensor_names_are_not_reworded(tmp_path: Path) -> None:
         ):
             with pytest.raises(KeyError) as caught:
                 action(*given)
-            assert caught.value.hint == f"there is {name}" and caught.value.tensor == name[:-1]
+            assert caught.value.hint == f"did you mean {name}?" and caught.value.tensor == name[:-1]
     with pytest.raises(KeyError) as caught:
         opened["nothing like it"]
-    assert caught.value.hint == "no name is like it; the first are " + ", ".join(sorted(ODD)[:3])
-    with pytest.raises(weighbridge.UsageError, match="^`{2}--drop`{2} is no index"):
+    assert caught.value.hint == "no similar names; the first are " + ", ".join(sorted(ODD)[:3])
+    with pytest.raises(weighbridge.UsageError, match="^`{2}--drop`{2} is not an index"):
         weighbridge.show(path, "a --force[`--drop`]")
     # The option in the hint is still reworded.
     with pytest.raises(weighbridge.Error) as caught:
@@ -191,7 +191,7 @@ def test_row_names_are_not_reworded(tmp_path: Path) -> None:
     for name in ODD:
         with pytest.raises(weighbridge.MismatchError) as caught:
             weighbridge.show(folder, f"embeddings.user['{name[:-1]}']")
-        assert (caught.value.code, caught.value.hint) == ("no-such-row", f"there is {name}")
+        assert (caught.value.code, caught.value.hint) == ("no-such-row", f"did you mean {name}?")
     # The hint contains the reason from a note of the file, with the folder.
     (folder / "entity_names_user_0.json").unlink()
     rows = folder / "embeddings_user_0.v1.h5"

@@ -28,7 +28,9 @@ def pickles() -> Iterator[Tuple[Path, Dict[str, Any]]]:
     """Yields every golden pickle with its expected content."""
     for folder in sorted({path.parent for path in GOOD.glob("*/*/expected.json")}):
         entries = truth(folder).get("entries", [])
-        known = {expected["file"]: expected.get("raw_pickle") for expected in entries if isinstance(entries, list)}
+        known = {
+            expected["file"]: expected.get("raw_pickle") for expected in entries if isinstance(entries, list)
+        }
         for name, expected in known.items():
             while expected is not None and "same_content_as" in expected:
                 expected = known[expected["same_content_as"]]

@@ -31,7 +31,11 @@ def truth(path: Path) -> Dict[str, Any]:
 
 def name_of(expected: Dict[str, Any], key: str = "name") -> Any:
     """Returns the expected name; names that are not UTF-8 are stored as hexadecimal digits."""
-    return primitiv.parameter.plain(bytes.fromhex(expected[key + "_hex"])) if key + "_hex" in expected else expected[key]
+    return (
+        primitiv.parameter.plain(bytes.fromhex(expected[key + "_hex"]))
+        if key + "_hex" in expected
+        else expected[key]
+    )
 
 
 def address_of(expected: Dict[str, Any]) -> Tuple[Any, ...]:
@@ -296,7 +300,11 @@ def test_rejects_invalid_addresses() -> None:
     with pytest.raises(weighbridge.UnknownNameError) as caught:
         model["fc1.ww"]
     assert caught.value.hint is not None and caught.value.hint.startswith("did you mean fc1.w")
-    for address, hint in ((("fc1", "bb"), "did you mean fc1.b"), ("fc2", "did you mean fc1"), ("quite.else", None)):
+    for address, hint in (
+        (("fc1", "bb"), "did you mean fc1.b"),
+        ("fc2", "did you mean fc1"),
+        ("quite.else", None),
+    ):
         with pytest.raises(KeyError) as missing:
             model[address]
         found = missing.value.hint  # type: ignore[attr-defined]

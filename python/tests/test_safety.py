@@ -275,7 +275,9 @@ print(memory.is_mapped == allowed, (handler() == before) == (not allowed))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the Linux layout of sigaction")
-@pytest.mark.parametrize(("allowed", "lines"), [(True, ["True", "True True"]), (False, ["True", "False", "True True"])])
+@pytest.mark.parametrize(
+    ("allowed", "lines"), [(True, ["True", "True True"]), (False, ["True", "False", "True True"])]
+)
 def test_sigbus_handler_is_installed_with_the_first_mapped_array(
     tmp_path: Path, allowed: bool, lines: List[str]
 ) -> None:

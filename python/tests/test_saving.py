@@ -426,5 +426,5 @@ def test_keeps_optimizer_state_without_slot(tmp_path: Path) -> None:
     weighbridge.save(tmp_path / "x.npz", {name: source[name], "w": source["model.0.weight"]})
     again = weighbridge.open(tmp_path / "x.npz")
     assert [(t.role, t.slot) for t in again.values()] == [("optimizer", None), ("parameter", None)]
-    with pytest.raises(weighbridge.UsageError, match="no slot"):
+    with pytest.raises(weighbridge.UsageError, match="without a slot"):
         weighbridge.save(tmp_path / "y.npz", {"a": TABLE}, roles={"a": "optimizer"})

@@ -393,7 +393,9 @@ def test_casts_equal_numpy(archive: Path) -> None:
     with pytest.raises(weighbridge.UnsupportedError, match="already"):
         # Two roundings can differ from one.
         tensor.cast("f16").cast("f32")
-    with pytest.raises(weighbridge.UsageError, match="casts go to f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8"):
+    with pytest.raises(
+        weighbridge.UsageError, match="casts go to f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8"
+    ):
         tensor.cast("i16")
     with pytest.raises(weighbridge.UsageError):
         tensor.cast("float")
@@ -403,7 +405,9 @@ def test_casts_equal_numpy(archive: Path) -> None:
 def table(tmp_path: Path) -> weighbridge.Tensor:
     path = tmp_path / "table.npz"
     names = ["ann", "bob", "cy", "bob", "été"]
-    weighbridge.save(path, {"t": numpy.arange(10.0).reshape(5, 2), "u": numpy.zeros(2)}, row_names={"t": names})
+    weighbridge.save(
+        path, {"t": numpy.arange(10.0).reshape(5, 2), "u": numpy.zeros(2)}, row_names={"t": names}
+    )
     return weighbridge.open(path)["t"]
 
 

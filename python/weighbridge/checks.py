@@ -93,9 +93,7 @@ def cast_name(value: object, what: str, own: str = CASTS[0]) -> str:
     """
     text = value if isinstance(value, str) else spelling(value)
     if text is None:
-        wrong_type(
-            what, "the name of a dtype, or a dtype object", value, hint=f"use a name: {_CASTS}"
-        )
+        wrong_type(what, "the name of a dtype, or a dtype object", value, hint=f"use a name: {_CASTS}")
     name = element_type(text)
     if name is None or name not in (own, *CASTS):
         # The wording of the command.

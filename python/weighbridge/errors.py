@@ -85,7 +85,9 @@ class Error(Exception):
         return "\n".join(lines)
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        kept = {name: getattr(self, name) for name in _BUILTIN_FIELDS if getattr(self, name, None) is not None}
+        kept = {
+            name: getattr(self, name) for name in _BUILTIN_FIELDS if getattr(self, name, None) is not None
+        }
         kept.update(self.__dict__, args=self.args)
         return _rebuilt, (type(self), self.to_dict()), kept
 

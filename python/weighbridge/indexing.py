@@ -60,9 +60,7 @@ def _uncovered_dimensions(items: List[Any], rank: int) -> int:
 
 def _stretch(item: slice, length: int) -> Tuple[int, int, int]:
     if any(isinstance(end, str) for end in (item.start, item.stop)):
-        raise TypeError(
-            "slices of rows need row numbers: use tensor.row_names.row_of(name)"
-        )
+        raise TypeError("slices of rows need row numbers: use tensor.row_names.row_of(name)")
     start, stop, step = item.indices(length)
     count = len(range(start, stop, step))
     if count == 0:

@@ -219,9 +219,7 @@ class Tensor:
 
     def _row_of(self, name: str) -> int:
         if self.row_names is None:
-            raise TypeError(
-                f"{self.name} has no row names: index it by integers, slices, '...' and None"
-            )
+            raise TypeError(f"{self.name} has no row names: index it by integers, slices, '...' and None")
         try:
             return self.row_names.row_of(name)
         except (KeyError, UnicodeEncodeError):
@@ -323,7 +321,9 @@ class Tensor:
         # A request with strides, as by numpy and `memoryview`, means access without a copy; numpy has another way to
         # get a copy.
         if self._entry.mapped(self.order) is None:
-            raise BufferError(f"{self.name}: a buffer without a copy is not possible; use tensor.memoryview()")
+            raise BufferError(
+                f"{self.name}: a buffer without a copy is not possible; use tensor.memoryview()"
+            )
         if self.order == "C" or self._entry.mapped("C") is not None:
             return self.memoryview()
         if "numpy" not in sys.modules:

@@ -110,7 +110,7 @@ macro_rules! places {
 }
 
 impl Error {
-    /// Creates an error of any kind. `code` is stable: programs match on it.
+    /// Creates an error with a kind and a stable `code`.
     pub fn new(kind: Kind, code: impl Into<ErrorCode>, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,

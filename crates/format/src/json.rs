@@ -6,9 +6,9 @@ use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
 
 /// Minimum average bytes of text per value; the shortest valid configurations have twelve.
-pub const VALUE: usize = 8;
+pub const BYTES_PER_VALUE: usize = 8;
 /// Number of values allowed in any text.
-pub const FREE: usize = 1 << 16;
+pub const BASE_VALUES: usize = 1 << 16;
 
 /// JSON value. Integers keep their digits: they may be of any length.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +46,7 @@ impl Json {
 /// `\ud800`, which UTF-8 cannot represent; [`weighbridge_core::Kind::Limit`] for deep nesting, and for too many values: in memory a
 /// value takes many times the two bytes that it can have in the text.
 pub fn parse(text: &str) -> Result<Json> {
-    let mut parser = Parser { text, at: 0, left: text.len() / VALUE + FREE };
+    let mut parser = Parser { text, at: 0, left: text.len() / BYTES_PER_VALUE + BASE_VALUES };
     let value = parser.value(0)?;
     parser.blanks();
     if parser.at < text.len() {
@@ -100,7 +100,7 @@ impl<'a> Parser<'a> {
         self.left = self.left.checked_sub(1).ok_or_else(|| {
             Error::limit("limit", "the JSON has too many values for its length")
                 .at(self.at as u64)
-                .expected(format_args!("at most one value per {VALUE} bytes, or {FREE}"))
+                .expected(format_args!("at most one value per {BYTES_PER_VALUE} bytes, plus {BASE_VALUES}"))
         })?;
         self.blanks();
         for (word, value) in [
@@ -382,7 +382,7 @@ mod tests {
     fn the_number_of_values_is_limited_by_the_text() {
         let relation = r#"{"name":"r","lhs":"a","rhs":"a"}"#;
         assert!(parse(&format!("[{}]", vec![relation; 100_000].join(","))).is_ok());
-        assert!(parse(&format!("[{}]", vec!["0"; FREE].join(","))).is_ok());
+        assert!(parse(&format!("[{}]", vec!["0"; BASE_VALUES].join(","))).is_ok());
         let error = parse(&format!("[{}]", vec!["0"; 400_000].join(","))).unwrap_err();
         assert_eq!((error.kind(), error.code().as_str()), (weighbridge_core::Kind::Limit, "limit"));
     }

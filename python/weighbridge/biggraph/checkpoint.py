@@ -186,7 +186,9 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         for name, table in self._tables.items():
             counts = [count for count in table.partitions if count is not None]
             if len(counts) < len(table.partitions):
-                raise MismatchError("a partition of the table is missing", code="partition-missing", tensor=name)
+                raise MismatchError(
+                    "a partition of the table is missing", code="partition-missing", tensor=name
+                )
             starts[name] = numpy.cumsum([0, *counts[:-1]], dtype="int64")
         # Entities of featurized types, or of types without a file, keep their numbers.
         nothing = numpy.zeros(1, "int64")

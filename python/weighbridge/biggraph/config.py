@@ -34,7 +34,9 @@ class Config(Dict[str, Any]):
         try:
             config: Config = json.loads(text, object_hook=cls)
         except ValueError as error:
-            raise UsageError("the configuration is not valid JSON", code="bad-config", found=str(error)) from error
+            raise UsageError(
+                "the configuration is not valid JSON", code="bad-config", found=str(error)
+            ) from error
         return config
 
     def text(self) -> str:

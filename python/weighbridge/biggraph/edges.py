@@ -88,7 +88,11 @@ def of(opened: Checkpoint) -> Dict[Bucket, Edges]:
     columns: Dict[Bucket, Dict[str, Any]] = {}
     if opened.kind != "edges":
         raise MismatchError(
-            "the file does not contain edges", code="wrong-kind", file=opened.path, expected="edges", found=opened.kind
+            "the file does not contain edges",
+            code="wrong-kind",
+            file=opened.path,
+            expected="edges",
+            found=opened.kind,
         )
     for tensor in opened.values():
         own = tensor.attributes.get("bucket")

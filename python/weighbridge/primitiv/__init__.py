@@ -58,9 +58,7 @@ def load(path: Path, *, with_stats: bool = True, lenient: bool = False) -> Objec
             return Shape(metadata["dims"], metadata["batch"])
         if opened.kind == "optimizer":
             return Optimizer.open(path, lenient=lenient)
-        raise MismatchError(
-            "not a primitiv object", code="wrong-kind", file=opened.path, found=opened.kind
-        )
+        raise MismatchError("not a primitiv object", code="wrong-kind", file=opened.path, found=opened.kind)
 
 
 __all__: List[str] = [

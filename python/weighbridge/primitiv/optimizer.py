@@ -52,9 +52,7 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
 
     learning_rate_scaling = _Setting("Optimizer.lr_scale", "Factor of the learning rate.")
     weight_decay = _Setting("Optimizer.l2_strength", "Strength of weight decay (L2).")
-    gradient_clipping = _Setting(
-        "Optimizer.clip_threshold", "Largest norm of gradients; 0 for no clipping."
-    )
+    gradient_clipping = _Setting("Optimizer.clip_threshold", "Largest norm of gradients; 0 for no clipping.")
 
     _NAME = ""
     _OWN: Tuple[str, ...] = ()
@@ -138,7 +136,10 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
             self._floats[plain(key)] = struct.unpack("<f", struct.pack("<f", value))[0]
         except (struct.error, OverflowError):
             raise UsageError(
-                "expected a number that fits a 32-bit float", code="setting-type", tensor=str(key), found=repr(value)
+                "expected a number that fits a 32-bit float",
+                code="setting-type",
+                tensor=str(key),
+                found=repr(value),
             ) from None
 
     def __getitem__(self, key: Part) -> Union[int, float]:

@@ -34,10 +34,10 @@ fn unknown_names_hint_at_the_nearest() {
     let (model, more) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
     ok(&["edit", &model, &more, "--rename", "w1=encoder.layer.weight", "--rename", "w2=decoder.layer.bias"]);
     for verb in ["show", "stats"] {
-        assert_eq!(hint(&[verb, &model, "w11"]), "there is w1");
-        assert_eq!(hint(&[verb, &more, "encoder.layr.wieght"]), "there is encoder.layer.weight");
-        assert_eq!(hint(&[verb, &more, "Decoder"]), "there is decoder.layer.bias");
-        assert!(hint(&[verb, &model, "qqqqqq"]).starts_with("no name is like it; the first are "));
+        assert_eq!(hint(&[verb, &model, "w11"]), "did you mean w1?");
+        assert_eq!(hint(&[verb, &more, "encoder.layr.wieght"]), "did you mean encoder.layer.weight?");
+        assert_eq!(hint(&[verb, &more, "Decoder"]), "did you mean decoder.layer.bias?");
+        assert!(hint(&[verb, &model, "qqqqqq"]).starts_with("no similar names; the first are "));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sources of bytes: files, memory, ranges of other sources, and caches over them.
 //!
-//! A [`Source`] has a length and positional reads into the caller's buffer. It has no seek position, so many threads can share
+//! A [`Source`] has a length and positional reads into the caller's buffer. It has no seek position: threads can share
 //! one. `weighbridge-io` opens files.
 
 mod block_cache;

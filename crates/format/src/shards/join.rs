@@ -125,7 +125,7 @@ impl<'a> Joint<'a> {
         let Some(files) = files else { return Ok(()) };
         if !self.reader.options.lenient {
             return Err(Error::corrupt("shard-missing", "shards are missing")
-                .found(format_args!("missing: {files}"))
+                .found(format_args!("no {files}"))
                 .hint(phrase!["the download may be incomplete; ", Opt::Lenient, " opens the other shards"]));
         }
         self.whole.notes.push(Note::omission("shard-missing", format!("missing shards: {files}")));

@@ -52,7 +52,7 @@ fn opens_the_only_model_of_a_folder() {
     // Which of several is meant is not guessed, unless those who load such folders take one.
     let two = [config, ("b.npy", &NPY[..]), ("a.safetensors", model)];
     assert_eq!(open(&two), ("several-models".to_owned(), "a.safetensors, b.npy".to_owned()));
-    let text = |names: &str| format!("model files that stand beside this one were not looked at: {names}");
+    let text = |names: &str| format!("other model files in the folder not opened: {names}");
     let others = [&two[..], &[("model.safetensors", model), ("pytorch_model.bin", b"")]].concat();
     assert_eq!(open(&others), ("m/model.safetensors".to_owned(), text("m/a.safetensors, m/b.npy")));
 }

@@ -16,7 +16,7 @@
 //! A name is replaced by the literal assigned to it before. Everything else is an error: its
 //! value is known only by running it.
 
-use crate::text::json::{FREE, Json, VALUE};
+use crate::text::json::{BASE_VALUES, BYTES_PER_VALUE, Json};
 use std::collections::HashMap;
 use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
@@ -40,7 +40,8 @@ pub(super) fn is_python(text: &str) -> bool {
 /// [`weighbridge_core::Kind::Unsupported`], `python-config`, with the line, if the file contains more than literals;
 /// [`weighbridge_core::Kind::Limit`] for deep nesting, and for too many values.
 pub(super) fn parse(text: &str) -> Result<Json> {
-    let mut reader = Reader { text, at: 0, left: text.len() / VALUE + FREE, names: HashMap::new() };
+    let mut reader =
+        Reader { text, at: 0, left: text.len() / BYTES_PER_VALUE + BASE_VALUES, names: HashMap::new() };
     reader.file()
 }
 
@@ -218,9 +219,9 @@ impl<'a> Reader<'a> {
 
     fn spend(&mut self, count: usize) -> Result<()> {
         self.left = self.left.checked_sub(count).ok_or_else(|| {
-            Error::limit("limit", "the configuration has too many values")
-                .at(self.at as u64)
-                .expected(format_args!("at most one value for each {VALUE} bytes, plus {FREE}"))
+            Error::limit("limit", "the configuration has too many values").at(self.at as u64).expected(
+                format_args!("at most one value for each {BYTES_PER_VALUE} bytes, plus {BASE_VALUES}"),
+            )
         })?;
         Ok(())
     }
@@ -324,7 +325,7 @@ impl<'a> Reader<'a> {
             }
             let key = self.word();
             if key.is_empty() || !self.skip('=') {
-                return Err(self.wrong("KEY=VALUE"));
+                return Err(self.wrong("KEY=BYTES_PER_VALUE"));
             }
             self.blanks(true);
             let value = self.value(depth + 1)?;
@@ -495,7 +496,7 @@ impl Dictionary {
 
 /// Number of values in a value, including itself. Text counts by its length: a copy needs as much memory.
 fn values_of(value: &Json) -> usize {
-    let text = |text: &str| text.len() / VALUE;
+    let text = |text: &str| text.len() / BYTES_PER_VALUE;
     match value {
         Json::List(items) => 1 + items.iter().map(values_of).sum::<usize>(),
         Json::Object(pairs) => {

@@ -26,7 +26,7 @@ const UNSAFE: [(&str, &str); 7] = [
 const MODULE: &str = "crates/io/src/source/map/";
 
 /// The sources of all crates, by their path from the root.
-fn sources() -> Vec<(String, String)> {
+pub(super) fn sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut folders: Vec<PathBuf> = ["crates", "fuzz", "benches"].map(|name| root.join(name)).into();
     let mut sources = Vec::new();

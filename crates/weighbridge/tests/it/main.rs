@@ -31,4 +31,5 @@ mod store;
 mod store_kill;
 mod support;
 mod verdicts;
+mod words;
 mod written;

@@ -58,7 +58,7 @@ fn every_verb_tells_what_is_damaged() {
 
     let (code, said) = text(&["info", damaged, "--salvage"]);
     assert_eq!(code, 0);
-    assert!(said.contains(&format!("{} of {all} tensors intact, breaks at offset", all - 1)), "{said}");
+    assert!(said.contains(&format!("{} of {all} tensors intact, damaged at offset", all - 1)), "{said}");
     assert!(said.contains("not-proved"), "nothing proves the bytes of safetensors: {said}");
 
     for verb in ["info", "ls", "stats"] {

@@ -4,9 +4,9 @@ use super::{Attributes, Checkpoint, TensorEntry, TensorPath, Value};
 use std::collections::{HashMap, HashSet};
 
 /// Maximum number of trailing parts of a path looked up as a variable name: `linear_0.w_0` has two.
-const MOST_PARTS: usize = 16;
+const MAX_PARTS: usize = 16;
 /// Maximum number of candidate parameters of state. With more, the parameter is unknown.
-const MOST_OWNERS: usize = 16;
+const MAX_OWNERS: usize = 16;
 
 impl Checkpoint {
     /// Returns, for each tensor, the indices of the parameters that it may be state of. Empty for non-state and unknown
@@ -51,7 +51,7 @@ impl Checkpoint {
 
     /// Adds those of `called` that can be the parameter of `state`: their shapes must be compatible.
     fn add_likely(&self, places: &mut Vec<usize>, state: &TensorEntry, called: &[usize]) {
-        if places.len().saturating_add(called.len()) > MOST_OWNERS {
+        if places.len().saturating_add(called.len()) > MAX_OWNERS {
             places.clear();
             return;
         }
@@ -138,7 +138,7 @@ impl Parameters {
 
 /// Returns the indices, unless there are too many.
 fn few(places: Option<&Vec<usize>>) -> Vec<usize> {
-    places.filter(|places| places.len() <= MOST_OWNERS).cloned().unwrap_or_default()
+    places.filter(|places| places.len() <= MAX_OWNERS).cloned().unwrap_or_default()
 }
 
 /// Parameters by all names that state may use for them.
@@ -159,7 +159,7 @@ impl Names<'_> {
             return places;
         }
         let path = state.path.to_text();
-        let dots = path.rmatch_indices('.').take(if ends { MOST_PARTS } else { 0 });
+        let dots = path.rmatch_indices('.').take(if ends { MAX_PARTS } else { 0 });
         let mut names: Vec<&str> = dots.filter_map(|(dot, _)| path.get(dot + 1..)).collect();
         names.push(&path);
         names.into_iter().rev().find_map(found).unwrap_or_default()

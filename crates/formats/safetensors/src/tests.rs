@@ -80,7 +80,7 @@ fn agrees(bytes: &[u8], ours: &Checkpoint) {
         let view = theirs.tensor(name).unwrap();
         let dims: Vec<u64> = view.shape().iter().map(|&d| d as u64).collect();
         assert_eq!(tensor.shape.dims(), dims);
-        let named = super::NAMED.iter().find(|(dtype, _)| *dtype == tensor.dtype()).unwrap().1;
+        let named = super::DTYPE_NAMES.iter().find(|(dtype, _)| *dtype == tensor.dtype()).unwrap().1;
         assert_eq!(view.dtype().to_string(), named);
         assert_eq!(view.data(), tensor.read_tensor(Order::Row).unwrap(), "{name}");
     }
@@ -116,7 +116,7 @@ fn golden_files_read_as_the_library_reads_them() {
         let tensors = truth["tensors"].as_array().unwrap();
         assert_eq!(checkpoint.tensors.len(), tensors.len(), "{name}");
         for (ours, theirs) in checkpoint.tensors.iter().zip(tensors) {
-            let dtype = super::NAMED.iter().find(|(_, named)| theirs["dtype"] == *named).unwrap().0;
+            let dtype = super::DTYPE_NAMES.iter().find(|(_, named)| theirs["dtype"] == *named).unwrap().0;
             assert_eq!(ours.path, TensorPath::from_dotted(theirs["name"].as_str().unwrap()));
             assert_eq!(ours.stored, dtype);
             assert_eq!(Json::from(ours.shape.dims()), theirs["shape"]);
@@ -172,10 +172,10 @@ const THEIRS: [Dtype; 22] = [
 #[test]
 fn supports_every_dtype_of_the_library() {
     assert!(THEIRS.is_sorted());
-    assert_eq!(THEIRS.map(|d| d.to_string()), super::NAMED.map(|(_, name)| name));
+    assert_eq!(THEIRS.map(|d| d.to_string()), super::DTYPE_NAMES.map(|(_, name)| name));
     let data: Vec<u8> = (0..=255).cycle().take(640).collect();
     let mut views = Vec::new();
-    for (dtype, (ours, name)) in THEIRS.into_iter().zip(super::NAMED) {
+    for (dtype, (ours, name)) in THEIRS.into_iter().zip(super::DTYPE_NAMES) {
         assert_eq!(u64::from(ours.bits()), dtype.bitsize() as u64);
         for shape in [vec![], vec![0], vec![4], vec![3, 0, 2], vec![2, 4, 3], vec![8, 1, 8]] {
             let bits = shape.iter().product::<usize>() * dtype.bitsize();
@@ -436,10 +436,10 @@ fn a_cut_file_names_the_first_incomplete_tensor() {
     let file = &files("good")["mlp"];
     let error = open(&file[..file.len() - 1]).unwrap_err();
     assert_eq!(error.tensor(), Some("fc2.weight"));
-    assert!(error.hint_text().unwrap().contains("3 of 4 tensors are whole"));
+    assert!(error.hint_text().unwrap().contains("3 of 4 tensors are complete"));
     let error = open(&file[..file.len() - 33]).unwrap_err();
     assert_eq!(error.tensor(), Some("fc1.weight"));
-    assert!(error.hint_text().unwrap().contains("2 of 4 tensors are whole"));
+    assert!(error.hint_text().unwrap().contains("2 of 4 tensors are complete"));
 }
 
 /// A file with the header `json` and `data` zero bytes.
@@ -459,7 +459,7 @@ fn accepts_what_the_library_accepts() {
     assert_eq!(names, ["a", "b"], "the order of the data, not of the header");
     let [note] = &checkpoint.notes[..] else { panic!("{:?}", checkpoint.notes) };
     assert_eq!((note.code.as_str(), note.omission), ("unknown-field", true));
-    assert!(note.text.starts_with("2 fields"), "{}", note.text);
+    assert!(note.text.starts_with("2 unknown header fields"), "{}", note.text);
     assert!(note.text.ends_with("extra of b"), "{}", note.text);
 }
 

@@ -1,14 +1,13 @@
-//! Decimal digits of binary floating-point numbers: as few as tell a value from its neighbours,
-//! bounded from above and below, correctly rounded.
+//! Decimal digits of binary floating-point numbers: the fewest that distinguish a value from its neighbours, within given
+//! bounds, correctly rounded.
 //!
-//! This is the free-format algorithm of Steele and White ("How to print floating-point numbers
-//! accurately", 1990) in exact integers, with the choices that numpy makes where it leaves some:
-//! the bounds of an even mantissa count as inside, and a tie goes to the even digit.
+//! The free-format algorithm of Steele and White ("How to print floating-point numbers accurately", 1990) in exact integers,
+//! with numpy's choices: the bounds of an even mantissa are inside, and ties go to the even digit.
 
 use std::cmp::Ordering;
 
-/// A positive number `mantissa * 2^exponent`, with half the distance to its neighbours: half a
-/// unit of the mantissa, or half of that downwards where `narrow_below` is set.
+/// Positive number `mantissa * 2^exponent`. Half the distance to its neighbours is half a unit of the mantissa, or half of
+/// that downwards if `narrow_below` is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Binary {
     pub(super) mantissa: u64,
@@ -16,24 +15,23 @@ pub(super) struct Binary {
     pub(super) narrow_below: bool,
 }
 
-/// Where to stop. Places are counted as exponents of ten.
+/// Bounds on the number of digits. Positions are exponents of ten.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bounds {
-    /// Stop at the latest after this many digits.
+    /// Maximum number of digits.
     pub(super) total: Option<i32>,
-    /// Stop at the latest after this many digits behind the point. The first digit that is not
-    /// zero must not lie behind them.
+    /// Maximum number of digits after the point. The first nonzero digit must be among them.
     pub(super) fraction: Option<i32>,
-    /// Do not stop before this many digits.
+    /// Minimum number of digits.
     pub(super) least_total: i32,
-    /// Do not stop before the digit in front of the point.
+    /// Requires all digits before the point.
     pub(super) whole: bool,
 }
 
 /// Decimal digits `d.ddd` times ten to the power of `exponent`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Decimal {
-    /// Values 0 to 9, at least one.
+    /// Digits 0 to 9, at least one.
     pub(super) digits: Vec<u8>,
     pub(super) exponent: i32,
 }
@@ -44,7 +42,7 @@ impl Decimal {
     }
 }
 
-/// The digits of `x`.
+/// Returns the digits of `x`.
 pub(super) fn digits(x: Binary, bounds: Bounds) -> Decimal {
     if x.mantissa == 0 {
         return Decimal::zero();
@@ -129,7 +127,7 @@ pub(super) fn digits(x: Binary, bounds: Bounds) -> Decimal {
 }
 
 impl Decimal {
-    /// One more in the last place if `up`; nines that turn over are dropped.
+    /// Adds one to the last digit if `up`; nines that carry are dropped.
     fn rounded(mut self, up: bool) -> Self {
         if !up {
             return self;
@@ -144,14 +142,13 @@ impl Decimal {
     }
 }
 
-/// For a number whose highest bit has the value `2^top_bit`: the decimal exponent of its highest
-/// digit plus one, or one less than that.
+/// Estimates the decimal exponent of the highest digit plus one, or one less, for a number with the highest bit `2^top_bit`.
 #[allow(clippy::cast_possible_truncation)] // |top_bit| is below 1100
 fn estimate(top_bit: i32) -> i32 {
     (f64::from(top_bit) * std::f64::consts::LOG10_2 - 0.69).ceil() as i32
 }
 
-/// A natural number, least significant part first, without leading zeros.
+/// Natural number, least significant part first, without leading zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Big(Vec<u32>);
 
@@ -204,7 +201,7 @@ impl Big {
         by_length.then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
     }
 
-    /// Takes away `other`, which is not larger.
+    /// Subtracts `other`, which is not larger.
     fn subtract(&mut self, other: &Self) {
         let mut borrow = false;
         for (place, part) in self.0.iter_mut().enumerate() {
@@ -257,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Values from every part of the range, by a fixed sequence.
+    /// Values of the whole range, by a fixed sequence.
     fn samples() -> impl Iterator<Item = f64> {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let random = std::iter::repeat_with(move || {

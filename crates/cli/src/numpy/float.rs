@@ -1,21 +1,21 @@
-//! How a column of floating-point numbers is written: one format for all values of an array.
+//! Format of floating-point numbers: one for all values of an array.
 
 use super::digits::{Binary, Bounds, Decimal, digits};
 use weighbridge::tensor::{DType, f16};
 
-/// Most digits behind the point.
+/// Maximum digits after the point.
 const PRECISION: i32 = 8;
 
-/// What the width of a float type means for its digits.
+/// Properties of a float type that determine its digits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
-    /// Bits of the fraction.
+    /// Number of fraction bits.
     fraction: i32,
     /// Exponent of the smallest normal number, as a power of two.
     lowest: i32,
-    /// Values from here on are written with an exponent: in arrays, and alone.
+    /// Smallest values with an exponent: in arrays, and as scalars.
     large: (f64, f64),
-    /// A number as it is in the arithmetic that decides between the forms.
+    /// Rounds a number to the type in which numpy compares forms.
     arithmetic: fn(f64) -> f64,
 }
 
@@ -29,9 +29,10 @@ fn as_f16(x: f64) -> f64 {
 }
 
 impl Kind {
-    /// The kind of a float type, or of the parts of a complex one. Types that numpy lacks follow
-    /// the rules of `f32`: `bf16` with the fewest digits that tell its own values apart, the 8-bit
-    /// types with those of `f32`, since theirs would be too few (32 would be written as 30).
+    /// Returns the kind of a float type, or of the parts of a complex one.
+    ///
+    /// Types that numpy lacks follow the rules of `f32`. `bf16` has the fewest digits that distinguish its values. The 8-bit
+    /// types have the digits of `f32`, since their own would be too few (32 would print as 30).
     pub(super) fn of(dtype: DType) -> Self {
         let single = |fraction, lowest| Self { fraction, lowest, large: (1e6, 1e6), arithmetic: as_f32 };
         match dtype {
@@ -44,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// The finite number `x`, a value of the type, without its sign.
+    /// Returns mantissa and exponent of the finite number `x`, without its sign.
     fn binary(self, x: f64) -> Binary {
         const HIDDEN: u64 = 1 << 52;
         let bits = x.abs().to_bits();
@@ -64,21 +65,21 @@ impl Kind {
     }
 }
 
-/// The format of all values of an array.
+/// Format of all values of an array.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FloatFormat {
     kind: Kind,
-    /// Write `+` before what is not negative.
+    /// Writes `+` before numbers that are not negative.
     plus: bool,
-    /// Digits behind the point and of the exponent, in the form with an exponent.
+    /// Digits after the point and of the exponent, in exponent form.
     scientific: Option<(i32, usize)>,
-    /// Columns before the point, sign included, and behind it.
+    /// Columns before the point, including the sign, and after it.
     left: usize,
     right: usize,
 }
 
 impl FloatFormat {
-    /// Looks at all values and decides.
+    /// Determines the format from all values.
     pub(super) fn new(kind: Kind, plus: bool, values: impl Iterator<Item = f64> + Clone) -> Self {
         let finite = values.clone().filter(|x| x.is_finite());
         let (mut least, mut most) = (f64::INFINITY, 0f64);
@@ -122,7 +123,7 @@ impl FloatFormat {
         format
     }
 
-    /// Appends `x`, as wide as all others.
+    /// Appends `x`, padded to the common width.
     pub(super) fn write(&self, x: f64, out: &mut String) {
         let sign = self.sign(x);
         let (text, before) = if !x.is_finite() {
@@ -165,8 +166,8 @@ impl FloatFormat {
     }
 }
 
-/// `x` alone, as numpy's scalars are written: all digits that are needed. `plain` leaves out a
-/// fraction of zero, as in the parts of complex numbers.
+/// Formats `x` as a numpy scalar, with all significant digits. `plain` omits a zero fraction, as in the parts of complex
+/// numbers.
 pub(super) fn alone(kind: Kind, x: f64, plus: bool, plain: bool) -> String {
     if x.is_nan() {
         return if plus { "+nan".into() } else { "nan".into() };
@@ -194,7 +195,7 @@ pub(super) fn alone(kind: Kind, x: f64, plus: bool, plain: bool) -> String {
     format!("{sign}{}{point}{}e{power_sign}{}", number.whole, number.fraction, number.exponent_digits(2))
 }
 
-/// The digits of a number around its point, without zeros at the end.
+/// Digits of a number before and after the point, without trailing zeros.
 struct Number {
     whole: String,
     fraction: String,
@@ -219,7 +220,7 @@ fn scientific(kind: Kind, x: f64, precision: Option<i32>, least_total: i32) -> N
     Number::new(&digits, 1, exponent)
 }
 
-/// All digits before the point are exact, also where fewer would tell the value apart.
+/// Digits before the point are exact, even if fewer would identify the value.
 fn positional(kind: Kind, x: f64, precision: Option<i32>) -> Number {
     let bounds = Bounds { fraction: precision, whole: true, ..Bounds::default() };
     let Decimal { mut digits, exponent } = digits(kind.binary(x), bounds);
@@ -249,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Every number of the narrow types is told from its neighbours, and no digit is spent.
+    /// Every number of the narrow types has the fewest digits that distinguish it from its neighbours.
     #[test]
     fn narrow_types_have_digits_of_their_own() {
         for bits in 0..=u16::MAX {

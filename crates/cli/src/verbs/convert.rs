@@ -126,7 +126,7 @@ pub(super) fn casts(casts: &BTreeMap<String, CastReport>, output: &mut Output) -
         // Infinite values have no error.
         let of = if all.overflowed > 0 { " of finite values" } else { "" };
         let error = format!(
-            "largest error{of}: {:e} absolute, {:e} relative",
+            "largest error{of}: {:.3e} absolute, {:.3e} relative",
             all.worst_error, all.worst_relative
         );
         output

@@ -6,7 +6,7 @@ use weighbridge::source::{CountingSource, MemorySource, Source, SourceRef};
 use weighbridge::tensor::Encoding;
 use weighbridge_testkit::dense;
 
-/// The text of an array whose elements lie little-endian and row-major in `bytes`.
+/// Formats an array with the little-endian, row-major elements `bytes`.
 fn format_array(dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<String> {
     let (entry, _) = dense(dtype, shape, bytes, Order::Row);
     show(&entry, &Slice::all(), false).map(|shown| shown.text)
@@ -16,7 +16,7 @@ fn show_text(entry: &TensorEntry, slice: &str) -> String {
     show(entry, &Slice::parse(slice).unwrap(), false).unwrap().text
 }
 
-/// Every array of `testdata/show` as numpy printed it.
+/// Compares every array of `testdata/show` with the output of numpy.
 #[test]
 #[allow(clippy::disallowed_methods)]
 fn as_numpy_prints_it() {
@@ -41,7 +41,7 @@ fn as_numpy_prints_it() {
     }
 }
 
-/// Elements whose value is their row-major position.
+/// Source of elements whose value is their row-major position.
 fn counting(dims: &[u64], order: Order) -> (TensorEntry, Arc<CountingSource>) {
     let n = u32::try_from(dims.iter().product::<u64>()).unwrap();
     let bytes: Vec<u8> = (0..n).flat_map(u32::to_le_bytes).collect();
@@ -115,7 +115,7 @@ fn refusals() {
     assert_eq!((error.code().as_str(), error.tensor()), ("index-out-of-range", Some("value")));
 }
 
-/// Nothing but what is needed is asked of the source.
+/// Reads only the shown elements.
 #[test]
 fn one_value_is_one_small_read() {
     let (entry, counted) = counting(&[1000, 1000], Order::Column);

@@ -34,11 +34,11 @@ pub(super) fn offer_salvage(registry: &Registry, error: Error, path: &Path, opti
     let options = OpenOptions { salvage: true, ..options.clone() };
     match registry.open_with(path, &options) {
         Ok(saved) if saved.tensors.is_empty() => {
-            error.hint_too(phrase![Opt::Salvage, " would find no intact tensor"])
+            error.hint_too(phrase![Opt::Salvage, " finds no intact tensor"])
         }
         Ok(saved) => {
-            let tensors = counted(saved.tensors.len() as u64, "tensor", "tensors");
-            error.hint_too(phrase![Opt::Salvage, format_args!(" would list {tensors}")])
+            let tensors = counted(saved.tensors.len() as u64, "intact tensor", "intact tensors");
+            error.hint_too(phrase![Opt::Salvage, format_args!(" extracts {tensors}")])
         }
         Err(_) => error,
     }

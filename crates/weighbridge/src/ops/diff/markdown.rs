@@ -14,14 +14,14 @@ pub(super) fn markdown(report: &DiffReport) -> String {
     let _ = writeln!(out, "**{verdict}**: {} and {}\n", code(&report.left[0]), code(&report.right[0]));
     let different: Vec<_> = report.pairs.iter().filter(|pair| pair.status != Status::Same).collect();
     if !different.is_empty() {
-        out.push_str("| tensor | what | max abs | max rel | cosine | elements apart | odd |\n| --- | --- | --- | --- | --- | --- | --- |\n");
+        out.push_str("| tensor | status | max abs | max rel | cosine | elements that differ | notes |\n| --- | --- | --- | --- | --- | --- | --- |\n");
         for pair in different.iter().take(MAX_LINES) {
             let name = match pair.left == pair.right {
                 true => code(&pair.left),
                 false => format!("{} → {}", code(&pair.left), code(&pair.right)),
             };
             let mut what = vec![pair.status.as_str().to_owned()];
-            let side = |text: &Option<String>| text.as_deref().map_or_else(|| "nothing".to_owned(), code);
+            let side = |text: &Option<String>| text.as_deref().map_or_else(|| "(none)".to_owned(), code);
             what.extend(
                 pair.changes.iter().map(|c| format!("{} {} → {}", c.what, side(&c.left), side(&c.right))),
             );
@@ -50,7 +50,7 @@ pub(super) fn markdown(report: &DiffReport) -> String {
         let line = |alone: &Alone| format!("{} {} {:?}", code(&alone.name), alone.dtype, alone.shape);
         bullets(&mut out, title, list.iter().map(line).collect());
     }
-    let side = |text: &Option<String>| text.as_deref().map_or_else(|| "nothing".to_owned(), code);
+    let side = |text: &Option<String>| text.as_deref().map_or_else(|| "(none)".to_owned(), code);
     let line = |what: &str, left: &Option<String>, right: &Option<String>| {
         format!("{}: {} → {}", code(what), side(left), side(right))
     };
@@ -63,10 +63,10 @@ pub(super) fn markdown(report: &DiffReport) -> String {
     bullets(&mut out, "Notes", report.notes.iter().map(|note| code(note)).collect());
     let same = report.count(Status::Same);
     let _ = match report.values_compared {
-        true => writeln!(out, "{} the same.", counted(same, "tensor is", "tensors are")),
+        true => writeln!(out, "{} equal.", counted(same, "tensor is", "tensors are")),
         false => {
             let tensors = counted(same, "tensor has", "tensors have");
-            writeln!(out, "{tensors} the same name, type and shape; values were not compared.")
+            writeln!(out, "{tensors} equal names, dtypes and shapes; values were not compared.")
         }
     };
     out

@@ -252,14 +252,14 @@ impl DiffReport {
             && self.pairs.iter().all(same))
     }
 
-    /// Returns the verdict in words: `the same` only where values were compared and are equal.
+    /// Returns the verdict in words: `equal` only if values were compared and are equal.
     pub fn verdict(&self) -> &'static str {
         match (self.is_different(), self.is_same(), self.values_compared) {
             (true, ..) => "different",
             (_, false, _) => "could not tell",
-            (_, _, true) if self.count(Status::Close) > 0 => "near enough",
-            (_, _, true) => "the same",
-            (_, _, false) => "the same names, types and shapes; values were not compared",
+            (_, _, true) if self.count(Status::Close) > 0 => "equal within the tolerance",
+            (_, _, true) => "equal",
+            (_, _, false) => "equal names, dtypes and shapes; values were not compared",
         }
     }
 

@@ -146,7 +146,7 @@ fn a_given_tolerance_decides_equality() {
         let options = DiffOptions { tolerance, ..DiffOptions::default() };
         let (a, b) = (of(vec![f32s("w", &[1.0, 100.0])]), of(vec![f32s("w", &[1.0, 101.0])]));
         let report = diff_checkpoints(a, b, &options).unwrap();
-        assert_eq!(report.verdict() == "near enough", report.is_same());
+        assert_eq!(report.verdict() == "equal within the tolerance", report.is_same());
         (report.pairs[0].status, report.is_same())
     };
     assert_eq!(with(0.0, 0.0), (Status::Values, false));

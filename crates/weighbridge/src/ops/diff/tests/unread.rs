@@ -78,7 +78,7 @@ fn omissions_prevent_the_verdict_same() {
         assert_eq!(report.to_json(false)["left_out"], json!(report.left_out));
         (report.left_out, report.verdict())
     };
-    assert_eq!(told(&[], &[], false), (0, "the same"));
+    assert_eq!(told(&[], &[], false), (0, "equal"));
     for no_metadata in [false, true] {
         assert_eq!(told(&["tensor-skipped"], &["tensor-skipped"], no_metadata), (2, "could not tell"));
         assert_eq!(told(&[], &["unread-object"], no_metadata), (1, "could not tell"));
@@ -86,9 +86,9 @@ fn omissions_prevent_the_verdict_same() {
     }
     // Where metadata are not compared, those that were not read say nothing either.
     assert_eq!(told(&["value-left-out"], &[], false), (1, "could not tell"));
-    assert_eq!(told(&["value-left-out"], &["unknown-class"], true), (0, "the same"));
+    assert_eq!(told(&["value-left-out"], &["unknown-class"], true), (0, "equal"));
     // One program has nothing to be compared with; two may differ.
-    assert_eq!(told(&["torchscript-code"], &[], false), (0, "the same"));
+    assert_eq!(told(&["torchscript-code"], &[], false), (0, "equal"));
     assert_eq!(told(&["torchscript-code"], &["torchscript-code"], false), (2, "could not tell"));
     // What differs, differs.
     let right = Checkpoint { notes: with(&["unread-object"]).notes, ..of(vec![f32s("a", &[2.0])]) };

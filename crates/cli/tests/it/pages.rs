@@ -182,3 +182,77 @@ fn pages_are_cut_at_their_commands() {
     );
     assert_eq!(without_times("wrote a in 0.12 s"), "wrote a in 0.01 s");
 }
+
+/// Returns the targets of Markdown links outside of code.
+fn links(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut in_code = false;
+    for line in page.lines() {
+        in_code ^= line.trim_start().starts_with("```");
+        if in_code || line.starts_with("    ") {
+            continue;
+        }
+        // Text between backticks is code.
+        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("``");
+        let mut rest = prose.as_str();
+        while let Some((_, after)) = rest.split_once("](") {
+            let Some((target, behind)) = after.split_once(')') else { break };
+            found.push(target.to_owned());
+            rest = behind;
+        }
+    }
+    found
+}
+
+/// Returns the anchors of the headings of a page, as GitHub and mdBook name them.
+fn anchors(page: &str) -> Vec<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let slug = |line: &str| {
+        let text = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = text.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(slug).collect()
+}
+
+#[test]
+fn links_lead_to_files_and_headings() {
+    let mut pages = pages_below(&root().join("docs/src"));
+    let names = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
+    pages.extend(names.map(|name| root().join(name)));
+    pages.extend(pages_below(&root().join("crates")).into_iter().filter(|path| path.ends_with("README.md")));
+    let mut dead = Vec::new();
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        for link in links(&text).iter().filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
+            let (file, anchor) =
+                link.split_once('#').map_or((link.as_str(), None), |(file, anchor)| (file, Some(anchor)));
+            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            let is_there = match anchor {
+                _ if !target.exists() => false,
+                None => true,
+                Some(anchor) => {
+                    anchors(&fs::read_to_string(&target).unwrap()).iter().any(|own| own == anchor)
+                }
+            };
+            if !is_there {
+                dead.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(dead.is_empty(), "{}", dead.join("\n"));
+}
+
+#[test]
+fn the_summary_lists_every_page_of_the_book() {
+    let book = root().join("docs/src");
+    let listed: Vec<PathBuf> = links(&fs::read_to_string(book.join("SUMMARY.md")).unwrap())
+        .iter()
+        .map(|link| book.join(link))
+        .collect();
+    let missing: Vec<_> = pages_below(&book)
+        .into_iter()
+        .filter(|page| !page.ends_with("SUMMARY.md") && !listed.contains(page))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

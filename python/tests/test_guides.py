@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import itertools
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -20,9 +18,7 @@ def example() -> str:
     """Returns the code block of the README's Python section."""
     text = (TREE / "README.md").read_text("utf-8")
     section = text.split("\n## Python\n")[1].split("\n## ")[0]
-    start = section.index("    import weighbridge\n")
-    lines = itertools.takewhile(lambda line: not line or line.startswith("    "), section[start:].split("\n"))
-    return textwrap.dedent("\n".join(lines))
+    return section.split("```python\n")[1].split("```")[0]
 
 
 def test_readme_example(

@@ -109,3 +109,8 @@ mod tests {
         assert_eq!(above(Path::new("/")), None);
     }
 }
+
+/// The examples of the book's Rust page, run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/tasks/rust.md")]
+mod rust_page {}

@@ -62,7 +62,7 @@ def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_examples_of_the_format_modules_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "python-faces.md"
+    page = Path(__file__).resolve().parents[2] / "docs/src/reference/python-frameworks.md"
     monkeypatch.chdir(tmp_path)
     result = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
     assert result.failed == 0 and result.attempted > 20

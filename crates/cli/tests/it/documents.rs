@@ -1,4 +1,4 @@
-//! The documents of the verbs, held against what docs/src/reference/command.md says of them.
+//! The JSON documents of the verbs have the keys listed in docs/src/reference/json.md.
 
 use crate::support::{Folder, MODEL, golden, json, ok, testdata};
 use serde_json::Value as Json;
@@ -8,24 +8,10 @@ use std::collections::BTreeSet;
 const OF_THE_FILE: [&str; 9] =
     ["metadata", "roles", "dtypes", "casts", "expected", "damaged", "attributes", "report", "sarif"];
 
-/// What the page says of a verb's document: the paragraphs, with their lists, that begin with its name.
-fn said_of(page: &str, verb: &str) -> String {
-    let mut said = String::new();
-    let mut is_its = false;
-    for block in page.split("\n\n") {
-        let begins =
-            |part: &str| part.starts_with(&format!("`{verb}`")) || part.starts_with(&format!("`{verb} "));
-        let first = block.trim_start_matches('\n');
-        let continues = first.starts_with(['-', ' ']);
-        // One paragraph may be on several verbs; a sentence begins with the name.
-        // One paragraph may be on two verbs.
-        is_its = (is_its && continues) || begins(first) || first.contains(&format!(". `{verb}`:"));
-        if is_its {
-            said.push_str(block);
-            said.push_str("\n\n");
-        }
-    }
-    said
+/// Returns the section of the page on the document of a verb.
+fn section<'a>(page: &'a str, verb: &str) -> &'a str {
+    let after = page.split(&format!("\n## {verb}\n")).nth(1).unwrap_or_default();
+    after.split("\n## ").next().unwrap_or_default()
 }
 
 fn names(text: &str, key: &str) -> bool {
@@ -50,8 +36,7 @@ fn below<'a>(document: &'a Json, keys: &mut BTreeSet<&'a str>) {
 
 #[test]
 fn every_key_is_documented() {
-    let page = std::fs::read_to_string(testdata("../docs/src/reference/command.md")).unwrap();
-    let page = page.split("\n## JSON\n").nth(1).unwrap();
+    let page = std::fs::read_to_string(testdata("../docs/src/reference/json.md")).unwrap();
     let folder = Folder::new();
     let model = golden(MODEL);
     let (a, other, edited) =
@@ -101,12 +86,12 @@ fn every_key_is_documented() {
     ] {
         let document = json(words);
         assert!(document.get("error").is_none(), "{words:?}: {document}");
-        let (said, mut keys) = (said_of(page, words[0]), BTreeSet::new());
-        let own = document.as_object().unwrap().keys().filter(|key| !names(&said, key));
+        let (own_section, mut keys) = (section(&page, words[0]), BTreeSet::new());
+        let own = document.as_object().unwrap().keys().filter(|key| !names(own_section, key));
         missing.extend(own.map(|key| format!("{}: {key}", words[0])));
         below(&document, &mut keys);
-        let others = keys.into_iter().filter(|key| !names(page, key));
+        let others = keys.into_iter().filter(|key| !names(&page, key));
         missing.extend(others.map(|key| format!("{}, below: {key}", words[0])));
     }
-    assert!(missing.is_empty(), "docs/src/reference/command.md does not name {missing:?}");
+    assert!(missing.is_empty(), "docs/src/reference/json.md does not name {missing:?}");
 }

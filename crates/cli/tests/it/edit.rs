@@ -106,12 +106,14 @@ fn slips_are_errors_and_nothing_is_written() {
     assert!(text.contains("rule-unused") && text.contains("w=x"), "{text}");
 }
 
-/// The table in docs/src/reference/command.md: what an edit in place can do in which format, written by Weighbridge and by
-/// others.
+/// The table in docs/src/reference/in-place.md lists the edits in place that each format allows, of files written by
+/// Weighbridge and by others.
 #[test]
 fn in_place_in_every_format() {
-    let docs =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference/command.md")).unwrap();
+    let docs = fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference/in-place.md"),
+    )
+    .unwrap();
     let start = docs.find("| file | same length |").unwrap();
     let table: Vec<Vec<String>> = docs[start..]
         .lines()
@@ -389,10 +391,12 @@ fn ties_are_shared_bytes_where_the_format_has_them() {
     );
 }
 
-/// The example of docs/src/reference/rules.md is a file of rules that does what is said of it.
+/// The example file of docs/src/reference/rules.md has the documented effect.
 #[test]
 fn the_example_of_the_rules_works() {
-    let docs = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference/rules.md")).unwrap();
+    let docs =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference/rules.md"))
+            .unwrap();
     let start = docs.find("    # paddle-to-torch.toml").unwrap();
     let lines = docs[start..].lines().take_while(|line| line.is_empty() || line.starts_with("    "));
     let rules: Vec<&str> = lines.map(str::trim).take_while(|line| !line.starts_with("weighbridge")).collect();

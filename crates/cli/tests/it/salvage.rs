@@ -270,8 +270,9 @@ fn a_table_gives_the_rows_before_the_break() {
 #[test]
 fn the_documentation_has_every_format() {
     let page =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference/command.md")).unwrap();
-    let section = page.split("## Damaged files").nth(1).unwrap().split("\n## ").next().unwrap();
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference/salvage.md"))
+            .unwrap();
+    let section = page.split("\n## Recovered tensors per format\n").nth(1).unwrap();
     let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
     for format in weighbridge::formats::ALL {
         let id = format.info().id;

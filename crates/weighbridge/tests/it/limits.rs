@@ -172,7 +172,7 @@ fn the_tables_are_those_of_the_limits_and_the_budget() {
     }
     assert_eq!(between, generated, "WEIGHBRIDGE_WRITE_DOCS=1 cargo test -p weighbridge --test it limits::");
     assert_eq!(LIMITS.map(|(name, ..)| name), Limits::NAMES);
-    let manual = fs::read_to_string(root().join("docs/src/reference/command.md")).unwrap();
+    let manual = fs::read_to_string(root().join("docs/src/reference/limits.md")).unwrap();
     for name in Limits::NAMES {
         assert!(manual.contains(&format!("`{name}`")), "{name} is not in the manual");
     }

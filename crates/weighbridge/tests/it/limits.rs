@@ -78,14 +78,14 @@ const LIMITS: [Row; 9] = [
     (
         "header_bytes",
         |limits| limits.header_bytes,
-        "bytes of a header, footer, program, configuration or list that are read into memory at once; where it is raised, the budget rises by as much",
-        &["safetensors_bombs", "parquet_bombs", "limits_hold"],
+        "bytes of a header, footer, program, configuration or index that are read into memory at once; raising it raises the budget by as much",
+        &["safetensors_bombs", "parquet_bombs", "limits_are_enforced"],
     ),
     (
         "tensors",
         |limits| limits.tensors,
         "tensors of a checkpoint; members of an archive, objects and chunks of HDF5, blocks of rows",
-        &["limits_hold", "npz_bombs", "hdf5_bombs"],
+        &["limits_are_enforced", "npz_bombs", "hdf5_bombs"],
     ),
     (
         "name_bytes",
@@ -108,7 +108,7 @@ const LIMITS: [Row; 9] = [
     (
         "pickle_objects",
         |limits| limits.pickle_objects,
-        "objects of a pickle; the budget has at least a byte of memory for each",
+        "objects of a pickle; the memory budget has at least one byte for each",
         &["pickle_bombs", "every_flag_reaches_its_reader"],
     ),
     (
@@ -120,13 +120,13 @@ const LIMITS: [Row; 9] = [
     (
         "expansion",
         |limits| limits.expansion,
-        "how many times as long as its bytes in the file data may be once it is unpacked, and at least `repeated_bytes`",
+        "ratio of unpacked to stored bytes; data below `repeated_bytes` may exceed it",
         &["arrow_claims", "arrow_batches_that_multiply", "parquet_bombs", "hdf5_bombs"],
     ),
     (
         "repeated_bytes",
         |limits| limits.repeated_bytes,
-        "bytes of tensors that repeat a few elements: views of stride 0, runs, names for one dataset; however short a file is, so much may be unpacked of it",
+        "bytes of tensors that repeat a few elements: views of stride 0, runs, several names of one dataset; a file of any length may unpack this much",
         &["torch_bombs", "parquet_bombs", "hdf5_elements_over_each_other", "every_flag_reaches_its_reader"],
     ),
 ];
@@ -143,7 +143,7 @@ fn generated() -> String {
     let limits = Limits::default();
     let names = |tests: &[&str]| tests.iter().map(|t| format!("`{t}`")).collect::<Vec<_>>().join(", ");
     let mut page =
-        String::from("| limit | default | what it bounds | held by |\n| --- | --- | --- | --- |\n");
+        String::from("| limit | default | bounds | test |\n| --- | --- | --- | --- |\n");
     for (name, default, what, tests) in LIMITS {
         let default = with_commas(default(&limits));
         page += &format!("| `{name}` | {default} | {what} | {} |\n", names(tests));

@@ -80,7 +80,7 @@ fn the_first_of_what_has_no_distance_is_told() {
     assert_eq!((&found["nan_at"], &found["infinite_at"]), (&serde_json::json!([2]), &serde_json::json!([1])));
     for words in [&["diff", &a, &b][..], &["diff", &a, &b, "--markdown"]] {
         let text = text(&weighbridge(words));
-        assert!(text.contains("NaN 0 and 2, 2 of them on one side, first at [2]"), "{text}");
+        assert!(text.contains("NaN: 0 left, 2 right, 2 on one side only, first at [2]"), "{text}");
         assert!(text.contains("infinities differ at 1 place, first at [1]"), "{text}");
     }
 }
@@ -159,7 +159,7 @@ fn bytes_that_are_shared_on_one_side_are_a_note() {
     assert_eq!(json(&["diff", &tied, &npz])["same"], true);
     let shown = ok(&["diff", &tied, &untied]);
     assert!(
-        shown.contains("note bytes are shared on the left side only") && shown.contains("equal"),
+        shown.contains("note storage is shared on the left side only") && shown.contains("equal"),
         "{shown}"
     );
     assert!(ok(&["diff", &tied, &untied, "--markdown"]).contains("**Notes**"));
@@ -255,7 +255,7 @@ fn rules_say_how_the_left_side_is_to_be_read() {
         let error = error(&words);
         assert_eq!(error["code"], "no-match", "{error}");
         // What the hint says can be done.
-        assert!(error["hint"].as_str().unwrap().ends_with("; --lenient-rules goes on"), "{error}");
+        assert!(error["hint"].as_str().unwrap().ends_with("; --lenient-rules skips rules without effect"), "{error}");
         let done = json(&[&words[..], &["--lenient-rules"]].concat());
         assert!(done["notes"].to_string().contains("rule-unused"), "{done}");
     }

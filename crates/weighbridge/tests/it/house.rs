@@ -20,7 +20,7 @@ const UNSAFE: [(&str, &str); 7] = [
     ),
     ("crates/python/src/floats.rs", "a register says how a thread computes: other libraries change it"),
     ("crates/python/src/lost.rs", "Python is called from where a signal is handled"),
-    ("fuzz/src/counting.rs", "the allocator of the tests counts what is allocated; nobody else has it"),
+    ("fuzz/src/counting.rs", "the allocator of the tests counts what is allocated; only tests use it"),
 ];
 /// The module of the library.
 const MODULE: &str = "crates/io/src/source/map/";
@@ -146,7 +146,7 @@ fn every_loss_code_is_an_omission_or_a_change() {
     assert_eq!(
         known.difference(&codes).collect::<Vec<_>>(),
         Vec::<&String>::new(),
-        "nobody says it any more"
+        "no code uses it"
     );
 }
 

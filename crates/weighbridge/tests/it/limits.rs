@@ -79,13 +79,13 @@ const LIMITS: [Row; 9] = [
         "header_bytes",
         |limits| limits.header_bytes,
         "bytes of a header, footer, program, configuration or list that are read into memory at once; where it is raised, the budget rises by as much",
-        &["safetensors_bombs", "parquet_bombs", "limits_hold"],
+        &["safetensors_bombs", "parquet_bombs", "limits_are_enforced"],
     ),
     (
         "tensors",
         |limits| limits.tensors,
         "tensors of a checkpoint; members of an archive, objects and chunks of HDF5, blocks of rows",
-        &["limits_hold", "npz_bombs", "hdf5_bombs"],
+        &["limits_are_enforced", "npz_bombs", "hdf5_bombs"],
     ),
     (
         "name_bytes",
@@ -202,13 +202,13 @@ fn every_flag_reaches_its_reader() {
         let good = files
             .iter()
             .filter(|path| weighbridge::formats::open(path).is_ok_and(|opened| !opened.tensors.is_empty()));
-        let told: Vec<String> = good
+        let reported: Vec<String> = good
             .map(|path| match weighbridge::formats::open_with(path, &options) {
                 Ok(opened) => opened.notes.iter().map(|note| note.text.to_string()).collect(),
                 Err(error) => error.to_string(),
             })
             .collect();
-        assert!(!told.is_empty(), "{name}: no file to try it on");
-        assert!(told.iter().any(|text| text.contains(&format!("`{name}`"))), "{name}: {told:?}");
+        assert!(!reported.is_empty(), "{name}: no file to try it on");
+        assert!(reported.iter().any(|text| text.contains(&format!("`{name}`"))), "{name}: {reported:?}");
     }
 }

@@ -174,8 +174,8 @@ mod tests {
         let hint = |format: &dyn Format| {
             settings.check(format.info()).unwrap_err().hint_text().map(str::to_owned).unwrap()
         };
-        assert_eq!(hint(&npz::Npz), "it has none");
-        assert!(hint(&tsv::Tsv).starts_with("there is floats="), "{}", hint(&tsv::Tsv));
+        assert_eq!(hint(&npz::Npz), "the format has no settings");
+        assert!(hint(&tsv::Tsv).starts_with("the settings are floats="), "{}", hint(&tsv::Tsv));
         assert!(registry().by_id("nope").err().unwrap().hint_text().unwrap().contains("primitiv"));
         assert!(
             registry().by_extension(Path::new("x")).err().unwrap().hint_text().unwrap().contains(".model")

@@ -105,13 +105,13 @@ impl Hide {
 
 /// True where a finding of that code reports a script, and the verdict is not sound.
 fn tells(report: &VerifyReport, codes: &[&str]) -> bool {
-    let told = |f: &weighbridge::finding::Finding| {
+    let reported = |f: &weighbridge::finding::Finding| {
         codes.contains(&f.code.as_str())
             && f.severity >= Severity::Unchecked
             && f.text.contains("script")
             && f.offset.is_some()
     };
-    report.verdict != Verdict::Sound && report.findings.iter().any(told)
+    report.verdict != Verdict::Sound && report.findings.iter().any(reported)
 }
 
 const SAMPLES: &[&str] = &[

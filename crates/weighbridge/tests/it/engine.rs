@@ -181,7 +181,7 @@ fn any_failing_call_leaves_the_old_or_new_target_complete() {
                 assert!(content == expected);
                 break;
             }
-            assert!(result.unwrap_err().to_string().contains("on purpose"));
+            assert!(result.unwrap_err().to_string().contains("injected failure"));
             if content == b"old" { old += 1 } else { new += 1 }
         }
     }

@@ -138,7 +138,7 @@ fn any_failing_call_leaves_the_old_or_new_folder_complete() {
                     assert!(content == expected);
                     break;
                 }
-                assert!(result.unwrap_err().to_string().contains("on purpose"));
+                assert!(result.unwrap_err().to_string().contains("injected failure"));
                 if content == before { old += 1 } else { new += 1 }
             }
         }

@@ -179,7 +179,7 @@ fn any_failing_call_leaves_the_old_or_new_target_complete() {
                     result.unwrap();
                     break;
                 }
-                assert!(result.unwrap_err().to_string().contains("on purpose"), "call {n}");
+                assert!(result.unwrap_err().to_string().contains("injected failure"), "call {n}");
                 let left = fs::read_dir(dir.path()).unwrap().count();
                 assert_eq!(left, usize::from(target.exists()), "call {n} left something behind");
                 if target.is_dir() {

@@ -187,7 +187,7 @@ fn any_failing_call_leaves_every_format_complete() {
                     assert!(found == whole, "{what}");
                     break;
                 }
-                assert!(result.unwrap_err().to_string().contains("on purpose"), "{what}");
+                assert!(result.unwrap_err().to_string().contains("injected failure"), "{what}");
                 failures += 1;
             }
         }

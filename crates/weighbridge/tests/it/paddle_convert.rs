@@ -476,7 +476,7 @@ fn parameters_and_their_state_are_merged() {
             let merged = merge(&parts, &target, Same::Refuse, &options).unwrap();
             assert!(codes(&merged.plan).iter().all(|code| !code.starts_with("read-as")), "{era} {folder}");
             weighbridge::ops::save(&merged.plan, &target, true, &options.run).unwrap();
-            let told = |checkpoint: &weighbridge::Checkpoint| {
+            let reported = |checkpoint: &weighbridge::Checkpoint| {
                 let one = |t: &weighbridge::TensorEntry| (t.text(), t.role.clone());
                 checkpoint.tensors.iter().map(one).collect::<Vec<_>>()
             };
@@ -487,11 +487,11 @@ fn parameters_and_their_state_are_merged() {
             for part in &parts {
                 fs::copy(part, beside.join(part.file_name().unwrap())).unwrap();
             }
-            let mut wanted = told(&open(&beside));
+            let mut wanted = reported(&open(&beside));
             assert!(wanted.iter().any(|(name, _)| name.contains("weight/")), "{era} {folder}");
             let (joined, _) = join(parts.iter().map(open).collect(), Same::Refuse).unwrap();
-            assert_eq!(told(&joined), wanted, "{era} {folder}");
-            let mut found = told(&open(&target));
+            assert_eq!(reported(&joined), wanted, "{era} {folder}");
+            let mut found = reported(&open(&target));
             wanted.sort_by(|a, b| a.0.cmp(&b.0));
             found.sort_by(|a, b| a.0.cmp(&b.0));
             assert_eq!(found, wanted, "{era} {folder}");

@@ -49,7 +49,7 @@ const CASES: [Case; 21] = [
     ("packed_dims", Sound, Note, "names-joined", "", CouldNotTell),
     ("fields_reversed", Sound, Note, "names-joined", "", CouldNotTell),
     ("unknown_field", Sound, Note, "names-joined", "", CouldNotTell),
-    ("bad_lod", Sound, Warning, "lod-end", "ends with 99; there are 8 rows", CouldNotTell),
+    ("bad_lod", Sound, Warning, "lod-end", "ends with 99, but there are 8 rows", CouldNotTell),
     ("size_prefixed", Unsound, Error, "size-prefixed", "Paddle cannot read this file", Unsound),
 ];
 
@@ -175,7 +175,7 @@ fn separate_files_are_counted() {
     for path in [folder.clone(), folder.join("__model__")] {
         let report = plain(path);
         assert_eq!(report.verdict, Unsound);
-        has(&report, Error, "missing-parameter", "declared f32 [8, 3, 3, 3]");
+        has(&report, Error, "missing-parameter", "declared in the program as f32 [8, 3, 3, 3]");
         has(&report, Severity::Unchecked, "parameters-missing", "conv2d_0.w_0");
     }
     let short = fs::read(folder.join("linear_0.w_0")).unwrap();
@@ -324,7 +324,7 @@ fn quantized_models_are_sound() {
     let report = plain(made("ptq"));
     assert_eq!(report.verdict, Sound, "{:#?}", report.findings);
     has(&report, Note, "quantized", "7 quantization scales have");
-    has(&report, Note, "quantized", "2 quantized weights are i8");
+    has(&report, Note, "quantized", "2 quantized weights are stored as i8");
     assert!(report.findings.iter().all(|f| f.severity <= Note), "{:#?}", report.findings);
     let report = plain(made("lite"));
     assert_eq!(report.verdict, Sound, "{:#?}", report.findings);

@@ -116,12 +116,13 @@ fn programs_with_external_access_are_found() {
     let folder = testdata("paddle/exec");
     let report = look(folder.join("save.pdmodel"));
     assert_eq!(word(&report), "found");
-    let told: Vec<_> = report.files[0].scan.findings.iter().filter(|f| f.code == "writes-files").collect();
-    assert!(told.iter().all(|f| f.severity == Severity::Error), "{told:?}");
+    let reported: Vec<_> =
+        report.files[0].scan.findings.iter().filter(|f| f.code == "writes-files").collect();
+    assert!(reported.iter().all(|f| f.severity == Severity::Error), "{reported:?}");
     for (operator, path) in [("save ", "deep/w\""), ("save_combine ", "all.pdiparams\"")] {
         let shown =
             |f: &&&weighbridge::finding::Finding| f.text.starts_with(operator) && f.text.ends_with(path);
-        assert_eq!(told.iter().filter(shown).count(), 1, "{told:?}");
+        assert_eq!(reported.iter().filter(shown).count(), 1, "{reported:?}");
     }
 }
 
@@ -167,9 +168,9 @@ fn hidden_files_of_a_folder_are_not_clean() {
         assert_eq!(word(&report), "could-not-tell", "{code}");
         let labels: Vec<_> = report.files.iter().map(|f| f.label.clone()).collect();
         assert!(labels.is_sorted(), "{labels:?}");
-        let told: Vec<_> =
+        let reported: Vec<_> =
             report.files.iter().flat_map(|f| &f.scan.findings).map(|f| f.code.as_str()).collect();
-        assert_eq!(told.iter().filter(|c| **c == code).count(), 1, "{told:?}");
+        assert_eq!(reported.iter().filter(|c| **c == code).count(), 1, "{reported:?}");
     }
 }
 

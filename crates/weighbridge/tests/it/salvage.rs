@@ -99,7 +99,7 @@ fn marked(given: &Checkpoint, what: &str) {
     assert!(!damage.losses().is_empty(), "{what}");
 }
 
-/// True where a longer beginning may give less: of a vocabulary among tensors, which cannot be told from
+/// True where a longer beginning may give less: of a vocabulary among tensors, which cannot be distinguished from
 /// a damaged tensor until it is whole, and of a tuple, whose first dict looks like the root at first.
 fn loose(what: &str) -> bool {
     what.contains("mixed") || what.contains("tuple")
@@ -205,9 +205,13 @@ fn names_without_a_directory_entry_are_unconfirmed() {
                 continue;
             }
             seen += 1;
-            let told = given.notes.iter().find(|note| note.code == "not-proved");
-            let told = told.unwrap_or_else(|| panic!("{}: {:?}", path.display(), given.notes));
-            assert!(told.text.starts_with(&format!("{0} of {0} ", given.tensors.len())), "{}", told.text);
+            let reported = given.notes.iter().find(|note| note.code == "not-proved");
+            let reported = reported.unwrap_or_else(|| panic!("{}: {:?}", path.display(), given.notes));
+            assert!(
+                reported.text.starts_with(&format!("{0} of {0} ", given.tensors.len())),
+                "{}",
+                reported.text
+            );
         }
         assert!(seen > 3, "{family}: {seen}");
     }
@@ -258,14 +262,14 @@ fn a_damaged_group_part_loses_only_its_members() {
                 };
                 marked(&given, &what);
                 hold(&given, &all, &what);
-                let told = given.damage.as_ref().unwrap();
+                let reported = given.damage.as_ref().unwrap();
                 assert!(
-                    told.lost.first().is_some_and(|lost| lost.offset.is_some()),
+                    reported.lost.first().is_some_and(|lost| lost.offset.is_some()),
                     "{what}: {:?}",
-                    told.lost
+                    reported.lost
                 );
                 let is_told = |loss: &Loss| loss.subject.contains("a part of the group");
-                assert!(told.losses().iter().any(is_told), "{what}: {:?}", told.losses());
+                assert!(reported.losses().iter().any(is_told), "{what}: {:?}", reported.losses());
                 nothing += usize::from(given.tensors.is_empty());
                 lost += if given.tensors.is_empty() { 0 } else { all.len() - given.tensors.len() };
             }

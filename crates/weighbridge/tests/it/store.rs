@@ -260,7 +260,7 @@ fn a_version_of_a_snapshot_is_not_rewritten() {
     store.rollback(2, RollbackOptions { delete_newer: true }).unwrap();
     assert_eq!(commit(&store, &keep), 3);
     let error = store.begin().unwrap_err();
-    assert_eq!((error.code().as_str(), error.found_text()), ("snapshot-holds", Some("those of epoch_2")));
+    assert_eq!((error.code().as_str(), error.found_text()), ("snapshot-holds", Some("links in epoch_2")));
     assert_eq!(fs::read(&kept).unwrap(), b"of the first run");
     // Also for a snapshot made after the start, or with dead links.
     let aside = dir.path().join("aside");

@@ -47,7 +47,7 @@ const TARGETS: [Target; 16] = [
 
 /// Findings that prevent the verdict sound, with the format and the reason.
 const EXPECTED: &[(&str, &str, &str)] = &[
-    ("empty-file", "tsv", "a table without rows is a text without lines, which is a loss that is told"),
+    ("empty-file", "tsv", "a table without rows is a text without lines, which is a loss that is reported"),
     ("packed-values", "safetensors", "elements that share bytes have no statistics"),
     ("no-config", "biggraph", "an `init_path` has no configuration of its own"),
 ];
@@ -114,14 +114,14 @@ fn every_written_file_is_sound() {
                     Ok(report) => wrong_of(&report, to),
                     Err(error) => Some(error.to_string()),
                 };
-                let mut told = judged(&target);
-                if told.is_some() && target.is_dir() {
+                let mut reported = judged(&target);
+                if reported.is_some() && target.is_dir() {
                     // One file per tensor; no file is the model.
-                    told = each_file(&target).iter().find_map(|file| judged(file));
+                    reported = each_file(&target).iter().find_map(|file| judged(file));
                 }
-                if let Some(told) = told {
+                if let Some(reported) = reported {
                     let model = model.strip_prefix(testdata("")).unwrap().display();
-                    wrong.push(format!("{model} as {name}: {told}"));
+                    wrong.push(format!("{model} as {name}: {reported}"));
                 }
             }
             std::fs::remove_dir_all(&own).unwrap();

@@ -50,7 +50,10 @@ fn measures_follow_their_definitions() {
     assert_eq!((found.nan_at.clone(), found.infinite_at.clone()), (Some(vec![5]), Some(vec![4])));
     assert_eq!(
         found.oddities(),
-        ["NaN: 2 left, 1 right, 1 on one side only, first at [5]", "infinities differ at 1 place, first at [4]"]
+        [
+            "NaN: 2 left, 1 right, 1 on one side only, first at [5]",
+            "infinities differ at 1 place, first at [4]"
+        ]
     );
     // Only the sign of a zero: the bits are different, the values are not.
     let (status, found) = values(f32s("w", &[0.0, 1.0]), f32s("w", &[-0.0, 1.0]));

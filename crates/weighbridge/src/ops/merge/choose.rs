@@ -169,7 +169,7 @@ impl Parts {
     }
 }
 
-/// Where several sources have the same state of one parameter, keeps all of its state from one of them.
+/// Keeps all state of a parameter from one source, where several sources have the same state.
 fn one_source_of_state(sources: &[Checkpoint], same: Same, choices: &mut [Vec<bool>]) {
     let mut having: HashMap<&[Name], BTreeSet<usize>> = HashMap::new();
     let mut known: HashMap<Key, usize> = HashMap::new();

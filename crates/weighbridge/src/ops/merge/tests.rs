@@ -23,7 +23,7 @@ fn checkpoint(label: &str, names: &[(&str, Option<&str>)]) -> Checkpoint {
 }
 
 /// Each tensor with the file that it comes from.
-fn told(checkpoint: &Checkpoint) -> Vec<String> {
+fn origins(checkpoint: &Checkpoint) -> Vec<String> {
     let one = |t: &TensorEntry| format!("{} {}", t.text(), t.extents[0].source.label());
     checkpoint.tensors.iter().map(one).collect()
 }
@@ -46,16 +46,19 @@ fn collisions_name_both_files() {
 #[test]
 fn state_stays_with_the_parameter_it_was_trained_with() {
     let (joined, _) = join(two(), Same::First).unwrap();
-    assert_eq!(told(&joined), ["w a.safetensors", "w/m a.safetensors", "x a.safetensors", "y b.safetensors"]);
+    assert_eq!(
+        origins(&joined),
+        ["w a.safetensors", "w/m a.safetensors", "x a.safetensors", "y b.safetensors"]
+    );
     assert!(joined.notes.iter().any(|n| n.code == "gave-way" && n.text.contains("3 tensors")));
     let (joined, _) = join(two(), Same::Last).unwrap();
     assert_eq!(
-        told(&joined),
+        origins(&joined),
         ["x a.safetensors", "w b.safetensors", "w/m b.safetensors", "w/v b.safetensors", "y b.safetensors"]
     );
     // Parameters in one file and their state in another do not collide.
     let apart = vec![checkpoint("p", &[("w", None)]), checkpoint("o", &[("w", Some("m"))])];
-    assert_eq!(told(&join(apart, Same::Refuse).unwrap().0), ["w p", "w/m o"]);
+    assert_eq!(origins(&join(apart, Same::Refuse).unwrap().0), ["w p", "w/m o"]);
 }
 
 /// A parameter of that path, and its name as a variable.
@@ -71,7 +74,7 @@ fn state_in_its_own_file_needs_an_unambiguous_parameter() {
     let state = || checkpoint("o", &[("linear_0.w_0", Some("m"))]);
     let tuned = || with_variable("t", "weight", "linear_0.w_0");
     // One parameter of that name: no question.
-    assert_eq!(told(&join(vec![base(), state()], Same::Last).unwrap().0), ["weight p", "weight/m o"]);
+    assert_eq!(origins(&join(vec![base(), state()], Same::Last).unwrap().0), ["weight p", "weight/m o"]);
     // The same state a second time, by the name of its parameter.
     let mut whole = checkpoint("w", &[("weight", Some("m"))]);
     whole.tensors.extend(base().tensors);
@@ -96,9 +99,9 @@ fn state_in_its_own_file_needs_an_unambiguous_parameter() {
     let mut whole = base();
     whole.tensors.extend(state().tensors);
     let (joined, _) = join(vec![whole.clone(), tuned()], Same::Last).unwrap();
-    assert_eq!(told(&joined), ["weight t"]);
+    assert_eq!(origins(&joined), ["weight t"]);
     let (joined, _) = join(vec![whole, tuned()], Same::First).unwrap();
-    assert_eq!(told(&joined), ["weight p", "weight/m o"]);
+    assert_eq!(origins(&joined), ["weight p", "weight/m o"]);
 }
 
 /// State under paths of its own, each about a parameter, or about none that is known.
@@ -119,20 +122,20 @@ fn state_of_pytorch_follows_its_parameter() {
     let known =
         |label| with_parts(label, &["w", "x"], &[("o.state.0.m", Some("w")), ("o.state.1.m", Some("x"))]);
     let whole = ["w b", "x b", "o.state.0.m b", "o.state.1.m b"];
-    assert_eq!(told(&join(vec![plain(), known("b")], Same::First).unwrap().0), ["w a", "x a"]);
+    assert_eq!(origins(&join(vec![plain(), known("b")], Same::First).unwrap().0), ["w a", "x a"]);
     let (joined, _) = join(vec![plain(), known("b")], Same::Last).unwrap();
-    assert_eq!(told(&joined), whole);
+    assert_eq!(origins(&joined), whole);
     assert_eq!(joined.tensors[3].role.state_of().map(|of| of.name.as_str()), Some("x"));
-    assert_eq!(told(&join(vec![known("a"), known("b")], Same::Last).unwrap().0), whole);
+    assert_eq!(origins(&join(vec![known("a"), known("b")], Same::Last).unwrap().0), whole);
     // Of each parameter its own.
     let (joined, _) = join(vec![checkpoint("a", &[("w", None)]), known("b")], Same::First).unwrap();
-    assert_eq!(told(&joined), ["w a", "x b", "o.state.1.m b"]);
+    assert_eq!(origins(&joined), ["w a", "x b", "o.state.1.m b"]);
     // One number is one parameter: all tensors under it come from one file.
     let other = || with_parts("c", &["y"], &[("o.state.1.m", Some("y")), ("o.state.1.v", Some("y"))]);
     let (joined, _) = join(vec![known("b"), other()], Same::First).unwrap();
-    assert_eq!(told(&joined), ["w b", "x b", "o.state.0.m b", "o.state.1.m b", "y c"]);
+    assert_eq!(origins(&joined), ["w b", "x b", "o.state.0.m b", "o.state.1.m b", "y c"]);
     let (joined, _) = join(vec![known("b"), other()], Same::Last).unwrap();
-    assert_eq!(told(&joined), ["w b", "x b", "o.state.0.m b", "y c", "o.state.1.m c", "o.state.1.v c"]);
+    assert_eq!(origins(&joined), ["w b", "x b", "o.state.0.m b", "y c", "o.state.1.m c", "o.state.1.v c"]);
 }
 
 #[test]
@@ -140,9 +143,9 @@ fn state_without_a_known_parameter_follows_its_file() {
     let unknown = || with_parts("b", &["w", "x"], &[("o.m", None)]);
     let all = || checkpoint("a", &[("w", None), ("x", None)]);
     let some = || checkpoint("a", &[("w", None)]);
-    assert_eq!(told(&join(vec![all(), unknown()], Same::First).unwrap().0), ["w a", "x a"]);
-    assert_eq!(told(&join(vec![all(), unknown()], Same::Last).unwrap().0), ["w b", "x b", "o.m b"]);
-    assert_eq!(told(&join(vec![some(), unknown()], Same::Last).unwrap().0), ["w b", "x b", "o.m b"]);
+    assert_eq!(origins(&join(vec![all(), unknown()], Same::First).unwrap().0), ["w a", "x a"]);
+    assert_eq!(origins(&join(vec![all(), unknown()], Same::Last).unwrap().0), ["w b", "x b", "o.m b"]);
+    assert_eq!(origins(&join(vec![some(), unknown()], Same::Last).unwrap().0), ["w b", "x b", "o.m b"]);
     let error = join(vec![some(), unknown()], Same::First).unwrap_err();
     assert_eq!(
         (error.code().as_str(), error.file(), error.tensor()),
@@ -150,7 +153,7 @@ fn state_without_a_known_parameter_follows_its_file() {
     );
     // In a file of its own: about the one model that there is.
     let alone = || with_parts("o", &[], &[("o.m", None)]);
-    assert_eq!(told(&join(vec![some(), alone()], Same::First).unwrap().0), ["w a", "o.m o"]);
+    assert_eq!(origins(&join(vec![some(), alone()], Same::First).unwrap().0), ["w a", "o.m o"]);
     let error = join(vec![some(), alone(), checkpoint("t", &[("w", None)])], Same::First).unwrap_err();
     assert_eq!((error.code().as_str(), error.file()), ("state-of-which", Some("o")));
 }
@@ -163,8 +166,8 @@ fn state_is_not_mixed() {
             checkpoint("b", &[("w", Some("m")), ("x", Some("m"))]),
         ]
     };
-    assert_eq!(told(&join(both(), Same::Last).unwrap().0), ["x/v a", "w/m b", "x/m b"]);
-    assert_eq!(told(&join(both(), Same::First).unwrap().0), ["w/m a", "w/v a", "x/v a", "x/m b"]);
+    assert_eq!(origins(&join(both(), Same::Last).unwrap().0), ["x/v a", "w/m b", "x/m b"]);
+    assert_eq!(origins(&join(both(), Same::First).unwrap().0), ["w/m a", "w/v a", "x/v a", "x/m b"]);
 }
 
 #[test]
@@ -199,7 +202,10 @@ fn storage_is_shared_only_within_a_file() {
         joined.tensors.iter().map(|t| t.text_attribute(Attributes::ALIAS_OF).map(str::to_owned)).collect()
     };
     let (joined, _) = join(vec![tied("a"), checkpoint("b", &[("emb", None)])], Same::Last).unwrap();
-    assert_eq!((told(&joined), aliases(&joined)), (vec!["head a".into(), "emb b".into()], vec![None, None]));
+    assert_eq!(
+        (origins(&joined), aliases(&joined)),
+        (vec!["head a".into(), "emb b".into()], vec![None, None])
+    );
     let (joined, _) = join(vec![tied("a"), checkpoint("b", &[("emb", None)])], Same::First).unwrap();
     assert_eq!(aliases(&joined), [None, Some("emb".to_owned())]);
 }
@@ -236,25 +242,25 @@ fn a_lost_structure_is_reported_for_any_source() {
     let object = folder.join("torch/good/nested.pt");
     let dir = tempfile::tempdir().unwrap();
     let options = |to: &str| ConvertOptions { to: Some(to.into()), ..ConvertOptions::default() };
-    let told = |sources: &[PathBuf]| -> Vec<String> {
+    let origins = |sources: &[PathBuf]| -> Vec<String> {
         let merged = merge(sources, &dir.path().join("c.pt"), Same::Prefix, &options("torch")).unwrap();
         let dropped = merged.plan.losses.into_iter().filter(|loss| loss.code == "structure-dropped");
         dropped.map(|loss| loss.subject).collect()
     };
     let label = object.display().to_string();
     for other in ["torch/good/plain.pt", "safetensors/good/bits.safetensors"].map(|name| folder.join(name)) {
-        assert_eq!(told(&[other.clone(), object.clone()]), [label.as_str()]);
-        assert_eq!(told(&[object.clone(), other]), [label.as_str()]);
+        assert_eq!(origins(&[other.clone(), object.clone()]), [label.as_str()]);
+        assert_eq!(origins(&[object.clone(), other]), [label.as_str()]);
     }
     let legacy = folder.join("torch/good/nested_legacy.pt");
-    assert_eq!(told(&[object.clone(), legacy.clone()]), [label, legacy.display().to_string()]);
-    assert_eq!(told(&[folder.join("torch/good/plain.pt"), folder.join("torch/good/types.pt")]), [""; 0]);
+    assert_eq!(origins(&[object.clone(), legacy.clone()]), [label, legacy.display().to_string()]);
+    assert_eq!(origins(&[folder.join("torch/good/plain.pt"), folder.join("torch/good/types.pt")]), [""; 0]);
     // Also by way of another form.
     let bridge = dir.path().join("b.safetensors");
     let sources = [folder.join("torch/good/plain.pt"), object];
     let merged = merge(&sources, &bridge, Same::Prefix, &options("safetensors")).unwrap();
     super::super::save(&merged.plan, &bridge, false, &Default::default()).unwrap();
-    assert_eq!(told(std::slice::from_ref(&bridge)), [bridge.display().to_string()]);
+    assert_eq!(origins(std::slice::from_ref(&bridge)), [bridge.display().to_string()]);
 }
 
 #[test]
@@ -275,8 +281,8 @@ fn versions_of_modules_are_joined_module_by_module() {
     ] {
         let (joined, losses) = join(two(), same).unwrap();
         assert_eq!(joined.metadata.get("_metadata"), Some(&wanted));
-        let told: Vec<_> = losses.iter().map(|loss| (loss.code.as_str(), loss.subject.as_str())).collect();
-        assert_eq!(told, [("metadata-conflict", "_metadata: the module at the root")]);
+        let origins: Vec<_> = losses.iter().map(|loss| (loss.code.as_str(), loss.subject.as_str())).collect();
+        assert_eq!(origins, [("metadata-conflict", "_metadata: the module at the root")]);
     }
     let (joined, losses) = join(two(), Same::Prefix).unwrap();
     let wanted = versions(&[("a", 1), ("a.x", 2), ("b", 3), ("b.y", 4)]);

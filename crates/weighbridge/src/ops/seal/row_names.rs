@@ -155,12 +155,12 @@ mod tests {
         for target in ["a.tsv", "a.safetensors", "a.npz", "a.pt", "a.h5", "a.arrow", "a.parquet", "a.vec"] {
             let target = dir.path().join(target);
             convert(&model, &target, &options).unwrap();
-            let told = |manifest| check(&target, manifest, &tensors_only()).unwrap();
-            assert_eq!(codes(&told(&manifest)), [""; 0], "{}", target.display());
+            let reported = |manifest| check(&target, manifest, &tensors_only()).unwrap();
+            assert_eq!(codes(&reported(&manifest)), [""; 0], "{}", target.display());
             // A manifest that knows nothing of names.
-            assert_eq!(codes(&told(&older)), ["names-not-sealed"], "{}", target.display());
+            assert_eq!(codes(&reported(&older)), ["names-not-sealed"], "{}", target.display());
             convert(&swapped, &target, &options).unwrap();
-            let checked = told(&manifest);
+            let checked = reported(&manifest);
             assert_eq!(codes(&checked), ["names-changed"], "{}", target.display());
             assert_eq!((checked.tensors.unwrap().equal, checked.tensors.unwrap().changed), (0, 1));
         }

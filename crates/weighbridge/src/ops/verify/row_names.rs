@@ -117,12 +117,12 @@ mod tests {
 
     #[test]
     fn short_lists_are_read_always_and_all_with_the_values() {
-        let told = |labels: Arc<dyn RowNames>, values: bool| {
+        let reported = |labels: Arc<dyn RowNames>, values: bool| {
             let source: SourceRef = Arc::new(MemorySource::new("m", vec![1; 8]));
             let mut table = crate::check::testing::tensor("t", DType::U8, &[4, 2], &source, 0);
             table.row_names = Some(labels);
             let mut checkpoint = Checkpoint::new("none", "none", "m");
-            // The same list twice is told of once.
+            // A list of two tables is reported once.
             checkpoint.tensors = vec![table.clone(), table];
             let report =
                 verify_checkpoint(&checkpoint, &VerifyOptions { values, ..VerifyOptions::default() })
@@ -133,11 +133,11 @@ mod tests {
         };
         let names = |names: &[&str]| MemoryRowNames::shared("n", names.iter().copied().collect());
         let none = [""; 0];
-        assert_eq!(told(names(&["a", "b", "c", "d"]), false), none);
-        assert_eq!(told(names(&["a", "b", "c"]), false), ["names-differ"]);
-        assert_eq!(told(Arc::new(Bad(1000)), false), ["bad-names"]);
-        assert_eq!(told(Arc::new(Bad((16 << 20) + 1)), false), ["names-not-read"]);
-        assert_eq!(told(Arc::new(Bad((16 << 20) + 1)), true), ["bad-names"]);
+        assert_eq!(reported(names(&["a", "b", "c", "d"]), false), none);
+        assert_eq!(reported(names(&["a", "b", "c"]), false), ["names-differ"]);
+        assert_eq!(reported(Arc::new(Bad(1000)), false), ["bad-names"]);
+        assert_eq!(reported(Arc::new(Bad((16 << 20) + 1)), false), ["names-not-read"]);
+        assert_eq!(reported(Arc::new(Bad((16 << 20) + 1)), true), ["bad-names"]);
     }
 
     #[test]

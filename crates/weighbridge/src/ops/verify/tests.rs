@@ -210,11 +210,11 @@ fn good_files_are_sound_to_the_last_byte() {
             let values = VerifyOptions { values: true, ..VerifyOptions::default() };
             let report = verify(&path, &values).unwrap();
             let heavy = report.findings.iter().filter(|f| f.severity > Severity::Warning);
-            let told = |f: &Finding| {
+            let reported = |f: &Finding| {
                 ["packed-values", "unread-member", "tensor-skipped", "hidden-bytes"]
                     .contains(&f.code.as_str())
             };
-            assert!(heavy.clone().all(told), "{name}: {:?}", report.findings);
+            assert!(heavy.clone().all(reported), "{name}: {:?}", report.findings);
             seen += 1;
         }
     }
@@ -401,8 +401,8 @@ fn checksums_are_verified() {
         let report = verify(&path, &options).unwrap();
         assert!(report.checked.contains(&"checksums"));
         let wrong: Vec<_> = report.findings.iter().filter(|f| f.severity == Severity::Error).collect();
-        let told: Vec<_> = wrong.iter().map(|f| (f.code.as_str(), f.tensor.clone())).collect();
-        assert_eq!(told, [("crc-mismatch", Some(large.name()))]);
+        let reported: Vec<_> = wrong.iter().map(|f| (f.code.as_str(), f.tensor.clone())).collect();
+        assert_eq!(reported, [("crc-mismatch", Some(large.name()))]);
     }
 }
 

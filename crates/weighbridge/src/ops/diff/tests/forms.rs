@@ -13,13 +13,13 @@ fn format_metadata_is_not_a_difference() {
     let text = |text: &str| Value::Text(text.to_owned());
     let map =
         |pairs: &[(&str, Value)]| Value::Map(pairs.iter().map(|(k, v)| ((*k).into(), v.clone())).collect());
-    let told = |left: Checkpoint, right: Checkpoint| -> Vec<String> {
+    let changes_of = |left: Checkpoint, right: Checkpoint| -> Vec<String> {
         let report = diff_checkpoints(left, right, &DiffOptions::default()).unwrap();
         report.metadata.into_iter().map(|change| change.what).collect()
     };
     let found = |format: &'static str, a: &[(&str, Value)], b: &[(&str, Value)]| {
         // The other side is of any form.
-        told(of_format(format, a), of_format("npz", b))
+        changes_of(of_format(format, a), of_format("npz", b))
     };
     let files = |name: &str| {
         [("paddle.program", text(name)), ("paddle.parameters", text(name)), ("paddle.info", text(name))]
@@ -57,14 +57,14 @@ fn format_metadata_is_not_a_difference() {
         (vec![("format", text("pt"))], vec![("format", text("np"))], "format"),
     ] {
         let own = |pairs: &[(&str, Value)]| of_torch(pairs, Some("torch"));
-        assert_eq!(told(own(&pairs), own(&others)).first().map(String::as_str), Some(key));
+        assert_eq!(changes_of(own(&pairs), own(&others)).first().map(String::as_str), Some(key));
         let made_of = match key {
             "paddle.program" => Some("paddle"),
             "format" => None,
             _ => Some("biggraph"),
         };
-        assert!(told(of_torch(&pairs, made_of), of_torch(&others, made_of)).is_empty(), "{key}");
-        assert!(told(own(&pairs), of_torch(&others, made_of)).is_empty(), "{key}");
+        assert!(changes_of(of_torch(&pairs, made_of), of_torch(&others, made_of)).is_empty(), "{key}");
+        assert!(changes_of(own(&pairs), of_torch(&others, made_of)).is_empty(), "{key}");
     }
 }
 

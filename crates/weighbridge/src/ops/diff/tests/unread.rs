@@ -71,25 +71,25 @@ fn omissions_prevent_the_verdict_same() {
         side.notes.push(Note::new("remark", "all is well"));
         side
     };
-    let told = |left: &[&'static str], right: &[&'static str], no_metadata| {
+    let reported = |left: &[&'static str], right: &[&'static str], no_metadata| {
         let options = DiffOptions { no_metadata, ..DiffOptions::default() };
         let report = diff_checkpoints(with(left), with(right), &options).unwrap();
         assert!(!report.is_different());
         assert_eq!(report.to_json(false)["left_out"], json!(report.left_out));
         (report.left_out, report.verdict())
     };
-    assert_eq!(told(&[], &[], false), (0, "equal"));
+    assert_eq!(reported(&[], &[], false), (0, "equal"));
     for no_metadata in [false, true] {
-        assert_eq!(told(&["tensor-skipped"], &["tensor-skipped"], no_metadata), (2, "could not tell"));
-        assert_eq!(told(&[], &["unread-object"], no_metadata), (1, "could not tell"));
-        assert_eq!(told(&["tensor-skipped"], &[], no_metadata), (1, "could not tell"));
+        assert_eq!(reported(&["tensor-skipped"], &["tensor-skipped"], no_metadata), (2, "could not tell"));
+        assert_eq!(reported(&[], &["unread-object"], no_metadata), (1, "could not tell"));
+        assert_eq!(reported(&["tensor-skipped"], &[], no_metadata), (1, "could not tell"));
     }
     // Where metadata are not compared, those that were not read say nothing either.
-    assert_eq!(told(&["value-left-out"], &[], false), (1, "could not tell"));
-    assert_eq!(told(&["value-left-out"], &["unknown-class"], true), (0, "equal"));
+    assert_eq!(reported(&["value-left-out"], &[], false), (1, "could not tell"));
+    assert_eq!(reported(&["value-left-out"], &["unknown-class"], true), (0, "equal"));
     // One program has nothing to be compared with; two may differ.
-    assert_eq!(told(&["torchscript-code"], &[], false), (0, "equal"));
-    assert_eq!(told(&["torchscript-code"], &["torchscript-code"], false), (2, "could not tell"));
+    assert_eq!(reported(&["torchscript-code"], &[], false), (0, "equal"));
+    assert_eq!(reported(&["torchscript-code"], &["torchscript-code"], false), (2, "could not tell"));
     // What differs, differs.
     let right = Checkpoint { notes: with(&["unread-object"]).notes, ..of(vec![f32s("a", &[2.0])]) };
     let report = diff_checkpoints(with(&[]), right, &DiffOptions::default()).unwrap();
@@ -105,18 +105,18 @@ fn unknown_damage_prevents_the_verdict_same() {
         lost.iter().for_each(|name| side.lose(name, &error));
         side
     };
-    let told = |side: Checkpoint, select: &[&str]| {
+    let reported = |side: Checkpoint, select: &[&str]| {
         let select = select.iter().map(|&name| name.to_owned()).collect();
         let whole = of(vec![f32s("a", &[1.0]), f32s("b", &[2.0])]);
         let options = DiffOptions { select, ..DiffOptions::default() };
         diff_checkpoints(side, whole, &options).unwrap().left_out
     };
     // It is one of the pairs.
-    assert_eq!(told(damaged(&["b"], Some(2)), &[]), 0);
-    assert_eq!(told(damaged(&["b", "c"], Some(3)), &[]), 1);
-    assert_eq!(told(damaged(&["b"], Some(2)), &["a"]), 0);
-    assert_eq!(told(damaged(&["b"], Some(3)), &["a"]), 1);
-    assert_eq!(told(damaged(&[], None), &["a"]), 1);
+    assert_eq!(reported(damaged(&["b"], Some(2)), &[]), 0);
+    assert_eq!(reported(damaged(&["b", "c"], Some(3)), &[]), 1);
+    assert_eq!(reported(damaged(&["b"], Some(2)), &["a"]), 0);
+    assert_eq!(reported(damaged(&["b"], Some(3)), &["a"]), 1);
+    assert_eq!(reported(damaged(&[], None), &["a"]), 1);
 }
 
 /// Names of rows that cannot be read.

@@ -10,11 +10,11 @@ use weighbridge_io::source::{SourceRef, to_usize};
 
 /// First field of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Names {
+pub(crate) enum FirstField {
     /// Row name.
-    RowNames,
+    Name,
     /// Row number, counted from 0.
-    Numbers,
+    Number,
     /// No such field.
     None,
 }
@@ -29,7 +29,7 @@ pub(crate) struct TextTable {
     /// Decimal form of floats.
     pub floats: Floats,
     /// First field of a row.
-    pub names: Names,
+    pub names: FirstField,
     /// True where the first line has the numbers of rows and columns.
     pub header: bool,
 }
@@ -84,7 +84,7 @@ impl Encode for TextTable {
 
     fn estimate(&self) -> u64 {
         let number = usual_len(self.table.entry.dtype(), self.floats);
-        let name = if self.names == Names::None { 0 } else { 10 };
+        let name = if self.names == FirstField::None { 0 } else { 10 };
         self.table.columns.saturating_mul(number).saturating_add(name).saturating_mul(self.table.rows)
     }
 
@@ -98,7 +98,7 @@ impl Encode for TextTable {
 
     fn encode(&self, out: &mut dyn Output) -> Result<()> {
         let (table, dtype) = (&self.table, self.table.entry.dtype());
-        let row_names = if self.names == Names::RowNames { table.names()? } else { None };
+        let row_names = if self.names == FirstField::Name { table.names()? } else { None };
         if self.header {
             out.write(format!("{} {}\n", table.rows, table.columns).as_bytes())?;
         }
@@ -120,12 +120,12 @@ impl Encode for TextTable {
                         let name = row_names.get(to_usize(row)?).unwrap_or_default();
                         text.extend_from_slice(self.check_name(row, name)?.as_bytes());
                     }
-                    None if self.names == Names::Numbers => {
+                    None if self.names == FirstField::Number => {
                         text.extend_from_slice(row.to_string().as_bytes())
                     }
                     None => {}
                 }
-                push_row(now, dtype, self.floats, self.separator, self.names == Names::None, text)?;
+                push_row(now, dtype, self.floats, self.separator, self.names == FirstField::None, text)?;
                 text.push(b'\n');
             }
             Ok(())

@@ -25,7 +25,7 @@ mod read;
 mod tests;
 
 use super::table::digits::DTYPES;
-use super::table::text::{Names, TextTable, floats};
+use super::table::text::{FirstField, TextTable, floats};
 use super::table::{Form, Table, is_table, plan};
 use std::sync::Arc;
 use weighbridge_core::check::Outline;
@@ -107,9 +107,9 @@ impl WriteFormat for Tsv {
         let floats = floats(options)?;
         let encoder = |table: Table| {
             let names = match &table.entry.row_names {
-                Some(_) => Names::RowNames,
-                None if table.entry.dtype().is_float() => Names::None,
-                None => Names::Numbers,
+                Some(_) => FirstField::Name,
+                None if table.entry.dtype().is_float() => FirstField::None,
+                None => FirstField::Number,
             };
             Ok(Arc::new(TextTable { table, separator: b'\t', floats, names, header: false }) as _)
         };

@@ -2,7 +2,7 @@
 
 use super::read::Header;
 use crate::table::lines::text;
-use crate::table::text::{Names, TextTable};
+use crate::table::text::{FirstField, TextTable};
 use crate::table::{DecodedSource, Decoder};
 use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{
@@ -183,7 +183,7 @@ impl Encode for BinaryTable {
     }
     fn encode(&self, out: &mut dyn Output) -> Result<()> {
         let table = &self.0.table;
-        let row_names = if self.0.names == Names::RowNames { table.names()? } else { None };
+        let row_names = if self.0.names == FirstField::Name { table.names()? } else { None };
         out.write(format!("{} {}\n", table.rows, table.columns).as_bytes())?;
         let row_bytes = to_usize(table.row_bytes())?;
         let at_once = table.rows_at_once(table.row_bytes().saturating_mul(4).saturating_add(64), out);

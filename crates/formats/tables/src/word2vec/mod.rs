@@ -15,7 +15,7 @@ mod binary;
 mod read;
 
 use super::table::digits::DTYPES;
-use super::table::text::{Names, TextTable, floats};
+use super::table::text::{FirstField, TextTable, floats};
 use super::table::{Form, Table, plan};
 use std::sync::Arc;
 use weighbridge_core::check::Outline;
@@ -112,7 +112,7 @@ impl WriteFormat for Word2Vec {
                     Error::mismatch("no-columns", "the table has no columns").on_tensor(table.entry.name())
                 );
             }
-            let names = if table.entry.row_names.is_some() { Names::RowNames } else { Names::Numbers };
+            let names = if table.entry.row_names.is_some() { FirstField::Name } else { FirstField::Number };
             let text = TextTable { table, separator: b' ', floats, names, header: true };
             if !binary {
                 return Ok(Arc::new(text));

@@ -41,7 +41,7 @@ impl Page {
                     let last = texts.last_mut().unwrap();
                     writeln!(last, "{line}").unwrap();
                     while command.ends_with('\\') {
-                        let next = lines.next().expect("a command ends within its block");
+                        let next = lines.next().unwrap();
                         writeln!(last, "{next}").unwrap();
                         command = format!("{command}\n{next}");
                     }
@@ -158,18 +158,18 @@ fn root() -> PathBuf {
 
 #[test]
 fn the_readme_shows_real_output() {
-    assert!(check(&[root().join("README.md")]) >= 0);
+    assert!(check(&[root().join("README.md")]) >= 8);
 }
 
 #[test]
 fn the_book_shows_real_output() {
-    assert!(check(&pages_below(&root().join("docs/src"))) >= 0);
+    assert!(check(&pages_below(&root().join("docs/src"))) >= 60);
 }
 
 #[test]
 fn messages_read_as_reviewed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages");
-    assert!(check(&pages_below(&folder)) >= 0);
+    assert!(check(&pages_below(&folder)) >= 150);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn round_trips_levels_of_odd_length() {
     let mut falls = entry(DType::U8, &[1]);
     let level = |offsets: &[u64]| Value::List(offsets.iter().map(|&n| Value::U64(n)).collect());
     falls.attributes.insert(lod::LOD.into(), Value::List(vec![level(&[0, 2, 1])]));
-    assert!(lod_problem(&falls).unwrap().contains("falls from 2 to 1"));
+    assert!(lod_problem(&falls).unwrap().contains("descends from 2 to 1"));
     falls.attributes.insert(lod::LOD.into(), Value::List(vec![level(&[0, 2]), level(&[0, 1])]));
     assert!(lod_problem(&falls).unwrap().contains("sequences of the next level"));
 }

@@ -32,7 +32,7 @@ impl SharedLock {
 /// Right to write to the folder, until dropped.
 #[derive(Debug)]
 pub(super) enum Lock {
-    /// Taken for a single operation.
+    /// Acquired for a single operation.
     #[expect(dead_code, reason = "held, not used")]
     Own(DiskLock),
     /// Lent by the store, which keeps it.

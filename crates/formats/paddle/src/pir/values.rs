@@ -92,7 +92,7 @@ fn float(item: Item<'_>) -> Result<f64> {
 }
 
 /// Rounds to 32 bits after rounding to 64, as Paddle does on reading.
-#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is what is wanted")]
+#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is intended")]
 fn narrow(x: f64) -> f32 {
     x as f32
 }

@@ -15,7 +15,7 @@ fn numbered(k: usize) -> TensorPath {
     TensorPath::new([Name::from(format!("#{k}").as_str())])
 }
 
-/// True if a tensor matches its declaration in the program. -1 stands for any size.
+/// True if a tensor matches its declaration in the program. -1 matches any size.
 pub(super) fn agrees(entry: &TensorEntry, variable: &Variable, quantized: &Quantized<'_>) -> bool {
     quantized.admits_dtype(variable, entry.stored) && quantized.admits(variable, entry.shape.dims())
 }

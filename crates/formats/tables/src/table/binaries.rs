@@ -69,7 +69,7 @@ impl<'a> Binaries<'a> {
         Self { columns, names, texts: are_texts, source, limits, budget: budget.clone(), rows }
     }
 
-    /// Scans the next rows of some columns, the first of which has the index `first`.
+    /// Scans the next rows of some columns, from column `first` on.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Limit`] if the values are many times as long as the file.

@@ -122,7 +122,7 @@ fn earlier(mappings: &[Mapping], number: u64) -> Result<&Mapping> {
     })
 }
 
-/// Reads the name of a source. `%b` stands for a block number of an unlimited dataset (unsupported), `%%` for a percent sign.
+/// Reads the name of a source. `%b` is a block number of an unlimited dataset (unsupported), `%%` for a percent sign.
 fn name(reader: &mut Reader<'_>) -> Result<String> {
     let bytes = reader.text()?;
     let text = std::str::from_utf8(bytes).map_err(|_| {

@@ -1,6 +1,6 @@
 //! Plain words: texts for users, and documentation, have none of the words that made them hard to read.
 //!
-//! `docs/src/reference/glossary.md` says which word to use instead.
+//! `docs/glossary.md` lists the word to use instead.
 
 use super::house::sources;
 use std::path::{Path, PathBuf};

@@ -1,20 +1,20 @@
 //! Weighbridge opens the model files of machine-learning frameworks without those frameworks.
 //! It lists, checks, compares, edits and converts their tensors.
 //!
-//! # The idea
+//! # Concept
 //!
 //! **A checkpoint is an index of named tensors over byte ranges.**
 //!
 //! | step | what happens |
 //! | --- | --- |
 //! | [`open()`] | a source becomes a [`Checkpoint`], in a [`Model`]: headers and length prefixes are read, never tensor data |
-//! | change | the index is rewritten: select, drop, rename, cast; no bytes move ([`ops::Changes`]) |
-//! | plan | the index becomes a [`plan::WritePlan`]: every file, every segment, every loss; pure |
-//! | run | the [`engine`] fills staged files: parallel, in bounded memory |
-//! | commit | synced, then renamed over the target: all or nothing |
+//! | change | the index is changed: select, drop, rename, cast; no tensor data moves ([`ops::Changes`]) |
+//! | plan | the index becomes a [`plan::WritePlan`] of all files, segments and losses; nothing is written |
+//! | run | the [`engine`] writes temporary files, in parallel and in bounded memory |
+//! | commit | the files are synced and renamed to the target, all or none |
 //!
-//! A format is two pure parts: a reader that makes an index, and a layouter that makes a plan. Everything else is written
-//! once, for all formats.
+//! A format consists of a reader, which returns an index, and a writer, which returns a plan. Everything else is shared by all
+//! formats.
 //!
 //! # An example
 //!
@@ -43,7 +43,7 @@
 //! | format | read | written | contents |
 //! | --- | --- | --- | --- |
 //! | [`primitiv`](formats::primitiv) | yes | yes | Shape, Tensor, Parameter, Model and Optimizer files of the primitiv toolkit |
-//! | [`paddle`](formats::paddle) | yes | yes | PaddlePaddle: programs, tensor streams, pickled states, of all eras |
+//! | [`paddle`](formats::paddle) | yes | yes | PaddlePaddle, all versions: programs, tensor streams, pickled states |
 //! | [`biggraph`](formats::biggraph) | yes | yes | PyTorch-BigGraph: checkpoints, edges, entities, configurations |
 //! | [`safetensors`](formats::safetensors) | yes | yes | one file, or shards with an index |
 //! | [`npy`](formats::npy) | yes | yes | one array, versions 1 to 3; a folder of them |
@@ -52,7 +52,7 @@
 //! | [`hdf5`](formats::hdf5) | yes | yes | datasets in groups |
 //! | [`parquet`](formats::parquet) | yes | yes | a table in row groups |
 //! | [`arrow`](formats::arrow) | yes | yes | a table as an Arrow file, also called Feather |
-//! | [`tsv`](formats::tsv) | yes | yes | a table as text, as the exporter of BigGraph writes it |
+//! | [`tsv`](formats::tsv) | yes | yes | a table as text, as written by the exporter of BigGraph |
 //! | [`word2vec`](formats::word2vec) | yes | yes | word vectors, as text or binary |
 //!
 //! # Features
@@ -60,32 +60,33 @@
 //! Each format is a feature: `primitiv`, `safetensors`, `numpy` (npy and npz), `torch`, `hdf5`, `tables` (Parquet, Arrow, text, word
 //! vectors), `paddle` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (edit rules in files, and
 //! renames by globs and regular expressions) and `wide` (loops for AVX2 and AVX-512). All are on by default. Converting, comparing,
-//! checking and printing are always included. A format whose feature is off is reported as unknown. With `primitiv`,
-//! `safetensors` and `numpy` alone, the crate pulls 43 crates (this workspace included) and compiles no C.
+//! checking and printing are always included. A format whose feature is off is reported as unknown. With only `primitiv`,
+//! `safetensors` and `numpy`, a build has 43 crates, including those of this workspace, and no C code.
 //!
 //! # Process-wide state
 //!
-//! The library changes no process-wide state by itself. A program can call [`guard_maps`], which installs a SIGBUS handler and
-//! lets files be mapped instead of read, and [`quiet_panics`], a panic hook that silences the panics that become errors.
+//! The library changes no process-wide state by itself. Two functions do so on request: [`guard_maps`] installs a SIGBUS handler,
+//! so that files are mapped instead of read. [`quiet_panics`] installs a panic hook that hides panics that become errors.
 //! Decompressed blocks are cached under the [`Limits`] of the opened files.
 //!
 //! # Where to start
 //!
 //! - [`open()`] returns a [`Model`]: tensors with typed values, and conversions.
-//! - [`ops`] has whole jobs: convert, diff, edit, verify, scan, stats, merge.
-//! - [`formats`] has the formats, and opens a file as a bare [`Checkpoint`].
+//! - [`ops`] contains complete operations: convert, diff, edit, verify, scan, stats, merge.
+//! - [`formats`] contains the formats, and opens a file as a plain [`Checkpoint`].
 //! - [`engine`] reads tensors and writes plans.
 //!
 //! A program can add its own format to a [`Registry`](formats::Registry): `registry().clone().with(&Own)`. That registry opens
-//! and lays out files of all its formats. The jobs of [`ops`] support only the formats of this build.
+//! and plans files of all its formats. The functions in [`ops`] support only the formats of this build.
 //!
-//! The other modules are crates of their own: `weighbridge-core`, `weighbridge-io`, the containers, `weighbridge-format` (the
-//! traits of formats), `weighbridge-scan`, and one for each format. A program that needs a single format can use that crate.
+//! The other modules are re-exports of separate crates: `weighbridge-core`, `weighbridge-io`, the containers,
+//! `weighbridge-format` (the traits of formats), `weighbridge-scan`, and one for each format. A program that needs a single
+//! format can use the crate of that format.
 //!
 //! # Untrusted files
 //!
-//! Nothing in a file is executed or trusted. A number from a file is checked against the length of the file and the [`Limits`]
-//! before it sizes anything. Malformed input returns an [`Error`] with its location, never a panic.
+//! Nothing in a file is executed or trusted. A size from a file is checked against the length of the file and the [`Limits`]
+//! before any allocation or read. Malformed input returns an [`Error`] with its location, never a panic.
 
 pub mod containers;
 pub mod formats;

@@ -16,7 +16,7 @@ use crate::ops::inputs::Inputs;
 use crate::plan::WritePlan;
 use crate::source::{PathKind, real_path};
 use crate::tensor::Order;
-use crate::text::counted;
+use crate::text::{counted, first_and_more};
 use others::Others;
 use std::path::{Path, PathBuf};
 use ties::Ties;
@@ -330,15 +330,20 @@ fn plan_noting(
 
 /// Returns the loss for guessed tensors: another format cannot mark them as guesses.
 fn guesses(checkpoint: &Checkpoint, plan: &WritePlan) -> Option<Loss> {
-    let guessed = checkpoint.tensors.iter().filter(|t| t.guessed).count();
+    let dtypes = checkpoint.tensors.iter().filter(|t| t.guessed).map(|t| t.stored);
+    let guessed = dtypes.clone().count();
     let same_form = plan.format == checkpoint.format && plan.kind == checkpoint.kind;
     (guessed > 0 && !same_form).then(|| {
         let subject = counted(guessed, "tensor", "tensors");
         if checkpoint.notes.iter().any(|note| note.code == NoteCode::DtypeGuessed) {
-            let detail = "the element type is a guess, and the target cannot mark it as one";
+            let mut others = dtypes;
+            let detail = match others.next().filter(|first| others.all(|other| other == *first)) {
+                Some(dtype) => format!("{dtype} was guessed from text; the output does not record that"),
+                None => "dtypes were guessed from text; the output does not record that".to_owned(),
+            };
             return Loss::new("guessed-dtype", subject, detail);
         }
-        let detail = "names, types or layouts are guesses, and the target cannot mark them as such";
+        let detail = "names, dtypes or layouts were guessed; the output does not record that";
         Loss::new("guessed-names", subject, detail)
     })
 }
@@ -380,13 +385,25 @@ pub(super) fn check_nothing_lost(losses: &[Loss]) -> Result<()> {
 
 /// As [`denied`], with another message and without a hint.
 fn lost(losses: &[Loss], message: &str) -> Error {
-    let mut found = Phrase::default();
-    for (place, loss) in losses.iter().take(5).enumerate() {
-        let gap = if place > 0 { "; " } else { "" };
-        found = found.and(format_args!("{gap}{}: {}: ", loss.code, loss.subject)).and(&loss.detail);
+    // Losses of one code and detail are a group.
+    let mut groups: Vec<(&Loss, Vec<&str>)> = Vec::new();
+    let mut more = 0;
+    for loss in losses {
+        let same = |first: &Loss| first.code == loss.code && first.detail == loss.detail;
+        match groups.iter().position(|(first, _)| same(first)) {
+            Some(place) => groups[place].1.push(&loss.subject),
+            None if groups.len() < 5 => groups.push((loss, vec![&loss.subject])),
+            None => more += 1,
+        }
     }
-    if losses.len() > 5 {
-        found = found.and(format_args!("; and {} more", losses.len() - 5));
+    let mut found = Phrase::default();
+    for (place, (loss, subjects)) in groups.iter().enumerate() {
+        let gap = if place > 0 { "; " } else { "" };
+        let subjects = first_and_more(subjects, 5);
+        found = found.and(format_args!("{gap}{}: {subjects}: ", loss.code)).and(&loss.detail);
+    }
+    if more > 0 {
+        found = found.and(format_args!("; and {more} more"));
     }
     Error::mismatch("loss-denied", message).found_phrase(found)
 }

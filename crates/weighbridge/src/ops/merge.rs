@@ -192,17 +192,19 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
         .chain(unfollowed)
         .collect();
     let only_one = sources.len() == 1;
+    let labels: Vec<String> = sources.iter().map(|source| source.label.clone()).collect();
     // State has the name of its parameter, in whichever file that is.
     Checkpoint::attach_state_among(&mut sources);
     let taken = choose(&sources, same)?;
     for (source, kept) in sources.iter_mut().zip(&taken) {
-        let (mut dropped, mut first_dropped) = (0u64, None);
+        let (mut dropped, mut first_dropped, mut with_state) = (0u64, None, false);
         let mut kept = kept.iter();
         let modules = Modules::of(source);
         source.tensors.retain(|tensor| {
             let keep = kept.next().copied().unwrap_or(true);
             if !keep {
                 dropped += 1;
+                with_state |= tensor.role.is_state();
                 first_dropped.get_or_insert_with(|| tensor.text());
             }
             keep
@@ -214,14 +216,16 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
         let settled = source.settle_aliases();
         source.notes.extend(settled);
         if let Some(name) = first_dropped {
+            let other = match labels.as_slice() {
+                [one, other] => format!("{} has", if *one == source.label { other } else { one }),
+                _ => "other files have".to_owned(),
+            };
             let text = format!(
-                "{}: {}, first {name}",
+                "{}: {} dropped{}, first {name}: {other} the same {}",
                 source.label,
-                counted(
-                    dropped,
-                    "tensor dropped in favor of one with the same name, or as its state",
-                    "tensors dropped in favor of others with the same names, or as their state"
-                )
+                counted(dropped, "tensor", "tensors"),
+                if with_state { ", including optimizer state" } else { "" },
+                if dropped == 1 { "name" } else { "names" },
             );
             joined.notes.push(Note::new("gave-way", text));
         }
@@ -247,7 +251,7 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
 fn collision(tensor: &TensorEntry, one: &Checkpoint, other: &Checkpoint) -> Error {
     Error::mismatch("name-collision", "duplicate tensor name in two files")
         .on_tensor(tensor.name())
-        .found(format_args!("it in {} and in {}", escape_text(&one.label), escape_text(&other.label)))
+        .found(format_args!("in {} and in {}", escape_text(&one.label), escape_text(&other.label)))
         .hint(phrase![
             Opt::Prefer.with("first"),
             " or last keeps one of them, ",
@@ -269,9 +273,10 @@ fn put_below(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> Result<()> {
                 .hint("use the path of the file or folder itself"));
         }
         if let Some(other) = known.insert(name.clone(), source.label.clone()) {
-            return Err(Error::usage("same-prefix", "two sources have the same name")
+            let text = format!("two sources would have the prefix `{}`", escape_text(&name));
+            return Err(Error::usage("same-prefix", text)
                 .in_file(&source.label)
-                .found(format_args!("{name}, as {other}"))
+                .found(format_args!("the same prefix for {}", escape_text(&other)))
                 .hint(phrase![
                     "rename one of the files; or replace ",
                     Opt::PrefixEach,

@@ -127,16 +127,12 @@ impl Part {
             return Ok(Self::Rest);
         }
         if !part.contains(':') {
-            return integer(part)
-                .map(Self::Index)
-                .ok_or_else(|| bad(whole, format!("`{}` is not an index", crate::text::escape(part))));
+            return integer(part).map(Self::Index).ok_or_else(|| not_index(part, whole));
         }
         let fields: Vec<&str> = part.split(':').map(str::trim).collect();
         let number = |field: Option<&&str>| match field {
             None | Some(&"") => Ok(None),
-            Some(field) => integer(field)
-                .map(Some)
-                .ok_or_else(|| bad(whole, format!("`{}` is not an index", crate::text::escape(field)))),
+            Some(field) => integer(field).map(Some).ok_or_else(|| not_index(field, whole)),
         };
         if fields.len() > 3 {
             return Err(bad(whole, "a range has at most two colons"));
@@ -171,6 +167,17 @@ fn bad(text: &str, why: impl Into<String>) -> Error {
         .hint("write a slice such as [0:3, :], [5], [-1], [::2] or [..., 0]")
 }
 
+/// Returns the error for text that is not an index.
+fn not_index(part: &str, whole: &str) -> Error {
+    let quote = part.chars().next().filter(|c| matches!(c, '\'' | '"'));
+    let is_first = || whole.trim_start().trim_start_matches('[').trim_start().starts_with(part);
+    match quote {
+        Some(quote) if whole.matches(quote).count() == 1 => bad(whole, "the row name has no closing quote"),
+        Some(_) if !is_first() => bad(whole, "a row name is only valid as the first index"),
+        _ => bad(whole, format!("`{}` is not an index", crate::text::escape(part))),
+    }
+}
+
 impl Picked {
     fn whole(extent: u64) -> Self {
         Self { start: 0, step: 1, count: extent, squeezed: false }
@@ -189,7 +196,10 @@ impl Picked {
                 "index-out-of-range",
                 format!("index {index} is out of range for dimension {axis} of size {extent}"),
             )
-            .hint(format_args!("the shape is {shape}; indices begin at 0"))),
+            .hint(match extent {
+                0 => format!("the shape is {shape}; the dimension is empty"),
+                _ => format!("the shape is {shape}; indices go from -{extent} to {}", extent - 1),
+            })),
         }
     }
 
@@ -320,12 +330,11 @@ fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, row_name: &str) -> Resul
     let Some(list) = list else {
         // Where names were searched for, a note has the reason why there are none.
         let why = checkpoint.notes.iter().find(|note| NO_NAMES.contains(&note.code));
-        let default = || {
-            phrase![
-                "use a row number, or set the folder of the names: ",
-                Opt::Entities.any("FOLDER"),
-                " for PyTorch-BigGraph"
-            ]
+        let default = || match checkpoint.format {
+            "biggraph" => {
+                phrase!["use a row number, or set the folder of the names: ", Opt::Entities.any("FOLDER")]
+            }
+            _ => "use a row number".into(),
         };
         return Err(Error::usage("no-row-names", "the tensor has no row names")
             .on_tensor(entry.name())
@@ -508,7 +517,12 @@ mod tests {
         assert!(found("embeddings.user['alicf']").unwrap_err().hint_text().unwrap().contains("alice"));
         let error = found("plain['alice']").unwrap_err();
         assert_eq!(error.code().as_str(), "no-row-names");
+        assert_eq!(error.hint_text(), Some("use a row number"));
+        checkpoint.format = "biggraph";
+        let error = resolve(&checkpoint, "plain['alice']").unwrap_err();
         assert!(error.hint_text().unwrap().contains("`entities FOLDER`"));
+        checkpoint.format = "x";
+        let found = |text: &str| resolve(&checkpoint, text).map(|(_, slice)| slice);
         assert_eq!(found("other['alice']").unwrap_err().code().as_str(), "no-such-tensor");
         // Two rows of one name.
         let names = ["alice", "bob", "bob", "x"];

@@ -46,11 +46,11 @@ impl Ties {
         }
         let written = written(plan);
         let tied = self.names.iter().filter_map(|(first, others)| {
-            let detail = "they share storage in the source; the output stores a copy of each";
+            let detail = "they share storage; the output stores";
             loss(&written, std::iter::once(first).chain(others), detail)
         });
         let views = self.views.values().filter_map(|views| {
-            let detail = "they are views of one storage in the source; the output stores a copy of each";
+            let detail = "they are views of one storage; the output stores";
             loss(&written, views.iter(), detail)
         });
         tied.chain(views).collect()
@@ -110,5 +110,5 @@ fn loss<'a>(
             format!("{first} and {}", counted(others.len(), "other tensor", "other tensors"))
         }
     };
-    Some(Loss::new("tie-not-held", subject, detail))
+    Some(Loss::new("tie-not-held", subject, format!("{detail} {} copies", apart.len())))
 }

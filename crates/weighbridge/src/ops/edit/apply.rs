@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::ops::hash::sha256;
 use crate::tensor::{Cast, DType};
-use crate::text::near;
+use crate::text::{near, quoted};
 use std::collections::{HashMap, HashSet};
-use weighbridge_core::phrase::Opt;
+use weighbridge_core::phrase::{Opt, Phrase};
 use weighbridge_core::{ErrorCode, phrase};
 
 /// Result of applying rules.
@@ -147,7 +147,10 @@ const SKIPS: &str = " skips rules without effect";
 /// Returns the error for a rule without effect; `renamed` is a hint about earlier rules.
 fn no_match(checkpoint: &Checkpoint, rule: &Rule, unused: Unused, renamed: Option<String>) -> Error {
     let Unused { pattern, reason } = unused;
-    let why = renamed.clone().unwrap_or_else(|| match_rule(&rule.action).to_owned());
+    let why = match &renamed {
+        Some(renamed) => Phrase::from(renamed.clone()),
+        None => advice(checkpoint, &rule.action, pattern.as_deref()),
+    };
     let hint = phrase![why, "; ", Opt::LenientRules, SKIPS];
     let Some(pattern) = pattern else {
         return Error::mismatch("no-match", format!("the rule changes nothing: {reason}"))
@@ -207,13 +210,34 @@ fn suggestion(checkpoints: &[&Checkpoint], pattern: &str, is_path: bool) -> Opti
     Some(if is_path || is_name { text.to_string() } else { format!("{text}.*") })
 }
 
-/// Returns the matching rule of an action, for a hint.
-fn match_rule(action: &Action) -> &'static str {
+/// Returns the hint for an action without effect; `unmatched` is its pattern where no tensor matches it.
+fn advice(checkpoint: &Checkpoint, action: &Action, unmatched: Option<&str>) -> Phrase {
     match action {
-        Action::Transpose { .. } => {
-            "a pattern must match the whole name; PATTERN=1,0,2 is the new order of dimensions, counted from 0"
+        Action::Transpose { axes: None, .. } if unmatched.is_some_and(|pattern| pattern.contains('=')) => {
+            "a pattern must match the whole name; the new order after = must be numbers, such as 1,0".into()
         }
-        _ => "a pattern must match the whole name; a rename the whole name or whole leading parts",
+        Action::Transpose { axes: Some(_), .. } if unmatched.is_none() => {
+            "PATTERN=1,0,2 is the new order of dimensions, counted from 0".into()
+        }
+        Action::Transpose { axes: None, .. } if unmatched.is_none() => {
+            "without a new order, transpose applies only to matrices".into()
+        }
+        Action::Cast { .. } if unmatched.is_none() => {
+            phrase![Opt::Cast, " applies to floating-point tensors only"]
+        }
+        Action::Untie(_) if unmatched.is_none() => "untie applies only to tensors that share storage".into(),
+        Action::NoState => phrase![Opt::Drop, " drops tensors by name"],
+        Action::RemoveMetadata(key) => {
+            let keys = || checkpoint.metadata.iter().map(|(key, _)| key);
+            match near(keys, key, 1).first() {
+                Some(meant) => phrase![format_args!("did you mean `{}`?", quoted(meant))],
+                None => "`info` lists the metadata keys".into(),
+            }
+        }
+        Action::Rename(list) if list.iter().any(|(renaming, _)| matches!(renaming, Renaming::Path(_))) => {
+            "a rename must match the whole name or whole leading parts".into()
+        }
+        _ => "a pattern must match the whole name".into(),
     }
 }
 
@@ -310,14 +334,18 @@ fn one(
             (!changes).then(|| unturned(checkpoint, pattern, axes.as_deref()))
         }
         Action::Cast { pattern, cast } => {
-            unless(cast_some(checkpoint, pattern, *cast)?, "no floating-point tensor matches the pattern")
+            let unused = unmatched(checkpoint, pattern);
+            unused.or(unless(cast_some(checkpoint, pattern, *cast)?, "no matching tensor is floating-point"))
         }
         Action::Tie { name, of } => {
             let tied = tie(checkpoint, name, of, applied)?;
             applied.ties.push(tied);
             None
         }
-        Action::Untie(pattern) => unless(untie(checkpoint, pattern), "no matching tensor shares storage"),
+        Action::Untie(pattern) => {
+            let unused = unmatched(checkpoint, pattern);
+            unused.or(unless(untie(checkpoint, pattern), "no matching tensor shares storage"))
+        }
         Action::SetMetadata { key, value } => {
             if key.starts_with(Metadata::RESERVED_PREFIX) {
                 return Err(Error::usage(
@@ -467,16 +495,15 @@ fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str, applied: &mut Applied)
         );
     }
     let form = |t: &TensorEntry| format!("{} {}", t.dtype(), t.shape);
-    let differs = |what: &str, x: String, y: String| -> Result<()> {
-        if x == y {
-            return Ok(());
-        }
-        Err(Error::mismatch("tie-differs", format!("tied tensors must be equal; {what} differ"))
+    let differs = |what: &str| {
+        Error::mismatch("tie-differs", format!("tied tensors must be equal; the {what}"))
             .on_tensor(later.name())
-            .expected(format_args!("{x}, as {}", earlier.name()))
-            .found(y))
     };
-    differs("type or shape", form(earlier), form(later))?;
+    if form(earlier) != form(later) {
+        return Err(differs("dtype or shape differs")
+            .expected(format_args!("{}, as {}", form(earlier), earlier.name()))
+            .found(form(later)));
+    }
     if SameRead(earlier) != SameRead(later) {
         // One tensor may be tied to thousands.
         let mut hash = |place: usize| -> Result<String> {
@@ -488,7 +515,9 @@ fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str, applied: &mut Applied)
             applied.hashes.insert(before, hash.clone());
             Ok(hash)
         };
-        differs("the hashes of the elements", hash(first)?, hash(second)?)?;
+        if hash(first)? != hash(second)? {
+            return Err(differs("values differ").expected(format_args!("the values of {}", earlier.name())));
+        }
     }
     let (stored, cast, extents) = (earlier.stored, earlier.cast, earlier.extents.clone());
     let root = earlier.text_attribute(Attributes::ALIAS_OF).map_or_else(|| earlier.text(), str::to_owned);

@@ -1,6 +1,6 @@
 //! Rules in TOML files.
 
-use super::rule::{Argument, Rule, RuleLocation, WORDS, bad, locate};
+use super::rule::{Argument, Rule, RuleLocation, WORDS, bad, locate, meant_or_all};
 use crate::checkpoint::{PatternBudget, escape_text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -69,9 +69,14 @@ pub fn parse_rules(text: &str, label: &str) -> Result<Vec<Rule>> {
         match key.get_ref().as_ref() {
             "version" => match value.get_ref() {
                 DeValue::Integer(number) if number.as_str() == VERSION => {}
-                _ => {
-                    let error = Error::usage("bad-rule", "the version of the rule file is not supported");
-                    return Err(file.fail(error.expected("version = 1"), &value.span()));
+                other => {
+                    let error = Error::usage("bad-rule", "the version of the rule file is not supported")
+                        .expected("version = 1");
+                    let found = match other {
+                        DeValue::Integer(number) => format!("version = {}", escape_text(number.as_str())),
+                        other => format!("a version of type {}", other.type_str()),
+                    };
+                    return Err(file.fail(error.found(found), &value.span()));
                 }
             },
             "rule" => {
@@ -83,7 +88,7 @@ pub fn parse_rules(text: &str, label: &str) -> Result<Vec<Rule>> {
                     rules.extend(file.rule(rule)?);
                 }
             }
-            other => return Err(file.unknown_key(other, &key.span(), "version and rule")),
+            other => return Err(file.unknown_key(other, &key.span(), &["version", "rule"])),
         }
     }
     if rules.is_empty() {
@@ -134,9 +139,9 @@ impl File<'_> {
         locate(error, Some(&self.place(span)))
     }
 
-    fn unknown_key(&self, key: &str, span: &Range<usize>, known: &str) -> Error {
+    fn unknown_key(&self, key: &str, span: &Range<usize>, known: &[&str]) -> Error {
         let error = Error::usage("unknown-key", "unknown key");
-        self.fail(error.found(escape_text(key)).hint(format_args!("the keys are {known}")), span)
+        self.fail(error.found(escape_text(key)).hint(meant_or_all("keys", key, known)), span)
     }
 
     /// Returns the rules of one `[[rule]]`: one word and its arguments.
@@ -152,12 +157,13 @@ impl File<'_> {
         };
         let place = self.place(&word.span());
         if !WORDS.contains(&word.get_ref().as_ref()) {
-            return Err(self.unknown_key(word.get_ref(), &word.span(), &WORDS.join(", ")));
+            return Err(self.unknown_key(word.get_ref(), &word.span(), &WORDS));
         }
         if let Some((other, _)) = keys.next() {
-            let error =
-                Error::usage("bad-rule", "the rule has several words; begin the next rule with [[rule]]");
-            return Err(self.fail(error.found(escape_text(other.get_ref())), &other.span()));
+            let error = Error::usage("bad-rule", "a [[rule]] table holds one rule")
+                .found(format_args!("a second rule: {}", escape_text(other.get_ref())))
+                .hint("begin the second rule with another line [[rule]]");
+            return Err(self.fail(error, &other.span()));
         }
         // Each list item counts as a rule: it takes memory and is matched against every name.
         let count = if let DeValue::Array(list) = arguments.get_ref() { list.len() } else { 1 };
@@ -186,7 +192,7 @@ impl File<'_> {
                     let slot = match key.get_ref().as_ref() {
                         "from" => &mut sides[0],
                         "to" => &mut sides[1],
-                        other => return Err(self.unknown_key(other, &key.span(), "from and to")),
+                        other => return Err(self.unknown_key(other, &key.span(), &["from", "to"])),
                     };
                     let DeValue::String(text) = side.get_ref() else {
                         return Err(wrong(side.get_ref().type_str(), side.span()));

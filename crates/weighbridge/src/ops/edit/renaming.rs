@@ -4,6 +4,7 @@ use super::pattern::{Captures, Pattern, escape};
 use crate::checkpoint::{PatternBudget, Rename, TensorPath, escape_text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::text::counted;
 
 /// One rename.
 #[derive(Debug, Clone)]
@@ -159,12 +160,14 @@ impl Template {
                     let name: String = characters.by_ref().take_while(|&c| c != '}').collect();
                     let by_number = name.parse::<usize>().ok().filter(|&n| n < pattern.groups());
                     let Some(group) = by_number.or_else(|| pattern.group(&name)) else {
-                        let count = pattern.groups() - 1;
+                        let count = match pattern.groups() - 1 {
+                            0 => "no groups".to_owned(),
+                            count => counted(count as u64, "group", "groups"),
+                        };
                         return Err(fail(format!(
-                            "the pattern does not have the group {{{}}} of the new name",
+                            "the new name uses {{{}}}, but the pattern has {count}",
                             escape_text(&name)
-                        ))
-                        .expected(format_args!("{{1}} to {{{count}}}, or the name of a group")));
+                        )));
                     };
                     pieces.push(Piece::Text(std::mem::take(&mut plain)));
                     pieces.push(Piece::Group(group));

@@ -4,6 +4,7 @@ use super::renaming::Renaming;
 use crate::checkpoint::{PatternBudget, Selection, escape_text};
 use crate::error::{Error, Result};
 use crate::tensor::{Cast, DType};
+use crate::text::near;
 
 /// The rule words.
 pub(super) const WORDS: [&str; 14] = [
@@ -176,7 +177,7 @@ impl Rule {
             "remove-metadata" => each(&|argument| Ok(Action::RemoveMetadata(argument.single(word)?))),
             _ => Err(Error::usage("unknown-rule", "unknown rule")
                 .found(escape_text(word))
-                .hint(format_args!("the rules are {}", WORDS.join(", ")))),
+                .hint(meant_or_all("rules", word, &WORDS))),
         };
         made.map_err(placed)
     }
@@ -209,14 +210,25 @@ pub(super) fn bad(word: &str, why: &str, found: &str) -> Error {
     Error::usage("bad-rule", format!("the rule {word} {why}")).found(escape_text(found))
 }
 
+/// Returns a hint for an unknown word: the most similar one of `known`, or all of them.
+pub(super) fn meant_or_all(what: &str, word: &str, known: &[&str]) -> String {
+    match near(|| known.iter().copied(), word, 1).first() {
+        Some(meant) if !word.is_empty() => format!("did you mean `{meant}`?"),
+        _ => format!("the {what} are {}", known.join(", ")),
+    }
+}
+
 fn select(pattern: String, budget: &PatternBudget) -> Result<Selection> {
     Selection::within(&[pattern], &[], budget)
 }
 
 fn dtype(word: &str, text: &str) -> Result<DType> {
+    if text.is_empty() {
+        return Err(bad(word, "has no dtype", text).expected(DType::CAST_NAMES));
+    }
     let target = |d: &DType| DType::CAST_TARGETS.contains(d);
     DType::from_spelling(text).filter(target).ok_or_else(|| {
-        bad(word, &format!("takes DTYPE or PATTERN=DTYPE, where DTYPE is {}", DType::CAST_NAMES), text)
+        bad(word, &format!("expects DTYPE or PATTERN=DTYPE, where DTYPE is {}", DType::CAST_NAMES), text)
     })
 }
 
@@ -226,12 +238,12 @@ fn axes(text: &str) -> Option<Vec<usize>> {
 }
 
 fn axes_of(word: &str, text: &str) -> Result<Vec<usize>> {
-    let axes = axes(text).ok_or_else(|| bad(word, "takes axes such as 1,0,2", text))?;
+    let axes = axes(text).ok_or_else(|| bad(word, "expects numbers as axes, such as 1,0,2", text))?;
     let mut sorted = axes.clone();
     sorted.sort_unstable();
     match sorted.iter().copied().eq(0..axes.len()) {
         true => Ok(axes),
-        false => Err(bad(word, "takes each axis from 0 up exactly once", text)),
+        false => Err(bad(word, "needs each axis once, such as 1,0", text)),
     }
 }
 
@@ -264,7 +276,15 @@ impl Argument {
             Self::Text(text) => text.split_once('=').map(|(from, to)| (from.to_owned(), to.to_owned())),
             Self::Pair(from, to) => Some((from.clone(), to.clone())),
         };
-        sides.ok_or_else(|| bad(word, "takes two sides, separated by =", &self.shown()))
+        let form = match word {
+            "set-metadata" => "KEY=VALUE",
+            "tie" => "NAME=OTHER",
+            "rename-glob" => "PATTERN=NEW",
+            "rename-regex" => "REGEX=NEW",
+            "cast" => "PATTERN=DTYPE",
+            _ => "OLD=NEW",
+        };
+        sides.ok_or_else(|| bad(word, &format!("expects {form}"), &self.shown()))
     }
 
     /// Splits off a second side after the last `=`, where `is_other` accepts it.

@@ -14,6 +14,9 @@ use weighbridge_core::phrase::{Opt, Phrase};
 const DIMENSION_ATTRIBUTES: [&str; 7] =
     ["batch", "lod", "rows", "height", "reversed", Attributes::QUANTIZED_AXIS, Attributes::SPARSE_LAYOUT];
 
+/// Hint for tensors that cannot be transposed.
+const OTHER_PATTERN: &str = "use a pattern that does not match this tensor";
+
 /// Result of a transpose.
 pub(super) struct Turned {
     /// Number of changed tensors.
@@ -252,7 +255,9 @@ fn wrong_rank(tensor: &TensorEntry, axes: Option<&[usize]>, rank: usize) -> Erro
         .on_tensor(tensor.name())
         .found(format_args!("{rank} dimensions: {}", tensor.shape));
     match axes {
-        Some(axes) => error.expected(format_args!("{} dimensions", axes.len())),
+        Some(axes) => error
+            .expected(format_args!("{} dimensions", axes.len()))
+            .hint("list one axis per dimension, or use a pattern that does not match this tensor"),
         None => error.expected("2 dimensions").hint(
             "set the new order, such as PATTERN=2,3,1,0, or use a pattern that does not match this tensor",
         ),
@@ -263,14 +268,16 @@ fn wrong_rank(tensor: &TensorEntry, axes: Option<&[usize]>, rank: usize) -> Erro
 fn permute(tensor: &TensorEntry, axes: &[usize]) -> Result<TensorEntry> {
     if tensor.row_names.is_some() {
         return Err(Error::mismatch("named-rows", "a table with row names cannot be transposed")
-            .on_tensor(tensor.name()));
+            .on_tensor(tensor.name())
+            .hint(OTHER_PATTERN));
     }
     if let Some(key) = DIMENSION_ATTRIBUTES.iter().find(|key| tensor.attributes.contains_key(**key)) {
         return Err(Error::mismatch(
             "dimension-has-a-meaning",
-            format!("the attribute {key} refers to a dimension of the tensor"),
+            format!("cannot transpose: the attribute {key} refers to a dimension of the tensor"),
         )
-        .on_tensor(tensor.name()));
+        .on_tensor(tensor.name())
+        .hint(OTHER_PATTERN));
     }
     let shape = permuted(&tensor.shape, axes);
     let mut turned = TensorEntry { shape, ..tensor.clone() };
@@ -287,7 +294,7 @@ fn permute(tensor: &TensorEntry, axes: &[usize]) -> Result<TensorEntry> {
             "elements of type {} are packed into shared bytes and cannot be reordered",
             tensor.stored
         );
-        Error::unsupported("packed-transpose", text).on_tensor(tensor.name())
+        Error::unsupported("packed-transpose", text).on_tensor(tensor.name()).hint(OTHER_PATTERN)
     })?;
     let len = crate::source::Source::len(&source);
     let source = Arc::new(source);

@@ -39,7 +39,7 @@ fn two() -> Vec<Checkpoint> {
 fn collisions_name_both_files() {
     let error = join(two(), Same::Refuse).unwrap_err();
     assert_eq!((error.code().as_str(), error.tensor()), ("name-collision", Some("w")));
-    assert_eq!(error.found_text(), Some("it in a.safetensors and in b.safetensors"));
+    assert_eq!(error.found_text(), Some("in a.safetensors and in b.safetensors"));
     assert_eq!(join(Vec::new(), Same::Refuse).unwrap_err().code().as_str(), "nothing-to-merge");
 }
 

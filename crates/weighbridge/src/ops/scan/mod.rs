@@ -197,7 +197,7 @@ pub(crate) fn scan_named(
 
 /// Returns the finding for a file or folder that cannot be read.
 fn cannot_read(error: &Error) -> Finding {
-    found("unreadable", format!("{}: {}", error.code(), error.message()))
+    found("unreadable", error.message())
 }
 
 /// Returns the finding for a skipped entry of a folder.

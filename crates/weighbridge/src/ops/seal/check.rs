@@ -421,8 +421,11 @@ fn tensors(
 ) -> Result<()> {
     let Some(own) = manifest.own.as_ref().filter(|own| own.format.is_some()) else {
         if checked.files.is_none() {
-            let text = "the manifest lists no tensors, and the files cannot be compared";
-            checked.findings.push(Finding::unchecked("no-tensor-hashes", text));
+            let finding = Finding::unchecked("no-tensor-hashes", "the manifest has no tensor hashes");
+            checked.findings.push(match options.tensors_only {
+                true => finding.hint(phrase!["omit ", Opt::TensorsOnly, " to compare the files"]),
+                false => finding,
+            });
         }
         return Ok(());
     };

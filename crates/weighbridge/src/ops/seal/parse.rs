@@ -163,17 +163,16 @@ pub fn read(source: &dyn Source, limits: &Limits) -> Result<Read> {
 }
 
 fn parse(bytes: &[u8], limits: &Limits) -> Result<Read> {
-    let outer: Outer =
-        serde_json::from_slice(bytes).map_err(|e| not_one("it is not a JSON object").found(e))?;
+    let outer: Outer = serde_json::from_slice(bytes).map_err(|e| not_json("the file", &e))?;
     match (&outer.form, &outer.envelope, &outer.payload) {
         (Some(_), _, _) => Ok(Read { manifest: statement(&outer, limits)?, signed: false }),
         (None, Some(envelope), _) => {
-            let inner: Outer = serde_json::from_str(envelope.get())
-                .map_err(|e| not_one("its envelope is not a JSON object").found(e))?;
+            let inner: Outer =
+                serde_json::from_str(envelope.get()).map_err(|e| not_json("its envelope", &e))?;
             enveloped(&inner, limits)
         }
         (None, None, Some(_)) => enveloped(&outer, limits),
-        (None, None, None) => Err(not_one("it is neither a statement nor an envelope of one")),
+        (None, None, None) => Err(not_one("it is neither an in-toto statement nor a signed envelope")),
     }
 }
 
@@ -332,8 +331,13 @@ fn digests_of(sha256: Option<&str>, blake3: Option<&str>) -> Result<Digests> {
     Ok(Digests { sha256: sha256.map(digest_of).transpose()?, blake3: blake3.map(digest_of).transpose()? })
 }
 
+fn not_json(what: &str, error: &serde_json::Error) -> Error {
+    let fault = if error.is_data() { "is not a manifest object" } else { "is not JSON" };
+    not_one(&format!("{what} {fault}")).found(error)
+}
+
 fn not_one(why: &str) -> Error {
-    Error::usage("not-a-manifest", format!("this is not a model manifest: {why}")).hint(phrase![
+    Error::usage("not-a-manifest", format!("not a model manifest: {why}")).hint(phrase![
         "a manifest is a file written by `",
         Job::Seal.call(),
         "`, or signed by a model signing tool"

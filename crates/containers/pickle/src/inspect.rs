@@ -389,8 +389,16 @@ fn judge_calls(
                     },
                 };
                 if !harmless {
-                    let name = graph.global(graph.class_of(made.callable)).map_or("", |(_, name)| name);
-                    let text = || format!("calls `{}` in a form that its library never writes", escape(name));
+                    let text = || match graph.global(graph.class_of(made.callable)) {
+                        Some((module @ ("builtins" | "__builtin__"), "eval")) => {
+                            format!("calls `{module}.eval`, which runs Python code")
+                        }
+                        Some((module, name)) => {
+                            let (module, name) = (escape(module), escape(name));
+                            format!("calls `{module}.{name}` in a form that its library never writes")
+                        }
+                        None => "makes a call in a form that no library writes".to_owned(),
+                    };
                     notes.add(Severity::Error, "unusual-call", made.offset, text);
                 }
             }
@@ -425,8 +433,8 @@ fn judge_calls(
         notes.add(Severity::Note, "out-of-band", start, || text);
     }
     if persistent > 0 {
-        let persistent = counted(persistent, "time", "times");
-        let text = format!("refers {persistent} to an object outside of the pickle");
+        let persistent = counted(persistent, "reference", "references");
+        let text = format!("{persistent} to data outside of the pickle (usual for torch.save)");
         notes.add(Severity::Note, "persistent-id", start, || text);
     }
     (calls.list, copied.is_none())

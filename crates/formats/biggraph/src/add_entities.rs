@@ -25,6 +25,7 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Region, Shape};
+use weighbridge_core::text::{counted, escape, first_and_more};
 use weighbridge_io::source::{SourceRef, to_usize};
 
 /// Scale of new rows without a configuration.
@@ -126,10 +127,10 @@ fn check_names(old: &RowNameList, new: &RowNameList) -> Result<()> {
     if bad.is_empty() {
         return Ok(());
     }
-    let shown: Vec<_> =
-        bad.iter().take(MAX_NAMES_SHOWN).map(|name| weighbridge_core::text::escape(name)).collect();
-    Err(Error::mismatch("name-exists", "names exist already, or are duplicates in the new list")
-        .found(format_args!("{} of {}: {} ...", bad.len(), new.len(), shown.join(", "))))
+    let shown = first_and_more(bad.iter().map(|name| escape(name)), MAX_NAMES_SHOWN);
+    let new = counted(new.len() as u64, "new name", "new names");
+    let text = format!("{} of {new} exist already or are duplicates", bad.len());
+    Err(Error::mismatch("name-exists", text).found(shown))
 }
 
 /// Number of rows of each partition.

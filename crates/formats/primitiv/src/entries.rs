@@ -47,14 +47,14 @@ fn hold_unnamed(entry: &TensorEntry) -> Result<Held<'_>> {
         return Err(if dtype.is_float() {
             error.hint(Opt::Cast.with("f32"))
         } else {
-            error.hint("exclude the tensor, or convert it to floats first")
+            error.hint(phrase!["exclude it with ", Opt::Drop, ", or convert it to floats first"])
         });
     }
     let elements = entry.shape.elements();
     if elements == Some(0) {
         return Err(Error::mismatch("zero-size", "primitiv cannot store empty tensors")
             .found(&entry.shape)
-            .hint("exclude the tensor"));
+            .hint(phrase!["exclude it with ", Opt::Drop]));
     }
     if elements.is_none_or(|n| n > MAX_VALUES) {
         return Err(Error::mismatch(

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashSet};
 use weighbridge_core::checkpoint::{Name, Note, TensorPath};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{Cursor, SourceRef};
@@ -163,7 +165,7 @@ impl<'a> Reader<'a> {
             )
             .at(at)
             .expected(format_args!("{expected} bytes for {shape}"))
-            .found(format_args!("{len} bytes")));
+            .found(counted(len, "byte", "bytes")));
         }
         let offset = self.wire.position();
         self.wire.cursor.skip(len, "the values of a tensor")?;
@@ -262,7 +264,7 @@ impl<'a> Reader<'a> {
             if let Some(earlier) = kept {
                 let before = &entries[earlier];
                 if before.path == entry.path {
-                    self.broken("duplicate-address", "duplicate address", entry.at, &entry.path)?;
+                    self.broken("duplicate-address", "duplicate parameter name", entry.at, &entry.path)?;
                     replaced_by.insert(earlier, place);
                     dropped.insert(place);
                     continue;
@@ -341,9 +343,10 @@ impl<'a> Reader<'a> {
         if u64::from(count) <= most {
             return Ok(());
         }
-        Err(Error::corrupt("impossible-count", format!("the file is too short for its number of {what}"))
+        let text = format!("the file is too short for {count} {what} ({least} bytes or more each)");
+        Err(Error::corrupt("impossible-count", text)
             .at(at)
-            .expected(format_args!("at most {most}, {least} bytes each"))
+            .expected(format_args!("at most {most}"))
             .found(count)
             .hint("the file may be truncated; compare its length with the original"))
     }
@@ -382,9 +385,11 @@ impl<'a> Reader<'a> {
             self.see(code, at);
             return Ok(());
         }
-        let error = Error::corrupt(code, text)
-            .at(at)
-            .hint("primitiv silently uses one of them; open leniently to do the same");
+        let error = Error::corrupt(code, text).at(at).hint(phrase![
+            "primitiv silently uses one of them; ",
+            Opt::Lenient,
+            " does the same"
+        ]);
         let tensor = tensor.to_string();
         Err(if tensor.is_empty() { error } else { error.on_tensor(tensor) })
     }
@@ -402,10 +407,12 @@ impl<'a> Reader<'a> {
             return Err(Error::corrupt("trailing-bytes", "bytes follow the end of the object")
                 .at(at)
                 .expected("the end of the file")
-                .found(format_args!("{rest} bytes"))
-                .hint(
-                    "a count may be too small, or two files were joined; open leniently to ignore the rest",
-                ));
+                .found(counted(rest, "byte", "bytes"))
+                .hint(phrase![
+                    "a count may be too small, or two files were joined; ",
+                    Opt::Lenient,
+                    " ignores the rest"
+                ]));
         }
         if let Some(seen) = self.wire.long_headers {
             self.odd.insert("long-headers", seen);
@@ -418,7 +425,8 @@ impl<'a> Reader<'a> {
             }
         }
         if rest > 0 {
-            let text = format!("{rest} bytes after the end of the object ignored, from offset {at} on");
+            let rest = counted(rest, "byte", "bytes");
+            let text = format!("{rest} after the end of the object ignored, from offset {at} on");
             notes.push(Note::omission("trailing-bytes", text));
         }
         Ok(notes)

@@ -9,6 +9,7 @@ use super::read::{self, NameBudget};
 use std::collections::HashMap;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 
@@ -31,7 +32,8 @@ pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> 
     };
     let (at, rest) = reader.place();
     if matches!(broken, Broken::No) && rest > 0 {
-        let text = format!("{rest} bytes after the last object are ignored, from offset {at} on");
+        let rest = counted(rest, "byte", "bytes");
+        let text = format!("{rest} after the last object ignored, from offset {at} on");
         saver.checkpoint.notes.push(Note::omission("trailing-bytes", text));
     }
     Ok(saver.finish())
@@ -63,7 +65,7 @@ impl Saver<'_> {
             if matches!(broken, Broken::Yes) {
                 let more = count - number - 1;
                 if more > 0 {
-                    let text = format!("{more} of {count} parameters after the break were not reached");
+                    let text = format!("{more} of {count} parameters follow the damage and were not read");
                     self.checkpoint.notes.push(Note::omission("not-reached", text));
                 }
                 return Broken::Yes;

@@ -55,11 +55,13 @@ impl HeaderSpace {
             }
             Self::UpTo(offset) => match offset.checked_sub(PREFIX) {
                 Some(there) if text <= there => Ok(there),
-                there => Err(Error::mismatch("no-room", "the header does not fit in front of the data")
+                there => Err(Error::mismatch("no-room", "the new header does not fit before the data")
                     .expected(format_args!("at most {} bytes", there.unwrap_or(0)))
                     .found(format_args!("{text} bytes"))
                     .hint(phrase![
-                        "write the file again with padding for later edits: ",
+                        "use ",
+                        Opt::InPlace.with("rewrite"),
+                        ", or write the file with padding for later edits: ",
                         Opt::Set.pair(HEADER_PADDING, "4096")
                     ])),
             },

@@ -80,11 +80,11 @@ pub(super) fn header_length(source: &SourceRef, limits: &Limits) -> Result<u64> 
     let length = u64::from_le_bytes(bytes);
     let there = source.len() - PREFIX;
     if length > limits.header_bytes && length > there {
-        return Err(Error::limit("limit", "the header length exceeds the limit and the file")
+        return Err(Error::limit("limit", "not a safetensors file: the header length exceeds the file")
             .at(0)
-            .expected(format_args!("at most {}", limits.header_bytes))
+            .expected(format_args!("at most {there}"))
             .found(length)
-            .hint("the file may be damaged, or of another format"));
+            .hint(phrase!["omit ", Opt::From, " to detect the format; the file may also be damaged"]));
     }
     Limits::check("bytes of header", "header_bytes", length, limits.header_bytes).map_err(|e| e.at(0))?;
     if length > there {

@@ -116,8 +116,8 @@ impl<'a> Walk<'a> {
         }
         self.composites.finish(&mut self.checkpoint);
         let notes = [
-            ("unknown-class", self.unknown, "only the tensors inside are kept"),
-            ("unknown-class", self.inert, "omitted"),
+            ("unknown-class", self.unknown, " omitted; the tensors inside are kept"),
+            ("unknown-class", self.inert, ": omitted"),
         ];
         for (code, kinds, what) in notes {
             kinds.add_notes(self.saved, code, what, &mut self.checkpoint);

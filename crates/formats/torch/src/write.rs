@@ -33,10 +33,8 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         let keys =
             checkpoint.metadata.iter().map(|(key, _)| key).filter(|&key| key != Metadata::MODULE_VERSIONS);
         let without = first_and_more(keys.map(escape_text), MAX_NAMED);
-        let without = if without.is_empty() { without } else { format!(" without {without}") };
-        let detail = format!(
-            "the structure becomes a flat state dict{without}; Weighbridge can restore it, torch cannot"
-        );
+        let kept = if without.is_empty() { "its structure is".to_owned() } else { format!("{without} are") };
+        let detail = format!("the checkpoint becomes a flat state dict; {kept} kept for Weighbridge only");
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
     }
     let mut builder = SavedBuilder::new();

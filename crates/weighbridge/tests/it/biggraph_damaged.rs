@@ -475,7 +475,7 @@ fn edges_are_checked_against_configuration_and_counts() {
         report.findings.iter().filter(|f| f.code == "id-out-of-range").map(|f| f.text.as_str()).collect();
     assert_eq!(out.len(), 2, "{out:?}");
     assert!(
-        out[0].starts_with("bucket (1, 2): 1 edges, first edge 3: 1099511627776, but user has "),
+        out[0].starts_with("bucket (1, 2): 1 edge with an id out of range; the first is edge 3: id 1099511627776, but user has "),
         "{out:?}"
     );
 }

@@ -42,7 +42,8 @@ impl<'a> Reader<'a> {
             }
             None => Err(Error::corrupt("hdf5-corrupt", "HDF5: a structure ends before its last field")
                 .expected(format_args!("{len} more bytes"))
-                .found(self.left())),
+                .found(self.left())
+                .hint("the file is truncated or damaged; use another copy")),
         }
     }
 

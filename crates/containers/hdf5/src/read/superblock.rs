@@ -38,9 +38,9 @@ pub(super) struct Superblock {
     /// End-of-file address, relative to the same origin as `base`.
     pub(super) end: u64,
     pub(super) flags: u32,
-    /// FileContext of the header of the root group.
+    /// Address of the header of the root group.
     pub(super) root: u64,
-    /// FileContext of the header of the superblock extension.
+    /// Address of the header of the superblock extension.
     pub(super) extension: u64,
     /// FileContext of the driver information block.
     pub(super) driver: u64,

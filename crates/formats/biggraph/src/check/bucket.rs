@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::Result;
 use weighbridge_core::finding::Finding;
+use weighbridge_core::text::counted;
 
 /// Number of edges or features checked together.
 const BLOCK_EDGES: u64 = 1 << 17;
@@ -111,7 +112,7 @@ impl BucketCheck<'_> {
         if filled || means.is_some_and(|means| means.featurized) {
             // Upstream stops where an edge has both a list and an id.
             if id != Id::Whole(-1) {
-                let what = || format!("{}, expected -1 for an edge with features", shown(id));
+                let what = || format!("id {}, expected -1 for an edge with features", shown(id));
                 self.fault("featurised-id", column).add(edge, what);
             }
             if filled && means.is_some_and(|means| !means.featurized) {
@@ -134,9 +135,9 @@ impl BucketCheck<'_> {
         if !sound && !no_features {
             let what = || match (means, bound) {
                 (Some(means), Some(bound)) => {
-                    format!("{}, but {} has {bound} rows", shown(id), means.entity)
+                    format!("id {}, but {} has {bound} rows", shown(id), means.entity)
                 }
-                _ => shown(id),
+                _ => format!("id {}", shown(id)),
             };
             self.fault("id-out-of-range", column).add(edge, what);
         }
@@ -186,7 +187,16 @@ impl BucketCheck<'_> {
         let place = self.bucket.parts.map_or_else(String::new, |(l, r)| format!("bucket ({l}, {r}): "));
         let one = |((code, column), fault): ((&'static str, &'static str), Fault)| {
             let (edge, what) = fault.first.unwrap_or_default();
-            let text = format!("{place}{} edges, first edge {edge}: {what}", fault.count);
+            let fault_of_all = match code {
+                "featurised-id" => "with both features and an id",
+                "not-featurised" => "with unexpected features",
+                "feature-out-of-range" => "with a feature out of range",
+                "list-offsets" => "with a wrong feature list",
+                "rel-out-of-range" => "with a relation out of range",
+                _ => "with an id out of range",
+            };
+            let edges = counted(fault.count, "edge", "edges");
+            let text = format!("{place}{edges} {fault_of_all}; the first is edge {edge}: {what}");
             let finding = Finding::error(code, text);
             match self.bucket.columns.get(column) {
                 Some(entry) => finding.on_tensor(entry.name()),
@@ -253,6 +263,6 @@ impl Lists<'_> {
 fn shown(id: Id) -> String {
     match id {
         Id::Whole(number) => number.to_string(),
-        Id::Broken => "not an integer".to_owned(),
+        Id::Broken => "(not an integer)".to_owned(),
     }
 }

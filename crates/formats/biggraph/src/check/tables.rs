@@ -9,7 +9,7 @@ use weighbridge_core::checkpoint::{Checkpoint, Role, TensorEntry, TensorPath, Va
 use weighbridge_core::error::Result;
 use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
-use weighbridge_core::text::escape;
+use weighbridge_core::text::{counted, escape};
 use weighbridge_format::OpenOptions;
 
 /// Compares the tables and parameters with those of the configuration.
@@ -86,11 +86,9 @@ fn folder_config(
         let Some(table) = own.get(&table_path(Some(entity))) else { continue };
         let (found, wanted) = (table.shape.dims().get(1).copied(), dimension(&folder, entity));
         if found.is_some_and(|found| found != wanted) && dimension(config, entity) != wanted {
-            texts.push(format!(
-                "the entity type {} has dimension {wanted}, its table has {} columns",
-                escape(entity),
-                table.shape
-            ));
+            let found = counted(found.unwrap_or(0), "column", "columns");
+            let entity = escape(entity);
+            texts.push(format!("the entity type {entity} has dimension {wanted}, its table has {found}"));
         }
     }
     let stored: HashSet<&str> = folder.stored_types().map(|(entity, _)| entity).collect();

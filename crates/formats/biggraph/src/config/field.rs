@@ -60,7 +60,7 @@ impl InvalidValue {
         self
     }
 
-    /// Text as upstream prints it: `entities['user'].num_partitions: Not an int`.
+    /// Path and fault: `entities['user'].num_partitions: Not an int`.
     fn text(&self) -> String {
         match self.path.trim_start_matches('.') {
             "" => self.message.clone(),
@@ -167,7 +167,7 @@ pub(super) fn object<'a>(json: &'a Json, message: &str) -> Result<&'a [(String, 
 
 /// Unwraps a required value.
 pub(super) fn given<T>(key: &str, value: Option<T>) -> Result<T, InvalidValue> {
-    value.ok_or_else(|| InvalidValue::new(format!("missing a required key: '{key}'")))
+    value.ok_or_else(|| InvalidValue::new(format!("the key `{key}` is missing")))
 }
 
 /// Edit distance between two words. Only the start of long words counts.

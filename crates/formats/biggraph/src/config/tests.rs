@@ -83,7 +83,7 @@ fn rejects_values_like_upstream() {
         (r#", "edge_paths": "x""#, "edge_paths: Not a list"),
         (r#", "edge_paths": ["x", 1]"#, "edge_paths[1]: Not a str"),
         (r#", "entities": {}"#, "entities: must be non-empty"),
-        (r#", "entities": {"a": {}}"#, "entities['a']: missing a required key: 'num_partitions'"),
+        (r#", "entities": {"a": {}}"#, "entities['a']: the key `num_partitions` is missing"),
         (r#", "entities": {"b": {"num_partitions": 1}}"#, "unknown left-hand side entity type a"),
         (r#", "relations": [{"name": "", "lhs": "a", "rhs": "a"}]"#, "relations[0].name: must be non-empty"),
         (

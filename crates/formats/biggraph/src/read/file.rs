@@ -4,6 +4,8 @@ use super::super::detect::{CONFIG_JSON, FORMAT_VERSION, is_version_one};
 use std::collections::BTreeSet;
 use weighbridge_core::checkpoint::{Attributes, Name, Note, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_format::OpenOptions;
 use weighbridge_hdf5::{self as hdf5, Contents, Dataset, Item};
 use weighbridge_io::source::SourceRef;
@@ -73,7 +75,7 @@ impl File {
             .in_file(self.source.label())
             .expected("the number 1 as attribute format_version of the root")
             .found(shown)
-            .hint("lenient reading treats it as version 1"))
+            .hint(phrase![Opt::Lenient, " reads it as version 1"]))
     }
 
     /// Root attribute.

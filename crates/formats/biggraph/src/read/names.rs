@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note, Role, RowNamesRef, Value};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, SourceRef, to_usize};
 
@@ -200,7 +201,8 @@ pub(super) fn attach_to_part(
     let rows = checkpoint.tensors.first().and_then(|t| t.shape.dims().first().copied());
     let way = entities.folder.label().to_owned();
     if read_version_file.is_some() && read_version_file != rows {
-        checkpoint.notes.push(differ_from(&way, vec![entity.to_owned()]));
+        let text = counts_of(entity, read_version_file.unwrap_or(0), rows.unwrap_or(0));
+        checkpoint.notes.push(differ_from(&way, vec![text]));
         return Ok(());
     }
     let file = FileName::EntityNames { entity: entity.to_owned(), part };
@@ -222,6 +224,11 @@ pub(super) fn attach_to_part(
 
 fn names_from(way: &str) -> Note {
     Note::new("names-from", format!("row names are from {way}"))
+}
+
+/// Number of names of an entity type, and of rows of its table.
+fn counts_of(entity: &str, names: u64, rows: u64) -> String {
+    format!("{entity}: {}, {}", counted(names, "entity", "entities"), counted(rows, "row", "rows"))
 }
 
 fn differ_from(way: &str, entities: Vec<String>) -> Note {
@@ -256,7 +263,10 @@ fn name_tables(
         if disagree
             || (rows.len() != read_version_file.len() && read_version_file.iter().any(Option::is_some))
         {
-            differ.push(entity);
+            let sum = |counts: &[Option<u64>]| {
+                counts.iter().flatten().fold(0, |sum: u64, n| sum.saturating_add(*n))
+            };
+            differ.push(counts_of(&entity, sum(&read_version_file), sum(&rows)));
             continue;
         }
         // The rows of a missing partition are not in the table either.

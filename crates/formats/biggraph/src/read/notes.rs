@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use weighbridge_core::checkpoint::Note;
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::{escape, first_and_more};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, SkipReason};
@@ -42,12 +44,20 @@ pub(super) fn missing(
         return Ok(vec![Note::new("partition-missing", text)]);
     }
     if options.lenient {
-        return Ok(vec![Note::omission("partition-missing", format!("missing or unreadable: {list}"))]);
+        let text = match missing.count {
+            1 => format!("partition file {list} is missing or unreadable; its rows are omitted"),
+            _ => format!("partition files are missing or unreadable, their rows are omitted: {list}"),
+        };
+        return Ok(vec![Note::omission("partition-missing", text)]);
     }
     Err(Error::corrupt("partition-missing", "partitions of the version are missing")
         .in_file(folder.label())
         .found(format_args!("no {list}"))
-        .hint("restore the files: BigGraph would silently resume with random rows; lenient reading opens the rest"))
+        .hint(phrase![
+            "restore the files: BigGraph would silently resume with random rows; ",
+            Opt::Lenient,
+            " opens the rest"
+        ]))
 }
 
 /// Note on a missing model file of the version.
@@ -62,7 +72,11 @@ pub(super) fn no_model(version: u64, folder: &FolderRef, options: &OpenOptions) 
     Err(Error::corrupt("model-missing", "the model file of the version is missing")
         .in_file(folder.label())
         .found(format_args!("no {name}"))
-        .hint("restore the file: BigGraph would silently resume with initial parameters; lenient reading opens the rest"))
+        .hint(phrase![
+            "restore the file: BigGraph would silently resume with initial parameters; ",
+            Opt::Lenient,
+            " opens the rest"
+        ]))
 }
 
 /// Notes on other content of a checkpoint folder with `version` opened.

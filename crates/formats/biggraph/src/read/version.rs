@@ -56,9 +56,11 @@ pub(super) fn choose(
         },
         VersionFile::Nothing("version-missing") if only_first => return Ok((0, true, Vec::new())),
         VersionFile::Nothing(code) => {
-            let message =
-                "the current version is unknown; BigGraph would restart from scratch and overwrite files";
-            Error::corrupt(code, message)
+            let fault = if code == "version-empty" { "empty" } else { "missing" };
+            let text = format!(
+                "the version file is {fault}: BigGraph would restart from scratch and overwrite files"
+            );
+            Error::corrupt(code, text)
         }
         VersionFile::Wrong(error) => {
             let again =
@@ -81,7 +83,9 @@ pub(super) fn choose(
     let error = error.in_file(Path::new(folder.label()).join(FileName::Version.to_string()).display());
     let error = error.expected(on_disk.describe());
     Err(match newest {
-        Some(newest) => error.hint(format_args!("open version {newest}, the newest complete one")),
+        Some(newest) => error.hint(format_args!(
+            "open version {newest}, the newest complete one, or make it current with `recover`"
+        )),
         None => error.hint("restore missing files: no version is complete"),
     })
 }
@@ -144,9 +148,10 @@ impl OnDisk<'_> {
             format!("{version} ({word})")
         };
         let shown: Vec<String> = self.listing.versions.iter().rev().take(MAX_SHOWN).map(one).collect();
-        match shown.is_empty() {
-            true => "files of a version; there are none".to_owned(),
-            false => format!("one of the versions {}", shown.join(", ")),
+        match shown.as_slice() {
+            [] => "files of a version; there are none".to_owned(),
+            [one] => format!("version {one}"),
+            _ => format!("one of the versions {}", shown.join(", ")),
         }
     }
 }

@@ -352,7 +352,11 @@ impl StoreState {
             let there: Vec<_> = self.versions.keys().map(u64::to_string).collect();
             return Err(Error::mismatch("no-version", "the version does not exist")
                 .expected(format_args!("version {version}"))
-                .found(if there.is_empty() { "none".to_owned() } else { there.join(", ") }));
+                .found(match there.as_slice() {
+                    [] => "none".to_owned(),
+                    [one] => format!("version {one}"),
+                    _ => format!("versions {}", there.join(", ")),
+                }));
         };
         if found.is_complete() {
             return Ok(found);

@@ -54,12 +54,11 @@ pub(super) fn names(tables: &[Table<'_>]) -> Vec<Loss> {
         let is_named = table.rows.path == path || table.rows.path == TensorPath::new(vec![entity()]);
         let is_same = is_named && matches!(table.rows.role, Role::Embedding | Role::Parameter);
         (!is_same).then(|| {
-            let detail = format!(
-                "the {} of {} is stored as the table of entity type `{}`, {path}",
-                table.rows.role.as_str(),
-                table.rows.path.to_json_text(),
-                escape_text(&table.entity)
-            );
+            let role = match &table.rows.role {
+                Role::Embedding | Role::Parameter => String::new(),
+                role => format!("the {} is ", role.as_str()),
+            };
+            let detail = format!("{role}stored as {path} (entity type `{}`)", escape_text(&table.entity));
             Loss::new("name-changed", table.rows.name(), detail)
         })
     };

@@ -86,7 +86,7 @@ impl Settings {
     }
 }
 
-/// True if the second word was effective_config; the first one is the default.
+/// True if the second word was given; the first one is the default.
 fn one_of(options: &PlanOptions, name: &'static str, words: [&str; 2]) -> Result<bool> {
     match options.setting(name) {
         None => Ok(false),

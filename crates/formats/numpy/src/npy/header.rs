@@ -62,7 +62,7 @@ impl Header {
             if magic.starts_with(MAGIC) {
                 return Ok(magic);
             }
-            Err(Error::corrupt("npy-magic", "the array has no npy signature").at(start))
+            Err(Error::corrupt("npy-magic", r"not an npy file: the signature \x93NUMPY is missing").at(start))
         })?;
         let (prefix, len) = match (major, minor) {
             (1, 0) => (10, u64::from(u16::from_le_bytes(cursor.array("the length of the header")?))),
@@ -206,7 +206,7 @@ fn unsupported(descr: &str) -> Error {
             "pickled Python objects",
             "loading them in Python may run code from the file; save numeric arrays instead",
         ),
-        (_, Some('S' | 'U' | 'a' | 'T')) => ("texts", "save texts in a separate file, such as JSON"),
+        (_, Some('S' | 'U' | 'a' | 'T')) => ("strings", "save strings in a separate file, such as JSON"),
         (_, Some('M' | 'm')) => ("dates or durations", "save them as integers: a.view('i8')"),
         (_, Some('V')) => (
             "untyped bytes",

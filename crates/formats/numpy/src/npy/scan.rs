@@ -78,7 +78,7 @@ fn text_of(source: &SourceRef) -> Result<(String, u64)> {
     let mut cursor = Cursor::new(source.clone(), 0);
     let start: [u8; 8] = cursor.array("the magic number of the array")?;
     if !start.starts_with(MAGIC) {
-        return Err(Error::corrupt("npy-magic", "the array has no npy signature"));
+        return Err(Error::corrupt("npy-magic", r"not an npy file: the signature \x93NUMPY is missing"));
     }
     let len = match start[6] {
         1 => u64::from(u16::from_le_bytes(cursor.array("the length of the header")?)),

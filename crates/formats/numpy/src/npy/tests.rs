@@ -106,7 +106,7 @@ fn bad_files_fail_with_the_expected_code() {
 fn errors_name_unsupported_types() {
     for (name, words) in [
         ("object.npy", ["|O", "pickle"]),
-        ("text.npy", ["<U2", "texts"]),
+        ("text.npy", ["<U2", "strings"]),
         ("record.npy", ["[('x', '<f4')", "fields"]),
         ("date.npy", ["<M8[D]", "dates"]),
         ("void.npy", ["|V2", "bfloat16"]),

@@ -4,6 +4,7 @@ use super::access::{bytes, kind, shown};
 use super::{ProgramDesc, framework};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::text::{escape, near};
 use weighbridge_core::topology::Quantized;
 
 /// Text attributes that contain names of variables. Only values equal to a name are renamed.
@@ -128,7 +129,13 @@ fn mapping(
     match missing.first() {
         None => Ok(mapping),
         Some(name) => {
-            Err(Error::mismatch("no-such-variable", "the program has no variable with this name").found(name))
+            let error =
+                Error::mismatch("no-such-variable", "the program has no variable with this name").found(name);
+            let names: Vec<_> = there.iter().map(|name| shown(name)).collect();
+            Err(match near(|| names.iter().map(|name| &**name), name, 3).as_slice() {
+                [] => error,
+                near => error.hint(format_args!("did you mean {}?", escape(&near.join(", ")))),
+            })
         }
     }
 }

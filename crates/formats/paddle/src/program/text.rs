@@ -35,10 +35,16 @@ impl ProgramDesc {
             let place = format!("line {}, column {}", error.line, error.col);
             match error.kind {
                 ParseErrorKind::ElementMemoryLimitExceeded => too_much(text.len(), limits).found(place),
-                kind => Error::corrupt("bad-text", format!("the text is not a program: {kind}, {place}"))
-                    .hint(
-                        "remove fields that have a number instead of a name; they cannot be read from text",
-                    ),
+                kind => {
+                    let error =
+                        Error::corrupt("bad-text", format!("the text is not a program: {kind}, {place}"));
+                    match kind {
+                        ParseErrorKind::UnknownField => error.hint(
+                            "remove fields that have a number instead of a name; they cannot be read from text",
+                        ),
+                        _ => error.hint("correct the text at this place"),
+                    }
+                }
             }
         })?;
         let program = Self::of(message)?;

@@ -12,6 +12,8 @@ use super::writer::name_of;
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Role, TensorEntry, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::counted;
 
 /// Returns losses for tensors that would be read as optimizer state, or that would lose their role.
@@ -86,11 +88,12 @@ fn reserved(checkpoint: &Checkpoint, structure: &Value) -> Result<()> {
         let error = Error::mismatch("reserved-name", text)
             .in_file(&checkpoint.label)
             .expected(format_args!("any key but {INFO} and {TABLE}"))
-            .found(key)
-            .hint("rename it, or remove it (drop, remove-metadata)");
+            .found(key);
         return Err(match tensor {
-            Some(tensor) => error.on_tensor(tensor.name()),
-            None => error,
+            Some(tensor) => error
+                .on_tensor(tensor.name())
+                .hint(phrase!["rename the tensor, or exclude it with ", Opt::Drop]),
+            None => error.hint("remove the metadata key, or rename it"),
         });
     }
     Ok(())
@@ -216,13 +219,9 @@ impl<'a> Check<'a> {
     }
 
     fn report_as_parameter(&mut self, item: &Item<'_, '_>) {
-        let key = escape_text(item.key);
         let detail = match slots::parameter_of(item.key) {
-            Some(param) => format!(
-                "its key `{key}` is read as optimizer state only if a parameter has the key or the name `{}`",
-                escape_text(param)
-            ),
-            None => format!("its key `{key}` does not match any Paddle optimizer"),
+            Some(_) => "its key is read as optimizer state only if the file has the parameter that it names",
+            None => "its key does not match any Paddle optimizer",
         };
         self.losses.push(Loss::new("read-as-parameter", item.entry.name(), detail));
     }

@@ -87,7 +87,10 @@ pub fn salvage(source: &SourceRef, limits: &Limits) -> Salvage<Dense> {
         while reader.cursor.remaining() > 0 {
             let start = reader.cursor.position();
             let path = number(streams.len());
-            let stream = reader.dense(&path, streams.len()).map_err(|e| explain(e, source, start, limits))?;
+            let stream = reader.dense(&path, streams.len()).map_err(|e| {
+                let e = if e.tensor().is_some() { e.on_tensor(format_args!("#{path}")) } else { e };
+                explain(e, source, start, limits)
+            })?;
             streams.push(stream);
         }
         Ok(())

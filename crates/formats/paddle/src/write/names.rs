@@ -38,7 +38,9 @@ pub(super) fn of(checkpoint: &Checkpoint, form: &str, options: &PlanOptions) -> 
             let stem = had.and_then(|names| names.parameters.strip_suffix(".pdiparams").map(str::to_owned));
             Ok(stemmed(prefix.or(stem.as_deref()).unwrap_or("model")))
         }
-        Some(other) => Err(Error::usage("unknown-era", "unknown era").expected("1, 2 or 3").found(other)),
+        Some(other) => Err(Error::usage("unknown-era", "unknown value for the setting `era`")
+            .expected("1, 2 or 3")
+            .found(other)),
     }
 }
 

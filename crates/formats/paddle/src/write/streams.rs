@@ -117,7 +117,7 @@ pub(super) fn combined(
         losses.push(Loss::new(
             "names",
             "all tensors",
-            "names dropped: a combined file has none, they are stored in its program",
+            "names dropped: a combined file has no names; its program has them",
         ));
     }
     for Stored { entry, .. } in &stored {

@@ -1,11 +1,12 @@
 //! Mapping of tensors to variables: names, renames, and file order.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, TensorEntry};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, TensorEntry, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::Order;
+use weighbridge_core::text::first_and_more;
 use weighbridge_core::topology::{Topology, Variable, VariableKind};
 
 /// Tensor with its name as a variable.
@@ -109,7 +110,7 @@ pub(super) fn in_file_order<'a>(
         }
     }
     if !missing.is_empty() && !gaps {
-        let shown = missing.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+        let shown = first_and_more(missing.iter().map(|name| escape_text(name)), 5);
         let hint = if ordered.is_empty() && !all.is_empty() {
             phrase![
                 "the names may not be variable names; use ",
@@ -122,7 +123,7 @@ pub(super) fn in_file_order<'a>(
             phrase!["write all parameters of the program, or use the program of this model"]
         };
         return Err(Error::mismatch("parameters-missing", "parameters of the program have no tensors")
-            .expected(format_args!("{} more: {shown}", missing.len()))
+            .expected(format_args!("tensors of {}: {shown}", missing.len()))
             .found(format_args!("{} tensors", checkpoint.tensors.len()))
             .hint(hint));
     }

@@ -93,7 +93,7 @@ fn rejects_tensors_that_primitiv_cannot_store() {
     let u32_batch = batched(entry("w", &[2, 2]), Value::U32(2));
     let cases: Vec<(&str, Vec<TensorEntry>, &str, Option<&str>)> = vec![
         ("model", vec![doubles], "dtype", Some("`cast f32`")),
-        ("model", vec![ints], "dtype", Some("exclude the tensor")),
+        ("model", vec![ints], "dtype", Some("exclude it with")),
         ("model", vec![entry("w", &[2, 0])], "zero-size", Some("exclude")),
         ("model", vec![huge], "too-large", Some("split")),
         ("model", vec![entry("w", &[2; 9])], "too-many-dims", Some("reshape")),

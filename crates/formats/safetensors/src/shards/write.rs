@@ -43,8 +43,12 @@ pub fn parse_size(text: &str) -> Result<u64> {
     let unit = UNITS.iter().find(|(name, _)| *name == unit.trim_start());
     let bytes = unit.and_then(|(_, unit)| number.parse::<u64>().ok()?.checked_mul(*unit));
     bytes.filter(|&bytes| bytes > 0).ok_or_else(|| {
+        let is_zero = unit.is_some() && number.parse() == Ok(0u64);
         Error::usage("bad-size", "invalid shard size")
-            .expected("a number with a unit (5GB, 500MB, 64MiB) or a number of bytes")
+            .expected(match is_zero {
+                true => "more than 0",
+                false => "a number with a unit (5GB, 500MB, 64MiB) or a number of bytes",
+            })
             .found(escape_text(text))
     })
 }

@@ -61,7 +61,7 @@ pub(super) fn check(footer: &[u8], budget: &Budget) -> Result<()> {
             None => return budget.take_memory(taken.saturating_add(schema.paths)),
         },
     };
-    Err(Error::corrupt("footer", what))
+    Err(Error::corrupt("footer", what).hint("the file is damaged; use another copy"))
 }
 
 /// Physical type numbers of the columns of all row groups, in order. The library uses those of the schema instead.

@@ -13,6 +13,7 @@ use weighbridge_core::checkpoint::{
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
+use weighbridge_core::text::counted;
 use weighbridge_io::source::{BlockCache, RangeSource, SourceRef, read_vec, to_usize};
 
 /// Bytes read at once.
@@ -298,7 +299,7 @@ impl Lines {
         error
             .in_file(self.source.label())
             .at(offset)
-            .hint(format_args!("see line {}", self.first_line.saturating_add(row)))
+            .hint(format_args!("line {}", self.first_line.saturating_add(row)))
     }
 
     /// Name at the start of a line.
@@ -324,8 +325,8 @@ impl Lines {
 
 fn ragged(expected: u64, found: u64) -> Error {
     Error::corrupt("ragged-line", "the line has a different number of fields")
-        .expected(format_args!("{expected} numbers"))
-        .found(format_args!("{found}"))
+        .expected(counted(expected, "number", "numbers"))
+        .found(counted(found, "number", "numbers"))
 }
 
 fn without_return(line: &[u8]) -> &[u8] {
@@ -336,6 +337,9 @@ fn without_return(line: &[u8]) -> &[u8] {
 pub(crate) fn number(field: &[u8]) -> Result<f32> {
     let text = std::str::from_utf8(field).ok();
     text.and_then(|text| text.parse().ok()).ok_or_else(|| {
+        if field.is_empty() {
+            return Error::corrupt("bad-number", "the field is empty").expected("a number");
+        }
         let shown = field.get(..field.len().min(40)).unwrap_or_default();
         Error::corrupt("bad-number", "the field is not a number").found(String::from_utf8_lossy(shown))
     })

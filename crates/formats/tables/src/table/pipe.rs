@@ -87,6 +87,11 @@ fn unwrap(what: &str, error: &(dyn std::error::Error + 'static)) -> Error {
         };
     }
     let text: String = error.to_string().chars().take(300).collect();
+    // A trace of the decoder: it names fields of the encoding, not of the file.
+    if text.contains("\n\t") {
+        return Error::corrupt("not-understood", format!("{what} is damaged"))
+            .hint("use another copy of the file");
+    }
     Error::corrupt("not-understood", format!("{what} cannot be read")).found(text)
 }
 

@@ -12,6 +12,7 @@ use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{Encode, PlannedFile, WritePlan};
 use weighbridge_core::tensor::DType;
+use weighbridge_core::text::counted;
 use weighbridge_format::FormatInfo;
 
 /// Dtype of a table without columns, in a typed format.
@@ -61,10 +62,14 @@ pub(crate) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Result<WritePlan
         }
     }
     if tables.is_empty() {
-        return Err(Error::mismatch("not-a-table", "no tensor has rows and columns")
+        let count = counted(checkpoint.tensors.len() as u64, "tensor", "tensors");
+        let first = checkpoint.tensors.iter().find(|tensor| !tensor.role.is_state());
+        return Err(Error::mismatch("not-a-table", "a table needs 1 or 2 dimensions")
             .in_file(&checkpoint.label)
-            .found(format_args!("{} tensors", checkpoint.tensors.len()))
-            .hint("a table has two dimensions; write npz or safetensors instead"));
+            .found(
+                first.map_or(count.clone(), |first| format!("{count}, the first has shape {}", first.shape)),
+            )
+            .hint("write npz or safetensors instead"));
     }
     losses.extend(checkpoint.left_behind());
     let alone = tables.len() == 1;

@@ -112,7 +112,7 @@ impl Walk {
         }
         let place = cursor.position();
         cursor.skip(self.vector, "a vector")?;
-        self.names.push(text(name).map_err(|e| e.at(at).hint(format_args!("see row {row}")))?);
+        self.names.push(text(name).map_err(|e| e.at(at).hint(format_args!("row {row}")))?);
         self.places.push(place);
         Ok(())
     }

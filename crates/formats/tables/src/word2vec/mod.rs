@@ -7,9 +7,7 @@
 //! Read: both forms, and text without the first line, as GloVe writes it. Blanks at the end of a line, as the original
 //! program writes them, are ignored; so is the line feed behind the vectors of a binary file. Written: text, or with the
 //! setting `form=binary` the binary form as gensim writes it, without line feeds.
-//! setting `form=binary` the binary form as gensim writes it, without line feeds.
 //! An empty name, or a name with a blank or a control character, cannot be written. Rows without names get their row numbers.
-//! A name with a blank or a control character in it, or an empty one, cannot be written. Rows without names get their numbers.
 
 mod binary;
 mod read;

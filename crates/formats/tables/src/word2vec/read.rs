@@ -6,6 +6,7 @@ use weighbridge_core::check::{Gaps, Outline};
 use weighbridge_core::checkpoint::{Checkpoint, Damage, Note};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::text::counted;
 use weighbridge_format::{HEAD, OpenOptions};
 use weighbridge_io::source::{SourceRef, read_vec};
 
@@ -158,6 +159,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let first = header(&head).ok_or_else(|| {
         Error::corrupt("word2vec-header", "the first line does not contain the numbers of rows and columns")
             .at(0)
+            .hint("add a first line with the numbers `ROWS COLUMNS`")
     })?;
     // If this format was requested, a file that is not clearly text is read as binary only if it could be binary.
     let kind = match form(&head, source, &options.limits) {
@@ -168,15 +170,30 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         None => Kind::Text,
     };
     if kind == Kind::Binary {
-        checkpoint.tensors.push(binary::table(source, first, &options.limits)?);
-        checkpoint.notes.push(Note::new("binary", "the vectors are binary"));
-        return Ok(checkpoint);
+        match binary::table(source, first, &options.limits) {
+            // Text whose first line is wrong: the fault in a line is clearer.
+            Err(_) if head[first.len..].iter().all(|byte| of_text(byte) || !byte.is_ascii()) => {}
+            table => {
+                checkpoint.tensors.push(table?);
+                checkpoint.notes.push(Note::new("binary", "the vectors are binary"));
+                return Ok(checkpoint);
+            }
+        }
     }
-    let entry = lines(source, first, options).table()?;
+    let entry = lines(source, first, options).table().map_err(|error| match error.code().as_str() {
+        "ragged-line" => {
+            let columns = counted(first.columns, "column", "columns");
+            error.hint_too(format!("the first line states {columns}"))
+        }
+        _ => error,
+    })?;
     if entry.shape.dims().first() != Some(&first.rows) {
         return Err(Error::corrupt("row-count", "the number of lines differs from the first line")
             .expected(format_args!("{} rows of {}", first.rows, first.columns))
-            .found(&entry.shape));
+            .found(match entry.shape.dims() {
+                [rows, columns] => format!("{rows} rows of {columns}"),
+                _ => entry.shape.to_string(),
+            }));
     }
     checkpoint.tensors.push(entry);
     checkpoint.notes.push(Note::new("dtype-guessed", guessed));

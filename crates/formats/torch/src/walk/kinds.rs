@@ -63,10 +63,10 @@ impl Kinds {
         }
         for (name, count) in self.named {
             let count = if count == 1 { String::new() } else { format!(" ({count} times)") };
-            checkpoint.notes.push(Note::omission(code, format!("{name}{count}: {outcome}")));
+            checkpoint.notes.push(Note::omission(code, format!("{name}{count}{outcome}")));
         }
         if self.others > 0 {
-            let text = format!("{} of other kinds: {outcome}", counted(self.others, "object", "objects"));
+            let text = format!("{} of other kinds{outcome}", counted(self.others, "object", "objects"));
             checkpoint.notes.push(Note::omission(code, text));
         }
     }

@@ -172,7 +172,7 @@ def test_tensor_names_are_not_reworded(tmp_path: Path) -> None:
         ):
             with pytest.raises(KeyError) as caught:
                 action(*given)
-            assert caught.value.hint == f"did you mean {name}?" and caught.value.tensor == name[:-1]
+            assert caught.value.hint == f"did you mean `{name}`?" and caught.value.tensor == name[:-1]
     with pytest.raises(KeyError) as caught:
         opened["nothing like it"]
     assert caught.value.hint == "no similar names; the first are " + ", ".join(sorted(ODD)[:3])

@@ -2,7 +2,7 @@
 
 use weighbridge::phrase::{Call, Choice, Opt, Term};
 
-/// Returns the wording of a term: a flag, a call of the command or the name of a limit.
+/// Returns the wording of a term: a flag, a call of the command, or the option that raises a limit.
 pub(crate) fn flags(term: &Term) -> String {
     match term {
         Term::Choice(choice) => flag(choice),
@@ -11,6 +11,10 @@ pub(crate) fn flags(term: &Term) -> String {
             let arguments = arguments.iter().map(|word| format!(" {word}"));
             let choices = choices.iter().map(|choice| format!(" {}", flag(choice)));
             format!("{name}{}{}", job.name(), arguments.chain(choices).collect::<String>())
+        }
+        Term::Limit { name, enough } => {
+            let number = enough.map_or_else(|| "NUMBER".to_owned(), |enough| enough.to_string());
+            format!("with --limit {name}={number}")
         }
         other => other.to_string(),
     }
@@ -47,7 +51,7 @@ mod tests {
             (Opt::Set.any_pair("type", "NAME").into(), "--set type=NAME"),
             (Job::Edit.call().of(&["SRC", "DST"]).into(), "weighbridge edit SRC DST"),
             (Job::Edit.brief().with(Opt::NoState).into(), "edit --no-state"),
-            (phrase::limit("tensors").into(), "`tensors`"),
+            (phrase::limit("tensors").into(), "with --limit tensors=NUMBER"),
         ] {
             assert_eq!(worded(phrase), text);
         }

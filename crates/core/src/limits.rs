@@ -9,7 +9,7 @@
 //! let limits = Limits { dimensions: 8, ..Limits::default() };
 //! Limits::check("dimensions", "dimensions", 4, limits.dimensions)?;
 //! let error = Limits::check("dimensions", "dimensions", 9, limits.dimensions).unwrap_err();
-//! assert_eq!((error.message(), error.expected_text()), ("too many dimensions", Some("at most 8")));
+//! assert_eq!((error.message(), error.expected_text()), ("the number of dimensions exceeds the limit", Some("at most 8")));
 //! # Ok::<(), weighbridge_core::Error>(())
 //! ```
 
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::phrase;
 use crate::phrase::{Term, limit as limit_named};
 use crate::source::{BlockCache, SourceRef};
+use crate::text::counted;
 
 /// Default of [`Limits::header_bytes`].
 const HEADER_BYTES: u64 = 100_000_000;
@@ -86,13 +87,20 @@ impl Limits {
         "repeated_bytes",
     ];
 
-    /// Rejects a `claim` above `limit`: `too many {what}`. The hint names `field` as the limit to raise.
+    /// Rejects a `claim` above `limit`. `what` is a plural (`tensors`), or a size: `bytes of header`, `bytes in a name`. The hint
+    /// names `field` as the limit to raise; a `field` outside [`NAMES`](Self::NAMES) is fixed.
     ///
     /// # Errors
     /// [`crate::Kind::Limit`] when `claim > limit`.
     pub fn check(what: &str, field: &'static str, claim: u64, limit: u64) -> Result<()> {
-        Self::compare(what, claim, limit)
-            .map_err(|e| e.hint(phrase!["if you trust the file, raise the limit ", limit_named(field)]))
+        if !Self::NAMES.contains(&field) {
+            return Self::compare(what, claim, limit).map_err(|e| e.hint("this limit is fixed"));
+        }
+        // The size of a part is known as a whole; other claims grow while the file is read.
+        let enough = what.starts_with("bytes of ").then_some(claim);
+        Self::compare(what, claim, limit).map_err(|e| {
+            e.hint(phrase!["if you trust the file, raise the limit ", Term::Limit { name: field, enough }])
+        })
     }
 
     /// Rejects a `claim` above `limit`, as [`check`](Self::check), where `limit` is at most 1 / `parts` of the field. The
@@ -128,9 +136,17 @@ impl Limits {
         if claim <= limit {
             return Ok(());
         }
-        Err(Error::limit("limit", format!("too many {what}"))
-            .expected(format_args!("at most {limit}"))
-            .found(claim))
+        let size = what.strip_prefix("bytes of ").or_else(|| what.strip_prefix("bytes in "));
+        let Some(part) = size else {
+            return Err(Error::limit("limit", format!("the number of {what} exceeds the limit"))
+                .expected(format_args!("at most {limit}"))
+                .found(claim));
+        };
+        let has_article = ["a ", "an ", "the ", "one "].iter().any(|article| part.starts_with(article));
+        let article = if has_article { "" } else { "the " };
+        Err(Error::limit("limit", format!("the size of {article}{part} exceeds the limit"))
+            .expected(format_args!("at most {}", counted(limit, "byte", "bytes")))
+            .found(counted(claim, "byte", "bytes")))
     }
 
     /// Returns the current budget, or a new one for a file of `len` bytes.
@@ -244,6 +260,19 @@ mod tests {
         let error = Limits::check("tensors", "tensors", 8, 7).unwrap_err();
         assert_eq!((error.code().as_str(), error.found_text()), ("limit", Some("8")));
         assert!(error.hint_text().unwrap().contains("`tensors`"));
+        let error = Limits::check("bytes of header", "header_bytes", 960, 500).unwrap_err();
+        assert_eq!(error.message(), "the size of the header exceeds the limit");
+        assert_eq!(
+            (error.expected_text(), error.found_text()),
+            (Some("at most 500 bytes"), Some("960 bytes"))
+        );
+        assert!(error.hint_text().unwrap().ends_with("`header_bytes` to 960"), "{error}");
+        let error = Limits::check("bytes in a name", "none: this limit is fixed", 2, 1).unwrap_err();
+        assert_eq!(error.message(), "the size of a name exceeds the limit");
+        assert_eq!(
+            (error.expected_text(), error.hint_text()),
+            (Some("at most 1 byte"), Some("this limit is fixed"))
+        );
         let error = Limits::check_part("rows", "tensors", 8, 7, 3).unwrap_err();
         assert!(error.hint_text().unwrap().ends_with("`tensors` to 24"), "{error}");
     }

@@ -16,7 +16,7 @@ use weighbridge_core::plan::{PlannedFile, WritePlan};
 
 use weighbridge_core::source::{FolderRef, SourceRef};
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_core::text::first_and_more;
+use weighbridge_core::text::{first_and_more, near};
 #[cfg(feature = "scan")]
 use weighbridge_scan::Scan;
 
@@ -544,9 +544,13 @@ impl PlanOptions {
     pub fn check(&self, info: &FormatInfo) -> Result<()> {
         let known = |name: &str| info.settings.iter().any(|s| s.name == name);
         let Some((name, _)) = self.settings.iter().find(|(name, _)| !known(name)) else { return Ok(()) };
-        let all: Vec<_> = info.settings.iter().map(|s| format!("{}={}", s.name, s.values)).collect();
+        let all: Vec<_> = info.settings.iter().map(|s| format!("{} ({})", s.name, s.values)).collect();
+        let meant = match near(|| info.settings.iter().map(|s| s.name), name, 1).first() {
+            Some(meant) if !name.is_empty() => format!("did you mean `{meant}`? "),
+            _ => String::new(),
+        };
         let error = Error::usage("unknown-setting", format!("unknown setting for {}", info.id)).found(name);
-        let valid = format!("the settings are {}", all.join("; "));
+        let valid = format!("{meant}settings of {}: {}", info.id, all.join(", "));
         Err(error.hint(if all.is_empty() { "the format has no settings".to_owned() } else { valid }))
     }
 }

@@ -23,6 +23,18 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"\x28\xb5\x2f\xfd", "looks like a file compressed with zstd; unpack it first"),
     (b"BZh", "looks like a file compressed with bzip2; unpack it first"),
     (b"GGUF", "looks like a GGUF file, which Weighbridge does not read"),
+    (b"lmgg", "looks like a GGML file, which Weighbridge does not read"),
+    (b"tjgg", "looks like a GGML file, which Weighbridge does not read"),
+    (b"{L\0\0\0\0", "looks like a UBJSON file, as XGBoost saves, which Weighbridge does not read"),
+    (
+        b"MATLAB ",
+        "looks like a MAT file of MATLAB; load it with scipy.io.loadmat and save the arrays as .npz",
+    ),
+    (b"SQLite format 3\0", "looks like an SQLite database, not a model"),
+    (b"7z\xbc\xaf\x27\x1c", "looks like a 7z archive; unpack it first"),
+    (b"Rar!\x1a\x07", "looks like a RAR archive; unpack it first"),
+    (b"\x89PNG\r\n\x1a\n", "looks like a PNG image, not a model"),
+    (b"%PDF-", "looks like a PDF document, not a model"),
     (b"\x12\x01\0\0\0\0\0\0", "looks like an MXNet .params file, which Weighbridge does not read"),
     (b"<!DOCTYPE", WEB_PAGE),
     (b"<html", WEB_PAGE),
@@ -309,7 +321,7 @@ fn text(head: &[u8], file: &FileName) -> Option<Phrase> {
         let of_openvino = text.contains("<net ");
         return Some(match of_openvino {
             true => not_read("an OpenVINO model (XML)"),
-            false => "looks like XML text, not a model".into(),
+            false => "looks like XML text, not a model; the download may have returned an error".into(),
         });
     }
     if text.starts_with("model_checkpoint_path:") {
@@ -361,7 +373,7 @@ fn data(head: &[u8]) -> Phrase {
     if head.iter().all(|&b| b == 0) {
         return "the file begins with zeros only; it may be damaged or incomplete".into();
     }
-    phrase!["if you know the format, use ", Opt::From.any("FORMAT"), " to see the error of its reader"]
+    phrase!["no supported format matches; ", Opt::From.any("FORMAT"), " shows why a reader rejects the file"]
 }
 
 #[cfg(test)]
@@ -429,6 +441,8 @@ mod tests {
     #[test]
     fn detects_gguf_tflite_and_mxnet_by_magic_bytes() {
         assert_type("m", b"GGUF\x03\0\0\0", "a GGUF file");
+        assert_type("m", b"lmgg\0\0\0\0", "a GGML file");
+        assert_type("m", b"{L\0\0\0\0\0\0\0\x02L", "a UBJSON file, as XGBoost saves");
         assert_type("m", b"\x1c\0\0\0TFL3\x14\0\x20\0", "a TFLite file");
         assert_type("m", b"\x12\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0", "an MXNet .params file");
     }
@@ -498,6 +512,8 @@ mod tests {
                 format!("looks like a file compressed with {name}; unpack it first")
             );
         }
+        assert_eq!(hint(b"7z\xbc\xaf\x27\x1c\0\x04".to_vec()), "looks like a 7z archive; unpack it first");
+        assert_eq!(hint(b"Rar!\x1a\x07\x01\0".to_vec()), "looks like a RAR archive; unpack it first");
         let mut tar = vec![0; 512];
         tar[..5].copy_from_slice(b"a.txt");
         tar[257..262].copy_from_slice(b"ustar");
@@ -537,7 +553,9 @@ mod tests {
             "looks like a tokenizer (JSON text), not a model"
         );
         assert_eq!(hint_of("package.json", b"{}"), "looks like package metadata (JSON text), not a model");
-        assert_eq!(hint(b"<?xml version=\"1.0\"?><a/>".to_vec()), "looks like XML text, not a model");
+        assert!(
+            hint(b"<?xml version=\"1.0\"?><a/>".to_vec()).starts_with("looks like XML text, not a model; ")
+        );
         for text in ["{a brace", "[in brackets]", "some words"] {
             assert!(hint(text.into()).starts_with("looks like text; if it is a table"), "{text}");
         }

@@ -3,7 +3,7 @@
 use super::graph::{Blob, Location, Span, Stored, Text};
 use super::lines::{self, Number, NumberLine};
 use super::nested;
-use super::opcode::{self as op, opcode_name};
+use super::opcode::{self as op, opcode_name, opcode_subject};
 use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{Cursor, SourceRef};
@@ -172,7 +172,7 @@ impl Opcodes {
 
     fn arg(&mut self, code: u8) -> Result<Arg> {
         let cursor = &mut self.cursor;
-        let what = opcode_name(code).ok_or_else(|| unknown_opcode(code))?;
+        let what = opcode_subject(code).ok_or_else(|| unknown_opcode(code))?;
         Ok(match code {
             op::PROTO | op::BINGET | op::BINPUT | op::EXT1 => Arg::Number(u64::from(self.u8(what)?)),
             op::EXT2 => Arg::Number(u64::from(u16::from_le_bytes(cursor.array(what)?))),

@@ -12,6 +12,14 @@ macro_rules! opcodes {
                 _ => None,
             }
         }
+
+        /// Returns the subject of an error in the opcode `code`: `the opcode BINGET`; `None` for an unknown byte.
+        pub(super) fn opcode_subject(code: u8) -> Option<&'static str> {
+            match code {
+                $($code => Some(concat!("the opcode ", stringify!($name))),)*
+                _ => None,
+            }
+        }
     };
 }
 

@@ -228,10 +228,7 @@ impl Walk<'_> {
             }
         }
         Err(failure.unwrap_or_else(|| {
-            Error::corrupt(
-                "zip-no-length",
-                "the length of the member is missing: the archive ends or breaks before it",
-            )
+            Error::corrupt("zip-no-length", "the member is truncated, or its length is missing")
         }))
     }
 

@@ -245,7 +245,7 @@ impl<'a> Sums<'a> {
         let (code, place) = match (from, to) {
             (0, to) if to == end => ("hidden-bytes", "of unknown use"),
             (0, _) => ("hidden-bytes", "before the start of the format"),
-            (_, to) if to == end => ("trailing-bytes", "after the end of the format"),
+            (_, to) if to == end => ("trailing-bytes", "after the last known part of the file"),
             _ => ("hidden-bytes", "between the parts of the file"),
         };
         let text = format!("{bytes} {place}: {kind}");

@@ -86,9 +86,8 @@ impl Checkpoint {
         losses.extend(self.info_losses());
         if self.topology.is_some() {
             let detail = phrase![
-                "the target format has no place for it; keep its file, ",
-                Opt::Program,
-                " adds it again"
+                "dropped: the target format has no place for it; keep its file and pass it with ",
+                Opt::Program
             ];
             losses.push(Loss::new("program", "the program", detail));
         }

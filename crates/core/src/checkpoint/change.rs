@@ -5,6 +5,8 @@ use super::pattern::{Budget, Pattern};
 use super::{Attributes, Checkpoint, Loss, Note, TensorEntry, Value};
 use crate::ErrorCode;
 use crate::error::{Error, Result};
+use crate::phrase;
+use crate::phrase::Opt;
 use crate::tensor::{Cast, DType, Encoding, Order, Shape};
 use crate::text::quoted;
 use std::collections::{BTreeMap, HashSet};
@@ -50,9 +52,14 @@ impl Selection {
             if !tensors.any(|tensor| matches(pattern, tensor))
                 && !skipped.any(|note| is_skipped(pattern, note))
             {
+                // Two checkpoints are compared after their renames.
+                let names = match checkpoints {
+                    [_, _] => phrase!["the whole name after any ", Opt::Rename],
+                    _ => "the whole name".into(),
+                };
                 let error = Error::mismatch("no-match", "the pattern matches no tensor")
                     .found(text)
-                    .hint("patterns match the whole name; use *w for names that end in w");
+                    .hint(phrase!["patterns match ", names, "; use *w for names that end in w"]);
                 return Err(match checkpoints {
                     [one] => error.in_file(&one.label),
                     [a, b] => error.expected(format_args!("a tensor of {} or of {}", a.label, b.label)),
@@ -348,10 +355,16 @@ mod tests {
     fn unknown_names_suggest_similar_ones() {
         let c = checkpoint();
         let hint = |name: &str| c.tensor(name).unwrap_err().hint_text().unwrap().to_owned();
-        assert_eq!(hint("encodr.w"), "did you mean encoder.w, enc.w?");
-        assert_eq!(hint("w/adam"), "did you mean enc.w/Adam.m1?");
-        assert_eq!(hint("decoder.net.w"), "did you mean enc.w, enc.w/Adam.m1, encoder.w?");
+        assert_eq!(hint("encodr.w"), "did you mean `encoder.w`, `enc.w`?");
+        assert_eq!(hint("w/adam"), "did you mean `enc.w/Adam.m1`?");
+        assert_eq!(hint("decoder.net.w"), "did you mean `enc.w`, `enc.w/Adam.m1`, `encoder.w`?");
         assert_eq!(hint("zzz"), "no similar names; the first are enc.w, enc.w/Adam.m1, encoder.w");
+        assert!(hint("enc.*").starts_with("give one name, not a pattern"), "{}", hint("enc.*"));
+        assert_eq!(hint("enc.w[0][1]"), "use one pair of brackets: [0,1]");
+        assert_eq!(hint("[0]"), "give a name before the brackets; the file has 3 tensors");
+        assert_eq!(hint("[\"enc\""), "the path is not a JSON array of texts, such as [\"fc1\",\"w\"]");
+        let empty = Checkpoint::new("npz", "archive", "m");
+        assert_eq!(empty.tensor("w").unwrap_err().hint_text(), Some("the file has no tensors"));
     }
 
     #[test]

@@ -219,10 +219,10 @@ impl Checkpoint {
         }
         if unproved > 0 {
             let text = format!(
-                "{unproved} of {intact} tensors are unverified: they have the right length, but {}",
+                "{unproved} of {intact} tensors are unverified: {}",
                 match damage.unnamed {
-                    true => "the file does not confirm the assignment of names to bytes",
-                    false => "the file has no checksum of their bytes",
+                    true => "the directory of the archive is missing, so their names are unconfirmed",
+                    false => "they have the right length, but the file has no checksum of their bytes",
                 }
             );
             notes.push(Note::new("not-proved", text));

@@ -47,7 +47,7 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::phrase::{Face, Phrase, Worded};
 use crate::source::SourceRef;
-use crate::text::near;
+use crate::text::{counted, near};
 use crate::topology::Topology;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -233,9 +233,11 @@ impl Checkpoint {
                 let error = Error::mismatch("no-such-tensor", "no such tensor")
                     .in_file(&self.label)
                     .on_tensor(escape_text(name));
+                if let Some(hint) = self.name_hint(name) {
+                    return Err(error.hint(hint));
+                }
                 Err(match self.similar_names(name) {
-                    (_, names) if names.is_empty() => error,
-                    (true, names) => error.hint(format_args!("did you mean {}?", names.join(", "))),
+                    (true, names) => error.hint(format_args!("did you mean `{}`?", names.join("`, `"))),
                     (false, names) => {
                         error.hint(format_args!("no similar names; the first are {}", names.join(", ")))
                     }
@@ -267,6 +269,28 @@ impl Checkpoint {
         let most = allowed.max(bytes / BYTES_PER_PART);
         Limits::check_up_to("parts in all names", "path_parts", parts, most, enough)
             .map_err(|e| e.in_file(&self.label))
+    }
+
+    /// Returns the hint for a name that is not one: a pattern, an index alone, several indices, broken JSON.
+    fn name_hint(&self, name: &str) -> Option<String> {
+        if self.tensors.is_empty() {
+            return Some("the file has no tensors".to_owned());
+        }
+        if name.contains("][") {
+            return Some("use one pair of brackets: [0,1]".to_owned());
+        }
+        if let Some(inner) = name.strip_prefix('[') {
+            if inner.trim_start().starts_with('"') {
+                let is_json = serde_json::from_str::<Vec<String>>(name).is_ok();
+                return (!is_json)
+                    .then(|| "the path is not a JSON array of texts, such as [\"fc1\",\"w\"]".to_owned());
+            }
+            let count = counted(self.tensors.len() as u64, "tensor", "tensors");
+            return Some(format!("give a name before the brackets; the file has {count}"));
+        }
+        let first = self.tensors.iter().take(SHOWN_NAMES).map(TensorEntry::name).collect::<Vec<_>>();
+        name.contains('*')
+            .then(|| format!("give one name, not a pattern; the first names are {}", first.join(", ")))
     }
 
     /// Returns true and up to three similar names: names that contain `name`, have a small edit distance to it, or contain its

@@ -3,6 +3,7 @@
 use super::{Attributes, Checkpoint, Loss, Modules, Note, Role, TensorEntry, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::phrase;
+use crate::phrase::Job;
 use std::collections::HashMap;
 
 /// Anchored rename rule: the path `from`, and every path below it, moves to `to`. Parts match as a whole, so `enc=encoder` does
@@ -85,7 +86,11 @@ impl Checkpoint {
             return Err(Error::mismatch("no-match", "the rename matches no tensor")
                 .in_file(&self.label)
                 .found(format_args!("{}={}", rules[unused].from, rules[unused].to))
-                .hint("give a whole path or its leading parts; a rename does not match within a part"));
+                .hint(phrase![
+                    "a rename takes a whole name or its leading parts; ",
+                    Job::Edit.brief(),
+                    " also renames by patterns"
+                ]));
         }
         let modules = Modules::of(self);
         self.set_paths(paths)?;

@@ -27,7 +27,7 @@ impl FileBuilder {
     pub fn copy_of(name: impl Into<String>, source: &SourceRef) -> PlannedFile {
         let mut file = Self::new(name);
         let tensor = file.name.clone();
-        file.push(source.len(), Content::Copy { source: source.clone(), offset: 0, tensor });
+        file.push(source.len(), Content::Copy { source: source.clone(), offset: 0, tensor, form: None });
         file.finish()
     }
 
@@ -88,7 +88,8 @@ impl FileBuilder {
         };
         self.check_extents(entry);
         if let Some((source, offset)) = unchanged(entry, order) {
-            self.push(len, Content::Copy { source, offset, tensor: entry.name() });
+            let form = Some(Box::new((entry.dtype(), entry.shape.clone())));
+            self.push(len, Content::Copy { source, offset, tensor: entry.name(), form });
         } else if entry.stored.size().is_none() {
             return Err(Error::unsupported(
                 "packed-transpose",

@@ -13,7 +13,7 @@ pub use stream::{Elements, Encode, MakeBlock, Output, Streamed};
 use crate::checkpoint::{Check, Loss, TensorEntry};
 use crate::phrase::{Face, Worded};
 use crate::source::SourceRef;
-use crate::tensor::{Order, Region};
+use crate::tensor::{DType, Order, Region, Shape};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -92,8 +92,10 @@ pub enum Content {
         source: SourceRef,
         /// Offset in the source.
         offset: u64,
-        /// Display name of the tensor.
+        /// Display name of the tensor, or the name of a copied file.
         tensor: String,
+        /// Dtype and shape of the tensor; `None` for a copied file.
+        form: Option<Box<(DType, Shape)>>,
     },
     /// Elements of a tensor, little-endian, dense in this order, with the cast of the entry applied.
     Tensor {
@@ -138,9 +140,9 @@ impl PartialEq for Content {
             (Self::Padding(a), Self::Padding(b)) => a == b,
             (Self::Crc32(a), Self::Crc32(b)) => a == b,
             (
-                Self::Copy { source: s, offset: o, tensor: t },
-                Self::Copy { source: s2, offset: o2, tensor: t2 },
-            ) => same(s, s2) && o == o2 && t == t2,
+                Self::Copy { source: s, offset: o, tensor: t, form: f },
+                Self::Copy { source: s2, offset: o2, tensor: t2, form: f2 },
+            ) => same(s, s2) && (o, t, f) == (o2, t2, f2),
             (Self::Tensor { entry: e, order: o }, Self::Tensor { entry: e2, order: o2 }) => {
                 o == o2 && same_tensor(e, e2)
             }

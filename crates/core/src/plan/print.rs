@@ -1,8 +1,10 @@
 //! Plans as JSON and as text.
 
 use super::{Content, PlannedFile, Segment, WritePlan};
+use crate::LossCode;
 use crate::checkpoint::{Loss, escape_text};
 use crate::json::{rows, tree};
+use crate::tensor::{DType, Shape};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::fmt;
@@ -77,38 +79,21 @@ impl Segment {
         }
     }
 
-    /// Returns the origin of the bytes and the steps applied to them, for users.
-    pub fn detail(&self) -> String {
+    /// Returns the tensor of the elements, with its dtype and shape in the file; `None` for other bytes.
+    fn tensor(&self) -> Option<(String, DType, &Shape)> {
         match &self.content {
-            Content::Literal(_) => String::new(),
-            Content::Padding(byte) => format!("0x{byte:02x}"),
-            Content::Copy { source, offset, tensor } => {
-                format!("{tensor}  from {} at {offset}", escape_text(source.label()))
+            Content::Copy { tensor, form, .. } => form.as_ref().map(|form| (tensor.clone(), form.0, &form.1)),
+            Content::Tensor { entry, .. } | Content::Latin1 { entry, .. } => {
+                Some((entry.name(), entry.dtype(), &entry.shape))
             }
-            Content::Tensor { entry, order } | Content::Latin1 { entry, order, .. } => {
-                let mut steps = Vec::new();
-                if entry.order() != *order && !entry.shape.is_order_free() {
-                    steps.push(format!("{} to {} order", entry.order().as_str(), order.as_str()));
-                }
-                if let Some(to) = entry.cast {
-                    steps.push(format!("{} to {to}", entry.stored));
-                }
-                if let Content::Latin1 { region, .. } = &self.content {
-                    let start: Vec<_> = region.start.iter().map(u64::to_string).collect();
-                    steps.push(format!("as text from [{}] on", start.join(", ")));
-                } else if steps.is_empty() {
-                    steps.push("gathered".into());
-                }
-                format!("{}  {}", entry.name(), steps.join(", "))
-            }
-            Content::Crc32(range) => format!("of {}..{}", range.start, range.end),
+            _ => None,
         }
     }
 
     fn to_json(&self) -> Json {
         let mut json = json!({ "offset": self.offset, "bytes": self.len, "action": self.action() });
         match &self.content {
-            Content::Copy { source, offset, tensor } => {
+            Content::Copy { source, offset, tensor, .. } => {
                 json["tensor"] = json!(tensor);
                 json["source"] = json!(source.label());
                 json["source_offset"] = json!(offset);
@@ -130,7 +115,7 @@ impl Segment {
 }
 
 impl fmt::Display for WritePlan {
-    /// Writes one line per segment, then one per loss.
+    /// Writes one line per file, one per tensor in it, then one per loss.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for file in &self.files {
             let name = if file.name.is_empty() { "the target" } else { &file.name };
@@ -141,20 +126,26 @@ impl fmt::Display for WritePlan {
                 writeln!(f, "{}", escape_text(&stream.encoder().describe()))?;
                 continue;
             }
-            writeln!(f, "{:>14} {:>14}  {:<9}  from", "offset", "bytes", "action")?;
-            for segment in &file.segments {
-                let line = format!(
-                    "{:>14} {:>14}  {:<9}  {}",
-                    segment.offset,
-                    segment.len,
-                    segment.action(),
-                    segment.detail()
-                );
-                writeln!(f, "{}", line.trim_end())?;
+            let mut tensors =
+                file.segments.iter().filter_map(|segment| Some((segment.tensor()?, segment.len))).peekable();
+            if tensors.peek().is_some() {
+                writeln!(f, "{:>14}  {:<6}  {:<16}  tensor", "bytes", "dtype", "shape")?;
+            }
+            while let Some((own, mut bytes)) = tensors.next() {
+                // A large tensor may have several segments.
+                while let Some((_, more)) = tensors.next_if(|(next, _)| *next == own) {
+                    bytes += more;
+                }
+                let (name, dtype, shape) = own;
+                writeln!(f, "{bytes:>14}  {:<6}  {:<16}  {name}", dtype.to_string(), shape.to_string())?;
             }
         }
         for loss in &self.losses {
-            writeln!(f, "loss {}: {}: {}", loss.code, loss.subject, loss.detail)?;
+            // The subject of an omission is the code of its note.
+            match loss.code {
+                LossCode::Omitted => writeln!(f, "loss {}: {}", loss.subject, loss.detail)?,
+                code => writeln!(f, "loss {code}: {}: {}", loss.subject, loss.detail)?,
+            }
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::{SourceRef, check_range, to_usize};
 use crate::error::{Error, Result};
+use crate::text::counted;
 
 /// Bytes fetched first after a skip. Large enough for the header of a tensor, small enough to list a file of many large
 /// tensors cheaply.
@@ -54,9 +55,9 @@ impl Cursor {
         Err(Error::corrupt("truncated", format!("the file ends within {what}"))
             .in_file(self.source.label())
             .at(self.position)
-            .expected(format_args!("{len} bytes from here"))
-            .found(format_args!("{} bytes", self.remaining()))
-            .hint("the file may be truncated; compare its length with the original"))
+            .expected(format_args!("{} from here", counted(len, "byte", "bytes")))
+            .found(counted(self.remaining(), "byte", "bytes"))
+            .hint("the file is truncated or damaged; compare its length with the original"))
     }
 
     /// Skips `len` bytes without reading them.

@@ -126,7 +126,9 @@ pub fn check_relative(name: &Path) -> Result<()> {
     }
     Err(Error::corrupt("unsafe-name", "the file name is not a path within the folder")
         .found(name.display())
-        .hint("names with .., a leading / or a NUL may leave the folder; rename it first"))
+        .hint(
+            "names with .., a leading / or a NUL may leave the folder; correct the name where it is listed",
+        ))
 }
 
 /// Rejects a `name` from a file if it leaves the folder or is not in normal form. `a//b` and `a/./b` are one file, so it would

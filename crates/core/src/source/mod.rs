@@ -29,6 +29,7 @@ pub use read_tracker::ReadTracker;
 pub use rows::RowsSource;
 
 use crate::error::{Error, Result};
+use crate::text::counted;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -131,8 +132,9 @@ pub fn check_range(source: &dyn Source, offset: u64, len: u64) -> Result<()> {
         _ => Err(Error::corrupt("past-the-end", "the data range exceeds the file")
             .in_file(source.label())
             .at(offset)
-            .expected(format_args!("{len} bytes from here"))
-            .found(format_args!("{} bytes", source.len().saturating_sub(offset)))),
+            .expected(format_args!("{} from here", counted(len, "byte", "bytes")))
+            .found(counted(source.len().saturating_sub(offset), "byte", "bytes"))
+            .hint("the file is truncated or damaged")),
     }
 }
 

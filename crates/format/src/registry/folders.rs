@@ -117,7 +117,7 @@ impl FolderModel {
         match own(registry, folder) {
             Some(format) => Ok(Self::Whole(format)),
             None => match find(registry, folder)? {
-                Models::None => Err(no_model(folder)),
+                Models::None => Err(no_model(registry, folder)),
                 Models::One(file) => Ok(Self::File(file)),
                 Models::Several(names) => recognised_file_set(registry, &names)
                     .map(Self::Whole)
@@ -152,10 +152,24 @@ impl FolderModel {
 }
 
 /// Returns the error for a folder without a model.
-pub(super) fn no_model(folder: &FolderRef) -> Error {
-    Error::usage("not-a-file", "the folder does not contain a recognized model")
-        .in_file(folder.label())
-        .hint("give the path of one model file")
+pub(super) fn no_model(registry: &Registry, folder: &FolderRef) -> Error {
+    let mut probe = FolderProbe::new(registry, folder);
+    let mut subfolders: Vec<String> = Vec::new();
+    for item in folder.list(2).unwrap_or_default() {
+        let Some(parent) = item.name.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
+            continue;
+        };
+        let path = label_of(folder, parent);
+        if !subfolders.contains(&path) && probe.is_model(&item.name) {
+            subfolders.push(path);
+        }
+    }
+    let error = Error::usage("not-a-file", "no model file in the folder; subfolders are not searched")
+        .in_file(folder.label());
+    match subfolders.as_slice() {
+        [] => error.hint("give the path of one model file"),
+        all => error.hint(format_args!("subfolders with model files: {}", some(all.iter().cloned()))),
+    }
 }
 
 /// Returns the format that recognizes the folder as a whole.

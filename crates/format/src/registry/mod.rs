@@ -17,6 +17,7 @@ use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
+use weighbridge_core::text::{near, quoted};
 use weighbridge_io::source::{FileSource, FolderItem, FolderRef, LocalFolder, PathKind, SourceRef};
 
 /// Registered formats, in the order of detection.
@@ -59,9 +60,13 @@ impl Registry {
     pub fn by_id(&self, id: &str) -> Result<&'static dyn Format> {
         self.iter().find(|f| f.info().id == id).ok_or_else(|| {
             let ids: Vec<_> = self.iter().map(|f| f.info().id).collect();
+            let meant = match near(|| ids.iter().copied(), id, 1).first() {
+                Some(meant) if !id.is_empty() => format!("did you mean `{meant}`? "),
+                _ => String::new(),
+            };
             Error::usage("unknown-format", "unknown format")
                 .found(id)
-                .hint(format_args!("the formats are {}", ids.join(", ")))
+                .hint(format_args!("{meant}the formats are {}", ids.join(", ")))
         })
     }
 
@@ -80,9 +85,22 @@ impl Registry {
         }
         let known: Vec<_> =
             self.iter().flat_map(|f| f.info().extensions).map(|(e, _)| format!(".{e}")).collect();
-        Err(Error::usage("unknown-extension", "the file extension is not that of a format")
-            .in_file(path.display())
-            .hint(phrase!["use ", Opt::To.any("FORMAT"), format_args!(", or one of {}", known.join(" "))]))
+        let message = match extension.as_str() {
+            "" => "the path has no extension".to_owned(),
+            other => format!("no format has the extension `.{}`", quoted(other)),
+        };
+        // Short extensions are similar by chance.
+        let meant = near(|| known.iter().map(String::as_str), &extension, 1);
+        let meant = match meant.first().filter(|_| extension.len() > 3) {
+            Some(meant) => format!("did you mean `{meant}`? "),
+            None => String::new(),
+        };
+        Err(Error::usage("unknown-extension", message).in_file(path.display()).hint(phrase![
+            meant,
+            "use ",
+            Opt::To.any("FORMAT"),
+            format_args!(", or one of {}", known.join(" "))
+        ]))
     }
 
     /// Opens the file or folder at `path`. The format is detected by content; for tables of text by extension, with a note. Related
@@ -169,7 +187,7 @@ impl Registry {
     /// [`weighbridge_core::Kind::Usage`] if no format recognizes it.
     pub fn detect_folder(&self, folder: &FolderRef) -> Result<&'static dyn Format> {
         let gathered = || folders::gathered(self, folder);
-        folders::own(self, folder).or_else(gathered).ok_or_else(|| folders::no_model(folder))
+        folders::own(self, folder).or_else(gathered).ok_or_else(|| folders::no_model(self, folder))
     }
 
     /// Detects the format of a source by its content.

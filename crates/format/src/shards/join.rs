@@ -8,7 +8,7 @@ use weighbridge_core::checkpoint::{Checkpoint, Damage, Metadata, Note, Value, es
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::phrase::Opt;
-use weighbridge_core::text::{escape, first_and_more};
+use weighbridge_core::text::{counted, escape, first_and_more};
 use weighbridge_core::{NoteCode, phrase};
 use weighbridge_io::source::{FolderRef, SourceRef, check_shard};
 
@@ -303,10 +303,12 @@ impl<'a> Joint<'a> {
         let missing = || Error::corrupt("tensor-missing", "tensors are missing from their shards");
         if let Some(&&(name, number)) = unexplained.first().filter(|_| !lenient) {
             let text = enumerated(unexplained.iter().map(|(name, _)| *name)).unwrap_or_default();
-            return Err(missing()
-                .on_tensor(escape_text(name))
-                .expected(in_file(number))
-                .found(format_args!("{} missing tensors: {text}", unexplained.len())));
+            return Err(missing().on_tensor(escape_text(name)).expected(in_file(number)).found(
+                format_args!(
+                    "{}: {text}",
+                    counted(unexplained.len() as u64, "missing tensor", "missing tensors")
+                ),
+            ));
         }
         for (name, number) in absent {
             let file = &index.files[number];
@@ -324,8 +326,11 @@ impl<'a> Joint<'a> {
             let names = enumerated(elsewhere.iter().map(|(name, ..)| *name)).unwrap_or_default();
             let text = "tensors are in other shards than the index states";
             if !lenient {
-                let found =
-                    format!("in {}; {} misplaced tensors: {names}", self.label_of(place), elsewhere.len());
+                let found = format!(
+                    "in {}; {}: {names}",
+                    self.label_of(place),
+                    counted(elsewhere.len() as u64, "misplaced tensor", "misplaced tensors")
+                );
                 return Err(Error::corrupt("wrong-shard", text)
                     .on_tensor(escape_text(name))
                     .expected(in_file(number))

@@ -339,7 +339,7 @@ impl Job<'_> {
                 match &self.file.segments[*segment].content {
                     Content::Literal(bytes) => out.extend_from_slice(&bytes[from..from + count]),
                     Content::Padding(byte) => out.resize(out.len() + count, *byte),
-                    Content::Copy { source, offset, tensor } => {
+                    Content::Copy { source, offset, tensor, .. } => {
                         let start = out.len();
                         out.resize(start + count, 0);
                         source.read_at(offset + skip, &mut out[start..]).map_err(|e| e.on_tensor(tensor))?;

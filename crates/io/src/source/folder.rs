@@ -55,10 +55,12 @@ impl LocalFolder {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let label = path_text(path);
-        if PathKind::of(path)? != PathKind::Folder {
-            return Err(Error::usage("not-a-folder", "the path is not a folder").in_file(label));
-        }
-        Ok(Self { path: path.to_owned(), label })
+        let message = match PathKind::of(path)? {
+            PathKind::Folder => return Ok(Self { path: path.to_owned(), label }),
+            PathKind::File => "the path is a file; a folder is expected",
+            PathKind::Other => "the path is not a folder",
+        };
+        Err(Error::usage("not-a-folder", message).in_file(label))
     }
 
     /// Returns the folder that contains the file at `path`, and the file's name in it.

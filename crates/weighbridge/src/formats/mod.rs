@@ -175,7 +175,7 @@ mod tests {
             settings.check(format.info()).unwrap_err().hint_text().map(str::to_owned).unwrap()
         };
         assert_eq!(hint(&npz::Npz), "the format has no settings");
-        assert!(hint(&tsv::Tsv).starts_with("the settings are floats="), "{}", hint(&tsv::Tsv));
+        assert!(hint(&tsv::Tsv).starts_with("settings of tsv: floats ("), "{}", hint(&tsv::Tsv));
         assert!(registry().by_id("nope").err().unwrap().hint_text().unwrap().contains("primitiv"));
         assert!(
             registry().by_extension(Path::new("x")).err().unwrap().hint_text().unwrap().contains(".model")

@@ -335,10 +335,9 @@ fn bytes_become_text_in_bounded_memory() {
         assert_eq!(report.casts["value"].elements, 2 * 210_000);
     }
     let printed = plan.to_string();
-    assert!(
-        printed.contains("latin1") && printed.contains("f32 to f16, as text from [0, 0] on"),
-        "{printed}"
-    );
+    // All segments of a tensor are one line.
+    assert!(printed.lines().count() <= 7, "{printed}");
+    assert!(printed.contains("f16") && printed.contains("[300, 700]"), "{printed}");
     assert_eq!(plan.to_json()["files"][0]["segments"][1]["extent"], serde_json::json!([300, 700]));
 }
 

@@ -6,6 +6,8 @@ use super::super::{
 use super::{corrupt, le16, le32, le64, volumes};
 use weighbridge_core::checkpoint::Note;
 use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::counted;
 use weighbridge_io::source::{Source, read_vec};
 
@@ -46,22 +48,21 @@ impl Rest {
     /// The error of a strict reader: `trailing-bytes` or `zip-comment-cut`.
     pub fn to_error(self) -> Error {
         match self {
-            Self::Trailing { at, len } => corrupt(
-                "trailing-bytes",
-                "bytes follow the end of the archive",
-            )
-            .at(at)
-            .expected("the end of the file")
-            .found(counted(len, "byte more", "bytes more"))
-            .hint(
-                "Python and PyTorch ignore these bytes; open the file leniently if you trust their origin",
-            ),
+            Self::Trailing { at, len } => corrupt("trailing-bytes", "bytes follow the end of the archive")
+                .at(at)
+                .expected("the end of the file")
+                .found(counted(len, "byte more", "bytes more"))
+                .hint(phrase![
+                    "Python and PyTorch ignore these bytes; use ",
+                    Opt::Lenient,
+                    " if you trust their origin"
+                ]),
             Self::ShortComment { at, said, len } => {
                 corrupt("zip-comment-cut", "the archive comment is truncated")
                     .at(at)
                     .expected(counted(said, "byte of comment", "bytes of comment"))
                     .found(counted(len, "byte", "bytes"))
-                    .hint("no member follows the comment; open the file leniently to ignore this")
+                    .hint(phrase!["no member follows the comment; use ", Opt::Lenient, " to ignore this"])
             }
         }
     }
@@ -187,7 +188,9 @@ fn read_end64(source: &dyn Source, locator_at: u64, locator: &[u8]) -> Result<En
         return Err(volumes(locator_at));
     }
     let fail = || {
-        corrupt("zip-bad-zip64", "the zip64 end record is not at the offset in its locator").at(locator_at)
+        corrupt("zip-bad-zip64", "the zip64 end record is not at the offset in its locator")
+            .at(locator_at)
+            .hint("the file may consist of two joined archives")
     };
     if at.checked_add(END64_LEN).is_none_or(|end| end > locator_at) {
         return Err(fail());

@@ -34,7 +34,7 @@ impl Patch {
         }
         // Decided without reading: a copy from another offset of this file.
         for segment in &file.segments {
-            if let Content::Copy { source, offset, tensor } = &segment.content
+            if let Content::Copy { source, offset, tensor, .. } = &segment.content
                 && let (Some(from), Some(own)) = (source.file(), old.file())
                 && same_file(from, own)
                 && from.offset + offset != segment.offset
@@ -54,11 +54,13 @@ impl Patch {
 }
 
 fn moved(tensor: &str, to: u64, from: Option<u64>) -> Error {
-    let error = Error::mismatch("data-would-move", "the data of a tensor would move or change")
-        .on_tensor(tensor)
-        .at(to);
+    let message = match from {
+        Some(_) => "cannot edit in place: the data of the tensor would move",
+        None => "cannot edit in place: the data of the tensor would move or change",
+    };
+    let error = Error::mismatch("data-would-move", message).on_tensor(tensor).at(to);
     match from {
-        Some(from) => error.found(format_args!("a move from offset {from} to {to}")),
+        Some(from) => error.expected(format_args!("offset {from}")).found(format_args!("offset {to}")),
         None => error,
     }
 }

@@ -4,6 +4,8 @@ use super::outside::{Algorithm, Outside};
 use super::{Patch, PatchRange};
 use sha2::{Digest, Sha256};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 const MAGIC: &[u8; 16] = b"weighbridge undo";
 /// Bytes of the checksum at the end.
@@ -35,8 +37,10 @@ pub(super) fn encode(patch: &Patch, outside: &Outside) -> Vec<u8> {
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`], `bad-undo-record`; [`weighbridge_core::Kind::Unsupported`], `undo-version`.
 pub(super) fn decode(bytes: &[u8]) -> Result<(Patch, Outside)> {
-    let bad =
-        |reason: &str| Error::corrupt("bad-undo-record", format!("the undo record is damaged: {reason}"));
+    let bad = |reason: &str| {
+        Error::corrupt("bad-undo-record", format!("the undo record is damaged: {reason}"))
+            .hint(phrase![Opt::ForgetUndo, " removes the undo record"])
+    };
     let body = bytes.len().checked_sub(SUM).map(|end| bytes.split_at(end));
     let Some((body, sum)) = body.filter(|(body, _)| body.starts_with(MAGIC)) else {
         return Err(bad("its signature is missing"));

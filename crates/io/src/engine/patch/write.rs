@@ -192,7 +192,8 @@ fn recorded(disk: &dyn PatchDisk, path: &Path) -> Result<(Patch, Outside)> {
     let Some(bytes) = disk.read(&record, record::MAX_RECORD_LEN)? else {
         return Err(Error::mismatch("no-undo-record", "the file has no undo record")
             .in_file(path.display())
-            .expected(record.display()));
+            .expected(record.display())
+            .hint(phrase![Opt::InPlace.with("rewrite"), " keeps no undo record"]));
     };
     decode(&bytes).map_err(|e| e.in_file(record.display()))
 }

@@ -69,7 +69,7 @@ pub(crate) struct Common {
     #[arg(short, long, global = true, help_heading = "Global")]
     pub quiet: bool,
     /// Abort after SECONDS and remove partial output
-    #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = whole::<u32>(1, None))]
     #[arg(help_heading = "Global")]
     pub timeout: Option<u32>,
 }
@@ -213,7 +213,12 @@ pub(crate) enum Verb {
     #[command(after_help = MORE, after_long_help = edit::EDIT_EXAMPLES)]
     Edit(Box<Edit>),
     /// Split a model into safetensors shards with an index
-    #[command(after_help = MORE, after_long_help = edit::SHARD_EXAMPLES)]
+    #[command(
+        after_help = MORE,
+        after_long_help = edit::SHARD_EXAMPLES,
+        mut_arg("to", |arg| arg.hide(true)),
+        mut_arg("kind", |arg| arg.hide(true))
+    )]
     Shard(Box<Shard>),
     /// Merge shards or several files into one
     #[command(after_help = MORE, after_long_help = edit::MERGE_EXAMPLES)]
@@ -315,7 +320,7 @@ pub(crate) struct Ls {
     pub sort: Option<Sort>,
     /// Sum up tensors that share the first N parts of their names
     #[arg(long, value_name = "N", conflicts_with_all = ["tree", "extents", "hash"])]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(value_parser = whole::<u16>(1, Some(65535)))]
     pub group: Option<u16>,
     /// Show the SHA-256 of each tensor's elements
     ///
@@ -367,7 +372,7 @@ pub(crate) struct Stats {
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// Number of histogram bins
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = whole::<u16>(1, Some(1000)))]
     pub bins: u16,
     #[command(flatten)]
     pub input: Input,
@@ -384,13 +389,13 @@ pub(crate) struct Store {
     #[arg(long, requires = "recover")]
     pub start_over: bool,
     /// Make this complete version the current one
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = whole::<u64>(0, None))]
     pub rollback: Option<u64>,
     /// With --rollback: remove the files of newer versions
     #[arg(long, requires = "rollback")]
     pub delete_newer: bool,
     /// Take a snapshot `epoch_N` of the current version
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, None))]
     pub preserve: Option<u64>,
     /// With --preserve: copy the files instead of linking them
     #[arg(long, requires = "preserve")]
@@ -513,6 +518,28 @@ pub(crate) struct Man {
     pub verb: Option<String>,
 }
 
+/// Returns a parser of whole numbers from `low` to `high`, or of those that fit.
+pub(crate) fn whole<N: TryFrom<i128>>(
+    low: i128,
+    high: Option<i128>,
+) -> impl Fn(&str) -> Result<N, String> + Clone {
+    move |text| {
+        let number: i128 = text.parse().map_err(|_| "expected a whole number".to_owned())?;
+        let fits = number >= low && high.is_none_or(|high| number <= high);
+        match (N::try_from(number), high) {
+            (Ok(number), _) if fits => Ok(number),
+            (_, Some(high)) => Err(format!("expected {low} to {high}")),
+            (_, None) if number < low => Err(format!("expected {low} or more")),
+            (_, None) => Err("the number is too large".to_owned()),
+        }
+    }
+}
+
+/// Parses a tolerance.
+pub(crate) fn real(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "expected a number such as 1e-5".to_owned())
+}
+
 /// Parses a variable and the file that feeds it.
 fn fed(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
@@ -524,6 +551,21 @@ fn fed(text: &str) -> Result<(String, String), String> {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn number_parsers_state_the_expected_values() {
+        let group = whole::<u16>(1, Some(65535));
+        assert_eq!(group("65535"), Ok(65535));
+        for text in ["0", "65536", "-5"] {
+            assert_eq!(group(text), Err("expected 1 to 65535".to_owned()));
+        }
+        let threads = whole::<usize>(0, None);
+        assert_eq!(threads("x"), Err("expected a whole number".to_owned()));
+        assert_eq!(threads("-1"), Err("expected 0 or more".to_owned()));
+        assert_eq!(threads("99999999999999999999"), Err("the number is too large".to_owned()));
+        assert_eq!(real("1e-5"), Ok(1e-5));
+        assert_eq!(real("small"), Err("expected a number such as 1e-5".to_owned()));
+    }
 
     #[test]
     fn the_declaration_is_consistent() {

@@ -114,7 +114,7 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut args = match Args::try_parse_from(&arguments) {
         Ok(args) => args,
-        Err(error) => return usage(&error, &arguments),
+        Err(error) => return usage(error, &arguments),
     };
     timeout::start(&args.common);
     let mut output = Output::new(args.common.json, args.common.color);
@@ -185,13 +185,17 @@ fn run(args: &mut Args, output: &mut Output) -> Result<Outcome, Failure> {
 }
 
 /// Prints help, version or an argument error; returns the exit code. With `--json`, errors are JSON.
-fn usage(error: &clap::Error, arguments: &[OsString]) -> u8 {
+fn usage(error: clap::Error, arguments: &[OsString]) -> u8 {
     if !error.use_stderr() {
         let _ = error.print();
         return 0;
     }
-    if arguments.iter().any(|a| a == "--json") {
-        Output::new(true, args::Color::Never).error(&bad_arguments(error));
+    let error = suggest::with_verbs(error);
+    let is_json = arguments.iter().any(|a| a == "--json");
+    if let Some(error) = suggest::missing_verb(&error) {
+        Output::new(is_json, args::Color::Auto).error(&error);
+    } else if is_json {
+        Output::new(true, args::Color::Never).error(&bad_arguments(&error));
     } else {
         // Shows the code as in every other error.
         let text = error.render().ansi().to_string().replacen("error:", "error[bad-arguments]:", 1);

@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::args::Color;
+use crate::streams::{hide_spools, without_spools};
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Effects, Style};
 use serde::Serialize;
@@ -65,6 +66,13 @@ impl Output {
         self.out = BufWriter::with_capacity(64 << 10, stderr);
     }
 
+    /// Discards the text that is not flushed.
+    pub(crate) fn clear(&mut self) {
+        let sink = BufWriter::new(Box::new(io::sink()) as Box<dyn Write>);
+        let (out, _) = std::mem::replace(&mut self.out, sink).into_parts();
+        self.out = BufWriter::with_capacity(64 << 10, out);
+    }
+
     /// Returns an output that discards everything.
     pub(crate) fn discard() -> Self {
         let out = BufWriter::new(Box::new(io::sink()) as Box<dyn Write>);
@@ -110,7 +118,9 @@ impl Output {
     /// Prints notes that matter before the result is used. Notes that losses repeat are omitted.
     pub(crate) fn warn_of(&mut self, notes: &[Note]) -> io::Result<()> {
         let shown = notes.iter().filter(|note| !note.omission && note.code != NoteCode::NamesJoined);
-        self.first_rows(shown, |output, note| output.warning("note", &format!("{}: {}", note.code, note.text)))
+        self.first_rows(shown, |output, note| {
+            output.warning("note", &format!("{}: {}", note.code, note.text))
+        })
     }
 
     /// Prints notes and losses of a plan before it runs; nothing with `--json`.
@@ -162,7 +172,9 @@ impl Output {
         let shown: usize = groups.iter().map(|(_, subjects)| subjects.len()).sum();
         for (loss, subjects) in groups {
             let names = first_and_more(subjects, SHOWN_SUBJECTS);
-            self.warning("loss", &format!("{}: {names}: {}", loss.code, loss.detail))?;
+            // The subject of an omission is the code of its note.
+            let of_code = if loss.code == "omitted" { names } else { format!("{}: {names}", loss.code) };
+            self.warning("loss", &format!("{of_code}: {}", loss.detail))?;
         }
         if shown < losses.len() {
             let more = human_count((losses.len() - shown) as u64);
@@ -196,7 +208,7 @@ impl Output {
             ("hint", finding.hint.as_deref()),
         ] {
             if let Some(text) = text {
-                writeln!(self.out, "          {label:<8} {}", escape(text))?;
+                writeln!(self.out, "          {label:<8} {}", without_spools(&escape(text)))?;
             }
         }
         for other in others.iter().take(PLACES) {
@@ -219,7 +231,9 @@ impl Output {
     /// Prints an error: text to standard error, JSON to standard output.
     pub(crate) fn error(&mut self, error: &Error) {
         if self.json {
-            let _ = self.document(&serde_json::json!({ "error": error.to_json() }));
+            let mut document = serde_json::json!({ "error": error.to_json() });
+            hide_spools(&mut document);
+            let _ = self.document(&document);
             let _ = self.flush();
             return;
         }
@@ -230,7 +244,8 @@ impl Output {
     /// Prints an error to standard error.
     pub(crate) fn print_error(&self, error: &Error) {
         let mut stderr = AutoStream::new(io::stderr(), self.choice);
-        let _ = writeln!(stderr, "{BAD}error[{}]{BAD:#}: {error}", error.code());
+        let text = without_spools(&error.to_string());
+        let _ = writeln!(stderr, "{BAD}error[{}]{BAD:#}: {text}", error.code());
     }
 }
 

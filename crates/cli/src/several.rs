@@ -2,7 +2,7 @@
 
 use crate::flags::flags;
 use crate::output::{HEADING, Output};
-use crate::streams::shown;
+use crate::streams::{hide_spools, shown};
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -67,11 +67,13 @@ pub(crate) fn run<R: Report>(
                 writeln!(output)?;
             }
             Err(error) if output.json => {
-                documents.push(unread(&shown(path), &error));
+                let mut document = unread(&shown(path), &error);
+                hide_spools(&mut document);
+                documents.push(document);
             }
             Err(error) => {
                 heading(path, output)?;
-                writeln!(output, "unreadable: {}\n", error.code())?;
+                writeln!(output, "unreadable: {}\n", escape(error.message()))?;
                 output.error(&crate::suggest::with_similar_files(error.in_file(shown(path))));
             }
         }

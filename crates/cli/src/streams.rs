@@ -7,12 +7,14 @@
 use crate::args::{Args, Convert, Verb};
 use crate::output::Output;
 use crate::{Failure, Outcome, progress};
+use serde_json::Value as Json;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 use weighbridge::Error;
+use weighbridge::plan::WritePlan;
 use weighbridge::text::path_text;
 
 /// The path that names a standard stream.
@@ -30,9 +32,10 @@ static SPOOLS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// [`weighbridge::Kind::Usage`], `standard-input`, for a verb that does not read it, and for a second `-`;
 /// [`weighbridge::Kind::Io`].
 pub(crate) fn spool_input(args: &mut Args) -> Result<Option<TempDir>, Error> {
+    let verb = name(&args.verb);
     let (read, unread) = inputs(&mut args.verb);
     if unread.into_iter().any(|path| path == Path::new(STREAM)) {
-        return Err(Error::usage("standard-input", "this verb cannot read standard input")
+        return Err(Error::usage("standard-input", format!("`{verb}` cannot read standard input"))
             .hint("pass the path of a file"));
     }
     let mut named = read.into_iter().filter(|path| path.as_os_str() == STREAM);
@@ -50,7 +53,7 @@ pub(crate) fn spool_input(args: &mut Args) -> Result<Option<TempDir>, Error> {
     let copy = || io::copy(&mut stdin.lock(), &mut File::create(&spool)?);
     copy().map_err(|cause| {
         Error::io("cannot write standard input to a temporary file", cause)
-            .in_file(spool.display())
+            .in_file(folder.path().display())
             .hint("the temporary file is as large as the input; TMPDIR selects another folder for it")
     })?;
     *path = spool;
@@ -68,10 +71,25 @@ fn check_target(verb: &Verb) -> Result<(), Error> {
     };
     match target {
         Some(target) if target.as_os_str() == STREAM => {
-            Err(Error::usage("standard-output", "this verb cannot write to standard output")
+            let text = format!("`{}` cannot write to standard output", name(verb));
+            Err(Error::usage("standard-output", text)
                 .hint("pass a path, or use `convert` to write to standard output"))
         }
         _ => Ok(()),
+    }
+}
+
+/// Returns the name of a verb that does not read or write a standard stream.
+fn name(verb: &Verb) -> &'static str {
+    match verb {
+        Verb::Seal(_) => "seal",
+        Verb::Edit(_) => "edit",
+        Verb::Shard(_) => "shard",
+        Verb::Merge(_) => "merge",
+        Verb::Program(_) => "program",
+        Verb::Checkpoint(_) => "checkpoint",
+        Verb::Run(_) => "run",
+        _ => "this verb",
     }
 }
 
@@ -111,6 +129,34 @@ pub(crate) fn shown(path: &Path) -> String {
 /// Returns the label of a source at `path`, `-` for a stream.
 pub(crate) fn shown_of(path: &Path, label: String) -> String {
     if is_spool(path) { STREAM.to_owned() } else { label }
+}
+
+/// Replaces the paths of temporary files in a text by `-`.
+pub(crate) fn without_spools(text: &str) -> String {
+    let replace = |text: String, folder: &PathBuf| text.replace(&path_text(&folder.join(FILE)), STREAM);
+    spools().iter().fold(text.to_owned(), replace)
+}
+
+/// Replaces the paths of temporary files in a JSON object by `-`.
+pub(crate) fn hide_spools(json: &mut Json) {
+    match json {
+        Json::String(text) => *text = without_spools(text),
+        Json::Object(fields) => fields.values_mut().for_each(hide_spools),
+        _ => {}
+    }
+}
+
+/// Fails if a plan for standard output has several files.
+///
+/// # Errors
+/// [`weighbridge::Kind::Usage`], `standard-output`.
+pub(crate) fn check_plan(target: &Path, plan: &WritePlan) -> Result<(), Error> {
+    if !is_spool(target) || plan.is_one_file() {
+        return Ok(());
+    }
+    let text = format!("{} {} has several files; standard output holds one", plan.format, plan.kind);
+    Err(Error::usage("standard-output", text)
+        .hint("pass the path of a folder, or select a format of one file"))
 }
 
 /// Converts to standard output through a temporary file, with the report on standard error. Returns `None` for any other
@@ -161,15 +207,14 @@ fn written(
 ) -> Result<Outcome, Failure> {
     output.use_stderr();
     let outcome = run(output)?;
-    if file.is_dir() {
-        return Err(Error::usage("standard-output", "the format has several files, and standard output takes one")
-            .hint("pass the path of a folder, or select a format of one file")
-            .into());
-    }
     let open = File::open(file).map_err(|cause| Error::io("cannot read the temporary file", cause))?;
     let mut stdout = io::stdout().lock();
-    io::copy(&mut io::BufReader::new(open), &mut stdout)?;
-    stdout.flush()?;
+    let copy = || {
+        io::copy(&mut io::BufReader::new(open), &mut stdout)?;
+        stdout.flush()
+    };
+    // The report is of a written output.
+    copy().inspect_err(|_| output.clear())?;
     Ok(outcome)
 }
 

@@ -1,6 +1,6 @@
 //! Arguments of `convert`.
 
-use super::{Input, Writing, dtype, rounding, setting};
+use super::{Input, Writing, dtype, rounding, setting, whole};
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 use weighbridge::tensor::{DType, Rounding};
@@ -55,7 +55,8 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "TYPE=FILE", value_parser = setting, help_heading = "BigGraph", hide_short_help = true)]
     pub grow: Vec<(String, String)>,
     /// Seed for rows initialized by --grow and --draw, and for entities missing in a table
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "BigGraph", hide_short_help = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(0, None))]
+    #[arg(help_heading = "BigGraph", hide_short_help = true)]
     pub seed: u64,
     /// Initialize embeddings for a folder of entities as PyTorch-BigGraph does (needs --config)
     #[arg(long, help_heading = "BigGraph", hide_short_help = true)]

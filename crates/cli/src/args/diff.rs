@@ -1,6 +1,6 @@
 //! Arguments of `diff`.
 
-use super::Input;
+use super::{Input, real, whole};
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
 
@@ -14,9 +14,11 @@ pub(crate) struct Diff {
     pub input: Input,
     /// Absolute error that a value may have
     #[arg(long, help_heading = "Comparison", value_name = "DISTANCE", allow_negative_numbers = true)]
+    #[arg(value_parser = real)]
     pub atol: Option<f64>,
     /// Relative error that a value may have, relative to the right side
     #[arg(long, help_heading = "Comparison", value_name = "RATIO", allow_negative_numbers = true)]
+    #[arg(value_parser = real)]
     pub rtol: Option<f64>,
     /// Compare values as numbers where the dtypes differ
     #[arg(long, help_heading = "Comparison")]
@@ -61,7 +63,7 @@ pub(crate) struct Diff {
     #[arg(long, help_heading = "Limits", value_name = "SIZE", default_value = "256MiB", value_parser = super::size)]
     pub memory: u64,
     /// Number of threads; 0 uses all processors
-    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 0)]
+    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 0, value_parser = whole::<usize>(0, None))]
     pub threads: usize,
     /// --from for the right side
     #[arg(long, value_name = "FORMAT", value_parser = super::FormatName, hide_possible_values = true)]
@@ -78,6 +80,7 @@ pub(crate) struct Diff {
     pub right_config: Option<PathBuf>,
     /// --at for the right side
     #[arg(long, help_heading = "Input", hide_short_help = true, value_name = "VERSION")]
+    #[arg(value_parser = whole::<u64>(0, None))]
     pub right_at: Option<u64>,
 }
 

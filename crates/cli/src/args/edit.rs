@@ -1,6 +1,6 @@
 //! Arguments of `edit`, `shard` and `merge`, and of every verb that writes.
 
-use super::{Common, FormatName, Input, setting, size};
+use super::{Common, FormatName, Input, setting, size, whole};
 use crate::Outcome;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
@@ -218,7 +218,7 @@ pub(crate) struct Writing {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size, help_heading = "Limits")]
     pub memory: u64,
     /// Number of threads; 0 uses all processors
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Limits")]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Limits", value_parser = whole::<usize>(0, None))]
     pub threads: usize,
     /// Do not flush the output to disk (faster, unsafe if power is lost)
     ///

@@ -7,7 +7,7 @@ use weighbridge::formats::{Names, biggraph, hdf5, paddle};
 use weighbridge::source::{FileSource, LocalFolder};
 use weighbridge::{OpenOptions, Result};
 
-use super::FormatName;
+use super::{FormatName, whole};
 
 /// How to read the input.
 #[derive(Debug, ClapArgs)]
@@ -43,7 +43,8 @@ pub(crate) struct Input {
     #[arg(long, value_name = "FILE", help_heading = "Input", hide_short_help = true)]
     pub config: Option<PathBuf>,
     /// Version to read from a BigGraph checkpoint folder [default: the current one]
-    #[arg(long, value_name = "VERSION", help_heading = "Input", hide_short_help = true)]
+    #[arg(long, value_name = "VERSION", value_parser = whole::<u64>(0, None))]
+    #[arg(help_heading = "Input", hide_short_help = true)]
     pub at: Option<u64>,
     /// Change a limit on untrusted input, such as header_bytes=500000000
     ///

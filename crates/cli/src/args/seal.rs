@@ -1,6 +1,6 @@
 //! Arguments of `seal`.
 
-use super::Input;
+use super::{Input, whole};
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
 use weighbridge::ops::seal::Algorithms;
@@ -26,7 +26,7 @@ pub(crate) struct Seal {
     #[arg(short, long, help_heading = "Output")]
     pub force: bool,
     /// Number of threads; 0 uses all processors
-    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 0)]
+    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 0, value_parser = whole::<usize>(0, None))]
     pub threads: usize,
     #[command(flatten)]
     pub input: Input,

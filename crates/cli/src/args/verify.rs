@@ -1,6 +1,6 @@
 //! Arguments of `verify`.
 
-use super::Input;
+use super::{Input, whole};
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub(crate) struct Verify {
     #[arg(long, help_heading = "Checks", requires = "manifest")]
     pub tensors_only: bool,
     /// Number of threads; 0 uses all processors
-    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 0)]
+    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 0, value_parser = whole::<usize>(0, None))]
     pub threads: usize,
     #[command(flatten)]
     pub input: Input,

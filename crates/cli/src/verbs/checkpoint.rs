@@ -2,7 +2,7 @@
 
 use crate::args::{Common, Store};
 use crate::flags::flags;
-use crate::output::{DIM, MAX_ROWS, Output, human_bytes};
+use crate::output::{DIM, MAX_ROWS, Output, human_bytes, human_counted};
 use crate::table::{Align, Cell, Table};
 use crate::{Failure, Outcome};
 use std::collections::BTreeMap;
@@ -10,7 +10,8 @@ use std::io::{self, Write};
 use weighbridge::ops::versions::{Remnants, Step, VersionsOptions, versions};
 use weighbridge::phrase::{Phrase, Worded};
 use weighbridge::store::{StoreState, StoredFile, VersionState};
-use weighbridge::text::{counted, escape, first_and_more};
+use weighbridge::text::{counted, escape, first_and_more, path_text};
+use weighbridge::{Error, Kind};
 
 /// Maximum file names in a report.
 const MAX_NAMES: usize = 8;
@@ -27,7 +28,12 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
         prune: args.keep.filter(|_| args.prune),
         sweep: args.sweep.iter().filter_map(|what| Remnants::from_name(what)).collect(),
     };
-    let report = versions(&args.path, &options)?.worded(&flags);
+    let not_a_folder = |error: Error| match error.kind() == Kind::Io && args.path.is_file() {
+        true => Error::new(Kind::Io, error.code(), "the path is a file; a checkpoint folder is expected")
+            .in_file(path_text(&args.path)),
+        false => error,
+    };
+    let report = versions(&args.path, &options).map_err(not_a_folder)?.worded(&flags);
     output.outcome = report.verdict.into();
     if output.json {
         output.document(&report.to_json())?;
@@ -38,11 +44,11 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
     }
     show(&report.state, &report.damaged, output)?;
     if report.is_nothing() {
-        output.warning("empty", "the folder contains no version of a checkpoint")?;
+        output.warning("warning:", "the folder contains no version of a checkpoint")?;
     }
     if let Err(error) = report.state.current() {
         let hint = error.hint_phrase().map(|hint| format!("; {}", hint.clone().worded(&flags)));
-        output.warning("current", &format!("{}{}", error.message(), hint.unwrap_or_default()))?;
+        output.warning("error:", &format!("{}{}", error.message(), hint.unwrap_or_default()))?;
     }
     Ok(output.outcome)
 }
@@ -57,31 +63,39 @@ fn describe(step: &Step) -> String {
             let mut text = format!("version {} is current now", report.to);
             if !report.left.is_empty() {
                 let left = numbers(&report.left);
-                text.push_str(&format!("; the files of newer versions remain ({left}); --sweep newer removes them"));
+                text.push_str(&format!(
+                    "; the files of newer versions remain ({left}); --sweep newer removes them"
+                ));
             }
-            text + &removed(&report.deleted)
+            text + &and_removed(&report.deleted)
         }
         Step::Preserve(report) => {
             let made = if report.made { "created" } else { "exists already" };
             format!("snapshot epoch_{} of version {} {made}", report.epoch, report.version)
         }
         Step::Prune(report) => {
-            format!("kept versions: {}{}", numbers(&report.kept), removed(&report.deleted))
+            format!("kept versions: {}{}", numbers(&report.kept), and_removed(&report.deleted))
         }
         Step::Sweep(report) => {
-            let left = counted(report.left.len(), "orphan is", "orphans are");
-            format!("swept; {left} remaining{}", removed(&report.removed))
+            let left = counted(report.left.len(), "orphan remains", "orphans remain");
+            format!("{}; {left}", removed(&report.removed))
         }
     }
 }
 
+fn and_removed(files: &[StoredFile]) -> String {
+    if files.is_empty() { String::new() } else { format!("; {}", removed(files)) }
+}
+
+/// Formats `removed 1 file, 4 B (a.h5)`.
 fn removed(files: &[StoredFile]) -> String {
     if files.is_empty() {
-        return String::new();
+        return "removed 0 files".to_owned();
     }
+    let count = human_counted(files.len(), "file");
     let bytes = files.iter().map(|file| file.len).sum();
     let names = first_and_more(files.iter().map(|file| escape(&file.name)), MAX_NAMES);
-    format!("; removed {} ({names})", human_bytes(bytes))
+    format!("removed {count}, {} ({names})", human_bytes(bytes))
 }
 
 fn show(state: &StoreState, damaged: &BTreeMap<u64, Phrase>, output: &mut Output) -> io::Result<()> {
@@ -109,7 +123,7 @@ fn show(state: &StoreState, damaged: &BTreeMap<u64, Phrase>, output: &mut Output
     if current == Some(0) && state.highest_complete().is_some_and(|highest| highest > 0) {
         let text = "the version file contains 0 although there are complete versions; BigGraph would start over; \
                     use --rollback N to make one current";
-        output.warning("current", text)?;
+        output.warning("warning:", text)?;
     }
     for snapshot in state.snapshots.values().filter(|s| !s.is_complete()) {
         let mut parts: Vec<_> = snapshot.broken.iter().chain(&snapshot.missing).collect();
@@ -125,7 +139,7 @@ fn show(state: &StoreState, damaged: &BTreeMap<u64, Phrase>, output: &mut Output
     }
     output.more_rows(state.orphans.len().saturating_sub(MAX_NAMES), "orphans")?;
     if let Some(trouble) = &state.config_trouble {
-        output.warning("config.json", trouble)?;
+        output.warning("error:", &format!("config.json: {trouble}"))?;
     }
     Ok(())
 }

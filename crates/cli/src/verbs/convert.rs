@@ -3,7 +3,7 @@
 use crate::args::{Common, Convert, Versions};
 use crate::flags::flags;
 use crate::output::{Output, human_bytes, human_count, human_counted};
-use crate::streams::shown;
+use crate::streams::{check_plan, shown};
 use crate::{Failure, Outcome};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -98,6 +98,7 @@ fn prepare(args: &Convert, options: &ConvertOptions) -> Result<(WritePlan, Vec<N
     let (plan, notes) = ops::prepare(&args.source, &args.target, options).map_err(|error| {
         weighbridge::formats::registry().offer_salvage(error, &args.source, &options.open)
     })?;
+    check_plan(&args.target, &plan)?;
     Ok((plan.worded(&flags), notes.worded(&flags)))
 }
 

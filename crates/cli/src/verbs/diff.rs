@@ -52,9 +52,7 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
 fn tolerance(args: &Diff) -> Result<Option<Tolerance>, Error> {
     let given = [("--atol", args.atol), ("--rtol", args.rtol)];
     if let Some((name, Some(bad))) = given.iter().find(|(_, x)| x.is_some_and(|x| x.is_nan() || x < 0.0)) {
-        return Err(
-            Error::usage("bad-tolerance", format!("{name} must be 0 or more")).found(bad)
-        );
+        return Err(Error::usage("bad-tolerance", format!("{name} must be 0 or more")).found(bad));
     }
     let one = |x: Option<f64>| x.unwrap_or(0.0);
     let asked = args.atol.is_some() || args.rtol.is_some();
@@ -156,7 +154,8 @@ fn heading(text: &str, output: &mut Output) -> io::Result<()> {
 }
 
 fn change_text(change: &Change) -> String {
-    format!("{} {}", escape(&change.what), sides(change.left.as_deref(), change.right.as_deref()))
+    let what = if change.what == "row-names" { "row names differ:" } else { change.what.as_str() };
+    format!("{} {}", escape(what), sides(change.left.as_deref(), change.right.as_deref()))
 }
 
 fn sides(left: Option<&str>, right: Option<&str>) -> String {
@@ -174,7 +173,7 @@ fn short(x: f64) -> String {
 
 fn summary(report: &DiffReport, output: &mut Output) -> io::Result<()> {
     let mut parts = vec![format!("{} equal", human_count(report.count(Status::Same) as u64))];
-    let skipped = if report.left_out == 1 { "part skipped" } else { "parts skipped" };
+    let skipped = if report.left_out == 1 { "object omitted" } else { "objects omitted" };
     let counts = [
         (report.count(Status::Unread), "unreadable"),
         (report.count(Status::Values), "with different values"),

@@ -186,7 +186,8 @@ fn casts(report: &EditReport, output: &mut Output) -> io::Result<()> {
 
 /// Formats the counts of changes: `2 of 4 tensors renamed, 1 dropped`.
 fn counts(report: &EditReport) -> String {
-    let count = |is: &dyn Fn(&TensorChange) -> bool| report.changes.iter().filter(|change| is(change)).count();
+    let count =
+        |is: &dyn Fn(&TensorChange) -> bool| report.changes.iter().filter(|change| is(change)).count();
     let after = |is: &'static dyn Fn(&TensorSummary, &TensorSummary) -> bool| {
         count(&|change| change.after.as_ref().is_some_and(|after| is(&change.before, after)))
     };

@@ -112,12 +112,16 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
             line("", format!("{DIM}{name}: {}{DIM:#}", count(tally)))?;
         }
     }
-    for (key, value) in checkpoint.metadata.iter().take(SHOWN_PAIRS) {
-        metadata(key, value, 0, output)?;
+    let mut pairs = checkpoint.metadata.iter().take(SHOWN_PAIRS).peekable();
+    if pairs.peek().is_some() {
+        writeln!(output, "{HEADING}metadata{HEADING:#}")?;
+    }
+    for (key, value) in pairs {
+        metadata(key, value, 1, output)?;
     }
     let more = checkpoint.metadata.iter().count().saturating_sub(SHOWN_PAIRS);
     if more > 0 {
-        writeln!(output, "{DIM}... and {} more{DIM:#}", human_count(more as u64))?;
+        writeln!(output, "{DIM}  ... and {} more{DIM:#}", human_count(more as u64))?;
     }
     output.notes(&notes)
 }
@@ -126,12 +130,13 @@ fn count(tally: &Tally) -> String {
     format!("{}, {}", human_counted(tally.tensors, "tensor"), human_bytes(tally.bytes))
 }
 
+/// Prints a pair of metadata, indented by `depth`.
 fn metadata(key: &str, value: &Value, depth: usize, output: &mut Output) -> io::Result<()> {
     // Quotes make a blank key visible.
     let shown = if key.trim().is_empty() { format!("\"{}\"", escape(key)) } else { escape(key) };
     let label = format!("{}{shown}", "  ".repeat(depth));
     if let Value::Map(pairs) = value
-        && depth < SHOWN_LEVELS
+        && depth <= SHOWN_LEVELS
     {
         writeln!(output, "{HEADING}{label}{HEADING:#}")?;
         for (key, value) in pairs.iter().take(SHOWN_PAIRS) {

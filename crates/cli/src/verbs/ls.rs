@@ -144,8 +144,7 @@ fn extents(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
             let again = short(&name);
             let region = extent.region(&tensor.shape);
             let ranges = region.start.iter().zip(&region.shape);
-            let ranges: Vec<_> =
-                ranges.map(|(start, len)| format!("{start}:{}", start + len)).collect();
+            let ranges: Vec<_> = ranges.map(|(start, len)| format!("{start}:{}", start + len)).collect();
             let cells: [Cell; 5] = [
                 std::mem::replace(&mut name, again),
                 format!("[{}]", ranges.join(", ")).into(),

@@ -136,9 +136,17 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
         imports(file, output)?;
         output.first_rows(&file.scan.calls, |output, call| {
             // Module and name, as in imports.
-            let what = call.callable.as_deref().unwrap_or("a computed callable").replacen(' ', ".", 1);
+            let what = call.callable.as_deref().map(|what| what.replacen(' ', ".", 1));
+            let what = what.unwrap_or_else(|| "a computed callable".to_owned());
             let times = if call.count > 1 { format!(" ({} times)", call.count) } else { String::new() };
-            writeln!(output, "  calls {} {}{times}", call.how, escape(&what))
+            let (does, with) = match call.how {
+                "NEWOBJ" => ("creates", ""),
+                "NEWOBJ_EX" => ("creates", " with keyword arguments"),
+                "INST" => ("instantiates", ""),
+                "BUILD" => ("sets the state of", ""),
+                _ => ("calls", ""),
+            };
+            writeln!(output, "  {does} {}{with}{times}", escape(&what))
         })?;
         findings(file, output)?;
     }

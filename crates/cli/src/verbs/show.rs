@@ -81,9 +81,12 @@ impl<'a> View<'a> {
     fn new(selection: &'a Taken, full: bool) -> Result<Self> {
         let shape = selection.shape();
         if shape.rank() > MAX_DIMENSIONS {
-            return Err(Error::unsupported("too-many-dimensions", "the tensor has too many dimensions to print")
-                .expected(format_args!("at most {MAX_DIMENSIONS}"))
-                .found(shape.rank()));
+            return Err(Error::unsupported(
+                "too-many-dimensions",
+                "the tensor has too many dimensions to print",
+            )
+            .expected(format_args!("at most {MAX_DIMENSIONS}"))
+            .found(shape.rank()));
         }
         let summarised = !full && shape.elements().is_none_or(|n| n > THRESHOLD);
         let view = Self { selection, shape, summarised };

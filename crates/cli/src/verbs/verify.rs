@@ -97,7 +97,9 @@ fn text(
     let mut parts = [report.format, report.kind].into_iter().flatten().collect::<Vec<_>>();
     parts.dedup();
     line("format", if parts.is_empty() { "unknown".to_owned() } else { parts.join(" ") })?;
-    line("checked", report.checked.join(", "))?;
+    // The JSON report has the old name of extents.
+    let checked = report.checked.iter().map(|&part| if part == "pieces" { "extents" } else { part });
+    line("checked", checked.collect::<Vec<_>>().join(", "))?;
     // One line per file, for at most this number of files without --account.
     const MANY: usize = 8;
     let shown = if account { report.files.len() } else { MANY };

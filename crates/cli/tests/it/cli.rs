@@ -151,8 +151,7 @@ fn a_plan_is_printed_and_nothing_written() {
     let target = dir.path().join("x.safetensors");
     let model = golden("trained/trained_mlp_a.model");
     let shown = ok(&["convert", path(&model), path(&target), "--plan"]);
-    assert!(shown.contains("transform  fc1.w  column to row order"), "{shown}");
-    assert!(shown.contains("copy"));
+    assert!(shown.lines().any(|line| line.contains("f32") && line.ends_with("fc1.w")), "{shown}");
     let document = json(&["convert", path(&model), path(&target), "--plan", "--json"]);
     assert_eq!(document["files"][0]["bytes"], document["bytes"]);
     assert!(!target.exists());
@@ -241,7 +240,12 @@ fn errors_are_clear_in_text_and_json() {
         ("lfs", b"version https://git-lfs.github.com/spec/v1\n", "unknown-format", "Git LFS"),
         ("zip", &[&head[..], &directory, &end].concat(), "unknown-format", "PyTorch"),
         ("cut.zip", &head, "truncated", "is truncated"),
-        ("cut.model", &fs::read(golden("trained/trained_xor_a.model")).unwrap()[..100], "truncated", "exceeds"),
+        (
+            "cut.model",
+            &fs::read(golden("trained/trained_xor_a.model")).unwrap()[..100],
+            "truncated",
+            "ends within",
+        ),
         ("html", b"<!DOCTYPE html>", "unknown-format", "web page"),
         ("evil\x1b[2J", b"garbage!", "unknown-format", "--from"),
     ];
@@ -370,7 +374,7 @@ fn verify_says_what_is_known() {
     let model = golden("trained/trained_xor_a.model");
     let shown = ok(&["verify", path(&model)]);
     assert!(shown.ends_with("verdict   sound\n"), "{shown}");
-    assert!(shown.contains("checked   opening, names, pieces, bytes, format\n"), "{shown}");
+    assert!(shown.contains("checked   opening, names, extents, bytes, format\n"), "{shown}");
     let ranges = ok(&["verify", path(&model), "--account"]);
     assert!(ranges.contains("offset  bytes  use     what      tensor\n"), "{ranges}");
     assert!(ranges.lines().any(|l| l.contains("tensor  elements  w1")), "{ranges}");

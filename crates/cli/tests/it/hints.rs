@@ -29,14 +29,33 @@ fn every_error_shows_its_code() {
 }
 
 #[test]
+fn a_file_in_place_of_a_verb_hints_at_info() {
+    let folder = Folder::new();
+    for path in [folder.model("a.safetensors"), folder.path("none.pt")] {
+        let error = error(&[&path]);
+        assert_eq!(error["message"], format!("`{path}` is not a verb"));
+        assert_eq!(error["hint"], format!("try `weighbridge info {path}`"));
+    }
+    assert_eq!(error(&["infos"])["message"], "unrecognized subcommand 'infos'");
+}
+
+#[test]
+fn options_of_other_verbs_are_named_with_their_verbs() {
+    let tip = |words: &[&str]| complaint(&weighbridge(words));
+    assert!(tip(&["ls", "a.pt", "--cast=f32"]).contains("tip: --cast is an option of convert and edit\n"));
+    assert!(tip(&["ls", "a.pt", "--prefer", "last"]).contains("tip: --prefer is an option of merge\n"));
+    assert!(tip(&["ls", "a.pt", "--sel", "x"]).contains("a similar argument exists: '--select'"));
+}
+
+#[test]
 fn unknown_names_hint_at_the_nearest() {
     let folder = Folder::new();
     let (model, more) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
     ok(&["edit", &model, &more, "--rename", "w1=encoder.layer.weight", "--rename", "w2=decoder.layer.bias"]);
     for verb in ["show", "stats"] {
-        assert_eq!(hint(&[verb, &model, "w11"]), "did you mean w1?");
-        assert_eq!(hint(&[verb, &more, "encoder.layr.wieght"]), "did you mean encoder.layer.weight?");
-        assert_eq!(hint(&[verb, &more, "Decoder"]), "did you mean decoder.layer.bias?");
+        assert_eq!(hint(&[verb, &model, "w11"]), "did you mean `w1`?");
+        assert_eq!(hint(&[verb, &more, "encoder.layr.wieght"]), "did you mean `encoder.layer.weight`?");
+        assert_eq!(hint(&[verb, &more, "Decoder"]), "did you mean `decoder.layer.bias`?");
         assert!(hint(&[verb, &model, "qqqqqq"]).starts_with("no similar names; the first are "));
     }
 }
@@ -78,14 +97,20 @@ fn a_name_that_a_rule_changed_is_told_with_the_new_one() {
     for rule in [&["--transpose", "w1"][..], &["--cast", "w1=f16"], &["--transpose", "w1=1,0"]] {
         let words = [&["edit", &model, &target, "--prefix", "model"], rule].concat();
         let hint = hint(&words);
-        assert!(hint.starts_with("an earlier rule renamed w1 to model.w1; rules are applied in order"), "{hint}");
+        assert!(
+            hint.starts_with("an earlier rule renamed w1 to model.w1; rules are applied in order"),
+            "{hint}"
+        );
     }
     let moved = hint(&["edit", &model, &target, "--rename", "w1=x", "--rename-glob", "w1=y"]);
     assert!(moved.starts_with("an earlier rule renamed w1 to x"), "{moved}");
     // What fits no name, old or new, is told as before.
-    for rule in [&["--transpose", "x1"][..], &["--transpose", "model.b1"]] {
-        let hint = hint(&[&["edit", &model, &target, "--prefix", "model"], rule].concat());
-        assert!(hint.starts_with("a pattern must match the whole name"), "{hint}");
+    for (pattern, start) in [
+        ("x1", "a pattern must match the whole name"),
+        ("model.b1", "without a new order, transpose applies only to matrices"),
+    ] {
+        let hint = hint(&["edit", &model, &target, "--prefix", "model", "--transpose", pattern]);
+        assert!(hint.starts_with(start), "{hint}");
     }
 }
 
@@ -214,15 +239,15 @@ fn ls_selects_and_stats_takes_patterns() {
 fn a_transpose_that_fits_nothing_speaks_of_axes() {
     let folder = Folder::new();
     let (model, target) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
-    for (rule, why) in [
-        ("w1=x", "no tensor matches the rule"),
-        ("w1=0,1", "the dimensions already are in the order 0,1"),
-        ("b1", "every matching tensor has fewer than two dimensions"),
+    for (rule, why, order) in [
+        ("w1=x", "no tensor matches the rule", "must be numbers, such as 1,0"),
+        ("w1=0,1", "the dimensions already are in the order 0,1", "PATTERN=1,0,2"),
+        ("b1", "every matching tensor has fewer than two dimensions", "applies only to matrices"),
     ] {
         let error = error(&["edit", &model, &target, "--transpose", rule]);
         assert_eq!(error["code"], "no-match");
         assert!(error["message"].as_str().unwrap().ends_with(why), "{error}");
-        assert!(error["hint"].as_str().unwrap().contains("PATTERN=1,0,2"), "{error}");
+        assert!(error["hint"].as_str().unwrap().contains(order), "{error}");
     }
 }
 
@@ -288,7 +313,11 @@ fn an_empty_key_of_metadata_is_shown() {
         format!("{{\"__metadata__\":{{\"\":\"kept\"}},{}", text[text.find("\"b1\"").unwrap()..].trim_end());
     bytes.splice(..8 + header, [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat());
     fs::write(&target, bytes).unwrap();
-    assert!(ok(&["info", &target]).contains("\n\"\"           kept\n"), "{}", ok(&["info", &target]));
+    assert!(
+        ok(&["info", &target]).contains("\nmetadata\n  \"\"         kept\n"),
+        "{}",
+        ok(&["info", &target])
+    );
 }
 
 #[test]

@@ -182,6 +182,8 @@ fn a_minus_is_standard_input() {
     assert_eq!(code(&["seal", "-"]), "standard-input");
     assert_eq!(code(&["edit", "-", "--in-place"]), "standard-input");
     assert_eq!(fed_json(&["info", "-"], b"")["error"]["code"], "empty-file");
+    assert_eq!(fed_json(&["info", "-"], b"")["error"]["file"], "-");
+    assert!(complaint(&fed(&["info", "-"], b"")).contains("file:     -\n"));
 }
 
 #[test]
@@ -211,6 +213,7 @@ fn a_minus_is_standard_output_of_convert() {
         let refused = command(&[&["convert", &path, "-"], words].concat()).output().unwrap();
         assert_eq!(refused.status.code(), Some(2), "{words:?}");
         assert!(refused.stdout.is_empty(), "{words:?}");
+        assert!(!complaint(&refused).contains("wrote"), "{words:?}: {}", complaint(&refused));
     }
 }
 

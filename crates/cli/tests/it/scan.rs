@@ -32,7 +32,7 @@ fn text_names_the_import_and_the_member() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("import dangerous os.getcwd"), "{text}");
     assert!(text.contains("member   inner.zip!evil.pkl"), "{text}");
-    assert!(text.contains("calls REDUCE os.getcwd"), "{text}");
+    assert!(text.contains("calls os.getcwd"), "{text}");
 }
 
 /// Text says it once; JSON lists each place.
@@ -105,10 +105,15 @@ fn classes_of_torchscript_are_told_apart() {
     assert!(findings.iter().all(|finding| finding["code"] != "unknown-import"), "{findings:?}");
     let text = String::from_utf8(weighbridge(&["scan", &path]).stdout).unwrap();
     assert!(
-        text.contains("import defined __torch__.torch.nn.modules.linear.Linear  a TorchScript class that the archive"),
+        text.contains(
+            "import defined __torch__.torch.nn.modules.linear.Linear  a TorchScript class that the archive"
+        ),
         "{text}"
     );
-    assert!(text.contains("the TorchScript class `__torch__.torch.nn.modules.linear.Linear` of the archive"), "{text}");
+    assert!(
+        text.contains("the TorchScript class `__torch__.torch.nn.modules.linear.Linear` of the archive"),
+        "{text}"
+    );
     // Without the code that defines it, it is not known.
     let text = String::from_utf8(weighbridge(&["scan", &golden("torch/good/parameter.pt")]).stdout).unwrap();
     assert!(text.contains("import unknown"), "{text}");

@@ -4,6 +4,7 @@
 
 use super::{FileRange, Map, Mapped, Source, check_range};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
@@ -65,7 +66,18 @@ impl PathKind {
     pub fn of(path: &Path) -> Result<PathKind> {
         let metadata = std::fs::metadata(path).map_err(|e| {
             let remote = check_local(path).err();
-            remote.unwrap_or_else(|| Error::io("cannot open the file", e).in_file(path.display()))
+            let error = remote.unwrap_or_else(|| {
+                // A link whose target is missing exists itself.
+                match std::fs::read_link(path) {
+                    Ok(target) if e.kind() == ErrorKind::NotFound => {
+                        Error::io("the target of the symbolic link does not exist", e)
+                            .found(path_text(&target))
+                            .hint("correct the link, or restore its target")
+                    }
+                    _ => Error::io("cannot open the file", e),
+                }
+            });
+            error.in_file(path.display())
         })?;
         Ok(match () {
             () if metadata.is_file() => PathKind::File,

@@ -474,7 +474,7 @@ pub(crate) struct Run {
     /// Program file or its folder
     #[arg(value_name = "PROGRAM")]
     pub path: PathBuf,
-    /// Folder to read and write in [default: the folder of the program]
+    /// Folder to read and write in (default: the folder of the program)
     #[arg(long, value_name = "DIR")]
     pub folder: Option<PathBuf>,
     /// Feed a variable with a tensor from a file; may be repeated
@@ -514,7 +514,7 @@ pub(crate) struct Completions {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Man {
-    /// Verb [default: the whole command]
+    /// Verb (default: the whole command)
     pub verb: Option<String>,
 }
 

@@ -140,12 +140,17 @@ impl Output {
         }
         let mut text = String::new();
         let mut named = losses.iter().take(MAX_ROWS).peekable();
+        // The numbers of an error differ from tensor to tensor; JSON has them.
+        fn reason(loss: &Loss) -> &str {
+            let detail: &str = &loss.detail;
+            detail.split_once("; expected ").map_or(detail, |(reason, _)| reason)
+        }
         while let Some(loss) = named.next() {
             text.push_str(&format!("`{}`", loss.subject));
             match named.peek() {
-                Some(next) if next.detail == loss.detail => text.push_str(", "),
-                Some(_) => text.push_str(&format!(" ({}), ", loss.detail)),
-                None => text.push_str(&format!(" ({})", loss.detail)),
+                Some(next) if reason(next) == reason(loss) => text.push_str(", "),
+                Some(_) => text.push_str(&format!(" ({}), ", reason(loss))),
+                None => text.push_str(&format!(" ({})", reason(loss))),
             }
         }
         if losses.len() > MAX_ROWS {
@@ -264,9 +269,14 @@ pub(crate) fn scan_verdict(verdict: Verdict) -> String {
     let (style, word) = match verdict {
         Verdict::Sound => (GOOD, "clean"),
         Verdict::CouldNotTell => (ODD, "could not tell"),
-        Verdict::Unsound => (BAD, "DANGEROUS"),
+        Verdict::Unsound => (BAD, "found"),
     };
     format!("{style}{word}{style:#}")
+}
+
+/// Returns the coloured word for a file that runs code when it is loaded.
+pub(crate) fn dangerous() -> String {
+    format!("{BAD}DANGEROUS{BAD:#}")
 }
 
 /// Indented JSON that escapes characters which move the cursor, hide or reorder text on a terminal.

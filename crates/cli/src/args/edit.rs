@@ -73,7 +73,7 @@ pub(crate) enum InPlaceMode {
 pub(crate) struct Edit {
     /// File or folder to edit
     pub source: PathBuf,
-    /// File or folder to write [format: by extension, or the format of the source]
+    /// File or folder to write (format: by extension, else that of the source)
     #[arg(required_unless_present_any = ["in_place", "undo", "forget_undo"])]
     pub target: Option<PathBuf>,
     #[command(flatten)]
@@ -191,7 +191,7 @@ pub(crate) struct Merge {
 /// How to write the output.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Writing {
-    /// Format to write [default: by the extension of the target]
+    /// Format to write (default: by the extension of the target)
     #[arg(long, value_name = "FORMAT", value_parser = FormatName, help_heading = "Output")]
     pub to: Option<String>,
     /// Kind of file within the format, such as inference or state for paddle

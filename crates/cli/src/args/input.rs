@@ -31,7 +31,7 @@ pub(crate) struct Input {
     #[arg(long, value_name = "FILE", help_heading = "Input", hide_short_help = true)]
     pub program: Option<PathBuf>,
     /// Which names to use where a tensor has several (Paddle): as-stored, structured or variable
-    #[arg(long, value_name = "WHICH", default_value = "as-stored", hide_default_value = true)]
+    #[arg(long, value_name = "WHICH", default_value = "as-stored")]
     #[arg(help_heading = "Input", hide_short_help = true)]
     pub names: NameStyle,
     /// Folder with entity counts and names of a BigGraph checkpoint or edge list
@@ -42,13 +42,13 @@ pub(crate) struct Input {
     /// Configuration (config.json) of a BigGraph edge list or table
     #[arg(long, value_name = "FILE", help_heading = "Input", hide_short_help = true)]
     pub config: Option<PathBuf>,
-    /// Version to read from a BigGraph checkpoint folder [default: the current one]
+    /// Version to read from a BigGraph checkpoint folder (default: the current one)
     #[arg(long, value_name = "VERSION", value_parser = whole::<u64>(0, None))]
     #[arg(help_heading = "Input", hide_short_help = true)]
     pub at: Option<u64>,
-    /// Change a limit on untrusted input, such as header_bytes=500000000
+    /// Change a limit on untrusted input, such as header_bytes=500000000; may be repeated
     ///
-    /// May be repeated. The limits are listed in the book under "Limits".
+    /// The limits are listed in the book under "Limits".
     #[arg(long, value_name = "NAME=NUMBER", help_heading = "Input")]
     pub limit: Vec<String>,
 }

@@ -10,7 +10,7 @@ use weighbridge::ops::values::algorithms;
 pub(crate) struct Seal {
     /// File or folder
     pub path: PathBuf,
-    /// Manifest to write; - is standard output [default: PATH.manifest.json]
+    /// Manifest to write; - is standard output (default: PATH.manifest.json)
     #[arg(short, long, help_heading = "Output", value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Hash algorithms: sha256, blake3 or both (blake3 alone is fastest)

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, Scan};
 use crate::flags::flags;
-use crate::output::{DIM, HEADING, MAX_ROWS, Output, human_counted, scan_verdict};
+use crate::output::{DIM, HEADING, MAX_ROWS, Output, dangerous, human_counted, scan_verdict};
 use crate::several::{self, Report};
 use crate::streams::shown_of;
 use crate::{Failure, Outcome};
@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use weighbridge::OpenOptions;
 use weighbridge::finding::{Finding, Severity, Verdict};
-use weighbridge::ops::scan::{Rule, ScanReport, ScannedFile, sarif_of_all, scan};
+use weighbridge::ops::scan::{Category, Rule, ScanReport, ScannedFile, sarif_of_all, scan};
 use weighbridge::ops::several::Counts;
 use weighbridge::phrase::Worded;
 use weighbridge::pickle::{GlobalFinding, ImportVerdict};
@@ -158,7 +158,7 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
         let count = |verdict| report.files.iter().filter(|file| file.verdict() == verdict).count();
         let counts = [
             (count(Verdict::Sound), "clean"),
-            (count(Verdict::Unsound), "dangerous"),
+            (count(Verdict::Unsound), "found"),
             (count(Verdict::CouldNotTell), "could not tell"),
         ];
         let counts = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
@@ -171,13 +171,13 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
         )?;
         let found = report.files.iter().filter(|file| file.verdict() == Verdict::Unsound);
         output.first_rows(found, |output, file| {
-            writeln!(output, "{HEADING}dangerous{HEADING:#} {}", escape(&file.label))
+            writeln!(output, "{HEADING}found    {HEADING:#} {}", escape(&file.label))
         })?;
     }
     Ok(())
 }
 
-/// Prints the verdict on a file: `evil.pt: DANGEROUS, loading it calls posix.system`.
+/// Prints the verdict on a file: `evil.pt: DANGEROUS, loading it calls posix.system`, or the categories of its findings.
 fn headline(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
     let (label, verdict) = (escape(&file.label), file.verdict());
     let mut calls: Vec<String> = file
@@ -189,14 +189,28 @@ fn headline(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
         .collect();
     calls.sort_unstable();
     calls.dedup();
+    let mut categories: Vec<&str> = file
+        .scan
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error)
+        .map(|finding| Category::of(finding.code.as_str()).as_str())
+        .collect();
+    categories.sort_unstable();
+    categories.dedup();
     let why = match (verdict, file.format) {
         (Verdict::Unsound, _) if !calls.is_empty() => {
             format!(", loading it calls {}", first_and_more(calls, MAX_CALLS))
         }
+        (Verdict::Unsound, _) => format!(" ({})", categories.join(", ")),
         (_, Some(format)) => format!(" ({format})"),
         (_, None) => " (unknown format)".to_owned(),
     };
-    writeln!(output, "{HEADING}{label}:{HEADING:#} {}{why}", scan_verdict(verdict))
+    let word = match verdict {
+        Verdict::Unsound if categories.contains(&Category::Code.as_str()) => dangerous(),
+        verdict => scan_verdict(verdict),
+    };
+    writeln!(output, "{HEADING}{label}:{HEADING:#} {word}{why}")
 }
 
 /// Prints findings; one that repeats at several places is printed once.

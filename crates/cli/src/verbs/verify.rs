@@ -123,7 +123,15 @@ fn text(
         1 => " (this model only; the folder contains another model file)",
         _ => " (this model only; the folder contains other model files)",
     };
-    line("verdict", format!("{}{about}", verdict(report.verdict)))
+    // Without checksums, a changed value is not a finding.
+    let unproved =
+        match (report.verdict, sealed.is_some() || report.checked.iter().any(|word| *word == "checksums")) {
+            (Verdict::Sound, false) if report.format.is_some() => {
+                ", but the format has no checksums of values"
+            }
+            _ => "",
+        };
+    line("verdict", format!("{}{unproved}{about}", verdict(report.verdict)))
 }
 
 /// Formats `2 files of the folder are not part of the model: README.md 1.2 KiB, a.pt 4.4 KiB`.

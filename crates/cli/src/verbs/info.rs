@@ -74,8 +74,8 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
     let title = weighbridge::formats::registry().by_id(checkpoint.format).map_or("", |f| f.info().title);
     let format = match checkpoint.kind {
         "pickle" => "Python pickle (the framework that wrote it is unknown)".to_owned(),
-        kind if kind == checkpoint.format => format!("{kind} ({title})"),
-        kind => format!("{} {kind} ({title})", checkpoint.format),
+        kind if kind == checkpoint.format => format!("{kind} - {title}"),
+        kind => format!("{} {kind} - {title}", checkpoint.format),
     };
     line("format", format)?;
     if let Some(origin) = &info.origin {

@@ -143,11 +143,7 @@ fn every_loss_code_is_an_omission_or_a_change() {
     assert_eq!(codes.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new());
     // Codes that are not literals.
     codes.extend(["missing-damaged", "tensor-skipped"].map(str::to_owned));
-    assert_eq!(
-        known.difference(&codes).collect::<Vec<_>>(),
-        Vec::<&String>::new(),
-        "no code uses it"
-    );
+    assert_eq!(known.difference(&codes).collect::<Vec<_>>(), Vec::<&String>::new(), "no code uses it");
 }
 
 /// The layers, from the bottom up: a crate may use those of lower layers, and no other crate of Weighbridge.

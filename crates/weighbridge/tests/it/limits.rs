@@ -142,8 +142,7 @@ fn with_commas(number: u64) -> String {
 fn generated() -> String {
     let limits = Limits::default();
     let names = |tests: &[&str]| tests.iter().map(|t| format!("`{t}`")).collect::<Vec<_>>().join(", ");
-    let mut page =
-        String::from("| limit | default | bounds | test |\n| --- | --- | --- | --- |\n");
+    let mut page = String::from("| limit | default | bounds | test |\n| --- | --- | --- | --- |\n");
     for (name, default, what, tests) in LIMITS {
         let default = with_commas(default(&limits));
         page += &format!("| `{name}` | {default} | {what} | {} |\n", names(tests));

@@ -22,7 +22,11 @@ fn files(folder: &str) -> Vec<(PathBuf, Vec<u8>, Json)> {
         let path = file.unwrap().path();
         if path.extension().is_some_and(|e| e == "npy") {
             let expected = std::fs::read(path.with_extension("npy.json")).unwrap();
-            files.push((path.clone(), std::fs::read(&path).unwrap(), serde_json::from_slice(&expected).unwrap()));
+            files.push((
+                path.clone(),
+                std::fs::read(&path).unwrap(),
+                serde_json::from_slice(&expected).unwrap(),
+            ));
         }
     }
     files

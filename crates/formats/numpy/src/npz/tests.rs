@@ -21,7 +21,11 @@ fn files(folder: &str) -> Vec<(PathBuf, Vec<u8>, Json)> {
         let path = file.unwrap().path();
         if path.extension().is_some_and(|e| e == "npz") {
             let expected = std::fs::read(path.with_extension("npz.json")).unwrap();
-            files.push((path.clone(), std::fs::read(&path).unwrap(), serde_json::from_slice(&expected).unwrap()));
+            files.push((
+                path.clone(),
+                std::fs::read(&path).unwrap(),
+                serde_json::from_slice(&expected).unwrap(),
+            ));
         }
     }
     files
@@ -330,7 +334,10 @@ fn names_losses_and_rejects_unsupported_tensors() {
 
     checkpoint.tensors[0].stored = DType::F8E4M3;
     let error = Npz.plan(&checkpoint, &PlanOptions::default()).unwrap_err();
-    assert_eq!((error.code().as_str(), error.hint_text()), ("numpy-dtype", Some("cast the tensor: `cast f32`")));
+    assert_eq!(
+        (error.code().as_str(), error.hint_text()),
+        ("numpy-dtype", Some("cast the tensor: `cast f32`"))
+    );
     let options = PlanOptions::of_kind("array");
     assert_eq!(Npz.plan(&with(&[]), &options).unwrap_err().code().as_str(), "unknown-kind");
 }

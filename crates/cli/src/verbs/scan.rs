@@ -8,7 +8,7 @@ use crate::streams::shown_of;
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
 use weighbridge::OpenOptions;
@@ -19,7 +19,7 @@ use weighbridge::phrase::Worded;
 use weighbridge::pickle::{GlobalFinding, ImportVerdict};
 use weighbridge::text::{escape, first_and_more, path_text};
 
-/// Maximum dangerous calls in the headline of a file.
+/// Maximum dangerous names in the headline of a file.
 const MAX_CALLS: usize = 3;
 
 pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -180,15 +180,16 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
 /// Prints the verdict on a file: `evil.pt: DANGEROUS, loading it calls posix.system`, or the categories of its findings.
 fn headline(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
     let (label, verdict) = (escape(&file.label), file.verdict());
-    let mut calls: Vec<String> = file
-        .scan
-        .imports
-        .iter()
-        .filter(|import| matches!(import.judgement, ImportVerdict::Dangerous(_)))
-        .map(|import| format!("{}.{}", escape(&import.module), escape(&import.name)))
-        .collect();
-    calls.sort_unstable();
-    calls.dedup();
+    let dangerous_imports =
+        file.scan.imports.iter().filter(|import| matches!(import.judgement, ImportVerdict::Dangerous(_)));
+    let imports: BTreeSet<(&str, &str)> =
+        dangerous_imports.map(|import| (import.module.as_str(), import.name.as_str())).collect();
+    let called: HashSet<&str> = file.scan.calls.iter().filter_map(|call| call.callable.as_deref()).collect();
+    let is_called = |(module, name): &&(&str, &str)| called.contains(format!("{module} {name}").as_str());
+    let calls: Vec<_> = imports.iter().filter(is_called).collect();
+    let (verb, names) =
+        if calls.is_empty() { ("imports", imports.iter().collect()) } else { ("calls", calls) };
+    let names = names.iter().map(|(module, name)| format!("{}.{}", escape(module), escape(name)));
     let mut categories: Vec<&str> = file
         .scan
         .findings
@@ -199,8 +200,8 @@ fn headline(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
     categories.sort_unstable();
     categories.dedup();
     let why = match (verdict, file.format) {
-        (Verdict::Unsound, _) if !calls.is_empty() => {
-            format!(", loading it calls {}", first_and_more(calls, MAX_CALLS))
+        (Verdict::Unsound, _) if !imports.is_empty() => {
+            format!(", loading it {verb} {}", first_and_more(names, MAX_CALLS))
         }
         (Verdict::Unsound, _) => format!(" ({})", categories.join(", ")),
         (_, Some(format)) => format!(" ({format})"),

@@ -124,13 +124,10 @@ fn text(
         _ => " (this model only; the folder contains other model files)",
     };
     // Without checksums, a changed value is not a finding.
-    let unproved =
-        match (report.verdict, sealed.is_some() || report.checked.iter().any(|word| *word == "checksums")) {
-            (Verdict::Sound, false) if report.format.is_some() => {
-                ", but the format has no checksums of values"
-            }
-            _ => "",
-        };
+    let unproved = match (report.verdict, sealed.is_some() || report.checked.contains(&"checksums")) {
+        (Verdict::Sound, false) if report.format.is_some() => ", but the format has no checksums of values",
+        _ => "",
+    };
     line("verdict", format!("{}{unproved}{about}", verdict(report.verdict)))
 }
 

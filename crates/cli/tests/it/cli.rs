@@ -154,6 +154,13 @@ fn a_plan_is_printed_and_nothing_written() {
     assert!(shown.lines().any(|line| line.contains("f32") && line.ends_with("fc1.w")), "{shown}");
     let document = json(&["convert", path(&model), path(&target), "--plan", "--json"]);
     assert_eq!(document["files"][0]["bytes"], document["bytes"]);
+    let segments = document["files"][0]["segments"].as_array().unwrap();
+    let action = |tensor: &str| {
+        let segment = segments.iter().find(|segment| segment["tensor"] == tensor);
+        segment.unwrap_or_else(|| panic!("{tensor}: {document}"))["action"].clone()
+    };
+    // A matrix changes its order, a vector does not.
+    assert_eq!((action("fc1.w"), action("fc1.b")), ("transform".into(), "copy".into()));
     assert!(!target.exists());
 }
 
@@ -373,7 +380,7 @@ fn verify_says_what_is_known() {
     let dir = tempfile::tempdir().unwrap();
     let model = golden("trained/trained_xor_a.model");
     let shown = ok(&["verify", path(&model)]);
-    assert!(shown.ends_with("verdict   sound\n"), "{shown}");
+    assert!(shown.ends_with("verdict   sound, but the format has no checksums of values\n"), "{shown}");
     assert!(shown.contains("checked   opening, names, extents, bytes, format\n"), "{shown}");
     let ranges = ok(&["verify", path(&model), "--account"]);
     assert!(ranges.contains("offset  bytes  use     what      tensor\n"), "{ranges}");
@@ -466,4 +473,6 @@ fn the_files_of_the_demo_are_the_samples() {
             assert_eq!(fs::read(file).unwrap(), fs::read(testdata("samples").join(name)).unwrap(), "{file}");
         }
     }
+    let golden = weighbridge_testkit::golden("primitiv/good/trained/trained_mlp_a.model");
+    assert_eq!(fs::read(folder.join("mlp.model")).unwrap(), golden);
 }

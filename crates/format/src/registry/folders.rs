@@ -156,6 +156,9 @@ pub(super) fn no_model(registry: &Registry, folder: &FolderRef) -> Error {
     let mut probe = FolderProbe::new(registry, folder);
     let mut subfolders: Vec<String> = Vec::new();
     for item in folder.list(2).unwrap_or_default() {
+        if subfolders.len() > MAX_NAMED {
+            break;
+        }
         let Some(parent) = item.name.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
             continue;
         };

@@ -170,15 +170,9 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         None => Kind::Text,
     };
     if kind == Kind::Binary {
-        match binary::table(source, first, &options.limits) {
-            // Text whose first line is wrong: the fault in a line is clearer.
-            Err(_) if head[first.len..].iter().all(|byte| of_text(byte) || !byte.is_ascii()) => {}
-            table => {
-                checkpoint.tensors.push(table?);
-                checkpoint.notes.push(Note::new("binary", "the vectors are binary"));
-                return Ok(checkpoint);
-            }
-        }
+        checkpoint.tensors.push(binary::table(source, first, &options.limits)?);
+        checkpoint.notes.push(Note::new("binary", "the vectors are binary"));
+        return Ok(checkpoint);
     }
     let entry = lines(source, first, options).table().map_err(|error| match error.code().as_str() {
         "ragged-line" => {

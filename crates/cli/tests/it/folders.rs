@@ -133,7 +133,11 @@ fn models_beside_the_one_that_is_taken_are_told() {
     assert!(alone.contains("verdict   sound"), "{alone}");
     fs::copy(golden("npz/good/stored.npz"), format!("{hf}/other.npz")).unwrap();
     let text = ok(&["verify", &hf]);
-    assert!(text.contains("other-models") && text.contains("sound (this model only"), "{text}");
+    assert!(
+        text.contains("other-models")
+            && text.contains("(this model only; the folder contains another model file)"),
+        "{text}"
+    );
     let report = json(&["verify", &hf]);
     assert_eq!(report["verdict"], "sound");
     let others: Vec<_> = report["other_files"].as_array().unwrap().iter().map(|f| &f["model"]).collect();

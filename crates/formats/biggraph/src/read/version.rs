@@ -83,9 +83,7 @@ pub(super) fn choose(
     let error = error.in_file(Path::new(folder.label()).join(FileName::Version.to_string()).display());
     let error = error.expected(on_disk.describe());
     Err(match newest {
-        Some(newest) => error.hint(format_args!(
-            "open version {newest}, the newest complete one, or make it current with `recover`"
-        )),
+        Some(newest) => error.hint(format_args!("open version {newest}, the newest complete one")),
         None => error.hint("restore missing files: no version is complete"),
     })
 }

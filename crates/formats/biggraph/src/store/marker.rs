@@ -104,9 +104,9 @@ pub(super) fn lost(marker: &Marker, complete: Option<u64>) -> Error {
     match complete {
         Some(version) => error
             .found(format_args!("version {version} is complete"))
-            .hint("`recover` makes the highest complete version current; BigGraph would start from scratch"),
+            .hint("recover the folder to make the highest complete version current; BigGraph would start from scratch"),
         None => error
             .found("no version is complete")
-            .hint("`recover` with the option to start over makes version 0 current"),
+            .hint("recover the folder and start over to make version 0 current"),
     }
 }

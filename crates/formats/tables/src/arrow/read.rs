@@ -259,11 +259,11 @@ impl File {
                 .hint("the download may be incomplete, or the file is an Arrow stream; save it in the file format"));
         }
         let len = u64::from(u32::from_le_bytes([len[0], len[1], len[2], len[3]]));
+        Limits::check("bytes of footer", "header_bytes", len, limits.header_bytes)?;
         if len > room {
             let text = format!("the footer length ({len}) exceeds the file ({} bytes)", source.len());
             return Err(Error::corrupt("truncated", text).hint("the file is damaged; use another copy"));
         }
-        Limits::check("bytes of footer", "header_bytes", len, limits.header_bytes)?;
         let mut bytes = read_vec(&**source, source.len() - 10 - len, len)?;
         let odd = flat::readable_footer(&mut bytes);
         let footer = flat::footer(&bytes)?;

@@ -241,11 +241,11 @@ fn footer(source: &SourceRef, limits: &Limits) -> Result<(u64, Vec<u8>)> {
                 .hint("the download may be incomplete; download it again"));
         }
     }
+    Limits::check("bytes of footer", "header_bytes", len, limits.header_bytes)?;
     if len > room {
         let text = format!("the footer length ({len}) exceeds the file ({} bytes)", source.len());
         return Err(Error::corrupt("truncated", text).hint("the file is damaged; use another copy"));
     }
-    Limits::check("bytes of footer", "header_bytes", len, limits.header_bytes)?;
     let place = room - len + super::MAGIC.len() as u64;
     Ok((place, read_vec(&**source, place, len)?))
 }

@@ -114,7 +114,7 @@ fn pairs(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> 
     for pair in shown.iter().take(most) {
         let name = match pair.left == pair.right {
             true => escape(&pair.left),
-            false => format!("{} -> {}", escape(&pair.left), escape(&pair.right)),
+            false => format!("{} (left), {} (right)", escape(&pair.left), escape(&pair.right)),
         };
         let mut row = vec![pair.status.as_str().to_owned(), name];
         let mut rest: Vec<String> = pair.changes.iter().map(change_text).collect();

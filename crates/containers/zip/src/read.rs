@@ -167,7 +167,7 @@ pub(super) fn read_central(source: &SourceRef, limits: &Limits) -> Result<(End, 
             .expected(format_args!("at most {} members in {} bytes", end.size / CENTRAL_LEN, end.size))
             .found(end.count));
     }
-    Limits::check("archive members", "tensors", end.count, limits.tensors)?;
+    Limits::check_part("archive members", "tensors", end.count, limits.tensors, 1)?;
     let mut cursor = Cursor::new(source.clone(), end.offset);
     let mut records = Vec::new();
     for _ in 0..end.count {

@@ -57,9 +57,12 @@ impl Selection {
                     [_, _] => phrase!["the whole name after any ", Opt::Rename],
                     _ => "the whole name".into(),
                 };
-                let error = Error::mismatch("no-match", "the pattern matches no tensor")
-                    .found(text)
-                    .hint(phrase!["patterns match ", names, "; use *w for names that end in w"]);
+                let error =
+                    Error::mismatch("no-match", "the pattern matches no tensor").found(text).hint(phrase![
+                        "a pattern must match ",
+                        names,
+                        ": `conv*` matches names that begin with conv, `*weight` names that end with weight"
+                    ]);
                 return Err(match checkpoints {
                     [one] => error.in_file(&one.label),
                     [a, b] => error.expected(format_args!("a tensor of {} or of {}", a.label, b.label)),
@@ -359,6 +362,9 @@ mod tests {
         assert_eq!(hint("w/adam"), "did you mean `enc.w/Adam.m1`?");
         assert_eq!(hint("decoder.net.w"), "did you mean `enc.w`, `enc.w/Adam.m1`, `encoder.w`?");
         assert_eq!(hint("zzz"), "no similar names; the first are enc.w, enc.w/Adam.m1, encoder.w");
+        let mut one = c.clone();
+        one.tensors.truncate(1);
+        assert_eq!(one.tensor("zzz").unwrap_err().hint_text(), Some("the only tensor is `enc.w`"));
         assert!(hint("enc.*").starts_with("give one name, not a pattern"), "{}", hint("enc.*"));
         assert_eq!(hint("enc.w[0][1]"), "use one pair of brackets: [0,1]");
         assert_eq!(hint("[0]"), "give a name before the brackets; the file has 3 tensors");

@@ -221,7 +221,8 @@ impl Checkpoint {
             let text = format!(
                 "{unproved} of {intact} tensors are unverified: {}",
                 match damage.unnamed {
-                    true => "the directory of the archive is missing, so their names are unconfirmed",
+                    true =>
+                        "the directory of the archive is missing, so it is unconfirmed which data belongs to which tensor",
                     false => "they have the right length, but the file has no checksum of their bytes",
                 }
             );

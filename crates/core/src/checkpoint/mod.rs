@@ -238,6 +238,9 @@ impl Checkpoint {
                 }
                 Err(match self.similar_names(name) {
                     (true, names) => error.hint(format_args!("did you mean `{}`?", names.join("`, `"))),
+                    (false, names) if self.tensors.len() == 1 => {
+                        error.hint(format_args!("the only tensor is `{}`", names.join("")))
+                    }
                     (false, names) => {
                         error.hint(format_args!("no similar names; the first are {}", names.join(", ")))
                     }

@@ -83,6 +83,17 @@ impl Registry {
                 }
             }
         }
+        let fail = |message: String| Error::usage("unknown-extension", message).in_file(path.display());
+        match extension.as_str() {
+            "bin" if self.by_id("torch").is_ok() => {
+                return Err(fail("`.bin` selects no output format".to_owned())
+                    .hint(phrase!["use ", Opt::To.with("torch")]));
+            }
+            "keras" if self.by_id("hdf5").is_ok() => {
+                return Err(fail("`.keras` files are read but not written".to_owned()).hint("use .h5"));
+            }
+            _ => {}
+        }
         let known: Vec<_> =
             self.iter().flat_map(|f| f.info().extensions).map(|(e, _)| format!(".{e}")).collect();
         let message = match extension.as_str() {
@@ -95,7 +106,7 @@ impl Registry {
             Some(meant) => format!("did you mean `{meant}`? "),
             None => String::new(),
         };
-        Err(Error::usage("unknown-extension", message).in_file(path.display()).hint(phrase![
+        Err(fail(message).hint(phrase![
             meant,
             "use ",
             Opt::To.any("FORMAT"),

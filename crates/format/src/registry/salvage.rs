@@ -10,7 +10,7 @@ use super::Registry;
 use super::detect::format_of_damaged;
 use crate::{Format, Input, OpenOptions};
 use std::path::Path;
-use weighbridge_core::checkpoint::{Checkpoint, Damage, TensorEntry};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Damage, TensorEntry, Value};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
@@ -37,11 +37,22 @@ pub(super) fn offer_salvage(registry: &Registry, error: Error, path: &Path, opti
             error.hint_too(phrase![Opt::Salvage, " finds no intact tensor"])
         }
         Ok(saved) => {
-            let tensors = counted(saved.tensors.len() as u64, "intact tensor", "intact tensors");
+            let tensors = match first_rows(&saved.tensors) {
+                Some((some, all)) => format!("the first {some} of {all} rows"),
+                None => counted(saved.tensors.len() as u64, "intact tensor", "intact tensors"),
+            };
             error.hint_too(phrase![Opt::Salvage, format_args!(" extracts {tensors}")])
         }
         Err(_) => error,
     }
+}
+
+/// Returns the numbers of salvaged and of original rows of the only tensor, if it lost the last ones.
+fn first_rows(tensors: &[TensorEntry]) -> Option<(u64, u64)> {
+    let [only] = tensors else { return None };
+    let Value::Text(rows) = only.attributes.get(Attributes::SALVAGED_ROWS)? else { return None };
+    let (some, all) = rows.strip_prefix("0 to ")?.split_once(" of ")?;
+    Some((some.parse().ok()?, all.parse().ok()?))
 }
 
 /// Opens normally, or with salvage if the options request it.

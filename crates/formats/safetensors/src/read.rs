@@ -135,8 +135,8 @@ fn check_cover(
             return Err(Error::corrupt("truncated", "the data of the tensor exceeds the file")
                 .on_tensor(escape_text(&row.name))
                 .at(data.saturating_add(row.begin))
-                .expected(format_args!("{} bytes of data", row.end))
-                .found(format_args!("{there} bytes"))
+                .expected(format_args!("data up to offset {}", data.saturating_add(row.end)))
+                .found(format_args!("end of the file at {}", source.len()))
                 .hint(format_args!(
                     "the download may be incomplete; {index} of {} tensors are complete",
                     rows.len()

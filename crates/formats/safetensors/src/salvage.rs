@@ -147,8 +147,8 @@ fn locate(row: &Row, source: &SourceRef, data: Option<u64>, shared: bool) -> Res
     if row.end > source.len().saturating_sub(data) {
         return Err(Error::corrupt("truncated", "the data of the tensor exceeds the file")
             .at(at)
-            .expected(format_args!("{} bytes of data", row.end))
-            .found(format_args!("{} bytes", source.len().saturating_sub(data))));
+            .expected(format_args!("data up to offset {}", data.saturating_add(row.end)))
+            .found(format_args!("end of the file at {}", source.len())));
     }
     let path = TensorPath::from_dotted(&row.name);
     TensorEntry::dense(path, row.dtype, row.shape.clone(), source, at, Encoding::ROW)

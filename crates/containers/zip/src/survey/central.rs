@@ -71,7 +71,7 @@ pub(super) fn directory(
     if shift > 0 {
         survey.odd("zip-prepended", 0, format!("{shift} bytes precede the archive"));
     }
-    Limits::check("archive members", "tensors", end.size / CENTRAL_LEN, limits.tensors)?;
+    Limits::check_part("archive members", "tensors", end.size / CENTRAL_LEN, limits.tensors, 1)?;
     let records = records(source, start, end.position, survey)?;
     if records.len() as u64 != end.count {
         let text = format!("the end record counts {} members, the directory {}", end.count, records.len());

@@ -60,7 +60,9 @@ fn moved(tensor: &str, to: u64, from: Option<u64>) -> Error {
     };
     let error = Error::mismatch("data-would-move", message).on_tensor(tensor).at(to);
     match from {
-        Some(from) => error.expected(format_args!("offset {from}")).found(format_args!("offset {to}")),
+        Some(from) => error
+            .expected(format_args!("offset {from}, as in the file"))
+            .found(format_args!("offset {to} in the new layout")),
         None => error,
     }
 }

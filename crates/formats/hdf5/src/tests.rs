@@ -267,7 +267,7 @@ fn named_types_are_noted_as_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let other = dir.path().join("o.h5");
     std::fs::write(&other, without).unwrap();
-    for (no_metadata, expected) in [(false, "could not tell"), (true, "the same")] {
+    for (no_metadata, expected) in [(false, "could not tell"), (true, "equal")] {
         let mut options = weighbridge::ops::diff::DiffOptions::default();
         options.no_metadata = no_metadata;
         let report = weighbridge::ops::diff::diff(&file, &other, &options).unwrap();

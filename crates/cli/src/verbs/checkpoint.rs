@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use weighbridge::ops::versions::{Remnants, Step, VersionsOptions, versions};
 use weighbridge::phrase::{Phrase, Worded};
-use weighbridge::store::{StoreState, StoredFile, VersionState};
+use weighbridge::store::{Orphan, OrphanKind, StoreState, StoredFile, VersionState};
 use weighbridge::text::{counted, escape, first_and_more, path_text};
 use weighbridge::{Error, Kind};
 
@@ -120,6 +120,10 @@ fn show(state: &StoreState, damaged: &BTreeMap<u64, Phrase>, output: &mut Output
     }
     table.print(output)?;
     output.more_rows(earlier, "versions before these")?;
+    let absent = current.filter(|&version| version > 0 && !state.versions.contains_key(&version));
+    if let Some(version) = absent {
+        writeln!(output, "current   version {version} is current but has no files")?;
+    }
     if current == Some(0) && state.highest_complete().is_some_and(|highest| highest > 0) {
         let text = "the version file contains 0 although there are complete versions; BigGraph would start over; \
                     use --rollback N to make one current";
@@ -133,11 +137,17 @@ fn show(state: &StoreState, damaged: &BTreeMap<u64, Phrase>, output: &mut Output
         let text = format!("epoch_{} is incomplete: {parts}", snapshot.epoch);
         output.warning("snapshot", &text)?;
     }
-    for orphan in state.orphans.iter().take(MAX_NAMES) {
+    // Without files of the current version, the newest complete one is needed for a rollback.
+    let needed = absent.and_then(|_| state.versions.get(&state.highest_complete()?));
+    let is_needed = |orphan: &&Orphan| {
+        orphan.kind == OrphanKind::Older && needed.is_some_and(|version| version.has(&orphan.name))
+    };
+    let orphans: Vec<&Orphan> = state.orphans.iter().filter(|orphan| !is_needed(orphan)).collect();
+    for orphan in orphans.iter().take(MAX_NAMES) {
         let (name, size) = (escape(&orphan.name), human_bytes(orphan.len));
         writeln!(output, "{DIM}orphan: {name} ({size}): {}{DIM:#}", orphan.kind.as_str())?;
     }
-    output.more_rows(state.orphans.len().saturating_sub(MAX_NAMES), "orphans")?;
+    output.more_rows(orphans.len().saturating_sub(MAX_NAMES), "orphans")?;
     if let Some(trouble) = &state.config_trouble {
         output.warning("error:", &format!("config.json: {trouble}"))?;
     }

@@ -12,6 +12,7 @@ use super::{
     Value, escape_text,
 };
 use crate::phrase::Opt;
+use crate::text::counted;
 use crate::{NoteCode, phrase};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Serialize as DeriveSerialize};
@@ -338,7 +339,7 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
     if let (Some(format), Some(kind)) = (index.format, index.kind) {
         checkpoint.origin = Some(Origin { format, kind });
     }
-    let mut unknown = 0u64;
+    let (mut unknown, mut missing) = (0usize, 0usize);
     if let Some(raw) = index.metadata {
         match parse_bounded(&raw, MAX_METADATA).as_ref().and_then(Json::as_array) {
             Some(pairs) => restore_metadata(checkpoint, pairs),
@@ -368,7 +369,7 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
                 }
                 checkpoint.tensors.push(tensor);
             }
-            None => unknown += 1,
+            None => missing += 1,
         }
     }
     let added = found.len();
@@ -378,14 +379,18 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
             tensor.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(name.clone()));
         }
     }
-    if unknown > 0 || added > 0 {
-        checkpoint.notes.push(Note::omission(
-            "carried-index-differs",
-            format!(
-                "the file was changed after it was written: {unknown} entries of the bridge index do not match, {added} \
-                 tensors are not in it"
-            ),
-        ));
+    let key = Metadata::INDEX_KEY;
+    let entries = |count: usize| counted(count, "entry", "entries");
+    let faults = [
+        (missing, format!("{} of `{key}` name tensors that are not in the file", entries(missing))),
+        (unknown, format!("{} of `{key}` do not match the file", entries(unknown))),
+        (added, format!("{} not in `{key}`", counted(added, "tensor is", "tensors are"))),
+    ];
+    let faults: Vec<String> =
+        faults.into_iter().filter(|&(count, _)| count > 0).map(|(_, text)| text).collect();
+    if !faults.is_empty() {
+        let text = format!("{}: it was changed or truncated", faults.join(", "));
+        checkpoint.notes.push(Note::omission("carried-index-differs", text));
     }
 }
 

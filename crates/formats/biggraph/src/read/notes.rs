@@ -11,6 +11,7 @@ use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::{escape, first_and_more};
 use weighbridge_format::OpenOptions;
+use weighbridge_io::engine::LOCK_NAME;
 use weighbridge_io::source::{FolderRef, SkipReason};
 
 /// Maximum number of names listed in a note.
@@ -129,9 +130,11 @@ fn orphans(folder: &FolderRef, listing: &Listing, opened: u64) -> Result<Vec<Orp
 
 /// Note on unrecognized files.
 pub(super) fn strays(listing: &Listing) -> Option<Note> {
-    let names = listing.strays.iter().map(|path| path.display().to_string());
-    let text = format!("unrecognized files skipped: {}", some(names));
-    (!listing.strays.is_empty()).then(|| Note::new("other-files", text))
+    let is_lock = |path: &&PathBuf| path.file_name().is_some_and(|name| name == LOCK_NAME);
+    let strays: Vec<_> = listing.strays.iter().filter(|path| !is_lock(path)).collect();
+    let text =
+        format!("unrecognized files skipped: {}", some(strays.iter().map(|path| path.display().to_string())));
+    (!strays.is_empty()).then(|| Note::new("other-files", text))
 }
 
 /// Notes on broken links, here and in snapshots, and on incomplete snapshots: those that lack a file required

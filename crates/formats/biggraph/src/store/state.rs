@@ -349,6 +349,16 @@ impl StoreState {
     /// [`weighbridge_core::Kind::Mismatch`], `no-version` and `incomplete-version`.
     pub fn complete(&self, version: u64) -> Result<&VersionState> {
         let Some(found) = self.versions.get(&version) else {
+            if self.marker == Marker::Version(version) {
+                let text = format!("the version file names version {version}, which has no files");
+                let error = Error::mismatch("no-version", text);
+                return Err(match self.highest_complete() {
+                    Some(other) => {
+                        error.hint(format_args!("roll back to version {other}, which is complete"))
+                    }
+                    None => error.hint("restore the files of the version"),
+                });
+            }
             let there: Vec<_> = self.versions.keys().map(u64::to_string).collect();
             return Err(Error::mismatch("no-version", "the version does not exist")
                 .expected(format_args!("version {version}"))

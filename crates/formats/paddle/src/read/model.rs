@@ -31,9 +31,9 @@ pub(super) fn open(
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
     if options.own::<ReadOptions>().program.is_some() {
-        return Err(Error::usage("two-programs", "the input is a program, and another program is named")
+        return Err(Error::usage("two-programs", "the input already has a program")
             .in_file(source.label())
-            .hint(phrase!["pass the path of the parameter file, or drop ", Opt::Program]));
+            .hint(phrase!["omit ", Opt::Program, ", or pass the path of the parameter file"]));
     }
     let program = match Program::read(source, &options.limits) {
         Ok(program) => program,

@@ -10,6 +10,7 @@ use super::params::wanted;
 use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::Error;
+use weighbridge_core::text::escape;
 use weighbridge_core::topology::{Topology, Variable, VariableKind};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
@@ -52,6 +53,7 @@ pub(super) fn streams(
         }
         _ => false,
     };
+    let whole = streams.len();
     while let Some(last) = streams.last().filter(|_| !cut) {
         let place = streams.len() - 1;
         if declared(place, last) {
@@ -65,8 +67,19 @@ pub(super) fn streams(
         }
     }
     let broken = broken.as_ref().unwrap_or(error);
-    for variable in parameters.iter().skip(streams.len()) {
-        checkpoint.lose(&variable.name, broken);
+    let mut lost = parameters.iter().skip(streams.len());
+    if let Some(first) = lost.next() {
+        checkpoint.lose(&first.name, broken);
+        // The fault is that of the first tensor, unless tensors before it are uncertain.
+        let text = match whole == streams.len() {
+            true => format!("it follows the damaged data of {}", escape(&first.name)),
+            false => "it follows damaged data".to_owned(),
+        };
+        let mut after = Error::new(broken.kind(), broken.code(), text);
+        after = broken.offset().into_iter().fold(after, Error::at);
+        after = broken.file().into_iter().fold(after, Error::in_file);
+        let is_end = broken.code() == ErrorCode::MissingTensors;
+        lost.for_each(|variable| checkpoint.lose(&variable.name, if is_end { broken } else { &after }));
     }
     if parameters.is_empty() {
         checkpoint.lose(format_args!("(tensors after #{})", streams.len()), broken);

@@ -88,6 +88,11 @@ pub fn parse_rules(text: &str, label: &str) -> Result<Vec<Rule>> {
                     rules.extend(file.rule(rule)?);
                 }
             }
+            word if WORDS.contains(&word) => {
+                let text = format!("`{word}` must be in a [[rule]] table");
+                let error = Error::usage("unknown-key", text).hint("write [[rule]] above it");
+                return Err(file.fail(error, &key.span()));
+            }
             other => return Err(file.unknown_key(other, &key.span(), &["version", "rule"])),
         }
     }
@@ -236,6 +241,7 @@ mod tests {
         for (text, code, line, offset) in [
             ("version = 1\n[[rule]]\nrenam = \"a=b\"\n", "unknown-key", 3, 21),
             ("rules = 1\n", "unknown-key", 1, 0),
+            ("version = 1\nrename = \"a=b\"\n", "unknown-key", 2, 12),
             ("[[rule]]\nrename = \"a\"\n", "bad-rule", 2, 9),
             ("[[rule]]\nrename = 7\n", "bad-rule", 2, 18),
             ("[[rule]]\nrename = {from=\"a\", at=\"b\"}\n", "unknown-key", 2, 29),

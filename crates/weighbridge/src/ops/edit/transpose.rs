@@ -4,7 +4,7 @@ use super::permuted::{PermutedSource, permuted};
 use crate::checkpoint::{Attributes, Checkpoint, Extent, Loss, Selection, TensorEntry};
 use crate::error::{Error, Result};
 use crate::tensor::{Encoding, Shape};
-use crate::text::quoted;
+use crate::text::{escape, quoted};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weighbridge_core::phrase;
@@ -251,16 +251,21 @@ fn is_reversed(axes: &[usize]) -> bool {
 }
 
 fn wrong_rank(tensor: &TensorEntry, axes: Option<&[usize]>, rank: usize) -> Error {
-    let error = Error::mismatch("transpose-rank", "the rank of the tensor differs from that of the rule")
-        .on_tensor(tensor.name())
-        .found(format_args!("{rank} dimensions: {}", tensor.shape));
+    let error = |text: String| Error::mismatch("transpose-rank", text).on_tensor(tensor.name());
     match axes {
-        Some(axes) => error
+        Some(axes) => error("the rank of the tensor differs from that of the rule".to_owned())
             .expected(format_args!("{} dimensions", axes.len()))
+            .found(format_args!("{rank} dimensions: {}", tensor.shape))
             .hint("list one axis per dimension, or use a pattern that does not match this tensor"),
-        None => error.expected("2 dimensions").hint(
-            "set the new order, such as PATTERN=2,3,1,0, or use a pattern that does not match this tensor",
-        ),
+        None => {
+            let order: Vec<String> = (2..rank).chain([1, 0]).map(|axis| axis.to_string()).collect();
+            let text = format!("`transpose` without axes needs a matrix: the tensor has {rank} dimensions");
+            error(text).found(format_args!("shape {}", tensor.shape)).hint(format_args!(
+                "give the order of dimensions, such as {}={}, or use a pattern that does not match this tensor",
+                escape(&tensor.text()),
+                order.join(",")
+            ))
+        }
     }
 }
 

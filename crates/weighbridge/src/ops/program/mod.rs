@@ -153,7 +153,8 @@ impl fmt::Display for Summary {
         writeln!(f, "blocks       {}", self.blocks)?;
         writeln!(f, "variables    {}", self.variables)?;
         let (elements, bytes) = (self.parameter_elements, self.parameter_bytes);
-        writeln!(f, "parameters   {}, {elements} elements, {bytes} bytes", self.parameters)?;
+        let count = self.parameters;
+        writeln!(f, "parameters   {count} with {elements} elements ({bytes} bytes), including buffers")?;
         writeln!(f, "operators    {}", self.operators)?;
         let widest = self.histogram.first().map_or(0, |(_, n)| n.to_string().len());
         for (kind, n) in &self.histogram {

@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::phrase::Opt;
-use weighbridge_core::{ErrorCode, phrase};
+use weighbridge_core::{ErrorCode, FindingCode, phrase};
 
 /// Code of findings about a sealed model that cannot be opened.
 const NOT_OPENED: &str = "not-opened";
@@ -236,7 +236,7 @@ fn against(path: &Path, read: &Read, place: &Path, options: &CheckOptions) -> Re
         checked.files = Some(counts);
         if counts.changed == 0 && counts.missing == 0 {
             if manifest.own.as_ref().is_some_and(|own| !own.tensors.is_empty()) {
-                let text = "all sealed files are identical, so tensors were not hashed separately";
+                let text = "all files are unchanged since sealing, so tensors were not hashed separately";
                 checked.findings.push(Finding::note("tensors-by-file", text));
             }
             return Ok(checked);
@@ -248,6 +248,15 @@ fn against(path: &Path, read: &Read, place: &Path, options: &CheckOptions) -> Re
         checked.findings.push(Finding::unchecked("files-not-compared", text).hint(hint));
     }
     tensors(&subject, manifest, options, &mut checked)?;
+    let all_match = |counts: TensorCounts| {
+        counts.equal > 0 && counts == TensorCounts { equal: counts.equal, ..TensorCounts::default() }
+    };
+    if checked.tensors.is_some_and(all_match)
+        && let Some(finding) =
+            checked.findings.iter_mut().find(|one| one.code == FindingCode::FilesNotCompared)
+    {
+        finding.text = "all tensors match; files of another format cannot be compared".into();
+    }
     Ok(checked)
 }
 

@@ -188,7 +188,7 @@ inputs       image: f32 [-1, 3, 32, 32]
 outputs      y: f32 [-1, 8, 32, 32]
 blocks       1
 variables    7
-parameters   3, 232 elements, 928 bytes
+parameters   3 with 232 elements (928 bytes), including buffers
 operators    2
              1 batch_norm
              1 conv2d

@@ -55,6 +55,11 @@ pub(crate) struct Args {
     pub verb: Verb,
 }
 
+/// Hides options that have no effect in a verb. They are accepted, so that scripts can pass the same options to all verbs.
+fn hide(names: &'static [&'static str]) -> impl FnMut(Arg) -> Arg {
+    |arg| if names.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg }
+}
+
 /// Options of every verb.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Common {
@@ -177,12 +182,7 @@ pub(crate) enum Verb {
                             weighbridge scan model/ --sarif > scan.sarif    for code scanning tools\n  \
                             weighbridge scan --list-rules               every rule with its meaning\n\n\
                             Exit codes: 0 clean, 1 something was found, 2 unreadable, 3 a part could not be checked.",
-        mut_arg("names", |arg| arg.hide(true)),
-        mut_arg("salvage", |arg| arg.hide(true)),
-        mut_arg("at", |arg| arg.hide(true)),
-        mut_arg("entities", |arg| arg.hide(true)),
-        mut_arg("config", |arg| arg.hide(true)),
-        mut_arg("program", |arg| arg.hide(true))
+        mut_args(hide(&["names", "salvage", "at", "entities", "config", "program"]))
     )]
     Scan(Scan),
     /// Convert to another format, all or nothing
@@ -216,8 +216,7 @@ pub(crate) enum Verb {
     #[command(
         after_help = MORE,
         after_long_help = edit::SHARD_EXAMPLES,
-        mut_arg("to", |arg| arg.hide(true)),
-        mut_arg("kind", |arg| arg.hide(true))
+        mut_args(hide(&["to", "kind"]))
     )]
     Shard(Box<Shard>),
     /// Merge shards or several files into one
@@ -255,12 +254,7 @@ pub(crate) enum Verb {
                             weighbridge run save.pdmodel --folder model/\n  \
                             weighbridge run load.pdmodel --fetch weights.npz\n  \
                             weighbridge run scale.pdmodel --feed x=input.npy --feed y=net.npz:fc1.w",
-        mut_arg("at", |arg| arg.hide(true)),
-        mut_arg("entities", |arg| arg.hide(true)),
-        mut_arg("config", |arg| arg.hide(true)),
-        mut_arg("names", |arg| arg.hide(true)),
-        mut_arg("follow_virtual", |arg| arg.hide(true)),
-        mut_arg("program", |arg| arg.hide(true))
+        mut_args(hide(&["at", "entities", "config", "names", "follow_virtual", "program"]))
     )]
     Run(Box<Run>),
     /// List, recover and prune the versions of a BigGraph checkpoint folder
@@ -272,13 +266,7 @@ pub(crate) enum Verb {
                             weighbridge checkpoint model/ --prune --keep 2       keep the newest two and what snapshots need\n  \
                             weighbridge checkpoint model/ --sweep all            remove the files of crashed runs\n\n\
                             Exit codes: 0 the current version and all snapshots are complete, 1 one is not, 3 there is no version.",
-        mut_arg("from", |arg| arg.hide(true)),
-        mut_arg("lenient", |arg| arg.hide(true)),
-        mut_arg("salvage", |arg| arg.hide(true)),
-        mut_arg("at", |arg| arg.hide(true)),
-        mut_arg("names", |arg| arg.hide(true)),
-        mut_arg("follow_virtual", |arg| arg.hide(true)),
-        mut_arg("program", |arg| arg.hide(true))
+        mut_args(hide(&["from", "lenient", "salvage", "at", "names", "follow_virtual", "program"]))
     )]
     Checkpoint(Store),
     /// Try the main verbs on small models that ship with the command

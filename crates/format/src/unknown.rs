@@ -23,11 +23,9 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"\x28\xb5\x2f\xfd", "looks like a file compressed with zstd; unpack it first"),
     (b"BZh", "looks like a file compressed with bzip2; unpack it first"),
     (b"GGUF", "looks like a GGUF file, which Weighbridge does not read"),
-    (b"lmgg", "looks like a GGML file, which Weighbridge does not read"),
-    (b"tjgg", "looks like a GGML file, which Weighbridge does not read"),
     (b"{L\0\0\0\0", "looks like a UBJSON file, as XGBoost saves, which Weighbridge does not read"),
     (
-        b"MATLAB ",
+        b"MATLAB 5.0 MAT-file",
         "looks like a MAT file of MATLAB; load it with scipy.io.loadmat and save the arrays as .npz",
     ),
     (b"SQLite format 3\0", "looks like an SQLite database, not a model"),
@@ -172,6 +170,12 @@ fn hint(head: &[u8], file: &FileName) -> Phrase {
 fn by_structure(head: &[u8], file: &FileName) -> Option<Phrase> {
     if is_pickle(head) {
         return Some(pickle(head, file));
+    }
+    // A number follows the magic, so a table that begins with these letters is not meant.
+    if (head.starts_with(b"lmgg") || head.starts_with(b"tjgg"))
+        && head.get(4..8).is_some_and(|next| next.contains(&0))
+    {
+        return Some(not_read("a GGML file"));
     }
     if head.get(4..8) == Some(b"TFL3") {
         return Some(not_read("a TFLite file"));

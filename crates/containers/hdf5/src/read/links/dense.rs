@@ -84,7 +84,7 @@ impl DenseStorage {
 /// `broken`.
 ///
 /// # Errors
-/// Where the header of the heap or of the B-tree cannot be read; errors of `take`.
+/// Errors of the header of the heap or of the B-tree, and of `take`.
 pub(super) fn links(
     file: &File,
     header: &Header,

@@ -16,7 +16,7 @@ use weighbridge_io::source::to_usize;
 /// Calls `keep` with the links of the group of a symbol table message. Unreadable B-tree nodes and names go to `broken`.
 ///
 /// # Errors
-/// Where the local heap cannot be read at all; errors of `keep`.
+/// Errors of the local heap as a whole, and of `keep`.
 pub(super) fn links(
     file: &File,
     message: &[u8],

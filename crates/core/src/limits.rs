@@ -96,15 +96,17 @@ impl Limits {
         if !Self::NAMES.contains(&field) {
             return Self::compare(what, claim, limit).map_err(|e| e.hint("this limit is fixed"));
         }
-        // The size of a part is known as a whole; other claims grow while the file is read.
-        let enough = what.starts_with("bytes of ").then_some(claim);
+        // Claims may grow while the file is read, so no number is known to be sufficient.
         Self::compare(what, claim, limit).map_err(|e| {
-            e.hint(phrase!["if you trust the file, raise the limit ", Term::Limit { name: field, enough }])
+            e.hint(phrase![
+                "if you trust the file, raise the limit ",
+                Term::Limit { name: field, enough: None }
+            ])
         })
     }
 
-    /// Rejects a `claim` above `limit`, as [`check`](Self::check), where `limit` is at most 1 / `parts` of the field. The
-    /// hint states the sufficient value of the field.
+    /// Rejects a `claim` above `limit`, as [`check`](Self::check), where `limit` is at most 1 / `parts` of the field, and the
+    /// claim is known as a whole. The hint states the sufficient value of the field.
     ///
     /// # Errors
     /// [`crate::Kind::Limit`] when `claim > limit`.
@@ -260,7 +262,7 @@ mod tests {
         let error = Limits::check("tensors", "tensors", 8, 7).unwrap_err();
         assert_eq!((error.code().as_str(), error.found_text()), ("limit", Some("8")));
         assert!(error.hint_text().unwrap().contains("`tensors`"));
-        let error = Limits::check("bytes of header", "header_bytes", 960, 500).unwrap_err();
+        let error = Limits::check_part("bytes of header", "header_bytes", 960, 500, 1).unwrap_err();
         assert_eq!(error.message(), "the size of the header exceeds the limit");
         assert_eq!(
             (error.expected_text(), error.found_text()),

@@ -87,7 +87,7 @@ fn mentions(source: &SourceRef, key: &str) -> Result<bool> {
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`], `bad-json`; [`weighbridge_core::Kind::Limit`].
 pub(super) fn whole_json(source: &SourceRef, limits: &Limits) -> Result<()> {
-    Limits::check("bytes of an index of shards", "header_bytes", source.len(), limits.header_bytes)?;
+    Limits::check_part("bytes of an index of shards", "header_bytes", source.len(), limits.header_bytes, 1)?;
     let bytes = read_vec(&**source, 0, source.len())?;
     let parsed = serde_json::from_slice::<de::IgnoredAny>(&bytes);
     parsed.map(drop).map_err(|error| Error::corrupt("bad-json", format!("the file is not JSON: {error}")))
@@ -100,7 +100,13 @@ impl ShardIndex {
     /// [`weighbridge_core::Kind::Corrupt`]: `not-utf8`, `bad-json`, `bad-header` for JSON of another form,
     /// `duplicate-key`; [`weighbridge_core::Kind::Limit`].
     pub fn read(source: &SourceRef, limits: &Limits) -> Result<ShardIndex> {
-        Limits::check("bytes of an index of shards", "header_bytes", source.len(), limits.header_bytes)?;
+        Limits::check_part(
+            "bytes of an index of shards",
+            "header_bytes",
+            source.len(),
+            limits.header_bytes,
+            1,
+        )?;
         let bytes = read_vec(&**source, 0, source.len())?;
         parse(&bytes, limits)
     }

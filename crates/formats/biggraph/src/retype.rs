@@ -93,7 +93,7 @@ pub(super) fn rename_type(checkpoint: &Checkpoint, old: &str, new: &str) -> Resu
     let file = FileName::Config.to_string();
     for (_, source) in made.companions.iter_mut().filter(|(name, _)| *name == file) {
         let limits = Limits::default();
-        Limits::check("bytes of a configuration", "header_bytes", source.len(), limits.header_bytes)?;
+        Limits::check_part("bytes of a configuration", "header_bytes", source.len(), limits.header_bytes, 1)?;
         let bytes = read_vec(&**source, 0, source.len())?;
         let renamed = in_config(&String::from_utf8_lossy(&bytes), old, new)?;
         *source = Arc::new(MemorySource::new(source.label(), renamed.into_bytes())) as SourceRef;

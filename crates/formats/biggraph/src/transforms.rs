@@ -43,7 +43,7 @@ impl AddEntities {
         if head.trim_ascii_start().starts_with(b"[") {
             text::read_names(&source, limits, None, &mut names)?;
         } else {
-            Limits::check("bytes of names", "header_bytes", source.len(), limits.header_bytes)?;
+            Limits::check_part("bytes of names", "header_bytes", source.len(), limits.header_bytes, 1)?;
             let text = String::from_utf8(read_vec(&*source, 0, source.len())?)
                 .map_err(|_| Error::corrupt("not-utf8", "the names are not UTF-8").in_file(source.label()))?;
             text.lines().for_each(|name| names.push(name));

@@ -74,7 +74,7 @@ impl Program {
     /// files, [`weighbridge_core::Kind::Limit`] for a program longer than `limits.header_bytes`.
     pub fn read(source: &SourceRef, limits: &Limits) -> Result<Self> {
         let read = || {
-            Limits::check("bytes of a program", "header_bytes", source.len(), limits.header_bytes)?;
+            Limits::check_part("bytes of a program", "header_bytes", source.len(), limits.header_bytes, 1)?;
             let bytes = read_vec(&**source, 0, source.len())?;
             Self::parse(&bytes, limits).map_err(|error| {
                 let head = &bytes[..bytes.len().min(weighbridge_format::HEAD)];

@@ -86,7 +86,8 @@ pub(super) fn header_length(source: &SourceRef, limits: &Limits) -> Result<u64> 
             .found(length)
             .hint(phrase!["omit ", Opt::From, " to detect the format; the file may also be damaged"]));
     }
-    Limits::check("bytes of header", "header_bytes", length, limits.header_bytes).map_err(|e| e.at(0))?;
+    Limits::check_part("bytes of header", "header_bytes", length, limits.header_bytes, 1)
+        .map_err(|e| e.at(0))?;
     if length > there {
         return Err(Error::corrupt("truncated", "the header length exceeds the file")
             .at(PREFIX)

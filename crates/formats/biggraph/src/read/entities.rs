@@ -151,7 +151,7 @@ pub(super) fn relations(
         Ok(())
     };
     let names = |source: &SourceRef| {
-        Limits::check("bytes of names", "header_bytes", source.len(), options.limits.header_bytes)?;
+        Limits::check_part("bytes of names", "header_bytes", source.len(), options.limits.header_bytes, 1)?;
         let mut list = RowNameList::new();
         let most = options.limits.header_bytes / 4;
         // Beyond the limit, one more name is enough to detect the excess.

@@ -87,7 +87,7 @@ impl PirProgram {
     /// `dimensions`), `names-too-long` if many operators read a tensor with a long name, and `nesting`
     /// for JSON deeper than 256 levels.
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Self> {
-        Limits::check("bytes in a program", "header_bytes", bytes.len() as u64, limits.header_bytes)?;
+        Limits::check_part("bytes in a program", "header_bytes", bytes.len() as u64, limits.header_bytes, 1)?;
         let model = read::read(bytes, limits)?;
         view::check_names(&model, bytes.len())?;
         Ok(Self { bytes: bytes.into(), model, limits: limits.clone() })

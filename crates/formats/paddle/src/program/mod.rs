@@ -92,7 +92,7 @@ impl ProgramDesc {
             return Err(Error::corrupt("empty-program", "the program file is empty")
                 .hint("use another copy of the file; an empty .pdmodel crashes Paddle 2.6"));
         }
-        Limits::check("bytes of a program", "header_bytes", bytes.len() as u64, limits.header_bytes)?;
+        Limits::check_part("bytes of a program", "header_bytes", bytes.len() as u64, limits.header_bytes, 1)?;
         check::check(bytes, limits, true)?;
         Ok(Self { message: decode(bytes, limits)?, bytes: bytes.into() })
     }

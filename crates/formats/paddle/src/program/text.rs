@@ -27,7 +27,7 @@ impl ProgramDesc {
     /// [`weighbridge_core::Kind::Corrupt`] for text that is not a program, with line and column;
     /// [`weighbridge_core::Kind::Limit`].
     pub fn from_text(text: &str, limits: &Limits) -> Result<Self> {
-        Limits::check("bytes of a program", "header_bytes", text.len() as u64, limits.header_bytes)?;
+        Limits::check_part("bytes of a program", "header_bytes", text.len() as u64, limits.header_bytes, 1)?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut message = framework::ProgramDesc::default();
         let mut decoder = TextDecoder::new(text).with_element_memory_limit(budget(text.len(), limits));

@@ -156,7 +156,7 @@ const MAX_IGNORED: u64 = 100_000;
 /// [`crate::Kind::Limit`] where it exceeds the limits.
 pub fn read(source: &dyn Source, limits: &Limits) -> Result<Read> {
     let read = || {
-        Limits::check("bytes in a manifest", "header_bytes", source.len(), limits.header_bytes)?;
+        Limits::check_part("bytes in a manifest", "header_bytes", source.len(), limits.header_bytes, 1)?;
         parse(&read_vec(source, 0, source.len())?, limits)
     };
     read().map_err(|e| e.in_file(source.label()))

@@ -124,7 +124,7 @@ fn array(
 
 /// Reads the text of the bridge metadata.
 fn index(source: &SourceRef, limits: &Limits) -> Result<String> {
-    Limits::check("bytes of bridge metadata", "header_bytes", source.len(), limits.header_bytes)?;
+    Limits::check_part("bytes of bridge metadata", "header_bytes", source.len(), limits.header_bytes, 1)?;
     let bytes = read_vec(&**source, 0, source.len())?;
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to() as u64;

@@ -1,0 +1,583 @@
+//! Control flow and lists of tensors.
+//!
+//! | Paddle | ONNX |
+//! | --- | --- |
+//! | `conditional_block` twice with `select_input`, `pd_op.if` | `If` |
+//! | `while`, `pd_op.while` | `Loop`; variables that the body assigns are carried |
+//! | tensor arrays | sequences |
+//!
+//! A body of `ProgramDesc` writes variables of the program around it. A `conditional_block` is translated when its results are
+//! read: by `select_input`, inside a branch of the `If`. Results that had a value before keep it in the other branch.
+
+use super::Exporter;
+use super::builder::{Builder, Dims, Value};
+use super::infer::{Inferred, common};
+use super::operator::Op;
+use crate::dtype;
+use crate::model::{Attr, Graph};
+use std::collections::HashMap;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::tensor::DType;
+use weighbridge_core::topology::{Operator, VariableKind};
+
+/// Maximum nesting of bodies.
+const MAX_DEPTH: usize = 32;
+/// Maximum translations of the body of one loop, until the dimensions of its variables no longer change.
+const MAX_ROUNDS: usize = 6;
+
+/// Operators of `ProgramDesc` that this module translates, or that need no node.
+pub(super) const DESC: &[&str] = &[
+    "assert",
+    "conditional_block",
+    "conditional_block_infer",
+    "feed",
+    "fetch",
+    "lod_array_length",
+    "print",
+    "read_from_array",
+    "select_input",
+    "tensor_array_to_tensor",
+    "while",
+    "write_to_array",
+];
+/// The same of PIR, without dialect.
+pub(super) const PIR: &[&str] = &[
+    "array_length",
+    "array_pop",
+    "array_read",
+    "array_to_tensor",
+    "array_write",
+    "assert",
+    "combine",
+    "create_array",
+    "create_array_like",
+    "data",
+    "feed",
+    "fetch",
+    "if",
+    "parameter",
+    "print",
+    "shadow_output",
+    "slice_list",
+    "split_list",
+    "while",
+    "yield",
+];
+
+/// State of control flow.
+#[derive(Default)]
+pub(super) struct State {
+    /// True for a program in PIR.
+    pub(super) is_pir: bool,
+    /// Results of conditional blocks that are not translated yet: the block of each.
+    pending: HashMap<String, usize>,
+    /// Results of the last `select_input` operators, translated together with the first of them.
+    selected: HashMap<String, Value>,
+    depth: usize,
+}
+
+/// Returns true for an operator that this module translates; its name is that of a program.
+pub(super) fn handles(kind: &str) -> bool {
+    match kind.split_once('.') {
+        Some(("builtin", name)) => {
+            matches!(name, "parameter" | "combine" | "split" | "slice" | "shadow_output" | "constant")
+        }
+        Some((_, name)) => {
+            let name = name.strip_suffix('_').unwrap_or(name);
+            PIR.contains(&name) && !matches!(name, "combine" | "parameter" | "shadow_output")
+        }
+        None => DESC.contains(&kind),
+    }
+}
+
+/// Translates an operator of control flow. Returns false for another operator.
+pub(super) fn translate<'a>(
+    exporter: &mut Exporter<'a>,
+    b: &mut Builder<'a>,
+    op: &Op<'a>,
+    number: usize,
+    place: usize,
+) -> Result<bool> {
+    if !handles(op.shown) {
+        return Ok(false);
+    }
+    match op.kind {
+        "conditional_block" | "conditional_block_infer" => conditional(exporter, b, op)?,
+        "select_input" => select(exporter, b, op, number, place)?,
+        "while" if op.is_pir => while_pir(exporter, b, op)?,
+        "while" => while_desc(exporter, b, op)?,
+        "if" => if_pir(exporter, b, op)?,
+        "write_to_array" => {
+            let (array, index) = (op.output("Out"), b.input(op, "I")?);
+            let x = b.input(op, "X")?;
+            let name = array.first().copied().unwrap_or("");
+            let list = array_of(b, name, x.dtype)?;
+            let list = write(b, &list, &index, &x)?;
+            b.set(name, list);
+        }
+        "array_write" => {
+            let names: Vec<&str> = op.inputs.iter().flat_map(|(_, names)| names.clone()).collect();
+            let [array, x, index] = names[..] else { return Err(op.malformed("needs three operands")) };
+            let (x, index) = (b.get(x)?, b.get(index)?);
+            let list = array_of(b, array, x.dtype)?;
+            let list = write(b, &list, &index, &x)?;
+            // The list is changed in place: both names stand for it.
+            b.set(array, list.clone());
+            for (_, names) in &op.outputs {
+                names.iter().for_each(|name| b.set(name, list.clone()));
+            }
+        }
+        "read_from_array" | "array_read" => {
+            let (list, index) = operands(b, op, ["X", "I"])?;
+            let index = scalar(b, &index, DType::I64);
+            let value = b.binary("SequenceAt", &list, &index);
+            set_first(b, op, value);
+        }
+        "lod_array_length" | "array_length" => {
+            let list = first_operand(b, op)?;
+            let length = b.unary("SequenceLength", &list);
+            let is_scalar = first_output(op)
+                .and_then(|name| b.declaration(name))
+                .and_then(|variable| variable.shape.as_ref())
+                .is_some_and(Vec::is_empty);
+            let length = if is_scalar && op.is_pir { length } else { b.reshape(&length, &[1]) };
+            set_first(b, op, length);
+        }
+        "tensor_array_to_tensor" | "array_to_tensor" => {
+            let list = first_operand(b, op)?;
+            let stack = i64::from(op.bool("use_stack", false));
+            let attributes = vec![("axis", Attr::Int(op.int("axis", 0))), ("new_axis", Attr::Int(stack))];
+            let value = b.node("ConcatFromSequence", &[&list], attributes);
+            set_first(b, op, value);
+        }
+        "create_array" | "create_array_like" => {
+            let dtype = op.dtype("dtype").or_else(|| {
+                first_output(op).and_then(|name| b.declaration(name)).and_then(|variable| variable.dtype)
+            });
+            let list = empty(b, dtype.unwrap_or(DType::F32));
+            set_first(b, op, list);
+        }
+        "array_pop" => return Err(op.refuse("removing an element of a list is not supported")),
+        "constant" => return Err(op.refuse("constants in the program text are not supported")),
+        // Inputs, outputs, parameters and lists are found by name.
+        _ => {}
+    }
+    Ok(true)
+}
+
+fn first_output<'a>(op: &Op<'a>) -> Option<&'a str> {
+    op.outputs.iter().flat_map(|(_, names)| names).next().copied()
+}
+
+fn set_first(b: &mut Builder<'_>, op: &Op<'_>, value: Value) {
+    if let Some(name) = first_output(op) {
+        b.set(name, value);
+    }
+}
+
+fn first_operand(b: &mut Builder<'_>, op: &Op<'_>) -> Result<Value> {
+    let name = op.inputs.iter().flat_map(|(_, names)| names).next();
+    let name = name.ok_or_else(|| op.malformed("lacks its operand"))?;
+    b.get(name)
+}
+
+/// Returns two operands: by slot in `ProgramDesc`, by order in PIR.
+fn operands(b: &mut Builder<'_>, op: &Op<'_>, slots: [&str; 2]) -> Result<(Value, Value)> {
+    if !op.is_pir {
+        return Ok((b.input(op, slots[0])?, b.input(op, slots[1])?));
+    }
+    let names: Vec<&str> = op.inputs.iter().flat_map(|(_, names)| names.clone()).collect();
+    let [first, second, ..] = names[..] else { return Err(op.malformed("needs two operands")) };
+    Ok((b.get(first)?, b.get(second)?))
+}
+
+/// Returns a value of one element as a scalar.
+pub(super) fn scalar(b: &mut Builder<'_>, value: &Value, dtype: DType) -> Value {
+    let value = b.cast(value, dtype);
+    if value.rank() == Some(0) { value } else { b.reshape(&value, &[]) }
+}
+
+// ---- lists
+
+/// Returns an empty list.
+fn empty(b: &mut Builder<'_>, dtype: DType) -> Value {
+    let number = dtype::number(dtype).unwrap_or(1);
+    b.node("SequenceEmpty", &[], vec![("dtype", Attr::Int(number))])
+}
+
+/// Returns the current list of a variable; an empty one if it has none yet.
+fn array_of(b: &mut Builder<'_>, name: &str, dtype: DType) -> Result<Value> {
+    match b.find(name)? {
+        Some(list) => Ok(list),
+        None => Ok(empty(b, dtype)),
+    }
+}
+
+/// Puts an element into a list: in place of the one at the index, or at the end.
+fn write(b: &mut Builder<'_>, list: &Value, index: &Value, x: &Value) -> Result<Value> {
+    let index = scalar(b, index, DType::I64);
+    let length = b.unary("SequenceLength", list);
+    let inside = b.binary("Less", &index, &length);
+    let (replace, replaced) = b.body(&[], |b| {
+        let shorter = b.node("SequenceErase", &[list, &index], Vec::new());
+        Ok(vec![b.node("SequenceInsert", &[&shorter, x, &index], Vec::new())])
+    })?;
+    let (append, appended) = b.body(&[], |b| Ok(vec![b.node("SequenceInsert", &[list, x], Vec::new())]))?;
+    let dims = replaced.first().zip(appended.first()).and_then(|(r, a)| common(&r.dims, &a.dims));
+    let result = Inferred { dtype: x.dtype, dims, is_sequence: true };
+    Ok(branch(b, &inside, replace, append, vec![result]).pop().unwrap_or_else(Value::none))
+}
+
+fn branch(
+    b: &mut Builder<'_>,
+    condition: &Value,
+    then: Graph,
+    otherwise: Graph,
+    results: Vec<Inferred>,
+) -> Vec<Value> {
+    let attributes =
+        vec![("then_branch", Attr::Graph(Box::new(then))), ("else_branch", Attr::Graph(Box::new(otherwise)))];
+    b.typed("If", &[condition], attributes, results)
+}
+
+// ---- branches of ProgramDesc
+
+/// Notes the results of a conditional block; those that have a value already are branched on at once.
+fn conditional<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>) -> Result<()> {
+    let block = *op.blocks.first().ok_or_else(|| op.malformed("lacks its block"))?;
+    let results = op.output("Out");
+    let mut old: Vec<&str> = Vec::new();
+    for name in results {
+        if b.is_assigned(name) {
+            old.push(name);
+        } else {
+            b.control.pending.insert((*name).to_owned(), block);
+        }
+    }
+    if old.is_empty() {
+        return Ok(());
+    }
+    let condition = b.input(op, "Cond")?;
+    let condition = scalar(b, &condition, DType::Bool);
+    let mut then = |b: &mut Builder<'a>| {
+        nested(exporter, b, block)?;
+        old.iter().map(|name| b.get(name)).collect()
+    };
+    let (then, taken) = b.body(&[], &mut then)?;
+    let (otherwise, kept) = b.body(&[], |b| old.iter().map(|name| b.get(name)).collect())?;
+    let values = joined(b, op, &condition, (then, taken), (otherwise, kept))?;
+    for (name, value) in old.iter().zip(values) {
+        b.set(name, value);
+    }
+    Ok(())
+}
+
+/// Translates the operators of a block in the current body.
+fn nested<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, block: usize) -> Result<()> {
+    b.control.depth += 1;
+    if b.control.depth > MAX_DEPTH {
+        return Err(Error::limit("nested-too-deep", "the blocks of the program are nested too deeply")
+            .expected(format_args!("at most {MAX_DEPTH} levels")));
+    }
+    exporter.step()?;
+    let done = exporter.run_block(b, block);
+    b.control.depth -= 1;
+    done
+}
+
+/// Adds an `If` whose branches return the same number of results.
+fn joined(
+    b: &mut Builder<'_>,
+    op: &Op<'_>,
+    condition: &Value,
+    (then, taken): (Graph, Vec<Value>),
+    (otherwise, kept): (Graph, Vec<Value>),
+) -> Result<Vec<Value>> {
+    let mut results = Vec::new();
+    for (one, other) in taken.iter().zip(&kept) {
+        if one.dtype != other.dtype || one.is_sequence != other.is_sequence {
+            return Err(op.refuse("the branches return different dtypes"));
+        }
+        let dims = common(&one.dims, &other.dims);
+        results.push(Inferred { dtype: one.dtype, dims, is_sequence: one.is_sequence });
+    }
+    Ok(branch(b, condition, then, otherwise, results))
+}
+
+/// Returns a result of a branch: of a conditional block, which runs in the current body, or a value of before.
+fn result_of<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, name: &str) -> Result<Value> {
+    if let Some(value) = b.find(name)? {
+        return Ok(value);
+    }
+    if let Some(block) = b.control.pending.get(name).copied() {
+        nested(exporter, b, block)?;
+    }
+    b.get(name)
+}
+
+/// Translates all `select_input` of one condition as one `If`.
+fn select<'a>(
+    exporter: &mut Exporter<'a>,
+    b: &mut Builder<'a>,
+    op: &Op<'a>,
+    number: usize,
+    place: usize,
+) -> Result<()> {
+    let output = op.output("Out").first().copied().unwrap_or("");
+    if let Some(value) = b.control.selected.remove(output) {
+        b.set(output, value);
+        return Ok(());
+    }
+    let mask_name = op.input("Mask").first().copied().unwrap_or("");
+    let mut group: Vec<(&str, &'a [String])> = Vec::new();
+    for other in &exporter.topology.blocks[number].operators[place..] {
+        let is_same =
+            other.kind == "select_input" && other.input("Mask").first().is_some_and(|m| m == mask_name);
+        if let Some(out) = other.output("Out").first().filter(|_| is_same) {
+            // The result of one that was overwritten belongs to another group.
+            if group.iter().any(|(name, _)| name == out) {
+                break;
+            }
+            group.push((out, other.input("X")));
+        }
+    }
+    let mask = b.input(op, "Mask")?;
+    let condition = scalar(b, &mask, DType::Bool);
+    let mut sides = Vec::new();
+    for side in [1, 0] {
+        let body = b.body(&[], |b| {
+            let mut values = Vec::new();
+            for (_, names) in &group {
+                let name = names.get(side).ok_or_else(|| op.malformed("needs two inputs"))?;
+                values.push(result_of(exporter, b, name)?);
+            }
+            Ok(values)
+        })?;
+        sides.push(body);
+    }
+    let (Some(otherwise), Some(then)) = (sides.pop(), sides.pop()) else { return Ok(()) };
+    let values = joined(b, op, &condition, then, otherwise)?;
+    for ((name, _), value) in group.iter().zip(values) {
+        if *name == output {
+            b.set(output, value);
+        } else {
+            b.control.selected.insert((*name).to_owned(), value);
+        }
+    }
+    Ok(())
+}
+
+// ---- loops
+
+/// Adds the variables that a block and its bodies write, in order.
+fn written<'a>(exporter: &Exporter<'a>, block: usize, depth: usize, found: &mut Vec<&'a str>) {
+    let Some(block) = exporter.topology.blocks.get(block).filter(|_| depth < MAX_DEPTH) else { return };
+    for operator in &block.operators {
+        for name in operator.outputs.iter().flat_map(|slot| &slot.arguments).chain(changed(operator)) {
+            if !found.contains(&name.as_str()) {
+                found.push(name);
+            }
+        }
+        operator.blocks.iter().for_each(|body| written(exporter, *body, depth + 1, found));
+    }
+}
+
+/// Returns the operands that an operator of PIR changes in place.
+fn changed(operator: &Operator) -> &[String] {
+    let operands = operator.input("");
+    match operator.kind.as_str() {
+        "pd_op.array_write_" | "pd_op.increment_" => operands.get(..1).unwrap_or(&[]),
+        "pd_op.assign_out_" => operands.get(1..2).unwrap_or(&[]),
+        _ => &[],
+    }
+}
+
+/// Variable that a loop carries: its name in the body, its value before.
+struct Carried<'n> {
+    name: &'n str,
+    initial: Value,
+}
+
+/// Adds a `Loop`. `next` returns the condition and the carried values at the end of the body.
+fn repeat<'a>(
+    b: &mut Builder<'a>,
+    op: &Op<'a>,
+    condition: &Value,
+    carried: &[Carried<'_>],
+    next: &mut dyn FnMut(&mut Builder<'a>) -> Result<(Value, Vec<Value>)>,
+) -> Result<Vec<Value>> {
+    let mut dims: Vec<Dims> = carried.iter().map(|c| c.initial.dims.clone()).collect();
+    for round in 0..MAX_ROUNDS {
+        let names = b.names();
+        let mut formals = vec![
+            b.formal("iteration", DType::I64, Some(Vec::new()), false),
+            b.formal("condition", DType::Bool, Some(Vec::new()), false),
+        ];
+        for (c, dims) in carried.iter().zip(&dims) {
+            formals.push(b.formal(c.name, c.initial.dtype, dims.clone(), c.initial.is_sequence));
+        }
+        let inputs = formals.clone();
+        let (graph, results) = b.body(&formals, |b| {
+            for (c, formal) in carried.iter().zip(&inputs[2..]) {
+                b.set(c.name, formal.clone());
+            }
+            let (again, mut values) = next(b)?;
+            let again = scalar(b, &again, DType::Bool);
+            for (value, c) in values.iter_mut().zip(carried) {
+                if value.dtype != c.initial.dtype && !value.is_sequence {
+                    return Err(op.refuse("a variable of the loop changes its dtype"));
+                }
+            }
+            values.insert(0, again);
+            Ok(values)
+        })?;
+        let after: Vec<Dims> = results[1..].iter().map(|value| value.dims.clone()).collect();
+        let joint: Vec<Dims> = dims.iter().zip(&after).map(|(a, b)| common(a, b)).collect();
+        if joint != dims && round + 1 < MAX_ROUNDS {
+            dims = joint;
+            b.forget_names(names);
+            continue;
+        }
+        let mut graph = graph;
+        for (place, dims) in joint.iter().enumerate() {
+            graph.inputs[place + 2].shape.clone_from(dims);
+            graph.outputs[place + 1].shape.clone_from(dims);
+        }
+        let types = carried.iter().zip(&results[1..]).zip(&joint);
+        let types = types.map(|((c, value), dims)| Inferred {
+            dtype: value.dtype,
+            dims: dims.clone(),
+            is_sequence: c.initial.is_sequence,
+        });
+        let types = types.collect();
+        let none = Value::none();
+        let condition = scalar(b, condition, DType::Bool);
+        let mut inputs = vec![&none, &condition];
+        inputs.extend(carried.iter().map(|c| &c.initial));
+        return Ok(b.typed("Loop", &inputs, vec![("body", Attr::Graph(Box::new(graph)))], types));
+    }
+    Err(op.refuse("the dimensions of the variables of the loop do not settle"))
+}
+
+fn while_desc<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>) -> Result<()> {
+    let block = *op.blocks.first().ok_or_else(|| op.malformed("lacks its block"))?;
+    let condition_name = op.input("Condition").first().copied();
+    let condition_name = condition_name.ok_or_else(|| op.malformed("lacks its condition"))?;
+    let condition = b.get(condition_name)?;
+    let mut names = Vec::new();
+    written(exporter, block, 0, &mut names);
+    let mut carried = Vec::new();
+    for name in names {
+        if b.is_assigned(name) {
+            carried.push(Carried { name, initial: b.get(name)? });
+            continue;
+        }
+        // A list that the loop fills, declared outside of it.
+        let declared = exporter.topology.blocks.iter().take(block).flat_map(|b| &b.variables);
+        let array = declared.filter(|v| v.name == name).find(|v| v.kind == VariableKind::TensorArray);
+        if let Some(array) = array {
+            let initial = empty(b, array.dtype.unwrap_or(DType::F32));
+            carried.push(Carried { name, initial });
+        }
+    }
+    let values = repeat(b, op, &condition, &carried, &mut |b| {
+        nested(exporter, b, block)?;
+        let again = b.get(condition_name)?;
+        let values = carried.iter().map(|c| b.get(c.name)).collect::<Result<_>>()?;
+        Ok((again, values))
+    })?;
+    for (c, value) in carried.iter().zip(values) {
+        b.set(c.name, value);
+    }
+    Ok(())
+}
+
+/// Returns the operands of the `cf.yield` at the end of a block.
+fn yielded<'a>(exporter: &Exporter<'a>, op: &Op<'_>, block: usize) -> Result<&'a [String]> {
+    let block = exporter.topology.blocks.get(block);
+    let last = block.and_then(|block| block.operators.iter().rfind(|o| o.kind == "cf.yield"));
+    match (block, last) {
+        (Some(_), Some(last)) => Ok(last.input("")),
+        (Some(_), None) => Ok(&[]),
+        (None, _) => Err(op.malformed("runs a block that does not exist")),
+    }
+}
+
+fn while_pir<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>) -> Result<()> {
+    let block = *op.blocks.first().ok_or_else(|| op.malformed("lacks its block"))?;
+    let operands: Vec<&str> = op.inputs.iter().flat_map(|(_, names)| names.clone()).collect();
+    let (condition, rest) = operands.split_first().ok_or_else(|| op.malformed("lacks its condition"))?;
+    let condition = b.get(condition)?;
+    let body = exporter.topology.blocks.get(block).ok_or_else(|| op.malformed("lacks its block"))?;
+    if body.arguments.len() != rest.len() {
+        return Err(op.malformed("has a body with another number of arguments"));
+    }
+    let mut carried = Vec::new();
+    for (name, operand) in body.arguments.iter().zip(rest) {
+        carried.push(Carried { name, initial: b.get(operand)? });
+    }
+    // Values around the loop that its body changes in place.
+    let mut names = Vec::new();
+    written(exporter, block, 0, &mut names);
+    let own = carried.len();
+    for name in names {
+        if b.is_assigned(name) && !carried.iter().any(|c| c.name == name) {
+            carried.push(Carried { name, initial: b.get(name)? });
+        }
+    }
+    let ends = yielded(exporter, op, block)?;
+    if ends.len() != own + 1 {
+        return Err(op.malformed("has a body with another number of results"));
+    }
+    let values = repeat(b, op, &condition, &carried, &mut |b| {
+        nested(exporter, b, block)?;
+        let again = b.get(&ends[0])?;
+        let mut values = ends[1..].iter().map(|name| b.get(name)).collect::<Result<Vec<_>>>()?;
+        for c in &carried[own..] {
+            values.push(b.get(c.name)?);
+        }
+        Ok((again, values))
+    })?;
+    let results: Vec<&str> = op.outputs.iter().flat_map(|(_, names)| names.clone()).collect();
+    let (loop_values, changed) = values.split_at(own.min(values.len()));
+    for (name, value) in results.iter().zip(loop_values) {
+        b.set(name, value.clone());
+    }
+    for (c, value) in carried[own..].iter().zip(changed) {
+        b.set(c.name, value.clone());
+    }
+    Ok(())
+}
+
+fn if_pir<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>) -> Result<()> {
+    let [then_block, else_block] = op.blocks[..] else { return Err(op.malformed("needs two blocks")) };
+    let condition = first_operand(b, op)?;
+    let condition = scalar(b, &condition, DType::Bool);
+    let mut changed = Vec::new();
+    written(exporter, then_block, 0, &mut changed);
+    written(exporter, else_block, 0, &mut changed);
+    changed.retain(|name| b.is_assigned(name));
+    let mut sides = Vec::new();
+    for block in [then_block, else_block] {
+        let ends = yielded(exporter, op, block)?;
+        sides.push(b.body(&[], |b| {
+            nested(exporter, b, block)?;
+            let mut values = ends.iter().map(|name| b.get(name)).collect::<Result<Vec<_>>>()?;
+            for name in &changed {
+                values.push(b.get(name)?);
+            }
+            Ok(values)
+        })?);
+    }
+    let (Some(otherwise), Some(then)) = (sides.pop(), sides.pop()) else { return Ok(()) };
+    if then.1.len() != otherwise.1.len() {
+        return Err(op.malformed("has branches with different numbers of results"));
+    }
+    let values = joined(b, op, &condition, then, otherwise)?;
+    let mut results: Vec<&str> = op.outputs.iter().flat_map(|(_, names)| names.clone()).collect();
+    results.extend(&changed);
+    for (name, value) in results.iter().zip(values) {
+        b.set(name, value);
+    }
+    Ok(())
+}

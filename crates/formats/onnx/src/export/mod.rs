@@ -1,0 +1,269 @@
+//! Export of Paddle programs to ONNX graphs.
+//!
+//! [`export`] walks the operators of a [`Topology`] in order. For each it looks up a row of the [`table`] and calls its
+//! translation, which adds nodes to the [`builder::Builder`]. Dtypes and dimensions of all values are tracked ([`infer`]), and
+//! shape arithmetic on known numbers is computed at once ([`fold`]).
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`operator`] | an operator in one vocabulary, for both forms of programs |
+//! | [`table`] | all operators with their translations |
+//! | [`builder`] | values and nodes of the graph |
+//! | [`infer`], [`fold`] | types of results; computed constants |
+//! | [`control`] | branches, loops, lists of tensors |
+//! | `math`, `shapes`, `layers`, `vision`, `sequence`, `quantized`, `fused` | translations |
+
+pub(crate) mod builder;
+mod control;
+pub(crate) mod fold;
+mod fused;
+mod infer;
+mod layers;
+mod liveness;
+mod math;
+mod operator;
+mod quantized;
+mod sequence;
+mod shapes;
+mod table;
+mod vision;
+
+use crate::model::{Dim, Graph, Model, ValueInfo};
+use builder::{Builder, Value, value_info};
+use operator::{Lists, Op};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use weighbridge_core::check::variable_names;
+use weighbridge_core::checkpoint::Checkpoint;
+use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_core::tensor::DType;
+use weighbridge_core::topology::{Endpoint, Topology};
+
+pub use table::{is_supported, supported};
+
+/// Default version of the standard operators.
+pub(crate) const OPSET: i64 = 17;
+/// Range of versions that can be written.
+pub(crate) const OPSETS: std::ops::RangeInclusive<i64> = 17..=21;
+/// Maximum number of operators in an error message.
+const MAX_SHOWN: usize = 20;
+/// Maximum number of translations of bodies.
+const MAX_BODIES: usize = 2000;
+
+/// Exports the program of a checkpoint with its parameters.
+///
+/// # Errors
+/// [`Kind::Unsupported`], `unsupported-operators`, with every operator that has no translation, its count and its first use;
+/// [`Kind::Corrupt`] for an inconsistent program.
+pub(crate) fn export(checkpoint: &Checkpoint, topology: &Topology, opset: i64) -> Result<Model> {
+    if topology.fetches.is_empty() {
+        return Err(Error::unsupported("no-outputs", "the program has no outputs")
+            .hint("export an inference program: one that save_inference_model or jit.save has written"));
+    }
+    let names = variable_names(topology, &checkpoint.tensors);
+    let mut parameters = HashMap::new();
+    for (name, entry) in names.into_iter().zip(&checkpoint.tensors) {
+        parameters.entry(name).or_insert(entry);
+    }
+    let mut exporter = Exporter::new(topology);
+    exporter.check_supported()?;
+    let mut builder = Builder::new(topology, parameters, opset);
+    let mut inputs = Vec::new();
+    for feed in &topology.feeds {
+        let info = input(feed);
+        let value = builder.formal(&info.name, info.dtype, info.shape.clone(), false);
+        builder.set(&feed.name, value.clone());
+        inputs.push(ValueInfo { shape: value.dims.clone(), ..value_info(&value) });
+    }
+    builder.control.is_pir = topology.form == "pir";
+    exporter.run_block(&mut builder, 0)?;
+    if let Some(error) = exporter.refused() {
+        return Err(error);
+    }
+    let mut outputs = Vec::new();
+    for fetch in &topology.fetches {
+        let value = exporter.output(&mut builder, fetch)?;
+        outputs.push(value_info(&value));
+    }
+    let (nodes, initializers) = builder.finish();
+    let mut graph = Graph { name: "main".to_owned(), nodes, initializers, inputs, outputs };
+    liveness::prune(&mut graph);
+    let metadata = topology.writer.iter().map(|writer| ("paddle_version".to_owned(), writer.clone()));
+    Ok(Model { ir_version: 8, opset, graph, metadata: metadata.collect() })
+}
+
+/// Returns the input of the graph for an input of the program. Each open dimension has a name of its own.
+fn input(feed: &Endpoint) -> ValueInfo {
+    let dim = |(axis, size): (usize, &i64)| match size {
+        -1 => Dim::Symbol(Arc::from(format!("{}_{axis}", feed.name))),
+        size => Dim::Size(*size),
+    };
+    ValueInfo {
+        name: feed.name.clone(),
+        dtype: feed.dtype.unwrap_or(DType::F32),
+        shape: feed.shape.as_ref().map(|shape| shape.iter().enumerate().map(dim).collect()),
+        sequence: false,
+    }
+}
+
+/// State of an export besides the graph.
+pub(crate) struct Exporter<'a> {
+    topology: &'a Topology,
+    lists: Lists<'a>,
+    live: Vec<Vec<bool>>,
+    /// Refused operators: count and reason of the first use.
+    refused: BTreeMap<String, (u64, String)>,
+    index: table::Index,
+    /// Translations of bodies so far: those of loops are translated more than once.
+    bodies: usize,
+}
+
+impl<'a> Exporter<'a> {
+    fn new(topology: &'a Topology) -> Self {
+        let mut lists = Lists::default();
+        topology.blocks.iter().for_each(|block| lists.add(block));
+        let live = liveness::of(topology);
+        Self { topology, lists, live, refused: BTreeMap::new(), index: table::Index::new(), bodies: 0 }
+    }
+
+    /// Fails if operators that contribute to the outputs have no translation.
+    fn check_supported(&mut self) -> Result<()> {
+        let mut missing: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
+        for (number, block) in self.topology.blocks.iter().enumerate() {
+            for (place, operator) in block.operators.iter().enumerate() {
+                if self.live[number][place] && !self.index.has(&operator.kind) {
+                    let output = operator.outputs.iter().flat_map(|slot| &slot.arguments).next();
+                    let first = output.map_or("", String::as_str);
+                    missing.entry(&operator.kind).or_insert((0, first)).0 += 1;
+                }
+            }
+        }
+        for (kind, (count, first)) in missing {
+            let first = format!("first for {}", weighbridge_core::text::escape(first));
+            self.refused.insert(kind.to_owned(), (count, first));
+        }
+        self.refused().map_or(Ok(()), Err)
+    }
+
+    /// Returns the error for all refused operators.
+    fn refused(&self) -> Option<Error> {
+        if self.refused.is_empty() {
+            return None;
+        }
+        let mut shown: Vec<String> = self
+            .refused
+            .iter()
+            .take(MAX_SHOWN)
+            .map(|(kind, (count, why))| format!("{kind} ({count} x, {why})"))
+            .collect();
+        if self.refused.len() > MAX_SHOWN {
+            shown.push(format!("and {} more", self.refused.len() - MAX_SHOWN));
+        }
+        Some(
+            Error::unsupported(
+                "unsupported-operators",
+                "the program has operators that cannot be exported to ONNX",
+            )
+            .found(shown.join("; ")),
+        )
+    }
+
+    /// Counts the translation of a body.
+    ///
+    /// # Errors
+    /// [`Kind::Limit`] for loops in loops that multiply the work.
+    pub(crate) fn step(&mut self) -> Result<()> {
+        self.bodies += 1;
+        if self.bodies <= MAX_BODIES {
+            return Ok(());
+        }
+        Err(Error::limit("nested-too-deep", "the loops of the program are nested too deeply")
+            .expected(format_args!("at most {MAX_BODIES} translations of bodies")))
+    }
+
+    /// Translates the operators of a block, in order.
+    pub(crate) fn run_block(&mut self, builder: &mut Builder<'a>, number: usize) -> Result<()> {
+        let topology = self.topology;
+        let Some(block) = topology.blocks.get(number) else {
+            return Err(
+                Error::corrupt("bad-program", "an operator runs a block that does not exist").found(number)
+            );
+        };
+        for (place, operator) in block.operators.iter().enumerate() {
+            if !self.live[number][place] {
+                continue;
+            }
+            let row = self.index.find(&operator.kind, topology.form == "pir");
+            let op = if topology.form == "pir" {
+                Op::of_pir(operator, row, &self.lists)
+            } else {
+                Op::of_desc(operator)
+            };
+            builder.begin(number, &op);
+            let done = match control::translate(self, builder, &op, number, place)? {
+                true => Ok(()),
+                false => match row {
+                    Some(row) => (row.translate)(builder, &op),
+                    None => Err(op.refuse("no translation")),
+                },
+            };
+            match done {
+                Err(error) if error.kind() == Kind::Unsupported => self.refuse(builder, &op, &error),
+                done => done.map_err(|error| within(error, &op))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a refused operator and gives its results their declared types, so that the others can be examined.
+    fn refuse(&mut self, builder: &mut Builder<'a>, op: &Op<'a>, error: &Error) {
+        let first = op.outputs.iter().flat_map(|(_, names)| names).next().copied().unwrap_or("");
+        let message = error.message().trim_start_matches(op.shown).trim_start_matches(": ").to_owned();
+        let why = format!("first for {}: {message}", weighbridge_core::text::escape(first));
+        self.refused.entry(op.shown.to_owned()).or_insert((0, why)).0 += 1;
+        for (_, names) in &op.outputs {
+            for name in names {
+                let declared = builder.declaration(name);
+                let dtype = declared.and_then(|v| v.dtype).unwrap_or(DType::F32);
+                let dims = declared.and_then(|v| v.shape.as_ref()).map(|shape| {
+                    shape.iter().map(|s| if *s < 0 { Dim::Open } else { Dim::Size(*s) }).collect()
+                });
+                let value = builder.formal("refused", dtype, dims, false);
+                builder.set(name, value);
+            }
+        }
+    }
+
+    /// Returns the value of an output of the program under the name of the output.
+    fn output(&self, builder: &mut Builder<'a>, fetch: &Endpoint) -> Result<Value> {
+        let value = builder.get(self.fetched(&fetch.name))?;
+        let is_own = value.name == fetch.name && value.constant.is_none();
+        if is_own && builder.is_made(&value.name) && builder.fetched.insert(value.name.clone()) {
+            return Ok(value);
+        }
+        let mut copy = builder.identity(&value);
+        let name = builder.unique(&fetch.name);
+        builder.rename_last(&copy.name, &name);
+        copy.name.clone_from(&name);
+        builder.fetched.insert(name);
+        Ok(copy)
+    }
+
+    /// Returns the variable that an output reads: in PIR, the operand of the fetch.
+    fn fetched<'n>(&'n self, name: &'n str) -> &'n str {
+        let fetch = |operator: &&weighbridge_core::topology::Operator| {
+            matches!(operator.kind.as_str(), "pd_op.fetch" | "builtin.shadow_output")
+                && (operator.output("").iter().any(|own| own == name)
+                    || matches!(operator.attribute("name").or(operator.attribute("output_name")),
+                        Some(weighbridge_core::topology::AttributeValue::Text(own)) if own == name))
+        };
+        let mut operators = self.topology.blocks.iter().flat_map(|block| &block.operators);
+        operators.find(fetch).and_then(|operator| operator.input("").first()).map_or(name, String::as_str)
+    }
+}
+
+/// Adds the operator to an error.
+fn within(error: Error, op: &Op<'_>) -> Error {
+    let output = op.outputs.iter().flat_map(|(_, names)| names).next().copied().unwrap_or("");
+    error.within(format_args!("translating {} for {}", op.shown, weighbridge_core::text::escape(output)))
+}

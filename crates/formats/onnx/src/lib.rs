@@ -8,6 +8,7 @@ mod dtype;
 mod encode;
 mod export;
 mod model;
+mod show;
 mod write;
 
 pub use export::{is_supported, supported};

@@ -1,6 +1,6 @@
 //! Plans of models.
 
-use crate::{EXTERNAL, MODEL, OPSET, encode, export};
+use crate::{EXTERNAL, MODEL, OPSET, encode, export, show};
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Note};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, WritePlan};
@@ -52,10 +52,12 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         let mut external = encode::External { file: DATA_FILE.to_owned(), data };
         let message = encode::model(&model, Some(&mut external))?;
         let mut file = FileBuilder::new(MODEL_FILE);
+        file.describe(show::graph(&model.graph));
         message.write(&mut file)?;
         vec![file.finish(), external.data.finish()]
     } else {
         let mut file = FileBuilder::new("");
+        file.describe(show::graph(&model.graph));
         whole.write(&mut file)?;
         vec![file.finish()]
     };

@@ -116,7 +116,7 @@ fn run(_: &Path) -> GraphRun {
 #[cfg(feature = "tract")]
 fn run(target: &Path) -> GraphRun {
     let file = if target.is_dir() { target.join("model.onnx") } else { target.to_owned() };
-    match crate::engine::catch_panic(|| in_tract::run(&file)) {
+    match weighbridge_io::catch_panic(|| in_tract::run(&file)) {
         Ok(Ok(())) => GraphRun::Done,
         Ok(Err(error)) => GraphRun::Refused(format!("{error:#}").lines().next().unwrap_or("").to_owned()),
         Err(_) => GraphRun::Refused("tract stopped with a panic".to_owned()),
@@ -127,6 +127,8 @@ fn run(target: &Path) -> GraphRun {
 mod in_tract {
     use std::path::Path;
     use tract_onnx::prelude::*;
+    use tract_onnx::tract_core::internal::DimLike as _;
+    use tract_onnx::tract_hir::infer::{Factoid as _, GenericFactoid};
 
     /// Size of an open dimension that is not the first.
     const OPEN: usize = 32;

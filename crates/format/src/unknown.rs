@@ -213,7 +213,7 @@ fn joblib() -> Phrase {
 /// Returns the hint for a model that is a protobuf message: ONNX, Core ML, or TensorFlow.
 fn protobuf(head: &[u8], file: &FileName) -> Option<Phrase> {
     if is_onnx(head) {
-        return Some(not_read("an ONNX file"));
+        return Some("looks like an ONNX model, but its fields are not those of one; the file may be damaged".into());
     }
     // Field 1 is a version, field 2 a message that begins with its own field 1.
     if let [0x08, version @ 1..=32, 0x12, rest @ ..] = head

@@ -16,6 +16,8 @@ mod rewrite;
 #[cfg(feature = "scan")]
 mod scan;
 mod skeleton;
+#[cfg(test)]
+mod tests;
 mod typed;
 mod wire;
 mod write;

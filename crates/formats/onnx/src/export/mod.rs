@@ -11,10 +11,11 @@
 //! | [`builder`] | values and nodes of the graph |
 //! | [`infer`], [`fold`] | types of results; computed constants |
 //! | [`control`] | branches, loops, lists of tensors |
-//! | `math`, `shapes`, `layers`, `vision`, `sequence`, `quantized`, `fused` | translations |
+//! | `math`, `shapes`, `layers`, `vision`, `sequence` (with `recurrent` and `decode`), `quantized`, `fused` | translations |
 
 pub(crate) mod builder;
 mod control;
+mod decode;
 pub(crate) mod fold;
 mod fused;
 mod infer;
@@ -23,6 +24,7 @@ mod liveness;
 mod math;
 mod operator;
 mod quantized;
+mod recurrent;
 mod sequence;
 mod shapes;
 mod table;

@@ -32,7 +32,9 @@ class Case:
         with paddle.static.program_guard(main, startup):
             feeds = []
             for name, (shape, arrays) in self.inputs.items():
-                feeds.append(paddle.static.data(name, shape, str(arrays[0].dtype)))
+                is_lod = isinstance(arrays[0], tuple)
+                dtype = str((arrays[0][0] if is_lod else arrays[0]).dtype)
+                feeds.append(paddle.static.data(name, shape, dtype, lod_level=int(is_lod)))
             outs = self.make(*feeds)
             outs = list(outs) if isinstance(outs, (list, tuple)) else [outs]
             exe = paddle.static.Executor(CPU)
@@ -51,6 +53,7 @@ def case(name, make, inputs, atol=1e-4, rtol=1e-3, only=None):
     """Adds a case. `make` gets the inputs as variables and returns the outputs.
 
     `inputs`: name -> array (declared with its shape), or (declared shape, [arrays]) with None for open dimensions.
+    An array may be a sequence: a pair of an array and its LoD lengths.
     `only`: "2.6" or "3.3" if the other version lacks the operator.
     """
     full = {}

@@ -177,7 +177,7 @@ pub(super) fn is_used(b: &Builder<'_>, op: &Op<'_>, slot: &str) -> bool {
 }
 
 /// Pads the spatial dimensions of a value (channels first) with a number.
-pub(super) fn pad_spatial(
+fn pad_spatial(
     b: &mut Builder<'_>,
     x: &Value,
     begins: &[i64],
@@ -190,20 +190,6 @@ pub(super) fn pad_spatial(
     let pads: Vec<i64> = [0, 0].iter().chain(begins).chain(&[0, 0]).chain(ends).copied().collect();
     let (pads, filler) = (b.ints(&pads), b.scalar(filler, x.dtype));
     b.node("Pad", &[x, &pads, &filler], vec![("mode", Attr::Text("constant".to_owned()))])
-}
-
-/// Returns the shape of a value with some sizes replaced: constant if the others are known.
-pub(super) fn shape_with(b: &mut Builder<'_>, x: &Value, changes: &[(usize, &Value)]) -> Value {
-    let rank = x.rank().unwrap_or(0);
-    let mut parts = Vec::new();
-    for axis in 0..rank {
-        parts.push(match changes.iter().find(|(place, _)| *place == axis) {
-            Some((_, size)) => (*size).clone(),
-            None => b.dim(x, axis),
-        });
-    }
-    let parts: Vec<&Value> = parts.iter().collect();
-    b.concat(&parts, 0)
 }
 
 /// Returns a value of sizes for `Reshape`: the parts one after the other; each has rank 1.

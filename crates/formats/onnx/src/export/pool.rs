@@ -2,7 +2,7 @@
 
 use super::builder::{Builder, Value};
 use super::layers::{
-    Window, channels_back, channels_first, is_used, numbers, pad_spatial, shape_with, single, spatial,
+    Window, channels_back, channels_first, is_used, numbers, single, spatial,
 };
 use super::operator::{Op, Row, row};
 use crate::constant::Constant;
@@ -73,7 +73,7 @@ fn pool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         let mut window = Window::read(op, Some(kernel), count)?;
         window.dilations = vec![1; count];
         window.resolve(&first);
-        if is_max { max(b, op, &first, &window)? } else { mean(b, op, &first, &window)? }
+        if is_max { max(b, op, &first, &window) } else { mean(b, op, &first, &window) }
     };
     let y = channels_back(b, op, &y)?;
     b.bind(op, "Out", y);
@@ -101,98 +101,157 @@ pub(super) fn reduce(b: &mut Builder<'_>, kind: &str, x: &Value, axes: &[i64], k
     b.node(kind, &[x], vec![("axes", Attr::Ints(axes.to_vec())), keep])
 }
 
-/// Adds what a last window, that begins in the padding, needs: windows of `ceil_mode` are those of stride - 1 more padding.
-fn ceil(op: &Op<'_>, x: &Value, window: &Window) -> Result<Window> {
+/// Paddings before and after the spatial dimensions, which may depend on sizes that are known at run time.
+struct Pads {
+    begins: Value,
+    ends: Value,
+    /// Paddings of the image, without what `ceil_mode` adds after it.
+    plain: Value,
+}
+
+/// Returns the window with more padding after the image, if `ceil_mode` needs it: the last window may begin where less than a
+/// whole one is left.
+fn ceil(op: &Op<'_>, x: &Value, window: &Window) -> Window {
     let mut window = window.clone();
-    if !op.bool("ceil_mode", false) {
-        return Ok(window);
+    if !op.bool("ceil_mode", false) || window.is_same {
+        return window;
     }
     let kernel = window.kernel.clone().unwrap_or_default();
-    if window.is_same {
-        // The padding completes the last window, unless windows are apart.
-        if kernel.iter().zip(&window.strides).any(|(kernel, stride)| kernel < stride) {
-            return Err(op.refuse("ceil_mode with the padding algorithm SAME needs known sizes"));
-        }
-        return Ok(window);
-    }
-    for place in 0..window.ends.len() {
+    for (place, kernel) in kernel.iter().enumerate() {
+        let stride = window.strides[place];
         let more = match spatial(x, place) {
             Some(size) => {
-                let span = size + window.begins[place] + window.ends[place] - kernel[place];
-                let over = span.rem_euclid(window.strides[place]);
-                if over == 0 { 0 } else { window.strides[place] - over }
+                let span = size + window.begins[place] + window.ends[place] - kernel;
+                let over = span.rem_euclid(stride);
+                if over == 0 { 0 } else { stride - over }
             }
-            None => window.strides[place] - 1,
+            None => stride - 1,
         };
         window.ends[place] += more;
     }
-    Ok(window)
+    window
 }
 
 /// Returns true if a pooling node can have the paddings: each is less than the kernel.
-fn fits(window: &Window) -> bool {
+fn fits(op: &Op<'_>, window: &Window) -> bool {
     let kernel = window.kernel.iter().flatten();
-    window.is_same
-        || kernel
-            .zip(window.begins.iter().zip(&window.ends))
-            .all(|(kernel, (begin, end))| begin < kernel && end < kernel)
+    if window.is_same {
+        // ONNX Runtime computes a negative padding for windows that are apart.
+        return kernel.zip(&window.strides).all(|(kernel, stride)| kernel >= stride);
+    }
+    let pads = window.begins.iter().zip(&window.ends);
+    op.kind != "lp_pool2d" && kernel.zip(pads).all(|(kernel, (begin, end))| begin < kernel && end < kernel)
 }
 
-/// Returns the value with explicit paddings, and the window without them.
-fn padded(b: &mut Builder<'_>, x: &Value, window: &Window, filler: f64) -> (Value, Window) {
-    let padded = pad_spatial(b, x, &window.begins, &window.ends, filler);
-    let zeros = vec![0; window.begins.len()];
-    (padded, Window { begins: zeros.clone(), ends: zeros, ..window.clone() })
+/// Returns the paddings of a window as values; those of the algorithm `SAME` are computed in the graph.
+fn pads(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, plain: &Window, window: &Window) -> Pads {
+    if !window.is_same {
+        return Pads { begins: b.ints(&window.begins), ends: b.ints(&window.ends), plain: b.ints(&plain.ends) };
+    }
+    let kernel = window.kernel.clone().unwrap_or_default();
+    let count = kernel.len();
+    let size = spatial_sizes(b, x, count);
+    let (kernel, strides) = (b.ints(&kernel), b.ints(&window.strides));
+    let (ones, zeros, twos) = (b.ints(&vec![1; count]), b.ints(&vec![0; count]), b.ints(&vec![2; count]));
+    // The paddings complete ceil(size / stride) windows.
+    let last = b.binary("Sub", &size, &ones);
+    let last = b.binary("Div", &last, &strides);
+    let span = b.binary("Mul", &last, &strides);
+    let span = b.binary("Add", &span, &kernel);
+    let total = b.binary("Sub", &span, &size);
+    let total = b.binary("Max", &total, &zeros);
+    let begins = b.binary("Div", &total, &twos);
+    let plain = b.binary("Sub", &total, &begins);
+    let ends = if op.bool("ceil_mode", false) {
+        let more = b.binary("Sub", &strides, &ones);
+        b.binary("Add", &plain, &more)
+    } else {
+        plain.clone()
+    };
+    Pads { begins, ends, plain }
+}
+
+/// Returns the spatial sizes of a value (channels first).
+fn spatial_sizes(b: &mut Builder<'_>, x: &Value, count: usize) -> Value {
+    let sizes: Vec<Value> = (2..2 + count).map(|axis| b.dim(x, axis)).collect();
+    let sizes: Vec<&Value> = sizes.iter().collect();
+    b.concat(&sizes, 0)
+}
+
+/// Returns the value with its paddings.
+fn padded(b: &mut Builder<'_>, x: &Value, pads: &Pads, filler: f64) -> Value {
+    let zeros = b.ints(&[0, 0]);
+    let all = b.concat(&[&zeros, &pads.begins, &zeros, &pads.ends], 0);
+    if all.constant.as_ref().and_then(|all| all.as_ints()).is_some_and(|all| all.iter().all(|pad| *pad == 0)) {
+        return x.clone();
+    }
+    let filler = b.scalar(filler, x.dtype);
+    b.node("Pad", &[x, &all, &filler], vec![("mode", Attr::Text("constant".to_owned()))])
 }
 
 /// Returns the maximum of each window.
-fn max(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, window: &Window) -> Result<Value> {
-    let mut window = ceil(op, x, window)?;
-    let mut x = x.clone();
-    if !fits(&window) {
-        (x, window) = padded(b, &x, &window, LOWEST);
+fn max(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, window: &Window) -> Value {
+    let whole = ceil(op, x, window);
+    let mut attributes = whole.attributes();
+    if fits(op, &whole) {
+        attributes.push(whole.pads());
+        return b.node("MaxPool", &[x], attributes);
     }
-    let mut attributes = window.attributes();
-    attributes.push(window.pads());
-    Ok(b.node("MaxPool", &[&x], attributes))
+    let pads = pads(b, op, x, window, &whole);
+    let x = padded(b, x, &pads, LOWEST);
+    b.node("MaxPool", &[&x], attributes)
 }
 
 /// Returns the mean of each window. The divisor is the number of elements inside the image (`exclusive`), or the size of the
-/// window without what `ceil_mode` adds beyond the padding.
-fn mean(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, window: &Window) -> Result<Value> {
+/// window, without what is farther behind the image than its padding.
+fn mean(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, window: &Window) -> Value {
     let exclusive = op.bool("exclusive", true);
     let input = single(b, x);
-    let whole = ceil(op, x, window)?;
+    let whole = ceil(op, x, window);
     let mut attributes = whole.attributes();
-    let is_plain = whole.is_same || whole.ends == window.ends;
-    if !exclusive && whole.is_same {
-        return Err(op.refuse("means over the padding of the algorithm SAME need known sizes"));
-    }
-    let y = if fits(&whole) && (exclusive || is_plain && window.begins == window.ends) {
+    let is_plain = !whole.is_same && whole.ends == window.ends && whole.begins == whole.ends;
+    let y = if fits(op, &whole) && (exclusive || is_plain) {
         attributes.push(whole.pads());
         attributes.push(("count_include_pad", Attr::Int(i64::from(!exclusive))));
         b.node("AveragePool", &[&input], attributes)
     } else {
-        // The mean over the windows of the padded image, divided by the share of each that counts.
-        let (image, bare) = padded(b, &input, &whole, 0.0);
-        let mean = b.node("AveragePool", &[&image], bare.attributes());
-        let one = b.ints(&[1]);
-        let shape = shape_with(b, x, &[(0, &one), (1, &one)]);
-        let mut ones = b.filled(&shape, 1.0, input.dtype);
-        let (mut begins, mut ends) = (whole.begins.clone(), whole.ends.clone());
-        if !exclusive {
+        let pads = pads(b, op, x, window, &whole);
+        let image = padded(b, &input, &pads, 0.0);
+        let mut y = b.node("AveragePool", &[&image], attributes);
+        let kernel = whole.kernel.clone().unwrap_or_default();
+        for (place, kernel) in kernel.iter().enumerate() {
+            // The divisor of each window along the axis; it is negative for a window behind the padding, as in Paddle.
+            let axis = place + 2;
+            let at = [i64::try_from(place).unwrap_or(0)];
+            let index = b.ints(&at);
+            let (begin, size) = (b.gather(&pads.begins, &index, 0), b.dim(x, axis));
+            let count = b.dim(&y, axis);
+            let count = b.squeeze(&count, &[0]);
+            let range = b.node("Range", &[&b.int(0), &count, &b.int(1)], Vec::new());
+            let starts = b.binary("Mul", &range, &b.ints(&[whole.strides[place]]));
+            let starts = b.binary("Sub", &starts, &begin);
+            let ends = b.binary("Add", &starts, &b.ints(&[*kernel]));
             // Paddle counts as much padding after the image as before it.
-            ones = pad_spatial(b, &ones, &window.begins, &window.begins, 1.0);
-            for place in 0..begins.len() {
-                begins[place] = 0;
-                ends[place] -= window.begins[place];
+            let (low, high) = match exclusive {
+                true => (b.binary("Max", &starts, &b.ints(&[0])), size),
+                false => (starts, b.binary("Add", &size, &begin)),
+            };
+            let ends = b.binary("Min", &ends, &high);
+            let counts = b.binary("Sub", &ends, &low);
+            if counts.constant.as_ref().and_then(|c| c.as_ints()).is_some_and(|c| c.iter().all(|c| c == kernel)) {
+                continue;
             }
+            let counts = b.cast(&counts, y.dtype);
+            #[allow(clippy::cast_precision_loss)]
+            let kernel = b.scalar(*kernel as f64, y.dtype);
+            let share = b.binary("Div", &counts, &kernel);
+            let trailing: Vec<i64> = (1..).take(x.rank().unwrap_or(0).saturating_sub(axis + 1)).collect();
+            let share = b.unsqueeze(&share, &trailing);
+            y = b.binary("Div", &y, &share);
         }
-        let ones = pad_spatial(b, &ones, &begins, &ends, 0.0);
-        let share = b.node("AveragePool", &[&ones], bare.attributes());
-        b.binary("Div", &mean, &share)
+        y
     };
-    Ok(b.cast(&y, x.dtype))
+    b.cast(&y, x.dtype)
 }
 
 /// Returns the maximum or mean of adaptive windows: window i of n begins at floor(i * size / n) and ends before
@@ -287,13 +346,12 @@ fn lp_pool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let elements: i64 = kernel.iter().map(|size| (*size).max(1)).fold(1, i64::saturating_mul);
     let mut window = Window::read(op, Some(kernel), count)?;
     window.resolve(&first);
-    let window = ceil(op, &first, &window)?;
+    let whole = ceil(op, &first, &window);
     let power = b.scalar(order, input.dtype);
     let powers = b.binary("Pow", &input, &power);
-    let (powers, window) = if window.is_same { (powers, window) } else { padded(b, &powers, &window, 0.0) };
-    let mut attributes = window.attributes();
-    attributes.push(window.pads());
-    attributes.push(("count_include_pad", Attr::Int(1)));
+    let pads = pads(b, op, &first, &window, &whole);
+    let powers = padded(b, &powers, &pads, 0.0);
+    let attributes = whole.attributes();
     let mean = b.node("AveragePool", &[&powers], attributes);
     #[allow(clippy::cast_precision_loss)]
     let elements = b.scalar(elements as f64, input.dtype);
@@ -344,14 +402,14 @@ fn max_with_index(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     };
     window.dilations = vec![1; count];
     if !(is_global || adaptive) {
-        window = ceil(op, &x, &window)?;
+        window = ceil(op, &x, &window);
     }
     if !needs_mask {
-        let y = max(b, op, &x, &window)?;
+        let y = max(b, op, &x, &window);
         b.bind(op, "Out", y);
         return Ok(());
     }
-    if !fits(&window) {
+    if !fits(op, &window) {
         return Err(op.refuse("places in windows inside the padding are not supported"));
     }
     let mut attributes = window.attributes();

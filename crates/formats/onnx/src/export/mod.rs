@@ -11,18 +11,22 @@
 //! | [`builder`] | values and nodes of the graph |
 //! | [`infer`], [`fold`] | types of results; computed constants |
 //! | [`control`] | branches, loops, lists of tensors |
-//! | `math`, `shapes`, `layers`, `vision`, `sequence`, `quantized`, `fused` | translations |
+//! | `math`, `shapes`, `layers`, `pool`, `norm`, `vision`, `resize`, `detection`, `sequence`, `quantized`, `fused` | translations |
 
 pub(crate) mod builder;
 mod control;
+mod detection;
 pub(crate) mod fold;
 mod fused;
 mod infer;
 mod layers;
 mod liveness;
 mod math;
+mod norm;
 mod operator;
+mod pool;
 mod quantized;
+mod resize;
 mod sequence;
 mod shapes;
 mod table;

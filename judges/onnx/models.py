@@ -149,7 +149,7 @@ def judge(folder, target, result):
     except Exception as error:
         raise Failed("no reference", str(error).strip()[-300:]) from error
     for one in outputs[0]:
-        if one.size and one.dtype.kind == "f":
+        if one.size and one.dtype.kind != "c":
             result["spread"] = max(result["spread"], float(np.nanstd(one.astype("float64"))))
     if not target.exists():
         raise Failed("refused", "")

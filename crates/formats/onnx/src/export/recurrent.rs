@@ -434,6 +434,9 @@ pub(super) fn gru(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// `fusion_gru`: `gru` with the weights of the input: [I, 3 * H].
 pub(super) fn fusion_gru(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     refuse_read(b, op, &["XX", "ReorderedH0", "BatchedInput", "BatchedOut"])?;
+    if op.bool("origin_mode", false) {
+        return Err(op.refuse("origin_mode, which the kernels of Paddle compute differently"));
+    }
     let (x, weight) = (b.input(op, "X")?, b.input(op, "WeightH")?);
     let hidden = known_size(op, &weight, 0)?;
     let bias = b.optional(op, "Bias")?;

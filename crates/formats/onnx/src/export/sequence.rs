@@ -185,24 +185,12 @@ fn lod_reset(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `sequence_pool`: sum, average, sum divided by the square root of the length, maximum, first or last row of a sequence. An empty
-/// sequence gives `pad_value`.
+/// `sequence_pool`: sum, average, sum divided by the square root of the length, maximum, first or last row of a sequence. Paddle
+/// allows an empty sequence among others only.
 fn sequence_pool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let mut x = b.input(op, "X")?;
-    let rank = b.rank(op, &x)?;
+    let x = b.input(op, "X")?;
     if is_read(b, op, "MaxIndex") {
         return Err(op.refuse("its result MaxIndex"));
-    }
-    if x.size(0).is_none_or(|size| size == 0) {
-        // A row for an empty sequence.
-        let (rows, one) = (b.dim(&x, 0), b.ints(&[1]));
-        let missing = b.binary("Sub", &one, &rows);
-        let zero = b.ints(&[0]);
-        let missing = b.binary("Max", &missing, &zero);
-        let (before, others) = (b.ints(&vec![0; rank]), b.ints(&vec![0; rank.saturating_sub(1)]));
-        let pads = b.concat(&[&before, &missing, &others], 0);
-        let filler = b.scalar(op.float("pad_value", 0.0), x.dtype);
-        x = b.node("Pad", &[&x, &pads, &filler], Vec::new());
     }
     let out = match op.text("pooltype", "AVERAGE").to_ascii_uppercase().as_str() {
         "SUM" => reduce(b, "ReduceSum", &x, 0, true),

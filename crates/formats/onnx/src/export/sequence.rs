@@ -5,10 +5,13 @@
 //! `sequence_*` operators, `gru`, `lstm`, `crf_decoding` and others are translated for it. Operators that a program of several
 //! sequences needs (`beam_search`, several levels) have no translation.
 
+mod decode;
+mod recurrent;
+
 use super::builder::{Builder, Value};
 use super::infer::Inferred;
 use super::operator::{Op, Row, row};
-use super::{decode, recurrent};
+
 use crate::constant::Constant;
 use crate::model::{Attr, Dim};
 use weighbridge_core::error::Result;
@@ -52,10 +55,8 @@ pub(super) const ROWS: &[Row] = &[
     row("im2sequence", "im2sequence", "X Y", "Out", im2sequence),
 ];
 
-// ---- shared with the other modules of sequences
-
 /// Returns true if an operator or the caller of the program reads a result.
-pub(super) fn is_read(b: &Builder<'_>, op: &Op<'_>, slot: &str) -> bool {
+fn is_read(b: &Builder<'_>, op: &Op<'_>, slot: &str) -> bool {
     let names = op.output(slot);
     let has = |name: &String| names.contains(&name.as_str());
     let mut operators = b.topology.blocks.iter().flat_map(|block| &block.operators);
@@ -65,7 +66,7 @@ pub(super) fn is_read(b: &Builder<'_>, op: &Op<'_>, slot: &str) -> bool {
 }
 
 /// Adds a reduction over one axis. Its axes are an attribute or an input, by the version of the operators.
-pub(super) fn reduce(b: &mut Builder<'_>, kind: &str, x: &Value, axis: i64, keep: bool) -> Value {
+fn reduce(b: &mut Builder<'_>, kind: &str, x: &Value, axis: i64, keep: bool) -> Value {
     let keep = ("keepdims", Attr::Int(i64::from(keep)));
     if kind == "ReduceSum" || b.opset >= 18 {
         let axes = b.ints(&[axis]);
@@ -76,7 +77,7 @@ pub(super) fn reduce(b: &mut Builder<'_>, kind: &str, x: &Value, axis: i64, keep
 
 /// Adds a `Scan` over the first dimension of the inputs, from the last element if reversed. `make` gets the states and one element of
 /// each input, and returns the next states and one element of each result. Results: the last states, then the collected results.
-pub(super) fn scan(
+fn scan(
     b: &mut Builder<'_>,
     initial: &[Value],
     inputs: &[Value],
@@ -123,7 +124,7 @@ pub(super) fn scan(
 }
 
 /// Returns the number of rows for each column of [T, N]: a vector of N elements.
-pub(super) fn count_of(b: &mut Builder<'_>, value: &Value) -> Value {
+fn count_of(b: &mut Builder<'_>, value: &Value) -> Value {
     let (rows, columns) = (b.dim(value, 0), b.dim(value, 1));
     b.binary("Expand", &rows, &columns)
 }

@@ -3,9 +3,9 @@
 //! Layers become `LSTM`, `GRU` and `RNN`. Their weights are arranged for ONNX in the graph, so that the stored tensors stay those of
 //! Paddle. Layers with activations, outputs or dtypes that these operators lack become a `Scan` over the steps.
 
-use super::builder::{Builder, Value};
-use super::operator::Op;
-use super::sequence::{is_read, scan};
+use super::super::builder::{Builder, Value};
+use super::super::operator::Op;
+use super::{is_read, scan};
 use crate::model::Attr;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::DType;

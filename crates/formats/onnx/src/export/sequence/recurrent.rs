@@ -237,7 +237,7 @@ impl Cells {
     /// Returns the weights for ONNX, with the gates in another order, each multiplied by a factor.
     fn operands(&self, b: &mut Builder<'_>, order: &[i64], factors: Option<&Value>) -> Operands {
         let gates = i64::try_from(order.len()).unwrap_or(1);
-        let mut arranged = |b: &mut Builder<'_>, value: &Value| {
+        let arranged = |b: &mut Builder<'_>, value: &Value| {
             let value = ordered(b, value, self.hidden, order);
             let Some(factors) = factors else { return value };
             let factors = if value.rank() == Some(1) { b.squeeze(factors, &[1]) } else { factors.clone() };

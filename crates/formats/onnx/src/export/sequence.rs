@@ -5,10 +5,14 @@
 //! `sequence_*` operators, `gru`, `lstm`, `crf_decoding` and others are translated for it. Operators that a program of several
 //! sequences needs (`beam_search`, several levels) have no translation.
 
+mod decode;
+mod fused;
+mod recurrent;
+
 use super::builder::{Builder, Value};
 use super::infer::Inferred;
 use super::operator::{Op, Row, row};
-use super::{decode, recurrent};
+
 use crate::constant::Constant;
 use crate::model::{Attr, Dim};
 use weighbridge_core::error::Result;
@@ -49,13 +53,20 @@ pub(super) const ROWS: &[Row] = &[
     row("sequence_enumerate", "", "X", "Out", sequence_enumerate),
     row("sequence_erase", "", "X", "Out", sequence_erase),
     row("row_conv", "row_conv", "X Filter", "Out", row_conv),
+    row("fusion_seqconv_eltadd_relu", "fusion_seqconv_eltadd_relu", "X Filter Bias", "Out ColMat", fused::sequence_conv_relu)
+        .renamed("context_length=contextLength context_start=contextStart context_stride=contextStride"),
+    row("fusion_seqpool_concat", "fusion_seqpool_concat", "X", "Out", fused::sequence_pool_concat),
+    row("fusion_seqexpand_concat_fc", "", "X FCWeight FCBias", "Out FCOut", fused::sequence_expand_fc),
+    row("fused_embedding_seq_pool", "", "W Ids", "Out", fused::embedding_pool),
+    row("fused_embedding_fc_lstm", "fused_embedding_fc_lstm", "Ids Embeddings WeightH Bias H0 C0",
+        "Hidden Cell XX BatchedInput BatchedHidden BatchedCell ReorderedH0 ReorderedC0", recurrent::embedding_lstm),
+    row("add_position_encoding", "add_position_encoding", "X", "Out", fused::add_position_encoding),
+    row("sequence_scatter", "", "X Ids Updates", "Out", fused::sequence_scatter),
     row("im2sequence", "im2sequence", "X Y", "Out", im2sequence),
 ];
 
-// ---- shared with the other modules of sequences
-
 /// Returns true if an operator or the caller of the program reads a result.
-pub(super) fn is_read(b: &Builder<'_>, op: &Op<'_>, slot: &str) -> bool {
+fn is_read(b: &Builder<'_>, op: &Op<'_>, slot: &str) -> bool {
     let names = op.output(slot);
     let has = |name: &String| names.contains(&name.as_str());
     let mut operators = b.topology.blocks.iter().flat_map(|block| &block.operators);
@@ -65,7 +76,7 @@ pub(super) fn is_read(b: &Builder<'_>, op: &Op<'_>, slot: &str) -> bool {
 }
 
 /// Adds a reduction over one axis. Its axes are an attribute or an input, by the version of the operators.
-pub(super) fn reduce(b: &mut Builder<'_>, kind: &str, x: &Value, axis: i64, keep: bool) -> Value {
+fn reduce(b: &mut Builder<'_>, kind: &str, x: &Value, axis: i64, keep: bool) -> Value {
     let keep = ("keepdims", Attr::Int(i64::from(keep)));
     if kind == "ReduceSum" || b.opset >= 18 {
         let axes = b.ints(&[axis]);
@@ -76,7 +87,7 @@ pub(super) fn reduce(b: &mut Builder<'_>, kind: &str, x: &Value, axis: i64, keep
 
 /// Adds a `Scan` over the first dimension of the inputs, from the last element if reversed. `make` gets the states and one element of
 /// each input, and returns the next states and one element of each result. Results: the last states, then the collected results.
-pub(super) fn scan(
+fn scan(
     b: &mut Builder<'_>,
     initial: &[Value],
     inputs: &[Value],
@@ -123,7 +134,7 @@ pub(super) fn scan(
 }
 
 /// Returns the number of rows for each column of [T, N]: a vector of N elements.
-pub(super) fn count_of(b: &mut Builder<'_>, value: &Value) -> Value {
+fn count_of(b: &mut Builder<'_>, value: &Value) -> Value {
     let (rows, columns) = (b.dim(value, 0), b.dim(value, 1));
     b.binary("Expand", &rows, &columns)
 }
@@ -185,42 +196,33 @@ fn lod_reset(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `sequence_pool`: sum, average, sum divided by the square root of the length, maximum, first or last row of a sequence. An empty
-/// sequence gives `pad_value`.
+/// `sequence_pool`: sum, average, sum divided by the square root of the length, maximum, first or last row of a sequence. Paddle
+/// allows an empty sequence among others only.
 fn sequence_pool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let mut x = b.input(op, "X")?;
-    let rank = b.rank(op, &x)?;
-    if is_read(b, op, "MaxIndex") {
-        return Err(op.refuse("its result MaxIndex"));
-    }
-    if x.size(0).is_none_or(|size| size == 0) {
-        // A row for an empty sequence.
-        let (rows, one) = (b.dim(&x, 0), b.ints(&[1]));
-        let missing = b.binary("Sub", &one, &rows);
-        let zero = b.ints(&[0]);
-        let missing = b.binary("Max", &missing, &zero);
-        let (before, others) = (b.ints(&vec![0; rank]), b.ints(&vec![0; rank.saturating_sub(1)]));
-        let pads = b.concat(&[&before, &missing, &others], 0);
-        let filler = b.scalar(op.float("pad_value", 0.0), x.dtype);
-        x = b.node("Pad", &[&x, &pads, &filler], Vec::new());
-    }
-    let out = match op.text("pooltype", "AVERAGE").to_ascii_uppercase().as_str() {
-        "SUM" => reduce(b, "ReduceSum", &x, 0, true),
-        "AVERAGE" => reduce(b, "ReduceMean", &x, 0, true),
+    recurrent::refuse_read(b, op, &["MaxIndex"])?;
+    let x = b.input(op, "X")?;
+    let out = pooled(b, op, &x, "AVERAGE")?;
+    b.bind(op, "Out", out);
+    Ok(())
+}
+
+/// Returns a sequence pooled to one row, by the attribute `pooltype` or its default.
+fn pooled(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, default: &str) -> Result<Value> {
+    Ok(match op.text("pooltype", default).to_ascii_uppercase().as_str() {
+        "SUM" => reduce(b, "ReduceSum", x, 0, true),
+        "AVERAGE" => reduce(b, "ReduceMean", x, 0, true),
         "SQRT" => {
-            let sum = reduce(b, "ReduceSum", &x, 0, true);
-            let count = b.dim(&x, 0);
+            let sum = reduce(b, "ReduceSum", x, 0, true);
+            let count = b.dim(x, 0);
             let count = b.cast(&count, x.dtype);
             let root = b.unary("Sqrt", &count);
             b.binary("Div", &sum, &root)
         }
-        "MAX" => reduce(b, "ReduceMax", &x, 0, true),
-        "FIRST" => b.slice(&x, 0, 0, 1),
-        "LAST" => b.slice(&x, 0, -1, i64::MAX),
+        "MAX" => reduce(b, "ReduceMax", x, 0, true),
+        "FIRST" => b.slice(x, 0, 0, 1),
+        "LAST" => b.slice(x, 0, -1, i64::MAX),
         kind => return Err(op.refuse(format_args!("the kind {kind}"))),
-    };
-    b.bind(op, "Out", out);
-    Ok(())
+    })
 }
 
 /// `sequence_softmax`: softmax over the steps of a sequence, [T] or [T, 1].
@@ -262,6 +264,13 @@ fn sequence_expand_as(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// `sequence_conv`: each step with its neighbours from `contextStart`, `contextLength` in number, multiplied by the filter
 /// [contextLength * D, M]. Outside the sequence are zeros, or the rows of `PaddingData`: those before it first.
 fn sequence_conv(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let out = neighbours(b, op)?;
+    b.bind(op, "Out", out);
+    Ok(())
+}
+
+/// Returns each step with its neighbours, multiplied by the filter.
+fn neighbours(b: &mut Builder<'_>, op: &Op<'_>) -> Result<Value> {
     let (x, filter) = (b.input(op, "X")?, b.input(op, "Filter")?);
     let (start, count) = (op.int("contextStart", 0), op.int("contextLength", 1));
     check_window(op, start, count)?;
@@ -280,9 +289,7 @@ fn sequence_conv(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         shifted(b, &x, 0, (start, count), &zero)?
     };
     let all = b.concat(&copies.iter().collect::<Vec<_>>(), 1);
-    let out = b.binary("MatMul", &all, &filter);
-    b.bind(op, "Out", out);
-    Ok(())
+    Ok(b.binary("MatMul", &all, &filter))
 }
 
 /// `sequence_reverse`: the steps of a sequence from the last to the first.
@@ -452,7 +459,7 @@ fn im2sequence(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     };
     let kernels = pair("kernels", &[], 2)?;
     let (strides, pads) = (pair("strides", &[1, 1], 2)?, pair("paddings", &[0, 0, 0, 0], 4)?);
-    let channels = known_channels(op, &x)?;
+    let channels = known_sizes(op, &x, 1)?;
     let (height, width) = (kernels[0], kernels[1]);
     let size = channels.checked_mul(height).and_then(|size| size.checked_mul(width));
     let size = size.filter(|size| (1..=1 << 11).contains(size) && height > 0 && width > 0);
@@ -478,6 +485,7 @@ fn im2sequence(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     Ok(())
 }
 
-fn known_channels(op: &Op<'_>, x: &Value) -> Result<i64> {
-    x.size(1).filter(|size| *size > 0).ok_or_else(|| op.refuse("an unknown number of channels"))
+/// Returns a size that must be known.
+fn known_sizes(op: &Op<'_>, x: &Value, axis: usize) -> Result<i64> {
+    x.size(axis).filter(|size| *size > 0).ok_or_else(|| op.refuse("an unknown size of its input"))
 }

@@ -3,9 +3,9 @@
 //! Layers become `LSTM`, `GRU` and `RNN`. Their weights are arranged for ONNX in the graph, so that the stored tensors stay those of
 //! Paddle. Layers with activations, outputs or dtypes that these operators lack become a `Scan` over the steps.
 
-use super::builder::{Builder, Value};
-use super::operator::Op;
-use super::sequence::{is_read, scan};
+use super::super::builder::{Builder, Value};
+use super::super::operator::Op;
+use super::{is_read, scan};
 use crate::model::Attr;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::DType;
@@ -76,7 +76,7 @@ fn onnx_activation(name: &str) -> Option<&'static str> {
 }
 
 /// Applies an activation by its name in Paddle.
-fn activate(b: &mut Builder<'_>, op: &Op<'_>, name: &str, x: &Value) -> Result<Value> {
+pub(super) fn activate(b: &mut Builder<'_>, op: &Op<'_>, name: &str, x: &Value) -> Result<Value> {
     Ok(match name {
         "sigmoid" => b.unary("Sigmoid", x),
         "tanh" => b.unary("Tanh", x),
@@ -237,7 +237,7 @@ impl Cells {
     /// Returns the weights for ONNX, with the gates in another order, each multiplied by a factor.
     fn operands(&self, b: &mut Builder<'_>, order: &[i64], factors: Option<&Value>) -> Operands {
         let gates = i64::try_from(order.len()).unwrap_or(1);
-        let mut arranged = |b: &mut Builder<'_>, value: &Value| {
+        let arranged = |b: &mut Builder<'_>, value: &Value| {
             let value = ordered(b, value, self.hidden, order);
             let Some(factors) = factors else { return value };
             let factors = if value.rank() == Some(1) { b.squeeze(factors, &[1]) } else { factors.clone() };
@@ -403,7 +403,7 @@ fn flat(b: &mut Builder<'_>, bias: Option<Value>) -> Option<Value> {
 }
 
 /// Refuses results that the translation does not compute, if something reads them.
-fn refuse_read(b: &Builder<'_>, op: &Op<'_>, slots: &[&str]) -> Result<()> {
+pub(super) fn refuse_read(b: &Builder<'_>, op: &Op<'_>, slots: &[&str]) -> Result<()> {
     match slots.iter().find(|slot| is_read(b, op, slot)) {
         Some(slot) => Err(op.refuse(format_args!("its result {slot}"))),
         None => Ok(()),
@@ -434,6 +434,9 @@ pub(super) fn gru(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// `fusion_gru`: `gru` with the weights of the input: [I, 3 * H].
 pub(super) fn fusion_gru(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     refuse_read(b, op, &["XX", "ReorderedH0", "BatchedInput", "BatchedOut"])?;
+    if op.bool("origin_mode", false) {
+        return Err(op.refuse("origin_mode, which the kernels of Paddle compute differently"));
+    }
     let (x, weight) = (b.input(op, "X")?, b.input(op, "WeightH")?);
     let hidden = known_size(op, &weight, 0)?;
     let bias = b.optional(op, "Bias")?;
@@ -525,8 +528,14 @@ fn lstm_step(
     Ok((b.binary("Mul", &output, &shown), cell))
 }
 
-/// Translates an LSTM over one sequence; binds `Hidden` and `Cell`, [T, H] each.
-fn lstm_over(b: &mut Builder<'_>, op: &Op<'_>, mut cells: Cells, bias: Option<Value>) -> Result<()> {
+/// Translates an LSTM over one sequence; binds `Hidden` and `Cell`, [T, H] each. The input may include the biases of the gates.
+fn lstm_over(
+    b: &mut Builder<'_>,
+    op: &Op<'_>,
+    mut cells: Cells,
+    bias: Option<Value>,
+    is_biased: bool,
+) -> Result<()> {
     let style = LstmStyle {
         gate: activation(op, "gate_activation", "sigmoid")?,
         cell: activation(op, "cell_activation", "tanh")?,
@@ -541,7 +550,11 @@ fn lstm_over(b: &mut Builder<'_>, op: &Op<'_>, mut cells: Cells, bias: Option<Va
             }
             peepholes = Some([4, 5, 6].map(|part| b.slice(&bias, 0, part * size, (part + 1) * size)));
         }
-        cells.bias = Some(if bias.size(0) == Some(4 * size) { bias } else { b.slice(&bias, 0, 0, 4 * size) });
+        cells.bias = match bias.size(0) {
+            _ if is_biased => None,
+            Some(count) if count == 4 * size => Some(bias),
+            _ => Some(b.slice(&bias, 0, 0, 4 * size)),
+        };
     }
     let is_reverse = op.bool("is_reverse", false);
     if cells.x.dtype == DType::F32 && !is_read(b, op, "Cell") {
@@ -585,7 +598,7 @@ pub(super) fn lstm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let hidden = known_size(op, &weight, 0)?;
     let bias = b.optional(op, "Bias")?;
     let (h0, c0) = (b.optional(op, "H0")?, b.optional(op, "C0")?);
-    lstm_over(b, op, Cells { x, w: None, r: vec![weight], bias: None, hidden, h0, c0 }, bias)
+    lstm_over(b, op, Cells { x, w: None, r: vec![weight], bias: None, hidden, h0, c0 }, bias, false)
 }
 
 /// `fusion_lstm`: `lstm` with the weights of the input: [I, 4 * H].
@@ -598,5 +611,21 @@ pub(super) fn fusion_lstm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let w = Some(b.input(op, "WeightX")?);
     let bias = b.optional(op, "Bias")?;
     let (h0, c0) = (b.optional(op, "H0")?, b.optional(op, "C0")?);
-    lstm_over(b, op, Cells { x, w, r: vec![weight], bias: None, hidden, h0, c0 }, bias)
+    lstm_over(b, op, Cells { x, w, r: vec![weight], bias: None, hidden, h0, c0 }, bias, false)
+}
+
+/// `fused_embedding_fc_lstm`: `lstm` whose inputs are rows of `Embeddings` for the labels [T, 1]. The rows include the biases
+/// of the gates, so the bias only holds the weights of the peepholes.
+pub(super) fn embedding_lstm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let unread = ["XX", "BatchedInput", "BatchedHidden", "BatchedCell", "ReorderedH0", "ReorderedC0"];
+    refuse_read(b, op, &unread)?;
+    let (ids, table) = (b.input(op, "Ids")?, b.input(op, "Embeddings")?);
+    let weight = b.input(op, "WeightH")?;
+    let hidden = known_size(op, &weight, 0)?;
+    let ids = b.cast(&ids, DType::I64);
+    let ids = b.reshape(&ids, &[-1]);
+    let x = b.gather(&table, &ids, 0);
+    let bias = b.optional(op, "Bias")?;
+    let (h0, c0) = (b.optional(op, "H0")?, b.optional(op, "C0")?);
+    lstm_over(b, op, Cells { x, w: None, r: vec![weight], bias: None, hidden, h0, c0 }, bias, true)
 }

@@ -1,8 +1,8 @@
 //! Decoding of sequences of scores or labels: Viterbi, CTC, beams.
 
-use super::builder::{Builder, Value};
-use super::operator::Op;
-use super::sequence::{count_of, reduce, scan};
+use super::super::builder::{Builder, Value};
+use super::super::operator::Op;
+use super::{count_of, reduce, scan};
 use crate::model::Attr;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::DType;

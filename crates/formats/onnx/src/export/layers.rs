@@ -177,13 +177,7 @@ pub(super) fn is_used(b: &Builder<'_>, op: &Op<'_>, slot: &str) -> bool {
 }
 
 /// Pads the spatial dimensions of a value (channels first) with a number.
-fn pad_spatial(
-    b: &mut Builder<'_>,
-    x: &Value,
-    begins: &[i64],
-    ends: &[i64],
-    filler: f64,
-) -> Value {
+fn pad_spatial(b: &mut Builder<'_>, x: &Value, begins: &[i64], ends: &[i64], filler: f64) -> Value {
     if begins.iter().chain(ends).all(|pad| *pad == 0) {
         return x.clone();
     }

@@ -1,9 +1,7 @@
 //! Pooling.
 
 use super::builder::{Builder, Value};
-use super::layers::{
-    Window, channels_back, channels_first, is_used, numbers, single, spatial,
-};
+use super::layers::{Window, channels_back, channels_first, is_used, numbers, single, spatial};
 use super::operator::{Op, Row, row};
 use crate::constant::Constant;
 use crate::model::Attr;
@@ -146,7 +144,11 @@ fn fits(op: &Op<'_>, window: &Window) -> bool {
 /// Returns the paddings of a window as values; those of the algorithm `SAME` are computed in the graph.
 fn pads(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, plain: &Window, window: &Window) -> Pads {
     if !window.is_same {
-        return Pads { begins: b.ints(&window.begins), ends: b.ints(&window.ends), plain: b.ints(&plain.ends) };
+        return Pads {
+            begins: b.ints(&window.begins),
+            ends: b.ints(&window.ends),
+            plain: b.ints(&plain.ends),
+        };
     }
     let kernel = window.kernel.clone().unwrap_or_default();
     let count = kernel.len();
@@ -182,7 +184,8 @@ fn spatial_sizes(b: &mut Builder<'_>, x: &Value, count: usize) -> Value {
 fn padded(b: &mut Builder<'_>, x: &Value, pads: &Pads, filler: f64) -> Value {
     let zeros = b.ints(&[0, 0]);
     let all = b.concat(&[&zeros, &pads.begins, &zeros, &pads.ends], 0);
-    if all.constant.as_ref().and_then(|all| all.as_ints()).is_some_and(|all| all.iter().all(|pad| *pad == 0)) {
+    if all.constant.as_ref().and_then(|all| all.as_ints()).is_some_and(|all| all.iter().all(|pad| *pad == 0))
+    {
         return x.clone();
     }
     let filler = b.scalar(filler, x.dtype);
@@ -238,7 +241,12 @@ fn mean(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, window: &Window) -> Value {
             };
             let ends = b.binary("Min", &ends, &high);
             let counts = b.binary("Sub", &ends, &low);
-            if counts.constant.as_ref().and_then(|c| c.as_ints()).is_some_and(|c| c.iter().all(|c| c == kernel)) {
+            if counts
+                .constant
+                .as_ref()
+                .and_then(|c| c.as_ints())
+                .is_some_and(|c| c.iter().all(|c| c == kernel))
+            {
                 continue;
             }
             let counts = b.cast(&counts, y.dtype);

@@ -215,13 +215,7 @@ fn known_list(
 }
 
 /// Returns an integer that must be known: the element of a tensor, or the attribute.
-fn known_int(
-    b: &mut Builder<'_>,
-    op: &Op<'_>,
-    attribute: &str,
-    tensor: &str,
-    default: i64,
-) -> Result<i64> {
+fn known_int(b: &mut Builder<'_>, op: &Op<'_>, attribute: &str, tensor: &str, default: i64) -> Result<i64> {
     let Some(value) = b.optional(op, tensor)? else { return Ok(op.int(attribute, default)) };
     match b.known(&value)?.and_then(|constant| super::operator::only(&constant)) {
         #[allow(clippy::cast_possible_truncation)] // The framework casts so.

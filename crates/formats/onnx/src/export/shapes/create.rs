@@ -50,7 +50,9 @@ pub(super) fn is_empty(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// Fails for dtypes that constants do not have.
 fn check_dtype(op: &Op<'_>, dtype: DType) -> Result<()> {
-    if dtype.is_float() || matches!(dtype, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64) {
+    if dtype.is_float()
+        || matches!(dtype, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64)
+    {
         return Ok(());
     }
     Err(op.refuse(format_args!("constants of dtype {dtype} are not supported")))

@@ -29,7 +29,8 @@ pub(super) fn gather(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 pub(super) fn gather_nd(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (x, index) = (b.input(op, "X")?, b.input(op, "Index")?);
     let index = b.cast(&index, DType::I64);
-    let last = b.rank(op, &index)?.checked_sub(1).ok_or_else(|| op.malformed("has indices without dimensions"))?;
+    let last =
+        b.rank(op, &index)?.checked_sub(1).ok_or_else(|| op.malformed("has indices without dimensions"))?;
     let y = if index.size(last) == Some(0) {
         let mut sizes = sizes_of(b, &index, 0..last);
         sizes.push(b.shape_of(&x));
@@ -73,7 +74,13 @@ pub(super) fn take_along_axis(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 }
 
 /// Adds a node that scatters, with a reduction.
-fn scatter_node(b: &mut Builder<'_>, kind: &str, inputs: &[&Value], axis: Option<usize>, reduction: &str) -> Value {
+fn scatter_node(
+    b: &mut Builder<'_>,
+    kind: &str,
+    inputs: &[&Value],
+    axis: Option<usize>,
+    reduction: &str,
+) -> Value {
     let mut attributes: Vec<_> = axis.map(|axis| ("axis", Attr::Int(signed(axis)))).into_iter().collect();
     if reduction != "none" {
         attributes.push(("reduction", Attr::Text(reduction.to_owned())));
@@ -99,7 +106,9 @@ pub(super) fn put_along_axis(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         "mul" | "multiply" => ("mul", 1.0),
         "amax" => ("max", f64::NEG_INFINITY),
         "amin" => ("min", f64::INFINITY),
-        other => return Err(op.refuse(format_args!("the reduction {}", weighbridge_core::text::escape(other)))),
+        other => {
+            return Err(op.refuse(format_args!("the reduction {}", weighbridge_core::text::escape(other))));
+        }
     };
     if matches!(reduction, "max" | "min") && b.opset < 18 {
         return Err(op.refuse(format_args!("the reduction {reduction} needs opset 18")));
@@ -152,7 +161,8 @@ pub(super) fn scatter(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 pub(super) fn scatter_nd_add(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (x, index, updates) = (b.input(op, "X")?, b.input(op, "Index")?, b.input(op, "Updates")?);
     let index = b.cast(&index, DType::I64);
-    let last = b.rank(op, &index)?.checked_sub(1).ok_or_else(|| op.malformed("has indices without dimensions"))?;
+    let last =
+        b.rank(op, &index)?.checked_sub(1).ok_or_else(|| op.malformed("has indices without dimensions"))?;
     if index.size(last) == Some(0) {
         return Err(op.refuse("coordinates without elements are not supported"));
     }
@@ -216,7 +226,8 @@ pub(super) fn lookup(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (table, ids) = (b.input(op, "W")?, b.input(op, "Ids")?);
     let mut ids = indices(b, &ids);
     if op.kind == "lookup_table" {
-        let last = b.rank(op, &ids)?.checked_sub(1).ok_or_else(|| op.malformed("has indices without dimensions"))?;
+        let last =
+            b.rank(op, &ids)?.checked_sub(1).ok_or_else(|| op.malformed("has indices without dimensions"))?;
         ids = b.squeeze(&ids, &[signed(last)]);
     }
     let mut y = b.gather(&table, &ids, 0);

@@ -1,8 +1,8 @@
 //! Shapes, order of dimensions, and joining and splitting of tensors.
 
 use super::{
-    List, count_up, expand_to, joint_shape, known_int, known_list, list, reshape_to, scalar, signed, sizes_of,
-    within,
+    List, count_up, expand_to, joint_shape, known_int, known_list, list, reshape_to, scalar, signed,
+    sizes_of, within,
 };
 use crate::export::builder::{Builder, Value};
 use crate::export::operator::Op;
@@ -128,7 +128,8 @@ pub(super) fn unsqueeze(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         let count = signed(is_new.len()) + 1;
         let place = if axis < 0 { axis.saturating_add(count) } else { axis };
         let place = usize::try_from(place).ok().filter(|place| *place <= is_new.len());
-        let place = place.ok_or_else(|| op.malformed(format_args!("has the axis {axis} for {count} dimensions")))?;
+        let place =
+            place.ok_or_else(|| op.malformed(format_args!("has the axis {axis} for {count} dimensions")))?;
         is_new.insert(place, true);
     }
     let places: Vec<i64> =
@@ -257,7 +258,8 @@ pub(super) fn pieces(
     {
         sizes = Some(b.ints(&vec![all / signed(count.max(1)); count]));
     }
-    let known = sizes.as_ref().and_then(|s| s.constant.as_ref()).and_then(|c| c.as_ints()).map(<[i64]>::to_vec);
+    let known =
+        sizes.as_ref().and_then(|s| s.constant.as_ref()).and_then(|c| c.as_ints()).map(<[i64]>::to_vec);
     if let (Some(_), Some(known)) = (&x.constant, &known) {
         let mut start = 0i64;
         let mut parts = Vec::new();
@@ -302,7 +304,8 @@ pub(super) fn split(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let axis = b.axis(op, &x, axis)?;
     let count = op.output("Out").len();
     let sections = match op.int("num", 0) {
-        0 => list(b, op, "sections", "SectionsTensorList", "SectionsTensorList")?.filter(|s| !s.items.is_empty()),
+        0 => list(b, op, "sections", "SectionsTensorList", "SectionsTensorList")?
+            .filter(|s| !s.items.is_empty()),
         _ => None,
     };
     let sizes = match sections {
@@ -533,8 +536,7 @@ pub(super) fn temporal_shift(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         let (before, after) = (part(b, 0, first), part(b, first, second));
         let rest = part(b, second, i64::MAX);
         let shifted = |b: &mut Builder<'_>, x: &Value, by: i64| {
-            let kept =
-                if by > 0 { b.slice(x, 1, 0, segments - 1) } else { b.slice(x, 1, 1, i64::MAX) };
+            let kept = if by > 0 { b.slice(x, 1, 0, segments - 1) } else { b.slice(x, 1, 1, i64::MAX) };
             let edge = b.slice(x, 1, 0, 1);
             let shape = b.shape_of(&edge);
             let zeros = b.filled(&shape, 0.0, x.dtype);

@@ -13,6 +13,7 @@ use super::Exporter;
 use super::builder::{Builder, Dims, Value};
 use super::infer::{Inferred, common};
 use super::operator::Op;
+use crate::constant::Constant;
 use crate::dtype;
 use crate::model::{Attr, Dim, Graph};
 use std::collections::{HashMap, HashSet};
@@ -23,6 +24,8 @@ use weighbridge_core::topology::{Operator, VariableKind};
 
 /// Maximum nesting of bodies.
 const MAX_DEPTH: usize = 32;
+/// Value of a Python variable that is not assigned yet, in programs of `to_static`.
+const PLACEHOLDER: f64 = 1.77113e27;
 /// Maximum translations of the body of one loop, until the dimensions of its variables no longer change.
 const MAX_ROUNDS: usize = 6;
 
@@ -390,6 +393,20 @@ fn read<'a>(exporter: &Exporter<'a>, block: usize, depth: usize, found: &mut Has
     }
 }
 
+/// Returns true for the value that Paddle gives a Python variable that is not assigned on every path.
+fn is_placeholder(value: &Value) -> bool {
+    let number = value.constant.as_ref().and_then(|constant| super::operator::only(constant));
+    number.is_some_and(|number| (number / PLACEHOLDER - 1.0).abs() < 1e-6)
+}
+
+/// Returns a value of the dtype and rank of another, in the place of a placeholder.
+fn zeros_like(b: &mut Builder<'_>, like: &Value) -> Value {
+    if like.is_sequence {
+        return empty(b, like.dtype);
+    }
+    Value::of(Constant::filled(0.0, like.dtype, &vec![1; like.rank().unwrap_or(1)]))
+}
+
 /// Returns a condition that is known while exporting.
 fn known(condition: &Value) -> Option<bool> {
     condition.constant.as_ref().and_then(|constant| super::operator::only(constant)).map(|value| value != 0.0)
@@ -477,19 +494,45 @@ fn select<'a>(
         b.set(output, value);
         return Ok(());
     }
-    let mut sides = Vec::new();
-    for side in [1, 0] {
-        let body = b.body(&[], |b| {
-            let mut values = Vec::new();
-            for (_, names) in &group {
-                let name = names.get(side).ok_or_else(|| op.malformed("needs two inputs"))?;
-                values.push(result_of(exporter, b, name)?);
+    // The values of placeholders take the types of the other side, known after the first round.
+    let mut types: Vec<Option<Value>> = vec![None; group.len()];
+    let (then, otherwise) = loop {
+        let names = b.names();
+        let mut sides = Vec::new();
+        for side in [1, 0] {
+            sides.push(b.body(&[], |b| {
+                let mut values = Vec::new();
+                for ((_, names), like) in group.iter().zip(&types) {
+                    let name = names.get(side).ok_or_else(|| op.malformed("needs two inputs"))?;
+                    let value = result_of(exporter, b, name)?;
+                    values.push(match like {
+                        Some(like) if is_placeholder(&value) => zeros_like(b, like),
+                        _ => value,
+                    });
+                }
+                Ok(values)
+            })?);
+        }
+        let (Some(otherwise), Some(then)) = (sides.pop(), sides.pop()) else { return Ok(()) };
+        let mut is_settled = true;
+        for (place, (_, names)) in group.iter().enumerate() {
+            let (one, other) = (&then.1[place], &otherwise.1[place]);
+            if one.dtype == other.dtype || types[place].is_some() {
+                continue;
             }
-            Ok(values)
-        })?;
-        sides.push(body);
-    }
-    let (Some(otherwise), Some(then)) = (sides.pop(), sides.pop()) else { return Ok(()) };
+            for (side, other) in [(1, other), (0, one)] {
+                let value = names.get(side).map(|name| b.find(name)).transpose()?.flatten();
+                if value.is_some_and(|value| is_placeholder(&value)) {
+                    types[place] = Some(other.clone());
+                    is_settled = false;
+                }
+            }
+        }
+        if is_settled {
+            break (then, otherwise);
+        }
+        b.forget_names(names);
+    };
     let values = joined(b, op, &condition, then, otherwise)?;
     for ((name, _), value) in group.iter().zip(values) {
         if *name == output {
@@ -548,19 +591,21 @@ fn repeat<'a>(
     b: &mut Builder<'a>,
     op: &Op<'a>,
     condition: &Value,
-    carried: &[Carried<'_>],
+    carried: &mut [Carried<'_>],
     next: &mut dyn FnMut(&mut Builder<'a>) -> Result<(Value, Vec<Value>)>,
 ) -> Result<Vec<Value>> {
     let mut dims: Vec<Dims> = carried.iter().map(|c| c.initial.dims.clone()).collect();
+    let mut unwritten: Vec<bool> =
+        carried.iter().map(|c| b.control.unwritten.contains(&c.initial.name)).collect();
     for round in 0..MAX_ROUNDS {
         let names = b.names();
         let mut formals = vec![
             b.formal("iteration", DType::I64, Some(Vec::new()), false),
             b.formal("condition", DType::Bool, Some(Vec::new()), false),
         ];
-        for (c, dims) in carried.iter().zip(&dims) {
+        for ((c, dims), is_unwritten) in carried.iter().zip(&dims).zip(&unwritten) {
             let formal = b.formal(c.name, c.initial.dtype, dims.clone(), c.initial.is_sequence);
-            if round == 0 && b.control.unwritten.contains(&c.initial.name) {
+            if *is_unwritten {
                 b.control.unwritten.insert(formal.name.clone());
             } else {
                 b.control.unwritten.remove(&formal.name);
@@ -574,19 +619,33 @@ fn repeat<'a>(
             }
             let (again, mut values) = next(b)?;
             let again = scalar(b, &again, DType::Bool);
-            for (value, c) in values.iter_mut().zip(carried) {
-                if value.dtype != c.initial.dtype && !value.is_sequence {
+            for (value, c) in values.iter_mut().zip(carried.iter()) {
+                if value.dtype != c.initial.dtype && !value.is_sequence && !is_placeholder(&c.initial) {
                     return Err(op.refuse("a variable of the loop changes its dtype"));
                 }
             }
             values.insert(0, again);
             Ok(values)
         })?;
+        let mut is_placed = true;
+        for ((c, result), dims) in carried.iter_mut().zip(&results[1..]).zip(&mut dims) {
+            if is_placeholder(&c.initial)
+                && (result.dtype != c.initial.dtype || result.rank() != c.initial.rank())
+            {
+                c.initial = zeros_like(b, result);
+                *dims = common(&c.initial.dims, &result.dims);
+                is_placed = false;
+            }
+        }
+        if !is_placed {
+            b.forget_names(names);
+            continue;
+        }
         let after: Vec<Dims> = results[1..].iter().map(|value| value.dims.clone()).collect();
         let mut joint: Vec<Dims> = Vec::new();
-        for ((c, before), after) in carried.iter().zip(&dims).zip(after) {
-            let is_unwritten = round == 0 && b.control.unwritten.contains(&c.initial.name);
-            joint.push(if is_unwritten { after } else { widened(round, before, common(before, &after)) });
+        for ((before, after), is_unwritten) in dims.iter().zip(after).zip(&mut unwritten) {
+            let is_first = std::mem::take(is_unwritten);
+            joint.push(if is_first { after } else { widened(round, before, common(before, &after)) });
         }
         if joint != dims {
             dims = joint;
@@ -645,10 +704,11 @@ fn while_desc<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>)
             carried.push(Carried { name, initial });
         }
     }
-    let values = repeat(b, op, &condition, &carried, &mut |b| {
+    let names: Vec<&str> = carried.iter().map(|c| c.name).collect();
+    let values = repeat(b, op, &condition, &mut carried, &mut |b| {
         nested(exporter, b, block)?;
         let again = b.get(condition_name)?;
-        let values = carried.iter().map(|c| b.get(c.name)).collect::<Result<_>>()?;
+        let values = names.iter().map(|name| b.get(name)).collect::<Result<_>>()?;
         Ok((again, values))
     })?;
     for (c, value) in carried.iter().zip(values) {
@@ -694,12 +754,13 @@ fn while_pir<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>) 
     if ends.len() != own + 1 {
         return Err(op.malformed("has a body with another number of results"));
     }
-    let values = repeat(b, op, &condition, &carried, &mut |b| {
+    let around: Vec<&str> = carried[own..].iter().map(|c| c.name).collect();
+    let values = repeat(b, op, &condition, &mut carried, &mut |b| {
         nested(exporter, b, block)?;
         let again = b.get(&ends[0])?;
         let mut values = ends[1..].iter().map(|name| b.get(name)).collect::<Result<Vec<_>>>()?;
-        for c in &carried[own..] {
-            values.push(b.get(c.name)?);
+        for name in &around {
+            values.push(b.get(name)?);
         }
         Ok((again, values))
     })?;

@@ -11,18 +11,24 @@
 //! | [`builder`] | values and nodes of the graph |
 //! | [`infer`], [`fold`] | types of results; computed constants |
 //! | [`control`] | branches, loops, lists of tensors |
-//! | `math`, `shapes`, `layers`, `vision`, `sequence`, `quantized`, `fused` | translations |
+//! | `math`, `shapes`, `layers`, `pool`, `norm`, `vision`, `resize`, `detection`, `sequence` (with `recurrent` and `decode`), `quantized`, `fused` | translations |
 
 pub(crate) mod builder;
 mod control;
+mod decode;
+mod detection;
 pub(crate) mod fold;
 mod fused;
 mod infer;
 mod layers;
 mod liveness;
 mod math;
+mod norm;
 mod operator;
+mod pool;
 mod quantized;
+mod recurrent;
+mod resize;
 mod sequence;
 mod shapes;
 mod table;
@@ -200,10 +206,16 @@ impl<'a> Exporter<'a> {
                 Op::of_desc(operator)
             };
             builder.begin(number, &op);
+            if let Err(error) = math::mishandles_complex(builder, &op) {
+                self.refuse(builder, &op, &error);
+                continue;
+            }
             let done = match control::translate(self, builder, &op, number, place)? {
                 true => Ok(()),
                 false => match row {
-                    Some(row) => (row.translate)(builder, &op),
+                    Some(row) => {
+                        (row.translate)(builder, &op).and_then(|()| control::alias(builder, operator))
+                    }
                     None => Err(op.refuse("no translation")),
                 },
             };
@@ -237,6 +249,10 @@ impl<'a> Exporter<'a> {
     /// Returns the value of an output of the program under the name of the output.
     fn output(&self, builder: &mut Builder<'a>, fetch: &Endpoint) -> Result<Value> {
         let value = builder.get(self.fetched(&fetch.name))?;
+        if value.dtype.name().starts_with('c') {
+            return Err(Error::unsupported("onnx-dtype", "ONNX Runtime lacks the dtype of an output")
+                .found(format_args!("{} {}", weighbridge_core::text::escape(&fetch.name), value.dtype)));
+        }
         let is_own = value.name == fetch.name && value.constant.is_none();
         if is_own && builder.is_made(&value.name) && builder.fetched.insert(value.name.clone()) {
             return Ok(value);

@@ -1,12 +1,25 @@
 //! Table of the operators that can be exported.
 
 use super::operator::{Row, pir_name};
-use super::{control, fused, layers, math, quantized, sequence, shapes, vision};
+use super::{
+    control, detection, fused, layers, math, norm, pool, quantized, resize, sequence, shapes, vision,
+};
 use std::collections::HashMap;
 
 /// Tables of the families.
-const TABLES: [&[Row]; 7] =
-    [math::ROWS, shapes::ROWS, layers::ROWS, vision::ROWS, sequence::ROWS, quantized::ROWS, fused::ROWS];
+const TABLES: &[&[Row]] = &[
+    math::ROWS,
+    shapes::ROWS,
+    layers::ROWS,
+    pool::ROWS,
+    norm::ROWS,
+    resize::ROWS,
+    vision::ROWS,
+    detection::ROWS,
+    sequence::ROWS,
+    quantized::ROWS,
+    fused::ROWS,
+];
 
 /// Rows by the names in `ProgramDesc`, and in PIR.
 pub(crate) struct Index {

@@ -15,7 +15,6 @@
 
 pub(crate) mod builder;
 mod control;
-mod decode;
 mod detection;
 pub(crate) mod fold;
 mod fused;
@@ -27,7 +26,6 @@ mod norm;
 mod operator;
 mod pool;
 mod quantized;
-mod recurrent;
 mod resize;
 mod sequence;
 mod shapes;

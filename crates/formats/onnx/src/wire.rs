@@ -35,7 +35,7 @@ pub(crate) enum Value<'a> {
     /// Integer.
     Varint(u64),
     /// 8 bytes.
-    Fixed64(u64),
+    Fixed64,
     /// Bytes with a length.
     Bytes(&'a [u8]),
     /// 4 bytes.
@@ -136,8 +136,8 @@ impl<'a> Fields<'a> {
                 (Value::Varint(value), rest, 0)
             }
             FIXED64 => {
-                let (bytes, rest) = rest.split_first_chunk::<8>()?;
-                (Value::Fixed64(u64::from_le_bytes(*bytes)), rest, 0)
+                let (_, rest) = rest.split_first_chunk::<8>()?;
+                (Value::Fixed64, rest, 0)
             }
             LEN => {
                 let (len, after) = varint(rest)?;

@@ -771,7 +771,7 @@ impl<'a> TensorPlan<'a> {
         }
         let has_raw = markers.iter().any(|(field, _)| *field == RAW);
         let is_dense = count == 1 && matches!(typed, FLOATS | DOUBLES) && same_dtype;
-        let is_packed = markers.iter().any(|marker| *marker == (typed, true));
+        let is_packed = markers.contains(&(typed, true));
         let target = if !copies.is_empty() || (!has_raw && is_dense && is_packed) { typed } else { RAW };
         Ok(Self {
             entry,

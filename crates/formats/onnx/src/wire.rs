@@ -90,8 +90,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 /// Splits a number of variable length off the front; `None` if it is incomplete or longer than 10 bytes.
 pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0u64;
-    for (place, &byte) in bytes.iter().take(MAX_VARINT).enumerate() {
-        value |= u64::from(byte & 0x7f).checked_shl(7 * place as u32).unwrap_or(0);
+    for ((place, &byte), shift) in bytes.iter().take(MAX_VARINT).enumerate().zip((0..).step_by(7)) {
+        value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
         if byte < 0x80 {
             return Some((value, bytes.get(place + 1..)?));
         }

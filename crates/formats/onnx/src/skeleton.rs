@@ -210,12 +210,14 @@ impl Walk<'_> {
                 let begin = self.cursor.position();
                 let stop = begin.checked_add(len).filter(|&stop| stop <= end);
                 let child = kind.of_field(number);
+                let (mut cut, first) = (None, self.out.tensors.len());
                 let stop = match stop {
                     Some(stop) => stop,
                     // A message that the end of the file cuts is read up to there.
                     None if self.salvage && child.is_some() && end == self.cursor.source().len() => {
-                        let cut = self.too_long(len, end, kind);
-                        self.out.damage.get_or_insert(cut);
+                        let error = self.too_long(len, end, kind);
+                        cut = Some(Damage::of(&error));
+                        self.out.damage.get_or_insert(error);
                         end
                     }
                     None if self.salvage && end == self.cursor.source().len() => {
@@ -234,6 +236,13 @@ impl Walk<'_> {
                 self.hold(tag_bytes.len() + len_bytes.len(), start)?;
                 if let Some(child) = child {
                     self.child(child, (begin, stop), depth, (&tag_bytes, excess), out)?;
+                    // The name of a tensor may be in the lost part; a function names its tensors by its last fields.
+                    let is_named_late = matches!(child, Message::Tensor | Message::Function);
+                    if let Some(cut) = cut.filter(|_| is_named_late) {
+                        for stored in self.out.tensors.iter_mut().skip(first) {
+                            stored.damage.get_or_insert_with(|| cut.clone());
+                        }
+                    }
                 } else if kind == Message::Tensor && is_data(number) {
                     self.keep_run(index, Run { field: number, wire, at: begin, len })?;
                     self.cursor.skip(len, kind.name())?;

@@ -340,7 +340,7 @@ def bad():
     save("external-absolute", outside("/etc/passwd"))
     save("external-offset", number)
     (BAD / "truncated.onnx").write_bytes(whole[:-40])
-    (BAD / "length-past-end.onnx").write_bytes(whole.replace(b"\x12\x04main", b"\x12\x7fmain"))
+    (BAD / "length-past-end.onnx").write_bytes(whole.replace(b"\x4a\x0c", b"\x4a\x0d"))
     (BAD / "group.onnx").write_bytes(whole.replace(b"\x12\x04main", b"\x13\x04main"))
     # A hundred nested graphs.
     inner = b""

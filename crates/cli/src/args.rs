@@ -233,7 +233,7 @@ pub(crate) enum Verb {
                             the model can change the manifest."
     )]
     Seal(Box<Seal>),
-    /// Show, strip or rename the program (graph) of a Paddle model
+    /// Show the program (graph) of a Paddle or ONNX model; strip or rename that of a Paddle model
     #[command(after_help = MORE)]
     #[command(after_long_help = "Examples:\n  weighbridge program inference.pdmodel\n  \
                             weighbridge program inference.pdmodel --list | less\n  \

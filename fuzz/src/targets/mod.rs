@@ -1,6 +1,7 @@
 //! Fuzz targets.
 
 mod detect;
+mod export;
 mod folder;
 mod open;
 mod pickle;
@@ -94,6 +95,13 @@ pub static TARGETS: &[Target] = &[
     format("word2vec", &["tables"], &["vec", "bin"], 1),
     Target { name: "folder", folders: folder::FOLDERS, extensions: &[], share: 1, run: folder::run },
     Target { name: "detect", folders: ALL, extensions: &[], share: 2, run: detect::run },
+    Target {
+        name: "export",
+        folders: &["paddle/good"],
+        extensions: &["pdmodel", "json"],
+        share: 1,
+        run: export::run,
+    },
     Target {
         name: "pickle",
         folders: &["pickle/good", "paddle/good"],

@@ -85,11 +85,14 @@ impl Checkpoint {
             losses.push(Loss::new("companion", name, detail));
         }
         losses.extend(self.info_losses());
-        if self.topology.is_some() {
-            let detail = phrase![
-                "dropped: the target format has no place for it; keep its file and pass it with ",
-                Opt::Program
-            ];
+        if let Some(program) = &self.topology {
+            let detail = match program.has_tensors() {
+                true => phrase!["dropped: the target format has no place for it; keep the original model"],
+                false => phrase![
+                    "dropped: the target format has no place for it; keep its file and pass it with ",
+                    Opt::Program
+                ],
+            };
             losses.push(Loss::new("program", "the program", detail));
         }
         losses

@@ -179,4 +179,9 @@ impl ScanCode for Onnx {
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         scan::scan(source, options)
     }
+
+    /// Accepts files of external data by their names. They are plain numbers, as far as their beginning shows.
+    fn is_text(&self, name: &Path, source: &SourceRef, _: &Limits) -> Result<bool> {
+        scan::is_external_data(name, source)
+    }
 }

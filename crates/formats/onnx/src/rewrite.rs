@@ -117,14 +117,7 @@ impl<'a> Changes<'a> {
             match entry {
                 Some(entry) => changes.change(one, entry)?,
                 None if read::is_listed(one) => missing.push(one),
-                None if one.header.dtype != dtype::STRING => {
-                    return Err(Error::unsupported(
-                        "onnx-dtype",
-                        "the elements of the tensor cannot be copied: their dtype is unknown",
-                    )
-                    .on_tensor(&one.path)
-                    .found(one.header.dtype));
-                }
+                None if one.header.dtype != dtype::STRING => return Err(not_listed(one)),
                 None => {}
             }
         }
@@ -181,10 +174,13 @@ impl<'a> Changes<'a> {
         }
         let number = dtype::number(entry.dtype()).filter(|_| packed.is_none());
         let Some(number) = number else {
-            return Err(Error::unsupported("onnx-dtype", "the tensor cannot have another dtype or shape in ONNX")
-                .on_tensor(entry.name())
-                .expected(format_args!("{stored} {shape}"))
-                .found(format_args!("{} {}", entry.dtype(), entry.shape)));
+            return Err(Error::unsupported(
+                "onnx-dtype",
+                "the tensor cannot have another dtype or shape in ONNX",
+            )
+            .on_tensor(entry.name())
+            .expected(format_args!("{stored} {shape}"))
+            .found(format_args!("{} {}", entry.dtype(), entry.shape)));
         };
         if let Some(value) = one.place.value() {
             self.types.insert((one.block, value), (number, entry.shape.dims().to_vec()));
@@ -217,6 +213,12 @@ impl<'a> Changes<'a> {
         }
         None
     }
+}
+
+fn not_listed(one: &Described) -> Error {
+    Error::unsupported("onnx-dtype", "the elements of the tensor cannot be copied: their dtype is unknown")
+        .on_tensor(&one.path)
+        .found(one.header.dtype)
 }
 
 fn no_place(entry: &TensorEntry) -> Loss {
@@ -335,12 +337,7 @@ struct Data {
 
 impl Data {
     fn new(own: &str) -> Self {
-        Self {
-            own: own.to_owned(),
-            files: BTreeMap::new(),
-            copied: BTreeMap::new(),
-            written: HashMap::new(),
-        }
+        Self { own: own.to_owned(), files: BTreeMap::new(), copied: BTreeMap::new(), written: HashMap::new() }
     }
 
     /// Appends the elements of a tensor to a file, and returns their offset.
@@ -599,7 +596,8 @@ impl<'a> Writer<'a> {
             return Err(Error::corrupt("bad-program", "the model has more tensors than when it was opened"));
         };
         self.tensor += 1;
-        let is_removed = one.place.value().is_some_and(|name| self.changes.removed.contains(&(one.block, name)));
+        let is_removed =
+            one.place.value().is_some_and(|name| self.changes.removed.contains(&(one.block, name)));
         if is_removed && kind == Message::Graph {
             return Ok(());
         }
@@ -607,7 +605,13 @@ impl<'a> Writer<'a> {
             Some(entry) => self.tensor(one, entry, inner)?,
             None => {
                 let mut same = Out::default();
-                same.raw(inner);
+                for part in Fields::of(inner) {
+                    let part = part?;
+                    if is_data(part.number) {
+                        return Err(not_listed(one));
+                    }
+                    same.raw(part.raw);
+                }
                 same
             }
         };
@@ -767,7 +771,7 @@ impl<'a> TensorPlan<'a> {
         }
         let has_raw = markers.iter().any(|(field, _)| *field == RAW);
         let is_dense = count == 1 && matches!(typed, FLOATS | DOUBLES) && same_dtype;
-        let is_packed = markers.iter().any(|marker| *marker == (typed, true));
+        let is_packed = markers.contains(&(typed, true));
         let target = if !copies.is_empty() || (!has_raw && is_dense && is_packed) { typed } else { RAW };
         Ok(Self {
             entry,

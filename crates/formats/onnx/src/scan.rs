@@ -4,13 +4,16 @@ use crate::external::Place as Outside;
 use crate::graph::{self, Content};
 use crate::skeleton::Skeleton;
 use std::collections::BTreeSet;
+use std::path::Path;
 use weighbridge_core::checkpoint::{Checkpoint, TensorEntry, escape_text};
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
-use weighbridge_format::{OpenOptions, Scan};
-use weighbridge_io::source::SourceRef;
-use weighbridge_scan::leads_out;
+use weighbridge_format::{HEAD, OpenOptions, Scan};
+use weighbridge_io::source::{SourceRef, read_vec};
+use weighbridge_scan::{Beginning, leads_out};
 
+/// Endings of files of external data, as exporters name them.
+const ENDINGS: [&str; 3] = [".onnx.data", ".onnx_data", ".onnx.bin"];
 /// Maximum number of names in a finding of one kind.
 const MAX_LISTED: usize = 20;
 /// Beginnings of domains whose operators ONNX Runtime has itself.
@@ -70,9 +73,20 @@ fn found(content: &Content, source: &SourceRef) -> Scan {
     scan
 }
 
+/// Returns true for a file with a name of external data whose beginning is not that of another file type.
+pub(crate) fn is_external_data(name: &Path, source: &SourceRef) -> Result<bool> {
+    let name = name.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+        return Ok(false);
+    }
+    let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    Ok(Beginning::of(&head).is_none())
+}
+
 /// Returns true for a domain of ONNX or ONNX Runtime.
 fn is_built_in(domain: &str) -> bool {
-    BUILT_IN.iter().any(|own| {
-        domain == *own || domain.strip_prefix(own).is_some_and(|rest| rest.starts_with('.'))
-    }) && domain != "ai.onnx.contrib"
+    BUILT_IN
+        .iter()
+        .any(|own| domain == *own || domain.strip_prefix(own).is_some_and(|rest| rest.starts_with('.')))
+        && domain != "ai.onnx.contrib"
 }

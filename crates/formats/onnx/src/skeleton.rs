@@ -73,8 +73,6 @@ pub(crate) fn is_data(number: u32) -> bool {
 pub(crate) struct Stored {
     /// Offset of the message of the tensor.
     pub(crate) at: u64,
-    /// Length of the message.
-    pub(crate) len: u64,
     /// Fields with elements, in order.
     pub(crate) runs: Vec<Run>,
     /// Error of elements that the file does not contain completely.
@@ -148,7 +146,7 @@ impl Walk<'_> {
             Limits::check("tensors", "tensors", index as u64 + 1, self.limits.tensors)
                 .map_err(|e| e.at(at))?;
             self.budget.take_memory(size_of::<Stored>() as u64)?;
-            self.out.tensors.push(Stored { at, len: end - at, ..Stored::default() });
+            self.out.tensors.push(Stored { at, ..Stored::default() });
         }
         while self.cursor.position() < end && !self.is_cut {
             let start = self.cursor.position();
@@ -212,12 +210,14 @@ impl Walk<'_> {
                 let begin = self.cursor.position();
                 let stop = begin.checked_add(len).filter(|&stop| stop <= end);
                 let child = kind.of_field(number);
+                let (mut cut, first) = (None, self.out.tensors.len());
                 let stop = match stop {
                     Some(stop) => stop,
                     // A message that the end of the file cuts is read up to there.
                     None if self.salvage && child.is_some() && end == self.cursor.source().len() => {
-                        let cut = self.too_long(len, end, kind);
-                        self.out.damage.get_or_insert(cut);
+                        let error = self.too_long(len, end, kind);
+                        cut = Some(Damage::of(&error));
+                        self.out.damage.get_or_insert(error);
                         end
                     }
                     None if self.salvage && end == self.cursor.source().len() => {
@@ -236,6 +236,13 @@ impl Walk<'_> {
                 self.hold(tag_bytes.len() + len_bytes.len(), start)?;
                 if let Some(child) = child {
                     self.child(child, (begin, stop), depth, (&tag_bytes, excess), out)?;
+                    // The name of a tensor may be in the lost part; a function names its tensors by its last fields.
+                    let is_named_late = matches!(child, Message::Tensor | Message::Function);
+                    if let Some(cut) = cut.filter(|_| is_named_late) {
+                        for stored in self.out.tensors.iter_mut().skip(first) {
+                            stored.damage.get_or_insert_with(|| cut.clone());
+                        }
+                    }
                 } else if kind == Message::Tensor && is_data(number) {
                     self.keep_run(index, Run { field: number, wire, at: begin, len })?;
                     self.cursor.skip(len, kind.name())?;
@@ -306,10 +313,13 @@ impl Walk<'_> {
             _ => VARINT,
         };
         if wire != expected || tag.len() != 1 {
-            return Err(Error::corrupt("wrong-wire-type", "the elements of a tensor have the wrong wire type")
-                .at(start)
-                .expected(format_args!("wire type {expected} or {LEN}"))
-                .found(wire));
+            return Err(Error::corrupt(
+                "wrong-wire-type",
+                "the elements of a tensor have the wrong wire type",
+            )
+            .at(start)
+            .expected(format_args!("wire type {expected} or {LEN}"))
+            .found(wire));
         }
         let first = tag.first().copied().unwrap_or(0);
         let mut is_first = true;
@@ -339,11 +349,14 @@ impl Walk<'_> {
         self.keep_run(index, Run { field: number, wire, at: start, len })?;
         self.hold(9, start)?;
         out.extend_from_slice(tag);
-        out.extend(std::iter::repeat_n(0, match wire {
-            VARINT => 1,
-            FIXED32 => 4,
-            _ => 8,
-        }));
+        out.extend(std::iter::repeat_n(
+            0,
+            match wire {
+                VARINT => 1,
+                FIXED32 => 4,
+                _ => 8,
+            },
+        ));
         Ok(())
     }
 
@@ -373,7 +386,10 @@ impl Walk<'_> {
                 _ => ("truncated", "a number is incomplete"),
             };
             let ends = format!("the end of {} at {end}", kind.name());
-            return Err(Error::corrupt(code, text).at(at).expected("a number of at most 10 bytes").found(ends));
+            return Err(Error::corrupt(code, text)
+                .at(at)
+                .expected("a number of at most 10 bytes")
+                .found(ends));
         };
         let len = bytes.len() - rest.len();
         let mut all = [0; MAX_VARINT];

@@ -79,11 +79,6 @@ impl TypedSource {
         Ok(typed)
     }
 
-    /// Returns the number of values.
-    pub(crate) fn values(&self) -> u64 {
-        self.values
-    }
-
     /// Moves to the next run at the end of one; false at the end of all.
     fn settle(&self, at: &mut At) -> Result<bool> {
         while let Some(run) = self.runs.get(at.run) {

@@ -35,7 +35,7 @@ pub(crate) enum Value<'a> {
     /// Integer.
     Varint(u64),
     /// 8 bytes.
-    Fixed64(u64),
+    Fixed64,
     /// Bytes with a length.
     Bytes(&'a [u8]),
     /// 4 bytes.
@@ -90,8 +90,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 /// Splits a number of variable length off the front; `None` if it is incomplete or longer than 10 bytes.
 pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0u64;
-    for (place, &byte) in bytes.iter().take(MAX_VARINT).enumerate() {
-        value |= u64::from(byte & 0x7f).checked_shl(7 * place as u32).unwrap_or(0);
+    for ((place, &byte), shift) in bytes.iter().take(MAX_VARINT).enumerate().zip((0..).step_by(7)) {
+        value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
         if byte < 0x80 {
             return Some((value, bytes.get(place + 1..)?));
         }
@@ -136,8 +136,8 @@ impl<'a> Fields<'a> {
                 (Value::Varint(value), rest, 0)
             }
             FIXED64 => {
-                let (bytes, rest) = rest.split_first_chunk::<8>()?;
-                (Value::Fixed64(u64::from_le_bytes(*bytes)), rest, 0)
+                let (_, rest) = rest.split_first_chunk::<8>()?;
+                (Value::Fixed64, rest, 0)
             }
             LEN => {
                 let (len, after) = varint(rest)?;

@@ -330,6 +330,7 @@ families! {
     primitiv: "primitiv", true;
     paddle: "paddle", true;
     hdf5: "hdf5", true;
+    onnx: "onnx", true;
     tables: "tables", true;
     npy: "npy", false;
 }

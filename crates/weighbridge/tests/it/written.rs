@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 11] = [
+const GOLDEN: [&str; 12] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -27,7 +27,7 @@ const GOLDEN: [&str; 11] = [
 /// The name of a target, the format and settings.
 type Target = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-const TARGETS: [Target; 16] = [
+const TARGETS: [Target; 17] = [
     ("a.safetensors", "safetensors", &[]),
     ("a.npz", "npz", &[]),
     ("a.h5", "hdf5", &[]),
@@ -39,6 +39,7 @@ const TARGETS: [Target; 16] = [
     ("a.tsv", "tsv", &[]),
     ("a.vec", "word2vec", &[]),
     ("a.w2v", "word2vec", &[("form", "binary")]),
+    ("a.onnx", "onnx", &[]),
     ("biggraph", "biggraph", &[]),
     ("a.pdparams", "paddle", &[]),
     ("__params__", "paddle", &[]),

@@ -11,11 +11,10 @@
 //! | [`builder`] | values and nodes of the graph |
 //! | [`infer`], [`fold`] | types of results; computed constants |
 //! | [`control`] | branches, loops, lists of tensors |
-//! | `math`, `shapes`, `layers`, `pool`, `norm`, `vision`, `resize`, `detection`, `sequence` (with `recurrent` and `decode`), `quantized`, `fused` | translations |
+//! | `math`, `shapes`, `layers`, `pool`, `norm`, `vision`, `resize`, `detection`, `sequence`, `quantized`, `fused` | translations |
 
 pub(crate) mod builder;
 mod control;
-mod decode;
 mod detection;
 pub(crate) mod fold;
 mod fused;
@@ -27,7 +26,6 @@ mod norm;
 mod operator;
 mod pool;
 mod quantized;
-mod recurrent;
 mod resize;
 mod sequence;
 mod shapes;

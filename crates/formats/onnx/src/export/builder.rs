@@ -184,6 +184,11 @@ impl<'a> Builder<'a> {
         self.scopes.iter().rev().find_map(|scope| scope.values.get(name)).cloned()
     }
 
+    /// Returns the value that an operator has assigned to the variable.
+    pub(super) fn assigned(&self, name: &str) -> Option<Value> {
+        self.lookup(name)
+    }
+
     /// Returns true if the variable has a value in the scope of the current body, or in one around it.
     pub(super) fn is_assigned(&self, name: &str) -> bool {
         self.lookup(name).is_some() || self.parameters.contains_key(name)

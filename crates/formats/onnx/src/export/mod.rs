@@ -204,6 +204,10 @@ impl<'a> Exporter<'a> {
                 Op::of_desc(operator)
             };
             builder.begin(number, &op);
+            if let Err(error) = math::mishandles_complex(builder, &op) {
+                self.refuse(builder, &op, &error);
+                continue;
+            }
             let done = match control::translate(self, builder, &op, number, place)? {
                 true => Ok(()),
                 false => match row {
@@ -241,6 +245,10 @@ impl<'a> Exporter<'a> {
     /// Returns the value of an output of the program under the name of the output.
     fn output(&self, builder: &mut Builder<'a>, fetch: &Endpoint) -> Result<Value> {
         let value = builder.get(self.fetched(&fetch.name))?;
+        if value.dtype.name().starts_with('c') {
+            return Err(Error::unsupported("onnx-dtype", "ONNX Runtime lacks the dtype of an output")
+                .found(format_args!("{} {}", weighbridge_core::text::escape(&fetch.name), value.dtype)));
+        }
         let is_own = value.name == fetch.name && value.constant.is_none();
         if is_own && builder.is_made(&value.name) && builder.fetched.insert(value.name.clone()) {
             return Ok(value);

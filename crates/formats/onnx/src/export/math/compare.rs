@@ -1,0 +1,186 @@
+//! Comparisons, logic, selection.
+
+use super::super::builder::{Builder, Value};
+use super::super::operator::{Op, only};
+use super::{bind, ints_of, is_float, operands, reduction, run, run2, scalar};
+use weighbridge_core::error::Result;
+use weighbridge_core::tensor::DType;
+use weighbridge_core::topology::AttributeValue;
+
+/// Comparisons of two operands with broadcast.
+pub(super) fn compare(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let (x, y) = operands(b, op, ["X", "Y"])?;
+    let kind = match op.kind {
+        "equal" | "not_equal" => "Equal",
+        "less_than" => "Less",
+        "less_equal" => "LessOrEqual",
+        "greater_than" => "Greater",
+        _ => "GreaterOrEqual",
+    };
+    let z = run2(b, kind, &x, &y);
+    let z = if op.kind == "not_equal" { b.unary("Not", &z) } else { z };
+    bind(b, op, z);
+    Ok(())
+}
+
+/// `equal_all`: true if all elements are equal.
+pub(super) fn equal_all(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let (x, y) = operands(b, op, ["X", "Y"])?;
+    if let (Some(x), Some(y)) = (x.sizes(), y.sizes())
+        && x != y
+    {
+        b.bind(op, "Out", scalar(0.0, DType::Bool));
+        return Ok(());
+    }
+    let z = run2(b, "Equal", &x, &y);
+    let z = super::reduce::all(b, &z, None, false);
+    bind(b, op, z);
+    Ok(())
+}
+
+/// `logical_and`, `logical_or`, `logical_xor`: operands that are not booleans are true unless 0.
+pub(super) fn logical(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let (x, y) = (b.input(op, "X")?, b.input(op, "Y")?);
+    let (x, y) = (b.cast(&x, DType::Bool), b.cast(&y, DType::Bool));
+    let kind = match op.kind {
+        "logical_and" => "And",
+        "logical_or" => "Or",
+        _ => "Xor",
+    };
+    let z = b.binary(kind, &x, &y);
+    bind(b, op, z);
+    Ok(())
+}
+
+/// `logical_not`: true for 0 and false.
+pub(super) fn logical_not(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let x = b.input(op, "X")?;
+    let x = b.cast(&x, DType::Bool);
+    let y = b.unary("Not", &x);
+    bind(b, op, y);
+    Ok(())
+}
+
+/// `bitwise_and`, `bitwise_or`, `bitwise_xor`. ONNX has them for integers from version 18 on; before, they are computed on
+/// the bits as numbers.
+pub(super) fn bitwise(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let (x, y) = operands(b, op, ["X", "Y"])?;
+    let (of_bools, of_ints) = match op.kind {
+        "bitwise_and" => ("And", "BitwiseAnd"),
+        "bitwise_or" => ("Or", "BitwiseOr"),
+        _ => ("Xor", "BitwiseXor"),
+    };
+    let z = if x.dtype == DType::Bool {
+        b.binary(of_bools, &x, &y)
+    } else if b.opset >= 18 {
+        b.binary(of_ints, &x, &y)
+    } else {
+        on_bits(b, of_bools, &x, &y)
+    };
+    bind(b, op, z);
+    Ok(())
+}
+
+/// Computes an operator of booleans on each bit of two integers, in a new last dimension.
+fn on_bits(b: &mut Builder<'_>, kind: &str, x: &Value, y: &Value) -> Value {
+    let mut weights: Vec<i64> = (0..63).map(|bit| 1i64 << bit).collect();
+    let powers = ints_of(weights.clone(), &[63]);
+    weights.push(i64::MIN);
+    let weights = ints_of(weights, &[64]);
+    let two = ints_of(vec![2], &[]);
+    let zero = ints_of(vec![0], &[]);
+    let bits = |b: &mut Builder<'_>, value: &Value| {
+        let value = b.cast(value, DType::I64);
+        let column = b.unsqueeze(&value, &[-1]);
+        // Division that rounds down shifts the two's complement.
+        let rest = b.binary("Mod", &column, &powers);
+        let whole = b.binary("Sub", &column, &rest);
+        let shifted = b.binary("Div", &whole, &powers);
+        let low = b.binary("Mod", &shifted, &two);
+        let low = b.cast(&low, DType::Bool);
+        let sign = b.binary("Less", &column, &zero);
+        b.concat(&[&low, &sign], -1)
+    };
+    let (p, q) = (bits(b, x), bits(b, y));
+    let z = b.binary(kind, &p, &q);
+    let z = b.cast(&z, DType::I64);
+    let z = b.binary("Mul", &z, &weights);
+    let z = reduction(b, "ReduceSum", &z, Some(&[-1]), false);
+    b.cast(&z, x.dtype)
+}
+
+/// `bitwise_not`: -x - 1; of a byte, 255 - x.
+pub(super) fn bitwise_not(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let x = b.input(op, "X")?;
+    let y = if x.dtype == DType::Bool {
+        b.unary("Not", &x)
+    } else {
+        let all = scalar(if x.dtype == DType::U8 { 255.0 } else { -1.0 }, x.dtype);
+        run2(b, "Sub", &all, &x)
+    };
+    bind(b, op, y);
+    Ok(())
+}
+
+/// Returns a tolerance: an input, or an attribute with a number or its text.
+fn tolerance(b: &mut Builder<'_>, op: &Op<'_>, slot: &str, name: &str, default: f64) -> Result<Value> {
+    if let Some(value) = b.optional(op, slot)? {
+        let value = super::as_scalar(b, &value);
+        return Ok(b.cast(&value, DType::F64));
+    }
+    let number = match op.attribute(name) {
+        Some(AttributeValue::Text(text) | AttributeValue::Word(text)) => text.parse().unwrap_or(default),
+        _ => op.float(name, default),
+    };
+    Ok(scalar(number, DType::F64))
+}
+
+/// `isclose`: |x - y| <= atol + rtol * |y|, up to 1e-15; equal infinities are close, NaN is close to NaN if `equal_nan`.
+/// `allclose`: true if all are close.
+pub(super) fn isclose(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let (x, y) = operands(b, op, ["Input", "Other"])?;
+    let has_nan = is_float(x.dtype) && op.bool("equal_nan", false);
+    let (x, y) = (b.cast(&x, DType::F64), b.cast(&y, DType::F64));
+    let rtol = tolerance(b, op, "Rtol", "rtol", 1e-5)?;
+    let atol = tolerance(b, op, "Atol", "atol", 1e-8)?;
+    let distance = b.binary("Sub", &x, &y);
+    let distance = b.unary("Abs", &distance);
+    let size = b.unary("Abs", &y);
+    let relative = b.binary("Mul", &rtol, &size);
+    let limit = b.binary("Add", &atol, &relative);
+    let within = b.binary("LessOrEqual", &distance, &limit);
+    let equal = b.binary("Equal", &x, &y);
+    let excess = b.binary("Sub", &distance, &limit);
+    let excess = b.unary("Abs", &excess);
+    let touches = b.binary("LessOrEqual", &excess, &scalar(1e-15, DType::F64));
+    let close = b.binary("Or", &within, &equal);
+    let mut close = b.binary("Or", &close, &touches);
+    if has_nan {
+        let (p, q) = (b.unary("IsNaN", &x), b.unary("IsNaN", &y));
+        let both = b.binary("And", &p, &q);
+        close = b.binary("Or", &close, &both);
+    }
+    if op.kind == "allclose" {
+        close = super::reduce::all(b, &close, None, false);
+    }
+    bind(b, op, close);
+    Ok(())
+}
+
+/// `where`: x where the condition is true, else y.
+pub(super) fn select(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let condition = b.input(op, "Condition")?;
+    let condition = b.cast(&condition, DType::Bool);
+    if let Some(known) = condition.constant.as_ref().and_then(|c| only(c)) {
+        let slot = if known == 0.0 { "Y" } else { "X" };
+        let (x, y) = operands(b, op, ["X", "Y"])?;
+        if x.sizes().is_some() && x.sizes() == y.sizes() && condition.rank() <= x.rank() {
+            bind(b, op, if slot == "X" { x } else { y });
+            return Ok(());
+        }
+    }
+    let (x, y) = operands(b, op, ["X", "Y"])?;
+    let z = run(b, "Where", &[&condition, &x, &y], Vec::new());
+    bind(b, op, z);
+    Ok(())
+}

@@ -105,7 +105,9 @@ def main():
             if len(rest) > 1:
                 one["lengths"] = rest[1]
             described.append(one)
-        specs = {"inputs": described, "classify": False, "atol": 1e-4, "rtol": 1e-3}
+        # Probabilities of text in noise are small.
+        atol = 1e-6 if name.endswith("-det") else 1e-4
+        specs = {"inputs": described, "classify": False, "atol": atol, "rtol": 1e-3}
         (target / "specs.json").write_text(json.dumps(specs, indent=1))
         if paddle.__version__.startswith("3.") and (target / "model.pdmodel").exists():
             pir = base / f"{name}-pir"

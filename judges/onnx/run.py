@@ -67,7 +67,8 @@ class Reference:
             else:
                 loaded = paddle.static.load_inference_model(str(prefix), self.exe)
         self.program, self.feeds, self.fetches = loaded
-        operators = [] if IS_PIR else [op.type for block in self.program.blocks for op in block.ops]
+        is_desc = hasattr(self.program, "desc")
+        operators = [op.type for block in self.program.blocks for op in block.ops] if is_desc else []
         self.has_arrays = "write_to_array" in operators
 
     def run(self, feeds):

@@ -62,6 +62,7 @@ pub(super) const PIR: &[&str] = &[
     "if",
     "parameter",
     "print",
+    "select_input",
     "shadow_output",
     "slice_list",
     "split_list",
@@ -119,6 +120,7 @@ pub(super) fn translate<'a>(
     }
     match op.kind {
         "conditional_block" | "conditional_block_infer" => conditional(exporter, b, op)?,
+        "select_input" if op.is_pir => select_pir(b, op)?,
         "select_input" => select(exporter, b, op, number, place)?,
         "while" if op.is_pir => while_pir(exporter, b, op)?,
         "while" => while_desc(exporter, b, op)?,
@@ -541,6 +543,30 @@ fn select<'a>(
             b.control.selected.insert((*name).to_owned(), value);
         }
     }
+    Ok(())
+}
+
+/// `pd_op.select_input`, in programs translated from protobuf: the operand with the number of the mask.
+fn select_pir(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let names: Vec<&str> = op.inputs.iter().flat_map(|(_, names)| names.clone()).collect();
+    let [mask, zero, one] = names[..] else { return Err(op.refuse("a choice among more than two values")) };
+    let (mask, zero, one) = (b.get(mask)?, b.get(zero)?, b.get(one)?);
+    let condition = scalar(b, &mask, DType::Bool);
+    let value = match known(&condition) {
+        Some(is_true) => {
+            if is_true {
+                one
+            } else {
+                zero
+            }
+        }
+        None => {
+            let then = b.body(&[], |_| Ok(vec![one]))?;
+            let otherwise = b.body(&[], |_| Ok(vec![zero]))?;
+            joined(b, op, &condition, then, otherwise)?.pop().unwrap_or_else(Value::none)
+        }
+    };
+    set_first(b, op, value);
     Ok(())
 }
 

@@ -62,6 +62,107 @@ impl Layer<'_> {
         let results = if self.kind == "LSTM" { 3 } else { 2 };
         b.nodes(self.kind, &inputs, attributes, results)
     }
+
+    /// Adds the operator as `Scan`s over the steps, for dtypes that ONNX Runtime has no kernel for. Results as of [`run`](Self::run).
+    fn step_by_step(&self, b: &mut Builder<'_>, op: &Op<'_>, on: &Operands) -> Result<Vec<Value>> {
+        let states: &[&Value] = if self.kind == "LSTM" { &[&on.h0, &on.c0] } else { &[&on.h0] };
+        let lengths = (!on.lengths.is_none()).then(|| {
+            let lengths = b.cast(&on.lengths, DType::I64);
+            b.reshape(&lengths, &[-1, 1])
+        });
+        let count = if self.direction == "bidirectional" { 2 } else { 1 };
+        let mut parts: Vec<Vec<Value>> = vec![Vec::new(); states.len() + 1];
+        for place in 0..count {
+            let own = |b: &mut Builder<'_>, value: &Value| {
+                let value = if count == 1 { value.clone() } else { b.slice(value, 0, place, place + 1) };
+                b.squeeze(&value, &[0])
+            };
+            let (w, r, bias) = (own(b, &on.w), own(b, &on.r), own(b, &on.bias));
+            let (w, r) = (b.transpose(&w, &[1, 0]), b.transpose(&r, &[1, 0]));
+            let gates = w.size(1).unwrap_or(0);
+            let (input_bias, state_bias) = (b.slice(&bias, 0, 0, gates), b.slice(&bias, 0, gates, i64::MAX));
+            let product = b.binary("MatMul", &on.x, &w);
+            let inputs = b.binary("Add", &product, &input_bias);
+            let is_reverse = place == 1;
+            let (one, zero) = (b.int(1), b.scalar(0.0, on.x.dtype));
+            let mut first = b.int(0);
+            if is_reverse {
+                let steps = b.dim(&on.x, 0);
+                let steps = b.squeeze(&steps, &[0]);
+                first = b.binary("Sub", &steps, &one);
+            }
+            let mut initial: Vec<Value> = states.iter().map(|state| own(b, state)).collect();
+            initial.push(first);
+            let results = scan(b, &initial, &[inputs], is_reverse, |b, values| {
+                let [before @ .., step, x] = values else { return Err(op.malformed("lacks a state")) };
+                let Some(h) = before.first() else { return Err(op.malformed("lacks a state")) };
+                let product = b.binary("MatMul", h, &r);
+                let product = b.binary("Add", &product, &state_bias);
+                let mut next = self.step(b, op, (x, &product), before)?;
+                let mut shown = next.first().cloned().unwrap_or_else(Value::none);
+                if let Some(lengths) = &lengths {
+                    let is_live = b.binary("Less", step, lengths);
+                    shown = b.node("Where", &[&is_live, &shown, &zero], Vec::new());
+                    for (next, before) in next.iter_mut().zip(before) {
+                        *next = b.node("Where", &[&is_live, next, before], Vec::new());
+                    }
+                }
+                next.push(b.binary(if is_reverse { "Sub" } else { "Add" }, step, &one));
+                next.push(shown);
+                Ok(next)
+            })?;
+            let y = results.last().cloned().unwrap_or_else(Value::none);
+            parts[0].push(b.unsqueeze(&y, &[1]));
+            for (list, state) in parts[1..].iter_mut().zip(&results) {
+                list.push(b.unsqueeze(state, &[0]));
+            }
+        }
+        let join = |(place, list): (usize, &Vec<Value>)| {
+            b.concat(&list.iter().collect::<Vec<_>>(), i64::from(place == 0))
+        };
+        Ok(parts.iter().enumerate().map(join).collect())
+    }
+
+    /// Adds one step: the next states from the products of the input and of the state, gates in the order of ONNX.
+    fn step(
+        &self,
+        b: &mut Builder<'_>,
+        op: &Op<'_>,
+        (x, product): (&Value, &Value),
+        before: &[Value],
+    ) -> Result<Vec<Value>> {
+        let size = self.hidden;
+        let gate = |b: &mut Builder<'_>, value: &Value, place: i64| {
+            b.slice(value, 1, place * size, (place + 1) * size)
+        };
+        let sum = b.binary("Add", x, product);
+        let act = |place: usize| self.activations.get(place).copied().unwrap_or("tanh");
+        match (self.kind, before) {
+            ("LSTM", [_, c]) => {
+                let [input, output, forget, candidate] = [0, 1, 2, 3].map(|place| gate(b, &sum, place));
+                let [input, output, forget] =
+                    [input, output, forget].map(|value| activate(b, op, act(0), &value));
+                let candidate = activate(b, op, act(1), &candidate)?;
+                let (new, kept) = (b.binary("Mul", &candidate, &input?), b.binary("Mul", c, &forget?));
+                let cell = b.binary("Add", &new, &kept);
+                let shown = activate(b, op, act(2), &cell)?;
+                Ok(vec![b.binary("Mul", &output?, &shown), cell])
+            }
+            ("GRU", [h]) if self.resets_after => {
+                let [update, reset] = [0, 1].map(|place| gate(b, &sum, place));
+                let [update, reset] = [update, reset].map(|value| activate(b, op, act(0), &value));
+                let (own, other) = (gate(b, x, 2), gate(b, product, 2));
+                let other = b.binary("Mul", &other, &reset?);
+                let candidate = b.binary("Add", &own, &other);
+                let candidate = activate(b, op, act(1), &candidate)?;
+                let change = b.binary("Sub", h, &candidate);
+                let change = b.binary("Mul", &change, &update?);
+                Ok(vec![b.binary("Add", &candidate, &change)])
+            }
+            ("RNN", [_]) => Ok(vec![activate(b, op, act(0), &sum)?]),
+            _ => Err(op.refuse(format_args!("the dtype {}", x.dtype))),
+        }
+    }
 }
 
 /// Returns the name of an activation in recurrent operators of ONNX.
@@ -129,10 +230,9 @@ pub(super) fn rnn(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         return Err(op.refuse("dropout of training between its layers"));
     }
     let dtype = x.dtype;
-    if dtype == DType::F64 {
-        return Err(op.refuse("64-bit floats"));
-    }
-    x = b.cast(&x, DType::F32);
+    // ONNX Runtime computes 32-bit floats; 16-bit floats are computed with them, 64-bit floats step by step.
+    let computed = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    x = b.cast(&x, computed);
     let weights = b.inputs(op, "WeightList")?;
     let directions: usize = if op.bool("is_bidirec", false) { 2 } else { 1 };
     let cells = weights.len() / 4;
@@ -161,13 +261,13 @@ pub(super) fn rnn(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
                 if weights[own].size(0) != Some(gates * hidden) {
                     return Err(op.malformed("has weights of another size than its state"));
                 }
-                let weight = b.cast(&weights[own], DType::F32);
+                let weight = b.cast(&weights[own], computed);
                 let weight = ordered(b, &weight, hidden, order);
                 list.push(b.unsqueeze(&weight, &[0]));
             }
             let mut both = Vec::new();
             for own in [biases, biases + 1] {
-                let own = b.cast(&weights[own], DType::F32);
+                let own = b.cast(&weights[own], computed);
                 both.push(ordered(b, &own, hidden, order));
             }
             let both = b.concat(&both.iter().collect::<Vec<_>>(), 0);
@@ -178,23 +278,24 @@ pub(super) fn rnn(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         let end = i64::try_from((number + 1) * directions).unwrap_or(0);
         let mut initial = Vec::new();
         for state in &states {
-            let state = b.cast(state, DType::F32);
+            let state = b.cast(state, computed);
             initial.push(if layers == 1 { state } else { b.slice(&state, 0, first, end) });
         }
         let (h0, c0) = (initial.first().cloned(), initial.get(1).cloned());
-        let results = layer.run(
-            b,
-            &Operands {
-                x: x.clone(),
-                w,
-                r,
-                bias,
-                lengths: lengths.clone(),
-                h0: h0.unwrap_or_else(Value::none),
-                c0: c0.unwrap_or_else(Value::none),
-                peepholes: Value::none(),
-            },
-        );
+        let operands = Operands {
+            x: x.clone(),
+            w,
+            r,
+            bias,
+            lengths: lengths.clone(),
+            h0: h0.unwrap_or_else(Value::none),
+            c0: c0.unwrap_or_else(Value::none),
+            peepholes: Value::none(),
+        };
+        let results = match computed {
+            DType::F64 => layer.step_by_step(b, op, &operands)?,
+            _ => layer.run(b, &operands),
+        };
         let Some((y, finals)) = results.split_first() else { continue };
         // [T, D, N, H] to [T, N, D * H].
         x = if directions == 1 {

@@ -22,10 +22,9 @@ pub(super) fn reshape(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// Returns the size for -1 where it follows from known sizes alone.
 fn rest(x: &Value, sizes: &[i64]) -> Option<i64> {
     let dims = x.dims.as_ref()?;
-    let product = |sizes: &mut dyn Iterator<Item = i64>| {
-        sizes.try_fold(1i64, |product, size| product.checked_mul(size))
-    };
-    let given = product(&mut sizes.iter().copied().filter(|size| *size > 0))?;
+    let product = |sizes: &[i64]| sizes.iter().try_fold(1i64, |product, size| product.checked_mul(*size));
+    let given: Vec<i64> = sizes.iter().copied().filter(|size| *size > 0).collect();
+    let given = product(&given)?;
     let own: Vec<i64> = match x.sizes() {
         // Without elements, 0 copies nothing, and the rest is that of the sizes other than 0.
         Some(own) if own.contains(&0) && sizes.contains(&0) => {
@@ -36,7 +35,7 @@ fn rest(x: &Value, sizes: &[i64]) -> Option<i64> {
             kept.map(|(_, dim)| dim.size()).collect::<Option<_>>()?
         }
     };
-    let own = product(&mut own.into_iter())?;
+    let own = product(&own)?;
     (own % given == 0).then_some(own / given)
 }
 

@@ -78,7 +78,9 @@ impl Ranges {
                 }
             });
         }
-        let items = ends.iter().map(|end| end.constant.as_ref().and_then(|c| c.as_ints()).and_then(|e| e.first().copied()));
+        let items = ends
+            .iter()
+            .map(|end| end.constant.as_ref().and_then(|c| c.as_ints()).and_then(|e| e.first().copied()));
         let items = items.collect();
         self.ends = List { items, value: b.concat(&ends.iter().collect::<Vec<_>>(), 0) };
     }

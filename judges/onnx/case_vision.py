@@ -86,3 +86,127 @@ for corners in (True, False):
 for size in ([1, 9], [4, 1]):
     make = lambda x, z=size: F.interpolate(x, z, mode="bilinear", align_corners=False, align_mode=0)
     case(f"interpolate/bilinear one {size}", make, {"x": images(3, 7, 5)})
+
+# ---- detection
+
+
+def boxes(*shape, seed=0, extent=50.0, dtype="float32"):
+    """Returns boxes (x1, y1, x2, y2)."""
+    low = floats(*shape, 2, seed=seed, low=0, high=extent)
+    size = floats(*shape, 2, seed=seed + 100, low=1, high=extent / 2)
+    return np.concatenate([low, low + size], -1).astype(dtype)
+
+
+for count, threshold in ((30, 0.3), (1, 0.5), (60, 0.1), (40, 1.0)):
+    case(f"nms/{count} {threshold}", lambda x, t=threshold: paddle.vision.ops.nms(x, t), {"x": boxes(count)})
+case("nms/open", lambda x: paddle.vision.ops.nms(x, 0.3), {"x": ([None, 4], [boxes(30), boxes(50, seed=1)])})
+
+
+def multiclass(x, s, kind="multiclass_nms3", **more):
+    attributes = {"background_label": -1, "score_threshold": 0.1, "nms_top_k": 1000, "nms_threshold": 0.5, "nms_eta": 1.0, "keep_top_k": 100, "normalized": True, **more}
+    if IS_PIR:
+        order = ("score_threshold", "nms_top_k", "keep_top_k", "nms_threshold", "normalized", "nms_eta", "background_label")
+        return list(paddle._C_ops.multiclass_nms3(x, s, None, *(attributes[k] for k in order)))
+    outs = {"Out": "float32"}
+    if kind != "multiclass_nms":
+        outs["Index"] = "int32"
+    if kind == "multiclass_nms3":
+        outs["NmsRoisNum"] = "int32"
+    return raw(kind, {"BBoxes": x, "Scores": s}, outs, attributes)
+
+
+NMS = (
+    {},
+    {"background_label": 0},
+    {"background_label": 2, "keep_top_k": 7},
+    {"nms_top_k": 5},
+    {"nms_top_k": -1, "keep_top_k": -1},
+    {"keep_top_k": 10, "nms_threshold": 0.2},
+    {"normalized": False, "nms_threshold": 0.3},
+    {"score_threshold": 0.99999},
+    {"score_threshold": 0.9, "keep_top_k": 3, "nms_top_k": 20},
+)
+for more in NMS:
+    for batch in (1, 3):
+        data = {"x": boxes(batch, 40), "s": floats(batch, 4, 40, low=0, high=1)}
+        case(f"multiclass_nms/{batch} {more}", lambda x, s, m=more: multiclass(x, s, **m), data)
+    data = {"x": ([None, None, 4], [boxes(2, 40), boxes(1, 30)]), "s": ([None, 4, None], [floats(2, 4, 40, low=0, high=1), floats(1, 4, 30, low=0, high=1)])}
+    case(f"multiclass_nms/open {more}", lambda x, s, m=more: multiclass(x, s, **m), data)
+    case(f"multiclass_nms/1 open {more}", lambda x, s, m=more: multiclass(x, s, "multiclass_nms", **m), data, only="2.6")
+    case(f"multiclass_nms/2 open {more}", lambda x, s, m=more: multiclass(x, s, "multiclass_nms2", **m), data, only="2.6")
+ties = np.round(floats(2, 3, 40, low=0, high=1) * 8).astype("float32") / 8
+case("multiclass_nms/equal scores", lambda x, s: multiclass(x, s, score_threshold=0.125, nms_top_k=11, keep_top_k=9), {"x": boxes(2, 40), "s": ties})
+case("multiclass_nms/equal boxes", lambda x, s: multiclass(x, s), {"x": np.repeat(boxes(2, 10), 4, 1), "s": floats(2, 3, 40, low=0, high=1)})
+
+for more in ({}, {"use_gaussian": True}, {"normalized": False}, {"background_label": 0, "keep_top_k": 6}, {"nms_top_k": 7}, {"post_threshold": 0.4}, {"score_threshold": 0.9999, "post_threshold": 0.9999}, {"keep_top_k": -1, "nms_top_k": -1}):
+    given = {"score_threshold": 0.1, "post_threshold": 0.1, "nms_top_k": 20, "keep_top_k": 15, "background_label": -1, **more}
+    make = lambda x, s, g=given: paddle.vision.ops.matrix_nms(x, s, return_index=True, **g)
+    case(f"matrix_nms/{more}", make, {"x": boxes(2, 40), "s": floats(2, 4, 40, low=0, high=1)})
+    case(f"matrix_nms/open {more}", make, {"x": ([None, None, 4], [boxes(2, 40), boxes(1, 30)]), "s": ([None, 4, None], [floats(2, 4, 40, low=0, high=1), floats(1, 4, 30, low=0, high=1)])})
+
+for more in ({}, {"clip_bbox": False}, {"scale_x_y": 1.2}, {"conf_thresh": 0.5}, {"iou_aware": True, "iou_aware_factor": 0.4}):
+    channels = 3 * (8 if not more.get("iou_aware") else 9)
+    make = lambda x, s, m=more: paddle.vision.ops.yolo_box(x, s, [10, 13, 16, 30, 33, 23], 3, **{"conf_thresh": 0.01, "downsample_ratio": 32, **m})
+    data = {"x": floats(2, channels, 4, 5), "s": np.array([[120, 150], [128, 128]], "int32")}
+    case(f"yolo_box/{more}", make, data)
+    case(f"yolo_box/open {more}", make, {"x": ([None, channels, None, None], [data["x"]]), "s": ([None, 2], [data["s"]])})
+
+# ---- regions
+
+for ratio, aligned in itertools.product((-1, 2), (True, False)):
+    make = lambda x, r, n, s=ratio, a=aligned: paddle.vision.ops.roi_align(x, r, n, (3, 4), 0.5, s, a)
+    data = {"x": ([None, 3, None, None], [floats(2, 3, 20, 25)]), "r": ([None, 4], [boxes(5, extent=30), boxes(7, extent=30, seed=1)]), "n": ([None], [np.array([2, 3], "int32"), np.array([7, 0], "int32")])}
+    case(f"roi_align/{ratio} {aligned}", make, data)
+make = lambda x, r, n: paddle.vision.ops.roi_pool(x, r, n, (3, 4), 0.5)
+case("roi_pool/plain", make, {"x": floats(2, 3, 20, 25), "r": boxes(5, extent=30), "n": np.array([2, 3], "int32")})
+case("roi_pool/open", make, {"x": ([None, 3, None, None], [floats(2, 3, 20, 25)]), "r": ([None, 4], [boxes(5, extent=30)]), "n": ([None], [np.array([2, 3], "int32")])})
+
+# ---- prior boxes
+
+for more in ({}, {"flip": True, "clip": True}, {"max_sizes": [60.0, 90.0]}, {"max_sizes": [60.0, 90.0], "min_max_aspect_ratios_order": True}, {"steps": [8.0, 9.0], "offset": 0.3}):
+    given = {"min_sizes": [30.0, 50.0], "aspect_ratios": [1.0, 2.0, 3.0], **more}
+    make = lambda x, i, g=given: paddle.vision.ops.prior_box(x, i, **g)
+    case(f"prior_box/{more}", make, {"x": floats(1, 3, 5, 6), "i": floats(1, 3, 50, 61)})
+    case(f"prior_box/open {more}", make, {"x": ([None, 3, None, None], [floats(1, 3, 5, 6), floats(1, 3, 3, 4)]), "i": ([None, 3, None, None], [floats(1, 3, 50, 61)])})
+for more in ({}, {"flatten_to_2d": True}, {"clip": True, "step_w": 8.0, "step_h": 9.0}):
+    given = {"variances": [0.1, 0.1, 0.2, 0.2], "clip": False, "step_w": 0.0, "step_h": 0.0, "offset": 0.5, "fixed_sizes": [8.0, 16.0], "fixed_ratios": [1.0, 2.0], "densities": [3, 2], **more}
+    make = lambda x, i, g=given: raw("density_prior_box", {"Input": x, "Image": i}, ["Boxes", "Variances"], g)
+    case(f"density_prior_box/{more}", make, {"x": floats(1, 3, 5, 6), "i": floats(1, 3, 50, 61)}, only="2.6")
+given = {"anchor_sizes": [32.0, 64.0], "aspect_ratios": [0.5, 1.0, 2.0], "variances": [0.1, 0.1, 0.2, 0.2], "stride": [16.0, 8.0], "offset": 0.5}
+make = lambda x, g=given: raw("anchor_generator", {"Input": x}, ["Anchors", "Variances"], g)
+case("anchor_generator/plain", make, {"x": ([None, 3, None, None], [floats(1, 3, 5, 6), floats(1, 3, 3, 4)])}, only="2.6")
+
+for kind, normalized, variance in itertools.product(("encode_center_size", "decode_center_size"), (True, False), ("tensor", "list", "none")):
+    for axis in (0, 1):
+        if kind.startswith("encode") and axis:
+            continue
+        prior = boxes(6 if axis == 0 else 5)
+        target = boxes(5, seed=3) if kind.startswith("encode") else floats(5, 6, 4)
+
+        data = {"p": prior, "t": target}
+        if variance == "tensor":
+            make = lambda p, t, v, k=kind, n=normalized, a=axis: paddle.vision.ops.box_coder(p, v, t, k, n, a)
+            data["v"] = floats(*prior.shape, low=0.1, high=0.5)
+        elif variance == "list":
+            make = lambda p, t, k=kind, n=normalized, a=axis: paddle.vision.ops.box_coder(p, [0.1, 0.1, 0.2, 0.3], t, k, n, a)
+        else:
+            make = lambda p, t, k=kind, n=normalized, a=axis: raw("box_coder", {"PriorBox": p, "TargetBox": t}, ["OutputBox"], {"code_type": k, "box_normalized": n, "axis": a})
+        case(f"box_coder/{kind} {normalized} {variance} {axis}", make, data, only="2.6" if variance == "none" else None)
+for normalized in (True, False):
+    make = lambda x, y, n=normalized: raw("iou_similarity", {"X": x, "Y": y}, ["Out"], {"box_normalized": n})
+    case(f"iou_similarity/{normalized}", make, {"x": boxes(6), "y": boxes(5, seed=1)}, only="2.6")
+
+# ---- pyramids
+
+for offset in (True, False):
+    make = lambda x, n, o=offset: sum((v if isinstance(v, list) else [v] for v in paddle.vision.ops.distribute_fpn_proposals(x, 2, 5, 4, 224, o, n)), [])
+    data = {"x": ([None, 4], [boxes(12, extent=900), boxes(9, extent=400, seed=1)]), "n": ([None], [np.array([5, 7], "int32"), np.array([9], "int32")])}
+    case(f"distribute_fpn_proposals/{offset}", make, data)
+
+
+def collect(a, b, s, t, n, m):
+    return raw("collect_fpn_proposals", {"MultiLevelRois": [a, b], "MultiLevelScores": [s, t], "MultiLevelRoIsNum": [n, m]}, {"FpnRois": "float32", "RoisNum": "int32"}, {"post_nms_topN": 7})
+
+
+data = {"a": boxes(6), "b": boxes(5, seed=1), "s": floats(6, 1), "t": floats(5, 1, seed=2), "n": np.array([2, 4], "int32"), "m": np.array([3, 2], "int32")}
+case("collect_fpn_proposals/plain", collect, data, only="2.6")

@@ -475,7 +475,9 @@ for offset in (0, 1, -2, 9):
     for axes in [(0, 1), (1, 2), (2, 0)]:
         case(f"diagonal/{offset} {axes}", lambda x, o=offset, a=axes: paddle.diagonal(x, o, *a), {"x": ([None, 3, None], [floats(4, 3, 5), floats(4, 3, 2)])})
         if offset < 9:
-            case(f"trace/{offset} {axes}", lambda x, o=offset, a=axes: paddle.trace(x, o, *a), {"x": ([None, 3, None], [floats(4, 3, 5), floats(5, 3, 3)])})
+            # Paddle 2.6 reads foreign memory if the first axis is after the second.
+            only = "3.3" if axes == (2, 0) else None
+            case(f"trace/{offset} {axes}", lambda x, o=offset, a=axes: paddle.trace(x, o, *a), {"x": ([None, 3, None], [floats(4, 3, 5), floats(5, 3, 3)])}, only=only)
 case("diagonal/known", paddle.diagonal, {"x": floats(3, 5)})
 case("trace/int64", paddle.trace, {"x": ints(3, 5)})
 case("bilinear/bias", lambda x, y, w, b: F.bilinear(x, y, w, b), {"x": floats(2, 3), "y": floats(2, 4), "w": floats(5, 3, 4), "b": floats(1, 5)})

@@ -8,7 +8,7 @@ mod reduce;
 mod unary;
 
 pub(super) use fourier::mishandles_complex;
-pub(super) use reduce::reduction;
+use reduce::reduction;
 
 use super::builder::{Attrs, Builder, Value};
 use super::operator::{Op, Row, row};
@@ -190,8 +190,9 @@ fn run(b: &mut Builder<'_>, kind: &str, inputs: &[&Value], attributes: Attrs) ->
         return b.node(kind, inputs, attributes);
     }
     let mut operands = Vec::new();
-    for value in inputs {
-        let is_data = !value.is_none() && value.dtype == own;
+    for (place, value) in inputs.iter().enumerate() {
+        let is_condition = kind == "Where" && place == 0;
+        let is_data = !value.is_none() && !is_condition && value.dtype == own;
         operands.push(if is_data { b.cast(value, work) } else { (*value).clone() });
     }
     let operands: Vec<&Value> = operands.iter().collect();
@@ -453,6 +454,23 @@ fn sum(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// `scale`: x * scale + bias, or (x + bias) * scale if `bias_after_scale` is false. The numbers are cast to the dtype of x.
 fn scale(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;
+    if let Some(parts) = fourier::pair_of(&x) {
+        if b.optional(op, "ScaleTensor")?.is_some_and(|factor| fourier::pair_of(&factor).is_some())
+            || op.float("bias", 0.0) != 0.0
+        {
+            return Err(op.refuse("complex factors or sums with a complex number"));
+        }
+        let y = scaled(b, op, &parts)?;
+        b.bind(op, "Out", fourier::complex_of(&y));
+        return Ok(());
+    }
+    let y = scaled(b, op, &x)?;
+    bind(b, op, y);
+    Ok(())
+}
+
+/// Returns x * scale + bias.
+fn scaled(b: &mut Builder<'_>, op: &Op<'_>, x: &Value) -> Result<Value> {
     let factor = match b.optional(op, "ScaleTensor")? {
         Some(factor) => {
             let factor = as_scalar(b, &factor);
@@ -474,8 +492,7 @@ fn scale(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     if after && !is_zero {
         y = run2(b, "Add", &y, &bias);
     }
-    bind(b, op, y);
-    Ok(())
+    Ok(y)
 }
 
 /// Returns a value of one element as a scalar.

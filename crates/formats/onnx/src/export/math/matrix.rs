@@ -38,9 +38,6 @@ pub(super) fn matmul(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     if is_old && alpha != 1.0 {
         product = with_number(b, "Mul", &product, alpha);
     }
-    if is_old && x.rank() == Some(1) && y.rank() == Some(1) {
-        product = b.reshape(&product, &[1]);
-    }
     bind(b, op, product);
     Ok(())
 }

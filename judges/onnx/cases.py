@@ -23,23 +23,25 @@ CASES = []
 class Case:
     """One program. `inputs`: name -> (dtype, declared shape with None for open, list of arrays to try)."""
 
-    def __init__(self, name, make, inputs, atol, rtol, only):
+    def __init__(self, name, make, inputs, atol, rtol, only, options):
         self.name, self.make, self.inputs = name, make, inputs
-        self.atol, self.rtol, self.only = atol, rtol, only
+        self.atol, self.rtol, self.only, self.options = atol, rtol, only, options
 
     def save(self, folder):
         main, startup = paddle.static.Program(), paddle.static.Program()
         with paddle.static.program_guard(main, startup):
             feeds = []
             for name, (shape, arrays) in self.inputs.items():
-                feeds.append(paddle.static.data(name, shape, str(arrays[0].dtype)))
+                is_lod = isinstance(arrays[0], tuple)
+                dtype = str((arrays[0][0] if is_lod else arrays[0]).dtype)
+                feeds.append(paddle.static.data(name, shape, dtype, lod_level=int(is_lod)))
             outs = self.make(*feeds)
             outs = list(outs) if isinstance(outs, (list, tuple)) else [outs]
             exe = paddle.static.Executor(CPU)
             scope = paddle.static.global_scope().new_scope()
             with paddle.static.scope_guard(scope):
                 exe.run(startup)
-                paddle.static.save_inference_model(str(folder / "m"), feeds, outs, exe, program=main)
+                paddle.static.save_inference_model(str(folder / "m"), feeds, outs, exe, program=main, **self.options)
 
     def sets(self):
         count = max(len(arrays) for _, arrays in self.inputs.values())
@@ -47,16 +49,17 @@ class Case:
             yield {name: arrays[min(place, len(arrays) - 1)] for name, (_, arrays) in self.inputs.items()}
 
 
-def case(name, make, inputs, atol=1e-4, rtol=1e-3, only=None):
+def case(name, make, inputs, atol=1e-4, rtol=1e-3, only=None, **options):
     """Adds a case. `make` gets the inputs as variables and returns the outputs.
 
     `inputs`: name -> array (declared with its shape), or (declared shape, [arrays]) with None for open dimensions.
-    `only`: "2.6" or "3.3" if the other version lacks the operator.
+    An array may be a sequence: a pair of an array and its LoD lengths.
+    `only`: "2.6" or "3.3" if the other version lacks the operator. `options` are those of `save_inference_model`.
     """
     full = {}
     for key, value in inputs.items():
         full[key] = value if isinstance(value, tuple) else (list(value.shape), [value])
-    CASES.append(Case(name, make, full, atol, rtol, only))
+    CASES.append(Case(name, make, full, atol, rtol, only, options))
 
 
 def raw(kind, inputs, outputs, attributes=None, dtype="float32"):

@@ -155,16 +155,16 @@ fn computed(kind: &str, dtype: DType) -> DType {
     const MOST: &[DType] = &[F32, F64, F16, I64, I32, I8, U8];
     const ALL: &[DType] = &[F32, F64, F16, I64, I32, I16, I8, U8];
     let kernels = match kind {
-        "Add" | "Sub" | "Mul" | "Div" | "Mod" | "Less" | "Greater" | "LessOrEqual" | "GreaterOrEqual" | "Abs"
-        | "Sign" | "Shrink" => ALL,
+        "Add" | "Sub" | "Mul" | "Div" | "Mod" | "Less" | "Greater" | "LessOrEqual" | "GreaterOrEqual"
+        | "Abs" | "Sign" | "Shrink" => ALL,
         "Neg" => &[F32, F64, F16, I64, I32, I16, I8],
         "Equal" => &[F32, F64, F16, I64, I32, I16, I8, U8, Bool],
         "Min" | "Max" | "Where" | "Clip" | "ReduceMax" | "ReduceMin" | "ArgMax" | "ArgMin" => MOST,
-        "Pow" | "ReduceSum" | "ReduceMean" | "ReduceProd" | "ReduceL1" | "ReduceL2" | "ReduceSumSquare" | "MatMul"
-        | "CumSum" | "Einsum" => WIDE,
+        "Pow" | "ReduceSum" | "ReduceMean" | "ReduceProd" | "ReduceL1" | "ReduceL2" | "ReduceSumSquare"
+        | "MatMul" | "CumSum" | "Einsum" => WIDE,
         "Relu" => &[F32, F64, F16, I32],
-        "Sigmoid" | "Tanh" | "LogSoftmax" | "Softmax" | "Exp" | "Log" | "Sqrt" | "Ceil" | "Floor" | "Round"
-        | "Reciprocal" | "Sin" | "Cos" | "IsNaN" | "ReduceLogSumExp" | "DFT" => FLOATS,
+        "Sigmoid" | "Tanh" | "LogSoftmax" | "Softmax" | "Exp" | "Log" | "Sqrt" | "Ceil" | "Floor"
+        | "Round" | "Reciprocal" | "Sin" | "Cos" | "IsNaN" | "ReduceLogSumExp" | "DFT" => FLOATS,
         "IsInf" => &[F32, F64],
         "Celu" => &[F32],
         _ => &[F32, F16],
@@ -246,7 +246,9 @@ fn float_input(b: &mut Builder<'_>, op: &Op<'_>, slot: &str) -> Result<Value> {
 fn bind(b: &mut Builder<'_>, op: &Op<'_>, value: Value) {
     let declared = b.declared_dtype(op, "Out").filter(|_| op.is_pir);
     let value = match declared {
-        Some(dtype) if dtype != value.dtype && (is_float(dtype) || is_integer(dtype)) => b.cast(&value, dtype),
+        Some(dtype) if dtype != value.dtype && (is_float(dtype) || is_integer(dtype)) => {
+            b.cast(&value, dtype)
+        }
         _ => value,
     };
     b.bind(op, "Out", value);
@@ -286,7 +288,14 @@ fn operands(b: &mut Builder<'_>, op: &Op<'_>, slots: [&str; 2]) -> Result<(Value
 
 /// Aligns the dimensions of a value of rank `own` at `axis` of `rank` dimensions: adds dimensions at the end, or removes
 /// those of size 1.
-fn aligned(b: &mut Builder<'_>, op: &Op<'_>, value: &Value, axis: i64, rank: usize, own: usize) -> Result<Value> {
+fn aligned(
+    b: &mut Builder<'_>,
+    op: &Op<'_>,
+    value: &Value,
+    axis: i64,
+    rank: usize,
+    own: usize,
+) -> Result<Value> {
     let axis = usize::try_from(axis).ok().filter(|axis| *axis <= rank);
     let axis = axis.ok_or_else(|| op.malformed("has an axis outside the dimensions"))?;
     let range = |from: usize, to: usize| -> Vec<i64> {

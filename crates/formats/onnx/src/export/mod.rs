@@ -211,7 +211,9 @@ impl<'a> Exporter<'a> {
             let done = match control::translate(self, builder, &op, number, place)? {
                 true => Ok(()),
                 false => match row {
-                    Some(row) => (row.translate)(builder, &op),
+                    Some(row) => {
+                        (row.translate)(builder, &op).and_then(|()| control::alias(builder, operator))
+                    }
                     None => Err(op.refuse("no translation")),
                 },
             };

@@ -3,7 +3,7 @@
 use super::json::{Document, Item, Kind};
 use super::model::{Attr, Block, Model, Named, Op, Value};
 use super::values::{attribute, type_of};
-use super::words::{DATA, FETCH, PARAMETER, SET_PARAMETER, SHADOW_OUTPUT, SHORT_PARAMETER, full};
+use super::words::{DATA, FEED, FETCH, PARAMETER, SET_PARAMETER, SHADOW_OUTPUT, SHORT_PARAMETER, full};
 use std::collections::HashSet;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -237,7 +237,7 @@ fn parameter(op: &mut Op, attributes: Item<'_>, flags: Option<Item<'_>>) -> Resu
 fn named(op: &mut Op, attributes: Option<Item<'_>>) -> Result<()> {
     let (key, declares) = match op.name.as_str() {
         PARAMETER => ("parameter_name", true),
-        DATA | FETCH => ("name", true),
+        DATA | FEED | FETCH => ("name", true),
         SET_PARAMETER => ("parameter_name", false),
         SHADOW_OUTPUT => ("output_name", false),
         _ => return Ok(()),

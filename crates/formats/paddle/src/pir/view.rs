@@ -1,7 +1,7 @@
 //! Neutral view of a program.
 
 use super::model::{Model, Op, Type, Value};
-use super::words::{DATA, FETCH, PARAMETER, SHADOW_OUTPUT, known_dialect};
+use super::words::{DATA, FEED, FETCH, PARAMETER, SHADOW_OUTPUT, known_dialect};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::Note;
@@ -108,7 +108,7 @@ pub(super) fn stored(op: &Op) -> bool {
 
 /// True if the operator's result is an input of the program.
 pub(super) fn fed(op: &Op) -> bool {
-    op.name == DATA && !stored(op)
+    op.name == FEED || op.name == DATA && !stored(op)
 }
 
 /// Returns the content of the program whose text is `bytes`.

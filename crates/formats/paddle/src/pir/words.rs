@@ -18,6 +18,9 @@ pub(super) const SET_PARAMETER: &str = "builtin.set_parameter";
 /// Operator for an input of the program, or state of an optimizer.
 pub(super) const DATA: &str = "pd_op.data";
 
+/// Operator for an input of a program that was translated from protobuf.
+pub(super) const FEED: &str = "pd_op.feed";
+
 /// Operator for an output of the program.
 pub(super) const FETCH: &str = "pd_op.fetch";
 

@@ -303,7 +303,8 @@ pub(super) fn maxout(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let rank = b.rank(op, &x)?;
     let groups = op.int("groups", 1);
     let channels = x.size(axis).filter(|size| groups > 0 && size % groups == 0);
-    let channels = channels.ok_or_else(|| op.refuse("a number of channels that is open or no multiple of the groups"))?;
+    let channels = channels
+        .ok_or_else(|| op.refuse("a number of channels that is open or no multiple of the groups"))?;
     // The size of an open dimension is copied before the channels; one after them is the rest.
     let mut sizes = vec![0; axis];
     sizes.extend([channels / groups, groups]);

@@ -94,7 +94,8 @@ pub(super) fn mul(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         let p = b.slice(&p, 0, 0, i64::try_from(rows).unwrap_or(0));
         let q = b.slice(&q, 0, i64::try_from(inner).unwrap_or(0), i64::MAX);
         let shape = b.concat(&[&p, &q], 0);
-        let dims = x.dims.iter().flat_map(|dims| &dims[..rows]).chain(y.dims.iter().flat_map(|dims| &dims[inner..]));
+        let dims =
+            x.dims.iter().flat_map(|dims| &dims[..rows]).chain(y.dims.iter().flat_map(|dims| &dims[inner..]));
         let dims = dims.cloned().collect();
         product = b.binary("Reshape", &product, &shape);
         product.dims = Some(dims);
@@ -107,7 +108,8 @@ pub(super) fn mul(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 pub(super) fn dot(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (x, y) = (b.input(op, "X")?, b.input(op, "Y")?);
     let product = run2(b, "Mul", &x, &y);
-    let z = if x.rank() == Some(0) { product } else { reduction(b, "ReduceSum", &product, Some(&[-1]), false) };
+    let z =
+        if x.rank() == Some(0) { product } else { reduction(b, "ReduceSum", &product, Some(&[-1]), false) };
     bind(b, op, z);
     Ok(())
 }
@@ -167,7 +169,8 @@ pub(super) fn kron(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (mut x, mut y) = (b.input(op, "X")?, b.input(op, "Y")?);
     let (m, n) = (b.rank(op, &x)?, b.rank(op, &y)?);
     let rank = m.max(n);
-    let first = |count: usize| -> Vec<i64> { (0..count).filter_map(|place| i64::try_from(place).ok()).collect() };
+    let first =
+        |count: usize| -> Vec<i64> { (0..count).filter_map(|place| i64::try_from(place).ok()).collect() };
     x = b.unsqueeze(&x, &first(rank - m));
     y = b.unsqueeze(&y, &first(rank - n));
     let (p, q) = (b.shape_of(&x), b.shape_of(&y));
@@ -229,7 +232,8 @@ pub(super) fn diagonal(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let end = b.binary("Add", &start, &span);
     let (start, end, step) = (as_scalar(b, &start), as_scalar(b, &end), as_scalar(b, &step));
     let mut places = b.node("Range", &[&start, &end, &step], Vec::new());
-    if let Some(length) = length.constant.as_ref().and_then(|c| c.as_ints().and_then(|l| l.first().copied())) {
+    if let Some(length) = length.constant.as_ref().and_then(|c| c.as_ints().and_then(|l| l.first().copied()))
+    {
         places.dims = Some(vec![crate::model::Dim::Size(length)]);
     }
     let mut sizes = vec![0; rank - 2];

@@ -112,7 +112,6 @@ case("conv2d/bias NHWC", lambda x: F.conv2d(x, parameter(floats(6, 4, 3, 3)), pa
 case("conv2d_transpose/bias", lambda x: F.conv2d_transpose(x, parameter(floats(4, 6, 3, 3)), parameter(floats(6)), 2, 1), {"x": images(4, 7, 8)})
 case("conv2d_transpose/computed output_size", lambda x, z: F.conv2d_transpose(x, parameter(floats(4, 3, 3, 3)), None, 2, 0, output_size=z), {"x": ([None, 4, None, None], [floats(2, 4, 5, 6)]), "z": np.array([11, 14], "int32")})
 case("conv3d/bias", lambda x: F.conv3d(x, parameter(floats(6, 4, 3, 3, 3)), parameter(floats(6)), 1, 1), {"x": images(4, 5, 6, 7)})
-case("conv2d/empty batch", lambda x: F.conv2d(x, parameter(floats(6, 4, 3, 3)), None, 1, 1), {"x": ([None, 4, 7, 8], [floats(2, 4, 7, 8), floats(0, 4, 7, 8)])}, only="2.6")
 
 # ---- pooling
 

@@ -75,6 +75,15 @@ fn is_read(b: &Builder<'_>, op: &Op<'_>, slot: &str) -> bool {
             || operators.any(|operator| operator.inputs.iter().any(|slot| slot.arguments.iter().any(has))))
 }
 
+/// Returns the rows of one sequence.
+fn sequence(b: &mut Builder<'_>, op: &Op<'_>, slot: &str) -> Result<Value> {
+    let name = op.input(slot).first().copied().unwrap_or("");
+    if b.declaration(name).is_some_and(|variable| variable.lod_level > 1) {
+        return Err(op.refuse("sequences of sequences"));
+    }
+    b.input(op, slot)
+}
+
 /// Adds a reduction over one axis. Its axes are an attribute or an input, by the version of the operators.
 fn reduce(b: &mut Builder<'_>, kind: &str, x: &Value, axis: i64, keep: bool) -> Value {
     let keep = ("keepdims", Attr::Int(i64::from(keep)));
@@ -200,7 +209,7 @@ fn lod_reset(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// allows an empty sequence among others only.
 fn sequence_pool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     recurrent::refuse_read(b, op, &["MaxIndex"])?;
-    let x = b.input(op, "X")?;
+    let x = sequence(b, op, "X")?;
     let out = pooled(b, op, &x, "AVERAGE")?;
     b.bind(op, "Out", out);
     Ok(())
@@ -227,7 +236,7 @@ fn pooled(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, default: &str) -> Result<
 
 /// `sequence_softmax`: softmax over the steps of a sequence, [T] or [T, 1].
 fn sequence_softmax(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
+    let x = sequence(b, op, "X")?;
     let out = b.node("Softmax", &[&x], vec![("axis", Attr::Int(0))]);
     b.bind(op, "Out", out);
     Ok(())
@@ -235,12 +244,8 @@ fn sequence_softmax(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// Returns X, a row or a sequence, repeated once for each row of Y.
 fn repeated(b: &mut Builder<'_>, op: &Op<'_>) -> Result<Value> {
-    let (x, y) = (b.input(op, "X")?, b.input(op, "Y")?);
+    let (x, y) = (sequence(b, op, "X")?, sequence(b, op, "Y")?);
     let rank = b.rank(op, &x)?;
-    let name = op.input("Y").first().copied().unwrap_or("");
-    if b.declaration(name).is_some_and(|variable| variable.lod_level > 1) {
-        return Err(op.refuse("sequences of sequences"));
-    }
     let rows = b.dim(&y, 0);
     let others = b.ints(&vec![1; rank.saturating_sub(1)]);
     let repeats = b.concat(&[&rows, &others], 0);
@@ -271,7 +276,7 @@ fn sequence_conv(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// Returns each step with its neighbours, multiplied by the filter.
 fn neighbours(b: &mut Builder<'_>, op: &Op<'_>) -> Result<Value> {
-    let (x, filter) = (b.input(op, "X")?, b.input(op, "Filter")?);
+    let (x, filter) = (sequence(b, op, "X")?, b.input(op, "Filter")?);
     let (start, count) = (op.int("contextStart", 0), op.int("contextLength", 1));
     check_window(op, start, count)?;
     if op.int("contextStride", 1) != 1 {
@@ -294,7 +299,7 @@ fn neighbours(b: &mut Builder<'_>, op: &Op<'_>) -> Result<Value> {
 
 /// `sequence_reverse`: the steps of a sequence from the last to the first.
 fn sequence_reverse(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
+    let x = sequence(b, op, "X")?;
     let (start, end) = (b.ints(&[-1]), b.ints(&[i64::MIN]));
     let (axis, step) = (b.ints(&[0]), b.ints(&[-1]));
     let out = b.node("Slice", &[&x, &start, &end, &axis, &step], Vec::new());
@@ -304,7 +309,7 @@ fn sequence_reverse(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// `sequence_pad`: the sequence as a batch of one, filled up to `padded_length` steps with `PadValue`, and its length.
 fn sequence_pad(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let (x, value) = (b.input(op, "X")?, b.input(op, "PadValue")?);
+    let (x, value) = (sequence(b, op, "X")?, b.input(op, "PadValue")?);
     let rows = b.dim(&x, 0);
     let size = op.int("padded_length", -1);
     let mut out = x.clone();
@@ -362,7 +367,7 @@ fn sequence_concat(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// `sequence_slice`: `Length` steps from step `Offset`.
 fn sequence_slice(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
+    let x = sequence(b, op, "X")?;
     let (start, length) = (b.input(op, "Offset")?, b.input(op, "Length")?);
     let (start, length) = (b.cast(&start, DType::I64), b.cast(&length, DType::I64));
     let (start, length) = (b.reshape(&start, &[1]), b.reshape(&length, &[1]));
@@ -374,7 +379,7 @@ fn sequence_slice(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// `sequence_reshape`: the elements of a sequence in rows of `new_dim`.
 fn sequence_reshape(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
+    let x = sequence(b, op, "X")?;
     let size = op.int("new_dim", 0);
     if size <= 0 {
         return Err(op.malformed("has rows without elements"));
@@ -386,7 +391,7 @@ fn sequence_reshape(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// `sequence_enumerate`: for each step its label and those after it, `win_size` in number; `pad_value` beyond the end.
 fn sequence_enumerate(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
+    let x = sequence(b, op, "X")?;
     let count = op.int("win_size", 1);
     check_window(op, 0, count)?;
     let dtype = x.dtype;
@@ -402,7 +407,7 @@ fn sequence_enumerate(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// `sequence_erase`: the steps whose labels are not among `tokens`.
 fn sequence_erase(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
+    let x = sequence(b, op, "X")?;
     let tokens = op.ints("tokens").unwrap_or_default();
     let Some(_) = tokens.first() else {
         let out = b.identity(&x);
@@ -425,7 +430,7 @@ fn sequence_erase(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// `row_conv`: sum of each step and the steps after it, each multiplied by a row of the filter. The steps are those of a sequence
 /// [T, D], or of a batch [N, T, D].
 fn row_conv(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let (x, filter) = (b.input(op, "X")?, b.input(op, "Filter")?);
+    let (x, filter) = (sequence(b, op, "X")?, b.input(op, "Filter")?);
     let rank = b.rank(op, &x)?;
     let count = filter.size(0).unwrap_or(0);
     check_window(op, 0, count)?;

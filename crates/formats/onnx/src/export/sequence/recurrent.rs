@@ -5,7 +5,7 @@
 
 use super::super::builder::{Builder, Value};
 use super::super::operator::Op;
-use super::{is_read, scan};
+use super::{is_read, scan, sequence};
 use crate::model::Attr;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::DType;
@@ -498,6 +498,15 @@ fn gru_over(b: &mut Builder<'_>, op: &Op<'_>, cells: &Cells) -> Result<Value> {
     Ok(b.squeeze(&all, &[1]))
 }
 
+/// Returns the steps of one sequence, as floats.
+fn steps(b: &mut Builder<'_>, op: &Op<'_>, slot: &str) -> Result<Value> {
+    let x = sequence(b, op, slot)?;
+    match x.dtype {
+        DType::F32 | DType::F64 => Ok(x),
+        dtype => Err(op.refuse(format_args!("the dtype {dtype}"))),
+    }
+}
+
 /// Returns a bias [1, n] as [n].
 fn flat(b: &mut Builder<'_>, bias: Option<Value>) -> Option<Value> {
     bias.map(|bias| b.reshape(&bias, &[-1]))
@@ -515,7 +524,7 @@ pub(super) fn refuse_read(b: &Builder<'_>, op: &Op<'_>, slots: &[&str]) -> Resul
 /// is multiplied by the reset gate before its product with weights. `origin_mode` decides what the update gate keeps.
 pub(super) fn gru(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     refuse_read(b, op, &["BatchGate", "BatchResetHiddenPrev", "BatchHidden"])?;
-    let (x, weight) = (b.input(op, "Input")?, b.input(op, "Weight")?);
+    let (x, weight) = (steps(b, op, "Input")?, b.input(op, "Weight")?);
     let hidden = known_size(op, &weight, 0)?;
     let bias = b.optional(op, "Bias")?;
     let cells = Cells {
@@ -538,7 +547,7 @@ pub(super) fn fusion_gru(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     if op.bool("origin_mode", false) {
         return Err(op.refuse("origin_mode, which the kernels of Paddle compute differently"));
     }
-    let (x, weight) = (b.input(op, "X")?, b.input(op, "WeightH")?);
+    let (x, weight) = (steps(b, op, "X")?, b.input(op, "WeightH")?);
     let hidden = known_size(op, &weight, 0)?;
     let bias = b.optional(op, "Bias")?;
     let cells = Cells {
@@ -695,7 +704,7 @@ fn lstm_over(
 /// With peepholes the bias holds three more parts, by which the cell enters the input, forget and output gates.
 pub(super) fn lstm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     refuse_read(b, op, &["BatchGate", "BatchCellPreAct"])?;
-    let (x, weight) = (b.input(op, "Input")?, b.input(op, "Weight")?);
+    let (x, weight) = (steps(b, op, "Input")?, b.input(op, "Weight")?);
     let hidden = known_size(op, &weight, 0)?;
     let bias = b.optional(op, "Bias")?;
     let (h0, c0) = (b.optional(op, "H0")?, b.optional(op, "C0")?);
@@ -707,7 +716,7 @@ pub(super) fn fusion_lstm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let unread =
         ["XX", "BatchedInput", "BatchedHidden", "BatchedCell", "ReorderedH0", "ReorderedC0", "CheckedCell"];
     refuse_read(b, op, &unread)?;
-    let (x, weight) = (b.input(op, "X")?, b.input(op, "WeightH")?);
+    let (x, weight) = (steps(b, op, "X")?, b.input(op, "WeightH")?);
     let hidden = known_size(op, &weight, 0)?;
     let w = Some(b.input(op, "WeightX")?);
     let bias = b.optional(op, "Bias")?;

@@ -6,6 +6,7 @@
 //! sequences needs (`beam_search`, several levels) have no translation.
 
 mod decode;
+mod dynamic;
 mod fused;
 mod recurrent;
 
@@ -25,12 +26,13 @@ const MAX_WINDOW: i64 = 1024;
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     row("rnn", "rnn", "Input PreState WeightList SequenceLength DropoutStateIn", "Out DropoutState State Reserve", recurrent::rnn),
-    row("gru", "gru", "Input H0 Weight Bias", "BatchGate BatchResetHiddenPrev BatchHidden Hidden", recurrent::gru),
-    row("gru_unit", "gru_unit", "Input HiddenPrev Weight Bias", "Gate ResetHiddenPrev Hidden", recurrent::gru_unit),
-    row("lstm", "lstm", "Input H0 C0 Weight Bias", "Hidden Cell BatchGate BatchCellPreAct", recurrent::lstm),
-    row("fusion_gru", "fusion_gru", "X H0 WeightX WeightH Bias", "ReorderedH0 XX BatchedInput BatchedOut Hidden", recurrent::fusion_gru),
+    row("gru", "gru", "Input H0 Weight Bias", "BatchGate BatchResetHiddenPrev BatchHidden Hidden", dynamic::gru),
+    row("gru_unit", "gru_unit", "Input HiddenPrev Weight Bias", "Gate ResetHiddenPrev Hidden", dynamic::gru_unit),
+    row("lstm", "lstm", "Input H0 C0 Weight Bias", "Hidden Cell BatchGate BatchCellPreAct", dynamic::lstm),
+    row("fusion_gru", "fusion_gru", "X H0 WeightX WeightH Bias", "ReorderedH0 XX BatchedInput BatchedOut Hidden", dynamic::fusion_gru),
     row("fusion_lstm", "fusion_lstm", "X WeightX WeightH Bias H0 C0",
-        "Hidden Cell XX BatchedInput BatchedHidden BatchedCell ReorderedH0 ReorderedC0 CheckedCell", recurrent::fusion_lstm),
+        "Hidden Cell XX BatchedInput BatchedHidden BatchedCell ReorderedH0 ReorderedC0 CheckedCell", dynamic::fusion_lstm),
+    row("multi_gru", "", "X WeightX WeightH Bias", "Hidden", dynamic::multi_gru),
     row("crf_decoding", "crf_decoding", "Emission Transition Label Length", "ViterbiPath", decode::crf_decoding),
     row("viterbi_decode", "viterbi_decode", "Input Transition Length", "Scores Path", decode::viterbi_decode),
     row("gather_tree", "gather_tree", "Ids Parents", "Out", decode::gather_tree),
@@ -59,7 +61,7 @@ pub(super) const ROWS: &[Row] = &[
     row("fusion_seqexpand_concat_fc", "", "X FCWeight FCBias", "Out FCOut", fused::sequence_expand_fc),
     row("fused_embedding_seq_pool", "", "W Ids", "Out", fused::embedding_pool),
     row("fused_embedding_fc_lstm", "fused_embedding_fc_lstm", "Ids Embeddings WeightH Bias H0 C0",
-        "Hidden Cell XX BatchedInput BatchedHidden BatchedCell ReorderedH0 ReorderedC0", recurrent::embedding_lstm),
+        "Hidden Cell XX BatchedInput BatchedHidden BatchedCell ReorderedH0 ReorderedC0", dynamic::embedding_lstm),
     row("add_position_encoding", "add_position_encoding", "X", "Out", fused::add_position_encoding),
     row("sequence_scatter", "", "X Ids Updates", "Out", fused::sequence_scatter),
     row("im2sequence", "im2sequence", "X Y", "Out", im2sequence),
@@ -208,7 +210,7 @@ fn lod_reset(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// `sequence_pool`: sum, average, sum divided by the square root of the length, maximum, first or last row of a sequence. Paddle
 /// allows an empty sequence among others only.
 fn sequence_pool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    recurrent::refuse_read(b, op, &["MaxIndex"])?;
+    dynamic::refuse_read(b, op, &["MaxIndex"])?;
     let x = sequence(b, op, "X")?;
     let out = pooled(b, op, &x, "AVERAGE")?;
     b.bind(op, "Out", out);

@@ -41,13 +41,14 @@ case("reshape/open", lambda x: paddle.reshape(x, [0, -1]), {"x": OPEN})
 case("reshape/open rest", lambda x: paddle.reshape(x, [-1, 6]), {"x": OPEN})
 case("reshape/scalar", lambda x: paddle.reshape(x, []), {"x": floats(1, 1)})
 case("reshape/of scalar", lambda x: paddle.reshape(x, [1, 1]), {"x": floats()})
-case("reshape/empty", lambda x: paddle.reshape(x, [0, 3, 1]), {"x": EMPTY})
+case("reshape/empty", lambda x: paddle.reshape(x, [0, 3, 1]), {"x": EMPTY}, only="3.3")
 case("reshape/of shape", lambda x: paddle.reshape(x, [paddle.shape(x)[0], -1]), {"x": OPEN})
 case("reshape/of sizes", lambda x: paddle.reshape(x, [paddle.shape(x)[2], paddle.shape(x)[0], 3]), {"x": OPEN})
 case("reshape/tensor", lambda x, s: paddle.reshape(x, s), {"x": floats(2, 6), "s": ([2], [index(3, 4, dtype="int32"), index(12, 1, dtype="int32")])})
 for dtype in DTYPES:
     case(f"reshape/{dtype}", lambda x: paddle.reshape(x, [3, 2]), {"x": of(dtype, 2, 3)})
-    case(f"transpose/{dtype}", lambda x: paddle.transpose(x, [1, 0]), {"x": of(dtype, 2, 3)})
+    if IS_PIR or dtype not in ("uint8", "int8", "int16"):
+        case(f"transpose/{dtype}", lambda x: paddle.transpose(x, [1, 0]), {"x": of(dtype, 2, 3)})
 case("transpose/open", lambda x: paddle.transpose(x, [2, 0, 1]), {"x": ALL_OPEN})
 case("transpose/negative", lambda x: paddle.transpose(x, [0, -1, 1]), X)
 for name, axes in {"one": [1], "two": [1, -1], "all": None, "not one": [0, 1], "negative": [-1]}.items():
@@ -70,7 +71,8 @@ for axis in (0, 1, -1):
     case(f"concat/{axis}", lambda x, y, a=axis: paddle.concat([x, y], a), {"x": floats(2, 3, 4), "y": floats(2, 3, 4, seed=1)})
     case(f"stack/{axis}", lambda x, y, a=axis: paddle.stack([x, y], a), {"x": OPEN, "y": OPEN})
 for dtype in DTYPES:
-    case(f"concat/{dtype}", lambda x, y: paddle.concat([x, y], 1), {"x": of(dtype, 2, 3), "y": of(dtype, 2, 1)})
+    if dtype != "uint8" and (IS_PIR or dtype != "int16"):
+        case(f"concat/{dtype}", lambda x, y: paddle.concat([x, y], 1), {"x": of(dtype, 2, 3), "y": of(dtype, 2, 1)})
 case("concat/open", lambda x, y: paddle.concat([x, y], 0), {"x": OPEN, "y": floats(2, 3, 4, seed=3)})
 case("concat/one", lambda x: paddle.concat([x], 0), X)
 case("concat/axis tensor", lambda x, y: paddle.concat([x, y], paddle.full([1], 1, "int32")), {"x": floats(2, 3), "y": floats(2, 1)})
@@ -94,7 +96,8 @@ case("split/section tensors", lambda x: paddle.split(x, [at(1, "int32"), 2], 1),
 case("split/section of shape", lambda x, y: paddle.split(x, [paddle.shape(y)[0], -1], 1), {"x": floats(2, 3), "y": ([None], [floats(1), floats(2)])})
 case("split/zero section", lambda x: paddle.split(x, [0, 3], 1), X)
 for dtype in DTYPES:
-    case(f"split/{dtype}", lambda x: paddle.split(x, 2, 1), {"x": of(dtype, 3, 4)})
+    if IS_PIR and dtype != "int16" or dtype not in ("uint8", "int8", "int16"):
+        case(f"split/{dtype}", lambda x: paddle.split(x, 2, 1), {"x": of(dtype, 3, 4)})
 for name, shape in {"plain": [2, 3], "kept": [2, -1], "more": [4, 2, 3], "kept more": [4, -1, 3]}.items():
     case(f"expand/{name}", lambda x, s=shape: paddle.expand(x, s), {"x": floats(1, 3) if "kept more" != name else floats(2, 1)})
 case("expand/open", lambda x: paddle.expand(x, [2, -1, 3]), {"x": ([None, 1], [floats(2, 1), floats(1, 1), floats(4, 1)])})
@@ -102,13 +105,15 @@ case("expand/of shape", lambda x, y: paddle.expand(x, paddle.shape(y)), {"x": fl
 case("expand/of sizes", lambda x, y: paddle.expand(x, [paddle.shape(y)[0], -1, -1]), {"x": floats(1, 3), "y": ([None, 3], [floats(2, 3), floats(5, 3)])})
 case("expand/scalar", lambda x: paddle.expand(x, [2, 3]), {"x": floats()})
 for dtype in DTYPES:
-    case(f"expand/{dtype}", lambda x: paddle.expand(x, [2, 3]), {"x": of(dtype, 1, 3)})
-    case(f"tile/{dtype}", lambda x: paddle.tile(x, [2, 1]), {"x": of(dtype, 2, 3)})
+    if IS_PIR or dtype not in ("uint8", "int8", "int16"):
+        case(f"expand/{dtype}", lambda x: paddle.expand(x, [2, 3]), {"x": of(dtype, 1, 3)})
+    if dtype not in ("uint8", "int8", "int16") and (IS_PIR or dtype != "float16"):
+        case(f"tile/{dtype}", lambda x: paddle.tile(x, [2, 1]), {"x": of(dtype, 2, 3)})
 case("expand_as/plain", lambda x, y: paddle.expand_as(x, y), {"x": floats(1, 3), "y": floats(2, 3)})
 case("expand_as/open", lambda x, y: paddle.expand_as(x, y), {"x": floats(1, 3), "y": ([None, None, 3], [floats(2, 2, 3), floats(5, 1, 3)])})
 case("expand v1/plain", lambda x: raw("expand", {"X": x}, ["Out"], {"expand_times": [2, 1, 3]})[0], X, only="2.6")
 for name, times in {"plain": [2, 1, 3], "fewer": [2], "more": [2, 1, 1, 2], "ones": [1, 1, 1], "zero": [0, 1, 1]}.items():
-    case(f"tile/{name}", lambda x, t=times: paddle.tile(x, t), X)
+    case(f"tile/{name}", lambda x, t=times: paddle.tile(x, t), X, only="3.3" if name == "zero" else None)
 case("tile/open", lambda x: paddle.tile(x, [2, 1, 3]), {"x": ALL_OPEN})
 case("tile/of shape", lambda x, y: paddle.tile(x, [paddle.shape(y)[0], 2]), {"x": floats(1, 3), "y": ([None], [floats(2), floats(1)])})
 case("tile/scalar", lambda x: paddle.tile(x, [3]), {"x": floats()})
@@ -118,7 +123,7 @@ case("meshgrid/two", lambda x, y: paddle.meshgrid(x, y), {"x": ([None], [floats(
 case("meshgrid/three", lambda x, y, z: paddle.meshgrid(x, y, z), {"x": floats(2), "y": floats(3), "z": floats(1)})
 case("pixel_shuffle/plain", lambda x: F.pixel_shuffle(x, 2), {"x": IMAGE})
 case("pixel_shuffle/last", lambda x: F.pixel_shuffle(x, 2, "NHWC"), {"x": floats(2, 3, 4, 8)})
-case("pixel_unshuffle/plain", lambda x: F.pixel_unshuffle(x, 2), {"x": IMAGE})
+case("pixel_unshuffle/plain", lambda x: F.pixel_unshuffle(x, 2), {"x": floats(2, 8, 4, 6)})
 case("pixel_unshuffle/last", lambda x: F.pixel_unshuffle(x, 2, "NHWC"), {"x": floats(2, 4, 4, 3)})
 case("channel_shuffle/plain", lambda x: F.channel_shuffle(x, 4), {"x": IMAGE})
 case("channel_shuffle/last", lambda x: F.channel_shuffle(x, 2, "NHWC"), {"x": floats(2, 4, 4, 6)})
@@ -129,9 +134,10 @@ case("temporal_shift/last", lambda x: F.temporal_shift(x, 2, 0.2, data_format="N
 case("repeat_interleave/plain", lambda x: paddle.repeat_interleave(x, 2, 1), {"x": ALL_OPEN})
 case("repeat_interleave/flat", lambda x: paddle.repeat_interleave(x, 3), X)
 case("repeat_interleave/tensor", lambda x, r: paddle.repeat_interleave(x, r, 1), {"x": floats(2, 3), "r": ([3], [index(1, 0, 2), index(2, 3, 1)])})
-case("unfold tensor/plain", lambda x: raw("tensor_unfold", {"input": x}, ["out"], {"axis": 1, "size": 3, "step": 2})[0], {"x": floats(2, 7, 3)}, only="2.6")
-case("as_strided/plain", lambda x: raw("as_strided", {"input": x}, ["out"], {"dims": [2, 3], "stride": [4, 1], "offset": 8})[0], X, only="2.6")
-case("view_shape/plain", lambda x: raw("view_shape", {"input": x}, ["out"], {"dims": [6, -1]})[0], X, only="2.6")
+case("tensor_unfold/plain", lambda x: paddle._C_ops.tensor_unfold(x, 1, 3, 2), {"x": floats(2, 7, 3)}, only="3.3")
+case("tensor_unfold/open", lambda x: paddle._C_ops.tensor_unfold(x, -1, 2, 2), {"x": ([None, None], [floats(2, 7), floats(3, 4)])}, only="3.3")
+case("as_strided/plain", lambda x: paddle._C_ops.as_strided(x, [2, 3], [4, 1], 8), X, only="3.3")
+case("view_shape/plain", lambda x: paddle._C_ops.view_shape(x, [6, 4]), X, only="3.3")
 
 # ---- slices
 SLICES = {
@@ -152,8 +158,9 @@ SLICES = {
     "step and end": lambda x: x[:, :, 1:-1:2],
 }
 for name, make in SLICES.items():
-    case(f"slice/{name}", make, X)
-    case(f"slice/{name} open", make, {"x": ([None, 3, None], [floats(2, 3, 4), floats(3, 3, 5)])})
+    only = "3.3" if name == "nothing" else None
+    case(f"slice/{name}", make, X, only=only)
+    case(f"slice/{name} open", make, only=only, inputs={"x": ([None, 3, None], [floats(2, 3, 4), floats(3, 3, 5)])})
 case("slice/function", lambda x: paddle.slice(x, [0, 2], [0, -3], [1, -1]), X)
 case("slice/tensor", lambda x: paddle.slice(x, [0, 2], [0, at(1, "int32")], [1, 3]), X)
 case("slice/of shape", lambda x, y: x[:, : paddle.shape(y)[0]], {"x": floats(2, 3), "y": ([None], [floats(1), floats(2)])})
@@ -166,6 +173,10 @@ case("strided_slice/plain", lambda x: paddle.strided_slice(x, [1, 2], [0, 3], [3
 case("strided_slice/tensor", lambda x: paddle.strided_slice(x, [1, 2], [0, at(1, "int32")], [3, 4], [2, 1]), X)
 case("strided_slice/negative ends", lambda x: paddle.strided_slice(x, [1, 2], [-1, -1], [-3, -5], [-1, -2]), X)
 case("strided_slice/to the front", lambda x: paddle.strided_slice(x, [2], [3], [-1], [-1]), X)
+for end in (-100, -5, -4, -3):
+    case(f"strided_slice/end {end}", lambda x, e=end: paddle.strided_slice(x, [2], [3], [e], [-1]), {"x": ALL_OPEN})
+    case(f"strided_slice/end {end} known", lambda x, e=end: paddle.strided_slice(x, [2], [3], [e], [-1]), X)
+case("strided_slice/end tensor", lambda x, e: paddle.strided_slice(x, [0], [3], e, [-1]), {"x": floats(5), "e": ([1], [index(i, dtype="int32") for i in (-1, -2, -7, 1)])})
 case("strided_slice/beyond", lambda x: paddle.strided_slice(x, [2], [100], [-100], [-2]), X)
 case("crop/plain", lambda x: paddle.crop(x, [1, 2, 2], [0, 1, 1]), X)
 case("crop/rest", lambda x: paddle.crop(x, [1, -1, 2], [0, 1, 1]), X)
@@ -175,50 +186,38 @@ case("crop/tensors", lambda x, s: paddle.crop(x, s, [0, 1, 1]), {"x": floats(2, 
 case("crop v1/plain", lambda x: raw("crop", {"X": x}, ["Out"], {"offsets": [0, 1, 1], "shape": [2, 2, 2]})[0], X, only="2.6")
 
 
-def assigned(change):
+def put(place, value):
+    """Returns a program that assigns to a slice of a copy."""
+
     def make(x, *others):
         y = paddle.assign(x)
-        if IS_PIR:
-            return change(y, *others)
-        return change(y, *others)
+        made = value(*others) if callable(value) else value
+        if hasattr(paddle.static, "setitem"):
+            return paddle.static.setitem(y, place, made)
+        y[place] = made
+        return y
 
     return make
 
 
-def put(place, value):
-    def change(y, *others):
-        made = value(*others) if callable(value) else value
-        return paddle.static.setitem(y, place, made) if hasattr(paddle.static, "setitem") else setitem(y, place, made)
-
-    return change
-
-
-def setitem(y, place, value):
-    y[place] = value
-    return y
-
-
 s_ = np.s_
 for name, place in {"index": s_[1], "negative index": s_[-1], "range": s_[:, 1:], "step": s_[:, ::2], "step negative": s_[:, ::-1], "last": s_[..., -1], "all": s_[:], "indices": s_[0, 1, 2], "new": s_[:, None, 1]}.items():
-    case(f"set_value/{name}", assigned(put(place, 3.0)), X)
-    case(f"set_value/{name} open", assigned(put(place, 3.0)), {"x": ([None, 3, None], [floats(2, 3, 4), floats(3, 3, 5)])})
-case("set_value/tensor", assigned(put(s_[:, 1], lambda v: v)), {"x": floats(2, 3, 4), "v": floats(2, 4)})
-case("set_value/tensor broadcast", assigned(put(s_[:, 1:], lambda v: v)), {"x": OPEN, "v": floats(4)})
-case("set_value/tensor more", assigned(put(s_[0], lambda v: v)), {"x": floats(2, 3, 4), "v": floats(1, 3, 4)})
-case("set_value/tensor scalar", assigned(put(s_[0], lambda v: v)), {"x": floats(2, 3, 4), "v": floats()})
-case("set_value/array", assigned(put(s_[0, 0], np.array([1, 2, 3, 4], "float32"))), X)
-case("set_value/of shape", assigned(lambda y, z: put(s_[:, : paddle.shape(z)[0]], 1.0)(y)), {"x": floats(2, 3), "z": ([None], [floats(1), floats(2)])})
+    case(f"set_value/{name}", put(place, 3.0), X)
+    case(f"set_value/{name} open", put(place, 3.0), {"x": ([None, 3, None], [floats(2, 3, 4), floats(3, 3, 5)])})
+case("set_value/tensor", put(s_[:, 1], lambda v: v), {"x": floats(2, 3, 4), "v": floats(2, 4)})
+case("set_value/tensor broadcast", put(s_[:, 1:], lambda v: v), {"x": OPEN, "v": floats(4)})
+case("set_value/tensor more", put(s_[0], lambda v: v), {"x": floats(2, 3, 4), "v": floats(1, 3, 4)})
+case("set_value/tensor scalar", put(s_[0], lambda v: v), {"x": floats(2, 3, 4), "v": floats()})
+case("set_value/array", put(s_[0, 0], np.array([1, 2, 3, 4], "float32")), X)
+case("set_value/of shape", lambda x, z: put(s_[:, : paddle.shape(z)[0]], 1.0)(x), {"x": floats(2, 3), "z": ([None], [floats(1), floats(2)])})
 for dtype in ["float32", "float64", "int32", "int64", "bool", "float16"]:
-    case(f"set_value/{dtype}", assigned(put(s_[:, 1], True if dtype == "bool" else 3)), {"x": of(dtype, 2, 3)})
+    case(f"set_value/{dtype}", put(s_[:, 1], True if dtype == "bool" else 3), {"x": of(dtype, 2, 3)})
 for mode in ("constant", "reflect", "replicate", "circular"):
     case(f"pad3d/{mode}", lambda x, m=mode: F.pad(x, [1, 2, 0, 1], m, data_format="NCHW"), {"x": IMAGE})
     case(f"pad3d/{mode} last", lambda x, m=mode: F.pad(x, [1, 2, 0, 1], m, data_format="NHWC"), {"x": floats(2, 3, 4, 2)})
     case(f"pad3d/{mode} line", lambda x, m=mode: F.pad(x, [1, 2], m, data_format="NCL"), X)
     case(f"pad3d/{mode} volume", lambda x, m=mode: F.pad(x, [1, 0, 2, 1, 0, 1], m, data_format="NCDHW"), {"x": floats(1, 2, 3, 4, 5)})
     case(f"pad3d/{mode} volume last", lambda x, m=mode: F.pad(x, [1, 0, 2, 1, 0, 1], m, data_format="NDHWC"), {"x": floats(1, 3, 4, 5, 2)})
-for mode in ("constant", "reflect", "edge"):
-    case(f"pad2d/{mode}", lambda x, m=mode: raw("pad2d", {"X": x}, ["Out"], {"paddings": [1, 0, 2, 1], "mode": m, "pad_value": 1.5})[0], {"x": IMAGE}, only="2.6")
-    case(f"pad2d/{mode} last", lambda x, m=mode: raw("pad2d", {"X": x}, ["Out"], {"paddings": [1, 0, 2, 1], "mode": m, "data_format": "NHWC"})[0], {"x": floats(1, 4, 5, 2)}, only="2.6")
 case("pad3d/value", lambda x: F.pad(x, [1, 2, 0, 1], value=1.5), {"x": IMAGE})
 case("pad3d/tensor", lambda x: F.pad(x, paddle.full([4], 1, "int32")), {"x": IMAGE})
 case("pad3d/of shape", lambda x, y: F.pad(x, paddle.cast(paddle.shape(y), "int32"), "replicate"), {"x": IMAGE, "y": ([None, 1, 0, 2], [np.zeros((1, 1, 0, 2), "float32"), np.zeros((2, 1, 0, 2), "float32")])})
@@ -232,13 +231,15 @@ for name, (shifts, axes) in {"one": (1, 0), "two": ([1, -1], [0, 2]), "flat": (5
     case(f"roll/{name}", lambda x, s=shifts, a=axes: paddle.roll(x, s, a), X)
     case(f"roll/{name} open", lambda x, s=shifts, a=axes: paddle.roll(x, s, a), {"x": ALL_OPEN})
 for dtype in DTYPES:
-    case(f"flip/{dtype}", lambda x: paddle.flip(x, [0]), {"x": of(dtype, 2, 3)})
+    if dtype not in ("uint8", "int8", "int16", "float16"):
+        case(f"flip/{dtype}", lambda x: paddle.flip(x, [0]), {"x": of(dtype, 2, 3)})
 case("flip/open", lambda x: paddle.flip(x, [0, -1]), {"x": ALL_OPEN})
 case("reverse/plain", lambda x: raw("reverse", {"X": x}, ["Out"], {"axis": [1]})[0], X, only="2.6")
 
 # ---- indices
+# Paddle 2.6 reads beyond the sizes for a negative axis.
 for axis in (0, 1, -1):
-    case(f"gather/{axis}", lambda x, i, a=axis: paddle.gather(x, i, a), {"x": floats(3, 3, 4), "i": index(2, 0, 1, 1)})
+    case(f"gather/{axis}", lambda x, i, a=axis: paddle.gather(x, i, a), {"x": floats(3, 3, 4), "i": index(2, 0, 1, 1)}, only="3.3" if axis < 0 else None)
 case("gather/open", lambda x, i: paddle.gather(x, i), {"x": OPEN, "i": ([None], [index(1, 0), index(3, 4, 4), index(0)])})
 case("gather/column", lambda x, i: paddle.gather(x, i), {"x": floats(3, 4), "i": index([2], [0])})
 case("gather/scalar", lambda x, i: paddle.gather(x, i), {"x": floats(3, 4), "i": np.array(2)})
@@ -246,7 +247,7 @@ case("gather/axis tensor", lambda x, i: paddle.gather(x, i, at(1, "int32")), {"x
 case("gather/int32", lambda x, i: paddle.gather(x, i), {"x": floats(3, 4), "i": index(2, 0, dtype="int32")})
 case("gather/empty", lambda x, i: paddle.gather(x, i), {"x": floats(3, 4), "i": ([None], [np.zeros(0, "int64"), index(1)])})
 for dtype in DTYPES:
-    if dtype != "int8":
+    if dtype not in ("int8", "float16") and (IS_PIR or dtype not in ("bool", "int16")):
         case(f"gather/{dtype}", lambda x, i: paddle.gather(x, i), {"x": of(dtype, 3, 4), "i": index(2, 0)})
 for name, i in {"full": index([0, 1, 2], [1, 2, 3]), "partial": index([0, 1], [1, 2]), "rows": index([1]), "flat": index(1, 2), "deep": index([[0], [1]], [[1], [0]])}.items():
     case(f"gather_nd/{name}", lambda x, i: paddle.gather_nd(x, i), {"x": floats(2, 3, 4), "i": i})
@@ -268,7 +269,7 @@ for reduce in ("assign", "add", "mul", "multiply", "amax", "amin", "mean"):
     if not IS_PIR and reduce in ("amax", "amin", "mean"):
         continue
     case(f"put_along_axis/{reduce}", lambda x, i, v, r=reduce: paddle.put_along_axis(x, i, v, 1, r), {"x": floats(2, 3), "i": index([0, 2], [2, 1]), "v": floats(2, 2, seed=3)})
-    case(f"put_along_axis/{reduce} number", lambda x, i, r=reduce: paddle.put_along_axis(x, i, 3.0, 0, r), {"x": floats(2, 3), "i": index([0, 1, 1])})
+    case(f"put_along_axis/{reduce} number", lambda x, i, r=reduce: paddle.put_along_axis(x, i, 3.0, 0, r), {"x": floats(2, 3), "i": index([0, 1, 1])}, only="3.3")
     if IS_PIR:
         case(f"put_along_axis/{reduce} without self", lambda x, i, v, r=reduce: paddle.put_along_axis(x, i, v, 1, r, include_self=False), {"x": floats(2, 3), "i": index([0, 0], [2, 1]), "v": floats(2, 2, seed=3)} if reduce != "assign" else {"x": floats(2, 3), "i": index([0, 1], [2, 1]), "v": floats(2, 2, seed=3)})
 for overwrite in (True, False):
@@ -318,15 +319,18 @@ case("topk/of shape", lambda x, y: paddle.topk(x, paddle.shape(y)[0:1]), {"x": f
 case("topk/scalar", lambda x: paddle.topk(x, 1), {"x": floats()})
 case("topk/v1", lambda x: raw("top_k", {"X": x}, {"Out": "float32", "Indices": "int64"}, {"k": 2}), {"x": floats(3, 4)}, only="2.6")
 for dtype in ("float64", "int32", "int64", "float16"):
-    distinct = rng_permutation = np.stack([np.random.default_rng(i).permutation(6) for i in range(3)]).astype(dtype)
+    distinct = np.stack([np.random.default_rng(i).permutation(6) for i in range(3)]).astype(dtype)
+    if not IS_PIR and dtype == "float16":
+        continue
     case(f"topk/{dtype}", lambda x: paddle.topk(x, 2), {"x": distinct})
     case(f"argsort/{dtype}", lambda x: paddle.argsort(x), {"x": distinct})
 for axis in (0, 1, -1):
     for descending in (True, False):
         case(f"argsort/{axis} {descending}", lambda x, a=axis, d=descending: paddle.argsort(x, a, d), {"x": ALL_OPEN})
         case(f"sort/{axis} {descending}", lambda x, a=axis, d=descending: paddle.sort(x, a, d), {"x": OPEN})
-case("argsort/equal", lambda x: paddle.argsort(x), {"x": ints(3, 20, low=0, high=3)})
-case("argsort/equal descending", lambda x: paddle.argsort(x, descending=True), {"x": ints(3, 20, low=0, high=3)})
+# The order of equal elements is open, unless a stable order is asked for.
+for descending in (True, False):
+    case(f"argsort/equal {descending}", lambda x, d=descending: paddle.argsort(x, descending=d, stable=True), {"x": ints(3, 20, low=0, high=3)}, only="3.3")
 case("argsort/scalar", lambda x: paddle.argsort(x), {"x": floats()})
 case("kthvalue/plain", lambda x: paddle.kthvalue(x, 2, 1), {"x": floats(3, 4, 5)})
 case("kthvalue/kept", lambda x: paddle.kthvalue(x, 2, keepdim=True), {"x": floats(3, 4)})
@@ -356,11 +360,14 @@ case("numel/open", lambda x: paddle.numel(x), {"x": ALL_OPEN})
 case("is_empty/open", lambda x: paddle.is_empty(x), {"x": ([None, 3], [floats(2, 3), EMPTY])})
 for dtype in DTYPES:
     case(f"full/{dtype}", lambda x, d=dtype: [paddle.full([2, 3], 1, d), x + 0], {"x": floats(2)})
+    if not IS_PIR and dtype in ("uint8", "int8"):
+        continue
     case(f"full_like/{dtype}", lambda x, d=dtype: paddle.full_like(x, 1, d), {"x": OPEN})
     case(f"zeros_like/{dtype}", lambda x: paddle.zeros_like(x), {"x": of(dtype, 2, 3)})
 case("full/fraction", lambda x: [paddle.full([2], 2.5, "float32"), paddle.full([2], 1 / 3, "float64"), x + 0], {"x": floats(2)})
 case("full/large", lambda x: [paddle.full([2], 2**53 + 1, "int64"), x + 0], {"x": floats(2)})
-case("full/not finite", lambda x: [paddle.full([2], float("inf")), paddle.full([2], float("-inf")), paddle.full([2], float("nan")), x + 0], {"x": floats(2)})
+# Paddle 3.3 cannot read a program with numbers that are not finite.
+case("full/not finite", lambda x: [paddle.full([2], float("inf")), paddle.full([2], float("-inf")), paddle.full([2], float("nan")), x + 0], {"x": floats(2)}, only="2.6")
 case("full/scalar", lambda x: [paddle.full([], 2.5), x + 0], {"x": floats(2)})
 case("full/many", lambda x: [paddle.full([100, 100], 2.5), x + 0], {"x": floats(2)})
 case("full/of shape", lambda x: paddle.full(paddle.shape(x), 2.5), {"x": ALL_OPEN})
@@ -377,7 +384,7 @@ for dtype in ("float32", "float64", "int32", "int64", "bool"):
     case(f"assign_value/{dtype}", lambda x, d=dtype: [paddle.assign(of(d, 2, 3)), x + 0], {"x": floats(2)})
 case("assign_value/one", lambda x: [paddle.assign(np.array([1.5], "float32")), x + 0], {"x": floats(2)})
 for name, bounds in {"int": (5,), "start": (1, 7, 2), "negative": (5, -3, -2), "float": (0.0, 1.0, 0.3), "empty": (3, 1)}.items():
-    case(f"arange/{name}", lambda x, v=bounds: [paddle.arange(*v), x + 0], {"x": floats(2)})
+    case(f"arange/{name}", lambda x, v=bounds: [paddle.arange(*v), x + 0], {"x": floats(2)}, only="3.3" if name == "empty" else None)
 for dtype in ("float32", "float64", "int32", "int64"):
     case(f"arange/{dtype}", lambda x, d=dtype: paddle.arange(0, paddle.shape(x)[0], 2, d), {"x": ([None], [floats(5), floats(2)])})
     case(f"linspace/{dtype}", lambda x, d=dtype: [paddle.linspace(0, 10, 7, d), x + 0], {"x": floats(2)})
@@ -389,7 +396,6 @@ case("one_hot/plain", lambda x: F.one_hot(x, 4), {"x": ([None, 2], [index([0, 3]
 case("one_hot/int32", lambda x: F.one_hot(x, 4), {"x": index(0, 3, dtype="int32")})
 case("one_hot/depth tensor", lambda x: F.one_hot(x, at(4, "int32")), {"x": index(0, 3)})
 case("one_hot/scalar", lambda x: F.one_hot(x, 4), {"x": np.array(2)})
-case("one_hot/out of range", lambda x: raw("one_hot_v2", {"X": x}, ["Out"], {"depth": 3, "allow_out_of_range": True, "dtype": 5})[0], {"x": index(0, 3)}, only="2.6")
 for dtype in DTYPES:
     if dtype not in ("uint8", "int8", "int16"):
         case(f"tril/{dtype}", lambda x: paddle.tril(x), {"x": of(dtype, 3, 4)})

@@ -135,6 +135,8 @@ def main():
                 passed += 1
             except Failed as error:
                 failures.append((one.name, error.kind, str(error)[:400]))
+            except Exception as error:
+                failures.append((one.name, "Paddle", str(error).strip()[-300:]))
     for name, kind, text in failures:
         print(f"FAILED {name}: {text}" if kind != "Paddle" else f"NO REFERENCE {name}: {text}")
     print(f"{passed} of {passed + len(failures)} cases have equal outputs; {skipped} of another version")

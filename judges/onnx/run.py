@@ -67,10 +67,13 @@ class Reference:
             else:
                 loaded = paddle.static.load_inference_model(str(prefix), self.exe)
         self.program, self.feeds, self.fetches = loaded
+        operators = [] if IS_PIR else [op.type for block in self.program.blocks for op in block.ops]
+        self.has_arrays = "write_to_array" in operators
 
     def run(self, feeds):
         """Returns the outputs as arrays, in order. A feed may be an array, or a pair of an array and its LoD lengths."""
-        with paddle.static.scope_guard(self.scope):
+        # Arrays of Paddle 2.6 keep their elements from one run to the next.
+        with paddle.static.scope_guard(self.scope.new_scope() if self.has_arrays else self.scope):
             values = {}
             for name, value in feeds.items():
                 if isinstance(value, tuple):

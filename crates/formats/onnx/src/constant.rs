@@ -38,7 +38,8 @@ impl Constant {
 
     /// Creates a tensor of equal elements.
     pub(crate) fn filled(value: f64, dtype: DType, shape: &[i64]) -> Self {
-        let count = usize::try_from(shape.iter().product::<i64>()).unwrap_or(0);
+        let count = shape.iter().try_fold(1i64, |product, size| product.checked_mul(*size));
+        let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
         Self::of_floats(&vec![value; count], dtype, shape)
     }
 

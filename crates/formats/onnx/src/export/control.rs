@@ -13,15 +13,19 @@ use super::Exporter;
 use super::builder::{Builder, Dims, Value};
 use super::infer::{Inferred, common};
 use super::operator::Op;
+use crate::constant::Constant;
 use crate::dtype;
-use crate::model::{Attr, Graph};
-use std::collections::HashMap;
+use crate::model::{Attr, Dim, Graph};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::DType;
 use weighbridge_core::topology::{Operator, VariableKind};
 
 /// Maximum nesting of bodies.
 const MAX_DEPTH: usize = 32;
+/// Value of a Python variable that is not assigned yet, in programs of `to_static`.
+const PLACEHOLDER: f64 = 1.77113e27;
 /// Maximum translations of the body of one loop, until the dimensions of its variables no longer change.
 const MAX_ROUNDS: usize = 6;
 
@@ -48,6 +52,7 @@ pub(super) const PIR: &[&str] = &[
     "array_to_tensor",
     "array_write",
     "assert",
+    "assign_out",
     "combine",
     "create_array",
     "create_array_like",
@@ -69,11 +74,22 @@ pub(super) const PIR: &[&str] = &[
 pub(super) struct State {
     /// True for a program in PIR.
     pub(super) is_pir: bool,
-    /// Results of conditional blocks that are not translated yet: the block of each.
-    pending: HashMap<String, usize>,
+    /// Results of conditional blocks that are not translated yet.
+    pending: HashMap<String, Rc<Pending>>,
     /// Results of the last `select_input` operators, translated together with the first of them.
     selected: HashMap<String, Value>,
+    /// Lengths of lists, if known, by the names of their values.
+    lengths: HashMap<String, i64>,
+    /// Lists that were never written, by the names of their values. The dimensions of their elements are those of the first.
+    unwritten: HashSet<String>,
     depth: usize,
+}
+
+/// Conditional block that is not translated yet.
+struct Pending {
+    block: usize,
+    /// Values that the block reads, as they were at its place in the program.
+    values: Vec<(String, Value)>,
 }
 
 /// Returns true for an operator that this module translates; its name is that of a program.
@@ -111,21 +127,15 @@ pub(super) fn translate<'a>(
             let (array, index) = (op.output("Out"), b.input(op, "I")?);
             let x = b.input(op, "X")?;
             let name = array.first().copied().unwrap_or("");
-            let list = array_of(b, name, x.dtype)?;
-            let list = write(b, &list, &index, &x)?;
-            b.set(name, list);
+            write(b, &[name], &index, &x)?;
         }
         "array_write" => {
             let names: Vec<&str> = op.inputs.iter().flat_map(|(_, names)| names.clone()).collect();
             let [array, x, index] = names[..] else { return Err(op.malformed("needs three operands")) };
             let (x, index) = (b.get(x)?, b.get(index)?);
-            let list = array_of(b, array, x.dtype)?;
-            let list = write(b, &list, &index, &x)?;
-            // The list is changed in place: both names stand for it.
-            b.set(array, list.clone());
-            for (_, names) in &op.outputs {
-                names.iter().for_each(|name| b.set(name, list.clone()));
-            }
+            // The list is changed in place: the operand and the result are one list.
+            let result = first_output(op).unwrap_or(array);
+            write(b, &[array, result], &index, &x)?;
         }
         "read_from_array" | "array_read" => {
             let (list, index) = operands(b, op, ["X", "I"])?;
@@ -135,7 +145,7 @@ pub(super) fn translate<'a>(
         }
         "lod_array_length" | "array_length" => {
             let list = first_operand(b, op)?;
-            let length = b.unary("SequenceLength", &list);
+            let length = length_of(b, &list);
             let is_scalar = first_output(op)
                 .and_then(|name| b.declaration(name))
                 .and_then(|variable| variable.shape.as_ref())
@@ -148,14 +158,35 @@ pub(super) fn translate<'a>(
             let stack = i64::from(op.bool("use_stack", false));
             let attributes = vec![("axis", Attr::Int(op.int("axis", 0))), ("new_axis", Attr::Int(stack))];
             let value = b.node("ConcatFromSequence", &[&list], attributes);
-            set_first(b, op, value);
+            let mut names = op.outputs.iter().flat_map(|(_, names)| names.clone());
+            if let Some(name) = names.next() {
+                b.set(name, value);
+            }
+            if let Some(name) = names.next() {
+                let sizes = sizes_in(b, op, &list, op.int("axis", 0))?;
+                b.set(name, sizes);
+            }
         }
         "create_array" | "create_array_like" => {
             let dtype = op.dtype("dtype").or_else(|| {
                 first_output(op).and_then(|name| b.declaration(name)).and_then(|variable| variable.dtype)
             });
             let list = empty(b, dtype.unwrap_or(DType::F32));
-            set_first(b, op, list);
+            if let Some(name) = first_output(op) {
+                set_list(b, &[name], list, Some(0))?;
+            }
+        }
+        "print" => {
+            let value = first_operand(b, op)?;
+            set_first(b, op, value);
+        }
+        // The second operand takes the value of the first.
+        "assign_out" => {
+            let value = first_operand(b, op)?;
+            let value = b.identity(&value);
+            for (_, names) in op.inputs.iter().skip(1).chain(&op.outputs) {
+                names.iter().for_each(|name| b.set(name, value.clone()));
+            }
         }
         "array_pop" => return Err(op.refuse("removing an element of a list is not supported")),
         "constant" => return Err(op.refuse("constants in the program text are not supported")),
@@ -205,27 +236,97 @@ fn empty(b: &mut Builder<'_>, dtype: DType) -> Value {
     b.node("SequenceEmpty", &[], vec![("dtype", Attr::Int(number))])
 }
 
-/// Returns the current list of a variable; an empty one if it has none yet.
-fn array_of(b: &mut Builder<'_>, name: &str, dtype: DType) -> Result<Value> {
-    match b.find(name)? {
-        Some(list) => Ok(list),
-        None => Ok(empty(b, dtype)),
+/// Assigns a list to variables and notes its length.
+fn set_list(b: &mut Builder<'_>, names: &[&str], list: Value, length: Option<i64>) -> Result<()> {
+    let mut list = list;
+    for name in names {
+        b.set(name, list);
+        list = b.get(name)?;
+    }
+    if length == Some(0) {
+        b.control.unwritten.insert(list.name.clone());
+    }
+    match length {
+        Some(length) => b.control.lengths.insert(list.name, length),
+        None => b.control.lengths.remove(&list.name),
+    };
+    Ok(())
+}
+
+/// Returns the length of a list.
+fn length_of(b: &mut Builder<'_>, list: &Value) -> Value {
+    match b.control.lengths.get(&list.name) {
+        Some(length) => b.int(*length),
+        None => b.unary("SequenceLength", list),
     }
 }
 
-/// Puts an element into a list: in place of the one at the index, or at the end.
-fn write(b: &mut Builder<'_>, list: &Value, index: &Value, x: &Value) -> Result<Value> {
+/// Puts an element into the list of the first variable, an empty one if it has none yet: in place of the element at the index,
+/// or at the end. Assigns the list to all the variables.
+fn write(b: &mut Builder<'_>, names: &[&str], index: &Value, x: &Value) -> Result<()> {
+    let found = match names.first() {
+        Some(name) => b.find(name)?,
+        None => None,
+    };
+    let (list, length) = match found {
+        Some(list) => {
+            let length = b.control.lengths.get(&list.name).copied();
+            (list, length)
+        }
+        None => (empty(b, x.dtype), Some(0)),
+    };
     let index = scalar(b, index, DType::I64);
-    let length = b.unary("SequenceLength", list);
+    let at = b.known_ints(&index)?.and_then(|at| at.first().copied());
+    let is_first = length == Some(0) || b.control.unwritten.contains(&list.name);
+    let dims = if is_first { x.dims.clone() } else { common(&list.dims, &x.dims) };
+    let append = |b: &mut Builder<'_>| {
+        let longer = b.node("SequenceInsert", &[&list, x], Vec::new());
+        Value { dims: dims.clone(), ..longer }
+    };
+    let replace = |b: &mut Builder<'_>| {
+        let shorter = b.node("SequenceErase", &[&list, &index], Vec::new());
+        let list = b.node("SequenceInsert", &[&shorter, x, &index], Vec::new());
+        Value { dims: dims.clone(), ..list }
+    };
+    if let (Some(length), Some(at)) = (length, at) {
+        if at == length {
+            let list = append(b);
+            return set_list(b, names, list, Some(length + 1));
+        }
+        if (0..length).contains(&at) {
+            let list = replace(b);
+            return set_list(b, names, list, Some(length));
+        }
+    }
+    let length = length_of(b, &list);
     let inside = b.binary("Less", &index, &length);
-    let (replace, replaced) = b.body(&[], |b| {
-        let shorter = b.node("SequenceErase", &[list, &index], Vec::new());
-        Ok(vec![b.node("SequenceInsert", &[&shorter, x, &index], Vec::new())])
-    })?;
-    let (append, appended) = b.body(&[], |b| Ok(vec![b.node("SequenceInsert", &[list, x], Vec::new())]))?;
-    let dims = replaced.first().zip(appended.first()).and_then(|(r, a)| common(&r.dims, &a.dims));
+    let (replace, _) = b.body(&[], |b| Ok(vec![replace(b)]))?;
+    let (append, _) = b.body(&[], |b| Ok(vec![append(b)]))?;
     let result = Inferred { dtype: x.dtype, dims, is_sequence: true };
-    Ok(branch(b, &inside, replace, append, vec![result]).pop().unwrap_or_else(Value::none))
+    let list = branch(b, &inside, replace, append, vec![result]).pop().unwrap_or_else(Value::none);
+    set_list(b, names, list, None)
+}
+
+/// Returns the sizes of the elements of a list along an axis: 32-bit integers, rank 1.
+fn sizes_in(b: &mut Builder<'_>, op: &Op<'_>, list: &Value, axis: i64) -> Result<Value> {
+    let axis = b.axis(op, &Value { is_sequence: false, ..list.clone() }, axis)?;
+    let length = length_of(b, list);
+    let formals = [
+        b.formal("iteration", DType::I64, Some(Vec::new()), false),
+        b.formal("condition", DType::Bool, Some(Vec::new()), false),
+    ];
+    let (body, _) = b.body(&formals, |b| {
+        let element = b.binary("SequenceAt", list, &formals[0]);
+        let element =
+            Value { is_sequence: false, dims: element.rank().map(|rank| vec![Dim::Open; rank]), ..element };
+        let size = b.dim(&element, axis);
+        let size = scalar(b, &size, DType::I32);
+        Ok(vec![b.identity(&formals[1]), size])
+    })?;
+    let always = b.scalar(1.0, DType::Bool);
+    let attributes = vec![("body", Attr::Graph(Box::new(body)))];
+    let sizes = b.typed("Loop", &[&length, &always], attributes, vec![Inferred::open(DType::I32, 1)]);
+    Ok(sizes.into_iter().next().unwrap_or_else(Value::none))
 }
 
 fn branch(
@@ -245,31 +346,70 @@ fn branch(
 /// Notes the results of a conditional block; those that have a value already are branched on at once.
 fn conditional<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>) -> Result<()> {
     let block = *op.blocks.first().ok_or_else(|| op.malformed("lacks its block"))?;
+    let condition = b.input(op, "Cond")?;
+    let condition = scalar(b, &condition, DType::Bool);
+    match known(&condition) {
+        Some(true) => return nested(exporter, b, block),
+        Some(false) => return Ok(()),
+        None => {}
+    }
     let results = op.output("Out");
-    let mut old: Vec<&str> = Vec::new();
-    for name in results {
-        if b.is_assigned(name) {
-            old.push(name);
-        } else {
-            b.control.pending.insert((*name).to_owned(), block);
+    let (old, new): (Vec<&str>, Vec<&str>) = results.iter().partition(|name| b.is_assigned(name));
+    if !new.is_empty() {
+        let mut names = HashSet::new();
+        read(exporter, block, 0, &mut names);
+        let mut values = Vec::new();
+        for name in names {
+            if b.is_assigned(name) {
+                values.push((name.to_owned(), b.get(name)?));
+            }
+        }
+        let pending = Rc::new(Pending { block, values });
+        for name in new {
+            b.control.pending.insert(name.to_owned(), pending.clone());
         }
     }
     if old.is_empty() {
         return Ok(());
     }
-    let condition = b.input(op, "Cond")?;
-    let condition = scalar(b, &condition, DType::Bool);
-    let mut then = |b: &mut Builder<'a>| {
+    let (then, taken) = b.body(&[], |b| {
         nested(exporter, b, block)?;
         old.iter().map(|name| b.get(name)).collect()
-    };
-    let (then, taken) = b.body(&[], &mut then)?;
+    })?;
     let (otherwise, kept) = b.body(&[], |b| old.iter().map(|name| b.get(name)).collect())?;
     let values = joined(b, op, &condition, (then, taken), (otherwise, kept))?;
     for (name, value) in old.iter().zip(values) {
         b.set(name, value);
     }
     Ok(())
+}
+
+/// Adds the variables that a block and its bodies read.
+fn read<'a>(exporter: &Exporter<'a>, block: usize, depth: usize, found: &mut HashSet<&'a str>) {
+    let Some(block) = exporter.topology.blocks.get(block).filter(|_| depth < MAX_DEPTH) else { return };
+    for operator in &block.operators {
+        found.extend(operator.inputs.iter().flat_map(|slot| &slot.arguments).map(String::as_str));
+        operator.blocks.iter().for_each(|body| read(exporter, *body, depth + 1, found));
+    }
+}
+
+/// Returns true for the value that Paddle gives a Python variable that is not assigned on every path.
+fn is_placeholder(value: &Value) -> bool {
+    let number = value.constant.as_ref().and_then(|constant| super::operator::only(constant));
+    number.is_some_and(|number| (number / PLACEHOLDER - 1.0).abs() < 1e-6)
+}
+
+/// Returns a value of the dtype and rank of another, in the place of a placeholder.
+fn zeros_like(b: &mut Builder<'_>, like: &Value) -> Value {
+    if like.is_sequence {
+        return empty(b, like.dtype);
+    }
+    Value::of(Constant::filled(0.0, like.dtype, &vec![1; like.rank().unwrap_or(1)]))
+}
+
+/// Returns a condition that is known while exporting.
+fn known(condition: &Value) -> Option<bool> {
+    condition.constant.as_ref().and_then(|constant| super::operator::only(constant)).map(|value| value != 0.0)
 }
 
 /// Translates the operators of a block in the current body.
@@ -309,8 +449,11 @@ fn result_of<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, name: &str) -
     if let Some(value) = b.find(name)? {
         return Ok(value);
     }
-    if let Some(block) = b.control.pending.get(name).copied() {
-        nested(exporter, b, block)?;
+    if let Some(pending) = b.control.pending.get(name).cloned() {
+        for (name, value) in &pending.values {
+            b.set(name, value.clone());
+        }
+        nested(exporter, b, pending.block)?;
     }
     b.get(name)
 }
@@ -329,33 +472,67 @@ fn select<'a>(
         return Ok(());
     }
     let mask_name = op.input("Mask").first().copied().unwrap_or("");
+    let operators = exporter.topology.blocks.get(number).and_then(|block| block.operators.get(place..));
     let mut group: Vec<(&str, &'a [String])> = Vec::new();
-    for other in &exporter.topology.blocks[number].operators[place..] {
+    for (distance, other) in operators.unwrap_or(&[]).iter().enumerate() {
         let is_same =
             other.kind == "select_input" && other.input("Mask").first().is_some_and(|m| m == mask_name);
-        if let Some(out) = other.output("Out").first().filter(|_| is_same) {
-            // The result of one that was overwritten belongs to another group.
-            if group.iter().any(|(name, _)| name == out) {
-                break;
-            }
-            group.push((out, other.input("X")));
+        let Some(out) = other.output("Out").first().filter(|_| is_same) else { continue };
+        let names = other.input("X");
+        // The result of one that was overwritten, and later inputs, belong to another group.
+        let is_ready = names.iter().all(|name| b.is_assigned(name) || b.control.pending.contains_key(name));
+        if group.iter().any(|(name, _)| name == out) || (distance > 0 && !is_ready) {
+            break;
         }
+        group.push((out, names));
     }
     let mask = b.input(op, "Mask")?;
     let condition = scalar(b, &mask, DType::Bool);
-    let mut sides = Vec::new();
-    for side in [1, 0] {
-        let body = b.body(&[], |b| {
-            let mut values = Vec::new();
-            for (_, names) in &group {
-                let name = names.get(side).ok_or_else(|| op.malformed("needs two inputs"))?;
-                values.push(result_of(exporter, b, name)?);
-            }
-            Ok(values)
-        })?;
-        sides.push(body);
+    if let Some(is_true) = known(&condition) {
+        let name = op.input("X").get(usize::from(is_true)).ok_or_else(|| op.malformed("needs two inputs"))?;
+        let value = result_of(exporter, b, name)?;
+        b.set(output, value);
+        return Ok(());
     }
-    let (Some(otherwise), Some(then)) = (sides.pop(), sides.pop()) else { return Ok(()) };
+    // The values of placeholders take the types of the other side, known after the first round.
+    let mut types: Vec<Option<Value>> = vec![None; group.len()];
+    let (then, otherwise) = loop {
+        let names = b.names();
+        let mut sides = Vec::new();
+        for side in [1, 0] {
+            sides.push(b.body(&[], |b| {
+                let mut values = Vec::new();
+                for ((_, names), like) in group.iter().zip(&types) {
+                    let name = names.get(side).ok_or_else(|| op.malformed("needs two inputs"))?;
+                    let value = result_of(exporter, b, name)?;
+                    values.push(match like {
+                        Some(like) if is_placeholder(&value) => zeros_like(b, like),
+                        _ => value,
+                    });
+                }
+                Ok(values)
+            })?);
+        }
+        let (Some(otherwise), Some(then)) = (sides.pop(), sides.pop()) else { return Ok(()) };
+        let mut is_settled = true;
+        for (place, (_, names)) in group.iter().enumerate() {
+            let (one, other) = (&then.1[place], &otherwise.1[place]);
+            if one.dtype == other.dtype || types[place].is_some() {
+                continue;
+            }
+            for (side, other) in [(1, other), (0, one)] {
+                let value = names.get(side).map(|name| b.find(name)).transpose()?.flatten();
+                if value.is_some_and(|value| is_placeholder(&value)) {
+                    types[place] = Some(other.clone());
+                    is_settled = false;
+                }
+            }
+        }
+        if is_settled {
+            break (then, otherwise);
+        }
+        b.forget_names(names);
+    };
     let values = joined(b, op, &condition, then, otherwise)?;
     for ((name, _), value) in group.iter().zip(values) {
         if *name == output {
@@ -383,13 +560,24 @@ fn written<'a>(exporter: &Exporter<'a>, block: usize, depth: usize, found: &mut 
 }
 
 /// Returns the operands that an operator of PIR changes in place.
-fn changed(operator: &Operator) -> &[String] {
+pub(super) fn changed(operator: &Operator) -> &[String] {
     let operands = operator.input("");
     match operator.kind.as_str() {
         "pd_op.array_write_" | "pd_op.increment_" => operands.get(..1).unwrap_or(&[]),
         "pd_op.assign_out_" => operands.get(1..2).unwrap_or(&[]),
         _ => &[],
     }
+}
+
+/// Gives the operands that an operator of PIR changes in place the value of its result.
+pub(super) fn alias(b: &mut Builder<'_>, operator: &Operator) -> Result<()> {
+    if let Some(result) = operator.output("").first() {
+        for name in changed(operator) {
+            let value = b.get(result)?;
+            b.set(name, value);
+        }
+    }
+    Ok(())
 }
 
 /// Variable that a loop carries: its name in the body, its value before.
@@ -403,18 +591,26 @@ fn repeat<'a>(
     b: &mut Builder<'a>,
     op: &Op<'a>,
     condition: &Value,
-    carried: &[Carried<'_>],
+    carried: &mut [Carried<'_>],
     next: &mut dyn FnMut(&mut Builder<'a>) -> Result<(Value, Vec<Value>)>,
 ) -> Result<Vec<Value>> {
     let mut dims: Vec<Dims> = carried.iter().map(|c| c.initial.dims.clone()).collect();
+    let mut unwritten: Vec<bool> =
+        carried.iter().map(|c| b.control.unwritten.contains(&c.initial.name)).collect();
     for round in 0..MAX_ROUNDS {
         let names = b.names();
         let mut formals = vec![
             b.formal("iteration", DType::I64, Some(Vec::new()), false),
             b.formal("condition", DType::Bool, Some(Vec::new()), false),
         ];
-        for (c, dims) in carried.iter().zip(&dims) {
-            formals.push(b.formal(c.name, c.initial.dtype, dims.clone(), c.initial.is_sequence));
+        for ((c, dims), is_unwritten) in carried.iter().zip(&dims).zip(&unwritten) {
+            let formal = b.formal(c.name, c.initial.dtype, dims.clone(), c.initial.is_sequence);
+            if *is_unwritten {
+                b.control.unwritten.insert(formal.name.clone());
+            } else {
+                b.control.unwritten.remove(&formal.name);
+            }
+            formals.push(formal);
         }
         let inputs = formals.clone();
         let (graph, results) = b.body(&formals, |b| {
@@ -423,17 +619,35 @@ fn repeat<'a>(
             }
             let (again, mut values) = next(b)?;
             let again = scalar(b, &again, DType::Bool);
-            for (value, c) in values.iter_mut().zip(carried) {
-                if value.dtype != c.initial.dtype && !value.is_sequence {
+            for (value, c) in values.iter_mut().zip(carried.iter()) {
+                if value.dtype != c.initial.dtype && !value.is_sequence && !is_placeholder(&c.initial) {
                     return Err(op.refuse("a variable of the loop changes its dtype"));
                 }
             }
             values.insert(0, again);
             Ok(values)
         })?;
+        let mut is_placed = true;
+        for ((c, result), dims) in carried.iter_mut().zip(&results[1..]).zip(&mut dims) {
+            if is_placeholder(&c.initial)
+                && (result.dtype != c.initial.dtype || result.rank() != c.initial.rank())
+            {
+                c.initial = zeros_like(b, result);
+                *dims = common(&c.initial.dims, &result.dims);
+                is_placed = false;
+            }
+        }
+        if !is_placed {
+            b.forget_names(names);
+            continue;
+        }
         let after: Vec<Dims> = results[1..].iter().map(|value| value.dims.clone()).collect();
-        let joint: Vec<Dims> = dims.iter().zip(&after).map(|(a, b)| common(a, b)).collect();
-        if joint != dims && round + 1 < MAX_ROUNDS {
+        let mut joint: Vec<Dims> = Vec::new();
+        for ((before, after), is_unwritten) in dims.iter().zip(after).zip(&mut unwritten) {
+            let is_first = std::mem::take(is_unwritten);
+            joint.push(if is_first { after } else { widened(round, before, common(before, &after)) });
+        }
+        if joint != dims {
             dims = joint;
             b.forget_names(names);
             continue;
@@ -459,6 +673,15 @@ fn repeat<'a>(
     Err(op.refuse("the dimensions of the variables of the loop do not settle"))
 }
 
+/// Returns the dimensions of a variable for the next round. The later the round, the less is assumed of those that change.
+fn widened(round: usize, before: &Dims, joint: Dims) -> Dims {
+    match joint {
+        joint if joint == *before || round < 2 => joint,
+        Some(dims) if round < 4 => Some(vec![Dim::Open; dims.len()]),
+        _ => None,
+    }
+}
+
 fn while_desc<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>) -> Result<()> {
     let block = *op.blocks.first().ok_or_else(|| op.malformed("lacks its block"))?;
     let condition_name = op.input("Condition").first().copied();
@@ -477,13 +700,15 @@ fn while_desc<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>)
         let array = declared.filter(|v| v.name == name).find(|v| v.kind == VariableKind::TensorArray);
         if let Some(array) = array {
             let initial = empty(b, array.dtype.unwrap_or(DType::F32));
+            b.control.unwritten.insert(initial.name.clone());
             carried.push(Carried { name, initial });
         }
     }
-    let values = repeat(b, op, &condition, &carried, &mut |b| {
+    let names: Vec<&str> = carried.iter().map(|c| c.name).collect();
+    let values = repeat(b, op, &condition, &mut carried, &mut |b| {
         nested(exporter, b, block)?;
         let again = b.get(condition_name)?;
-        let values = carried.iter().map(|c| b.get(c.name)).collect::<Result<_>>()?;
+        let values = names.iter().map(|name| b.get(name)).collect::<Result<_>>()?;
         Ok((again, values))
     })?;
     for (c, value) in carried.iter().zip(values) {
@@ -529,12 +754,13 @@ fn while_pir<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>) 
     if ends.len() != own + 1 {
         return Err(op.malformed("has a body with another number of results"));
     }
-    let values = repeat(b, op, &condition, &carried, &mut |b| {
+    let around: Vec<&str> = carried[own..].iter().map(|c| c.name).collect();
+    let values = repeat(b, op, &condition, &mut carried, &mut |b| {
         nested(exporter, b, block)?;
         let again = b.get(&ends[0])?;
         let mut values = ends[1..].iter().map(|name| b.get(name)).collect::<Result<Vec<_>>>()?;
-        for c in &carried[own..] {
-            values.push(b.get(c.name)?);
+        for name in &around {
+            values.push(b.get(name)?);
         }
         Ok((again, values))
     })?;
@@ -557,6 +783,16 @@ fn if_pir<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>) -> 
     written(exporter, then_block, 0, &mut changed);
     written(exporter, else_block, 0, &mut changed);
     changed.retain(|name| b.is_assigned(name));
+    if let Some(is_true) = known(&condition) {
+        let block = if is_true { then_block } else { else_block };
+        nested(exporter, b, block)?;
+        let ends = yielded(exporter, op, block)?;
+        for (name, end) in op.outputs.iter().flat_map(|(_, names)| names).zip(ends) {
+            let value = b.get(end)?;
+            b.set(name, value);
+        }
+        return Ok(());
+    }
     let mut sides = Vec::new();
     for block in [then_block, else_block] {
         let ends = yielded(exporter, op, block)?;

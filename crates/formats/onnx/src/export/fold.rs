@@ -217,8 +217,9 @@ pub(super) fn slice_range(size: i64, start: i64, end: i64, step: i64) -> Option<
         return None;
     }
     let (start, end) = (clamp(start), clamp(end));
-    let count = if step > 0 { (end - start + step - 1) / step } else { (start - end - step - 1) / -step };
-    Some((start, count.max(0)))
+    let span = i128::from(if step > 0 { end - start } else { start - end });
+    let step = i128::from(step).abs();
+    Some((start, i64::try_from((span + step - 1) / step).ok()?.max(0)))
 }
 
 fn slice(constants: &[&Constant]) -> Option<Constant> {
@@ -234,7 +235,7 @@ fn slice(constants: &[&Constant]) -> Option<Constant> {
     let (start, end, step) = (one(1, 0)?, one(2, i64::MAX)?, one(4, 1)?);
     let (start, count) = slice_range(size, start, end, step)?;
     let places: Vec<usize> =
-        (0..count).map(|i| usize::try_from(start + i * step).ok()).collect::<Option<_>>()?;
+        (0..count).map(|i| usize::try_from(start + i.checked_mul(step)?).ok()).collect::<Option<_>>()?;
     pick(x, &places, vec![count])
 }
 
@@ -258,13 +259,16 @@ fn reduce(kind: &str, constants: &[&Constant], read: &Read<'_>) -> Option<Consta
 
 fn range(constants: &[&Constant]) -> Option<Constant> {
     let [start, limit, step] = constants else { return None };
-    let (start, limit, step) = (start.as_ints()?[0], limit.as_ints()?[0], step.as_ints()?[0]);
+    let one = |constant: &Constant| constant.as_ints().and_then(|values| values.first().copied());
+    let (start, limit, step) = (one(start)?, one(limit)?, one(step)?);
     if step == 0 {
         return None;
     }
-    let span = limit.checked_sub(start)?;
-    let count = if (span > 0) == (step > 0) { (span.abs() + step.abs() - 1) / step.abs() } else { 0 };
-    (usize::try_from(count).ok()? <= MAX).then_some(())?;
+    let span = i128::from(limit) - i128::from(start);
+    let size = i128::from(step).abs();
+    let count = if (span > 0) == (step > 0) { (span.abs() + size - 1) / size } else { 0 };
+    let count =
+        i64::try_from(count).ok().filter(|count| usize::try_from(*count).is_ok_and(|count| count <= MAX))?;
     let values: Vec<i64> = (0..count).map(|i| start + i * step).collect();
     Some(Constant { dtype: constants[0].dtype, shape: vec![count], data: Data::Ints(values) })
 }

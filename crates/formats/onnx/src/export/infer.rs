@@ -391,7 +391,7 @@ fn concat(inputs: &[&Value], axis: i64) -> Dims {
         for (place, (own, other)) in out.iter_mut().zip(dims).enumerate() {
             if place == axis {
                 *own = match (own.size(), other.size()) {
-                    (Some(a), Some(b)) => Dim::Size(a + b),
+                    (Some(a), Some(b)) => a.checked_add(b).map_or(Dim::Open, Dim::Size),
                     _ => Dim::Open,
                 };
             } else if own.size().is_none() && other.size().is_some() {
@@ -591,20 +591,21 @@ fn keep_two(dims: &[Dim], change: impl Fn(usize) -> Dim) -> Vec<Dim> {
 /// Returns the spatial size after a window slides over it.
 fn window(size: Option<i64>, kernel: i64, place: usize, count: usize, read: &Read<'_>) -> Dim {
     let at = |name: &str, place: usize, default: i64| {
-        read.ints(name).and_then(|list| list.get(place).copied()).unwrap_or(default)
+        // Numbers of a program may be of any size.
+        i128::from(read.ints(name).and_then(|list| list.get(place).copied()).unwrap_or(default))
     };
-    let Some(size) = size else { return Dim::Open };
+    let Some(size) = size.map(i128::from) else { return Dim::Open };
     let (stride, dilation) = (at("strides", place, 1), at("dilations", place, 1));
     if stride <= 0 {
         return Dim::Open;
     }
     match read.text("auto_pad") {
-        Some("SAME_UPPER" | "SAME_LOWER") => return Dim::Size((size + stride - 1) / stride),
+        Some("SAME_UPPER" | "SAME_LOWER") => return dim((size + stride - 1) / stride),
         Some("VALID" | "NOTSET") | None => {}
         Some(_) => return Dim::Open,
     }
     let pads = at("pads", place, 0) + at("pads", place + count, 0);
-    let span = size + pads - dilation * (kernel - 1) - 1;
+    let span = size + pads - dilation * (i128::from(kernel) - 1) - 1;
     if span < 0 {
         return Dim::Open;
     }
@@ -615,7 +616,12 @@ fn window(size: Option<i64>, kernel: i64, place: usize, count: usize, read: &Rea
     } else {
         span / stride
     };
-    Dim::Size(steps + 1)
+    dim(steps + 1)
+}
+
+/// Returns a computed size; open if it is no size.
+fn dim(size: i128) -> Dim {
+    i64::try_from(size).ok().filter(|size| *size >= 0).map_or(Dim::Open, Dim::Size)
 }
 
 fn conv(inputs: &[&Value], read: &Read<'_>) -> Dims {
@@ -642,7 +648,7 @@ fn conv_transpose(inputs: &[&Value], read: &Read<'_>) -> Dims {
     }
     let count = x.len() - 2;
     let at = |name: &str, place: usize, default: i64| {
-        read.ints(name).and_then(|list| list.get(place).copied()).unwrap_or(default)
+        i128::from(read.ints(name).and_then(|list| list.get(place).copied()).unwrap_or(default))
     };
     let spatial = |place: usize| {
         if let Some(sizes) = read.ints("output_shape") {
@@ -651,15 +657,15 @@ fn conv_transpose(inputs: &[&Value], read: &Read<'_>) -> Dims {
         match (x[place + 2].size(), w[place + 2].size()) {
             (Some(size), Some(kernel)) => {
                 let pads = at("pads", place, 0) + at("pads", place + count, 0);
-                let kernel = (kernel - 1) * at("dilations", place, 1) + 1;
+                let kernel = (i128::from(kernel) - 1) * at("dilations", place, 1) + 1;
                 let more = at("output_padding", place, 0);
-                Dim::Size(at("strides", place, 1) * (size - 1) + more + kernel - pads)
+                dim(at("strides", place, 1) * (i128::from(size) - 1) + more + kernel - pads)
             }
             _ => Dim::Open,
         }
     };
     let mut out = keep_two(x, spatial);
-    out[1] = w[1].size().map_or(Dim::Open, |c| Dim::Size(c * read.int("group", 1)));
+    out[1] = w[1].size().and_then(|c| c.checked_mul(read.int("group", 1))).map_or(Dim::Open, Dim::Size);
     Some(out)
 }
 
@@ -719,8 +725,10 @@ fn recurrent(kind: &str, inputs: &[&Value], read: &Read<'_>, results: usize) -> 
 
 fn blocks(kind: &str, x: &Value, block: i64) -> Dims {
     let dims = x.dims.as_ref().filter(|dims| dims.len() == 4 && block > 0)?;
-    let map = |dim: &Dim, change: &dyn Fn(i64) -> i64| dim.size().map_or(Dim::Open, |s| Dim::Size(change(s)));
-    let (more, less) = (|s: i64| s * block, |s: i64| s / block);
+    let map =
+        |size: &Dim, change: &dyn Fn(i128) -> i128| size.size().map_or(Dim::Open, |s| dim(change(s.into())));
+    let block = i128::from(block);
+    let (more, less) = (|s: i128| s * block, |s: i128| s / block);
     Some(if kind == "DepthToSpace" {
         let channels = map(&dims[1], &|s| s / (block * block));
         vec![dims[0].clone(), channels, map(&dims[2], &more), map(&dims[3], &more)]

@@ -11,7 +11,7 @@
 //! | [`builder`] | values and nodes of the graph |
 //! | [`infer`], [`fold`] | types of results; computed constants |
 //! | [`control`] | branches, loops, lists of tensors |
-//! | `math`, `shapes`, `layers`, `pool`, `norm`, `vision`, `resize`, `detection`, `sequence`, `quantized`, `fused` | translations |
+//! | `math`, `shapes`, `layers`, `pool`, `norm`, `vision`, `resize`, `detection`, `sequence` (with `recurrent` and `decode`), `quantized`, `fused` | translations |
 
 pub(crate) mod builder;
 mod control;
@@ -211,7 +211,9 @@ impl<'a> Exporter<'a> {
             let done = match control::translate(self, builder, &op, number, place)? {
                 true => Ok(()),
                 false => match row {
-                    Some(row) => (row.translate)(builder, &op),
+                    Some(row) => {
+                        (row.translate)(builder, &op).and_then(|()| control::alias(builder, operator))
+                    }
                     None => Err(op.refuse("no translation")),
                 },
             };

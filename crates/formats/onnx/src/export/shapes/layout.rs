@@ -313,16 +313,24 @@ pub(super) fn split(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         Some(sections) if sections.items.len() != count => {
             return Err(op.malformed("has another number of sizes than of results"));
         }
-        Some(sections) => Some(match sections.items.iter().position(|size| *size == Some(-1)) {
-            None => sections.value,
-            Some(rest) => {
-                let mut size = b.dim(&x, axis);
-                for place in (0..count).filter(|place| *place != rest) {
-                    let other = sections.item(b, place);
-                    size = b.binary("Sub", &size, &other);
-                }
+        Some(sections) => Some(match sections.known() {
+            Some(known) if !known.contains(&-1) => sections.value,
+            _ => {
+                // The other sizes and the -1 add up to one less than they take together.
+                let all = b.node("ReduceSum", &[&sections.value], vec![("keepdims", Attr::Int(1))]);
+                let size = b.dim(&x, axis);
+                let (rest, one) = (b.binary("Sub", &size, &all), b.ints(&[1]));
+                let rest = b.binary("Sub", &rest, &one);
                 let parts: Vec<Value> = (0..count)
-                    .map(|place| if place == rest { size.clone() } else { sections.item(b, place) })
+                    .map(|place| match sections.items[place] {
+                        Some(-1) => rest.clone(),
+                        Some(size) => b.ints(&[size]),
+                        None => {
+                            let (own, zero) = (sections.item(b, place), b.ints(&[0]));
+                            let is_rest = b.binary("Less", &own, &zero);
+                            b.node("Where", &[&is_rest, &rest, &own], Vec::new())
+                        }
+                    })
                     .collect();
                 b.concat(&parts.iter().collect::<Vec<_>>(), 0)
             }

@@ -45,6 +45,44 @@ impl Ranges {
         self.ends = List::of(b, &ends);
     }
 
+    /// Translates the ends of steps backwards in `ProgramDesc`: -1 is before the first place. With `at_most_first`, other ends
+    /// before the first place count as the first.
+    fn before_first(&mut self, b: &mut Builder<'_>, x: &Value, at_most_first: bool) {
+        let Some(steps) = self.steps.as_ref().and_then(List::known) else { return };
+        let (minus, lowest, zero) = (b.ints(&[-1]), b.ints(&[-i64::MAX]), b.ints(&[0]));
+        let mut ends = Vec::new();
+        for (place, step) in steps.iter().enumerate() {
+            let end = self.ends.items[place];
+            if *step > 0 || end.is_some_and(|end| end >= 0) {
+                ends.push(self.ends.item(b, place));
+                continue;
+            }
+            let own = self.ends.item(b, place);
+            let size = b.dim(x, self.axes[place]);
+            let clamped = match (end, x.size(self.axes[place])) {
+                _ if !at_most_first => own.clone(),
+                (Some(end), Some(size)) => b.ints(&[end.saturating_add(size).max(0)]),
+                _ => {
+                    let end = b.binary("Add", &own, &size);
+                    let end = b.binary("Max", &end, &zero);
+                    let is_front = b.binary("Less", &own, &zero);
+                    b.node("Where", &[&is_front, &end, &own], Vec::new())
+                }
+            };
+            ends.push(match end {
+                Some(-1) => lowest.clone(),
+                Some(_) => clamped,
+                None => {
+                    let is_first = b.binary("Equal", &own, &minus);
+                    b.node("Where", &[&is_first, &lowest, &clamped], Vec::new())
+                }
+            });
+        }
+        let items = ends.iter().map(|end| end.constant.as_ref().and_then(|c| c.as_ints()).and_then(|e| e.first().copied()));
+        let items = items.collect();
+        self.ends = List { items, value: b.concat(&ends.iter().collect::<Vec<_>>(), 0) };
+    }
+
     /// Adds the `Slice` node.
     fn cut(&self, b: &mut Builder<'_>, x: &Value) -> Value {
         if self.axes.is_empty() {
@@ -85,6 +123,9 @@ pub(super) fn slice(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let removed = op.ints("decrease_axis").unwrap_or_default();
     let removed: Vec<usize> = removed.iter().map(|axis| b.axis(op, &x, *axis)).collect::<Result<_>>()?;
     ranges.complete(b, &removed);
+    if !op.is_pir {
+        ranges.before_first(b, &x, true);
+    }
     let y = match ranges.single(b, &removed) {
         Some(mut firsts) => {
             let kept: Vec<usize> =
@@ -175,6 +216,9 @@ pub(super) fn set_value(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let removed = op.ints("decrease_axes").unwrap_or_default();
     let removed: Vec<usize> = removed.iter().map(|axis| b.axis(op, &x, *axis)).collect::<Result<_>>()?;
     ranges.complete(b, &removed);
+    if !op.is_pir {
+        ranges.before_first(b, &x, false);
+    }
 
     // The flat places of the slice.
     let shape = b.shape_of(&x);

@@ -482,6 +482,31 @@ case("diagonal/known", paddle.diagonal, {"x": floats(3, 5)})
 case("trace/int64", paddle.trace, {"x": ints(3, 5)})
 case("bilinear/bias", lambda x, y, w, b: F.bilinear(x, y, w, b), {"x": floats(2, 3), "y": floats(2, 4), "w": floats(5, 3, 4), "b": floats(1, 5)})
 
+# ---- gamma functions, running extremes, losses
+
+unary("lgamma", paddle.lgamma, low=-4.7, high=9.0)
+unary("digamma", paddle.digamma, low=-4.7, high=9.0)
+case("lgamma/large", paddle.lgamma, {"x": np.array([1, 2, 0.5, 100, 1e4, 1e20, 1e-6, -3.5, -0.1], "float32")})
+case("digamma/large", paddle.digamma, {"x": np.array([1, 2, 0.5, 100, 1e4, 1e20, 1e-3, -3.5, -0.1], "float32")})
+for name in ("cummax", "cummin"):
+    call = getattr(paddle, name)
+    for axis in (None, 0, 1, -1):
+        case(f"{name}/{axis}", lambda x, call=call, axis=axis: call(x, axis), {"x": ([None, 3, None], [ints(2, 3, 9).astype("float32"), floats(1, 3, 5)])})
+    for dtype in ("float64", "int32", "int64"):
+        case(f"{name}/{dtype}", lambda x, call=call: call(x, 1, dtype="int32"), {"x": operand(dtype, 3, 9)})
+    case(f"{name}/nan", lambda x, call=call: call(x, 0), {"x": np.array([1, 3, 2, np.nan, 5, 0], "float32")})
+PROBABILITY, LABEL = floats(3, 4, low=0.05, high=0.95), bools(3, 4).astype("float32")
+for reduction in ("none", "mean", "sum"):
+    pair = {"x": PROBABILITY, "y": LABEL}
+    case(f"bce_loss/{reduction}", lambda x, y, r=reduction: F.binary_cross_entropy(x, y, reduction=r), pair)
+    case(f"sigmoid_cross_entropy_with_logits/{reduction}", lambda x, y, r=reduction: F.binary_cross_entropy_with_logits(x, y, reduction=r), {"x": floats(3, 4), "y": LABEL})
+    case(f"huber_loss/{reduction}", lambda x, y, r=reduction: F.smooth_l1_loss(x, y, r, 0.7), {"x": floats(3, 4), "y": floats(3, 4, seed=1)})
+for reduction in ("none", "mean", "sum", "batchmean"):
+    case(f"kldiv_loss/{reduction}", lambda x, y, r=reduction: F.kl_div(x, y, r), {"x": floats(3, 4), "y": np.where(LABEL > 0, PROBABILITY, 0)})
+case("log_loss/1", lambda x, y: F.log_loss(x, y), {"x": floats(5, 1, low=0.1, high=0.9), "y": bools(5, 1).astype("float32")})
+case("sigmoid_cross_entropy_with_logits/weight", lambda x, y, w: F.binary_cross_entropy_with_logits(x, y, pos_weight=w), {"x": floats(3, 4), "y": LABEL, "w": floats(4, low=0.5)})
+case("sigmoid_cross_entropy_with_logits/raw", lambda x, y: raw("sigmoid_cross_entropy_with_logits", {"X": x, "Label": y}, ["Out"], {"ignore_index": 1, "normalize": True}), {"x": floats(3, 4), "y": LABEL}, only="2.6")
+
 # ---- complex numbers
 
 for norm in ("backward", "ortho", "forward"):

@@ -130,8 +130,6 @@ pub(super) const ROWS: &[Row] = &[
     row("einsum", "einsum", "Operands", "Out", matrix::einsum),
     row("kron", "kron", "X Y", "Out", matrix::kron),
     row("cross", "cross", "X Y", "Out", matrix::cross).renamed("axis=dim"),
-    row("diagonal", "diagonal", "Input", "Out", matrix::diagonal),
-    row("trace", "trace", "Input", "Out", matrix::diagonal),
     row("determinant", "det", "Input", "Out", matrix::determinant),
     row("bilinear_tensor_product", "bilinear", "X Y Weight Bias", "Out", matrix::bilinear),
     // Gamma functions, running extremes, losses.

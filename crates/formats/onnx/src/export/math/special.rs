@@ -268,32 +268,34 @@ pub(super) fn kldiv_loss(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `sigmoid_cross_entropy_with_logits`: max(x, 0) - x * label + log(1 + exp(-|x|)); the second part is weighted by
-/// `pos_weight`. Elements with the label `ignore_index` are 0; normalized, the others are divided by their count.
+/// `sigmoid_cross_entropy_with_logits`: max(x, 0) - x * label + log(1 + exp(-|x|)). Paddle 2 multiplies the logarithm by
+/// `pos_weight`, Paddle 3 that of 1 + exp(-x). Elements with the label `ignore_index` are 0; normalized, the others are
+/// divided by their count.
 pub(super) fn sigmoid_cross_entropy(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (x, label) = (b.input(op, "X")?, b.input(op, "Label")?);
     let size = run1(b, "Abs", &x);
     let below = run1(b, "Neg", &size);
     let soft = unary::softplus(b, &below);
-    let loss = match b.optional(op, "pos_weight")? {
-        None => {
-            let positive = run1(b, "Relu", &x);
-            let product = run2(b, "Mul", &x, &label);
-            let rest = run2(b, "Sub", &positive, &product);
-            run2(b, "Add", &rest, &soft)
-        }
-        Some(weight) => {
-            // (1 - label) * x + (1 + (weight - 1) * label) * log(1 + exp(-x)).
-            let one = scalar(1.0, x.dtype);
-            let extra = run2(b, "Sub", &weight, &one);
-            let extra = run2(b, "Mul", &extra, &label);
-            let factor = run2(b, "Add", &extra, &one);
+    let weight = b.optional(op, "pos_weight")?;
+    let loss = match weight {
+        Some(weight) if op.is_pir => {
+            // (1 - label) * x + weight * log(1 + exp(-x)).
             let negative = run1(b, "Neg", &x);
             let positive = run1(b, "Relu", &negative);
             let soft = run2(b, "Add", &positive, &soft);
-            let soft = run2(b, "Mul", &factor, &soft);
-            let rest = run2(b, "Sub", &one, &label);
+            let soft = run2(b, "Mul", &weight, &soft);
+            let rest = run2(b, "Sub", &scalar(1.0, x.dtype), &label);
             let rest = run2(b, "Mul", &rest, &x);
+            run2(b, "Add", &rest, &soft)
+        }
+        weight => {
+            let soft = match weight {
+                Some(weight) => run2(b, "Mul", &weight, &soft),
+                None => soft,
+            };
+            let positive = run1(b, "Relu", &x);
+            let product = run2(b, "Mul", &x, &label);
+            let rest = run2(b, "Sub", &positive, &product);
             run2(b, "Add", &rest, &soft)
         }
     };

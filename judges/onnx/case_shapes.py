@@ -134,10 +134,8 @@ case("temporal_shift/last", lambda x: F.temporal_shift(x, 2, 0.2, data_format="N
 case("repeat_interleave/plain", lambda x: paddle.repeat_interleave(x, 2, 1), {"x": ALL_OPEN})
 case("repeat_interleave/flat", lambda x: paddle.repeat_interleave(x, 3), X)
 case("repeat_interleave/tensor", lambda x, r: paddle.repeat_interleave(x, r, 1), {"x": floats(2, 3), "r": ([3], [index(1, 0, 2), index(2, 3, 1)])})
-case("tensor_unfold/plain", lambda x: paddle._C_ops.tensor_unfold(x, 1, 3, 2), {"x": floats(2, 7, 3)}, only="3.3")
-case("tensor_unfold/open", lambda x: paddle._C_ops.tensor_unfold(x, -1, 2, 2), {"x": ([None, None], [floats(2, 7), floats(3, 4)])}, only="3.3")
-case("as_strided/plain", lambda x: paddle._C_ops.as_strided(x, [2, 3], [4, 1], 8), X, only="3.3")
-case("view_shape/plain", lambda x: paddle._C_ops.view_shape(x, [6, 4]), X, only="3.3")
+case("partial_concat/plain", lambda x, y: raw("partial_concat", {"X": [x, y]}, ["Out"], {"start_index": 1, "length": 2})[0], {"x": floats(2, 4), "y": floats(2, 4, seed=1)}, only="2.6")
+case("partial_concat/to the end", lambda x, y: raw("partial_concat", {"X": [x, y]}, ["Out"], {"start_index": -2, "length": -1})[0], {"x": floats(2, 4), "y": floats(2, 4)}, only="2.6")
 
 # ---- slices
 SLICES = {
@@ -272,6 +270,11 @@ for reduce in ("assign", "add", "mul", "multiply", "amax", "amin", "mean"):
     case(f"put_along_axis/{reduce} number", lambda x, i, r=reduce: paddle.put_along_axis(x, i, 3.0, 0, r), {"x": floats(2, 3), "i": index([0, 1, 1])}, only="3.3")
     if IS_PIR:
         case(f"put_along_axis/{reduce} without self", lambda x, i, v, r=reduce: paddle.put_along_axis(x, i, v, 1, r, include_self=False), {"x": floats(2, 3), "i": index([0, 0], [2, 1]), "v": floats(2, 2, seed=3)} if reduce != "assign" else {"x": floats(2, 3), "i": index([0, 1], [2, 1]), "v": floats(2, 2, seed=3)})
+if IS_PIR:
+    for reduce in ("amax", "amin"):
+        for include in (True, False):
+            case(f"put_along_axis/{reduce} int {include}", lambda x, i, v, r=reduce, c=include: paddle.put_along_axis(x, i, v, 0, r, include_self=c), {"x": ints(3, 2), "i": index([0, 1], [0, 1], [2, 1]), "v": ints(3, 2, seed=3)})
+case("put_along_axis/int", lambda x, i, v: paddle.put_along_axis(x, i, v, 1, "add"), {"x": ints(2, 3), "i": index([0, 0], [2, 1]), "v": ints(2, 2, seed=3)})
 for overwrite in (True, False):
     for name, i in {"plain": index(2, 0), "twice": index(1, 1), "int32": index(0, 2, dtype="int32"), "column": index([2], [1])}.items():
         if overwrite and name == "twice":
@@ -349,6 +352,13 @@ case("bincount/plain", lambda x: paddle.bincount(x), {"x": ([None], [index(1, 4,
 case("bincount/least", lambda x: paddle.bincount(x, minlength=6), {"x": index(1, 4, 1, 0)})
 case("bincount/weights", lambda x, w: paddle.bincount(x, w), {"x": index(1, 4, 1, 0), "w": floats(4)})
 case("bincount/int32", lambda x: paddle.bincount(x), {"x": index(1, 4, 1, 0, dtype="int32")})
+case("multiplex/plain", lambda x, y, i: paddle.multiplex([x, y], i), {"x": floats(3, 4), "y": floats(3, 4, seed=1), "i": index([1], [0], [1], dtype="int32")})
+for axis in (None, 1, -1):
+    case(f"median/{axis}", lambda x, a=axis: paddle.median(x, a), {"x": floats(3, 4, 5)})
+    case(f"median/{axis} kept", lambda x, a=axis: paddle.median(x, a, True), {"x": floats(3, 5, 3)})
+case("median/nan", lambda x: paddle.median(x, 1), {"x": np.array([[1, np.nan, 3], [3, 4, 5]], "float32")}, only="3.3")
+case("median/int", lambda x: paddle.median(x, 1), {"x": ints(3, 4)}, only="3.3")
+case("median/float64", lambda x: paddle.median(x, 1), {"x": floats(3, 4, dtype="float64")})
 case("shard_index/plain", lambda x: paddle.shard_index(x, 20, 3, 1), {"x": ints(6, 1, low=0, high=20)})
 
 # ---- creation
@@ -377,6 +387,9 @@ case("fill_constant/tensor", lambda x: raw("fill_constant", {"ValueTensor": x}, 
 case("fill_constant/text", lambda x: [raw("fill_constant", {}, {"Out": "int64"}, {"shape": [2], "dtype": 3, "value": 0.0, "str_value": "9007199254740993"})[0], x + 0], {"x": floats(1)}, only="2.6")
 case("fill_constant_batch_size_like/plain", lambda x: raw("fill_constant_batch_size_like", {"Input": x}, ["Out"], {"shape": [-1, 4], "dtype": 5, "value": 1.5, "input_dim_idx": 0, "output_dim_idx": 0})[0], {"x": OPEN}, only="2.6")
 case("fill_constant_batch_size_like/other", lambda x: raw("fill_constant_batch_size_like", {"Input": x}, {"Out": "int64"}, {"shape": [2, -1], "dtype": 3, "value": 7.0, "input_dim_idx": 2, "output_dim_idx": 1})[0], {"x": ALL_OPEN}, only="2.6")
+case("fill_any/plain", lambda x: raw("fill_any", {"X": x}, ["Out"], {"value": 2.0})[0], {"x": OPEN}, only="2.6")
+case("memcpy/plain", lambda x: raw("memcpy", {"X": x}, ["Out"], {"dst_place_type": 0})[0], X, only="2.6")
+case("share_data/plain", lambda x: raw("share_data", {"X": x}, ["Out"])[0], X, only="2.6")
 case("fill_zeros_like/plain", lambda x: raw("fill_zeros_like", {"X": x}, ["Out"])[0], {"x": OPEN}, only="2.6")
 case("assign/plain", lambda x: paddle.assign(x), X)
 case("assign/output", lambda x: paddle.assign(x, paddle.zeros([2, 3, 4])), X)
@@ -417,3 +430,56 @@ for mode in ("upscale_in_train", "downscale_in_infer"):
     case(f"dropout/{mode}", lambda x, m=mode: F.dropout(x, 0.3, training=False, mode=m), {"x": OPEN})
     case(f"dropout/{mode} axis", lambda x, m=mode: F.dropout(x, 0.3, axis=1, training=False, mode=m), {"x": OPEN})
     case(f"dropout/{mode} all", lambda x, m=mode: F.dropout(x, 1.0, training=False, mode=m), {"x": OPEN})
+
+# ---- dtypes of scattering and selection
+for dtype in ("float64", "int32", "int64"):
+    case(f"scatter/{dtype}", lambda x, i, u: paddle.scatter(x, i, u, False), {"x": of(dtype, 3, 4), "i": index(1, 1), "u": of(dtype, 2, 4, seed=4)})
+    case(f"scatter_nd_add/{dtype}", lambda x, i, u: paddle.scatter_nd_add(x, i, u), {"x": of(dtype, 3, 4), "i": index([1], [1]), "u": of(dtype, 2, 4, seed=4)})
+    case(f"index_add/{dtype}", lambda x, i, u: paddle.index_add(x, i, 0, u), {"x": of(dtype, 3, 4), "i": index(1, 1), "u": of(dtype, 2, 4, seed=4)})
+    case(f"put_along_axis/{dtype}", lambda x, i, v: paddle.put_along_axis(x, i, v, 1, "add"), {"x": of(dtype, 2, 3), "i": index([0, 0], [2, 1]), "v": of(dtype, 2, 2, seed=3)})
+    case(f"take_along_axis/{dtype}", lambda x, i: paddle.take_along_axis(x, i, 1), {"x": of(dtype, 2, 3), "i": index([0, 1, 1, 2], [2, 1, 0, 0])})
+    case(f"index_put/{dtype}", lambda x, i, v: paddle.index_put(x, (i,), v, True), {"x": of(dtype, 3, 4), "i": index(1, 1), "v": of(dtype, 2, 4)})
+    case(f"gather_nd/{dtype}", lambda x, i: paddle.gather_nd(x, i), {"x": of(dtype, 2, 3), "i": index([0, 1])})
+    case(f"masked_select/{dtype}", lambda x, m: paddle.masked_select(x, m), {"x": of(dtype, 3, 4), "m": bools(3, 4)})
+    case(f"index_sample/{dtype}", lambda x, i: paddle.index_sample(x, i), {"x": of(dtype, 2, 4), "i": index([0, 1], [3, 3])})
+    case(f"index_select/{dtype}", lambda x, i: paddle.index_select(x, i, 1), {"x": of(dtype, 2, 4), "i": index(0, 3)})
+    case(f"roll/{dtype}", lambda x: paddle.roll(x, 1, 1), {"x": of(dtype, 2, 4)})
+    case(f"stack/{dtype}", lambda x: paddle.stack([x, x], 1), {"x": of(dtype, 2, 4)})
+    case(f"unbind/{dtype}", lambda x: paddle.unbind(x, 1), {"x": of(dtype, 2, 4)})
+    case(f"crop/{dtype}", lambda x: paddle.crop(x, [1, 2], [1, 1]), {"x": of(dtype, 2, 4)})
+    case(f"strided_slice/{dtype}", lambda x: paddle.strided_slice(x, [1], [0], [4], [2]), {"x": of(dtype, 2, 4)})
+    case(f"meshgrid/{dtype}", lambda x, y: paddle.meshgrid(x, y), {"x": of(dtype, 2), "y": of(dtype, 3)})
+    case(f"diag/{dtype}", lambda x: paddle.diag(x, 1, 2), {"x": of(dtype, 3)})
+    case(f"diagonal/{dtype}", lambda x: paddle.diagonal(x), {"x": of(dtype, 3, 4)})
+    case(f"searchsorted/{dtype}", lambda s, v: paddle.searchsorted(s, v), {"s": np.sort(of(dtype, 5)), "v": of(dtype, 3, seed=2)})
+    case(f"repeat_interleave/{dtype}", lambda x: paddle.repeat_interleave(x, 2, 0), {"x": of(dtype, 2, 3)})
+    case(f"pad/{dtype}", lambda x: F.pad(x, [1, 2, 0, 1], value=2), {"x": of(dtype, 2, 3)})
+for dtype in ("float64", "float16"):
+    case(f"dropout/{dtype}", lambda x: F.dropout(x, 0.25, training=False, mode="downscale_in_infer"), {"x": of(dtype, 2, 3)}, only=None if dtype == "float64" else "3.3")
+case("pixel_shuffle/float64", lambda x: F.pixel_shuffle(x, 2), {"x": of("float64", 1, 4, 2, 3)})
+case("pixel_unshuffle/float64", lambda x: F.pixel_unshuffle(x, 2), {"x": of("float64", 1, 2, 4, 2)})
+
+# ---- tensors without elements
+for name, make in {
+    "concat": lambda x: paddle.concat([x, x], 1),
+    "stack": lambda x: paddle.stack([x, x]),
+    "split": lambda x: paddle.split(x, 3, 1),
+    "slice": lambda x: x[:, 1:],
+    "transpose": lambda x: paddle.transpose(x, [1, 0]),
+    "flatten": lambda x: paddle.flatten(x),
+    "reshape": lambda x: paddle.reshape(x, [-1, 3]),
+    "reshape rest": lambda x: paddle.reshape(x, [0, -1]),
+    "squeeze": lambda x: paddle.squeeze(paddle.unsqueeze(x, 0)),
+    "tile": lambda x: paddle.tile(x, [2, 2]),
+    "flip": lambda x: paddle.flip(x, [0]),
+    "roll": lambda x: paddle.roll(x, 1, 0),
+    "argsort": lambda x: paddle.argsort(x, 1),
+    "nonzero": lambda x: paddle.nonzero(x),
+    "numel": lambda x: paddle.numel(x),
+    "full_like": lambda x: paddle.full_like(x, 2.0),
+    "index_select": lambda x: paddle.index_select(x, paddle.assign(index(0, 2)), 1),
+}.items():
+    case(f"empty/{name}", make, {"x": ([None, 3], [EMPTY, floats(2, 3)])}, only="3.3")
+    case(f"empty/{name} known", make, {"x": EMPTY}, only="3.3")
+for name, (sizes, shape) in {"rest": ((0, 3, 4), [0, -1]), "front": ((2, 0, 3), [0, -1]), "no copy": ((0, 3), [3, -1]), "two": ((0, 3, 4), [-1, 0, 2]), "middle": ((0, 3, 4), [2, 0, -1])}.items():
+    case(f"reshape/empty {name}", lambda x, s=shape: paddle.reshape(x, s), {"x": np.zeros(sizes, "float32")}, only="3.3")

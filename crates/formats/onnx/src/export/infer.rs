@@ -391,7 +391,7 @@ fn concat(inputs: &[&Value], axis: i64) -> Dims {
         for (place, (own, other)) in out.iter_mut().zip(dims).enumerate() {
             if place == axis {
                 *own = match (own.size(), other.size()) {
-                    (Some(a), Some(b)) => Dim::Size(a + b),
+                    (Some(a), Some(b)) => a.checked_add(b).map_or(Dim::Open, Dim::Size),
                     _ => Dim::Open,
                 };
             } else if own.size().is_none() && other.size().is_some() {

@@ -23,14 +23,13 @@ use weighbridge_core::tensor::DType;
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     row("reshape reshape2", "reshape", "X Shape", "Out", layout::reshape),
-    row("view_shape", "view_shape", "input", "out", layout::view_shape),
-    row("view_dtype", "view_dtype", "input", "out", layout::view_dtype),
     row("transpose transpose2", "transpose", "X", "Out", layout::transpose).renamed("perm=axis"),
     row("squeeze squeeze2", "squeeze", "X AxesTensor", "Out", layout::squeeze),
     row("unsqueeze unsqueeze2", "unsqueeze", "X AxesTensor", "Out", layout::unsqueeze),
     row("flatten flatten2", "", "X", "Out", layout::flatten),
     row("flatten_contiguous_range", "flatten", "X", "Out", layout::flatten_range),
     row("concat", "concat", "X AxisTensor", "Out", layout::concat),
+    row("partial_concat", "partial_concat", "X", "Out", layout::partial_concat),
     row("stack", "stack", "X", "Y", layout::stack),
     row("unstack", "unstack", "X", "Y", layout::unstack),
     row("unbind", "unbind", "X", "Out", layout::unstack),
@@ -49,8 +48,6 @@ pub(super) const ROWS: &[Row] = &[
     row("temporal_shift", "temporal_shift", "X", "Out", layout::temporal_shift),
     row("repeat_interleave", "repeat_interleave", "X", "Out", layout::repeat_interleave).renamed("repeats=Repeats axis=dim"),
     row("", "repeat_interleave_with_tensor_index", "X RepeatsTensor", "Out", layout::repeat_interleave).renamed("axis=dim"),
-    row("tensor_unfold", "tensor_unfold", "input", "out", layout::tensor_unfold),
-    row("as_strided", "as_strided", "input", "out", layout::as_strided),
 
     row("slice", "slice", "Input StartsTensor EndsTensor", "Out", slices::slice),
     row("strided_slice", "strided_slice", "Input StartsTensor EndsTensor StridesTensor", "Out", slices::slice),
@@ -87,6 +84,8 @@ pub(super) const ROWS: &[Row] = &[
     row("unique_consecutive", "unique_consecutive", "X", "Out Index Counts", index::unique_consecutive),
     row("searchsorted", "searchsorted", "SortedSequence Values", "Out", index::searchsorted),
     row("bincount", "bincount", "X Weights MinLength", "Out", index::bincount),
+    row("multiplex", "multiplex", "X Ids", "Out", index::multiplex),
+    row("", "median", "X", "Out MedianIndex", index::median),
     row("shard_index", "shard_index", "X", "Out", index::shard_index),
 
     row("shape", "shape shape64", "Input", "Out", create::shape),
@@ -100,7 +99,7 @@ pub(super) const ROWS: &[Row] = &[
     row("fill_any", "fill", "X ValueTensor", "Out", create::fill_like),
     row("fill_constant_batch_size_like", "full_batch_size_like", "Input", "Out", create::fill_batch_like),
     row("assign share_data memcpy memcpy_h2d memcpy_d2h", "assign share_data memcpy memcpy_h2d memcpy_d2h assign_out", "X Output", "Out", create::assign),
-    row("assign_value fill", "assign_value", "Output", "Out", create::assign_value),
+    row("assign_value", "assign_value", "Output", "Out", create::assign_value),
     row("range", "arange", "Start End Step", "Out", create::range),
     row("linspace", "linspace", "Start Stop Num", "Out", create::linspace),
     row("logspace", "logspace", "Start Stop Num Base", "Out", create::logspace),
@@ -215,13 +214,7 @@ fn known_list(
 }
 
 /// Returns an integer that must be known: the element of a tensor, or the attribute.
-fn known_int(
-    b: &mut Builder<'_>,
-    op: &Op<'_>,
-    attribute: &str,
-    tensor: &str,
-    default: i64,
-) -> Result<i64> {
+fn known_int(b: &mut Builder<'_>, op: &Op<'_>, attribute: &str, tensor: &str, default: i64) -> Result<i64> {
     let Some(value) = b.optional(op, tensor)? else { return Ok(op.int(attribute, default)) };
     match b.known(&value)?.and_then(|constant| super::operator::only(&constant)) {
         #[allow(clippy::cast_possible_truncation)] // The framework casts so.

@@ -50,7 +50,9 @@ pub(super) fn is_empty(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// Fails for dtypes that constants do not have.
 fn check_dtype(op: &Op<'_>, dtype: DType) -> Result<()> {
-    if dtype.is_float() || matches!(dtype, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64) {
+    if dtype.is_float()
+        || matches!(dtype, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64)
+    {
         return Ok(());
     }
     Err(op.refuse(format_args!("constants of dtype {dtype} are not supported")))
@@ -169,23 +171,17 @@ pub(super) fn assign(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 }
 
 /// Names of attributes with elements.
-const ELEMENTS: [&str; 8] = [
-    "values",
-    "value",
-    "bool_values",
-    "int32_values",
-    "int64_values",
-    "fp32_values",
-    "fp64_values",
-    "fp16_values",
-];
+const ELEMENTS: [&str; 7] =
+    ["values", "bool_values", "int32_values", "int64_values", "fp32_values", "fp64_values", "fp16_values"];
 
 /// Returns the tensor in the attributes of an operator.
 pub(super) fn elements(op: &Op<'_>, dtype: DType) -> Result<Constant> {
     check_dtype(op, dtype)?;
     let shape = op.ints("shape").unwrap_or_else(|| vec![1]);
     let count = shape.iter().try_fold(1i64, |product, size| product.checked_mul(*size)).unwrap_or(-1);
-    let count = usize::try_from(count).map_err(|_| op.malformed("has a bad shape"))?;
+    let is_bad = shape.iter().any(|size| *size < 0);
+    let count =
+        usize::try_from(if is_bad { -1 } else { count }).map_err(|_| op.malformed("has a bad shape"))?;
     if count == 0 {
         let data = if dtype.is_float() { Data::Floats(Vec::new()) } else { Data::Ints(Vec::new()) };
         return Ok(Constant { dtype, shape, data });
@@ -203,7 +199,7 @@ pub(super) fn elements(op: &Op<'_>, dtype: DType) -> Result<Constant> {
     Err(op.malformed("has another number of elements than its shape"))
 }
 
-/// `assign_value`, `fill`: a tensor in the attributes.
+/// `assign_value`: a tensor in the attributes.
 pub(super) fn assign_value(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let dtype = op.dtype("dtype").or_else(|| b.declared_dtype(op, "Out")).unwrap_or(DType::F32);
     let value = Value::of(elements(op, dtype)?);

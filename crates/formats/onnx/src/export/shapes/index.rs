@@ -29,7 +29,8 @@ pub(super) fn gather(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 pub(super) fn gather_nd(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (x, index) = (b.input(op, "X")?, b.input(op, "Index")?);
     let index = b.cast(&index, DType::I64);
-    let last = b.rank(op, &index)?.checked_sub(1).ok_or_else(|| op.malformed("has indices without dimensions"))?;
+    let last =
+        b.rank(op, &index)?.checked_sub(1).ok_or_else(|| op.malformed("has indices without dimensions"))?;
     let y = if index.size(last) == Some(0) {
         let mut sizes = sizes_of(b, &index, 0..last);
         sizes.push(b.shape_of(&x));
@@ -73,7 +74,13 @@ pub(super) fn take_along_axis(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 }
 
 /// Adds a node that scatters, with a reduction.
-fn scatter_node(b: &mut Builder<'_>, kind: &str, inputs: &[&Value], axis: Option<usize>, reduction: &str) -> Value {
+fn scatter_node(
+    b: &mut Builder<'_>,
+    kind: &str,
+    inputs: &[&Value],
+    axis: Option<usize>,
+    reduction: &str,
+) -> Value {
     let mut attributes: Vec<_> = axis.map(|axis| ("axis", Attr::Int(signed(axis)))).into_iter().collect();
     if reduction != "none" {
         attributes.push(("reduction", Attr::Text(reduction.to_owned())));
@@ -97,17 +104,21 @@ pub(super) fn put_along_axis(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         "assign" => ("none", 0.0),
         "add" | "mean" => ("add", 0.0),
         "mul" | "multiply" => ("mul", 1.0),
-        "amax" => ("max", f64::NEG_INFINITY),
-        "amin" => ("min", f64::INFINITY),
-        other => return Err(op.refuse(format_args!("the reduction {}", weighbridge_core::text::escape(other)))),
+        "amax" => ("max", 0.0),
+        "amin" => ("min", 0.0),
+        other => {
+            return Err(op.refuse(format_args!("the reduction {}", weighbridge_core::text::escape(other))));
+        }
     };
-    if matches!(reduction, "max" | "min") && b.opset < 18 {
-        return Err(op.refuse(format_args!("the reduction {reduction} needs opset 18")));
-    }
     let is_mean = op.text("Reduce", "assign") == "mean";
     let include = op.bool("Include_self", true);
-    if is_mean && !x.dtype.is_float() || neutral.is_infinite() && !include && !x.dtype.is_float() {
-        return Err(op.refuse("this reduction of integers is not supported"));
+    if is_mean && !x.dtype.is_float() {
+        return Err(op.refuse("the mean of integers is not supported"));
+    }
+    if matches!(reduction, "max" | "min") && (b.opset < 18 || !include) {
+        let y = put_extreme(b, op, [&x, &index, &value], reduction, include)?;
+        b.bind(op, "Result", y);
+        return Ok(());
     }
     let mut start = x.clone();
     if !include && reduction != "none" {
@@ -128,6 +139,68 @@ pub(super) fn put_along_axis(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     }
     b.bind(op, "Result", y);
     Ok(())
+}
+
+/// Compares each place of an axis with all indices: the largest or smallest of the values whose index is that place.
+fn put_extreme(
+    b: &mut Builder<'_>,
+    op: &Op<'_>,
+    [x, index, value]: [&Value; 3],
+    kind: &str,
+    include: bool,
+) -> Result<Value> {
+    let axis = b.axis(op, x, op.int("Axis", 0))?;
+    let rank = b.rank(op, x)?;
+    if rank == 0
+        || (0..rank).any(|place| place != axis && x.size(place) != index.size(place))
+        || index.rank() != Some(rank)
+    {
+        return Err(op.refuse("the sizes of the indices and of the input are not known to be equal"));
+    }
+    let mut order: Vec<usize> = (0..rank).filter(|place| *place != axis).collect();
+    order.push(axis);
+    let (own, index, value) =
+        (b.transpose(x, &order), b.transpose(index, &order), b.transpose(value, &order));
+    let size = b.dim(x, axis);
+    let (places, index) = (count_up(b, &size), b.cast(&index, DType::I64));
+    let (places, index, value) =
+        (b.unsqueeze(&places, &[1]), b.unsqueeze(&index, &[-2]), b.unsqueeze(&value, &[-2]));
+    let is_here = b.binary("Equal", &index, &places);
+    let is_max = kind == "max";
+    let dtype = wide(x.dtype, TOP_K);
+    let blank = match (dtype, is_max) {
+        (DType::I32, true) => Constant::of_ints(&[i64::from(i32::MIN)], dtype, &[]),
+        (DType::I32, false) => Constant::of_ints(&[i64::from(i32::MAX)], dtype, &[]),
+        (DType::I64, true) => Constant::of_ints(&[i64::MIN], dtype, &[]),
+        (DType::I64, false) => Constant::of_ints(&[i64::MAX], dtype, &[]),
+        (_, true) => Constant::scalar(f64::NEG_INFINITY, dtype),
+        (_, false) => Constant::scalar(f64::INFINITY, dtype),
+    };
+    let (own, value, blank) = (b.cast(&own, dtype), b.cast(&value, dtype), Value::of(blank));
+    let candidates = select(b, &is_here, &value, &blank);
+    let best = reduce_last(b, if is_max { "ReduceMax" } else { "ReduceMin" }, &candidates);
+    let y = if include {
+        b.binary(if is_max { "Max" } else { "Min" }, &own, &best)
+    } else {
+        let is_here = b.cast(&is_here, DType::I32);
+        let is_any = reduce_last(b, "ReduceMax", &is_here);
+        let is_any = b.cast(&is_any, DType::Bool);
+        select(b, &is_any, &best, &own)
+    };
+    let mut back: Vec<usize> = (0..rank - 1).collect();
+    back.insert(axis, rank - 1);
+    let y = b.transpose(&y, &back);
+    Ok(b.cast(&y, x.dtype))
+}
+
+/// Reduces the last dimension.
+fn reduce_last(b: &mut Builder<'_>, kind: &str, x: &Value) -> Value {
+    let keep = ("keepdims", Attr::Int(0));
+    if b.opset < 18 {
+        return b.node(kind, &[x], vec![("axes", Attr::Ints(vec![-1])), keep]);
+    }
+    let axes = b.ints(&[-1]);
+    b.node(kind, &[x, &axes], vec![keep])
 }
 
 /// `scatter`: a copy of the input whose rows at the indices are replaced; without `overwrite`, they are zeroed and the updates added.
@@ -152,7 +225,8 @@ pub(super) fn scatter(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 pub(super) fn scatter_nd_add(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (x, index, updates) = (b.input(op, "X")?, b.input(op, "Index")?, b.input(op, "Updates")?);
     let index = b.cast(&index, DType::I64);
-    let last = b.rank(op, &index)?.checked_sub(1).ok_or_else(|| op.malformed("has indices without dimensions"))?;
+    let last =
+        b.rank(op, &index)?.checked_sub(1).ok_or_else(|| op.malformed("has indices without dimensions"))?;
     if index.size(last) == Some(0) {
         return Err(op.refuse("coordinates without elements are not supported"));
     }
@@ -216,7 +290,8 @@ pub(super) fn lookup(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (table, ids) = (b.input(op, "W")?, b.input(op, "Ids")?);
     let mut ids = indices(b, &ids);
     if op.kind == "lookup_table" {
-        let last = b.rank(op, &ids)?.checked_sub(1).ok_or_else(|| op.malformed("has indices without dimensions"))?;
+        let last =
+            b.rank(op, &ids)?.checked_sub(1).ok_or_else(|| op.malformed("has indices without dimensions"))?;
         ids = b.squeeze(&ids, &[signed(last)]);
     }
     let mut y = b.gather(&table, &ids, 0);
@@ -326,6 +401,75 @@ pub(super) fn kthvalue(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         let last = if op.bool("keepdim", false) { last } else { b.squeeze(&last, &[signed(axis)]) };
         b.bind(op, slot, last);
     }
+    Ok(())
+}
+
+/// `median`: the middle element of the axes; the mean of the middle two if `mode` is `avg`. It is not a number if an element is not.
+pub(super) fn median(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let x = b.input(op, "X")?;
+    let rank = b.rank(op, &x)?;
+    let is_mean = op.text("mode", "avg") == "avg";
+    if !is_mean {
+        return Err(op.refuse("only the mean of the middle elements is supported"));
+    }
+    let axes = op.ints("axis").unwrap_or_default();
+    let axes = if rank == 0 { Vec::new() } else { axes };
+    let mut reduced = axes.iter().map(|axis| b.axis(op, &x, *axis)).collect::<Result<Vec<_>>>()?;
+    if reduced.is_empty() {
+        reduced.extend(0..rank);
+    }
+    reduced.sort_unstable();
+    reduced.dedup();
+    let kept: Vec<usize> = (0..rank).filter(|axis| !reduced.contains(axis)).collect();
+    let order: Vec<usize> = kept.iter().chain(&reduced).copied().collect();
+    let moved = b.transpose(&x, &order);
+    let moved = if rank == 0 || reduced.is_empty() {
+        b.reshape(&moved, &[1])
+    } else {
+        super::layout::merge(b, &moved, kept.len(), rank - 1)
+    };
+    let dtype = if x.dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let moved = b.cast(&moved, dtype);
+    let count = b.dim(&moved, kept.len());
+    let (sorted, _) = ordered(b, &moved, &count, kept.len(), false);
+    let (one, two) = (b.ints(&[1]), b.ints(&[2]));
+    let last = b.binary("Sub", &count, &one);
+    let places = [b.binary("Div", &last, &two), b.binary("Div", &count, &two)];
+    let middle = places.map(|place| b.gather(&sorted, &place, signed(kept.len())));
+    let sum = b.binary("Add", &middle[0], &middle[1]);
+    let half = b.scalar(0.5, dtype);
+    let mean = b.binary("Mul", &sum, &half);
+    let is_nan = b.unary("IsNaN", &moved);
+    let is_nan = b.cast(&is_nan, DType::I32);
+    let is_nan = reduce_last(b, "ReduceMax", &is_nan);
+    let is_nan = b.cast(&is_nan, DType::Bool);
+    let is_nan = b.unsqueeze(&is_nan, &[-1]);
+    let nan = b.scalar(f64::NAN, dtype);
+    let mean = select(b, &is_nan, &nan, &mean);
+    let y = b.squeeze(&mean, &[-1]);
+    let y = if op.bool("keepdim", false) {
+        let new: Vec<i64> = reduced.iter().copied().map(signed).collect();
+        b.unsqueeze(&y, &new)
+    } else {
+        y
+    };
+    let y = b.cast(&y, if x.dtype.is_float() { x.dtype } else { dtype });
+    b.bind(op, "Out", y);
+    Ok(())
+}
+
+/// `multiplex`: row i of the input whose number is the i-th index.
+pub(super) fn multiplex(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let (values, ids) = (b.inputs(op, "X")?, b.input(op, "Ids")?);
+    let parts: Vec<Value> = values.iter().map(|value| b.unsqueeze(value, &[1])).collect();
+    if parts.is_empty() {
+        return Err(op.malformed("lacks its inputs"));
+    }
+    let rows = b.concat(&parts.iter().collect::<Vec<_>>(), 1);
+    let ids = b.cast(&ids, DType::I64);
+    let ids = b.reshape(&ids, &[-1, 1]);
+    let y = b.node("GatherND", &[&rows, &ids], vec![("batch_dims", Attr::Int(1))]);
+    b.bind(op, "Out", y);
     Ok(())
 }
 

@@ -1,8 +1,7 @@
 //! Shapes, order of dimensions, and joining and splitting of tensors.
 
 use super::{
-    List, count_up, expand_to, joint_shape, known_int, known_list, list, reshape_to, scalar, signed, sizes_of,
-    within,
+    List, count_up, expand_to, joint_shape, known_int, known_list, list, reshape_to, signed, sizes_of, within,
 };
 use crate::export::builder::{Builder, Value};
 use crate::export::operator::Op;
@@ -20,56 +19,48 @@ pub(super) fn reshape(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Returns the size for -1 where it follows from known sizes alone.
+fn rest(x: &Value, sizes: &[i64]) -> Option<i64> {
+    let dims = x.dims.as_ref()?;
+    let product = |sizes: &[i64]| sizes.iter().try_fold(1i64, |product, size| product.checked_mul(*size));
+    let given: Vec<i64> = sizes.iter().copied().filter(|size| *size > 0).collect();
+    let given = product(&given)?;
+    let own: Vec<i64> = match x.sizes() {
+        // Without elements, 0 copies nothing, and the rest is that of the sizes other than 0.
+        Some(own) if own.contains(&0) && sizes.contains(&0) => {
+            own.into_iter().filter(|size| *size != 0).collect()
+        }
+        _ => {
+            let kept = dims.iter().enumerate().filter(|(place, _)| sizes.get(*place) != Some(&0));
+            kept.map(|(_, dim)| dim.size()).collect::<Option<_>>()?
+        }
+    };
+    let own = product(&own)?;
+    (own % given == 0).then_some(own / given)
+}
+
 fn reshaped(b: &mut Builder<'_>, x: &Value, shape: &List) -> Value {
-    // Without elements, the rest cannot be computed from the others.
-    if let (Some(own), Some(sizes)) = (x.sizes(), shape.known())
-        && own.contains(&0)
-    {
-        let sizes: Vec<i64> = sizes
-            .iter()
-            .enumerate()
-            .map(|(place, size)| if *size == 0 { own.get(place).copied().unwrap_or(0) } else { *size })
-            .map(|size| if size == -1 { 0 } else { size })
-            .map(|size| size.max(0))
-            .collect();
-        let sizes: Vec<Value> = vec![b.ints(&sizes)];
-        return reshape_to(b, x, &sizes);
+    if let Some(mut sizes) = shape.known() {
+        let is_empty = x.sizes().is_some_and(|own| own.contains(&0));
+        let places = sizes.iter().enumerate().filter(|(_, size)| **size == -1).map(|(place, _)| place);
+        if let ([place], Some(rest)) = (&places.collect::<Vec<_>>()[..], rest(x, &sizes))
+            && (rest > 0 || is_empty)
+        {
+            sizes[*place] = rest;
+        }
+        let shape = b.ints(&sizes);
+        // Without elements, 0 copies nothing.
+        return if is_empty { reshape_to(b, x, &[shape]) } else { b.binary("Reshape", x, &shape) };
     }
     let mut y = b.binary("Reshape", x, &shape.value);
     if let Some(dims) = &mut y.dims {
-        for (place, (dim, item)) in dims.iter_mut().zip(&shape.items).enumerate() {
-            match item {
-                Some(size) if *size > 0 => *dim = Dim::Size(*size),
-                Some(0) if *dim == Dim::Open => {
-                    if let Some(own) = x.dims.as_ref().and_then(|dims| dims.get(place)) {
-                        *dim = own.clone();
-                    }
-                }
-                _ => {}
+        for (dim, item) in dims.iter_mut().zip(&shape.items) {
+            if let Some(size) = item.filter(|size| *size > 0) {
+                *dim = Dim::Size(size);
             }
         }
     }
     y
-}
-
-/// `view_shape`: the same elements with other sizes.
-pub(super) fn view_shape(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "input")?;
-    let sizes = op.ints("dims").ok_or_else(|| op.malformed("lacks its sizes"))?;
-    let shape = List::of(b, &sizes);
-    let y = reshaped(b, &x, &shape);
-    b.bind(op, "out", y);
-    Ok(())
-}
-
-/// `view_dtype`: the same bytes as another dtype.
-pub(super) fn view_dtype(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "input")?;
-    if op.dtype("dtype") != Some(x.dtype) {
-        return Err(op.refuse("reading the bytes as another dtype is not supported"));
-    }
-    b.bind(op, "out", x);
-    Ok(())
 }
 
 /// `transpose`: permutes the dimensions.
@@ -128,7 +119,8 @@ pub(super) fn unsqueeze(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         let count = signed(is_new.len()) + 1;
         let place = if axis < 0 { axis.saturating_add(count) } else { axis };
         let place = usize::try_from(place).ok().filter(|place| *place <= is_new.len());
-        let place = place.ok_or_else(|| op.malformed(format_args!("has the axis {axis} for {count} dimensions")))?;
+        let place =
+            place.ok_or_else(|| op.malformed(format_args!("has the axis {axis} for {count} dimensions")))?;
         is_new.insert(place, true);
     }
     let places: Vec<i64> =
@@ -221,6 +213,25 @@ pub(super) fn concat(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     Ok(())
 }
 
+/// `partial_concat`: joins a range of columns of each matrix.
+pub(super) fn partial_concat(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let (start, length) = (op.int("start_index", 0), op.int("length", -1));
+    let end = match start.saturating_add(length) {
+        _ if length < 0 => i64::MAX,
+        // A range that begins before the end counts from there.
+        0 => i64::MAX,
+        end => end,
+    };
+    let values = b.inputs(op, "X")?;
+    let parts: Vec<Value> = values.iter().map(|value| b.slice(value, 1, start, end)).collect();
+    if parts.is_empty() {
+        return Err(op.malformed("lacks its inputs"));
+    }
+    let y = b.concat(&parts.iter().collect::<Vec<_>>(), 1);
+    b.bind(op, "Out", y);
+    Ok(())
+}
+
 /// Joins tensors of one shape along a new axis of the result.
 fn stacked(b: &mut Builder<'_>, values: &[Value], axis: i64) -> Value {
     let parts: Vec<Value> = values.iter().map(|value| b.unsqueeze(value, &[axis])).collect();
@@ -242,6 +253,9 @@ pub(super) fn stack(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Maximum number of parts of a tensor.
+const MAX_PARTS: usize = 1 << 14;
+
 /// Splits along an axis: into parts of known sizes, or into equal parts.
 pub(super) fn pieces(
     b: &mut Builder<'_>,
@@ -257,7 +271,8 @@ pub(super) fn pieces(
     {
         sizes = Some(b.ints(&vec![all / signed(count.max(1)); count]));
     }
-    let known = sizes.as_ref().and_then(|s| s.constant.as_ref()).and_then(|c| c.as_ints()).map(<[i64]>::to_vec);
+    let known =
+        sizes.as_ref().and_then(|s| s.constant.as_ref()).and_then(|c| c.as_ints()).map(<[i64]>::to_vec);
     if let (Some(_), Some(known)) = (&x.constant, &known) {
         let mut start = 0i64;
         let mut parts = Vec::new();
@@ -288,7 +303,8 @@ pub(super) fn unstack(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;
     let slot = if op.output("Y").is_empty() { "Out" } else { "Y" };
     let axis = b.axis(op, &x, op.int("axis", 0))?;
-    let count = op.output(slot).len();
+    let count = x.size(axis).and_then(|size| usize::try_from(size).ok()).filter(|count| *count <= MAX_PARTS);
+    let count = count.unwrap_or(op.output(slot).len());
     let parts = pieces(b, &x, axis, None, count);
     let parts: Vec<Value> = parts.iter().map(|part| b.squeeze(part, &[signed(axis)])).collect();
     b.bind_all(op, slot, parts);
@@ -300,16 +316,21 @@ pub(super) fn split(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;
     let axis = known_int(b, op, "axis", "AxisTensor", 0)?;
     let axis = b.axis(op, &x, axis)?;
-    let count = op.output("Out").len();
-    let sections = match op.int("num", 0) {
-        0 => list(b, op, "sections", "SectionsTensorList", "SectionsTensorList")?.filter(|s| !s.items.is_empty()),
+    let number = op.int("num", 0);
+    let sections = match number {
+        0 => list(b, op, "sections", "SectionsTensorList", "SectionsTensorList")?
+            .filter(|s| !s.items.is_empty()),
         _ => None,
     };
+    let count = match &sections {
+        Some(sections) => sections.items.len(),
+        None => usize::try_from(number).unwrap_or(0),
+    };
+    if count == 0 || count > MAX_PARTS || count < op.output("Out").len() {
+        return Err(op.malformed(format_args!("splits into {count} parts")));
+    }
     let sizes = match sections {
         None => None,
-        Some(sections) if sections.items.len() != count => {
-            return Err(op.malformed("has another number of sizes than of results"));
-        }
         Some(sections) => Some(match sections.known() {
             Some(known) if !known.contains(&-1) => sections.value,
             _ => {
@@ -541,8 +562,7 @@ pub(super) fn temporal_shift(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         let (before, after) = (part(b, 0, first), part(b, first, second));
         let rest = part(b, second, i64::MAX);
         let shifted = |b: &mut Builder<'_>, x: &Value, by: i64| {
-            let kept =
-                if by > 0 { b.slice(x, 1, 0, segments - 1) } else { b.slice(x, 1, 1, i64::MAX) };
+            let kept = if by > 0 { b.slice(x, 1, 0, segments - 1) } else { b.slice(x, 1, 1, i64::MAX) };
             let edge = b.slice(x, 1, 0, 1);
             let shape = b.shape_of(&edge);
             let zeros = b.filled(&shape, 0.0, x.dtype);
@@ -590,55 +610,5 @@ pub(super) fn repeat_interleave(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> 
     };
     let y = b.gather(&x, &places, signed(axis));
     b.bind(op, "Out", y);
-    Ok(())
-}
-
-/// `tensor_unfold`: windows of an axis, in a new last dimension.
-pub(super) fn tensor_unfold(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "input")?;
-    let axis = b.axis(op, &x, op.int("axis", 0))?;
-    let (window, step) = (positive(op, "size")?, positive(op, "step")?);
-    let size = b.dim(&x, axis);
-    let (less, step, one) = (b.int(window), b.int(step), b.int(1));
-    let span = b.binary("Sub", &size, &less);
-    let count = b.binary("Div", &span, &step);
-    let count = b.binary("Add", &count, &one);
-    let starts = count_up(b, &count);
-    let starts = b.binary("Mul", &starts, &step);
-    let starts = b.unsqueeze(&starts, &[1]);
-    let offsets = count_up(b, &less);
-    let places = b.binary("Add", &starts, &offsets);
-    let y = b.gather(&x, &places, signed(axis));
-    let rank = b.rank(op, &x)?;
-    let mut order: Vec<usize> = (0..=rank).filter(|place| *place != axis + 1).collect();
-    order.push(axis + 1);
-    let y = b.transpose(&y, &order);
-    b.bind(op, "out", y);
-    Ok(())
-}
-
-/// `as_strided`: elements of the flat tensor at an offset and multiples of strides, in elements. The offset is in bytes.
-pub(super) fn as_strided(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "input")?;
-    let (Some(sizes), Some(strides)) = (op.ints("dims"), op.ints("stride")) else {
-        return Err(op.malformed("lacks its sizes or strides"));
-    };
-    if sizes.len() != strides.len() || signed(sizes.len()) > super::MAX_LIST {
-        return Err(op.malformed("has another number of sizes than of strides"));
-    }
-    let width = signed(x.dtype.size().unwrap_or(1).max(1));
-    let mut places = b.int(op.int("offset", 0) / width);
-    for (place, (size, stride)) in sizes.iter().zip(&strides).enumerate() {
-        let (size, stride) = (b.int(*size), b.int(*stride));
-        let own = count_up(b, &size);
-        let own = b.binary("Mul", &own, &stride);
-        let behind: Vec<i64> = (1..signed(sizes.len() - place)).collect();
-        let own = b.unsqueeze(&own, &behind);
-        places = b.binary("Add", &places, &own);
-    }
-    let flat = b.reshape(&x, &[-1]);
-    let places = if sizes.is_empty() { scalar(b, &places, DType::I64) } else { places };
-    let y = b.gather(&flat, &places, 0);
-    b.bind(op, "out", y);
     Ok(())
 }

@@ -78,7 +78,9 @@ impl Ranges {
                 }
             });
         }
-        let items = ends.iter().map(|end| end.constant.as_ref().and_then(|c| c.as_ints()).and_then(|e| e.first().copied()));
+        let items = ends
+            .iter()
+            .map(|end| end.constant.as_ref().and_then(|c| c.as_ints()).and_then(|e| e.first().copied()));
         let items = items.collect();
         self.ends = List { items, value: b.concat(&ends.iter().collect::<Vec<_>>(), 0) };
     }
@@ -132,7 +134,11 @@ pub(super) fn slice(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
                 (0..ranges.axes.len()).filter(|place| !removed.contains(&ranges.axes[*place])).collect();
             let mut pick = |list: &List| {
                 let values: Vec<Value> = kept.iter().map(|place| list.item(b, *place)).collect();
-                let value = if values.is_empty() { b.ints(&[]) } else { b.concat(&values.iter().collect::<Vec<_>>(), 0) };
+                let value = if values.is_empty() {
+                    b.ints(&[])
+                } else {
+                    b.concat(&values.iter().collect::<Vec<_>>(), 0)
+                };
                 List { items: kept.iter().map(|place| list.items[*place]).collect(), value }
             };
             let (starts, ends) = (pick(&ranges.starts), pick(&ranges.ends));
@@ -264,7 +270,13 @@ fn padded(
             let (Some(before), Some(after)) = (b.known_ints(before)?, b.known_ints(after)?) else {
                 return Err(op.refuse("circular padding that is known only at run time"));
             };
-            y = wrapped(b, &y, *axis, before.first().copied().unwrap_or(0), after.first().copied().unwrap_or(0));
+            y = wrapped(
+                b,
+                &y,
+                *axis,
+                before.first().copied().unwrap_or(0),
+                after.first().copied().unwrap_or(0),
+            );
         }
         return Ok(y);
     }
@@ -327,8 +339,11 @@ pub(super) fn pad(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         Some(value) => b.cast(&value, x.dtype),
         None => filler(b, op, "pad_value", &x),
     };
-    let pads: Vec<_> =
-        paddings.chunks(2).enumerate().map(|(axis, pair)| (axis, b.ints(&pair[..1]), b.ints(&pair[1..]))).collect();
+    let pads: Vec<_> = paddings
+        .chunks(2)
+        .enumerate()
+        .map(|(axis, pair)| (axis, b.ints(&pair[..1]), b.ints(&pair[1..])))
+        .collect();
     let y = padded(b, op, &x, &pads, "constant", &value)?;
     b.bind(op, "Out", y);
     Ok(())
@@ -453,4 +468,3 @@ pub(super) fn masked_select(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     b.bind(op, "Y", y);
     Ok(())
 }
-

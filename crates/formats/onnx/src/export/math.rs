@@ -5,6 +5,7 @@ mod compare;
 mod fourier;
 mod matrix;
 mod reduce;
+mod special;
 mod unary;
 
 pub(super) use fourier::mishandles_complex;
@@ -129,10 +130,19 @@ pub(super) const ROWS: &[Row] = &[
     row("einsum", "einsum", "Operands", "Out", matrix::einsum),
     row("kron", "kron", "X Y", "Out", matrix::kron),
     row("cross", "cross", "X Y", "Out", matrix::cross).renamed("axis=dim"),
-    row("diagonal", "diagonal", "Input", "Out", matrix::diagonal),
-    row("trace", "trace", "Input", "Out", matrix::diagonal),
     row("determinant", "det", "Input", "Out", matrix::determinant),
     row("bilinear_tensor_product", "bilinear", "X Y Weight Bias", "Out", matrix::bilinear),
+    // Gamma functions, running extremes, losses.
+    row("lgamma", "lgamma gammaln", "X", "Out", special::lgamma),
+    row("digamma", "digamma", "X", "Out", special::digamma),
+    row("cummax", "cummax", "x", "out indices", special::extremes),
+    row("cummin", "cummin", "x", "out indices", special::extremes),
+    row("bce_loss", "bce_loss", "X Label", "Out", special::bce_loss),
+    row("huber_loss", "huber_loss", "X Y", "Out Residual", special::huber_loss),
+    row("log_loss", "log_loss", "Predicted Labels", "Loss", special::log_loss),
+    row("kldiv_loss", "kldiv_loss", "X Target", "Loss", special::kldiv_loss),
+    row("sigmoid_cross_entropy_with_logits", "sigmoid_cross_entropy_with_logits", "X Label pos_weight", "Out",
+        special::sigmoid_cross_entropy),
     // Complex numbers.
     row("fft_r2c", "fft_r2c", "X", "Out", fourier::r2c),
     row("fft_c2c", "fft_c2c", "X", "Out", fourier::c2c),

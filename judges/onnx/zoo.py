@@ -1058,7 +1058,7 @@ class Rep(nn.Layer):
         x = F.relu(self.three(x) + self.one(x))
         y = self.ghost(x)
         x = paddle.concat([y, self.cheap(y)], 1)
-        h, w = F.adaptive_avg_pool2d(x, [None, 1]), F.adaptive_avg_pool2d(x, [1, None])
+        h, w = x.mean(3, keepdim=True), x.max(2, keepdim=True)
         y = F.hardswish(self.mix(paddle.concat([h, w.transpose([0, 1, 3, 2])], 2)))
         one, two = y[:, :, : paddle.shape(h)[2]], y[:, :, paddle.shape(h)[2] :]
         x = x * F.sigmoid(self.h(one)) * F.sigmoid(self.w(two.transpose([0, 1, 3, 2])))

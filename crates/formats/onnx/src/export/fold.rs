@@ -213,13 +213,13 @@ pub(super) fn slice_range(size: i64, start: i64, end: i64, step: i64) -> Option<
         let bound = if bound < 0 { bound.saturating_add(size) } else { bound };
         bound.clamp(low, high)
     };
-    if step == 0 {
+    if step == 0 || size < 0 {
         return None;
     }
     let (start, end) = (clamp(start), clamp(end));
-    let span = i128::from(if step > 0 { end - start } else { start - end });
-    let step = i128::from(step).abs();
-    Some((start, i64::try_from((span + step - 1) / step).ok()?.max(0)))
+    // A step may be as large as any number.
+    let (span, step) = if step > 0 { (end - start, step) } else { (start - end, step.saturating_neg()) };
+    Some((start, if span > 0 { (span - 1) / step + 1 } else { 0 }))
 }
 
 fn slice(constants: &[&Constant]) -> Option<Constant> {

@@ -5,10 +5,11 @@ mod compare;
 mod fourier;
 mod matrix;
 mod reduce;
+mod special;
 mod unary;
 
 pub(super) use fourier::mishandles_complex;
-pub(super) use reduce::reduction;
+use reduce::reduction;
 
 use super::builder::{Attrs, Builder, Value};
 use super::operator::{Op, Row, row};
@@ -129,10 +130,19 @@ pub(super) const ROWS: &[Row] = &[
     row("einsum", "einsum", "Operands", "Out", matrix::einsum),
     row("kron", "kron", "X Y", "Out", matrix::kron),
     row("cross", "cross", "X Y", "Out", matrix::cross).renamed("axis=dim"),
-    row("diagonal", "diagonal", "Input", "Out", matrix::diagonal),
-    row("trace", "trace", "Input", "Out", matrix::diagonal),
     row("determinant", "det", "Input", "Out", matrix::determinant),
     row("bilinear_tensor_product", "bilinear", "X Y Weight Bias", "Out", matrix::bilinear),
+    // Gamma functions, running extremes, losses.
+    row("lgamma", "lgamma gammaln", "X", "Out", special::lgamma),
+    row("digamma", "digamma", "X", "Out", special::digamma),
+    row("cummax", "cummax", "x", "out indices", special::extremes),
+    row("cummin", "cummin", "x", "out indices", special::extremes),
+    row("bce_loss", "bce_loss", "X Label", "Out", special::bce_loss),
+    row("huber_loss", "huber_loss", "X Y", "Out Residual", special::huber_loss),
+    row("log_loss", "log_loss", "Predicted Labels", "Loss", special::log_loss),
+    row("kldiv_loss", "kldiv_loss", "X Target", "Loss", special::kldiv_loss),
+    row("sigmoid_cross_entropy_with_logits", "sigmoid_cross_entropy_with_logits", "X Label pos_weight", "Out",
+        special::sigmoid_cross_entropy),
     // Complex numbers.
     row("fft_r2c", "fft_r2c", "X", "Out", fourier::r2c),
     row("fft_c2c", "fft_c2c", "X", "Out", fourier::c2c),
@@ -190,8 +200,9 @@ fn run(b: &mut Builder<'_>, kind: &str, inputs: &[&Value], attributes: Attrs) ->
         return b.node(kind, inputs, attributes);
     }
     let mut operands = Vec::new();
-    for value in inputs {
-        let is_data = !value.is_none() && value.dtype == own;
+    for (place, value) in inputs.iter().enumerate() {
+        let is_condition = kind == "Where" && place == 0;
+        let is_data = !value.is_none() && !is_condition && value.dtype == own;
         operands.push(if is_data { b.cast(value, work) } else { (*value).clone() });
     }
     let operands: Vec<&Value> = operands.iter().collect();
@@ -453,6 +464,23 @@ fn sum(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// `scale`: x * scale + bias, or (x + bias) * scale if `bias_after_scale` is false. The numbers are cast to the dtype of x.
 fn scale(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;
+    if let Some(parts) = fourier::pair_of(&x) {
+        if b.optional(op, "ScaleTensor")?.is_some_and(|factor| fourier::pair_of(&factor).is_some())
+            || op.float("bias", 0.0) != 0.0
+        {
+            return Err(op.refuse("complex factors or sums with a complex number"));
+        }
+        let y = scaled(b, op, &parts)?;
+        b.bind(op, "Out", fourier::complex_of(&y));
+        return Ok(());
+    }
+    let y = scaled(b, op, &x)?;
+    bind(b, op, y);
+    Ok(())
+}
+
+/// Returns x * scale + bias.
+fn scaled(b: &mut Builder<'_>, op: &Op<'_>, x: &Value) -> Result<Value> {
     let factor = match b.optional(op, "ScaleTensor")? {
         Some(factor) => {
             let factor = as_scalar(b, &factor);
@@ -474,8 +502,7 @@ fn scale(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     if after && !is_zero {
         y = run2(b, "Add", &y, &bias);
     }
-    bind(b, op, y);
-    Ok(())
+    Ok(y)
 }
 
 /// Returns a value of one element as a scalar.

@@ -87,19 +87,21 @@ pub(super) fn hard_sigmoid(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `hard_swish`: x * min(max(x + offset, 0), threshold) / scale.
+/// `hard_swish`: x * min(max(x + 3, 0), 6) / 6.
 #[allow(clippy::float_cmp)]
 pub(super) fn hard_swish(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;
-    let numbers = [op.float("threshold", 6.0), op.float("scale", 6.0), op.float("offset", 3.0)];
-    let y = if numbers == [6.0, 6.0, 3.0] && has_kernel("HardSwish", &x) {
+    // The attributes had a meaning in the first versions only.
+    if [op.float("threshold", 6.0), op.float("scale", 6.0), op.float("offset", 3.0)] != [6.0, 6.0, 3.0] {
+        return Err(op.refuse("other numbers than 6, 6 and 3"));
+    }
+    let y = if has_kernel("HardSwish", &x) {
         run1(b, "HardSwish", &x)
     } else {
-        let [threshold, scale, offset] = numbers;
-        let moved = with_number(b, "Add", &x, offset);
-        let gate = limited(b, &moved, 0.0, threshold);
+        let moved = with_number(b, "Add", &x, 3.0);
+        let gate = limited(b, &moved, 0.0, 6.0);
         let product = run2(b, "Mul", &x, &gate);
-        with_number(b, "Div", &product, scale)
+        with_number(b, "Div", &product, 6.0)
     };
     bind(b, op, y);
     Ok(())
@@ -254,7 +256,6 @@ pub(super) fn prelu(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
             b.reshape(&alpha, &sizes)
         }
         "element" if alpha.rank() == Some(rank) => alpha,
-        "element" if alpha.rank().is_some_and(|own| own + 1 == rank) => alpha,
         mode => return Err(op.refuse(format_args!("the mode {mode}"))),
     };
     let y = if x.dtype == DType::F64 {

@@ -1,8 +1,10 @@
 //! Comparisons, logic, selection.
 
 use super::super::builder::{Builder, Value};
+use super::super::infer::Inferred;
 use super::super::operator::{Op, only};
 use super::{bind, ints_of, is_float, operands, reduction, run, run2, scalar};
+use crate::model::Attr;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::DType;
 use weighbridge_core::topology::AttributeValue;
@@ -19,22 +21,36 @@ pub(super) fn compare(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     };
     let z = run2(b, kind, &x, &y);
     let z = if op.kind == "not_equal" { b.unary("Not", &z) } else { z };
-    bind(b, op, z);
+    b.bind(op, "Out", z);
     Ok(())
 }
 
-/// `equal_all`: true if all elements are equal.
+/// `equal_all`: true if the shapes and all elements are equal.
 pub(super) fn equal_all(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (x, y) = operands(b, op, ["X", "Y"])?;
-    if let (Some(x), Some(y)) = (x.sizes(), y.sizes())
-        && x != y
-    {
-        b.bind(op, "Out", scalar(0.0, DType::Bool));
-        return Ok(());
-    }
-    let z = run2(b, "Equal", &x, &y);
-    let z = super::reduce::all(b, &z, None, false);
-    bind(b, op, z);
+    let compared = |b: &mut Builder<'_>| {
+        let z = run2(b, "Equal", &x, &y);
+        super::reduce::all(b, &z, None, false)
+    };
+    let z = match (x.sizes(), y.sizes()) {
+        (Some(p), Some(q)) if p == q => compared(b),
+        (Some(_), Some(_)) => scalar(0.0, DType::Bool),
+        _ if b.rank(op, &x)? != b.rank(op, &y)? => scalar(0.0, DType::Bool),
+        _ => {
+            let (p, q) = (b.shape_of(&x), b.shape_of(&y));
+            let same = b.binary("Equal", &p, &q);
+            let same = super::reduce::all(b, &same, None, false);
+            let (then, _) = b.body(&[], |b| Ok(vec![compared(b)]))?;
+            let (otherwise, _) = b.body(&[], |b| Ok(vec![b.identity(&scalar(0.0, DType::Bool))]))?;
+            let attributes = vec![
+                ("then_branch", Attr::Graph(Box::new(then))),
+                ("else_branch", Attr::Graph(Box::new(otherwise))),
+            ];
+            let result = Inferred::new(DType::Bool, Some(Vec::new()));
+            b.typed("If", &[&same], attributes, vec![result]).pop().unwrap_or_else(Value::none)
+        }
+    };
+    b.bind(op, "Out", z);
     Ok(())
 }
 
@@ -48,7 +64,7 @@ pub(super) fn logical(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         _ => "Xor",
     };
     let z = b.binary(kind, &x, &y);
-    bind(b, op, z);
+    b.bind(op, "Out", z);
     Ok(())
 }
 
@@ -57,7 +73,7 @@ pub(super) fn logical_not(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;
     let x = b.cast(&x, DType::Bool);
     let y = b.unary("Not", &x);
-    bind(b, op, y);
+    b.bind(op, "Out", y);
     Ok(())
 }
 
@@ -83,10 +99,7 @@ pub(super) fn bitwise(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// Computes an operator of booleans on each bit of two integers, in a new last dimension.
 fn on_bits(b: &mut Builder<'_>, kind: &str, x: &Value, y: &Value) -> Value {
-    let mut weights: Vec<i64> = (0..63).map(|bit| 1i64 << bit).collect();
-    let powers = ints_of(weights.clone(), &[63]);
-    weights.push(i64::MIN);
-    let weights = ints_of(weights, &[64]);
+    let powers = ints_of((0..63).map(|bit| 1i64 << bit).collect(), &[63]);
     let two = ints_of(vec![2], &[]);
     let zero = ints_of(vec![0], &[]);
     let bits = |b: &mut Builder<'_>, value: &Value| {
@@ -104,8 +117,19 @@ fn on_bits(b: &mut Builder<'_>, kind: &str, x: &Value, y: &Value) -> Value {
     let (p, q) = (bits(b, x), bits(b, y));
     let z = b.binary(kind, &p, &q);
     let z = b.cast(&z, DType::I64);
-    let z = b.binary("Mul", &z, &weights);
-    let z = reduction(b, "ReduceSum", &z, Some(&[-1]), false);
+    // ONNX Runtime adds integers as floats of 53 bits, so the two halves are added apart.
+    let mut weights: Vec<i64> = (0..32).map(|bit| 1i64 << bit).collect();
+    let half = |b: &mut Builder<'_>, start: i64, weights: &[i64]| {
+        let weights = ints_of(weights.to_vec(), &[32]);
+        let part = b.slice(&z, -1, start, start + 32);
+        let part = b.binary("Mul", &part, &weights);
+        reduction(b, "ReduceSum", &part, Some(&[-1]), false)
+    };
+    let low = half(b, 0, &weights);
+    weights[31] = -(1i64 << 31);
+    let high = half(b, 32, &weights);
+    let high = b.binary("Mul", &high, &ints_of(vec![1i64 << 32], &[]));
+    let z = b.binary("Add", &high, &low);
     b.cast(&z, x.dtype)
 }
 
@@ -163,7 +187,7 @@ pub(super) fn isclose(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     if op.kind == "allclose" {
         close = super::reduce::all(b, &close, None, false);
     }
-    bind(b, op, close);
+    b.bind(op, "Out", close);
     Ok(())
 }
 

@@ -28,6 +28,7 @@ const COMPLEX: &[&str] = &[
     "imag",
     "multiply",
     "real",
+    "scale",
     "subtract",
 ];
 
@@ -60,8 +61,13 @@ fn pair(x: &Value) -> Value {
     Value { dtype, dims, ..x.clone() }
 }
 
+/// Returns the tensor with the parts of a complex value; `None` for a real value.
+pub(super) fn pair_of(x: &Value) -> Option<Value> {
+    is_complex(x.dtype).then(|| pair(x))
+}
+
 /// Returns the complex value whose parts are in the last dimension of a tensor.
-fn complex_of(pair: &Value) -> Value {
+pub(super) fn complex_of(pair: &Value) -> Value {
     let dtype = if pair.dtype == DType::F64 { DType::C128 } else { DType::C64 };
     let dims = pair.dims.as_ref().map(|dims| dims[..dims.len().saturating_sub(1)].to_vec());
     Value { dtype, dims, ..pair.clone() }

@@ -2,7 +2,7 @@
 
 use super::super::builder::{Builder, Value};
 use super::super::operator::Op;
-use super::{as_scalar, bind, reduction, run, run1, run2, with_number};
+use super::{bind, reduction, run, run1, run2, with_number};
 use crate::model::Attr;
 use weighbridge_core::error::Result;
 
@@ -37,9 +37,6 @@ pub(super) fn matmul(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let alpha = op.float("alpha", 1.0);
     if is_old && alpha != 1.0 {
         product = with_number(b, "Mul", &product, alpha);
-    }
-    if is_old && x.rank() == Some(1) && y.rank() == Some(1) {
-        product = b.reshape(&product, &[1]);
     }
     bind(b, op, product);
     Ok(())
@@ -203,58 +200,6 @@ pub(super) fn cross(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (left, right) = (run2(b, "Mul", &p, &q), run2(b, "Mul", &r, &s));
     let z = run2(b, "Sub", &left, &right);
     bind(b, op, z);
-    Ok(())
-}
-
-/// `diagonal`: the diagonal of two dimensions, moved by `offset`, as the last dimension. `trace`: its sum.
-pub(super) fn diagonal(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "Input")?;
-    let rank = b.rank(op, &x)?;
-    let (first, second) = (b.axis(op, &x, op.int("axis1", 0))?, b.axis(op, &x, op.int("axis2", 1))?);
-    if first == second || rank < 2 {
-        return Err(op.malformed("needs two axes"));
-    }
-    let mut order: Vec<usize> = (0..rank).filter(|axis| *axis != first && *axis != second).collect();
-    order.extend([first, second]);
-    let (rows, columns) = (b.dim(&x, first), b.dim(&x, second));
-    let moved = b.transpose(&x, &order);
-    // The places on the diagonal in the two dimensions as one.
-    let offset = op.int("offset", 0);
-    let (right, down) = (offset.max(0), offset.min(0).saturating_neg());
-    let (right, down) = (b.ints(&[right]), b.ints(&[down]));
-    let (width, height) = (b.binary("Sub", &columns, &right), b.binary("Sub", &rows, &down));
-    let length = b.binary("Min", &width, &height);
-    let length = b.binary("Max", &length, &b.ints(&[0]));
-    let skipped = b.binary("Mul", &down, &columns);
-    let start = b.binary("Add", &skipped, &right);
-    let step = b.binary("Add", &columns, &b.ints(&[1]));
-    let span = b.binary("Mul", &length, &step);
-    let end = b.binary("Add", &start, &span);
-    let (start, end, step) = (as_scalar(b, &start), as_scalar(b, &end), as_scalar(b, &step));
-    let mut places = b.node("Range", &[&start, &end, &step], Vec::new());
-    if let Some(length) = length.constant.as_ref().and_then(|c| c.as_ints().and_then(|l| l.first().copied()))
-    {
-        places.dims = Some(vec![crate::model::Dim::Size(length)]);
-    }
-    let mut sizes = vec![0; rank - 2];
-    sizes.push(-1);
-    // A size of 0 before -1 cannot be copied: the number of places is stated.
-    let flat = match (x.size(first), x.size(second)) {
-        (Some(rows), Some(columns)) => {
-            sizes[rank - 2] = rows.saturating_mul(columns);
-            b.reshape(&moved, &sizes)
-        }
-        _ => {
-            let shape = b.shape_of(&moved);
-            let outer = b.slice(&shape, 0, 0, i64::try_from(rank - 2).unwrap_or(0));
-            let count = b.binary("Mul", &rows, &columns);
-            let shape = b.concat(&[&outer, &count], 0);
-            b.binary("Reshape", &moved, &shape)
-        }
-    };
-    let y = b.gather(&flat, &places, -1);
-    let y = if op.kind == "trace" { reduction(b, "ReduceSum", &y, Some(&[-1]), false) } else { y };
-    bind(b, op, y);
     Ok(())
 }
 

@@ -69,7 +69,7 @@ fn over(b: &mut Builder<'_>, op: &Op<'_>, x: &Value) -> Result<Over> {
 }
 
 /// Sums, means, extremes, products, logsumexp and the Euclidean norm over axes. A sum of booleans or 32-bit integers is of
-/// 64 bits where the program says so.
+/// 64 bits, unless the program states another dtype.
 pub(super) fn reduce(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let mut x = b.input(op, "X")?;
     let over = over(b, op, &x)?;
@@ -83,7 +83,9 @@ pub(super) fn reduce(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         _ => "ReduceL2",
     };
     let declared = b.declared_dtype(op, "Out").filter(|_| op.is_pir);
-    let wanted = op.dtype("out_dtype").or(declared);
+    let is_narrow = matches!(x.dtype, DType::Bool | DType::I32);
+    let promoted = (kind == "ReduceSum" && is_narrow && !op.is_pir).then_some(DType::I64);
+    let wanted = op.dtype("out_dtype").or(declared).or(promoted);
     if let Some(dtype) = wanted.filter(|dtype| is_float(*dtype) || super::is_integer(*dtype)) {
         x = b.cast(&x, dtype);
     }
@@ -114,7 +116,7 @@ pub(super) fn logical(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let is_all = op.kind.trim_start_matches("reduce_") == "all";
     let reduced = if is_all { all } else { any };
     let y = reduced(b, &x, over.axes.as_deref(), over.keep);
-    bind(b, op, y);
+    b.bind(op, "Out", y);
     Ok(())
 }
 
@@ -263,7 +265,7 @@ pub(super) fn cumprod(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     if axis < rest.len() {
         rest.remove(axis);
     }
-    // The state before the first element: 1, or close to -∞.
+    // The state before the first element: 1, or the lowest number.
     let shape = b.shape_of(&x);
     let (before, after) = {
         let axis = i64::try_from(axis).unwrap_or(0);
@@ -295,12 +297,12 @@ pub(super) fn cumprod(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     bind_along(b, op, y)
 }
 
-/// Returns a number close to the smallest of a dtype.
+/// Returns the lowest finite number of a dtype.
 fn lowest(dtype: DType) -> f64 {
     match dtype {
-        DType::F16 => -65_000.0,
-        DType::F64 => -1e308,
-        _ => -3e38,
+        DType::F16 => -65_504.0,
+        DType::F64 => f64::MIN,
+        _ => f64::from(f32::MIN),
     }
 }
 

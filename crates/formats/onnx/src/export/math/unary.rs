@@ -48,7 +48,7 @@ pub(super) fn direct(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     }
     let x = float_input(b, op, "X")?;
     let y = run1(b, kind, &x);
-    bind(b, op, y);
+    b.bind(op, "Out", y);
     Ok(())
 }
 
@@ -84,7 +84,7 @@ pub(super) fn composed(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
             }
         }
     };
-    bind(b, op, y);
+    b.bind(op, "Out", y);
     Ok(())
 }
 
@@ -159,19 +159,23 @@ pub(super) fn nearest(b: &mut Builder<'_>, x: &Value) -> Value {
     run2(b, "Mul", &sign, &whole)
 }
 
-/// `round`: the nearest integer, halves away from 0; with `decimals`, of x * 10^decimals.
+/// `round`: the nearest integer; with `decimals`, of x * 10^decimals. Halves are rounded away from 0 by Paddle 2, to the
+/// even integer by Paddle 3.
 pub(super) fn round(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;
+    let whole = |b: &mut Builder<'_>, x: &Value| {
+        if op.is_pir { run1(b, "Round", x) } else { nearest(b, x) }
+    };
     let y = match op.int("decimals", 0) {
         _ if !is_float(x.dtype) => x,
-        0 => nearest(b, &x),
+        0 => whole(b, &x),
         decimals => {
             let decimals = i32::try_from(decimals.clamp(-300, 300)).unwrap_or(0);
             let power = 10f64.powi(decimals.abs());
             let (up, down) = if decimals > 0 { ("Mul", "Div") } else { ("Div", "Mul") };
             let scaled = with_number(b, up, &x, power);
-            let whole = nearest(b, &scaled);
-            with_number(b, down, &whole, power)
+            let rounded = whole(b, &scaled);
+            with_number(b, down, &rounded, power)
         }
     };
     bind(b, op, y);
@@ -222,7 +226,7 @@ pub(super) fn is_special(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         (false, "isfinite") => super::reduce::all(b, &y, None, false),
         _ => y,
     };
-    bind(b, op, y);
+    b.bind(op, "Out", y);
     Ok(())
 }
 

@@ -443,6 +443,9 @@ pub(super) fn diag_embed(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 fn diagonal_of(b: &mut Builder<'_>, op: &Op<'_>) -> Result<Value> {
     let x = b.input(op, "Input")?;
     let (first, second) = (b.axis(op, &x, op.int("axis1", 0))?, b.axis(op, &x, op.int("axis2", 1))?);
+    // The trace of Paddle 2 takes the axes in rising order.
+    let is_sorted = op.kind == "trace" && !op.is_pir && second < first;
+    let (first, second) = if is_sorted { (second, first) } else { (first, second) };
     let rank = b.rank(op, &x)?;
     if first == second || rank < 2 {
         return Err(op.malformed("needs two dimensions"));

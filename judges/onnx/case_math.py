@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from cases import bools, case, floats, ints, raw
+from cases import CASES, bools, case, floats, ints, raw
 from run import IS_PIR
 
 OPEN = ([None, 3], [floats(2, 3), floats(5, 3, seed=1), floats(1, 3, seed=2)])
@@ -286,7 +286,8 @@ for name in "equal not_equal less_than less_equal greater_than greater_equal".sp
     case(f"{name}/broadcast", call, {"x": ints(2, 1, 4), "y": ints(3, 1)})
     case(f"{name}/scalar", call, {"x": ints(), "y": ints(seed=1)})
     case(f"{name}/nan", call, {"x": SPECIAL, "y": SPECIAL})
-    case(f"{name}/open", call, {"x": ([None, 3], [ints(2, 3), ints(0, 3)]), "y": ints(3)})
+    case(f"{name}/open", call, {"x": ([None, 3], [ints(2, 3), ints(5, 3)]), "y": ints(3)})
+    case(f"{name}/empty", call, {"x": ([None, 3], [ints(0, 3)]), "y": ints(3)})
 case("equal_all/open", paddle.equal_all, {"x": ([None, 2], [ints(3, 2), ints(4, 2)]), "y": ([None, 2], [ints(3, 2)])})
 case("equal_all/same", paddle.equal_all, {"x": ints(3), "y": ints(3)})
 case("equal_all/other", paddle.equal_all, {"x": ([None], [ints(3), ints(4)]), "y": ints(3)})
@@ -527,3 +528,31 @@ case("complex/arithmetic", lambda x, y: paddle.as_real((paddle.complex(x, y) * p
 case("complex/parts", lambda x: [paddle.real(paddle.as_complex(x)), paddle.imag(paddle.conj(paddle.as_complex(x))), paddle.angle(paddle.as_complex(x)), paddle.abs(paddle.as_complex(x))], {"x": floats(3, 4, 2)})
 case("complex/broadcast", lambda x, y: paddle.as_real(paddle.complex(x, y)), {"x": floats(3, 1), "y": floats(4)})
 case("angle/real", paddle.angle, {"x": floats(3, 4)})
+
+# ---- what Paddle itself does not run: dtypes without kernels, tensors without elements
+
+LACKING = {
+    "2.6": [
+        "add/uint8", "add/int8", "add/int16", "add/bool", "add/empty", "subtract/uint8", "subtract/int8",
+        "subtract/int16", "subtract/empty", "multiply/uint8", "multiply/int8", "multiply/int16", "multiply/empty",
+        "divide/empty", "maximum/empty", "minimum/empty", "pow/empty", "remainder/empty", "floor_divide/uint8",
+        "floor_divide/int8", "floor_divide/int16", "floor_divide/empty", "fmax/empty", "fmin/empty",
+        "heaviside/empty", "clip/tensors int64", "cast/int8 float32", "cast/int8 float64", "cast/int8 float16",
+        "cast/int8 int32", "cast/int8 int64", "cast/int8 uint8", "cast/int8 int8", "cast/int8 int16",
+        "cast/int8 bool", "sin/int32", "sin/int64", "cos/int32", "cos/int64", "tanh/int32", "tanh/int64",
+        "sqrt/int32", "sqrt/int64", "rsqrt/int32", "rsqrt/int64", "floor/int32", "floor/int64", "ceil/int32",
+        "ceil/int64", "round/int32", "round/int64", "sigmoid/int32", "sigmoid/int64", "erf/int32", "erf/int64",
+        "reciprocal/int32", "reciprocal/int64", "rrelu/open", "rrelu/float32", "rrelu/float64", "rrelu/scalar",
+        "rrelu/empty", "relu/int32", "relu/int64", "equal/empty", "not_equal/empty", "less_than/empty",
+        "less_equal/empty", "greater_than/empty", "greater_equal/empty", "where/bool", "reduce_sum/uint8",
+        "reduce_sum/all uint8", "reduce_mean/int32", "reduce_mean/all int32", "reduce_mean/int64",
+        "reduce_mean/all int64", "reduce_sum/empty", "reduce_prod/empty", "reduce_all/empty", "reduce_any/empty",
+        "matmul/old batch broadcast", "matmul/empty", "matmul/int32", "matmul/int64",
+    ],
+    "3.3": [
+        "subtract/uint8", "subtract/int8", "multiply/uint8", "multiply/int8", "multiply/int16", "relu/int32",
+        "relu/int64",
+    ],
+}
+LACKING = set(LACKING["3.3" if IS_PIR else "2.6"])
+CASES[:] = [one for one in CASES if one.name not in LACKING]

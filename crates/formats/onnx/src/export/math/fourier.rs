@@ -226,6 +226,9 @@ fn transform(b: &mut Builder<'_>, x: &Value, axis: usize, forward: bool, one_sid
 /// Reads the axes of a transform, from the front.
 fn axes(b: &mut Builder<'_>, op: &Op<'_>, x: &Value) -> Result<Vec<usize>> {
     let axes = op.ints("axes").unwrap_or_default();
+    if b.rank(op, x)? == 0 {
+        return Err(op.malformed("needs dimensions"));
+    }
     let axes: Vec<usize> = axes.iter().map(|axis| b.axis(op, x, *axis)).collect::<Result<_>>()?;
     if axes.is_empty() { Err(op.refuse("no axes")) } else { Ok(axes) }
 }

@@ -75,9 +75,10 @@ def deform(x, offset, mask=None, w=None, **more):
     return paddle.vision.ops.deform_conv2d(x, offset, parameter(w), None, mask=mask, **more)
 
 
-for name, stride, padding, dilation, dg, groups in (("plain", 1, 1, 1, 1, 1), ("strided", 2, [1, 0], [1, 2], 1, 2), ("groups", 1, 0, 2, 2, 1)):
+for name, stride, padding, dilation, dg, groups in (("plain", 1, 1, 1, 1, 1), ("strided", 2, [1, 0], [1, 2], 1, 2), ("dilated", 1, 0, 2, 1, 1), ("groups", 1, 1, 1, 2, 1), ("both groups", [2, 1], 1, 1, 2, 2)):
     x, w = floats(2, 4, 7, 8), floats(6, 4 // groups, 3, 3)
-    high, wide = [(s + 2 * p - d * 2 - 1) // stride + 1 for s, p, d in zip((7, 8), padding if isinstance(padding, list) else [padding] * 2, dilation if isinstance(dilation, list) else [dilation] * 2)]
+    pair = lambda v: v if isinstance(v, list) else [v] * 2
+    high, wide = [(s + 2 * p - d * 2 - 1) // t + 1 for s, p, d, t in zip((7, 8), pair(padding), pair(dilation), pair(stride))]
     offset, mask = floats(2, 18 * dg, high, wide, low=-3, high=3), floats(2, 9 * dg, high, wide)
     more = dict(stride=stride, padding=padding, dilation=dilation, deformable_groups=dg, groups=groups)
     case(f"deformable_conv/{name}", lambda x, o, m, w=w, more=more: deform(x, o, m, w, **more), {"x": x, "o": offset, "m": mask})
@@ -96,8 +97,21 @@ for size, kernel, stride, padding, dilation in (([5, 6], 2, 1, 0, 1), ([7, 8], 3
         count *= (size[i] + pads[i] + pads[i + 2] - two(dilation)[i] * (two(kernel)[i] - 1) - 1) // two(stride)[i] + 1
     width = 3 * two(kernel)[0] * two(kernel)[1]
     make = lambda x, z=size, k=kernel, s=stride, p=padding, d=dilation: F.fold(x, z, k, s, p, d)
-    case(f"fold/{size} k{kernel} s{stride} p{padding} d{dilation}", make, {"x": ([None, width, count], [floats(2, width, count), floats(1, width, count)])})
+    case(f"fold/{size} k{kernel} s{stride} p{padding} d{dilation}", make, {"x": floats(2, width, count) if IS_PIR else ([None, width, count], [floats(2, width, count), floats(1, width, count)])})
 case("im2sequence/plain", lambda x: raw("im2sequence", {"X": x}, ["Out"], {"kernels": [2, 3], "strides": [1, 2], "paddings": [0, 1, 1, 0]}), {"x": ([None, 3, None, None], [floats(2, 3, 5, 6), floats(1, 3, 4, 7)])}, only="2.6")
+
+for stride, padding, dilation in ((1, 0, 1), (2, 1, 1), (1, "SAME", 1), (2, [1, 2], 2)):
+    make = lambda x, s=stride, p=padding, d=dilation: F.conv1d(x, parameter(floats(6, 4, 3)), parameter(floats(6)), s, p, d)
+    case(f"conv2d/1-D s{stride} p{padding} d{dilation}", make, {"x": images(4, 9)})
+    make = lambda x, s=stride, p=padding, d=dilation: F.conv1d(x, parameter(floats(6, 4, 3)), parameter(floats(6)), s, p, d, data_format="NLC")
+    case(f"conv2d/1-D NLC s{stride} p{padding} d{dilation}", make, {"x": floats(2, 9, 4)})
+    make = lambda x, s=stride, p=padding, d=dilation: F.conv1d_transpose(x, parameter(floats(4, 6, 3)), parameter(floats(6)), s, p, dilation=d)
+    case(f"conv2d_transpose/1-D s{stride} p{padding} d{dilation}", make, {"x": floats(2, 4, 9)})
+case("conv2d/bias", lambda x: F.conv2d(x, parameter(floats(6, 4, 3, 3)), parameter(floats(6)), 1, 1), {"x": images(4, 7, 8)})
+case("conv2d/bias NHWC", lambda x: F.conv2d(x, parameter(floats(6, 4, 3, 3)), parameter(floats(6)), 1, 1, data_format="NHWC"), {"x": floats(2, 7, 8, 4)})
+case("conv2d_transpose/bias", lambda x: F.conv2d_transpose(x, parameter(floats(4, 6, 3, 3)), parameter(floats(6)), 2, 1), {"x": images(4, 7, 8)})
+case("conv2d_transpose/computed output_size", lambda x, z: F.conv2d_transpose(x, parameter(floats(4, 3, 3, 3)), None, 2, 0, output_size=z), {"x": ([None, 4, None, None], [floats(2, 4, 5, 6)]), "z": np.array([11, 14], "int32")})
+case("conv3d/bias", lambda x: F.conv3d(x, parameter(floats(6, 4, 3, 3, 3)), parameter(floats(6)), 1, 1), {"x": images(4, 5, 6, 7)})
 
 # ---- pooling
 
@@ -135,6 +149,7 @@ for kind in ("max", "avg"):
         make = lambda x, k=kind, c=ceil: getattr(F, f"{k}_pool3d")(x, [2, 3, 2], 2, [0, 1, 1], ceil_mode=c)
         case(f"pool3d/{kind} {ceil}", make, {"x": images(3, 5, 6, 7)})
         make = lambda x, k=kind, c=ceil: getattr(F, f"{k}_pool1d")(x, 3, 2, 1, ceil_mode=c)
+        case(f"pool2d/1-D {kind} {ceil}", make, {"x": images(3, 8)})
     make = lambda x, k=kind: getattr(F, f"adaptive_{k}_pool3d")(x, [2, 3, 4])
     case(f"pool3d/adaptive {kind}", make, {"x": images(3, 5, 6, 7)})
 case("pool3d/NDHWC", lambda x: F.avg_pool3d(x, 2, 2, 0, data_format="NDHWC"), {"x": floats(2, 5, 6, 7, 3)})

@@ -98,6 +98,8 @@ pub(super) struct Builder<'a> {
     constants: HashMap<(DType, Vec<i64>, Vec<u8>), String>,
     /// Names of outputs.
     pub(super) fetched: HashSet<String>,
+    /// Variables that the program reads, once they are collected.
+    read: std::cell::OnceCell<HashSet<&'a str>>,
     used: HashSet<String>,
     counters: HashMap<String, usize>,
     /// Block being translated.
@@ -134,6 +136,7 @@ impl<'a> Builder<'a> {
             initializers: Vec::new(),
             constants: HashMap::new(),
             fetched: HashSet::new(),
+            read: std::cell::OnceCell::new(),
             used: HashSet::new(),
             counters: HashMap::new(),
             block: 0,
@@ -342,6 +345,12 @@ impl<'a> Builder<'a> {
         for (name, value) in op.output(slot).iter().zip(values) {
             self.set(name, value);
         }
+    }
+
+    /// Returns true if an operator or an output of the program reads a result.
+    pub(super) fn is_used(&self, op: &Op<'_>, slot: &str) -> bool {
+        let read = self.read.get_or_init(|| super::liveness::all_read(self.topology));
+        op.output(slot).iter().any(|name| read.contains(name))
     }
 
     /// Returns the declared dtype of a result.

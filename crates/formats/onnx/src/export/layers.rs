@@ -167,15 +167,6 @@ pub(super) fn single(b: &mut Builder<'_>, x: &Value) -> Value {
     if matches!(x.dtype, DType::F32 | DType::F16) { x.clone() } else { b.cast(x, DType::F32) }
 }
 
-/// Returns true if an operator, a body or an output of the program reads a result.
-pub(super) fn is_used(b: &Builder<'_>, op: &Op<'_>, slot: &str) -> bool {
-    let names = op.output(slot);
-    let is_own = |name: &str| names.contains(&name);
-    let mut operators = b.topology.blocks.iter().flat_map(|block| &block.operators);
-    b.topology.fetches.iter().any(|fetch| is_own(&fetch.name))
-        || operators.any(|o| o.inputs.iter().flat_map(|slot| &slot.arguments).any(|name| is_own(name)))
-}
-
 /// Pads the spatial dimensions of a value (channels first) with a number.
 fn pad_spatial(b: &mut Builder<'_>, x: &Value, begins: &[i64], ends: &[i64], filler: f64) -> Value {
     if begins.iter().chain(ends).all(|pad| *pad == 0) {
@@ -314,8 +305,9 @@ fn conv_transpose(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// Returns the spatial sizes that `output_size` states, as an attribute or an operand; `None` if absent.
 fn output_size(b: &mut Builder<'_>, op: &Op<'_>, count: usize) -> Result<Option<Value>> {
-    let mut size = b.optional(op, "OutputSize")?;
-    let members = b.inputs(op, "OutputSize")?;
+    let mut members = b.inputs(op, "OutputSize")?;
+    members.extend(b.inputs(op, "output_size")?);
+    let mut size = members.first().cloned();
     if members.len() > 1 {
         let members: Vec<Value> = members.iter().map(|member| b.reshape(member, &[1])).collect();
         let members: Vec<&Value> = members.iter().collect();

@@ -31,13 +31,13 @@ pub(super) fn of(topology: &Topology) -> Vec<Vec<bool>> {
                 continue;
             }
             live[0][place] = !is_end && !takes_apart;
-            wanted.extend(operator.inputs.iter().flat_map(|s| &s.arguments).map(String::as_str));
+            wanted.extend(read(operator));
             for body in &operator.blocks {
                 collect(topology, *body, &mut bodies);
             }
             for body in &bodies {
                 for inner in &topology.blocks[*body].operators {
-                    wanted.extend(inner.inputs.iter().flat_map(|s| &s.arguments).map(String::as_str));
+                    wanted.extend(read(inner));
                 }
             }
         }
@@ -48,6 +48,19 @@ pub(super) fn of(topology: &Topology) -> Vec<Vec<bool>> {
         }
     }
     live
+}
+
+/// Returns the variables that an operator reads: its inputs, and those that supply attributes.
+fn read(operator: &Operator) -> impl Iterator<Item = &str> {
+    let inputs = operator.inputs.iter().flat_map(|slot| &slot.arguments).map(String::as_str);
+    inputs
+        .chain(operator.attributes.iter().flat_map(|attribute| super::operator::variables(&attribute.value)))
+}
+
+/// Returns the variables that operators and outputs of a program read.
+pub(super) fn all_read(topology: &Topology) -> HashSet<&str> {
+    let operators = topology.blocks.iter().flat_map(|block| &block.operators).flat_map(read);
+    operators.chain(topology.fetches.iter().map(|fetch| fetch.name.as_str())).collect()
 }
 
 /// Returns true for an operator that changes an operand.

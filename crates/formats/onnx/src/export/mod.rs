@@ -217,6 +217,10 @@ impl<'a> Exporter<'a> {
                     None => Err(op.refuse("no translation")),
                 },
             };
+            let done = done.and_then(|()| match op.unread() {
+                Some(name) => Err(op.refuse(format_args!("its attribute {name} is computed by the program"))),
+                None => Ok(()),
+            });
             match done {
                 Err(error) if error.kind() == Kind::Unsupported => self.refuse(builder, &op, &error),
                 done => done.map_err(|error| within(error, &op))?,

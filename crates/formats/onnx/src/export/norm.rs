@@ -1,7 +1,7 @@
 //! Normalizations and losses over classes.
 
 use super::builder::{Builder, Value};
-use super::layers::{channels_back, channels_first, is_channel_last, is_used};
+use super::layers::{channels_back, channels_first, is_channel_last};
 use super::operator::{Op, Row, row};
 use super::pool::reduce;
 use crate::model::Attr;
@@ -92,7 +92,7 @@ fn batch_norm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         || op.bool("use_global_stats", false);
     for (slot, value) in [("MeanOut", &mean), ("VarianceOut", &variance)] {
         match value {
-            Some(value) if is_stored || !is_used(b, op, slot) => b.bind(op, slot, value.clone()),
+            Some(value) if is_stored || !b.is_used(op, slot) => b.bind(op, slot, value.clone()),
             _ => return Err(op.refuse("statistics that change while the program runs are not supported")),
         }
     }
@@ -165,7 +165,7 @@ fn layer_norm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let attributes = vec![("axis", Attr::Int(last)), epsilon(op)];
     let y = b.node("LayerNormalization", &[&input, scale, bias], attributes);
     let y = b.cast(&y, x.dtype);
-    if is_used(b, op, "Mean") || is_used(b, op, "Variance") {
+    if b.is_used(op, "Mean") || b.is_used(op, "Variance") {
         let (mean, _, variance) = moments(b, &input, &axes_from(begin, rank));
         for (slot, value) in [("Mean", mean), ("Variance", variance)] {
             let value = b.reshape(&value, &[-1]);
@@ -206,7 +206,7 @@ fn group_norm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let y = affine(b, &y, scale.as_ref(), bias.as_ref());
     let y = b.cast(&y, x.dtype);
     let y = channels_back(b, op, &y)?;
-    if is_used(b, op, "Mean") || is_used(b, op, "Variance") {
+    if b.is_used(op, "Mean") || b.is_used(op, "Variance") {
         let (mean, _, variance) = moments(b, &groups, &[2]);
         for (slot, value) in [("Mean", mean), ("Variance", variance)] {
             let value = b.squeeze(&value, &[2]);
@@ -226,7 +226,7 @@ fn instance_norm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     if rank < 2 {
         return Err(op.malformed("needs channels"));
     }
-    if is_used(b, op, "SavedMean") || is_used(b, op, "SavedVariance") {
+    if b.is_used(op, "SavedMean") || b.is_used(op, "SavedVariance") {
         return Err(op.refuse("statistics as results are not supported"));
     }
     let input = wide(b, &x);
@@ -350,7 +350,7 @@ fn rms_norm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     }
     let y = b.cast(&y, x.dtype);
     let results: Vec<&str> = op.outputs.iter().filter_map(|(_, names)| names.first().copied()).collect();
-    if is_new && is_used(b, op, "InvVar") {
+    if is_new && b.is_used(op, "InvVar") {
         let inverse = b.unary("Reciprocal", &length);
         let inverse = b.squeeze(&inverse, &axes);
         b.bind(op, "InvVar", inverse);
@@ -372,7 +372,7 @@ fn lrn(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     if size <= 0 {
         return Err(op.malformed(format_args!("has {size} channels in a window")));
     }
-    if is_used(b, op, "MidOut") {
+    if b.is_used(op, "MidOut") {
         return Err(op.refuse("the divisor as a result is not supported"));
     }
     let input = b.cast(&first, DType::F32);
@@ -476,7 +476,7 @@ fn softmax_with_cross_entropy(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let along = || vec![("axis", Attr::Int(i64::try_from(axis).unwrap_or(0)))];
     let is_logits = op.bool("use_softmax", true);
     let softmax = if is_logits { b.node("Softmax", &[&logits], along()) } else { logits.clone() };
-    if is_used(b, op, "Loss") {
+    if b.is_used(op, "Loss") {
         let logs =
             if is_logits { b.node("LogSoftmax", &[&logits], along()) } else { b.unary("Log", &logits) };
         let loss = loss(b, op, &logs, &label, axis)?;

@@ -5,6 +5,7 @@
 
 use super::builder::Builder;
 use crate::constant::Constant;
+use std::cell::Cell;
 use std::collections::HashMap;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::DType;
@@ -66,6 +67,10 @@ pub(super) struct Op<'a> {
     pub(super) attributes: Vec<(&'a str, &'a AttributeValue)>,
     /// Blocks that it runs.
     pub(super) blocks: &'a [usize],
+    /// Attributes that variables supply: each is an input with the name of the attribute.
+    computed: Vec<&'a str>,
+    /// Bits of the first of them that the translation has read.
+    read: Cell<u64>,
 }
 
 /// Name of an absent operand.
@@ -133,11 +138,22 @@ impl<'a> Op<'a> {
             };
             slots.iter().map(names).collect()
         };
+        let mut inputs: Vec<(&str, Vec<&str>)> = slots(&operator.inputs);
+        let mut computed = Vec::new();
+        for attribute in &operator.attributes {
+            let variables: Vec<&str> = variables(&attribute.value).collect();
+            if !variables.is_empty() {
+                inputs.push((&attribute.name, variables));
+                computed.push(attribute.name.as_str());
+            }
+        }
         Self {
             kind: &operator.kind,
             shown: &operator.kind,
             is_pir: false,
-            inputs: slots(&operator.inputs),
+            inputs,
+            computed,
+            read: Cell::new(0),
             outputs: slots(&operator.outputs),
             attributes: operator.attributes.iter().map(|a| (a.name.as_str(), &a.value)).collect(),
             blocks: &operator.blocks,
@@ -167,6 +183,8 @@ impl<'a> Op<'a> {
             shown: &operator.kind,
             is_pir: true,
             inputs: slots(inputs, operator.input("")),
+            computed: Vec::new(),
+            read: Cell::new(0),
             outputs: slots(outputs, operator.output("")),
             attributes: operator.attributes.iter().map(|a| (renamed(&a.name), &a.value)).collect(),
             blocks: &operator.blocks,
@@ -175,12 +193,21 @@ impl<'a> Op<'a> {
 
     /// Returns the names of the variables of an input slot; empty if absent.
     pub(super) fn input(&self, slot: &str) -> &[&'a str] {
+        for (place, _) in self.computed.iter().enumerate().take(64).filter(|(_, name)| **name == slot) {
+            self.read.set(self.read.get() | 1 << place);
+        }
         self.inputs.iter().find(|(name, _)| *name == slot).map_or(&[], |(_, names)| names)
     }
 
     /// Returns the names of the variables of an output slot; empty if absent.
     pub(super) fn output(&self, slot: &str) -> &[&'a str] {
         self.outputs.iter().find(|(name, _)| *name == slot).map_or(&[], |(_, names)| names)
+    }
+
+    /// Returns an attribute that a variable supplies and that nothing has read.
+    pub(super) fn unread(&self) -> Option<&'a str> {
+        let is_unread = |place: usize| place >= 64 || self.read.get() & (1 << place) == 0;
+        self.computed.iter().enumerate().find(|(place, _)| is_unread(*place)).map(|(_, name)| *name)
     }
 
     /// Returns the attribute.
@@ -256,6 +283,18 @@ impl<'a> Op<'a> {
     pub(super) fn malformed(&self, fault: impl std::fmt::Display) -> Error {
         Error::corrupt("bad-program", format!("the operator {} {fault}", self.shown))
     }
+}
+
+/// Returns the variables that supply an attribute.
+pub(super) fn variables(value: &AttributeValue) -> impl Iterator<Item = &str> {
+    let list = match value {
+        AttributeValue::List(list) => list.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    list.iter().filter_map(|value| match value {
+        AttributeValue::Variable(name) => Some(name.as_str()),
+        _ => None,
+    })
 }
 
 /// Returns true for a scalar of PIR: its dtype and value.

@@ -1,7 +1,7 @@
 //! Pooling.
 
 use super::builder::{Builder, Value};
-use super::layers::{Window, channels_back, channels_first, is_used, numbers, single, spatial};
+use super::layers::{Window, channels_back, channels_first, numbers, single, spatial};
 use super::operator::{Op, Row, row};
 use crate::constant::Constant;
 use crate::model::Attr;
@@ -26,7 +26,8 @@ const MAX_ADAPTIVE: i64 = 1 << 12;
 
 /// Reads the kernel sizes: an attribute, or an operand.
 fn kernel(b: &mut Builder<'_>, op: &Op<'_>, count: usize) -> Result<Vec<i64>> {
-    let Some(operand) = b.optional(op, "KernelSize")? else {
+    let computed = b.optional(op, "ksize")?;
+    let Some(operand) = b.optional(op, "KernelSize")?.or(computed) else {
         return numbers(op, "ksize", count, 1, i64::MIN);
     };
     match b.known_ints(&operand)? {
@@ -103,8 +104,6 @@ pub(super) fn reduce(b: &mut Builder<'_>, kind: &str, x: &Value, axes: &[i64], k
 struct Pads {
     begins: Value,
     ends: Value,
-    /// Paddings of the image, without what `ceil_mode` adds after it.
-    plain: Value,
 }
 
 /// Returns the window with more padding after the image, if `ceil_mode` needs it: the last window may begin where less than a
@@ -142,13 +141,9 @@ fn fits(op: &Op<'_>, window: &Window) -> bool {
 }
 
 /// Returns the paddings of a window as values; those of the algorithm `SAME` are computed in the graph.
-fn pads(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, plain: &Window, window: &Window) -> Pads {
+fn pads(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, window: &Window) -> Pads {
     if !window.is_same {
-        return Pads {
-            begins: b.ints(&window.begins),
-            ends: b.ints(&window.ends),
-            plain: b.ints(&plain.ends),
-        };
+        return Pads { begins: b.ints(&window.begins), ends: b.ints(&window.ends) };
     }
     let kernel = window.kernel.clone().unwrap_or_default();
     let count = kernel.len();
@@ -163,14 +158,12 @@ fn pads(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, plain: &Window, window: &Wi
     let total = b.binary("Sub", &span, &size);
     let total = b.binary("Max", &total, &zeros);
     let begins = b.binary("Div", &total, &twos);
-    let plain = b.binary("Sub", &total, &begins);
-    let ends = if op.bool("ceil_mode", false) {
+    let mut ends = b.binary("Sub", &total, &begins);
+    if op.bool("ceil_mode", false) {
         let more = b.binary("Sub", &strides, &ones);
-        b.binary("Add", &plain, &more)
-    } else {
-        plain.clone()
-    };
-    Pads { begins, ends, plain }
+        ends = b.binary("Add", &ends, &more);
+    }
+    Pads { begins, ends }
 }
 
 /// Returns the spatial sizes of a value (channels first).
@@ -200,7 +193,7 @@ fn max(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, window: &Window) -> Value {
         attributes.push(whole.pads());
         return b.node("MaxPool", &[x], attributes);
     }
-    let pads = pads(b, op, x, window, &whole);
+    let pads = pads(b, op, x, &whole);
     let x = padded(b, x, &pads, LOWEST);
     b.node("MaxPool", &[&x], attributes)
 }
@@ -218,7 +211,7 @@ fn mean(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, window: &Window) -> Value {
         attributes.push(("count_include_pad", Attr::Int(i64::from(!exclusive))));
         b.node("AveragePool", &[&input], attributes)
     } else {
-        let pads = pads(b, op, x, window, &whole);
+        let pads = pads(b, op, x, &whole);
         let image = padded(b, &input, &pads, 0.0);
         let mut y = b.node("AveragePool", &[&image], attributes);
         let kernel = whole.kernel.clone().unwrap_or_default();
@@ -357,7 +350,7 @@ fn lp_pool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let whole = ceil(op, &first, &window);
     let power = b.scalar(order, input.dtype);
     let powers = b.binary("Pow", &input, &power);
-    let pads = pads(b, op, &first, &window, &whole);
+    let pads = pads(b, op, &first, &whole);
     let powers = padded(b, &powers, &pads, 0.0);
     let attributes = whole.attributes();
     let mean = b.node("AveragePool", &[&powers], attributes);
@@ -377,7 +370,7 @@ fn max_with_index(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;
     let count = spatial_count(b, op, &x)?;
     let mut kernel = kernel(b, op, count)?;
-    let needs_mask = is_used(b, op, "Mask");
+    let needs_mask = b.is_used(op, "Mask");
     let adaptive = op.bool("adaptive", false);
     let is_global = op.bool("global_pooling", false) || adaptive && kernel.iter().all(|size| *size == 1);
     if !needs_mask && (is_global || adaptive) {
@@ -445,7 +438,8 @@ fn max_with_index(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 fn unpool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (x, indices) = (b.input(op, "X")?, b.input(op, "Indices")?);
     let count = spatial_count(b, op, &x)?;
-    let operand = b.optional(op, "OutputSize")?;
+    let computed = b.optional(op, "output_size")?;
+    let operand = b.optional(op, "OutputSize")?.or(computed);
     let mut size = match &operand {
         Some(size) => match b.known_ints(size)? {
             Some(known) => b.ints(&known),

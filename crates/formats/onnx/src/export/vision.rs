@@ -90,7 +90,7 @@ fn roi_align(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// `roi_pool`: each region as a small map of maxima.
 fn roi_pool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (x, regions) = (b.input(op, "X")?, b.input(op, "ROIs")?);
-    if super::layers::is_used(b, op, "Argmax") {
+    if b.is_used(op, "Argmax") {
         return Err(op.refuse("places as a result are not supported"));
     }
     let images = image_of_regions(b, op, &regions)?;

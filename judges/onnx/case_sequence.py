@@ -187,6 +187,12 @@ def layer64(kind, x, lengths):
         paddle.set_default_dtype("float32")
 
 
+for kind in ("LSTM", "GRU", "SimpleRNN"):
+    case(
+        f"rnn/{kind} dropout",
+        lambda x, k=kind: flat(layer(k, 3, 4, num_layers=3, direction="bidirect", dropout=0.5)(x)),
+        {"x": floats(2, 5, 3)},
+    )
 case("rnn/relu", lambda x: flat(layer("SimpleRNN", 3, 4, activation="relu")(x)), {"x": floats(2, 5, 3)})
 case(
     "rnn/LSTM states",
@@ -707,3 +713,30 @@ for dtype in ("float32", "float64", "int64", "int32"):
         },
         only="2.6",
     )
+
+
+def multi_gru(x, layers, origin, bias=True):
+    size, inputs = 5, {"X": x, "WeightX": [], "WeightH": [], "Bias": []}
+    for place in range(2 * layers):
+        inputs["WeightX"].append(parameter(floats(size, 12, seed=3 * place, low=-0.7, high=0.7)))
+        inputs["WeightH"].append(parameter(floats(4, 12, seed=3 * place + 1)))
+        inputs["Bias"].append(parameter(floats(1, 12, seed=3 * place + 2)))
+        size = 8 if place % 2 else size
+    if not bias:
+        del inputs["Bias"]
+    attributes = {
+        "layers": layers,
+        "activation": "tanh",
+        "gate_activation": "sigmoid",
+        "origin_mode": origin,
+        "use_mkldnn": True,
+        "force_fp32_output": False,
+    }
+    return raw("multi_gru", inputs, ["Hidden"], attributes)[0]
+
+
+# Paddle has a kernel of oneDNN alone, which fails for another length.
+for layers in (1, 2):
+    for origin in (False, True):
+        case(f"multi_gru/{layers} {origin}", lambda x, n=layers, o=origin: multi_gru(x, n, o), {"x": lod(floats(5, 5))}, only="2.6", clip_extra=False)
+case("multi_gru/no bias", lambda x: multi_gru(x, 1, False, False), {"x": lod(floats(5, 5))}, only="2.6", clip_extra=False)

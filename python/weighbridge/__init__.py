@@ -151,7 +151,7 @@ def guard_maps(allowed: bool = True) -> bool:
     return _weighbridge.guard_maps(allowed)
 
 
-_FORMAT_MODULES = ("biggraph", "paddle", "primitiv")
+_FORMAT_MODULES = ("biggraph", "onnx", "paddle", "primitiv")
 
 
 def __getattr__(name: str) -> Any:

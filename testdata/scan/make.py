@@ -604,6 +604,8 @@ def programs():
     put("unread.jinja", b"{% for m in messages %}{% unheard of %}{% endfor %}\n", "could-not-tell", "left-out")
     code = zipped([("m/data.pkl", GOOD), ("m/code/__torch__.py", b"def f(): pass\n"), ("m/version", b"3\n")])
     put("script.pt", code, "found", "torchscript-code")
+    # A node of the domain com.example.
+    put("custom.onnx", b'\x08\x08:\x1d\n\x15\x12\x01y"\x03Run:\x0bcom.example\x12\x04mainB\x0f\n\x0bcom.example\x10\x01', "could-not-tell", "custom-operators")
     buffer = io.BytesIO()
     field = pa.field("x", pa.binary(), metadata={"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": GETCWD + b"."})
     schema = pa.schema([field, pa.field("y", pa.float32())])

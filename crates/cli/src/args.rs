@@ -418,6 +418,9 @@ pub(crate) struct Program {
     /// Print the text form of protobuf, which `convert` reads back
     #[arg(long, group = "form")]
     pub text: bool,
+    /// List the operator types, and whether each can be exported to ONNX
+    #[arg(long, group = "form", conflicts_with = "output")]
+    pub ops: bool,
     /// Remove parts of the program and write the model again
     #[arg(long, value_name = "WHAT", value_delimiter = ',', requires = "output", help_heading = "Changes")]
     pub strip: Vec<StripPart>,

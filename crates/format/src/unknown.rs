@@ -53,6 +53,10 @@ const JOBLIB_MODULE: &[u8] = b"joblib.numpy_pickle";
 /// Minimum bytes for the detection of random data.
 const MIN_RANDOM_LEN: usize = 256;
 
+/// Hint for a model of ONNX that its format does not recognize.
+const DAMAGED_ONNX: &str =
+    "looks like an ONNX model, but is not a valid one; the file may be damaged, or this build does not include ONNX";
+
 /// Plausible IR versions of ONNX: 3 is the first release of 2017.
 const ONNX_VERSIONS: std::ops::RangeInclusive<u8> = 3..=32;
 
@@ -213,7 +217,7 @@ fn joblib() -> Phrase {
 /// Returns the hint for a model that is a protobuf message: ONNX, Core ML, or TensorFlow.
 fn protobuf(head: &[u8], file: &FileName) -> Option<Phrase> {
     if is_onnx(head) {
-        return Some(not_read("an ONNX file"));
+        return Some(DAMAGED_ONNX.into());
     }
     // Field 1 is a version, field 2 a message that begins with its own field 1.
     if let [0x08, version @ 1..=32, 0x12, rest @ ..] = head
@@ -283,7 +287,7 @@ fn by_name(head: &[u8], file: &FileName) -> Option<Phrase> {
         })
     };
     let file_type = match file.extension.as_str() {
-        "onnx" => "an ONNX file",
+        "onnx" => return Some(DAMAGED_ONNX.into()),
         "tflite" => "a TFLite file",
         "gguf" => "a GGUF file",
         "mlmodel" => "a Core ML model",
@@ -453,10 +457,11 @@ mod tests {
 
     #[test]
     fn detects_onnx_by_its_first_fields() {
-        assert_type("m", b"\x08\x07\x12\x07pytorch\x1a\x051.9.0\x3a\xff\x01", "an ONNX file");
-        assert_type("m", b"\x08\x0a\x3a\x80\x04\x0a\x10\x0a\x01x", "an ONNX file");
-        assert_type("m", b"\x08\x06\x1a\x031.0\x3a\x20", "an ONNX file");
-        assert_type("m.onnx", b"\x01\x02\x03\x04", "an ONNX file");
+        let assert_onnx = |name: &str, bytes: &[u8]| assert_eq!(hint_of(name, bytes), DAMAGED_ONNX, "{name}");
+        assert_onnx("m", b"\x08\x07\x12\x07pytorch\x1a\x051.9.0\x3a\xff\x01");
+        assert_onnx("m", b"\x08\x0a\x3a\x80\x04\x0a\x10\x0a\x01x");
+        assert_onnx("m", b"\x08\x06\x1a\x031.0\x3a\x20");
+        assert_onnx("m.onnx", b"\x01\x02\x03\x04");
         assert!(!hint(b"\x08\x07\x12\x07\x01\x02\x03\x04\x05\x06\x07".to_vec()).contains("ONNX"));
         assert!(!hint(b"\x08\x00\x12\x07pytorch".to_vec()).contains("ONNX"));
     }

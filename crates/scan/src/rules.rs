@@ -119,6 +119,7 @@ impl Category {
             | "keras-loads"
             | "runs-python"
             | "torchscript-code"
+            | "custom-operators"
             | "remote-code"
             | "names-callable"
             | "arrow-pickled-type"
@@ -304,6 +305,8 @@ const RULES: &[Rule] = &[
         "An operator opens network connections when the program is run."),
     warning("reads-files", Topic::Program, "load.pdmodel",
         "An operator reads a file when the program is run."),
+    unchecked("custom-operators", Topic::Program, "custom.onnx",
+        "An ONNX model has operators outside ONNX and ONNX Runtime: the program that runs it loads a library with their code."),
     error("torchscript-code", Topic::Program, "script.pt",
         "The archive contains TorchScript: code that runs when the model is used."),
     error("remote-code", Topic::Program, "remote_code/config.json",

@@ -88,6 +88,9 @@ pub(crate) struct Convert {
     /// Copy the other files of the folder, such as config.json and the tokenizer
     #[arg(long, help_heading = "Output")]
     pub copy_others: bool,
+    /// Check an exported ONNX graph: its inputs and outputs against the program, and a run where this build can
+    #[arg(long, help_heading = "Output", conflicts_with = "plan")]
+    pub check: bool,
     #[command(flatten)]
     pub writing: Writing,
 }

@@ -5,6 +5,7 @@ use crate::flags::flags;
 use crate::output::{Output, human_bytes, human_count, human_counted};
 use crate::streams::{check_plan, shown};
 use crate::{Failure, Outcome};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -15,11 +16,12 @@ use weighbridge::checkpoint::{IndexTransform, Note};
 use weighbridge::engine::RunReport;
 use weighbridge::formats::biggraph::{AddEntities, InitEmbeddings, WithGlobal};
 use weighbridge::ops::edit::{Rule, read_rules};
-use weighbridge::ops::{self, Changes, ConvertOptions, Written};
+use weighbridge::ops::{self, Changes, ConvertOptions, GraphCheck, Written};
 use weighbridge::phrase::Worded;
 use weighbridge::plan::WritePlan;
 use weighbridge::tensor::CastReport;
 use weighbridge::text::escape;
+use weighbridge::topology::Topology;
 
 /// Maximum tensors with lost values in text.
 const SHOWN_CASTS: usize = 10;
@@ -81,17 +83,46 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     let begun = Instant::now();
     let (plan, notes) = prepare(args, &options)?;
     output.warn_before(&notes, &plan.losses)?;
+    let program = if args.check { Some(program_of(args, &options, &plan)?) } else { None };
     let report = ops::save(&plan, &args.target, writing.force, &options.run)?;
     drop(options);
-    let outcome = writing.outcome(&plan.losses);
+    let check = program.map(|program| ops::check_graph(&program, &args.target)).transpose()?;
+    let mut outcome = writing.outcome(&plan.losses);
+    if check.as_ref().is_some_and(|check| !check.agrees()) {
+        outcome = Outcome::Finding;
+    }
     output.outcome = outcome;
     let target = shown(&args.target);
     if output.json {
-        output.document(&Written { target, plan, notes, report: Some(report) })?;
+        let written = Written { target, plan, notes, report: Some(report) };
+        output.document(&Checked { written, check })?;
     } else {
         text(&target, &plan, &report, begun, output)?;
+        if let Some(check) = check {
+            write!(output, "{check}")?;
+        }
     }
     Ok(outcome)
+}
+
+/// Document of a conversion with the check of its graph.
+#[derive(Serialize)]
+struct Checked {
+    #[serde(flatten)]
+    written: Written,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<GraphCheck>,
+}
+
+/// Returns the program whose exported graph is to be checked.
+fn program_of(args: &Convert, options: &ConvertOptions, plan: &WritePlan) -> Result<Arc<Topology>, Error> {
+    let source = weighbridge::formats::open_with(&args.source, &options.open)?;
+    match source.topology.filter(|_| plan.format == "onnx") {
+        Some(program) => Ok(program),
+        None => Err(Error::usage("not-an-export", "only a program that is exported to ONNX can be checked")
+            .found(format_args!("{} to {}", source.format, plan.format))
+            .hint("remove --check, or use `weighbridge verify` on the written file")),
+    }
 }
 
 fn prepare(args: &Convert, options: &ConvertOptions) -> Result<(WritePlan, Vec<Note>), Error> {

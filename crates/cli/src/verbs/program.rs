@@ -34,7 +34,12 @@ pub(crate) fn run(args: &Program, common: &Common, output: &mut Output) -> Resul
 
 /// Returns the form to print; `None` for the summary.
 fn form(args: &Program) -> Option<Form> {
-    let forms = [(args.list, Form::List), (args.dot, Form::Dot), (args.text, Form::Text)];
+    let forms = [
+        (args.list, Form::List),
+        (args.dot, Form::Dot),
+        (args.text, Form::Text),
+        (args.ops, Form::Operators),
+    ];
     forms.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, form)| form)
 }
 

@@ -11,10 +11,12 @@ use crate::topology::{Quantized, QuantizedRole, Topology, Variable, VariableKind
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-/// Runs [`structure`] and [`parameters`].
+/// Runs [`structure`], and [`parameters`] unless the tensors are in the file of the program.
 pub fn program(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Finding> {
     let mut findings = structure(topology);
-    findings.extend(parameters(topology, tensors));
+    if !topology.has_tensors() {
+        findings.extend(parameters(topology, tensors));
+    }
     findings
 }
 

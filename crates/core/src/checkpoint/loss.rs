@@ -19,7 +19,7 @@ pub struct Loss {
 impl Loss {
     /// Codes of complete losses, with nothing left in the target: tensors, rows and their names, metadata, levels of sequences,
     /// programs. With any other code the data is in the target, but changed: rounded, under another name, without its role.
-    pub const LEFT_OUT: [LossCode; 24] = [
+    pub const LEFT_OUT: [LossCode; 25] = [
         LossCode::AttributeDropped,
         LossCode::Companion,
         LossCode::InfoEntries,
@@ -32,6 +32,7 @@ impl Loss {
         LossCode::NamesLeftOut,
         LossCode::NoPlace,
         LossCode::NotATable,
+        LossCode::NotInGraph,
         LossCode::NotInProgram,
         LossCode::Omitted,
         LossCode::Program,
@@ -47,10 +48,11 @@ impl Loss {
     ];
 
     /// Codes of lost tensors: the target lacks a tensor of the source that the user did not drop.
-    const WHOLE_TENSORS: [LossCode; 9] = [
+    const WHOLE_TENSORS: [LossCode; 10] = [
         LossCode::MissingDamaged,
         LossCode::NoPlace,
         LossCode::NotATable,
+        LossCode::NotInGraph,
         LossCode::NotInProgram,
         LossCode::StateDropped,
         LossCode::StateSlot,

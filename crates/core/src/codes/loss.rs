@@ -37,6 +37,7 @@ codes! {
         NoRows = "no-rows",
         NotATable = "not-a-table",
         NotFloat32 = "not-float32",
+        NotInGraph = "not-in-graph",
         NotInProgram = "not-in-program",
         Omitted = "omitted",
         OrderNotChecked = "order-not-checked",

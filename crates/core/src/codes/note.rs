@@ -89,6 +89,7 @@ codes! {
         OtherFiles = "other-files",
         OtherModels = "other-models",
         OutsideTheFolder = "outside-the-folder",
+        PackedAsBytes = "packed-as-bytes",
         Pandas = "pandas",
         ParameterCount = "parameter-count",
         ParametersGuessed = "parameters-guessed",

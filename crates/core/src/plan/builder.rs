@@ -15,12 +15,19 @@ pub struct FileBuilder {
     position: u64,
     segments: Vec<Segment>,
     checks: Vec<SourceCheck>,
+    content: String,
 }
 
 impl FileBuilder {
     /// Creates an empty file of that name relative to the target; an empty name is the target itself.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), position: 0, segments: Vec::new(), checks: Vec::new() }
+        Self {
+            name: name.into(),
+            position: 0,
+            segments: Vec::new(),
+            checks: Vec::new(),
+            content: String::new(),
+        }
     }
 
     /// Returns a file of that name with the bytes of `source`.
@@ -29,6 +36,11 @@ impl FileBuilder {
         let tensor = file.name.clone();
         file.push(source.len(), Content::Copy { source: source.clone(), offset: 0, tensor, form: None });
         file.finish()
+    }
+
+    /// Describes the content besides the tensors, for users who print the plan.
+    pub fn describe(&mut self, content: impl Into<String>) {
+        self.content = content.into();
     }
 
     /// Returns the offset of the next byte.
@@ -151,6 +163,7 @@ impl FileBuilder {
             segments: self.segments,
             checks: self.checks,
             stream: None,
+            content: self.content,
         }
     }
 

@@ -49,6 +49,8 @@ pub struct PlannedFile {
     pub checks: Vec<SourceCheck>,
     /// Encoder that writes the file sequentially, if it has no segments.
     pub stream: Option<Streamed>,
+    /// Content besides the tensors, as text for users: the nodes of a graph. Empty for most formats.
+    pub content: String,
 }
 
 /// Checksum that a source states for bytes of a tensor.

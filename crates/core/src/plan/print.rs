@@ -35,7 +35,7 @@ struct Planned<'a, Segments: Serialize> {
 
 impl WritePlan {
     /// Returns a JSON tree with `format`, `kind`, `bytes`, `files` with their `segments`, and `losses`. An estimate of `bytes`
-    /// has `"estimated": true` beside it; such a file has `content` and no segments. [`WritePlan::as_json`] avoids the tree.
+    /// has `"estimated": true` beside it; such a file has `content` and no segments. A graph is shown as `content`, too. [`WritePlan::as_json`] avoids the tree.
     pub fn to_json(&self) -> Json {
         tree(&self.as_json())
     }
@@ -55,12 +55,14 @@ impl WritePlan {
 
 impl PlannedFile {
     fn as_json(&self) -> impl Serialize + '_ {
-        let content = self.stream.as_ref().map(|stream| stream.encoder().describe());
+        let streamed = self.stream.as_ref().map(|stream| stream.encoder().describe());
+        let estimated = streamed.is_some().then_some(true);
+        let content = streamed.or_else(|| (!self.content.is_empty()).then(|| self.content.clone()));
         Planned {
             name: &self.name,
             bytes: self.len,
             segments: rows(&self.segments, Segment::to_json),
-            estimated: content.is_some().then_some(true),
+            estimated,
             content,
         }
     }
@@ -139,6 +141,7 @@ impl fmt::Display for WritePlan {
                 let (name, dtype, shape) = own;
                 writeln!(f, "{bytes:>14}  {:<6}  {:<16}  {name}", dtype.to_string(), shape.to_string())?;
             }
+            f.write_str(&file.content)?;
         }
         for loss in &self.losses {
             // The subject of an omission is the code of its note.

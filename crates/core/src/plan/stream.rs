@@ -124,6 +124,7 @@ impl PlannedFile {
             segments: Vec::new(),
             checks,
             stream: Some(Streamed { encoder, sources }),
+            content: String::new(),
         }
     }
 

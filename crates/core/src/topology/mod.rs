@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// Parsed program with its original bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
-    /// Form of [`bytes`](Self::bytes): `program-desc` (protobuf) or `pir` (JSON).
+    /// Form of [`bytes`](Self::bytes): `program-desc` (protobuf), `pir` (JSON), or `onnx` (protobuf, without the elements of its
+    /// tensors).
     pub form: &'static str,
     /// Version of the framework or of the form stated in the program: `2.6.2`.
     pub writer: Option<String>,
@@ -127,6 +128,11 @@ pub struct Endpoint {
 }
 
 impl Topology {
+    /// Returns true if the tensors are in the file of the program, so that they are what it declares.
+    pub fn has_tensors(&self) -> bool {
+        self.form == "onnx"
+    }
+
     /// Returns the variables stored in parameter files: persistable data of all blocks, without lists and handles of the
     /// executor. Names are unique and sorted by their UTF-8 bytes, as in combined files of Paddle.
     pub fn parameters(&self) -> Vec<&Variable> {

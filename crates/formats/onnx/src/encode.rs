@@ -5,11 +5,13 @@
 use crate::constant::Constant;
 use crate::dtype;
 use crate::model::{Attr, Dim, Graph, Initializer, InitializerData, Model, Node, ValueInfo};
+use crate::wire::push_length;
 use buffa::encoding::{Tag, WireType, encode_varint};
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::FileBuilder;
 use weighbridge_core::tensor::{DType, Order};
+use weighbridge_io::source::SourceRef;
 
 /// Maximum length of a protobuf message in bytes.
 pub(crate) const MAX_MESSAGE: u64 = (1 << 31) - 1;
@@ -23,6 +25,13 @@ pub(crate) struct Message {
 enum Piece {
     Bytes(Vec<u8>),
     Elements(Box<TensorEntry>),
+    Copy(Copied),
+}
+
+/// Unchanged bytes of a source.
+struct Copied {
+    source: SourceRef,
+    name: String,
 }
 
 impl Piece {
@@ -30,6 +39,7 @@ impl Piece {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Elements(entry) => entry.shape.bytes(entry.dtype()).unwrap_or(u64::MAX),
+            Self::Copy(copied) => copied.source.len(),
         }
     }
 }
@@ -49,6 +59,7 @@ impl Message {
             match piece {
                 Piece::Bytes(bytes) => file.literal(bytes),
                 Piece::Elements(entry) => file.tensor(&entry, Order::Row)?,
+                Piece::Copy(Copied { source, name }) => file.embed(FileBuilder::copy_of(name, &source)),
             }
         }
         Ok(())
@@ -100,12 +111,39 @@ impl Message {
 
     pub(crate) fn message(&mut self, field: u32, message: Self) {
         self.length(field, message.len());
+        self.append(message);
+    }
+
+    /// Appends bytes as they are.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.bytes().extend_from_slice(bytes);
+    }
+
+    /// Appends the beginning of a field: its tag, and a length that is longer by `excess` bytes than necessary.
+    pub(crate) fn begin(&mut self, tag: &[u8], length: u64, excess: usize) {
+        let bytes = self.bytes();
+        bytes.extend_from_slice(tag);
+        push_length(bytes, length, excess);
+    }
+
+    /// Appends all of another message.
+    pub(crate) fn append(&mut self, message: Self) {
         for piece in message.pieces {
             match (piece, self.pieces.last_mut()) {
                 (Piece::Bytes(more), Some(Piece::Bytes(bytes))) => bytes.extend_from_slice(&more),
                 (piece, _) => self.pieces.push(piece),
             }
         }
+    }
+
+    /// Appends the elements of a tensor, without tag and length.
+    pub(crate) fn put_elements(&mut self, entry: &TensorEntry) {
+        self.pieces.push(Piece::Elements(Box::new(entry.clone())));
+    }
+
+    /// Appends all bytes of a source, which belong to the tensor `name`.
+    pub(crate) fn put_copy(&mut self, source: SourceRef, name: String) {
+        self.pieces.push(Piece::Copy(Copied { source, name }));
     }
 
     pub(crate) fn elements(&mut self, field: u32, entry: &TensorEntry) {
@@ -123,9 +161,9 @@ pub(crate) struct External {
 }
 
 /// Tensors of at least this many bytes are stored in the file of external data, if there is one.
-const MIN_EXTERNAL: u64 = 1024;
+pub(crate) const MIN_EXTERNAL: u64 = 1024;
 /// Alignment of external data: that of memory pages, so that runtimes can map it.
-const ALIGNMENT: u64 = 4096;
+pub(crate) const ALIGNMENT: u64 = 4096;
 
 /// Encodes a model.
 ///

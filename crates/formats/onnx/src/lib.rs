@@ -3,23 +3,43 @@
 //! A model is one protobuf message, `ModelProto`: a graph of nodes with its stored tensors (initializers). Elements of large tensors may be
 //! in other files (external data), named relative to the model.
 
+mod check;
 mod constant;
 mod dtype;
 mod encode;
 mod export;
+mod external;
+mod graph;
 mod model;
+mod read;
+mod rewrite;
+#[cfg(feature = "scan")]
+mod scan;
+mod show;
+mod skeleton;
+#[cfg(test)]
+mod tests;
+mod typed;
+mod wire;
 mod write;
 
 pub use export::{is_supported, supported};
 
-use weighbridge_core::checkpoint::Checkpoint;
+use std::path::Path;
+use weighbridge_core::check::Outline;
+use weighbridge_core::checkpoint::{Checkpoint, Value};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::finding::Finding;
+use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
-    Detect, Format, FormatInfo, OpenOptions, PlanOptions, ReadFormat, Setting, WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage, Setting,
+    WriteFormat,
 };
-use weighbridge_io::source::SourceRef;
+#[cfg(feature = "scan")]
+use weighbridge_format::{Scan, ScanCode};
+use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The ONNX format.
 #[derive(Debug)]
@@ -47,13 +67,13 @@ static INFO: FormatInfo = FormatInfo {
         Setting {
             name: EXTERNAL,
             values: "yes, no",
-            what: "store tensors of 1 KiB or more in a file beside the model; the target is then a folder (default: for models above 2 GB)",
+            what: "store tensors of 1 KiB or more in a file beside the model; the target is then a folder (default: as in the opened model, and for models above 2 GB)",
         },
     ],
 };
 
 /// Dtypes of ONNX.
-const DTYPES: [DType; 19] = [
+const DTYPES: [DType; 21] = [
     DType::F32,
     DType::U8,
     DType::I8,
@@ -73,6 +93,8 @@ const DTYPES: [DType; 19] = [
     DType::F8E4M3Fnuz,
     DType::F8E5M2,
     DType::F8E5M2Fnuz,
+    DType::F4,
+    DType::F8E8M0,
 ];
 
 impl Format for Onnx {
@@ -83,22 +105,78 @@ impl Format for Onnx {
     fn writer(&self) -> Option<&dyn WriteFormat> {
         Some(self)
     }
+
+    fn salvager(&self) -> Option<&dyn Salvage> {
+        Some(self)
+    }
+
+    fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
+    }
+
+    #[cfg(feature = "scan")]
+    fn scanner(&self) -> Option<&dyn ScanCode> {
+        Some(self)
+    }
 }
 
 impl Detect for Onnx {
-    fn recognises(&self, _head: &[u8], _source: &SourceRef) -> bool {
-        false
+    fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        read::recognises(head, source)
     }
 }
 
 impl ReadFormat for Onnx {
-    fn open(&self, source: SourceRef, _options: &OpenOptions) -> Result<Checkpoint> {
-        Err(Error::unsupported("unrecognized-format", "not read yet").in_file(source.label()))
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, None, options, None)
+    }
+
+    fn open_beside(
+        &self,
+        source: SourceRef,
+        folder: &FolderRef,
+        name: &Path,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        read::open(&source, Some((folder, name)), options, None)
+    }
+
+    fn is_format_metadata(&self, key: &str, _: &Value) -> bool {
+        let is_opset = key == "opset" || key.starts_with("opset/");
+        is_opset || matches!(key, "ir_version" | "producer_name" | "producer_version" | "graph_name")
     }
 }
 
 impl WriteFormat for Onnx {
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         write::plan(checkpoint, options)
+    }
+}
+
+impl Salvage for Onnx {
+    fn salvage(&self, place: &Input<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        let (source, around) = match *place {
+            Input::Alone(source) => (source, None),
+            Input::Beside(source, folder, name) => (source, Some((folder, name))),
+            Input::Folder(_) => return Ok(None),
+        };
+        read::open(source, around, options, Some(error)).map(Some)
+    }
+}
+
+impl DeepCheck for Onnx {
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        check::check(checkpoint)
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        check::outline(source, limits)
+    }
+}
+
+#[cfg(feature = "scan")]
+impl ScanCode for Onnx {
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
     }
 }

@@ -1,9 +1,13 @@
-//! Plans of models.
+//! Plans of models: opened ones with their changes, and exports of programs.
 
-use crate::{EXTERNAL, MODEL, OPSET, encode, export};
+use crate::rewrite::{self, Rewritten, Storage};
+use crate::{EXTERNAL, MODEL, OPSET, encode, export, graph, show};
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Note};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::plan::{FileBuilder, WritePlan};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
+use weighbridge_core::plan::{FileBuilder, PlannedFile, WritePlan};
+use weighbridge_core::topology::Topology;
 use weighbridge_format::PlanOptions;
 
 /// Name of the model in a folder with external data.
@@ -11,8 +15,9 @@ const MODEL_FILE: &str = "model.onnx";
 /// Name of the file of external data.
 const DATA_FILE: &str = "model.onnx.data";
 
-/// Plans the export of a program with its parameters.
+/// Plans a model with the program of the checkpoint.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+    options.check(&crate::INFO)?;
     let Some(topology) = checkpoint.topology.as_deref() else {
         return Err(Error::unsupported(
             "no-program",
@@ -20,6 +25,70 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         )
         .hint("convert a Paddle model with its program (.pdmodel or .json), or an ONNX model"));
     };
+    let storage = match options.setting(EXTERNAL) {
+        Some("yes") => Storage::External,
+        Some("no") => Storage::Inside,
+        None => Storage::AsOpened,
+        Some(other) => {
+            return Err(Error::usage("bad-setting", "the setting external_data is yes or no").found(other));
+        }
+    };
+    match topology.form == graph::FORM {
+        true => opened(checkpoint, topology, options, storage),
+        false => exported(checkpoint, topology, options, storage),
+    }
+}
+
+/// Plans an opened model.
+fn opened(
+    checkpoint: &Checkpoint,
+    topology: &Topology,
+    options: &PlanOptions,
+    storage: Storage,
+) -> Result<WritePlan> {
+    if let Some(opset) = options.setting(OPSET) {
+        return Err(Error::usage("bad-setting", "the operators of an ONNX model keep their version")
+            .found(format_args!("{OPSET}={opset}"))
+            .hint("this setting is for exports of Paddle programs"));
+    }
+    let mut written = rewrite::rewrite(checkpoint, topology, storage, DATA_FILE)?;
+    if written.message.len() > encode::MAX_MESSAGE && storage != Storage::External {
+        if storage == Storage::Inside {
+            return Err(too_large(written.message.len()));
+        }
+        written = rewrite::rewrite(checkpoint, topology, Storage::External, DATA_FILE)?;
+    }
+    let Rewritten { message, files: mut data, mut losses } = written;
+    // Text stays in the model; other parts outside the index are lost.
+    let kept = |note: &&Note| note.skipped.is_none();
+    losses.extend(checkpoint.left_out().filter(kept).map(Note::loss));
+    let mut file = FileBuilder::new(if data.is_empty() { "" } else { MODEL_FILE });
+    message.write(&mut file)?;
+    if let Some(taken) = data.iter().find(|other| other.name == MODEL_FILE) {
+        return Err(Error::unsupported("name-collision", "the file of external data has the name of the model")
+            .found(&taken.name)
+            .hint(phrase!["store the tensors in the model: ", Opt::Set.pair(EXTERNAL, "no")]));
+    }
+    let mut files: Vec<PlannedFile> = vec![file.finish()];
+    files.append(&mut data);
+    Ok(WritePlan { format: "onnx", kind: MODEL, files, losses })
+}
+
+fn too_large(found: u64) -> Error {
+    Error::unsupported("too-large", "a model in one file is limited to 2 GB").found(found).hint(phrase![
+        "omit ",
+        Opt::Set.pair(EXTERNAL, "no"),
+        ": large tensors are then stored in a file beside the model, and the target is a folder"
+    ])
+}
+
+/// Plans the export of a program with its parameters.
+fn exported(
+    checkpoint: &Checkpoint,
+    topology: &Topology,
+    options: &PlanOptions,
+    storage: Storage,
+) -> Result<WritePlan> {
     let opset = match options.setting(OPSET) {
         None => export::OPSET,
         Some(text) => text.parse().ok().filter(|v| export::OPSETS.contains(v)).ok_or_else(|| {
@@ -32,30 +101,24 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     let mut losses: Vec<Loss> = checkpoint.left_out().map(Note::loss).collect();
     losses.extend(unused(checkpoint, &model));
     let whole = encode::model(&model, None)?;
-    let external = match options.setting(EXTERNAL) {
-        Some("yes") => true,
-        Some("no") if whole.len() > encode::MAX_MESSAGE => {
-            return Err(Error::unsupported("too-large", "a model in one file is limited to 2 GB")
-                .found(whole.len())
-                .hint(
-                    "remove --set external_data=no: large tensors are then stored in a file beside the model",
-                ));
-        }
-        Some("no") => false,
-        Some(other) => {
-            return Err(Error::usage("bad-setting", "the setting external_data is yes or no").found(other));
-        }
-        None => whole.len() > encode::MAX_MESSAGE,
+    let is_large = whole.len() > encode::MAX_MESSAGE;
+    let external = match storage {
+        Storage::External => true,
+        Storage::Inside if is_large => return Err(too_large(whole.len())),
+        Storage::Inside => false,
+        Storage::AsOpened => is_large,
     };
     let files = if external {
         let data = FileBuilder::new(DATA_FILE);
         let mut external = encode::External { file: DATA_FILE.to_owned(), data };
         let message = encode::model(&model, Some(&mut external))?;
         let mut file = FileBuilder::new(MODEL_FILE);
+        file.describe(show::graph(&model.graph));
         message.write(&mut file)?;
         vec![file.finish(), external.data.finish()]
     } else {
         let mut file = FileBuilder::new("");
+        file.describe(show::graph(&model.graph));
         whole.write(&mut file)?;
         vec![file.finish()]
     };

@@ -19,6 +19,9 @@ pub use weighbridge_hdf5_model as hdf5;
 #[cfg(feature = "numpy")]
 #[doc(no_inline)]
 pub use weighbridge_numpy::{npy, npz};
+#[cfg(feature = "onnx")]
+#[doc(no_inline)]
+pub use weighbridge_onnx as onnx;
 #[cfg(feature = "paddle")]
 #[doc(no_inline)]
 pub use weighbridge_paddle as paddle;
@@ -69,6 +72,8 @@ pub static ALL: &[&dyn Format] = &[
     &biggraph::BigGraph,
     #[cfg(feature = "paddle")]
     &paddle::Paddle,
+    #[cfg(feature = "onnx")]
+    &onnx::Onnx,
     #[cfg(feature = "tables")]
     &tsv::Tsv,
     #[cfg(feature = "tables")]

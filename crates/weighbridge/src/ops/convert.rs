@@ -1,12 +1,16 @@
 //! Conversion of a checkpoint to another format.
 
 mod changes;
+#[cfg(feature = "onnx")]
+mod graph_check;
 mod others;
 mod ties;
 mod versions;
 mod written;
 
 pub use changes::Changes;
+#[cfg(feature = "onnx")]
+pub use graph_check::{GraphCheck, GraphRun, check_graph};
 
 use crate::checkpoint::{Checkpoint, Loss, Note, TransformReport};
 use crate::engine::{LocalSink, RunOptions, RunReport, run};

@@ -45,6 +45,7 @@ fn files_of_the_originals_account_fully() {
         "hdf5/small",
         "npy/good",
         "npz/good",
+        "onnx/good",
         "paddle/good",
         "primitiv/good",
         "safetensors/good",

@@ -53,6 +53,8 @@ fn goldens() -> Vec<PathBuf> {
         "npy/good",
         "torch/good/nested.pt",
         "torch/good/views.pt",
+        "onnx/good/mlp.onnx",
+        "onnx/good/external",
         "hdf5/small/plain_default.h5",
         "hdf5/small/gzip_default.h5",
         "tables/plain.parquet",

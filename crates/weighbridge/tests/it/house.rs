@@ -162,6 +162,7 @@ const LAYERS: [&[&str]; 10] = [
         "formats/hdf5",
         "formats/tables",
         "formats/paddle",
+        "formats/onnx",
         "formats/biggraph",
     ],
     &["weighbridge"],

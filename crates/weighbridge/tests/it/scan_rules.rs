@@ -135,6 +135,7 @@ fn good_files_give_no_false_alarm() {
         "hdf5/small",
         "npy/good",
         "npz/good",
+        "onnx/good",
         "paddle/good",
         "pickle/good",
         "primitiv/good",

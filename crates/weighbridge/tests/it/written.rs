@@ -16,6 +16,7 @@ const GOLDEN: [&str; 11] = [
     "hdf5/good",
     "hdf5/small",
     "safetensors/good",
+    "onnx/good",
     "torch/good",
     "primitiv/good/optimizer",
     "primitiv/good/trained",

@@ -6,6 +6,7 @@
 //! sequences needs (`beam_search`, several levels) have no translation.
 
 mod decode;
+mod dynamic;
 mod fused;
 mod recurrent;
 
@@ -25,12 +26,13 @@ const MAX_WINDOW: i64 = 1024;
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     row("rnn", "rnn", "Input PreState WeightList SequenceLength DropoutStateIn", "Out DropoutState State Reserve", recurrent::rnn),
-    row("gru", "gru", "Input H0 Weight Bias", "BatchGate BatchResetHiddenPrev BatchHidden Hidden", recurrent::gru),
-    row("gru_unit", "gru_unit", "Input HiddenPrev Weight Bias", "Gate ResetHiddenPrev Hidden", recurrent::gru_unit),
-    row("lstm", "lstm", "Input H0 C0 Weight Bias", "Hidden Cell BatchGate BatchCellPreAct", recurrent::lstm),
-    row("fusion_gru", "fusion_gru", "X H0 WeightX WeightH Bias", "ReorderedH0 XX BatchedInput BatchedOut Hidden", recurrent::fusion_gru),
+    row("gru", "gru", "Input H0 Weight Bias", "BatchGate BatchResetHiddenPrev BatchHidden Hidden", dynamic::gru),
+    row("gru_unit", "gru_unit", "Input HiddenPrev Weight Bias", "Gate ResetHiddenPrev Hidden", dynamic::gru_unit),
+    row("lstm", "lstm", "Input H0 C0 Weight Bias", "Hidden Cell BatchGate BatchCellPreAct", dynamic::lstm),
+    row("fusion_gru", "fusion_gru", "X H0 WeightX WeightH Bias", "ReorderedH0 XX BatchedInput BatchedOut Hidden", dynamic::fusion_gru),
     row("fusion_lstm", "fusion_lstm", "X WeightX WeightH Bias H0 C0",
-        "Hidden Cell XX BatchedInput BatchedHidden BatchedCell ReorderedH0 ReorderedC0 CheckedCell", recurrent::fusion_lstm),
+        "Hidden Cell XX BatchedInput BatchedHidden BatchedCell ReorderedH0 ReorderedC0 CheckedCell", dynamic::fusion_lstm),
+    row("multi_gru", "", "X WeightX WeightH Bias", "Hidden", dynamic::multi_gru),
     row("crf_decoding", "crf_decoding", "Emission Transition Label Length", "ViterbiPath", decode::crf_decoding),
     row("viterbi_decode", "viterbi_decode", "Input Transition Length", "Scores Path", decode::viterbi_decode),
     row("gather_tree", "gather_tree", "Ids Parents", "Out", decode::gather_tree),
@@ -59,7 +61,7 @@ pub(super) const ROWS: &[Row] = &[
     row("fusion_seqexpand_concat_fc", "", "X FCWeight FCBias", "Out FCOut", fused::sequence_expand_fc),
     row("fused_embedding_seq_pool", "", "W Ids", "Out", fused::embedding_pool),
     row("fused_embedding_fc_lstm", "fused_embedding_fc_lstm", "Ids Embeddings WeightH Bias H0 C0",
-        "Hidden Cell XX BatchedInput BatchedHidden BatchedCell ReorderedH0 ReorderedC0", recurrent::embedding_lstm),
+        "Hidden Cell XX BatchedInput BatchedHidden BatchedCell ReorderedH0 ReorderedC0", dynamic::embedding_lstm),
     row("add_position_encoding", "add_position_encoding", "X", "Out", fused::add_position_encoding),
     row("sequence_scatter", "", "X Ids Updates", "Out", fused::sequence_scatter),
     row("im2sequence", "im2sequence", "X Y", "Out", im2sequence),
@@ -73,6 +75,15 @@ fn is_read(b: &Builder<'_>, op: &Op<'_>, slot: &str) -> bool {
     !names.is_empty()
         && (b.topology.fetches.iter().any(|fetch| names.contains(&fetch.name.as_str()))
             || operators.any(|operator| operator.inputs.iter().any(|slot| slot.arguments.iter().any(has))))
+}
+
+/// Returns the rows of one sequence.
+fn sequence(b: &mut Builder<'_>, op: &Op<'_>, slot: &str) -> Result<Value> {
+    let name = op.input(slot).first().copied().unwrap_or("");
+    if b.declaration(name).is_some_and(|variable| variable.lod_level > 1) {
+        return Err(op.refuse("sequences of sequences"));
+    }
+    b.input(op, slot)
 }
 
 /// Adds a reduction over one axis. Its axes are an attribute or an input, by the version of the operators.
@@ -199,8 +210,8 @@ fn lod_reset(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// `sequence_pool`: sum, average, sum divided by the square root of the length, maximum, first or last row of a sequence. Paddle
 /// allows an empty sequence among others only.
 fn sequence_pool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    recurrent::refuse_read(b, op, &["MaxIndex"])?;
-    let x = b.input(op, "X")?;
+    dynamic::refuse_read(b, op, &["MaxIndex"])?;
+    let x = sequence(b, op, "X")?;
     let out = pooled(b, op, &x, "AVERAGE")?;
     b.bind(op, "Out", out);
     Ok(())
@@ -227,7 +238,7 @@ fn pooled(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, default: &str) -> Result<
 
 /// `sequence_softmax`: softmax over the steps of a sequence, [T] or [T, 1].
 fn sequence_softmax(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
+    let x = sequence(b, op, "X")?;
     let out = b.node("Softmax", &[&x], vec![("axis", Attr::Int(0))]);
     b.bind(op, "Out", out);
     Ok(())
@@ -235,12 +246,8 @@ fn sequence_softmax(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// Returns X, a row or a sequence, repeated once for each row of Y.
 fn repeated(b: &mut Builder<'_>, op: &Op<'_>) -> Result<Value> {
-    let (x, y) = (b.input(op, "X")?, b.input(op, "Y")?);
+    let (x, y) = (sequence(b, op, "X")?, sequence(b, op, "Y")?);
     let rank = b.rank(op, &x)?;
-    let name = op.input("Y").first().copied().unwrap_or("");
-    if b.declaration(name).is_some_and(|variable| variable.lod_level > 1) {
-        return Err(op.refuse("sequences of sequences"));
-    }
     let rows = b.dim(&y, 0);
     let others = b.ints(&vec![1; rank.saturating_sub(1)]);
     let repeats = b.concat(&[&rows, &others], 0);
@@ -271,7 +278,7 @@ fn sequence_conv(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// Returns each step with its neighbours, multiplied by the filter.
 fn neighbours(b: &mut Builder<'_>, op: &Op<'_>) -> Result<Value> {
-    let (x, filter) = (b.input(op, "X")?, b.input(op, "Filter")?);
+    let (x, filter) = (sequence(b, op, "X")?, b.input(op, "Filter")?);
     let (start, count) = (op.int("contextStart", 0), op.int("contextLength", 1));
     check_window(op, start, count)?;
     if op.int("contextStride", 1) != 1 {
@@ -294,7 +301,7 @@ fn neighbours(b: &mut Builder<'_>, op: &Op<'_>) -> Result<Value> {
 
 /// `sequence_reverse`: the steps of a sequence from the last to the first.
 fn sequence_reverse(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
+    let x = sequence(b, op, "X")?;
     let (start, end) = (b.ints(&[-1]), b.ints(&[i64::MIN]));
     let (axis, step) = (b.ints(&[0]), b.ints(&[-1]));
     let out = b.node("Slice", &[&x, &start, &end, &axis, &step], Vec::new());
@@ -304,7 +311,7 @@ fn sequence_reverse(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// `sequence_pad`: the sequence as a batch of one, filled up to `padded_length` steps with `PadValue`, and its length.
 fn sequence_pad(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let (x, value) = (b.input(op, "X")?, b.input(op, "PadValue")?);
+    let (x, value) = (sequence(b, op, "X")?, b.input(op, "PadValue")?);
     let rows = b.dim(&x, 0);
     let size = op.int("padded_length", -1);
     let mut out = x.clone();
@@ -362,7 +369,7 @@ fn sequence_concat(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// `sequence_slice`: `Length` steps from step `Offset`.
 fn sequence_slice(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
+    let x = sequence(b, op, "X")?;
     let (start, length) = (b.input(op, "Offset")?, b.input(op, "Length")?);
     let (start, length) = (b.cast(&start, DType::I64), b.cast(&length, DType::I64));
     let (start, length) = (b.reshape(&start, &[1]), b.reshape(&length, &[1]));
@@ -374,7 +381,7 @@ fn sequence_slice(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// `sequence_reshape`: the elements of a sequence in rows of `new_dim`.
 fn sequence_reshape(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
+    let x = sequence(b, op, "X")?;
     let size = op.int("new_dim", 0);
     if size <= 0 {
         return Err(op.malformed("has rows without elements"));
@@ -386,7 +393,7 @@ fn sequence_reshape(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// `sequence_enumerate`: for each step its label and those after it, `win_size` in number; `pad_value` beyond the end.
 fn sequence_enumerate(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
+    let x = sequence(b, op, "X")?;
     let count = op.int("win_size", 1);
     check_window(op, 0, count)?;
     let dtype = x.dtype;
@@ -402,7 +409,7 @@ fn sequence_enumerate(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 /// `sequence_erase`: the steps whose labels are not among `tokens`.
 fn sequence_erase(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
+    let x = sequence(b, op, "X")?;
     let tokens = op.ints("tokens").unwrap_or_default();
     let Some(_) = tokens.first() else {
         let out = b.identity(&x);
@@ -425,7 +432,7 @@ fn sequence_erase(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// `row_conv`: sum of each step and the steps after it, each multiplied by a row of the filter. The steps are those of a sequence
 /// [T, D], or of a batch [N, T, D].
 fn row_conv(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let (x, filter) = (b.input(op, "X")?, b.input(op, "Filter")?);
+    let (x, filter) = (sequence(b, op, "X")?, b.input(op, "Filter")?);
     let rank = b.rank(op, &x)?;
     let count = filter.size(0).unwrap_or(0);
     check_window(op, 0, count)?;

@@ -70,7 +70,7 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
             checkpoint
         }
     };
-    if checkpoint.topology.is_some() {
+    if checkpoint.topology.as_ref().is_some_and(|program| !program.has_tensors()) {
         return Err(Error::mismatch(
             "belongs-to-a-program",
             "the tensors belong to a program, which an edit in place does not change",

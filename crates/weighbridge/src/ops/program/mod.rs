@@ -6,6 +6,8 @@
 mod dot;
 mod json;
 mod listing;
+#[cfg(feature = "onnx")]
+mod operators;
 #[cfg(feature = "paddle")]
 mod rewrite;
 
@@ -13,6 +15,8 @@ pub use dot::to_dot;
 pub use json::to_json;
 pub(super) use json::value;
 pub use listing::listing;
+#[cfg(feature = "onnx")]
+pub use operators::operators;
 #[cfg(feature = "paddle")]
 pub use rewrite::{Form, Removed, RewriteOptions, Rewritten, document, rewrite};
 

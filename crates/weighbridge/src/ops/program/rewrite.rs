@@ -24,6 +24,9 @@ pub enum Form {
     Dot,
     /// The text form of protobuf.
     Text,
+    /// Operator types: count, and whether they can be exported to ONNX.
+    #[cfg(feature = "onnx")]
+    Operators,
 }
 
 impl Form {
@@ -36,6 +39,8 @@ impl Form {
             Self::List => Ok(super::listing(topology)),
             Self::Dot => Ok(super::to_dot(topology)),
             Self::Text => paddle::Program::of(topology)?.to_text(),
+            #[cfg(feature = "onnx")]
+            Self::Operators => Ok(super::operators(topology)),
         }
     }
 }

@@ -32,24 +32,26 @@ fn viterbi(b: &mut Builder<'_>, scores: &Scores) -> Result<(Value, Value)> {
     let tags = iota(b, &tags);
     let transitions = b.unsqueeze(&scores.transitions, &[0]);
     let (start, zero, one) = (b.int(0), b.scalar(0.0, dtype), b.int(1));
-    let forward = scan(b, &[zeros, start.clone()], &[scores.emissions.clone()], false, |b, values| {
-        let [alpha, step, x] = values else { return Ok(Vec::new()) };
-        let all = b.unsqueeze(alpha, &[2]);
-        let all = b.binary("Add", &all, &transitions);
-        let best = reduce(b, "ReduceMax", &all, 1, false);
-        let from = b.node("ArgMax", &[&all], vec![("axis", Attr::Int(1)), ("keepdims", Attr::Int(0))]);
-        let is_first = b.binary("Equal", step, &start);
-        let before = b.node("Where", &[&is_first, scores.first.as_ref().unwrap_or(&zero), &best], Vec::new());
-        let mut next = b.binary("Add", &before, x);
-        let mut from = from;
-        if let Some(lengths) = &scores.lengths {
-            let is_live = b.binary("Less", step, lengths);
-            next = b.node("Where", &[&is_live, &next, alpha], Vec::new());
-            from = b.node("Where", &[&is_live, &from, &tags], Vec::new());
-        }
-        let step = b.binary("Add", step, &one);
-        Ok(vec![next, step, from])
-    })?;
+    let forward =
+        scan(b, &[zeros, start.clone()], std::slice::from_ref(&scores.emissions), false, |b, values| {
+            let [alpha, step, x] = values else { return Ok(Vec::new()) };
+            let all = b.unsqueeze(alpha, &[2]);
+            let all = b.binary("Add", &all, &transitions);
+            let best = reduce(b, "ReduceMax", &all, 1, false);
+            let from = b.node("ArgMax", &[&all], vec![("axis", Attr::Int(1)), ("keepdims", Attr::Int(0))]);
+            let is_first = b.binary("Equal", step, &start);
+            let before =
+                b.node("Where", &[&is_first, scores.first.as_ref().unwrap_or(&zero), &best], Vec::new());
+            let mut next = b.binary("Add", &before, x);
+            let mut from = from;
+            if let Some(lengths) = &scores.lengths {
+                let is_live = b.binary("Less", step, lengths);
+                next = b.node("Where", &[&is_live, &next, alpha], Vec::new());
+                from = b.node("Where", &[&is_live, &from, &tags], Vec::new());
+            }
+            let step = b.binary("Add", step, &one);
+            Ok(vec![next, step, from])
+        })?;
     let [alpha, _, from] = &forward[..] else { return Ok((Value::none(), Value::none())) };
     let ends = match &scores.last {
         Some(last) => b.binary("Add", alpha, last),
@@ -57,7 +59,7 @@ fn viterbi(b: &mut Builder<'_>, scores: &Scores) -> Result<(Value, Value)> {
     };
     let score = reduce(b, "ReduceMax", &ends, 1, false);
     let tag = b.node("ArgMax", &[&ends], vec![("axis", Attr::Int(1)), ("keepdims", Attr::Int(1))]);
-    let backward = scan(b, &[tag], &[from.clone()], true, |b, values| {
+    let backward = scan(b, &[tag], std::slice::from_ref(from), true, |b, values| {
         let [tag, from] = values else { return Ok(Vec::new()) };
         let before = b.node("GatherElements", &[from, tag], vec![("axis", Attr::Int(1))]);
         Ok(vec![before, tag.clone()])
@@ -73,7 +75,7 @@ pub(super) fn iota(b: &mut Builder<'_>, count: &Value) -> Value {
 }
 
 /// `crf_decoding`: best tags of one sequence [T, D], or of a batch [N, T, D] with `Length`; tags beyond a length are 0. The first two
-/// rows of `Transition` are the scores of the first and the last tag. With `Label` the result tells which tags equal the labels.
+/// rows of `Transition` are the scores of the first and the last tag. With `Label` the result is 1 for a tag equal to its label, else 0.
 pub(super) fn crf_decoding(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (x, transition) = (b.input(op, "Emission")?, b.input(op, "Transition")?);
     let lengths = b.optional(op, "Length")?;
@@ -307,7 +309,7 @@ pub(super) fn edit_distance(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let step_one = b.int(1);
     let mut initial = row;
     initial.dims = None;
-    let results = scan(b, &[initial, zero.clone()], &[hyps.clone()], false, |b, values| {
+    let results = scan(b, &[initial, zero.clone()], std::slice::from_ref(hyps), false, |b, values| {
         let [row, step, label] = values else { return Ok(Vec::new()) };
         let deleted = b.binary("Add", row, &step_one);
         let label = b.unsqueeze(label, &[1]);

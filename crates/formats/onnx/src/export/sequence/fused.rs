@@ -2,7 +2,7 @@
 
 use super::super::builder::{Builder, Value};
 use super::super::operator::Op;
-use super::{decode, known_sizes, neighbours, pooled, recurrent};
+use super::{decode, dynamic, known_sizes, neighbours, pooled, recurrent};
 use crate::constant::Constant;
 use crate::model::Attr;
 use weighbridge_core::error::Result;
@@ -10,7 +10,7 @@ use weighbridge_core::tensor::DType;
 
 /// `fusion_seqconv_eltadd_relu`: `sequence_conv`, a bias, and max(0, x).
 pub(super) fn sequence_conv_relu(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    recurrent::refuse_read(b, op, &["ColMat"])?;
+    dynamic::refuse_read(b, op, &["ColMat"])?;
     let bias = b.input(op, "Bias")?;
     let product = neighbours(b, op)?;
     let sum = b.binary("Add", &product, &bias);
@@ -37,7 +37,7 @@ pub(super) fn sequence_pool_concat(b: &mut Builder<'_>, op: &Op<'_>) -> Result<(
 /// `fusion_seqexpand_concat_fc`: the first input is a sequence, the others are rows for all of its steps. Their concatenation is
 /// multiplied by weights.
 pub(super) fn sequence_expand_fc(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    recurrent::refuse_read(b, op, &["FCOut"])?;
+    dynamic::refuse_read(b, op, &["FCOut"])?;
     let mut parts = b.inputs(op, "X")?;
     let weight = b.input(op, "FCWeight")?;
     let Some((first, others)) = parts.split_first_mut() else {

@@ -187,6 +187,12 @@ def layer64(kind, x, lengths):
         paddle.set_default_dtype("float32")
 
 
+for kind in ("LSTM", "GRU", "SimpleRNN"):
+    case(
+        f"rnn/{kind} dropout",
+        lambda x, k=kind: flat(layer(k, 3, 4, num_layers=3, direction="bidirect", dropout=0.5)(x)),
+        {"x": floats(2, 5, 3)},
+    )
 case("rnn/relu", lambda x: flat(layer("SimpleRNN", 3, 4, activation="relu")(x)), {"x": floats(2, 5, 3)})
 case(
     "rnn/LSTM states",

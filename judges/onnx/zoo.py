@@ -10,6 +10,7 @@ import argparse
 import json
 import shutil
 import traceback
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -824,6 +825,247 @@ model("quantized-qat", [QUANTIZED], atol=0.02, only="2.6")(lambda: quantized("qa
 model("quantized-ptq", [QUANTIZED], atol=0.02)(lambda: quantized("ptq"))
 
 
+# ---- more of detection, speech, text and images
+
+
+@model("rcnn-head", [images((1, 64, 64), (1, 96, 64)), take("boxes", "float32", [[5, 4], [9, 4]], 0.0, 30.0)])
+class RcnnHead(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(Block(3, 8, 2), Block(8, 16, 2))
+        self.fc, self.cls, self.reg = nn.Linear(16 * 49, 32), nn.Linear(32, 5), nn.Linear(32, 4)
+
+    def forward(self, x, boxes):
+        boxes = paddle.concat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:] + 1.0], -1)
+        count = paddle.shape(boxes)[:1].astype("int32")
+        rois = paddle.vision.ops.roi_align(self.body(x), boxes, count, 7, 0.25, 2, aligned=True)
+        y = F.relu(self.fc(rois.flatten(1)))
+        scores, delta = F.softmax(self.cls(y)), self.reg(y)
+        w, h = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
+        cx, cy = boxes[:, 0] + 0.5 * w + delta[:, 0] * w, boxes[:, 1] + 0.5 * h + delta[:, 1] * h
+        w, h = paddle.exp(paddle.clip(delta[:, 2], max=4.0)) * w, paddle.exp(paddle.clip(delta[:, 3], max=4.0)) * h
+        return scores, paddle.stack([cx - 0.5 * w, cy - 0.5 * h, cx + 0.5 * w, cy + 0.5 * h], 1)
+
+
+@model("yolo", [images((1, 64, 64), (2, 96, 64)), take("size", "int32", [[1, 2], [2, 2]], 60, 100)])
+class Yolo(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(Block(3, 8, 2), Block(8, 16, 2), Block(16, 16, 2), nn.Conv2D(16, 2 * 9, 1))
+
+    def forward(self, x, size):
+        boxes, scores = paddle.vision.ops.yolo_box(self.body(x), size, [10, 13, 16, 30], 4, 0.3, 8, True)
+        return boxes, scores.transpose([0, 2, 1])
+
+
+@model("ssd-priors", [images((1, 64, 64), (2, 96, 64))])
+class SsdPriors(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(Block(3, 8, 2), Block(8, 8, 2))
+
+    def forward(self, x):
+        feature = self.body(x)
+        boxes, variances = paddle.vision.ops.prior_box(feature, x, [8.0], [16.0], [2.0], flip=True, clip=True)
+        return boxes, variances, feature
+
+
+@model("deformable", [images((1, 16, 16), (2, 20, 16))])
+class Deformable(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.offset = nn.Conv2D(3, 18, 3, padding=1)
+        self.conv = paddle.vision.ops.DeformConv2D(3, 8, 3, padding=1)
+
+    def forward(self, x):
+        return self.conv(x, self.offset(x))
+
+
+@model("generator", [take("z", "float32", [[1, 16], [2, 16], [3, 16]])])
+class Generator(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(16, 16 * 16)
+        self.one = nn.Conv2DTranspose(16, 12, 4, 2, 1, bias_attr=False)
+        self.norm = nn.InstanceNorm2D(12)
+        self.two = nn.Conv2D(12, 8, 3)
+        self.up = nn.UpsamplingNearest2D(scale_factor=2)
+        self.pad = nn.Pad2D(1, mode="reflect")
+        self.out = nn.Conv2D(8, 3, 3)
+
+    def forward(self, z):
+        x = self.fc(z).reshape([-1, 16, 4, 4])
+        x = F.leaky_relu(self.norm(self.one(x)), 0.2)
+        x = F.relu(self.two(self.pad(self.up(x))))
+        x = F.channel_shuffle(F.pixel_unshuffle(x, 2), 4)
+        return paddle.tanh(self.out(self.pad(F.pixel_shuffle(x, 2))))
+
+
+@model("conformer", [take("x", "float32", [[1, 40, 20], [2, 52, 20], [1, 36, 20]]), take("lengths", "int64", [[1], [2], [1]], 20, 36, [None])])
+class Conformer(nn.Layer):
+    """Speech encoder: subsampling, padding mask, relative places, convolution module."""
+
+    def __init__(self):
+        super().__init__()
+        self.sub = nn.Conv2D(1, 8, 3, 2)
+        self.inn = nn.Linear(8 * 9, 16)
+        self.q, self.k, self.v, self.o = (nn.Linear(16, 16) for _ in range(4))
+        self.norm, self.norm2 = nn.LayerNorm(16), nn.LayerNorm(16)
+        self.point, self.depth, self.last = nn.Conv1D(16, 32, 1), nn.Conv1D(16, 16, 5, padding=2, groups=16), nn.Conv1D(16, 16, 1)
+        self.batch = nn.BatchNorm1D(16)
+
+    def forward(self, x, lengths):
+        y = F.relu(self.sub(x.unsqueeze(1)))
+        b, c, t, f = paddle.shape(y)
+        y = self.inn(y.transpose([0, 2, 1, 3]).reshape([b, t, 72]))
+        places = paddle.arange(0, t, dtype="int64")
+        mask = places.unsqueeze(0) < ((lengths - 1) // 2).unsqueeze(-1)
+        half = paddle.exp(paddle.arange(0, 16, 2, dtype="float32") * -(np.log(10000.0) / 16))
+        angles = places.astype("float32").unsqueeze(1) * half
+        y = y * 4.0 + paddle.stack([paddle.sin(angles), paddle.cos(angles)], -1).reshape([1, t, 16])
+        z = self.norm(y)
+        q, k, v = (m(z).reshape([b, t, 2, 8]).transpose([0, 2, 1, 3]) for m in (self.q, self.k, self.v))
+        weights = paddle.matmul(q, k, transpose_y=True) / 8**0.5
+        hidden = paddle.logical_not(mask).unsqueeze(1).unsqueeze(1)
+        weights = weights + hidden.astype("float32") * -1e30
+        weights = F.softmax(weights) * (1.0 - hidden.astype("float32"))
+        y = y + self.o(paddle.matmul(weights, v).transpose([0, 2, 1, 3]).reshape([b, t, 16]))
+        z = F.glu(self.point(self.norm2(y).transpose([0, 2, 1])), 1)
+        y = y + self.last(F.swish(self.batch(self.depth(z)))).transpose([0, 2, 1])
+        return y * mask.unsqueeze(-1).astype("float32"), mask.astype("int64").sum(-1)
+
+
+@model("tagger", [ids(shapes=[[1, 6], [2, 9], [3, 4]]), take("lengths", "int64", [[1], [2], [3]], 1, ["ids", 1], [None])])
+class Tagger(nn.Layer):
+    """Bidirectional LSTM with a conditional random field."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(100, 16)
+        self.rnn = nn.LSTM(16, 8, direction="bidirect")
+        self.fc = nn.Linear(16, 6)
+        self.pairs = self.create_parameter([6, 6])
+
+    def forward(self, words, lengths):
+        x, _ = self.rnn(self.words(words), sequence_length=lengths)
+        return paddle.text.viterbi_decode(self.fc(x), self.pairs, lengths, False)
+
+
+@model("beam-search", [take("state", "float32", [[1, 16], [2, 16]])], only="2.6")
+class BeamSearch(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.words, self.cell, self.fc = nn.Embedding(20, 16), nn.GRUCell(16, 16), nn.Linear(16, 20)
+
+    def forward(self, state):
+        decoder = nn.BeamSearchDecoder(self.cell, 0, 1, 3, self.words, self.fc)
+        tokens, _ = nn.dynamic_decode(decoder, state, max_step_num=5)
+        return tokens
+
+
+@model("beam-by-hand", [take("state", "float32", [[1, 16], [2, 16], [3, 16]])])
+class BeamByHand(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.words, self.cell, self.fc = nn.Embedding(20, 16), nn.GRUCell(16, 16), nn.Linear(16, 20)
+
+    def forward(self, state):
+        b = paddle.shape(state)[0]
+        state = paddle.tile(state.unsqueeze(1), [1, 3, 1]).reshape([-1, 16])
+        token = paddle.zeros([b * 3], "int64")
+        start = paddle.to_tensor([[0.0, -1e9, -1e9]], dtype="float32")
+        total = paddle.expand(start, [b, 3])
+        tokens, parents = [], []
+        for _ in range(4):
+            _, state = self.cell(self.words(token), state)
+            scores = F.log_softmax(self.fc(state)).reshape([b, 3, 20]) + total.unsqueeze(-1)
+            total, best = paddle.topk(scores.reshape([b, 60]), 3)
+            parent, word = best // 20, best % 20
+            rows = (paddle.arange(b, dtype="int64").unsqueeze(1) * 3 + parent).flatten()
+            state, token = paddle.gather(state, rows), word.flatten()
+            tokens.append(word)
+            parents.append(parent)
+        return F.gather_tree(paddle.stack(tokens), paddle.stack(parents)), total
+
+
+@model("recommender", [ids("user", 50, [[1, 4], [2, 4], [5, 4]]), take("dense", "float32", [[1, 6], [2, 6], [5, 6]])])
+class Recommender(nn.Layer):
+    """DeepFM with a cross network."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Embedding(50, 1), nn.Embedding(50, 8)
+        self.deep = nn.Sequential(nn.Linear(38, 16), nn.BatchNorm1D(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 1))
+        self.cross = self.create_parameter([38, 1])
+
+    def forward(self, user, dense):
+        linear = self.first(user).sum(1)
+        v = self.second(user)
+        pairs = 0.5 * (paddle.square(v.sum(1)) - paddle.square(v).sum(1)).sum(-1, keepdim=True)
+        x = paddle.concat([v.flatten(1), dense], -1)
+        crossed = x * paddle.matmul(x, self.cross) + x
+        return F.sigmoid(linear + pairs + self.deep(x) + crossed.mean(-1, keepdim=True))
+
+
+@model("mixture", [take("x", "float32", [[1, 5, 12], [2, 3, 12], [3, 4, 12]])])
+class Mixture(nn.Layer):
+    """Experts chosen by a gate, all computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(12, 4)
+        self.experts = self.create_parameter([4, 12, 12])
+
+    def forward(self, x):
+        top, index = paddle.topk(F.softmax(self.gate(x)), 2)
+        mask = F.one_hot(index, 4) * (top / top.sum(-1, keepdim=True)).unsqueeze(-1)
+        outs = paddle.einsum("btd,edf->btef", x, self.experts)
+        return (outs * mask.sum(2).unsqueeze(-1)).sum(2)
+
+
+@model("point-cloud", [take("x", "float32", [[1, 30, 3], [2, 24, 3], [1, 40, 3]])])
+class PointCloud(nn.Layer):
+    """Neighbours by distance, gathered features, maximum over them."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(6, 16), nn.Linear(16, 5)
+
+    def forward(self, x):
+        square = (x * x).sum(-1, keepdim=True)
+        distance = square - 2 * paddle.matmul(x, x.transpose([0, 2, 1])) + square.transpose([0, 2, 1])
+        _, index = paddle.topk(-distance, 6)
+        b, n = paddle.shape(x)[0], paddle.shape(x)[1]
+        rows = (index + paddle.arange(b, dtype="int64").reshape([-1, 1, 1]) * n).reshape([-1])
+        near = paddle.gather(x.reshape([-1, 3]), rows).reshape([b, n, 6, 3])
+        center = x.unsqueeze(2).expand([b, n, 6, 3])
+        y = F.relu(self.one(paddle.concat([near - center, center], -1))).max(2)
+        return F.softmax(self.two(y.max(1)))
+
+
+@model("depthwise-3x", [images((1, 32, 32), (2, 48, 32))], classify=True)
+class Rep(nn.Layer):
+    """Blocks as in RepVGG, ghost and coordinate attention, with asymmetric pooling."""
+
+    def __init__(self):
+        super().__init__()
+        self.three, self.one = Block(3, 16, 2, nn.Identity), Block(3, 16, 2, nn.Identity, 1)
+        self.ghost, self.cheap = Block(16, 8, 1, nn.ReLU6, 1), Block(8, 8, 1, nn.ReLU6, 5, 8)
+        self.mix, self.h, self.w = nn.Conv2D(16, 8, 1), nn.Conv2D(8, 16, 1), nn.Conv2D(8, 16, 1)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = F.relu(self.three(x) + self.one(x))
+        y = self.ghost(x)
+        x = paddle.concat([y, self.cheap(y)], 1)
+        h, w = x.mean(3, keepdim=True), x.max(2, keepdim=True)
+        y = F.hardswish(self.mix(paddle.concat([h, w.transpose([0, 1, 3, 2])], 2)))
+        one, two = y[:, :, : paddle.shape(h)[2]], y[:, :, paddle.shape(h)[2] :]
+        x = x * F.sigmoid(self.h(one)) * F.sigmoid(self.w(two.transpose([0, 1, 3, 2])))
+        x = F.avg_pool2d(F.pad(x, [1, 1, 1, 1], mode="constant", value=0.1), 3, 2, exclusive=False)
+        return F.softmax(self.head(F.adaptive_avg_pool2d(x, 1).flatten(1)))
+
+
 # ---- static programs
 
 
@@ -893,6 +1135,39 @@ def save_static(make, inputs, prefix):
         paddle.static.save_inference_model(str(prefix), feeds, outs, exe, program=main)
 
 
+# Models that the inference engine of Paddle also saves after its optimizations, with fused operators.
+OPTIMIZED = ["resnet18", "mobilenet-v3-small", "vit", "ernie", "lstm-plain", "text-classifier", "unet", "static-fc", "gpt", "transformer"]
+
+
+def save_optimized(source, target, onednn):
+    """Saves a model as the inference engine runs it."""
+    name = next(source.glob("model.pdmodel"), source / "model.json").name
+    config = paddle.inference.Config(str(source / name), str(source / "model.pdiparams"))
+    config.disable_glog_info()
+    config.set_optim_cache_dir(str(target))
+    config.enable_save_optim_model(True)
+    if onednn:
+        config.enable_mkldnn()
+    elif hasattr(config, "disable_mkldnn"):
+        config.disable_mkldnn()
+    paddle.inference.create_predictor(config)
+    for path in target.glob("_optimized.*"):
+        path.rename(target / f"model{path.suffix}")
+    specs = json.loads((source / "specs.json").read_text())
+    (target / "specs.json").write_text(json.dumps({**specs, "reference": f"../{source.name}"}, indent=1))
+
+
+def save_half(source, target):
+    """Saves a model with half-precision weights and operators."""
+    from paddle.inference import PlaceType, PrecisionType, convert_to_mixed_precision
+
+    names = [str(folder / f"model.{suffix}") for folder in (source, target) for suffix in ("pdmodel", "pdiparams")]
+    convert_to_mixed_precision(*names, PrecisionType.Half, PlaceType.GPU, True, set())
+    specs = json.loads((source / "specs.json").read_text())
+    specs.update(reference=f"../{source.name}", atol=0.02, rtol=0.02)
+    (target / "specs.json").write_text(json.dumps(specs, indent=1))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
@@ -918,6 +1193,24 @@ def main():
         specs = {"inputs": inputs, "classify": classify, "atol": atol, "rtol": rtol}
         (target / "specs.json").write_text(json.dumps(specs, indent=1))
         made += 1
+    paddle.disable_static()
+    for name in OPTIMIZED:
+        source = args.folder / name
+        if not (source / "specs.json").exists() or args.only not in name + "-optimized":
+            continue
+        ways = {f"{name}-{word}": partial(save_optimized, onednn=word == "onednn") for word in ("optimized", "onednn")}
+        if IS_26:
+            ways[f"{name}-half"] = save_half
+        for other, save in ways.items():
+            target = args.folder / other
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir()
+            try:
+                save(source, target)
+                made += 1
+            except Exception as error:
+                failed.append(f"{other}: {str(error).strip()[-300:]}")
+                shutil.rmtree(target)
     for line in failed:
         print("FAILED", line)
     print(f"{made} models in {args.folder}")

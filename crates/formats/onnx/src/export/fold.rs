@@ -213,7 +213,7 @@ pub(super) fn slice_range(size: i64, start: i64, end: i64, step: i64) -> Option<
         let bound = if bound < 0 { bound.saturating_add(size) } else { bound };
         bound.clamp(low, high)
     };
-    if step == 0 {
+    if step == 0 || size < 0 {
         return None;
     }
     let (start, end) = (clamp(start), clamp(end));

@@ -309,7 +309,7 @@ fn reshape(x: &Value, shape: Option<&&Value>, allow_zero: bool) -> Dims {
     for (place, size) in sizes.iter().enumerate() {
         dims.push(match size {
             0 if !allow_zero => x.dims.as_ref().and_then(|d| d.get(place).cloned()).unwrap_or(Dim::Open),
-            -1 => Dim::Open,
+            size if *size < 0 => Dim::Open,
             size => Dim::Size(*size),
         });
     }
@@ -468,7 +468,7 @@ fn gather_nd(x: &Value, indices: Option<&&Value>, batch: i64) -> Dims {
 /// Returns the dimensions that a value of rank 1 states.
 fn from_shape(shape: Option<&&Value>) -> Dims {
     if let Some(sizes) = constant_ints(shape) {
-        return Some(sizes.iter().map(|size| Dim::Size(*size)).collect());
+        return Some(sizes.iter().map(|size| dim(i128::from(*size))).collect());
     }
     let rank = shape.and_then(|shape| shape.size(0)).and_then(|rank| usize::try_from(rank).ok())?;
     Some(vec![Dim::Open; rank])

@@ -99,7 +99,7 @@ pub(crate) fn export(checkpoint: &Checkpoint, topology: &Topology, opset: i64) -
 /// Returns the input of the graph for an input of the program. Each open dimension has a name of its own.
 fn input(feed: &Endpoint) -> ValueInfo {
     let dim = |(axis, size): (usize, &i64)| match size {
-        -1 => Dim::Symbol(Arc::from(format!("{}_{axis}", feed.name))),
+        size if *size < 0 => Dim::Symbol(Arc::from(format!("{}_{axis}", feed.name))),
         size => Dim::Size(*size),
     };
     ValueInfo {

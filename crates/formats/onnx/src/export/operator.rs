@@ -183,9 +183,9 @@ impl<'a> Op<'a> {
         self.outputs.iter().find(|(name, _)| *name == slot).map_or(&[], |(_, names)| names)
     }
 
-    /// Returns the attribute.
+    /// Returns the attribute. Optimised programs may hold one twice: the last counts.
     pub(super) fn attribute(&self, name: &str) -> Option<&'a AttributeValue> {
-        self.attributes.iter().find(|(own, _)| *own == name).map(|(_, value)| *value)
+        self.attributes.iter().rfind(|(own, _)| *own == name).map(|(_, value)| *value)
     }
 
     /// Returns true if the attribute is present with a value.

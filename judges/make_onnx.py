@@ -194,9 +194,9 @@ def packed():
 
 def attributes():
     """Attributes of all kinds, and training information."""
-    made = model([h.make_node("Many", ["x"], ["y"], domain="com.example", f=0.5, i=-3, s="text", t=nh.from_array(np.ones(2, np.float32), "t"),
+    made = model([h.make_node("Many", ["x"], ["y"], domain="com.microsoft", f=0.5, i=-3, s="text", t=nh.from_array(np.ones(2, np.float32), "t"),
                               fs=[0.5, 1.5], ints=[1, -2, 3], ss=["a", "b"], ts=[nh.from_array(np.zeros(1, np.int32), "a"), nh.from_array(np.ones(1, np.int32), "b")])],
-                 [value("x", 1, [1])], [value("y", 1, [1])], extra_opsets=[("com.example", 2)])
+                 [value("x", 1, [1])], [value("y", 1, [1])], extra_opsets=[("com.microsoft", 1)])
     step = made.training_info.add()
     step.algorithm.CopyFrom(h.make_graph([h.make_node("Sub", ["p", "lr"], ["p2"])], "step", [], [value("p2", 1, [1])],
                                          [nh.from_array(np.array([0.1], np.float32), "lr"), nh.from_array(np.array([1], np.float32), "p")]))

@@ -128,7 +128,7 @@ pub struct Endpoint {
 }
 
 impl Topology {
-    /// Returns true if the tensors are in the file of the program, so that they are what it declares.
+    /// Returns true if the file of the program also contains its tensors, which therefore match their declarations.
     pub fn has_tensors(&self) -> bool {
         self.form == "onnx"
     }

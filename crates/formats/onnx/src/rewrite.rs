@@ -19,7 +19,7 @@ use weighbridge_core::tensor::Order;
 use weighbridge_core::topology::Topology;
 use weighbridge_io::source::{RangeSource, SourceRef};
 
-/// Where large tensors are stored.
+/// Place of large tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Storage {
     /// As in the opened model.

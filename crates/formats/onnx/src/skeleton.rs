@@ -152,13 +152,18 @@ impl Walk<'_> {
             let start = self.cursor.position();
             match self.field(kind, end, depth, index, &mut out) {
                 Err(error) if self.salvage && error.kind() == Kind::Corrupt => {
-                    if kind == Message::Model {
+                    let error = error.at(start);
+                    if end == self.cursor.source().len() {
                         // The rest of the file has no reliable beginning.
                         self.is_cut = true;
-                    }
-                    let error = error.at(start);
-                    if kind != Message::Model {
+                        if matches!(kind, Message::Tensor | Message::Function) {
+                            self.lose_from(index, &Damage::of(&error));
+                        }
+                    } else if depth > 1 {
+                        // A wrong length may have moved names before the error was found.
                         return Err(error);
+                    } else {
+                        self.cursor = Cursor::new(self.cursor.source().clone(), end);
                     }
                     self.out.damage.get_or_insert(error);
                 }
@@ -166,6 +171,13 @@ impl Walk<'_> {
             }
         }
         Ok(out)
+    }
+
+    /// Marks the tensors from an index on as lost.
+    fn lose_from(&mut self, index: usize, damage: &Damage) {
+        for stored in self.out.tensors.iter_mut().skip(index) {
+            stored.damage.get_or_insert_with(|| damage.clone());
+        }
     }
 
     /// Appends one field to the skeleton of its message.
@@ -222,10 +234,8 @@ impl Walk<'_> {
                     }
                     None if self.salvage && end == self.cursor.source().len() => {
                         let cut = self.too_long(len, end, kind);
-                        if let Some(stored) =
-                            self.out.tensors.get_mut(index).filter(|_| kind == Message::Tensor)
-                        {
-                            stored.damage = Some(Damage::of(&cut));
+                        if matches!(kind, Message::Tensor | Message::Function) {
+                            self.lose_from(index, &Damage::of(&cut));
                         }
                         self.out.damage.get_or_insert(cut);
                         self.is_cut = true;
@@ -239,9 +249,7 @@ impl Walk<'_> {
                     // The name of a tensor may be in the lost part; a function names its tensors by its last fields.
                     let is_named_late = matches!(child, Message::Tensor | Message::Function);
                     if let Some(cut) = cut.filter(|_| is_named_late) {
-                        for stored in self.out.tensors.iter_mut().skip(first) {
-                            stored.damage.get_or_insert_with(|| cut.clone());
-                        }
+                        self.lose_from(first, &cut);
                     }
                 } else if kind == Message::Tensor && is_data(number) {
                     self.keep_run(index, Run { field: number, wire, at: begin, len })?;
@@ -276,7 +284,7 @@ impl Walk<'_> {
     ) -> Result<()> {
         let (tensors, was_cut) = (self.out.tensors.len(), self.is_cut);
         let inner = match self.message(kind, stop, depth + 1) {
-            Err(error) if self.salvage && error.kind() == Kind::Corrupt && !was_cut => {
+            Err(error) if self.salvage && error.kind() == Kind::Corrupt && !was_cut && depth <= 1 => {
                 // The damaged message is omitted; its length leads to the next one.
                 self.out.damage.get_or_insert(error);
                 self.out.tensors.truncate(tensors);

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{Checkpoint, Name, Rename, Value};
+use weighbridge_core::checkpoint::{Checkpoint, Name, Rename, TensorEntry, Value};
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{DeepCheck, Detect, OpenOptions, PlanOptions, Registry, WriteFormat};
@@ -405,7 +405,8 @@ fn scans_report_paths_and_custom_operators() {
         scan.findings.iter().map(|finding| finding.code.as_str().to_owned()).collect()
     };
     assert_eq!(codes(bytes_of("bad/external-parent.onnx")), ["name-leads-out"]);
-    assert_eq!(codes(bytes_of("good/attributes.onnx")), ["custom-operators"]);
+    assert_eq!(codes(bytes_of("../scan/bad/custom.onnx")), ["custom-operators"]);
+    assert_eq!(codes(bytes_of("good/attributes.onnx")), [""; 0]);
     assert_eq!(codes(bytes_of("good/functions.onnx")), [""; 0]);
     assert_eq!(codes(bytes_of("bad/truncated.onnx")), ["unreadable"]);
 }
@@ -422,4 +423,42 @@ fn other_protobuf_files_are_not_recognized() {
     assert!(is(b"\x08\x08\x3a\x00"));
     assert!(is(&bytes_of("good/mlp.onnx")));
     assert!(is(&bytes_of("bad/truncated.onnx")));
+}
+
+/// What is salvaged of a damaged file is in the intact file, and a longer beginning gives no less.
+#[test]
+fn salvaged_tensors_are_those_of_the_intact_file() {
+    let options = OpenOptions { salvage: true, format: Some("onnx".to_owned()), ..OpenOptions::default() };
+    for file in expected().keys().filter(|file| !file.contains('/')) {
+        let bytes = bytes_of(&format!("good/{file}"));
+        let whole = open(&bytes).unwrap();
+        let hold = |saved: &Checkpoint, what: &str| -> u64 {
+            for tensor in &saved.tensors {
+                let name = tensor.path.to_text();
+                let own = whole.tensors.iter().find(|own| own.path.to_text() == name);
+                let own = own.unwrap_or_else(|| panic!("{file} {what}: {name}"));
+                assert_eq!((tensor.stored, &tensor.shape), (own.stored, &own.shape), "{file} {what}: {name}");
+                let elements = |tensor: &TensorEntry| tensor.read_tensor(Order::Row).unwrap();
+                assert!(elements(tensor) == elements(own), "{file} {what}: {name}");
+            }
+            saved.tensors.iter().map(TensorEntry::bytes).sum()
+        };
+        let mut before = 0;
+        for end in 0..bytes.len() {
+            let saved = registry().open_source(memory(&bytes[..end]), &options);
+            let now = saved.as_ref().map_or(0, |saved| hold(saved, &format!("cut at {end}")));
+            assert!(now >= before, "{file} cut at {end}: {now} after {before}");
+            before = now;
+        }
+        for place in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[place] ^= [0xff, 1, 0x10][place % 3];
+            let plain = OpenOptions { format: Some("onnx".to_owned()), ..OpenOptions::default() };
+            if registry().open_source(memory(&changed), &plain).is_err()
+                && let Ok(saved) = registry().open_source(memory(&changed), &options)
+            {
+                hold(&saved, &format!("with byte {place} changed"));
+            }
+        }
+    }
 }

@@ -190,7 +190,7 @@ fn usage(error: clap::Error, arguments: &[OsString]) -> u8 {
         let _ = error.print();
         return 0;
     }
-    let error = suggest::with_verbs(error);
+    let error = suggest::with_tip(error, arguments);
     let is_json = arguments.iter().any(|a| a == "--json");
     if let Some(error) = suggest::missing_verb(&error) {
         Output::new(is_json, args::Color::Auto).error(&error);

@@ -3,7 +3,9 @@
 use crate::args::Args;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use weighbridge::formats::registry;
 use weighbridge::source::{Folder, LocalFolder};
 use weighbridge::text::{escape, first_and_more, near};
 use weighbridge::{Error, ErrorCode};
@@ -13,6 +15,9 @@ const MAX_NAMES: usize = 3;
 
 /// Maximum number of verbs in a suggestion.
 const MAX_VERBS: usize = 4;
+
+/// Names of options of other tools that choose tensors.
+const SELECTS: [&str; 5] = ["filter", "grep", "include", "match", "pattern"];
 
 /// Adds similar file names of the same folder as a hint to an error about a missing file.
 pub(crate) fn with_similar_files(error: Error) -> Error {
@@ -33,32 +38,93 @@ pub(crate) fn missing_verb(error: &clap::Error) -> Option<Error> {
     })
 }
 
-/// Adds the verbs that have an option to the error of a verb that has not.
-pub(crate) fn with_verbs(mut error: clap::Error) -> clap::Error {
+/// Adds a tip to an error about arguments, and removes tips that lead away: similar names by chance, and an unknown option as a
+/// value.
+pub(crate) fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    if let Some(tip) = cast_tip(&error) {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return error };
     let Some(name) = argument.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)
     else {
         return error;
     };
-    let name = name.split('=').next().unwrap_or(name);
+    let name = name.split('=').next().unwrap_or(name).to_owned();
+    let mut command = Args::command();
+    command.build();
+    let called = arguments.iter().filter_map(|argument| argument.to_str());
+    let called = called.map(str::to_owned).find(|word| command.find_subcommand(word).is_some());
+    let tip = verbs_tip(&command, &name)
+        .or_else(|| option_tip(command.find_subcommand(called.as_deref()?)?, &name, arguments));
+    error.remove(ContextKind::Suggested);
+    let is_similar = match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(similar)) => {
+            let similar = similar.trim_start_matches('-');
+            !near(|| std::iter::once(similar), &name, 1).is_empty()
+        }
+        _ => false,
+    };
+    if (tip.is_some() || !is_similar) && error.remove(ContextKind::SuggestedArg).is_some() {
+        // The usage contains the similar option.
+        let usage = called.and_then(|verb| Some(command.find_subcommand_mut(&verb)?.render_usage()));
+        if let Some(usage) = usage {
+            error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+        }
+    }
+    if let Some(tip) = tip {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+/// Returns the tip with the verbs that have an option.
+fn verbs_tip(command: &Command, name: &str) -> Option<String> {
     let is_own = |own: &Arg| {
         let names = own.get_long_and_visible_aliases().unwrap_or_default();
         !own.is_hide_set() && names.contains(&name)
     };
-    let command = Args::command();
     let verbs = command.get_subcommands().filter(|verb| verb.get_arguments().any(is_own));
     let verbs: Vec<&str> = verbs.map(Command::get_name).collect();
     let verbs = match verbs.as_slice() {
-        [] => return error,
+        [] => return None,
         [rest @ .., last] if (1..MAX_VERBS).contains(&rest.len()) => {
             format!("{} and {last}", rest.join(", "))
         }
         all => first_and_more(all, MAX_VERBS),
     };
-    let tip = format!("--{name} is an option of {verbs}");
-    error.remove(ContextKind::SuggestedArg);
-    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
-    error
+    Some(format!("--{name} is an option of {verbs}"))
+}
+
+/// Returns the tip with the option of the verb for the name of a setting, or for another word for `--select`.
+fn option_tip(verb: &Command, name: &str, arguments: &[OsString]) -> Option<String> {
+    let has = |option: &str| verb.get_arguments().any(|own| own.get_long() == Some(option));
+    if SELECTS.contains(&name) && has("select") {
+        return Some("use --select PATTERN".to_owned());
+    }
+    let key = name.replace('-', "_");
+    let mut settings = registry().iter().flat_map(|format| format.info().settings);
+    if !has("set") || !settings.any(|setting| setting.name == key) {
+        return None;
+    }
+    let words: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    let place =
+        words.iter().position(|word| word.strip_prefix("--").is_some_and(|word| word.starts_with(name)))?;
+    let value = match words[place].split_once('=') {
+        Some((_, value)) => value,
+        None => words.get(place + 1).copied().filter(|word| !word.starts_with('-')).unwrap_or("VALUE"),
+    };
+    Some(format!("use --set {key}={}", escape(value)))
+}
+
+/// Returns the tip for a cast of some tensors by a verb that casts all.
+fn cast_tip(error: &clap::Error) -> Option<String> {
+    let (Some(ContextValue::String(argument)), Some(ContextValue::String(value))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
+    else {
+        return None;
+    };
+    (argument.starts_with("--cast ") && value.contains('='))
+        .then(|| "edit --cast takes PATTERN=DTYPE, for some tensors".to_owned())
 }
 
 /// Returns the similar names beside `missing`, each in backticks: `` `a.pt` or `b.pt` ``.

@@ -199,6 +199,13 @@ impl Error {
         self
     }
 
+    /// Sets the hint, and drops the one that is set.
+    #[must_use]
+    pub fn hint_instead(mut self, hint: impl Into<Phrase>) -> Self {
+        self.0.hint = Some(hint.into().brief());
+        self
+    }
+
     /// Appends to the hint, after `; `.
     #[must_use]
     pub fn hint_too(mut self, hint: impl Into<Phrase>) -> Self {

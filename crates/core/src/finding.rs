@@ -163,11 +163,15 @@ impl Finding {
         })
     }
 
-    /// Returns one line: `code: text in FILE at OFFSET`.
+    /// Returns one line: `code: text (FILE, offset OFFSET)`.
     pub fn told(&self) -> String {
-        let file = self.file.as_deref().map_or_else(String::new, |file| format!(" in {file}"));
-        let at = self.offset.map_or_else(String::new, |offset| format!(" at {offset}"));
-        format!("{}: {}{file}{at}", self.code, self.text)
+        let place = match (&self.file, self.offset) {
+            (Some(file), Some(offset)) => format!(" ({file}, offset {offset})"),
+            (Some(file), None) => format!(" ({file})"),
+            (None, Some(offset)) => format!(" (offset {offset})"),
+            (None, None) => String::new(),
+        };
+        format!("{}: {}{place}", self.code, self.text)
     }
 
     /// Returns all fields as JSON; missing values are null.

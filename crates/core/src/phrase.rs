@@ -47,6 +47,7 @@ words! {
     /// Option of a job.
     Opt:
     AllowSymlinks = "allow-symlinks", "Reads the targets of symbolic links.";
+    At = "at", "Selects a version of a checkpoint to read.";
     Cast = "cast", "Casts floating-point tensors to a dtype.";
     Config = "config", "Sets the configuration of PyTorch-BigGraph.";
     CopyOthers = "copy-others", "Copies the other files of a folder.";
@@ -70,8 +71,11 @@ words! {
     Prefer = "prefer", "Selects one of two tensors of the same name.";
     PrefixEach = "prefix-each", "Adds a prefix for each source.";
     Program = "program", "Sets the program of the parameters.";
+    Recover = "recover", "Repairs the version file of a checkpoint.";
     Rename = "rename", "Renames tensors.";
+    RenameRegex = "rename-regex", "Renames tensors by regular expressions.";
     ReverseDims = "reverse-dims", "Reverses the order of dimensions.";
+    Rollback = "rollback", "Makes an earlier version of a checkpoint current.";
     Salvage = "salvage", "Reads the intact tensors of a damaged file.";
     Select = "select", "Selects tensors to keep.";
     Set = "set", "Sets an option of a format.";
@@ -86,6 +90,7 @@ words! {
 words! {
     /// Job that a hint can name.
     Job:
+    Checkpoint = "checkpoint", "Shows, repairs and prunes versions of a checkpoint.";
     Convert = "convert", "Writes a file in another format.";
     Edit = "edit", "Changes names, dtypes, shapes and metadata by rules.";
     Program = "program", "Shows or changes the program of a model.";

@@ -13,6 +13,7 @@ struct Function {
 /// Options of functions that read a model.
 const READING: &[Opt] = &[
     Opt::From,
+    Opt::At,
     Opt::Lenient,
     Opt::Salvage,
     Opt::FollowVirtual,
@@ -56,6 +57,7 @@ const FUNCTIONS: &[Function] = &[
                 Opt::NoState,
                 Opt::LenientRules,
                 Opt::Rename,
+                Opt::RenameRegex,
                 Opt::Cast,
                 Opt::InPlace,
                 Opt::Undo,
@@ -71,10 +73,18 @@ const FUNCTIONS: &[Function] = &[
         name: "diff",
         takes: &[
             READING,
-            &[Opt::Memory, Opt::Select, Opt::Drop, Opt::NoState, Opt::LenientRules, Opt::Rename],
+            &[
+                Opt::Memory,
+                Opt::Select,
+                Opt::Drop,
+                Opt::NoState,
+                Opt::LenientRules,
+                Opt::Rename,
+                Opt::RenameRegex,
+            ],
         ],
     },
-    Function { name: "checkpoint", takes: &[READING] },
+    Function { name: "checkpoint", takes: &[READING, &[Opt::Recover, Opt::Rollback]] },
     Function {
         name: "program",
         takes: &[READING, &[Opt::List, Opt::Strip, Opt::Outputs, Opt::Rename, Opt::Set, Opt::Force]],
@@ -90,7 +100,7 @@ const FUNCTIONS: &[Function] = &[
 const EVERYWHERE: [Opt; 2] = [Opt::Force, Opt::Lenient];
 
 /// Boolean options.
-const SWITCHES: [Opt; 18] = [
+const SWITCHES: [Opt; 19] = [
     Opt::AllowSymlinks,
     Opt::CopyOthers,
     Opt::DenyLoss,
@@ -104,6 +114,7 @@ const SWITCHES: [Opt; 18] = [
     Opt::List,
     Opt::NoState,
     Opt::PrefixEach,
+    Opt::Recover,
     Opt::ReverseDims,
     Opt::Salvage,
     Opt::TensorsOnly,

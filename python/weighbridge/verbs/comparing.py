@@ -190,8 +190,8 @@ class DiffReport(Report):
                 measures = [f"{own.beyond:,} of {own.elements:,}", own.max_abs, own.max_relative, own.cosine]
             changes = [f"{change.what} {change.left} -> {change.right}" for change in pair.changes]
             if pair.unread is not None:
-                at = "" if pair.unread.offset is None else f" at {pair.unread.offset}"
-                changes.append(f"{pair.unread.code}: {pair.unread.text} in {pair.unread.file}{at}")
+                at = "" if pair.unread.offset is None else f", offset {pair.unread.offset}"
+                changes.append(f"{pair.unread.code}: {pair.unread.text} ({pair.unread.file}{at})")
             yield [pair.status, pair.left, pair.right, *measures, "; ".join(changes)]
         for alone in self.left_alone:
             yield ["only left", alone.name, None, *[None] * 4, f"{alone.dtype} {dimensions(alone.shape)}"]

@@ -34,7 +34,7 @@ pub(crate) struct Convert {
     /// Apply a file of rules (TOML) before renames and casts; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Changes")]
     pub rules: Vec<PathBuf>,
-    /// Note rules that match nothing instead of failing
+    /// Print a note for a rule that matches nothing, instead of failing
     #[arg(long, help_heading = "Changes")]
     pub lenient_rules: bool,
     /// Rename a tensor, or leading parts of names; may be repeated

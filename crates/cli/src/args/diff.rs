@@ -26,7 +26,7 @@ pub(crate) struct Diff {
     /// Apply a file of rules (TOML, as for `edit`) to the left side; may be repeated
     #[arg(long, help_heading = "Changes", value_name = "FILE")]
     pub rules: Vec<PathBuf>,
-    /// Note rules that match nothing instead of failing
+    /// Print a note for a rule that matches nothing, instead of failing
     #[arg(long, help_heading = "Changes")]
     pub lenient_rules: bool,
     /// Rename tensors of the left side, as in `convert`; may be repeated

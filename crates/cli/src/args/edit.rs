@@ -125,7 +125,7 @@ pub(crate) struct Edit {
     /// Remove metadata; may be repeated
     #[arg(long, value_name = "KEY", help_heading = "Changes")]
     pub remove_metadata: Vec<String>,
-    /// Note rules that match nothing instead of failing
+    /// Print a note for a rule that matches nothing, instead of failing
     #[arg(long, help_heading = "Changes")]
     pub lenient_rules: bool,
     /// Edit the file itself: header (default) or rewrite
@@ -197,6 +197,7 @@ pub(crate) struct Writing {
     /// Kind of file within the format, such as inference or state for paddle
     ///
     /// paddle: inference, separate, combined, state, training. biggraph: init, edges, entities. primitiv: parameter.
+    /// docs/src/reference/settings.md lists all.
     #[arg(long, value_name = "KIND", help_heading = "Output")]
     pub kind: Option<String>,
     /// Setting of the format, such as header_padding=4096; may be repeated

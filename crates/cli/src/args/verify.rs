@@ -12,7 +12,7 @@ pub(crate) struct Verify {
     /// Also check values: NaN, infinities, empty rows, duplicates, row names
     #[arg(long, help_heading = "Checks")]
     pub values: bool,
-    /// --values, with NaN and infinities as errors (exit code 1)
+    /// Like --values, but NaN and infinities are errors (exit code 1)
     #[arg(long, help_heading = "Checks")]
     pub deny_nonfinite: bool,
     /// Show the use of every byte range of each file

@@ -47,8 +47,10 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
         output.warning("warning:", "the folder contains no version of a checkpoint")?;
     }
     if let Err(error) = report.state.current() {
-        let hint = error.hint_phrase().map(|hint| format!("; {}", hint.clone().worded(&flags)));
-        output.warning("error:", &format!("{}{}", error.message(), hint.unwrap_or_default()))?;
+        output.warning("error:", error.message())?;
+        if let Some(hint) = error.hint_phrase() {
+            output.warning("hint:", &hint.clone().worded(&flags))?;
+        }
     }
     Ok(output.outcome)
 }

@@ -171,8 +171,9 @@ pub(super) fn casts(casts: &BTreeMap<String, CastReport>, output: &mut Output) -
     }
     let more = worst.count().saturating_sub(SHOWN_CASTS);
     if more > 0 {
+        let have = if more == 1 { "has" } else { "have" };
         let more = human_counted(more, "more tensor");
-        output.warning("cast", &format!("and {more}; --json lists them all"))?;
+        output.warning("cast", &format!("{more} {have} such values; --json lists them all"))?;
     }
     Ok(())
 }

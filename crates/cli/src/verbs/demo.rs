@@ -123,7 +123,13 @@ fn document(args: &Demo, steps: &[(&str, Vec<OsString>)], output: &mut Output) -
 /// Quotes an argument for a shell.
 fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/=".contains(c);
-    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    if word.chars().all(plain) {
+        word.to_owned()
+    } else if word.contains('\'') && !word.contains(['"', '$', '`', '\\', '!']) {
+        format!("\"{word}\"")
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 /// Creates the folder if it does not exist.

@@ -105,7 +105,14 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
             let pairs = info.tied.iter().map(|(name, of)| format!("{} = {}", escape(name), escape(of)));
             line("tied", first_and_more(pairs, SHOWN_TIES))?;
         }
-        line("data", human_bytes(info.total.bytes))?;
+        let data = human_bytes(info.total.bytes);
+        line(
+            "data",
+            match info.tied_bytes {
+                0 => data,
+                tied => format!("{data} ({} stored)", human_bytes(info.total.bytes.saturating_sub(tied))),
+            },
+        )?;
         let dtypes = info.by_dtype.iter().map(|(dtype, tally)| (dtype.name(), tally));
         let roles = info.by_role.iter().map(|(role, tally)| (*role, tally));
         for (name, tally) in dtypes.chain(roles) {

@@ -7,11 +7,15 @@ use crate::table::{Align, Cell, Table, short};
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use weighbridge::checkpoint::{Attributes, Checkpoint, TensorEntry};
 use weighbridge::finding::Verdict;
+use weighbridge::formats::registry;
 use weighbridge::ops::list::{self, Group, ListOptions, Listing};
-use weighbridge::phrase::{Face, Worded};
-use weighbridge::text::{counted, escape};
+use weighbridge::phrase;
+use weighbridge::phrase::{Face, Opt, Worded};
+use weighbridge::text::{counted, escape, path_text};
+use weighbridge::{Error, ErrorCode};
 
 pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let options = ListOptions {
@@ -27,9 +31,21 @@ pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome,
         extents: args.extents,
     };
     several::run(&args.paths, output, |path| {
-        let listing = list::list(crate::salvage::open(path, &args.input)?, &options)?;
+        let opened = crate::salvage::open(path, &args.input);
+        let opened = opened.map_err(|error| match names_a_tensor(&error, path, &args.paths) {
+            true => error.hint(phrase!["to list one tensor, use ", Opt::Select.with(path_text(path))]),
+            false => error,
+        });
+        let listing = list::list(opened?, &options)?;
         Ok(Listed { listing, tree: args.tree })
     })
+}
+
+/// Returns true if a missing path after an existing file is probably the name of a tensor.
+fn names_a_tensor(error: &Error, path: &Path, paths: &[PathBuf]) -> bool {
+    let is_name = path.components().count() == 1 && registry().by_extension(path).is_err();
+    let follows_a_file = || paths.first().is_some_and(|first| first != path && first.is_file());
+    error.code() == ErrorCode::NotFound && is_name && follows_a_file()
 }
 
 /// List of tensors.

@@ -48,6 +48,25 @@ fn options_of_other_verbs_are_named_with_their_verbs() {
 }
 
 #[test]
+fn tips_of_unknown_options_do_not_lead_away() {
+    let tip = |words: &[&str]| complaint(&weighbridge(words));
+    let convert = |words: &[&str]| tip(&[&["convert", "a.pt", "b.pt"], words].concat());
+    for words in [&["--partitions", "3"][..], &["--partitions=3"]] {
+        let said = convert(words);
+        assert!(said.contains("tip: use --set partitions=3\n") && !said.contains("--plain"), "{said}");
+    }
+    assert!(convert(&["--header-padding"]).contains("tip: use --set header_padding=VALUE\n"));
+    assert!(tip(&["ls", "a.pt", "--filter", "conv"]).contains("tip: use --select PATTERN\n"));
+    for words in
+        [&["scan", "a.pt", "--allow", "x"][..], &["ls", "a.pt", "--foo"], &["ls", "a.pt", "--partitions"]]
+    {
+        let said = tip(words);
+        assert!(!said.contains("tip:") && said.contains("Usage: weighbridge "), "{said}");
+    }
+    assert!(convert(&["--cast", "fc.*=f16"]).contains("tip: edit --cast takes PATTERN=DTYPE"));
+}
+
+#[test]
 fn unknown_names_hint_at_the_nearest() {
     let folder = Folder::new();
     let (model, more) = (folder.model("a.safetensors"), folder.path("b.safetensors"));

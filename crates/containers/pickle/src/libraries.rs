@@ -25,7 +25,9 @@ impl Known {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Value => "a type or function that is named but not called",
-            Self::Object | Self::Distribution => "a class whose objects only get attributes",
+            Self::Object | Self::Distribution => {
+                "a class; loading only creates the object and sets its attributes"
+            }
             Self::Mapping => "a dict",
             Self::Call(_) => "a constructor; calls are checked against the form of its library",
         }

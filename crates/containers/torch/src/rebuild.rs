@@ -5,6 +5,7 @@ use super::layout::{View, entry};
 use super::saved::Saved;
 use super::storage::{Class, Reference, dtype_of, reference};
 use super::{CLASS, QUANTIZED, REQUIRES_GRAD};
+use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::{Attributes, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::DType;
@@ -103,8 +104,12 @@ pub(super) fn tensor(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<Op
         }
     };
     let place = |e: Error| {
-        let at = graph.made(id).map_or(0, |made| made.offset);
-        e.in_file(saved.source.label()).on_tensor(&path).at(at)
+        let e = e.in_file(saved.source.label()).on_tensor(&path);
+        // The offset is that of the tensor in the pickle, not of a missing storage.
+        if e.code() == ErrorCode::TorchStorageMissing {
+            return e;
+        }
+        e.at(graph.made(id).map_or(0, |made| made.offset))
     };
     let view = view(saved, &parts).map_err(place)?;
     let mut entry = entry(&view, path.clone(), saved).map_err(place)?;

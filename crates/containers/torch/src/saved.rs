@@ -360,8 +360,8 @@ impl Saved {
             Storages::Legacy(legacy) => legacy.storages.get(wanted.key).cloned(),
         };
         let missing = || {
-            Error::corrupt("torch-storage-missing", "the storage of the tensor is missing from the file")
-                .found(format_args!("no storage {}", escape(wanted.key)))
+            let text = format!("storage {} is missing from the file", escape(wanted.key));
+            Error::corrupt("torch-storage-missing", text)
         };
         found.ok_or_else(missing)
     }

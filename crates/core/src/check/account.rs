@@ -1,6 +1,6 @@
 //! Account of a file: the use of every byte.
 
-use super::content_kind::{content_kind, first_not_zero};
+use super::content_kind::{UNRECOGNIZED, ZEROS, content_kind, first_not_zero};
 use super::file_extents::FileExtents;
 use super::outline::{Gaps, Outline, Part};
 use crate::checkpoint::TensorEntry;
@@ -16,6 +16,8 @@ use std::collections::HashMap;
 use std::ptr;
 use std::sync::Arc;
 
+/// Place of unclaimed bytes at the end of a file, in findings.
+pub const AFTER_LAST_PART: &str = "after the last known part of the file";
 /// Description of row names that are stored as a tensor.
 const NAMES: &str = "row names";
 
@@ -240,15 +242,22 @@ impl<'a> Sums<'a> {
             return Ok(());
         }
         let kind = content_kind(&**self.source, from, len)?;
-        self.push(from, len, Use::Unknown, format!("looks like {kind}").into(), None);
+        // These need no guess.
+        let is_certain = matches!(kind, ZEROS | UNRECOGNIZED);
+        let what = if is_certain { kind.into() } else { format!("looks like {kind}").into() };
+        self.push(from, len, Use::Unknown, what, None);
         let bytes = counted(len, "byte", "bytes");
         let (code, place) = match (from, to) {
             (0, to) if to == end => ("hidden-bytes", "of unknown use"),
             (0, _) => ("hidden-bytes", "before the start of the format"),
-            (_, to) if to == end => ("trailing-bytes", "after the last known part of the file"),
+            (_, to) if to == end => ("trailing-bytes", AFTER_LAST_PART),
             _ => ("hidden-bytes", "between the parts of the file"),
         };
-        let text = format!("{bytes} {place}: {kind}");
+        let text = match len {
+            _ if is_certain => format!("{bytes} {place}: {kind}"),
+            1 => format!("{bytes} {place}; it looks like {kind}"),
+            _ => format!("{bytes} {place}; they look like {kind}"),
+        };
         self.findings.push(Finding::unchecked(code, text).at(from));
         Ok(())
     }

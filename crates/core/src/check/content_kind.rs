@@ -40,6 +40,11 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"SQLite format 3\0", "a database (SQLite)"),
 ];
 
+/// Description of bytes that are all zero.
+pub(super) const ZEROS: &str = "zeros";
+/// Description of bytes of no known kind.
+pub(super) const UNRECOGNIZED: &str = "unrecognized data";
+
 /// Minimum bytes for the detection of compressed or encrypted data.
 const MIN_RANDOM_LEN: usize = 256;
 
@@ -66,7 +71,7 @@ pub(super) fn content_kind(source: &dyn Source, offset: u64, len: u64) -> Result
     let end = offset.saturating_add(len);
     let start = first_not_zero(source, offset, end)?;
     if start == end {
-        return Ok("zeros");
+        return Ok(ZEROS);
     }
     // Magic bytes may begin with one zero.
     let from = if start > offset { start - 1 } else { start };
@@ -84,7 +89,7 @@ pub(super) fn content_kind(source: &dyn Source, offset: u64, len: u64) -> Result
         }
         bytes if is_text(bytes) => "text",
         bytes if is_random(bytes) => "random bytes (compressed or encrypted)",
-        _ => "unrecognized data",
+        _ => UNRECOGNIZED,
     })
 }
 

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::phrase::Opt;
 use crate::text::counted;
+use crate::topology::VariableKind;
 use crate::{NoteCode, phrase};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Serialize as DeriveSerialize};
@@ -87,13 +88,25 @@ impl Checkpoint {
         losses.extend(self.info_losses());
         if let Some(program) = &self.topology {
             let detail = match program.has_tensors() {
-                true => phrase!["dropped: the target format has no place for it; keep the original model"],
+                true => phrase!["the target format has no place for the graph; keep the original model"],
                 false => phrase![
-                    "dropped: the target format has no place for it; keep its file and pass it with ",
-                    Opt::Program
+                    "the target format has no place for the program; keep its file, and pass it with ",
+                    Opt::Program,
+                    " when you convert back"
                 ],
             };
-            losses.push(Loss::new("program", "the program", detail));
+            let file = match self.metadata.get(Metadata::PROGRAM_FILE_KEY) {
+                Some(Value::Text(name)) => escape_text(name),
+                _ => escape_text(&self.label),
+            };
+            losses.push(Loss::new("program", file, detail));
+        }
+        if let Some(topology) = &self.topology
+            && self.notes.iter().any(|note| note.code == NoteCode::ParametersMissing && !note.omission)
+        {
+            let detail = "the program has this parameter, but no parameter file was found";
+            let parameters = topology.parameters().into_iter().filter(|v| v.kind != VariableKind::Vocab);
+            losses.extend(parameters.map(|v| Loss::new("tensors", escape_text(&v.name), detail)));
         }
         losses
     }

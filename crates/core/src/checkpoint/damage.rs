@@ -12,6 +12,8 @@ use std::fmt;
 impl Metadata {
     /// Metadata key that marks a written file as salvaged from a damaged one.
     pub const SALVAGED_KEY: &'static str = "salvaged";
+    /// Metadata key of the name of the program file.
+    pub const PROGRAM_FILE_KEY: &'static str = "paddle.program";
 }
 
 impl Attributes {

@@ -2,6 +2,8 @@
 
 use super::{Attributes, Name, RowNamesRef, TensorPath};
 use crate::error::{Error, Result};
+use crate::phrase;
+use crate::phrase::{Opt, Phrase};
 use crate::source::SourceRef;
 use crate::tensor::{Cast, DType, Encoding, Order, Region, Shape};
 use smallvec::SmallVec;
@@ -271,6 +273,18 @@ impl TensorEntry {
         cut.check = None;
         cut.source = std::sync::Arc::new(view);
         Ok(Some(cut))
+    }
+
+    /// Returns the hint for a target that holds `f32` but not the dtype of the tensor.
+    pub fn f32_hint(&self) -> Phrase {
+        match self.cast {
+            Some(cast) if self.stored == DType::F32 => {
+                let cast = Opt::Cast.with(cast.to.to_string());
+                phrase!["remove ", cast, ", or write another format"]
+            }
+            Some(cast) => phrase!["use ", Opt::Cast.with("f32"), format_args!(" instead of {}", cast.to)],
+            None => phrase!["use ", Opt::Cast.with("f32")],
+        }
     }
 
     /// Returns the dtype of the elements as read: after the cast, if any.

@@ -108,9 +108,10 @@ impl Checkpoint {
             let what = wanted.replace('_', " ");
             return Err(Error::mismatch("no-such-names", format!("no tensor has a {what}"))
                 .in_file(&self.label)
-                .hint(
-                    "structured names are stored in x.pdiparams.info or in a .pdparams file; variable names in the program",
-                ));
+                .hint(match wanted == Attributes::STRUCTURED_NAME {
+                    true => "structured names are stored in x.pdiparams.info or in a .pdparams file; a program has only variable names",
+                    false => "variable names are stored in the program or in a .pdparams file",
+                }));
         }
         let mut without = 0u64;
         for tensor in &mut self.tensors {

@@ -86,6 +86,7 @@ codes! {
         OptimizerValue = "optimizer-value",
         OrphanLeftBehind = "orphan-left-behind",
         OrphanUnfinished = "orphan-unfinished",
+        OtherExtension = "other-extension",
         OtherFiles = "other-files",
         OtherModels = "other-models",
         OutsideTheFolder = "outside-the-folder",

@@ -51,6 +51,33 @@ fn detect_format(registry: &Registry, source: &SourceRef, name: &Path) -> Option
     (!unknown::is_known(&head) && text.chars().all(is_printed)).then_some(format)
 }
 
+/// Returns true for a table that only the extension of its `name` reveals: each line at its beginning is a name and numbers, or one
+/// number. A single column of integers may be labels for other data.
+pub(super) fn is_table_by_extension(registry: &Registry, source: &SourceRef, name: &Path) -> bool {
+    if detect_format(registry, source, name).is_none() {
+        return false;
+    }
+    let Ok(head) = head_of(source) else { return false };
+    let text = String::from_utf8_lossy(&head);
+    let whole = head.len() as u64 == source.len();
+    // The last line may be truncated.
+    let complete = if whole { &*text } else { text.rsplit_once('\n').map_or("", |(lines, _)| lines) };
+    let mut float = false;
+    let mut is_row = |line: &str| {
+        let separator = if line.contains('\t') { '\t' } else { ' ' };
+        let mut fields = line.trim_end().split(separator);
+        let first = fields.next().unwrap_or_default();
+        let mut numbers = fields.peekable();
+        if numbers.peek().is_none() {
+            float |= first.contains('.');
+            return first.parse::<f64>().is_ok();
+        }
+        float = true;
+        numbers.all(|field| field.parse::<f64>().is_ok())
+    };
+    complete.lines().all(&mut is_row) && float
+}
+
 /// Returns the format of a damaged source: by its content, by its damaged beginning, or by its `name`.
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 //! of an opened model.
 
 use super::Registry;
+use super::detect::is_table_by_extension;
 use crate::{Format, OpenOptions};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -70,6 +71,23 @@ impl<'a> FolderProbe<'a> {
         let Ok(Some(source)) = self.folder.open(name) else { return false };
         let is_named = |format: &dyn Format| named.is_some_and(|named| named.info().id == format.info().id);
         self.registry.detect(&source).is_ok_and(|format| !format.needs_extension() || is_named(format))
+    }
+
+    /// Returns true for the extension of a format of text tables, such as `.tsv`.
+    fn is_named_as_table(&self, name: &Path) -> bool {
+        let hidden = name.iter().any(|part| part.as_encoded_bytes().starts_with(b"."));
+        !hidden && self.registry.by_extension(name).is_ok_and(|(format, _)| format.is_detected_by_extension())
+    }
+
+    /// Returns true for a table of text that only its extension reveals.
+    fn is_table(&mut self, name: &Path) -> bool {
+        if !self.is_named_as_table(name) {
+            return false;
+        }
+        let Some(left) = self.left.checked_sub(1) else { return false };
+        self.left = left;
+        let Ok(Some(source)) = self.folder.open(name) else { return false };
+        is_table_by_extension(self.registry, &source, name)
     }
 }
 
@@ -243,8 +261,14 @@ fn find(registry: &Registry, folder: &FolderRef) -> Result<Models> {
         }
     }
     let mut probe = FolderProbe::new(registry, folder);
-    let models: Vec<&Path> =
+    let mut models: Vec<&Path> =
         items.iter().map(|item| item.name.as_path()).filter(|name| probe.is_model(name)).collect();
+    // Other models have precedence over tables that only their extension reveals.
+    if models.iter().all(|name| probe.is_named_as_table(name)) {
+        let found = std::mem::take(&mut models);
+        let names = items.iter().map(|item| item.name.as_path());
+        models.extend(names.filter(|name| found.contains(name) || probe.is_table(name)));
+    }
     match models.as_slice() {
         [] => Ok(Models::None),
         [name] if is_part(name) => {

@@ -31,6 +31,8 @@ pub struct IndexFile {
     pub name: String,
     /// Names of the shards, without duplicates. They may be missing.
     pub files: Vec<String>,
+    /// Names of tensors, each with the index of its shard in `files`.
+    pub tensors: Vec<(String, usize)>,
 }
 
 /// Indexes of shards in a folder.
@@ -58,7 +60,9 @@ impl IndexFiles {
             let name = name.to_owned();
             match ShardIndex::is_index_file(&source)? {
                 true => match ShardIndex::read(&source, limits) {
-                    Ok(index) => lists.read.push(IndexFile { name, files: index.files }),
+                    Ok(ShardIndex { files, tensors, .. }) => {
+                        lists.read.push(IndexFile { name, files, tensors });
+                    }
                     Err(error) => lists.unread.push((name, error)),
                 },
                 // Valid JSON of another form is not an index; damaged JSON may have been one.

@@ -48,8 +48,7 @@ fn combined(checkpoint: &Checkpoint) -> Vec<Finding> {
         return vec![
             Finding::unchecked(
                 "no-program",
-                "the file has no names and no program was found: names, shapes and the number of tensors \
-                 cannot be checked",
+                "names, shapes and the number of tensors cannot be checked without a program",
             )
             .hint(phrase!["use ", Opt::Program.any("FILE"), " to name the program"]),
         ];

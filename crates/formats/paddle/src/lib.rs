@@ -50,7 +50,7 @@ pub use strip_options::{Strip, StripReport};
 
 use std::path::Path;
 use weighbridge_core::check::Outline;
-use weighbridge_core::checkpoint::{Checkpoint, Value};
+use weighbridge_core::checkpoint::{Checkpoint, Metadata, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
@@ -65,7 +65,7 @@ use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// Metadata key of the name of the program file.
-const PROGRAM_FILE: &str = "paddle.program";
+const PROGRAM_FILE: &str = Metadata::PROGRAM_FILE_KEY;
 /// Metadata key of the name of the combined file.
 const PARAMETERS_FILE: &str = "paddle.parameters";
 /// Metadata key of the name of the list of structured names.

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
-use weighbridge_core::phrase::Opt;
+use weighbridge_core::phrase::{Opt, Phrase};
 use weighbridge_core::tensor::DType;
 
 /// Entry with its primitiv shape.
@@ -45,9 +45,10 @@ fn hold_unnamed(entry: &TensorEntry) -> Result<Held<'_>> {
     if dtype != DType::F32 {
         let error = Error::mismatch("dtype", "primitiv stores only float32").expected("f32").found(dtype);
         return Err(if dtype.is_float() {
-            error.hint(Opt::Cast.with("f32"))
+            error.hint(entry.f32_hint())
         } else {
-            error.hint(phrase!["exclude it with ", Opt::Drop, ", or convert it to floats first"])
+            let drop = Opt::Drop.with(entry.name());
+            error.hint(phrase!["exclude it with ", drop, format_args!("; {dtype} cannot be cast")])
         });
     }
     let elements = entry.shape.elements();
@@ -153,7 +154,15 @@ fn collision(held: &Held<'_>) -> Error {
 pub(super) fn only(checkpoint: &Checkpoint) -> Result<Held<'_>> {
     match checkpoint.tensors.as_slice() {
         [entry] => hold(entry),
-        others => Err(not_one("tensor", others.len())),
+        others => {
+            let mut values = others.iter().filter(|entry| !entry.role.is_state());
+            let error = not_one("tensor", others.len());
+            Err(match (values.next(), values.next()) {
+                (Some(only), None) => error
+                    .hint(phrase![format_args!("{} has optimizer state; add ", only.name()), Opt::NoState]),
+                _ => error.hint(select_one()),
+            })
+        }
     }
 }
 
@@ -162,7 +171,7 @@ pub(super) fn only_parameter(checkpoint: &Checkpoint, with_stats: bool) -> Resul
     let mut all = parameters(checkpoint, with_stats)?;
     match (all.pop(), all.len()) {
         (Some(parameter), 0) => Ok(parameter),
-        (last, others) => Err(not_one("parameter", others + usize::from(last.is_some()))),
+        (last, others) => Err(not_one("parameter", others + usize::from(last.is_some())).hint(select_one())),
     }
 }
 
@@ -170,5 +179,8 @@ fn not_one(what: &'static str, found: usize) -> Error {
     Error::mismatch("not-one-tensor", format!("a primitiv {what} file stores exactly one {what}"))
         .expected("1")
         .found(found)
-        .hint(phrase!["select one with ", Opt::Select, ", or write a .model"])
+}
+
+fn select_one() -> Phrase {
+    phrase!["select one with ", Opt::Select, ", or write a .model"]
 }

@@ -61,8 +61,9 @@ impl HeaderSpace {
                     .hint(phrase![
                         "use ",
                         Opt::InPlace.with("rewrite"),
-                        ", or write the file with padding for later edits: ",
-                        Opt::Set.pair(HEADER_PADDING, "4096")
+                        ", which writes a new file and replaces the old one; ",
+                        Opt::Set.pair(HEADER_PADDING, "4096"),
+                        " reserves room for later edits"
                     ])),
             },
         }

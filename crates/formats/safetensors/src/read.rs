@@ -153,7 +153,7 @@ fn check_cover(
     if covered < there {
         let (count, place) = (there - covered, data + covered);
         if !lenient {
-            return Err(Error::corrupt("trailing-bytes", "trailing bytes behind the last tensor")
+            return Err(Error::corrupt("trailing-bytes", "bytes follow the last tensor")
                 .at(place)
                 .expected("the end of the file")
                 .found(format_args!("{count} more bytes"))

@@ -33,8 +33,10 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         let keys =
             checkpoint.metadata.iter().map(|(key, _)| key).filter(|&key| key != Metadata::MODULE_VERSIONS);
         let without = first_and_more(keys.map(escape_text), MAX_NAMED);
-        let kept = if without.is_empty() { "its structure is".to_owned() } else { format!("{without} are") };
-        let detail = format!("the checkpoint becomes a flat state dict; {kept} kept for Weighbridge only");
+        let kept = if without.is_empty() { "its structure".to_owned() } else { without };
+        let detail = format!(
+            "the checkpoint becomes a flat state dict: only Weighbridge can read {kept} from the new file; torch.load returns the tensors only"
+        );
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
     }
     let mut builder = SavedBuilder::new();

@@ -49,6 +49,13 @@ fn opens_the_only_model_of_a_folder() {
     // A part is not the model, unless it is all of it.
     assert_eq!(open(&[config, ("w-00002-of-00003.npy", &NPY[..])]).0, "part-of-model");
     assert_eq!(open(&[config, ("w-00001-of-00001.npy", &NPY[..])]), own("w-00001-of-00001.npy"));
+    // Tables that only their extension reveals count where there is no other model; labels for other data do not.
+    let labels = ("metadata.tsv", &b"3\n1\n2\n"[..]);
+    let tables = [labels, ("a.tsv", b"0.5\n-1\n"), ("b.tsv", b"x\t1\t2\ny\t3\t4\n")];
+    assert_eq!(open(&tables[..1]).0, "not-a-file");
+    assert_eq!(open(&tables[..2]), own("a.tsv"));
+    assert_eq!(open(&tables), ("several-models".to_owned(), "a.tsv, b.tsv".to_owned()));
+    assert_eq!(open(&[&tables[..], &[("x.npy", &NPY[..])]].concat()), own("x.npy"));
     // Which of several is meant is not guessed, unless those who load such folders take one.
     let two = [config, ("b.npy", &NPY[..]), ("a.safetensors", model)];
     assert_eq!(open(&two), ("several-models".to_owned(), "a.safetensors, b.npy".to_owned()));

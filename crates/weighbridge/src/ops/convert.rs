@@ -165,6 +165,7 @@ fn plan_opened(
     };
     let inputs = Inputs::of(&checkpoint, target).and_named(&options.open)?;
     let mut notes = checkpoint.notes.clone();
+    notes.extend(other_extension(target, format));
     let has_state =
         checkpoint.tensors.iter().any(|t| t.role.is_state()) || notes.iter().any(Note::is_of_state);
     if options.changes.no_state && !has_state {
@@ -369,6 +370,21 @@ pub fn target_form(target: &Path, options: &ConvertOptions) -> Result<(&'static 
     Ok((format, options.kind.clone().or(kind.map(str::to_owned))))
 }
 
+/// Returns a note if the extension of `target` is that of another format.
+fn other_extension(target: &Path, format: &dyn Format) -> Option<Note> {
+    let extension = target.extension()?.to_str()?.to_ascii_lowercase();
+    let (other, _) = formats::registry().by_extension(target).ok()?;
+    if format.info().extensions.iter().any(|(own, _)| *own == extension) {
+        return None;
+    }
+    let text = format!(
+        "the output has the extension of {}, but its format is {}",
+        other.info().id,
+        format.info().id
+    );
+    Some(Note::new(NoteCode::OtherExtension, text))
+}
+
 /// Returns the error for denied losses.
 pub(super) fn denied(losses: &[Loss]) -> Error {
     lost(losses, "the conversion would lose data, and losses are denied").hint(phrase![
@@ -384,7 +400,13 @@ pub(super) fn check_nothing_lost(losses: &[Loss]) -> Result<()> {
     if taken.is_empty() {
         return Ok(());
     }
-    Err(lost(&taken, "the in-place rewrite would lose data"))
+    Err(lost(
+        &taken,
+        match taken.iter().any(Loss::is_tensor) {
+            true => "an edit in place must keep every tensor",
+            false => "an edit in place must keep all data",
+        },
+    ))
 }
 
 /// As [`denied`], with another message and without a hint.

@@ -81,6 +81,8 @@ pub struct Info {
     pub buffers: Tally,
     /// Tensors that share the bytes of an earlier one: their name, and that of the first.
     pub tied: Vec<(String, String)>,
+    /// Bytes of `tied`, which are stored once.
+    pub tied_bytes: u64,
     /// Totals by role, by the word in JSON, in the order of first appearance.
     pub by_role: Vec<(&'static str, Tally)>,
     /// Totals by element type, most bytes first.
@@ -140,6 +142,10 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
     });
     let name = |place: usize| checkpoint.tensors[place].text();
     by_dtype.sort_by_key(|(dtype, tally)| (std::cmp::Reverse(tally.bytes), *dtype));
+    let tied_bytes = again
+        .iter()
+        .filter_map(|&place| checkpoint.tensors.get(place))
+        .fold(0, |sum: u64, tensor| sum.saturating_add(tensor.bytes()));
     let depth = checkpoint.tensors.iter().map(|t| t.path.parts().len()).max().unwrap_or(0);
     Info {
         label: checkpoint.label.clone(),
@@ -152,6 +158,7 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
         parameters,
         buffers,
         tied: tied.into_iter().map(|(place, first)| (name(place), name(first))).collect(),
+        tied_bytes,
         by_role,
         by_dtype,
         largest: largest(&checkpoint.tensors),

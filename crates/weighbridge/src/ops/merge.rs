@@ -20,6 +20,7 @@ mod lists;
 mod variables;
 
 use choose::choose;
+use lists::Gathered;
 
 /// Resolution of tensors with the same name in two checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -94,9 +95,9 @@ pub fn merge(
 ) -> Result<PreparedMerge> {
     LocalSink::check(target, options.force)?;
     let named = sources;
-    let (sources, mut notes) = match same {
+    let Gathered { sources, mut notes, absent } = match same {
         // Each source gets a prefix of its own.
-        Same::Prefix => (sources.to_vec(), Vec::new()),
+        Same::Prefix => Gathered { sources: sources.to_vec(), ..Gathered::default() },
         _ => lists::gather(sources, &options.open.limits),
     };
     let open = |path: &PathBuf| {
@@ -119,10 +120,11 @@ pub fn merge(
         opened.iter().filter(|one| torch::was_object(one)).map(|one| one.label.clone()).collect();
     let (checkpoint, losses) = join(opened, same)?;
     notes.extend(checkpoint.notes.iter().cloned());
-    let names = checkpoint.tensors.iter().map(TensorEntry::text).collect();
+    let names: Vec<String> = checkpoint.tensors.iter().map(TensorEntry::text).collect();
     let undenied = ConvertOptions { deny_loss: false, ..options.clone() };
     let mut plan = plan_checkpoint(checkpoint, format, kind, &undenied)?;
     plan.losses.extend(losses);
+    plan.losses.extend(of_absent_shards(&absent, &names));
     of_each(&mut plan, &objects);
     if options.deny_loss && !plan.losses.is_empty() {
         return Err(super::convert::denied(&plan.losses));
@@ -132,6 +134,20 @@ pub fn merge(
     }
     LocalSink::check_plan(&plan, target, options.force)?;
     Ok(PreparedMerge { plan, names, notes })
+}
+
+/// Returns the losses for tensors of shards that are not given, unless another source has them.
+fn of_absent_shards(absent: &[(String, String)], names: &[String]) -> Vec<Loss> {
+    let known: HashSet<&str> = match absent.is_empty() {
+        true => HashSet::new(),
+        false => names.iter().map(String::as_str).collect(),
+    };
+    let lost = absent.iter().filter(|(name, _)| !known.contains(name.as_str()));
+    lost.map(|(name, shard)| {
+        let detail = format!("its shard {} is not given", escape_text(shard));
+        Loss::new(LossCode::TensorSkipped, escape_text(name), detail)
+    })
+    .collect()
 }
 
 /// Reports the lost structure of torch objects for each source that had one: the plan has a single loss for the merged index.
@@ -221,11 +237,12 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
                 _ => "other files have".to_owned(),
             };
             let text = format!(
-                "{}: {} dropped{}, first {name}: {other} the same {}",
+                "{}: {} ({name}{}{}) not taken: {other} {}",
                 source.label,
                 counted(dropped, "tensor", "tensors"),
-                if with_state { ", including optimizer state" } else { "" },
-                if dropped == 1 { "name" } else { "names" },
+                if dropped == 1 { "" } else { ", ..." },
+                if with_state { ", with optimizer state" } else { "" },
+                if dropped == 1 { "a tensor of the same name" } else { "tensors of the same names" },
             );
             joined.notes.push(Note::new("gave-way", text));
         }
@@ -350,7 +367,8 @@ fn join_rest(sources: &[Checkpoint], joined: &mut Checkpoint, losses: &mut Vec<L
         joined.topology.clone_from(&one.topology);
     } else if sources.iter().any(|source| source.topology.is_some()) {
         let detail = "several files have a program, and programs cannot be merged";
-        losses.push(Loss::new("program", "the program", detail));
+        let with_program = sources.iter().filter(|source| source.topology.is_some());
+        losses.extend(with_program.map(|source| Loss::new("program", escape_text(&source.label), detail)));
     }
     let mut names: HashSet<&str> = HashSet::new();
     for source in sources {

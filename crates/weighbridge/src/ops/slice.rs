@@ -269,10 +269,25 @@ pub fn resolve<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a Tensor
     let (name, slice) = text.split_at(at);
     match (checkpoint.tensor(name.trim_end()), Slice::parse(slice)) {
         (Ok(entry), Ok(slice)) => Ok((entry, slice)),
-        (Ok(entry), Err(error)) => Err(error.on_tensor(entry.name())),
+        (Ok(entry), Err(error)) => Err(unquoted(entry, slice).unwrap_or(error).on_tensor(entry.name())),
         (Err(error), Ok(_)) => Err(error),
         (Err(_), Err(_)) => Err(whole),
     }
+}
+
+/// Returns the error for a row name without quotes: a shell removes those around a whole argument.
+fn unquoted(entry: &TensorEntry, slice: &str) -> Option<Error> {
+    entry.row_names.as_ref()?;
+    let first = slice.trim().strip_prefix('[')?.trim_end_matches(']').split(',').next()?.trim();
+    if first.is_empty() || first.contains(['\'', '"', ':']) || Part::parse(first, slice).is_ok() {
+        return None;
+    }
+    let error = Error::usage("bad-slice", format!("`{}` is not an index", crate::text::escape(first)));
+    let example = format!("{}['{first}']", entry.name());
+    Some(error.found(crate::text::escape(slice)).hint(format_args!(
+        "a row name needs quotes inside the brackets, and the shell needs quotes outside: \"{}\"",
+        crate::text::escape(&example)
+    )))
 }
 
 /// Returns the only tensor of a checkpoint, which needs no name.

@@ -8,6 +8,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use weighbridge_core::checkpoint::Note;
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase::{Job, Opt};
+use weighbridge_core::{ErrorCode, phrase};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::FolderRef;
 
@@ -83,7 +85,19 @@ pub(super) fn choose(
     let error = error.in_file(Path::new(folder.label()).join(FileName::Version.to_string()).display());
     let error = error.expected(on_disk.describe());
     Err(match newest {
-        Some(newest) => error.hint(format_args!("open version {newest}, the newest complete one")),
+        Some(newest) => {
+            let repair = match error.code() {
+                // The version file is valid.
+                ErrorCode::VersionWithoutFiles => Opt::Rollback.with(newest.to_string()),
+                _ => Opt::Recover.into(),
+            };
+            error.hint(phrase![
+                Opt::At.with(newest.to_string()),
+                format_args!(" reads version {newest}; "),
+                Job::Checkpoint.call().of(&["FOLDER"]).with(repair),
+                " makes it current"
+            ])
+        }
         None => error.hint("restore missing files: no version is complete"),
     })
 }

@@ -5,6 +5,8 @@ use crate::text::{number_text, parse_number};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_io::engine::{Disk, replace_small};
 use weighbridge_io::source::to_usize;
 
@@ -59,7 +61,7 @@ impl Marker {
         match self {
             Self::Version(_) => "",
             Self::Missing => "the version file is missing",
-            Self::Blank => "the version file is empty, as a crash leaves it",
+            Self::Blank => "the version file is empty, as after a crash",
             Self::Unparsable(_) => "the version file does not contain a number",
         }
     }
@@ -100,11 +102,11 @@ pub(super) fn write(
 /// Error for a folder with versions but no valid version file.
 pub(super) fn lost(marker: &Marker, complete: Option<u64>) -> Error {
     let error =
-        Error::corrupt("version-lost", format!("{}, but the folder contains versions", marker.trouble()));
+        Error::corrupt("version-lost", format!("{}; BigGraph would start from scratch", marker.trouble()));
     match complete {
         Some(version) => error
             .found(format_args!("version {version} is complete"))
-            .hint("recover the folder to make the highest complete version current; BigGraph would start from scratch"),
+            .hint(phrase![Opt::Recover, format_args!(" makes version {version} current")]),
         None => error
             .found("no version is complete")
             .hint("recover the folder and start over to make version 0 current"),

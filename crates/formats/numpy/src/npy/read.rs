@@ -40,11 +40,12 @@ pub(crate) fn entry(
         return Err(lengths(Error::corrupt("truncated", "the array is shorter than its shape requires")));
     }
     if found > expected && !lenient {
-        return Err(lengths(Error::corrupt(
-            "trailing-bytes",
-            "trailing bytes behind the last element of the array",
-        ))
-        .hint(phrase!["numpy ignores trailing bytes; ", Opt::Lenient, " does the same"]));
+        let error = Error::corrupt("trailing-bytes", "bytes follow the last element of the array");
+        return Err(lengths(error).hint(phrase![
+            "numpy ignores trailing bytes; ",
+            Opt::Lenient,
+            " does the same"
+        ]));
     }
     if found > expected {
         let text = format!("{path}: {} trailing bytes behind the last element ignored", found - expected);

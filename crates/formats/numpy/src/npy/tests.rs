@@ -193,10 +193,7 @@ fn rejects_tensors_that_npy_cannot_hold() {
     assert!(refusal(&with(vec![fine(), fine()])).hint_text().unwrap().contains("npz"));
     for dtype in DType::ALL.into_iter().filter(|d| !DTYPES.contains(d)) {
         let error = refusal(&with(vec![tensor(dtype, &[4], Encoding::ROW)]));
-        assert_eq!(
-            (error.code().as_str(), error.hint_text()),
-            ("numpy-dtype", Some("cast the tensor: `cast f32`"))
-        );
+        assert_eq!((error.code().as_str(), error.hint_text()), ("numpy-dtype", Some("use `cast f32`")));
     }
     let mut cast = tensor(DType::BF16, &[4], Encoding::ROW);
     cast.cast = Some(DType::F32.into());

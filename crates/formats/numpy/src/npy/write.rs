@@ -61,7 +61,7 @@ pub(crate) fn array_header(tensor: &TensorEntry) -> Result<(Vec<u8>, Order)> {
     let header = header::encode(tensor.dtype(), order, &tensor.shape).ok_or_else(|| {
         Error::mismatch("numpy-dtype", format!("numpy has no dtype for {}", tensor.dtype()))
             .on_tensor(tensor.name())
-            .hint(phrase!["cast the tensor: ", Opt::Cast.with("f32")])
+            .hint(tensor.f32_hint())
     })?;
     Ok((header, order))
 }

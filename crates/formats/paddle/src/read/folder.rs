@@ -75,7 +75,8 @@ pub(super) fn open(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoi
         let file = source(folder, name)?;
         let mut checkpoint = params::open(&file, Some(beside), options)?;
         checkpoint.files.push(file);
-        checkpoint
+        // A single file is opened, whatever else is in the folder.
+        return Ok(checkpoint);
     } else if !inventory.parameters.is_empty() {
         return Err(several(folder, &inventory.parameters));
     } else if !inventory.indexes.is_empty() {

@@ -38,7 +38,8 @@ pub(super) fn fits(entries: &[TensorEntry], program: &Topology) -> bool {
 }
 
 /// Names the tensors of a combined file. If the counts agree (vocabularies aside), the k-th parameter names
-/// the k-th tensor. If counts or shapes differ, the names are guesses. `label` is the program's name in notes.
+/// the k-th tensor. If counts or shapes differ, the names are guesses. `label` is the name of the program in notes, or that
+/// of the file if there is no program.
 pub(super) fn name_in_order(
     entries: &mut [TensorEntry],
     program: Option<&Topology>,
@@ -53,7 +54,9 @@ pub(super) fn name_in_order(
         return vec![Note::new(
             "no-names",
             phrase![
-                "the file has no names and no program with names was found: tensors are numbered; use ",
+                format_args!(
+                    "{label} has no names, and no program with names was found: tensors are numbered; use "
+                ),
                 Opt::Program.any("FILE"),
                 " to name the program"
             ],

@@ -194,7 +194,10 @@ fn join(
             name_in_order(&mut checkpoint.tensors, Some(&found.topology), &format!("{}{why}", found.name))
         }
         None if checkpoint.tensors.is_empty() => Vec::new(),
-        None => name_in_order(&mut checkpoint.tensors, None, ""),
+        None => {
+            let label = base_name(&checkpoint.label);
+            name_in_order(&mut checkpoint.tensors, None, &label)
+        }
     };
     checkpoint.notes.extend(notes);
     if let Some(found) = program {

@@ -111,20 +111,29 @@ pub(super) fn in_file_order<'a>(
     }
     if !missing.is_empty() && !gaps {
         let shown = first_and_more(missing.iter().map(|name| escape_text(name)), 5);
-        let hint = if ordered.is_empty() && !all.is_empty() {
-            phrase![
-                "the names may not be variable names; use ",
-                Opt::Names.with("variable"),
-                " to switch to variable names, or ",
-                Opt::Rename,
-                " to change them"
-            ]
-        } else {
-            phrase!["write all parameters of the program, or use the program of this model"]
+        let has_variables =
+            || checkpoint.tensors.iter().any(|t| t.text_attribute(Attributes::VARIABLE_NAME).is_some());
+        let hint = match &*all {
+            [_, ..] if ordered.is_empty() && has_variables() => {
+                phrase!["use ", Opt::Names.with("variable"), " to switch to variable names"]
+            }
+            [_, ..] if ordered.is_empty() => phrase!["rename them with ", Opt::Rename],
+            _ => phrase!["write all parameters of the program, or use the program of this model"],
+        };
+        let count = ordered.len() + missing.len();
+        let (wanted, found) = match &*all {
+            [first, ..] if ordered.is_empty() => (
+                format!("tensors for all {count} parameters of the program"),
+                format!("none of these names; the model has {}, ...", escape_text(&first.name)),
+            ),
+            _ => (
+                format!("tensors for {} more parameters of the program", missing.len()),
+                format!("tensors for {} of {count} parameters", ordered.len()),
+            ),
         };
         return Err(Error::mismatch("parameters-missing", "parameters of the program have no tensors")
-            .expected(format_args!("tensors of {}: {shown}", missing.len()))
-            .found(format_args!("{} tensors", checkpoint.tensors.len()))
+            .expected(format_args!("{wanted}: {shown}"))
+            .found(found)
             .hint(hint));
     }
     let pairs = ordered.iter().map(|s| (s.name.as_str(), s.entry));

@@ -8,8 +8,6 @@ use weighbridge_core::checkpoint::{
     Checkpoint, Loss, Metadata, Role, TensorEntry, TensorPath, Value, escape_text,
 };
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::phrase;
-use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{Encode, PlannedFile, WritePlan};
 use weighbridge_core::tensor::DType;
 use weighbridge_core::text::counted;
@@ -53,7 +51,7 @@ pub(crate) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Result<WritePlan
                 let text = format!("{} cannot hold dtype {}", form.info.id, tensor.dtype());
                 return Err(Error::mismatch("table-dtype", text)
                     .on_tensor(tensor.name())
-                    .hint(phrase!["cast the tensor: ", Opt::Cast.with("f32")]));
+                    .hint(tensor.f32_hint()));
             }
             tables.push((table, name));
         } else {

@@ -20,8 +20,6 @@ use weighbridge_core::check::Outline;
 use weighbridge_core::checkpoint::{Checkpoint, Loss};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
-use weighbridge_core::phrase;
-use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{Encode, WritePlan};
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
@@ -119,7 +117,7 @@ impl WriteFormat for Word2Vec {
                 return Err(Error::mismatch("table-dtype", "the binary form holds f32 only")
                     .on_tensor(text.table.entry.name())
                     .found(text.table.entry.dtype())
-                    .hint(phrase!["cast the tensor: ", Opt::Cast.with("f32")]));
+                    .hint(text.table.entry.f32_hint()));
             }
             Ok(Arc::new(binary::BinaryTable(text)))
         };

@@ -52,7 +52,11 @@ impl Destination {
             });
         }
         let Some(name) = target.file_name().map(OsString::from) else {
-            return Err(Error::usage("not-a-file", "the target has no file name"));
+            let error = match target.as_os_str().as_encoded_bytes() {
+                b"." | b"./" => Error::usage("not-a-file", "the current folder cannot be the target"),
+                _ => Error::usage("not-a-file", "the target has no file name"),
+            };
+            return Err(error.hint("use the name of a new file or folder"));
         };
         let folder = match target.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),

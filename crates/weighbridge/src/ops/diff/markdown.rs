@@ -14,7 +14,7 @@ pub(super) fn markdown(report: &DiffReport) -> String {
     let _ = writeln!(out, "**{verdict}**: {} and {}\n", code(&report.left[0]), code(&report.right[0]));
     let different: Vec<_> = report.pairs.iter().filter(|pair| pair.status != Status::Same).collect();
     if !different.is_empty() {
-        out.push_str("| tensor | status | max abs | max rel | cosine | elements that differ | notes |\n| --- | --- | --- | --- | --- | --- | --- |\n");
+        out.push_str("| tensor | status | max abs | max rel | cosine | elements beyond the tolerance | notes |\n| --- | --- | --- | --- | --- | --- | --- |\n");
         for pair in different.iter().take(MAX_LINES) {
             let name = match pair.left == pair.right {
                 true => code(&pair.left),

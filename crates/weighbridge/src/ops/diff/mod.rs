@@ -21,20 +21,20 @@ pub use values::{Tolerance, Values};
 
 use super::Changes;
 use super::edit::{Rule, apply, suggest};
-use crate::checkpoint::{Checkpoint, Lost, Metadata, Note, Selection, TensorEntry, TransformReport};
+use crate::checkpoint::{Checkpoint, Lost, Metadata, Note, Rename, Selection, TensorEntry, TransformReport};
 use crate::engine::{RunOptions, check_memory};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::formats::{OpenOptions, open_with, registry};
 use crate::json::{Rows, rows, tree};
-use crate::phrase::Phrase;
+use crate::phrase::{Opt, Phrase};
 use crate::text::first_and_more;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use weighbridge_core::{NoteCode, phrase};
+use weighbridge_core::{ErrorCode, NoteCode, phrase};
 
 /// Options of [`diff`].
 #[derive(Debug, Clone, Default)]
@@ -361,7 +361,7 @@ pub(crate) fn diff_checkpoints(
         left.drop_state();
         right.drop_state();
     }
-    let unused = rename_left(&mut left, options)?;
+    let unused = rename_left(&mut left, &right, options)?;
     let selection = Selection::new(&options.select, &options.drop)?;
     let sides = [&left, &right];
     selection.check_matched(&sides).map_err(|error| suggest(error, &sides, false))?;
@@ -473,7 +473,7 @@ fn leave_out_versions(left: &mut Checkpoint, right: &mut Checkpoint) -> Option<S
 }
 
 /// Renames the tensors of the left side by the options. Returns the notes on rules without effect.
-fn rename_left(left: &mut Checkpoint, options: &DiffOptions) -> Result<Vec<Note>> {
+fn rename_left(left: &mut Checkpoint, right: &Checkpoint, options: &DiffOptions) -> Result<Vec<Note>> {
     let renames = Changes {
         rules: options.rules.clone(),
         lenient_rules: options.lenient_rules,
@@ -481,13 +481,34 @@ fn rename_left(left: &mut Checkpoint, options: &DiffOptions) -> Result<Vec<Note>
         ..Changes::default()
     };
     let mut report = TransformReport::default();
-    renames.apply(left, &mut report)?;
+    renames.apply(left, &mut report).map_err(|error| rename_advice(error, [&*left, right]))?;
     let mut unused = report.notes;
     if !options.rename_regex.is_empty() {
         let rules = Rule::parse("rename-regex", &options.rename_regex)?;
         unused.extend(apply(left, &rules, options.lenient_rules)?.notes);
     }
     Ok(unused)
+}
+
+/// Replaces the hint of an error about a rename that matches nothing on the left.
+fn rename_advice(error: Error, [left, right]: [&Checkpoint; 2]) -> Error {
+    let rename = error.found_text().and_then(|found| Rename::parse(found).ok());
+    let Some(Rename { from, to }) = rename.filter(|_| error.code() == ErrorCode::NoMatch) else {
+        return error;
+    };
+    if !right.tensors.iter().any(|tensor| tensor.path.starts_with(&from)) {
+        let text = "a rename takes a whole name or its leading parts; ";
+        return suggest(
+            error.hint_instead(phrase![text, Opt::RenameRegex, " takes patterns"]),
+            &[left],
+            true,
+        );
+    }
+    error.hint_instead(phrase![
+        Opt::Rename,
+        format_args!(" changes names of the left side; {from} is on the right: try "),
+        Opt::Rename.with(format!("{to}={from}"))
+    ])
 }
 
 /// Returns the memory budget of the options.

@@ -187,7 +187,11 @@ impl File<'_> {
 
     fn argument(&self, word: &str, value: &Spanned<DeValue<'_>>) -> Result<Argument> {
         let wrong = |found: &str, span: Range<usize>| {
-            self.fail(bad(word, "takes a string, a table with from and to, or a list of these", found), &span)
+            let takes = match word {
+                "no-state" => "takes only the value \"yes\"",
+                _ => "takes a string, a table with from and to, or a list of these",
+            };
+            self.fail(bad(word, takes, found), &span)
         };
         match value.get_ref() {
             DeValue::String(text) => Ok(Argument::Text(text.to_string())),

@@ -106,8 +106,15 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
         plan_form(edited, format, kind, &convert_options(options, settings))
     });
     let mut edit = planned.map_err(|error| advise(error, how))?;
-    check_nothing_lost(&edit.plan.losses)
-        .map_err(|error| error.in_file(&label).hint("write a new file to see every loss"))?;
+    check_nothing_lost(&edit.plan.losses).map_err(|error| {
+        error.in_file(&label).hint(match options.open.salvage {
+            true => phrase![
+                "write the intact tensors to a new file: ",
+                Job::Edit.brief().of(&["SRC", "DST"]).with(Opt::Salvage)
+            ],
+            false => "write a new file to see every loss".into(),
+        })
+    })?;
     let patch = match how {
         InPlace::Rewrite => None,
         InPlace::Header => {
@@ -199,7 +206,8 @@ fn check_alone(path: &Path, options: &EditOptions) -> Result<()> {
 /// Adds a hint about a full rewrite where tensors cannot stay in place.
 fn advise(error: Error, how: InPlace) -> Error {
     match error.code() {
-        ErrorCode::DataWouldMove | ErrorCode::PatchTooLarge | ErrorCode::OneFile | ErrorCode::NoRoom
+        // The hint of `no-room` names the rewrite.
+        ErrorCode::DataWouldMove | ErrorCode::PatchTooLarge | ErrorCode::OneFile
             if how == InPlace::Header =>
         {
             error.hint_too(phrase![

@@ -125,7 +125,7 @@ impl Rule {
             "drop" => Ok(vec![rule(Action::Drop(Selection::within(&patterns()?, &[], budget)?), all())]),
             "no-state" => each(&|argument| match argument.single(word)?.as_str() {
                 "yes" => Ok(Action::NoState),
-                other => Err(bad(word, "takes only the value yes", other)),
+                other => Err(bad(word, "takes only the value \"yes\"", other)),
             }),
             "rename" => renames(&|from, to| Ok(Renaming::path(from, to))),
             "rename-glob" => renames(&|from, to| Renaming::glob(from, to, budget)),

@@ -4,15 +4,30 @@ use crate::checkpoint::{Note, escape_text};
 use crate::formats::safetensors::{IndexFile, IndexFiles, index_files};
 use crate::limits::Limits;
 use crate::source::{FolderRef, LocalFolder};
+use crate::text::first_and_more;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Maximum number of missing shards that are named; more are counted.
+const MAX_NAMED: usize = 3;
+
+/// Sources to merge.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// Paths to open.
+    pub sources: Vec<PathBuf>,
+    /// Notes on indexes.
+    pub notes: Vec<Note>,
+    /// Tensors of shards that are not given, each with the name of its shard.
+    pub absent: Vec<(String, String)>,
+}
+
 /// Replaces the shards of an index by the index beside them, where all of its shards are given. The index has common metadata
 /// that no shard has. Where only some shards are given, a note states that these are not used.
-pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec<Note>) {
-    let mut gathered: Vec<Option<PathBuf>> = sources.iter().cloned().map(Some).collect();
-    let mut notes = Vec::new();
+pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> Gathered {
+    let mut paths: Vec<Option<PathBuf>> = sources.iter().cloned().map(Some).collect();
+    let mut gathered = Gathered::default();
     // Files whose index was read already.
     let mut taken = vec![false; sources.len()];
     let mut seen: HashSet<PathBuf> = HashSet::new();
@@ -39,18 +54,19 @@ pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec
                 escape_text(&around.join(name).display().to_string()),
                 error.message()
             );
-            notes.push(Note::new("list-not-read", text));
+            gathered.notes.push(Note::new("list-not-read", text));
         }
         // Of two indexes of the same files, the one with more files.
         lists.read.sort_by_key(|list| std::cmp::Reverse(list.files.len()));
         for list in lists.read {
-            if let Some(own) = shards_of(&around, &list, &places, &mut notes) {
-                take(&around, &list, &own, (&mut gathered, &mut taken), &mut notes);
+            if let Some(own) = shards_of(&around, &list, &places, &mut gathered) {
+                take(&around, &list, &own, (&mut paths, &mut taken), &mut gathered.notes);
             }
         }
         seen.insert(around);
     }
-    (gathered.into_iter().flatten().collect(), notes)
+    gathered.sources = paths.into_iter().flatten().collect();
+    gathered
 }
 
 /// Returns the indices in `sources` of the shards of an index, and of the index itself; `None` unless all shards are given.
@@ -58,7 +74,7 @@ fn shards_of(
     around: &Path,
     list: &IndexFile,
     sources: &HashMap<&Path, Vec<usize>>,
-    notes: &mut Vec<Note>,
+    gathered: &mut Gathered,
 ) -> Option<Vec<usize>> {
     let places = |name: &str| sources.get(&*around.join(name)).cloned().unwrap_or_default();
     let shards: Vec<Vec<usize>> = list.files.iter().map(|file| places(file)).collect();
@@ -68,13 +84,21 @@ fn shards_of(
     }
     // A shard that is given twice collides with itself, which is reported as for any file.
     if shards.iter().any(|places| places.len() != 1) {
-        let missing = list.files.len() - named;
-        if missing > 0 {
+        let is_absent = |place: usize| shards.get(place).is_some_and(Vec::is_empty);
+        let absent: Vec<String> = (0..shards.len())
+            .filter(|&place| is_absent(place))
+            .map(|place| escape_text(&list.files[place]))
+            .collect();
+        if !absent.is_empty() {
+            let are = if absent.len() == 1 { "is" } else { "are" };
             let text = format!(
-                "{}: {missing} of its shards are not given, so the metadata of the index is dropped",
-                shown(around, list)
+                "{}: its metadata is not in the output, because {} {are} not given",
+                shown(around, list),
+                first_and_more(&absent, MAX_NAMED)
             );
-            notes.push(Note::new("shards-in-part", text));
+            gathered.notes.push(Note::new("shards-in-part", text));
+            let lost = list.tensors.iter().filter(|(_, place)| is_absent(*place));
+            gathered.absent.extend(lost.map(|(name, place)| (name.clone(), list.files[*place].clone())));
         }
         return None;
     }

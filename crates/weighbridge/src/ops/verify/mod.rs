@@ -18,6 +18,8 @@ use crate::formats::{self, FolderModel, Format, OpenOptions, OtherFile};
 use crate::json::{rows, tree};
 #[cfg(feature = "seal")]
 use crate::ops::seal::Checked;
+use crate::phrase;
+use crate::phrase::{Opt, Term};
 use crate::source::{FileSource, Folder, FolderItem, FolderRef, LocalFolder, PathKind, SourceRef};
 use crate::text::path_text;
 use serde::Serialize;
@@ -239,6 +241,7 @@ fn judged(
     let report = match open(false, false) {
         Ok(checkpoint) => checked(&checkpoint, opened, options)?,
         Err(error) => {
+            let message = error.message().to_owned();
             let mut finding = finding(error)?;
             let code = finding.code;
             let mut report = match open(true, false).or_else(|_| open(false, true)) {
@@ -249,12 +252,23 @@ fn judged(
                 }
                 Err(_) => unopened(path, opened, options)?,
             };
-            // Report trailing bytes once: the reader states what was expected, the account their probable content.
+            // Report trailing bytes once: the reader names the part before them, the account their count and probable content.
             if let Some(place) =
                 report.findings.iter().position(|f| f.code == FindingCode::TrailingBytes && f.code == code)
             {
                 let other = report.findings.remove(place);
-                finding.text = finding.text.and("; ").and(other.text);
+                finding.text = match message.strip_prefix("bytes follow ") {
+                    Some(part) => {
+                        other.text.replacen(check::AFTER_LAST_PART, &format!("after {part}"), 1).into()
+                    }
+                    None => finding.text.and("; ").and(other.text),
+                };
+            }
+            let is_lenient =
+                |term: &Term| matches!(term, Term::Choice(choice) if choice.option == Opt::Lenient);
+            if options.open.lenient && finding.hint.as_ref().is_some_and(|hint| hint.terms().any(is_lenient))
+            {
+                finding.hint = Some(phrase!["verify reports this fault even with ", Opt::Lenient]);
             }
             report.findings.insert(0, finding);
             report
@@ -314,7 +328,14 @@ fn checked(
     let with_names: Vec<&TensorEntry> =
         readable.iter().copied().chain(kept.iter().filter(|t| !unreadable.contains(&t.name()))).collect();
     if with_names.iter().any(summed) {
-        checked.push("checksums");
+        // Text is decoded as well, but has no checksums.
+        let format = formats::registry().by_id(checkpoint.format).ok();
+        let is_text =
+            format.and_then(|format| format.salvager()).is_some_and(|salvager| salvager.is_unproved());
+        let has_check = |t: &&TensorEntry| t.extents.iter().any(|p| p.check.is_some());
+        if !is_text || with_names.iter().any(has_check) {
+            checked.push("checksums");
+        }
         findings.extend(checksums(&with_names, options.threads)?);
     }
     let values = options.values || options.deny_nonfinite;

@@ -111,7 +111,7 @@ fn input(feed: &Endpoint) -> ValueInfo {
 }
 
 /// State of an export besides the graph.
-pub(crate) struct Exporter<'a> {
+struct Exporter<'a> {
     topology: &'a Topology,
     lists: Lists<'a>,
     live: Vec<Vec<bool>>,
@@ -176,7 +176,7 @@ impl<'a> Exporter<'a> {
     ///
     /// # Errors
     /// [`Kind::Limit`] for loops in loops that multiply the work.
-    pub(crate) fn step(&mut self) -> Result<()> {
+    fn step(&mut self) -> Result<()> {
         self.bodies += 1;
         if self.bodies <= MAX_BODIES {
             return Ok(());
@@ -186,7 +186,7 @@ impl<'a> Exporter<'a> {
     }
 
     /// Translates the operators of a block, in order.
-    pub(crate) fn run_block(&mut self, builder: &mut Builder<'a>, number: usize) -> Result<()> {
+    fn run_block(&mut self, builder: &mut Builder<'a>, number: usize) -> Result<()> {
         let topology = self.topology;
         let Some(block) = topology.blocks.get(number) else {
             return Err(

@@ -122,14 +122,30 @@ impl<'a> Lists<'a> {
     pub(super) fn of(&self, name: &'a str) -> Vec<&'a str> {
         self.members.get(name).cloned().unwrap_or_else(|| vec![name])
     }
-
-    /// Returns true for the name of a list.
-    pub(super) fn is_list(&self, name: &str) -> bool {
-        self.members.contains_key(name)
-    }
 }
 
 impl<'a> Op<'a> {
+    /// Creates an operator that is a step of another one, for messages `shown`.
+    pub(super) fn step(
+        kind: &'a str,
+        shown: &'a str,
+        inputs: Vec<(&'a str, Vec<&'a str>)>,
+        output: (&'a str, &'a str),
+        attributes: Vec<(&'a str, &'a AttributeValue)>,
+    ) -> Self {
+        Self {
+            kind,
+            shown,
+            is_pir: false,
+            inputs,
+            outputs: vec![(output.0, vec![output.1])],
+            attributes,
+            blocks: &[],
+            computed: Vec::new(),
+            read: Cell::new(0),
+        }
+    }
+
     /// Views an operator of `ProgramDesc`.
     pub(super) fn of_desc(operator: &'a Operator) -> Self {
         let slots = |slots: &'a [weighbridge_core::topology::Slot]| {

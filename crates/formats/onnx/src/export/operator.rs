@@ -210,9 +210,9 @@ impl<'a> Op<'a> {
         self.computed.iter().enumerate().find(|(place, _)| is_unread(*place)).map(|(_, name)| *name)
     }
 
-    /// Returns the attribute.
+    /// Returns the attribute. Optimised programs may hold one twice: the last counts.
     pub(super) fn attribute(&self, name: &str) -> Option<&'a AttributeValue> {
-        self.attributes.iter().find(|(own, _)| *own == name).map(|(_, value)| *value)
+        self.attributes.iter().rfind(|(own, _)| *own == name).map(|(_, value)| *value)
     }
 
     /// Returns true if the attribute is present with a value.

@@ -17,7 +17,6 @@ pub(super) const ROWS: &[Row] = &[
     row("deformable_conv deformable_conv_v1", "deformable_conv", "Input Offset Filter Mask", "Output", deformable),
     row("unfold", "unfold", "X", "Y", unfold),
     row("fold", "fold", "X", "Y", fold),
-    row("im2sequence", "im2sequence", "X Y", "Out", im2sequence),
 ];
 
 /// Largest number that an attribute of a window may have: attributes of Paddle have 32 bits.
@@ -386,7 +385,8 @@ fn deformable(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let grid = b.concat(&[columns, rows], -1);
     let shape = sizes(b, &[&zero, &minus, &wide, &two]);
     let grid = b.binary("Reshape", &grid, &shape);
-    let mode = Attr::Text("bilinear".to_owned());
+    // The name of the mode changed in version 20.
+    let mode = Attr::Text(if b.opset >= 20 { "linear" } else { "bilinear" }.to_owned());
     let padding = Attr::Text("zeros".to_owned());
     let attributes = vec![("mode", mode), ("padding_mode", padding), ("align_corners", Attr::Int(0))];
     let mut read = b.node("GridSample", &[&image, &grid], attributes);
@@ -519,33 +519,5 @@ fn fold(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let y = b.binary("Reshape", &y, &shape);
     let y = b.cast(&y, x.dtype);
     b.bind(op, "Y", y);
-    Ok(())
-}
-
-/// `im2sequence`: windows of an image as rows, one sequence for each image; the graph has them one after the other.
-fn im2sequence(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
-    if !op.input("Y").is_empty() {
-        return Err(op.refuse("real sizes of images are not supported"));
-    }
-    let kernel = numbers(op, "kernels", 2, 1, 1)?;
-    let strides = numbers(op, "strides", 2, 1, 1)?;
-    let pads = numbers(op, "paddings", 4, 0, 0)?;
-    let (begins, ends) = (pads[..2].to_vec(), pads[2..].to_vec());
-    let window =
-        Window { kernel: Some(kernel), strides, dilations: vec![1, 1], begins, ends, is_same: false };
-    let parts = windows(b, op, &x, &window)?;
-    let rows = b.transpose(&parts, &[0, 4, 5, 1, 2, 3]);
-    let taps: i64 = window.kernel.iter().flatten().product();
-    let width = match x.size(1) {
-        Some(channels) => b.ints(&[channels.saturating_mul(taps)]),
-        None => {
-            let channels = b.dim(&x, 1);
-            b.binary("Mul", &channels, &b.ints(&[taps]))
-        }
-    };
-    let shape = sizes(b, &[&b.ints(&[-1]), &width]);
-    let y = b.binary("Reshape", &rows, &shape);
-    b.bind(op, "Out", y);
     Ok(())
 }

@@ -16,7 +16,6 @@ pub(super) const ROWS: &[Row] = &[
     row("group_norm", "group_norm", "X Scale Bias", "Y Mean Variance", group_norm).renamed("data_format=data_layout"),
     row("instance_norm", "instance_norm", "X Scale Bias", "Y SavedMean SavedVariance", instance_norm),
     row("data_norm", "data_norm", "scale_w bias X BatchSize BatchSum BatchSquareSum", "Y Means Scales", data_norm),
-    row("norm", "norm", "X", "Out Norm", norm),
     row("rms_norm", "rms_norm", "X Scale", "Y InvVar", rms_norm),
     row("lrn", "lrn", "X", "Out MidOut", lrn),
     row("affine_channel", "affine_channel", "X Scale Bias", "Out", affine_channel),
@@ -281,21 +280,6 @@ fn data_norm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     b.bind(op, "Means", means);
     b.bind(op, "Scales", scales);
     b.bind(op, "Y", y);
-    Ok(())
-}
-
-/// `norm`: x / sqrt(sum of squares along the axis + epsilon); the second result is the divisor.
-fn norm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "X")?;
-    let axis = b.axis(op, &x, op.int("axis", -1))?;
-    let squares = b.binary("Mul", &x, &x);
-    let sum = reduce(b, "ReduceSum", &squares, &[i64::try_from(axis).unwrap_or(0)], true);
-    let epsilon = b.scalar(op.float("epsilon", 1e-10), x.dtype);
-    let shifted = b.binary("Add", &sum, &epsilon);
-    let length = b.unary("Sqrt", &shifted);
-    let y = b.binary("Div", &x, &length);
-    b.bind(op, "Norm", length);
-    b.bind(op, "Out", y);
     Ok(())
 }
 

@@ -210,6 +210,9 @@ fn prior_box(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         (op.floats("min_sizes").unwrap_or_default(), op.floats("max_sizes").unwrap_or_default());
     let mut ratios = vec![1.0f64];
     for ratio in op.floats("aspect_ratios").unwrap_or_default() {
+        if ratios.len() > MAX_PRIORS {
+            break;
+        }
         if ratios.iter().all(|own| (own - ratio).abs() >= 1e-6) {
             ratios.push(ratio);
             if op.bool("flip", true) {
@@ -267,6 +270,9 @@ fn density_prior_box(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         let shift = (average / density as f64).trunc();
         let start = shift / 2.0 - average / 2.0;
         for ratio in &ratios {
+            if priors.len() > MAX_PRIORS {
+                break;
+            }
             let half = [size * ratio.sqrt() / 2.0, size / ratio.sqrt() / 2.0];
             for place in 0..density * density {
                 let (row, column) = ((place / density) as f64, (place % density) as f64);

@@ -51,6 +51,8 @@ const TARGETS: [Target; 17] = [
 const EXPECTED: &[(&str, &str, &str)] = &[
     ("empty-file", "tsv", "a table without rows is a text without lines, which is a loss that is reported"),
     ("packed-values", "safetensors", "elements that share bytes have no statistics"),
+    ("packed-values", "onnx", "elements that share bytes have no statistics"),
+    ("tensor-skipped", "onnx", "text stays in the model, and is not listed"),
     ("no-config", "biggraph", "an `init_path` has no configuration of its own"),
 ];
 

@@ -271,6 +271,7 @@ codes! {
         NotAModel = "not-a-model",
         NotANumber = "not-a-number",
         NotAProgram = "not-a-program",
+        NotAnExport = "not-an-export",
         NotAStream = "not-a-stream",
         NotATable = "not-a-table",
         NotATensor = "not-a-tensor",

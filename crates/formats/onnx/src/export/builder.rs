@@ -475,8 +475,8 @@ impl<'a> Builder<'a> {
         values
     }
 
-    /// Builds a body of control flow: `make` adds its nodes and returns its results. Values of outer graphs are visible in it;
-    /// what it assigns is not visible outside. `inputs` are its formal inputs.
+    /// Builds a body of control flow: `make` adds its nodes and returns its results. Values of outer graphs are visible in it; its own
+    /// are not visible outside. `inputs` are its formal inputs.
     ///
     /// # Errors
     /// Errors of `make`.

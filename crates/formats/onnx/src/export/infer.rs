@@ -619,7 +619,7 @@ fn window(size: Option<i64>, kernel: i64, place: usize, count: usize, read: &Rea
     dim(steps + 1)
 }
 
-/// Returns a computed size; open if it is no size.
+/// Returns a computed size; open if it is negative or too large.
 fn dim(size: i128) -> Dim {
     i64::try_from(size).ok().filter(|size| *size >= 0).map_or(Dim::Open, Dim::Size)
 }

@@ -199,7 +199,7 @@ fn max(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, window: &Window) -> Value {
 }
 
 /// Returns the mean of each window. The divisor is the number of elements inside the image (`exclusive`), or the size of the
-/// window, without what is farther behind the image than its padding.
+/// window without elements behind the padding.
 fn mean(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, window: &Window) -> Value {
     let exclusive = op.bool("exclusive", true);
     let input = single(b, x);

@@ -326,7 +326,7 @@ const EXPAND: &[DType] = &[
     DType::Bool,
 ];
 
-/// Reshapes to sizes of which some are tensors of rank 1.
+/// Reshapes to sizes, some of them tensors of rank 1.
 fn reshape_to(b: &mut Builder<'_>, x: &Value, sizes: &[Value]) -> Value {
     let sizes: Vec<&Value> = sizes.iter().collect();
     let shape = b.concat(&sizes, 0);

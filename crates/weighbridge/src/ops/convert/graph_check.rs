@@ -53,7 +53,7 @@ impl fmt::Display for GraphCheck {
         }
         match &self.run {
             GraphRun::NotBuilt => {
-                writeln!(f, "not run: this build lacks the feature tract (cargo install --features tract)")
+                writeln!(f, "not run: this build lacks the feature `tract`")
             }
             GraphRun::Done => writeln!(f, "run: the graph runs with random inputs in tract"),
             GraphRun::Refused(reason) => writeln!(f, "not run: tract cannot run the graph: {reason}"),

@@ -52,7 +52,8 @@ pub(crate) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
 
 /// Checks names, the order of operators, and external data.
 pub(crate) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
-    let Some(topology) = checkpoint.topology.as_deref().filter(|topology| topology.form == graph::FORM) else {
+    let Some(topology) = checkpoint.topology.as_deref().filter(|topology| topology.form == graph::FORM)
+    else {
         return Ok(Vec::new());
     };
     let content = graph::parse_again(topology)?;
@@ -134,7 +135,8 @@ fn made(block: &Block) -> impl Iterator<Item = &str> {
 fn opsets(topology: &Topology) -> Option<Finding> {
     let stated: HashSet<&str> = topology.operator_versions.iter().map(|(name, _)| name.as_str()).collect();
     let domain = |kind: &'_ str| kind.rsplit_once(':').map_or("ai.onnx", |(domain, _)| domain).to_owned();
-    let missing = topology.operators().map(|o| domain(&o.kind)).find(|name| !stated.contains(name.as_str()))?;
+    let missing =
+        topology.operators().map(|o| domain(&o.kind)).find(|name| !stated.contains(name.as_str()))?;
     let text = format!("the model uses operators of {} and does not state their version", quoted(&missing));
     Some(Finding::error("no-opset", text))
 }

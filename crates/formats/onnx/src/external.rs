@@ -77,9 +77,12 @@ impl<'a> Files<'a> {
         let rest = source.len().saturating_sub(place.offset);
         let fault = |code, text: &str| Error::corrupt(code, text).in_file(source.label()).at(place.offset);
         if let Some(stated) = place.length.filter(|&stated| stated != len) {
-            return Err(fault("length-mismatch", "the length of the external data does not match shape and dtype")
-                .expected(format_args!("{len} bytes"))
-                .found(format_args!("{stated} bytes")));
+            return Err(fault(
+                "length-mismatch",
+                "the length of the external data does not match shape and dtype",
+            )
+            .expected(format_args!("{len} bytes"))
+            .found(format_args!("{stated} bytes")));
         }
         if place.offset > source.len() || rest < len {
             return Err(fault("past-the-end", "the external data exceeds its file")
@@ -111,8 +114,10 @@ impl<'a> Files<'a> {
                 .expected(format_args!("the file {} beside the model", escape_text(name)))
         };
         let Some((folder, model)) = self.around else {
-            return Err(missing("the elements are in another file, and the model was opened without its folder")
-                .hint("open the model by its path"));
+            return Err(missing(
+                "the elements are in another file, and the model was opened without its folder",
+            )
+            .hint("open the model by its path"));
         };
         let dir = model.parent().unwrap_or(Path::new(""));
         check_shard(folder, dir, name)?;

@@ -643,11 +643,8 @@ impl Parser {
     /// Declares the value of a stored tensor.
     fn declare(&mut self, block: usize, header: &Header, is_constant: bool) -> Result<()> {
         self.budget.take_memory(ENTRY.saturating_add(header.name.len() as u64))?;
-        let declared = Type {
-            kind: Some(VariableKind::Tensor),
-            dtype: header.dtype,
-            shape: Some(header.dims.clone()),
-        };
+        let declared =
+            Type { kind: Some(VariableKind::Tensor), dtype: header.dtype, shape: Some(header.dims.clone()) };
         let place = self.variable(block, &header.name, declared);
         if let Some(variable) = self.block(block).variables.get_mut(place) {
             variable.persistable = true;

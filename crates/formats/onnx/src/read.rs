@@ -1,12 +1,12 @@
 //! Reader: file to checkpoint. Elements of tensors are not read, but integers in typed fields are counted.
 
+use crate::MODEL;
 use crate::dtype;
 use crate::external::{Files, Place as Outside};
 use crate::graph::{self, Content, Described, Place, bad};
 use crate::skeleton::{RAW, Run, Skeleton, Stored};
 use crate::typed::{DOUBLES, FLOATS, TypedSource, shared};
 use crate::wire::LEN;
-use crate::MODEL;
 use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::budget::Budget;
@@ -145,7 +145,8 @@ pub(crate) fn open(
         checkpoint.notes.push(Note::new("sparse-as-parts", text));
     }
     if tensors.iter().any(|t| dtype::packed_bits(t.header.dtype).is_some_and(|_| is_plain_bytes(t))) {
-        let text = "tensors of 2-bit and 4-bit elements are listed as their bytes; attributes have dtype and shape";
+        let text =
+            "tensors of 2-bit and 4-bit elements are listed as their bytes; attributes have dtype and shape";
         checkpoint.notes.push(Note::new("packed-as-bytes", text));
     }
     Ok(checkpoint)
@@ -201,9 +202,8 @@ pub(crate) fn layout(number: i64, dims: &[i64]) -> Result<(DType, Shape, Option<
             .expected("0 or more")
             .found(format_args!("{dims:?}")));
     };
-    let too_large = || {
-        Error::corrupt("shape-overflow", "the tensor exceeds 2^64 bits").found(format_args!("{shape}"))
-    };
+    let too_large =
+        || Error::corrupt("shape-overflow", "the tensor exceeds 2^64 bits").found(format_args!("{shape}"));
     if let Some(bits) = dtype::packed_bits(number) {
         let all = shape.elements().and_then(|count| count.checked_mul(bits)).ok_or_else(too_large)?;
         return Ok(match dtype::from_number(number) {
@@ -239,8 +239,12 @@ fn entry(
     let len = shape.bytes(dtype).unwrap_or(u64::MAX);
     let (from, offset) = if header.is_external {
         if stored.runs.iter().any(|run| run.len > 0) {
-            return Err(bad("external-data", "the tensor has elements here and in another file", &described.path)
-                .at(stored.at));
+            return Err(bad(
+                "external-data",
+                "the tensor has elements here and in another file",
+                &described.path,
+            )
+            .at(stored.at));
         }
         files.find(&Outside::of(header)?, len, limits)?
     } else {
@@ -330,4 +334,3 @@ pub(crate) fn without_file() -> weighbridge_core::phrase::Phrase {
         " opens the tensors of the other files"
     ]
 }
-

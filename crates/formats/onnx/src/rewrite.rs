@@ -181,10 +181,13 @@ impl<'a> Changes<'a> {
         }
         let number = dtype::number(entry.dtype()).filter(|_| packed.is_none());
         let Some(number) = number else {
-            return Err(Error::unsupported("onnx-dtype", "the tensor cannot have another dtype or shape in ONNX")
-                .on_tensor(entry.name())
-                .expected(format_args!("{stored} {shape}"))
-                .found(format_args!("{} {}", entry.dtype(), entry.shape)));
+            return Err(Error::unsupported(
+                "onnx-dtype",
+                "the tensor cannot have another dtype or shape in ONNX",
+            )
+            .on_tensor(entry.name())
+            .expected(format_args!("{stored} {shape}"))
+            .found(format_args!("{} {}", entry.dtype(), entry.shape)));
         };
         if let Some(value) = one.place.value() {
             self.types.insert((one.block, value), (number, entry.shape.dims().to_vec()));
@@ -335,12 +338,7 @@ struct Data {
 
 impl Data {
     fn new(own: &str) -> Self {
-        Self {
-            own: own.to_owned(),
-            files: BTreeMap::new(),
-            copied: BTreeMap::new(),
-            written: HashMap::new(),
-        }
+        Self { own: own.to_owned(), files: BTreeMap::new(), copied: BTreeMap::new(), written: HashMap::new() }
     }
 
     /// Appends the elements of a tensor to a file, and returns their offset.
@@ -599,7 +597,8 @@ impl<'a> Writer<'a> {
             return Err(Error::corrupt("bad-program", "the model has more tensors than when it was opened"));
         };
         self.tensor += 1;
-        let is_removed = one.place.value().is_some_and(|name| self.changes.removed.contains(&(one.block, name)));
+        let is_removed =
+            one.place.value().is_some_and(|name| self.changes.removed.contains(&(one.block, name)));
         if is_removed && kind == Message::Graph {
             return Ok(());
         }

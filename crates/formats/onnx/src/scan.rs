@@ -72,7 +72,8 @@ fn found(content: &Content, source: &SourceRef) -> Scan {
 
 /// Returns true for a domain of ONNX or ONNX Runtime.
 fn is_built_in(domain: &str) -> bool {
-    BUILT_IN.iter().any(|own| {
-        domain == *own || domain.strip_prefix(own).is_some_and(|rest| rest.starts_with('.'))
-    }) && domain != "ai.onnx.contrib"
+    BUILT_IN
+        .iter()
+        .any(|own| domain == *own || domain.strip_prefix(own).is_some_and(|rest| rest.starts_with('.')))
+        && domain != "ai.onnx.contrib"
 }

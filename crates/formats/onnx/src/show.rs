@@ -14,11 +14,8 @@ pub(crate) fn graph(graph: &Graph) -> String {
         graph.initializers.iter().filter(|i| matches!(i.data, InitializerData::Entry(_))).count();
     let constants = graph.initializers.len() - parameters;
     // Writing to a text does not fail.
-    let _ = writeln!(
-        out,
-        "graph of {} nodes, {parameters} parameters and {constants} constants",
-        count(graph)
-    );
+    let _ =
+        writeln!(out, "graph of {} nodes, {parameters} parameters and {constants} constants", count(graph));
     ends(&mut out, "input", &graph.inputs);
     nodes(&mut out, &graph.nodes, 1);
     ends(&mut out, "output", &graph.outputs);

@@ -306,10 +306,13 @@ impl Walk<'_> {
             _ => VARINT,
         };
         if wire != expected || tag.len() != 1 {
-            return Err(Error::corrupt("wrong-wire-type", "the elements of a tensor have the wrong wire type")
-                .at(start)
-                .expected(format_args!("wire type {expected} or {LEN}"))
-                .found(wire));
+            return Err(Error::corrupt(
+                "wrong-wire-type",
+                "the elements of a tensor have the wrong wire type",
+            )
+            .at(start)
+            .expected(format_args!("wire type {expected} or {LEN}"))
+            .found(wire));
         }
         let first = tag.first().copied().unwrap_or(0);
         let mut is_first = true;
@@ -339,11 +342,14 @@ impl Walk<'_> {
         self.keep_run(index, Run { field: number, wire, at: start, len })?;
         self.hold(9, start)?;
         out.extend_from_slice(tag);
-        out.extend(std::iter::repeat_n(0, match wire {
-            VARINT => 1,
-            FIXED32 => 4,
-            _ => 8,
-        }));
+        out.extend(std::iter::repeat_n(
+            0,
+            match wire {
+                VARINT => 1,
+                FIXED32 => 4,
+                _ => 8,
+            },
+        ));
         Ok(())
     }
 
@@ -373,7 +379,10 @@ impl Walk<'_> {
                 _ => ("truncated", "a number is incomplete"),
             };
             let ends = format!("the end of {} at {end}", kind.name());
-            return Err(Error::corrupt(code, text).at(at).expected("a number of at most 10 bytes").found(ends));
+            return Err(Error::corrupt(code, text)
+                .at(at)
+                .expected("a number of at most 10 bytes")
+                .found(ends));
         };
         let len = bytes.len() - rest.len();
         let mut all = [0; MAX_VARINT];

@@ -54,7 +54,8 @@ fn reopened(files: &BTreeMap<String, Vec<u8>>) -> Checkpoint {
     if let Some(bytes) = files.get("") {
         return open(bytes).unwrap();
     }
-    let folder = files.iter().fold(MemoryFolder::new("m"), |folder, (name, bytes)| folder.with(name, bytes.clone()));
+    let folder =
+        files.iter().fold(MemoryFolder::new("m"), |folder, (name, bytes)| folder.with(name, bytes.clone()));
     let folder: FolderRef = Arc::new(folder);
     registry().open_in_folder(&folder, Path::new("model.onnx"), &OpenOptions::default()).unwrap()
 }
@@ -81,7 +82,11 @@ fn golden_files_have_the_tensors_of_the_library() {
         for (name, wanted) in tensors {
             let tensor = checkpoint.tensors.iter().find(|t| t.path.to_text() == name).unwrap();
             let shape: Vec<u64> = serde_json::from_value(wanted["shape"].clone()).unwrap();
-            assert_eq!((tensor.stored.name(), tensor.shape.dims()), (wanted["dtype"].as_str().unwrap(), &*shape), "{file} {name}");
+            assert_eq!(
+                (tensor.stored.name(), tensor.shape.dims()),
+                (wanted["dtype"].as_str().unwrap(), &*shape),
+                "{file} {name}"
+            );
             if let Some(hash) = wanted["sha256"].as_str() {
                 let data = tensor.read_tensor(Order::Row).unwrap();
                 assert_eq!(Name::hex(&Sha256::digest(data)), hash, "{file} {name}");
@@ -113,9 +118,10 @@ fn unchanged_models_are_written_byte_for_byte() {
 fn lengths_longer_than_necessary_are_kept() {
     let original = bytes_of("good/mlp.onnx");
     // The length of the graph with two more bytes.
-    let at = original.windows(2).position(|w| w == [0x3a, 0xda]).unwrap_or_else(|| {
-        original.iter().position(|&byte| byte == 0x3a).unwrap()
-    });
+    let at = original
+        .windows(2)
+        .position(|w| w == [0x3a, 0xda])
+        .unwrap_or_else(|| original.iter().position(|&byte| byte == 0x3a).unwrap());
     let (len, rest) = crate::wire::varint(&original[at + 1..]).unwrap();
     let mut bytes = original[..=at].to_vec();
     crate::wire::push_length(&mut bytes, len, 2);
@@ -183,7 +189,10 @@ fn every_prefix_is_an_error() {
                 continue;
             }
             let error = opened.unwrap_err();
-            assert!(error.offset().is_some() || error.code().as_str() == "empty-file", "{file} {end}: {error}");
+            assert!(
+                error.offset().is_some() || error.code().as_str() == "empty-file",
+                "{file} {end}: {error}"
+            );
             let salvage = OpenOptions { salvage: true, ..options };
             if let Ok(saved) = registry().open_source(memory(&bytes[..end]), &salvage) {
                 saved.tensors.iter().for_each(|tensor| drop(tensor.read_tensor(Order::Row).unwrap()));
@@ -212,7 +221,9 @@ fn a_truncated_file_keeps_its_intact_tensors() {
 /// Changed bytes cause errors, never panics; a file that opens can be written, and its bytes are accounted for.
 #[test]
 fn mutations_never_panic() {
-    for file in ["typed_fields", "control_flow", "sparse", "attributes", "packed", "old_ir", "every_dtype_raw"] {
+    for file in
+        ["typed_fields", "control_flow", "sparse", "attributes", "packed", "old_ir", "every_dtype_raw"]
+    {
         let bytes = bytes_of(&format!("good/{file}.onnx"));
         for place in 0..bytes.len() {
             for change in [1u8, 2, 7, 0x80] {
@@ -251,11 +262,17 @@ fn renames_reach_every_use() {
     assert_eq!(topology.feeds.len(), 1);
     assert!(!bytes.windows(4).any(|w| w == b"fc1."));
     let mut checkpoint = opened("control_flow.onnx");
-    let rules = ["shift=offset", "chosen.then_branch.w=chosen.then_branch.factor", "three=trips", "chosen.else_branch.k=chosen.else_branch.eye"];
+    let rules = [
+        "shift=offset",
+        "chosen.then_branch.w=chosen.then_branch.factor",
+        "three=trips",
+        "chosen.else_branch.k=chosen.else_branch.eye",
+    ];
     checkpoint.rename(&rules.map(|rule| Rename::parse(rule).unwrap())).unwrap();
     let again = open(&one_file(&checkpoint)).unwrap();
     let topology = again.topology.as_deref().unwrap();
-    let inputs = |block: usize, node: usize| topology.blocks[block].operators[node].inputs[0].arguments.clone();
+    let inputs =
+        |block: usize, node: usize| topology.blocks[block].operators[node].inputs[0].arguments.clone();
     assert_eq!(inputs(1, 0), ["x", "factor"]);
     assert_eq!(inputs(2, 1), ["eye", "offset"]);
     assert_eq!(inputs(0, 4), ["trips", "yes", "chosen"]);
@@ -318,7 +335,13 @@ fn external_data_moves_on_request() {
     assert_eq!(again.tensor("fc2.bias").unwrap().stored, DType::F64);
     assert_eq!(elements(&again, "fc1.weight"), elements(&cast, "fc1.weight"));
     let error = Onnx
-        .plan(&cast, &PlanOptions { settings: vec![("external_data".into(), "maybe".into())], ..PlanOptions::default() })
+        .plan(
+            &cast,
+            &PlanOptions {
+                settings: vec![("external_data".into(), "maybe".into())],
+                ..PlanOptions::default()
+            },
+        )
         .unwrap_err();
     assert_eq!(error.code().as_str(), "bad-setting");
 }
@@ -350,7 +373,8 @@ fn programs_have_blocks_and_operators() {
     assert_eq!(topology.operator_versions, [("ai.onnx".to_owned(), 17)]);
     for file in expected().keys() {
         let checkpoint = opened(file);
-        let mut findings = weighbridge_core::check::program(checkpoint.topology.as_deref().unwrap(), &checkpoint.tensors);
+        let mut findings =
+            weighbridge_core::check::program(checkpoint.topology.as_deref().unwrap(), &checkpoint.tensors);
         findings.extend(Onnx.check(&checkpoint).unwrap());
         findings.retain(|finding| finding.code != "unused-parameters");
         // A sparse tensor is not declared elsewhere.
@@ -360,7 +384,8 @@ fn programs_have_blocks_and_operators() {
 
 #[test]
 fn tensors_outside_the_index_are_named() {
-    let notes: Vec<_> = opened("packed.onnx").notes.iter().map(|note| (note.code.as_str(), note.omission)).collect();
+    let notes: Vec<_> =
+        opened("packed.onnx").notes.iter().map(|note| (note.code.as_str(), note.omission)).collect();
     assert_eq!(notes, [("tensor-skipped", true), ("packed-as-bytes", false)]);
     let packed = opened("packed.onnx");
     assert_eq!(elements(&packed, "int4"), [0x21, 0x43, 0x65, 0x87, 0x09]);

@@ -65,9 +65,12 @@ fn opened(
     let mut file = FileBuilder::new(if data.is_empty() { "" } else { MODEL_FILE });
     message.write(&mut file)?;
     if let Some(taken) = data.iter().find(|other| other.name == MODEL_FILE) {
-        return Err(Error::unsupported("name-collision", "the file of external data has the name of the model")
-            .found(&taken.name)
-            .hint(phrase!["store the tensors in the model: ", Opt::Set.pair(EXTERNAL, "no")]));
+        return Err(Error::unsupported(
+            "name-collision",
+            "the file of external data has the name of the model",
+        )
+        .found(&taken.name)
+        .hint(phrase!["store the tensors in the model: ", Opt::Set.pair(EXTERNAL, "no")]));
     }
     let mut files: Vec<PlannedFile> = vec![file.finish()];
     files.append(&mut data);

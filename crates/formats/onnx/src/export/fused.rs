@@ -59,15 +59,8 @@ fn step(
         b.set(name, (*value).clone());
         slots.push((*slot, vec![name]));
     }
-    let inner = Op {
-        kind,
-        shown: op.shown,
-        is_pir: false,
-        inputs: slots,
-        outputs: vec![(output, vec![RESULT])],
-        attributes: attributes.iter().map(|(name, value)| (*name, value)).collect(),
-        blocks: &[],
-    };
+    let attributes = attributes.iter().map(|(name, value)| (*name, value)).collect();
+    let inner = Op::step_of(op, kind, slots, vec![(output, vec![RESULT])], attributes);
     (row.translate)(b, &inner)?;
     b.get(RESULT)
 }

@@ -130,6 +130,27 @@ impl<'a> Lists<'a> {
 }
 
 impl<'a> Op<'a> {
+    /// Creates an operator in the vocabulary of `ProgramDesc`, as a step of another.
+    pub(super) fn step_of(
+        whole: &Op<'a>,
+        kind: &'a str,
+        inputs: Vec<(&'a str, Vec<&'a str>)>,
+        outputs: Vec<(&'a str, Vec<&'a str>)>,
+        attributes: Vec<(&'a str, &'a AttributeValue)>,
+    ) -> Self {
+        Self {
+            kind,
+            shown: whole.shown,
+            is_pir: false,
+            inputs,
+            outputs,
+            attributes,
+            blocks: &[],
+            computed: Vec::new(),
+            read: std::cell::Cell::default(),
+        }
+    }
+
     /// Views an operator of `ProgramDesc`.
     pub(super) fn of_desc(operator: &'a Operator) -> Self {
         let slots = |slots: &'a [weighbridge_core::topology::Slot]| {

@@ -612,13 +612,16 @@ struct Carried<'n> {
     initial: Value,
 }
 
+/// Body of a loop: returns the condition and the carried values at its end.
+type Next<'n, 'a> = dyn FnMut(&mut Builder<'a>) -> Result<(Value, Vec<Value>)> + 'n;
+
 /// Adds a `Loop`. `next` returns the condition and the carried values at the end of the body.
 fn repeat<'a>(
     b: &mut Builder<'a>,
     op: &Op<'a>,
     condition: &Value,
     carried: &mut [Carried<'_>],
-    next: &mut dyn FnMut(&mut Builder<'a>) -> Result<(Value, Vec<Value>)>,
+    next: &mut Next<'_, 'a>,
 ) -> Result<Vec<Value>> {
     let mut dims: Vec<Dims> = carried.iter().map(|c| c.initial.dims.clone()).collect();
     let mut unwritten: Vec<bool> =

@@ -464,14 +464,14 @@ fn bias_layer_norm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         }
         None => y,
     };
-    b.bind(op, "residual_out", y.clone());
     // Without a scale, the sum alone is computed.
     let z = if op.input("norm_weight").is_empty() && op.input("norm_bias").is_empty() {
-        y
+        b.identity(&y)
     } else {
         let begin = b.axis(op, &y, op.int("begin_norm_axis", 1))?;
         normalized(b, op, &y, ["norm_weight", "norm_bias"], begin, op.float("epsilon", 1e-5))?
     };
+    b.bind(op, "residual_out", y);
     b.bind(op, "out", z);
     Ok(())
 }

@@ -1122,6 +1122,13 @@ def save_layer(make, inputs, prefix):
     calibrate(layer, inputs)
     specs = [InputSpec(one["declared"], one["dtype"], one["name"]) for one in inputs]
     paddle.jit.save(layer, str(prefix), input_spec=specs)
+    if IS_PIR and prefix.parent.name.startswith("quantized"):
+        # Paddle 3.3 runs the saved program with wrong values: those of the layer count.
+        expected = {}
+        for place in range(5):
+            feeds = arrays(inputs, place, np.random.default_rng(place))
+            expected[str(place)] = layer(*(paddle.to_tensor(a) for a in feeds.values())).numpy()
+        np.savez(prefix.parent / "expected.npz", **expected)
 
 
 def save_static(make, inputs, prefix):

@@ -77,6 +77,19 @@ def legacy(folder):
     return reference
 
 
+class Stored:
+    """The outputs of a layer of one output, stored by `zoo.py` for each set of inputs."""
+
+    def __init__(self, path):
+        import numpy as np
+
+        self.outputs, self.place = np.load(path), -1
+
+    def run(self, feeds):
+        self.place = (self.place + 1) % ROUNDS
+        return [self.outputs[str(self.place)]]
+
+
 def feeds_of(specs, place):
     """Returns random inputs. Those with row lengths are pairs of an array and the lengths."""
     import numpy as np
@@ -146,6 +159,8 @@ def judge(folder, target, result):
         original = (folder / specs.get("reference", ".")).resolve()
         reference = legacy(original) if (original / "__model__").exists() else Reference(original / "model")
         result["operators"] = operators_of(reference.program)
+        if (folder / "expected.npz").exists():
+            reference = Stored(folder / "expected.npz")
         sets = [feeds_of(specs, place) for place in range(ROUNDS)]
         outputs = [reference.run(feeds) for feeds in sets]
     except Exception as error:

@@ -9,8 +9,9 @@ has a folder of its own with `specs.json`: inputs (dtype, shapes to try, range o
 import argparse
 import json
 import shutil
+import subprocess
+import sys
 import traceback
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -1121,6 +1122,13 @@ def save_layer(make, inputs, prefix):
     calibrate(layer, inputs)
     specs = [InputSpec(one["declared"], one["dtype"], one["name"]) for one in inputs]
     paddle.jit.save(layer, str(prefix), input_spec=specs)
+    if IS_PIR and prefix.parent.name.startswith("quantized"):
+        # Paddle 3.3 runs the saved program with wrong values: those of the layer count.
+        expected = {}
+        for place in range(5):
+            feeds = arrays(inputs, place, np.random.default_rng(place))
+            expected[str(place)] = layer(*(paddle.to_tensor(a) for a in feeds.values())).numpy()
+        np.savez(prefix.parent / "expected.npz", **expected)
 
 
 def save_static(make, inputs, prefix):
@@ -1140,7 +1148,15 @@ OPTIMIZED = ["resnet18", "mobilenet-v3-small", "vit", "ernie", "lstm-plain", "te
 
 
 def save_optimized(source, target, onednn):
-    """Saves a model as the inference engine runs it."""
+    """Saves a model as the inference engine runs it, in a process of its own, because the engine may crash."""
+    words = [sys.executable, __file__, str(target), "--optimize", str(source)] + ["--onednn"] * onednn
+    done = subprocess.run(words, capture_output=True, text=True)
+    if not (target / "specs.json").exists():
+        raise RuntimeError(done.stderr)
+
+
+def optimize(source, target, onednn):
+    """Saves what the inference engine makes of a model."""
     name = next(source.glob("model.pdmodel"), source / "model.json").name
     config = paddle.inference.Config(str(source / name), str(source / "model.pdiparams"))
     config.disable_glog_info()
@@ -1157,22 +1173,15 @@ def save_optimized(source, target, onednn):
     (target / "specs.json").write_text(json.dumps({**specs, "reference": f"../{source.name}"}, indent=1))
 
 
-def save_half(source, target):
-    """Saves a model with half-precision weights and operators."""
-    from paddle.inference import PlaceType, PrecisionType, convert_to_mixed_precision
-
-    names = [str(folder / f"model.{suffix}") for folder in (source, target) for suffix in ("pdmodel", "pdiparams")]
-    convert_to_mixed_precision(*names, PrecisionType.Half, PlaceType.GPU, True, set())
-    specs = json.loads((source / "specs.json").read_text())
-    specs.update(reference=f"../{source.name}", atol=0.02, rtol=0.02)
-    (target / "specs.json").write_text(json.dumps(specs, indent=1))
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--optimize", type=Path, help="save what the inference engine makes of the model in this folder")
+    parser.add_argument("--onednn", action="store_true")
     args = parser.parse_args()
+    if args.optimize:
+        return optimize(args.optimize, args.folder, args.onednn)
     version = "2.6" if IS_26 else "3.3"
     made, failed = 0, []
     for name, inputs, make, kind, classify, only, atol, rtol in ZOO:
@@ -1198,18 +1207,15 @@ def main():
         source = args.folder / name
         if not (source / "specs.json").exists() or args.only not in name + "-optimized":
             continue
-        ways = {f"{name}-{word}": partial(save_optimized, onednn=word == "onednn") for word in ("optimized", "onednn")}
-        if IS_26:
-            ways[f"{name}-half"] = save_half
-        for other, save in ways.items():
-            target = args.folder / other
+        for word in ("optimized", "onednn"):
+            target = args.folder / f"{name}-{word}"
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir()
             try:
-                save(source, target)
+                save_optimized(source, target, word == "onednn")
                 made += 1
-            except Exception as error:
-                failed.append(f"{other}: {str(error).strip()[-300:]}")
+            except RuntimeError as error:
+                failed.append(f"{target.name}: {str(error).strip()[-300:]}")
                 shutil.rmtree(target)
     for line in failed:
         print("FAILED", line)

@@ -52,11 +52,11 @@ mod wide;
 mod worded;
 
 pub(crate) use convert::prepare_opened;
-#[cfg(feature = "onnx")]
-pub use convert::{GraphCheck, GraphRun, check_graph};
 pub use convert::{
     Changes, ConvertOptions, Written, convert, plan, plan_checkpoint, prepare, save, target_form,
 };
+#[cfg(feature = "onnx")]
+pub use convert::{GraphCheck, GraphRun, check_graph};
 pub use inputs::Inputs;
 
 use crate::text::json_number as number_json;

@@ -54,8 +54,7 @@ const JOBLIB_MODULE: &[u8] = b"joblib.numpy_pickle";
 const MIN_RANDOM_LEN: usize = 256;
 
 /// Hint for a model of ONNX that its format does not recognize.
-const DAMAGED_ONNX: &str =
-    "looks like an ONNX model, but is not a valid one; the file may be damaged, or this build does not include ONNX";
+const DAMAGED_ONNX: &str = "looks like an ONNX model, but is not a valid one; the file may be damaged, or this build does not include ONNX";
 
 /// Plausible IR versions of ONNX: 3 is the first release of 2017.
 const ONNX_VERSIONS: std::ops::RangeInclusive<u8> = 3..=32;

@@ -117,9 +117,18 @@ impl Skeleton {
             held: 0,
             salvage,
             is_cut: false,
+            functions: Vec::new(),
             out: Self::default(),
         };
         let bytes = walk.message(Message::Model, source.len(), 0)?;
+        if let Some(damage) = walk.out.damage.as_ref().map(Damage::of) {
+            // The last fields of a function name its tensors, so a damaged length may take them away.
+            for place in std::mem::take(&mut walk.functions).into_iter().flatten() {
+                if let Some(stored) = walk.out.tensors.get_mut(place) {
+                    stored.damage.get_or_insert_with(|| damage.clone());
+                }
+            }
+        }
         walk.out.bytes = bytes;
         Ok(walk.out)
     }
@@ -132,6 +141,8 @@ struct Walk<'a> {
     held: u64,
     salvage: bool,
     is_cut: bool,
+    /// Tensors of functions.
+    functions: Vec<std::ops::Range<usize>>,
     out: Skeleton,
 }
 
@@ -293,6 +304,9 @@ impl Walk<'_> {
             }
             inner => inner?,
         };
+        if kind == Message::Function && self.salvage {
+            self.functions.push(tensors..self.out.tensors.len());
+        }
         debug_assert!(self.is_cut || self.cursor.position() == stop, "{begin}");
         self.budget.take_work(inner.len() as u64)?;
         out.extend_from_slice(tag);

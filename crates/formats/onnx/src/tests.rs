@@ -452,7 +452,7 @@ fn salvaged_tensors_are_those_of_the_intact_file() {
         }
         for place in 0..bytes.len() {
             let mut changed = bytes.clone();
-            changed[place] ^= [0xff, 1, 0x10][place % 3];
+            changed[place] ^= [0xff, 1, 0x10, 0x41][place % 4];
             let plain = OpenOptions { format: Some("onnx".to_owned()), ..OpenOptions::default() };
             if registry().open_source(memory(&changed), &plain).is_err()
                 && let Ok(saved) = registry().open_source(memory(&changed), &options)

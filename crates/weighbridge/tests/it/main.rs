@@ -16,6 +16,7 @@ mod engine_stream;
 mod faults;
 mod house;
 mod limits;
+mod onnx_export;
 mod onnx_operators;
 mod paddle_convert;
 mod paddle_damaged;

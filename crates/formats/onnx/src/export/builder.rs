@@ -171,6 +171,11 @@ impl<'a> Builder<'a> {
         if let Some(entry) = self.parameters.get(name).copied() {
             return self.parameter(name, entry);
         }
+        if self.declaration(name).is_some_and(|variable| variable.persistable) {
+            return Err(Error::mismatch("parameters-missing", "a parameter of the program has no tensor")
+                .on_tensor(weighbridge_core::text::escape(name))
+                .hint("give the folder with the program and its parameters"));
+        }
         Err(Error::corrupt("bad-program", "an operator reads a variable that no operator assigns")
             .found(weighbridge_core::text::escape(name)))
     }

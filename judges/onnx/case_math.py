@@ -556,3 +556,18 @@ LACKING = {
 }
 LACKING = set(LACKING["3.3" if IS_PIR else "2.6"])
 CASES[:] = [one for one in CASES if one.name not in LACKING]
+
+# ---- windows of signals
+
+for name, shape, sets in (
+    ("last", [None, 20], [floats(1, 20), floats(3, 20)]),
+    ("open", [2, None], [floats(2, 20), floats(2, 9)]),
+):
+    case(f"frame/{name}", lambda x: paddle.signal.frame(x, 4, 3), {"x": (shape, sets)})
+case("frame/first", lambda x: paddle.signal.frame(x, 4, 2, axis=0), {"x": floats(11, 3)})
+case("frame/vector", lambda x: [paddle.signal.frame(x, 4, 2, axis=axis) for axis in (0, -1)], {"x": floats(11)})
+case(
+    "transpose/complex",
+    lambda x: paddle.as_real(paddle.transpose(paddle.as_complex(x), [1, 2, 0])),
+    {"x": ([None, 3, 4, 2], [floats(2, 3, 4, 2), floats(5, 3, 4, 2)])},
+)

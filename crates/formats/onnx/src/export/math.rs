@@ -8,7 +8,7 @@ mod reduce;
 mod special;
 mod unary;
 
-pub(super) use fourier::mishandles_complex;
+pub(super) use fourier::{complex_of, mishandles_complex, pair_of};
 use reduce::reduction;
 
 use super::builder::{Attrs, Builder, Value};
@@ -147,6 +147,7 @@ pub(super) const ROWS: &[Row] = &[
     row("fft_r2c", "fft_r2c", "X", "Out", fourier::r2c),
     row("fft_c2c", "fft_c2c", "X", "Out", fourier::c2c),
     row("fft_c2r", "fft_c2r", "X", "Out", fourier::c2r),
+    row("frame", "frame", "X", "Out", fourier::frame),
     row("as_complex", "as_complex", "X", "Out", fourier::as_complex),
     row("as_real", "as_real", "X", "Out", fourier::as_real),
     row("complex", "complex", "X Y", "Out", fourier::complex),
@@ -465,22 +466,25 @@ fn sum(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 fn scale(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;
     if let Some(parts) = fourier::pair_of(&x) {
-        if b.optional(op, "ScaleTensor")?.is_some_and(|factor| fourier::pair_of(&factor).is_some())
-            || op.float("bias", 0.0) != 0.0
-        {
-            return Err(op.refuse("complex factors or sums with a complex number"));
+        if b.optional(op, "ScaleTensor")?.is_some_and(|factor| fourier::pair_of(&factor).is_some()) {
+            return Err(op.refuse("complex factors"));
         }
-        let y = scaled(b, op, &parts)?;
+        let bias = match op.float("bias", 0.0) {
+            0.0 => scalar(0.0, parts.dtype),
+            bias => fourier::scalar_pair(bias, 0.0, parts.dtype),
+        };
+        let y = scaled(b, op, &parts, &bias)?;
         b.bind(op, "Out", fourier::complex_of(&y));
         return Ok(());
     }
-    let y = scaled(b, op, &x)?;
+    let bias = scalar(op.float("bias", 0.0), x.dtype);
+    let y = scaled(b, op, &x, &bias)?;
     bind(b, op, y);
     Ok(())
 }
 
 /// Returns x * scale + bias.
-fn scaled(b: &mut Builder<'_>, op: &Op<'_>, x: &Value) -> Result<Value> {
+fn scaled(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, bias: &Value) -> Result<Value> {
     let factor = match b.optional(op, "ScaleTensor")? {
         Some(factor) => {
             let factor = as_scalar(b, &factor);
@@ -488,19 +492,18 @@ fn scaled(b: &mut Builder<'_>, op: &Op<'_>, x: &Value) -> Result<Value> {
         }
         None => scalar(op.float("scale", 1.0), x.dtype),
     };
-    let bias = scalar(op.float("bias", 0.0), x.dtype);
     let is_one = factor.constant.as_ref().and_then(|c| super::operator::only(c)) == Some(1.0);
     let is_zero = bias.constant.as_ref().and_then(|c| super::operator::only(c)) == Some(0.0);
     let mut y = x.clone();
     let after = op.bool("bias_after_scale", true);
     if !after && !is_zero {
-        y = run2(b, "Add", &y, &bias);
+        y = run2(b, "Add", &y, bias);
     }
     if !is_one {
         y = run2(b, "Mul", &y, &factor);
     }
     if after && !is_zero {
-        y = run2(b, "Add", &y, &bias);
+        y = run2(b, "Add", &y, bias);
     }
     Ok(y)
 }

@@ -30,6 +30,8 @@ const COMPLEX: &[&str] = &[
     "real",
     "scale",
     "subtract",
+    "transpose",
+    "transpose2",
 ];
 
 /// Returns true for a complex dtype.
@@ -62,12 +64,12 @@ fn pair(x: &Value) -> Value {
 }
 
 /// Returns the tensor with the parts of a complex value; `None` for a real value.
-pub(super) fn pair_of(x: &Value) -> Option<Value> {
+pub(in super::super) fn pair_of(x: &Value) -> Option<Value> {
     is_complex(x.dtype).then(|| pair(x))
 }
 
 /// Returns the complex value whose parts are in the last dimension of a tensor.
-pub(super) fn complex_of(pair: &Value) -> Value {
+pub(in super::super) fn complex_of(pair: &Value) -> Value {
     let dtype = if pair.dtype == DType::F64 { DType::C128 } else { DType::C64 };
     let dims = pair.dims.as_ref().map(|dims| dims[..dims.len().saturating_sub(1)].to_vec());
     Value { dtype, dims, ..pair.clone() }
@@ -308,7 +310,7 @@ pub(super) fn r2c(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 }
 
 /// Returns a constant of two numbers.
-fn scalar_pair(first: f64, second: f64, dtype: DType) -> Value {
+pub(super) fn scalar_pair(first: f64, second: f64, dtype: DType) -> Value {
     Value::of(crate::constant::Constant::of_floats(&[first, second], dtype, &[2]))
 }
 
@@ -353,6 +355,35 @@ pub(super) fn c2r(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     y.dims = dims;
     let y = normalized(b, op, &y, &count, forward);
     let y = b.gather(&y, &b.int(0), -1);
+    b.bind(op, "Out", y);
+    Ok(())
+}
+
+/// `frame`: windows of `frame_length` elements that begin every `hop_length` elements of the last axis (the windows are then the
+/// last dimension), or of the first axis for `axis` 0 (the windows are then the first dimension).
+pub(super) fn frame(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let x = b.input(op, "X")?;
+    let (length, hop) = (op.int("frame_length", 0), op.int("hop_length", 0));
+    if length < 1 || hop < 1 {
+        return Err(op.malformed("needs windows and steps of at least one element"));
+    }
+    let is_last = op.int("axis", -1) != 0;
+    let axis = if is_last { b.rank(op, &x)?.saturating_sub(1) } else { 0 };
+    let size = b.dim(&x, b.axis(op, &x, i64::try_from(axis).unwrap_or(0))?);
+    let size = b.squeeze(&size, &[0]);
+    let (zero, one, step, window) = (b.int(0), b.int(1), b.int(hop), b.int(length));
+    let starts = b.binary("Sub", &size, &window);
+    let count = b.binary("Div", &starts, &step);
+    let count = b.binary("Add", &count, &one);
+    let places = b.node("Range", &[&zero, &count, &one], Vec::new());
+    let starts = b.binary("Mul", &places, &step);
+    let inside = b.node("Range", &[&zero, &window, &one], Vec::new());
+    let (starts, inside) = match is_last {
+        true => (b.unsqueeze(&starts, &[0]), b.unsqueeze(&inside, &[1])),
+        false => (b.unsqueeze(&starts, &[1]), b.unsqueeze(&inside, &[0])),
+    };
+    let indices = b.binary("Add", &starts, &inside);
+    let y = b.gather(&x, &indices, i64::try_from(axis).unwrap_or(0));
     b.bind(op, "Out", y);
     Ok(())
 }

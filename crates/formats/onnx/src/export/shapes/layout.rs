@@ -4,6 +4,7 @@ use super::{
     List, count_up, expand_to, joint_shape, known_int, known_list, list, reshape_to, signed, sizes_of, within,
 };
 use crate::export::builder::{Builder, Value};
+use crate::export::math;
 use crate::export::operator::Op;
 use crate::model::{Attr, Dim};
 use weighbridge_core::error::Result;
@@ -67,13 +68,20 @@ fn reshaped(b: &mut Builder<'_>, x: &Value, shape: &List) -> Value {
 pub(super) fn transpose(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;
     let order = op.ints("axis").ok_or_else(|| op.malformed("lacks its order of dimensions"))?;
-    let order: Vec<usize> = order.iter().map(|axis| b.axis(op, &x, *axis)).collect::<Result<_>>()?;
+    let mut order: Vec<usize> = order.iter().map(|axis| b.axis(op, &x, *axis)).collect::<Result<_>>()?;
     let mut sorted = order.clone();
     sorted.sort_unstable();
     if x.rank() != Some(order.len()) || sorted.iter().enumerate().any(|(place, axis)| place != *axis) {
         return Err(op.malformed("has an order that is not a permutation"));
     }
-    let y = b.transpose(&x, &order);
+    let y = match math::pair_of(&x) {
+        // The parts of complex numbers stay last.
+        Some(pair) => {
+            order.push(order.len());
+            math::complex_of(&b.transpose(&pair, &order))
+        }
+        None => b.transpose(&x, &order),
+    };
     b.bind(op, "Out", y);
     Ok(())
 }

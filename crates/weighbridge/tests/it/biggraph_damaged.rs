@@ -268,10 +268,9 @@ fn an_empty_version_file_is_not_version_0() {
         let error = weighbridge::formats::open(&folder).unwrap_err();
         assert_eq!(error.code().as_str(), code, "{text:?}");
         assert_eq!(error.expected_text(), Some("one of the versions 3 (incomplete), 2 (complete)"));
-        assert_eq!(
-            error.hint_text(),
-            Some("`at 2` reads version 2; checkpoint(FOLDER, recover) makes it current")
-        );
+        let repair = if code == "version-without-files" { "rollback 2" } else { "recover" };
+        let hint = format!("`at 2` reads version 2; checkpoint(FOLDER, {repair}) makes it current");
+        assert_eq!(error.hint_text(), Some(&*hint));
         let found = open_with(&folder, &lenient());
         assert_eq!((metadata(&found, "version"), codes(&found)[0]), (json!(2), code));
         let report = check(&folder);

@@ -108,7 +108,7 @@ fn each_damage_has_its_finding_in_any_location() {
         let report = plain(&lone);
         assert_eq!(report.verdict, alone, "{name}: {:#?}", report.findings);
         if alone == CouldNotTell {
-            has(&report, Severity::Unchecked, "no-program", "no names");
+            has(&report, Severity::Unchecked, "no-program", "without a program");
         } else if name != "cut_in_middle" {
             has(&report, severity, code, text);
         }

@@ -46,7 +46,9 @@ fn unreadable_tensors_are_reported_and_the_rest_is_compared() {
         assert_eq!((&json["unread"], &json["different"]), (&json!(1), &json!(false)));
         assert_eq!(json["pairs"][0]["unread"]["code"], "test-damage");
         assert!(
-            report.to_markdown().contains("| `a` | unread, `test-damage: this is broken in label at 0` |"),
+            report
+                .to_markdown()
+                .contains("| `a` | unread, `test-damage: this is broken (label, offset 0)` |"),
             "{}",
             report.to_markdown()
         );

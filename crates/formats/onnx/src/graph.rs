@@ -43,6 +43,7 @@ pub(crate) struct Content {
     /// Names of the outputs of all graphs and functions.
     pub(crate) outputs: Vec<String>,
     /// Kinds of operators that functions of the model define.
+    #[cfg_attr(not(feature = "scan"), expect(dead_code, reason = "scans need it"))]
     pub(crate) functions: Vec<String>,
 }
 

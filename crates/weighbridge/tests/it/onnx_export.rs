@@ -52,11 +52,7 @@ fn golden_models_are_exported_with_their_parameters() {
 /// A program of one operator that reads `x` and writes `y`.
 fn program(kind: &str) -> Topology {
     let slot = |name: &str, argument: &str| Slot { name: name.into(), arguments: vec![argument.into()] };
-    let end = |name: &str| Endpoint {
-        name: name.into(),
-        dtype: Some(DType::F32),
-        shape: Some(vec![-1, 4]),
-    };
+    let end = |name: &str| Endpoint { name: name.into(), dtype: Some(DType::F32), shape: Some(vec![-1, 4]) };
     let operator = |kind: &str, from: &str, to: &str| Operator {
         kind: kind.into(),
         inputs: vec![slot("X", from)],

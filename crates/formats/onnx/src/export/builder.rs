@@ -358,12 +358,6 @@ impl<'a> Builder<'a> {
         op.output(slot).first().and_then(|name| self.declaration(name)).and_then(|variable| variable.dtype)
     }
 
-    /// Returns the declared dimensions of a result; -1 is open.
-    pub(super) fn declared_shape(&self, op: &Op<'_>, slot: &str) -> Option<Vec<i64>> {
-        let name = op.output(slot).first()?;
-        self.declaration(name)?.shape.clone()
-    }
-
     /// Returns the rank of a value.
     ///
     /// # Errors

@@ -186,7 +186,7 @@ impl<'a> Exporter<'a> {
     }
 
     /// Translates the operators of a block, in order.
-    pub(crate) fn run_block(&mut self, builder: &mut Builder<'a>, number: usize) -> Result<()> {
+    fn run_block(&mut self, builder: &mut Builder<'a>, number: usize) -> Result<()> {
         let topology = self.topology;
         let Some(block) = topology.blocks.get(number) else {
             return Err(

@@ -122,11 +122,6 @@ impl<'a> Lists<'a> {
     pub(super) fn of(&self, name: &'a str) -> Vec<&'a str> {
         self.members.get(name).cloned().unwrap_or_else(|| vec![name])
     }
-
-    /// Returns true for the name of a list.
-    pub(super) fn is_list(&self, name: &str) -> bool {
-        self.members.contains_key(name)
-    }
 }
 
 impl<'a> Op<'a> {

@@ -363,6 +363,6 @@ class Net(paddle.nn.Layer):
 
 
 IMAGES = {"x": ([2, 3, 8, 8], [floats(2, 3, 8, 8), floats(2, 3, 8, 8, seed=1)])}
-CASES.append(Optimised("optimised/plain", False, IMAGES, 1e-4, 1e-3, None, {}))
+CASES.append(Optimised("optimised/plain", False, IMAGES, 1e-4, 1e-3, None))
 # With oneDNN, Paddle 3.3.1 fails on this machine.
 CASES.append(Optimised("optimised/oneDNN", True, IMAGES, 1e-4, 1e-3, "2.6"))

@@ -23,9 +23,9 @@ CASES = []
 class Case:
     """One program. `inputs`: name -> (dtype, declared shape with None for open, list of arrays to try)."""
 
-    def __init__(self, name, make, inputs, atol, rtol, only, options):
+    def __init__(self, name, make, inputs, atol, rtol, only, options=None):
         self.name, self.make, self.inputs = name, make, inputs
-        self.atol, self.rtol, self.only, self.options = atol, rtol, only, options
+        self.atol, self.rtol, self.only, self.options = atol, rtol, only, options or {}
 
     def save(self, folder):
         main, startup = paddle.static.Program(), paddle.static.Program()

@@ -295,8 +295,9 @@ def main():
                 peer = servers[form].ask(folder, theirs)
                 if not theirs.exists() and peer["result"] == "refused":
                     # It aborts for operators that it lacks.
-                    peer["result"] = "refused" if 0 <= code < 128 or code == 134 else "crashes"
-                    peer["why"] = target.with_name("peer.log").read_text().strip()[-200:]
+                    log = target.with_name("peer.log").read_text()
+                    peer["result"] = "refused" if code in (0, 1, -6, 134) or "ERROR" in log else "crashes"
+                    peer["why"] = log.strip()[-200:]
                 print(f"    paddle2onnx {args.peer_version}: {peer['result']} {peer.get('why', '')[:200]}", flush=True)
                 row.append(peer["result"])
             rows.append(row)

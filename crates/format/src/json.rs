@@ -6,9 +6,9 @@ use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
 
 /// Minimum average bytes of text per value; the shortest valid configurations have twelve.
-pub const BYTES_PER_VALUE: usize = 8;
+const BYTES_PER_VALUE: usize = 8;
 /// Number of values allowed in any text.
-pub const BASE_VALUES: usize = 1 << 16;
+const BASE_VALUES: usize = 1 << 16;
 
 /// JSON value. Integers keep their digits: they may be of any length.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +30,11 @@ pub enum Json {
 }
 
 impl Json {
+    /// Minimum average bytes of text per value.
+    pub const BYTES_PER_VALUE: usize = BYTES_PER_VALUE;
+    /// Number of values allowed in any text.
+    pub const BASE_VALUES: usize = BASE_VALUES;
+
     /// Returns the value of a key of an object.
     pub fn get(&self, key: &str) -> Option<&Json> {
         match self {

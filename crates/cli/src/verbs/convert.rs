@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     let program = if args.check { Some(program_of(args, &options, &plan)?) } else { None };
     let report = ops::save(&plan, &args.target, writing.force, &options.run)?;
     drop(options);
-    let check = program.map(|program| ops::check_graph(&program, &args.target)).transpose()?;
+    let check = program.map(|program| GraphCheck::of(&program, &args.target)).transpose()?;
     let mut outcome = writing.outcome(&plan.losses);
     if check.as_ref().is_some_and(|check| !check.agrees()) {
         outcome = Outcome::Finding;

@@ -17,7 +17,7 @@ use std::ptr;
 use std::sync::Arc;
 
 /// Place of unclaimed bytes at the end of a file, in findings.
-pub const AFTER_LAST_PART: &str = "after the last known part of the file";
+const AFTER_LAST_PART: &str = "after the last known part of the file";
 /// Description of row names that are stored as a tensor.
 const NAMES: &str = "row names";
 
@@ -76,6 +76,9 @@ pub struct Account {
 }
 
 impl Account {
+    /// Place of unclaimed bytes at the end of a file, in findings.
+    pub const AFTER_LAST_PART: &str = AFTER_LAST_PART;
+
     /// Creates the account of a file with a single range.
     pub fn whole(file: impl Into<String>, bytes: u64, used: Use, what: impl Into<Cow<'static, str>>) -> Self {
         let whole = Span { offset: 0, len: bytes, used, what: what.into(), tensor: None };

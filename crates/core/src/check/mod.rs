@@ -17,7 +17,7 @@ mod structure;
 pub mod testing;
 
 use crate::FindingCode;
-pub use account::{AFTER_LAST_PART, Account, Span, Use, account};
+pub use account::{Account, Span, Use, account};
 pub use extents::extents;
 pub use file_extents::{FileExtents, held};
 pub use lod::lod;

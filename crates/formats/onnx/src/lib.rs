@@ -23,8 +23,6 @@ mod typed;
 mod wire;
 mod write;
 
-pub use export::{is_supported, supported};
-
 use std::path::Path;
 use weighbridge_core::check::Outline;
 use weighbridge_core::checkpoint::{Checkpoint, Value};
@@ -96,6 +94,18 @@ const DTYPES: [DType; 21] = [
     DType::F4,
     DType::F8E8M0,
 ];
+
+impl Onnx {
+    /// Returns true for an operator of a Paddle program that can be exported, some variants aside: `conv2d`, `pd_op.conv2d`.
+    pub fn exports(operator: &str) -> bool {
+        export::is_supported(operator)
+    }
+
+    /// Returns the operators of Paddle programs that can be exported, sorted: those of `ProgramDesc` and those of PIR.
+    pub fn exported_operators() -> (Vec<&'static str>, Vec<&'static str>) {
+        export::supported()
+    }
+}
 
 impl Format for Onnx {
     fn info(&self) -> &'static FormatInfo {

@@ -10,7 +10,7 @@ mod written;
 
 pub use changes::Changes;
 #[cfg(feature = "onnx")]
-pub use graph_check::{GraphCheck, GraphRun, check_graph};
+pub use graph_check::GraphCheck;
 
 use crate::checkpoint::{Checkpoint, Loss, Note, TransformReport};
 use crate::engine::{LocalSink, RunOptions, RunReport, run};

@@ -51,12 +51,12 @@ pub mod versions;
 mod wide;
 mod worded;
 
+#[cfg(feature = "onnx")]
+pub use convert::GraphCheck;
 pub(crate) use convert::prepare_opened;
 pub use convert::{
     Changes, ConvertOptions, Written, convert, plan, plan_checkpoint, prepare, save, target_form,
 };
-#[cfg(feature = "onnx")]
-pub use convert::{GraphCheck, GraphRun, check_graph};
 pub use inputs::Inputs;
 
 use crate::text::json_number as number_json;

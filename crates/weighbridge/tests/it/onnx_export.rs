@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::Arc;
 use weighbridge::checkpoint::Checkpoint;
 use weighbridge::ops::hash::sha256;
-use weighbridge::ops::{ConvertOptions, check_graph, convert, plan_checkpoint};
+use weighbridge::ops::{ConvertOptions, GraphCheck, convert, plan_checkpoint};
 use weighbridge::tensor::DType;
 use weighbridge::topology::{Block, Endpoint, Operator, Slot, Topology};
 
@@ -34,7 +34,7 @@ fn golden_models_are_exported_with_their_parameters() {
         convert(good(name), &target, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
         let source = weighbridge::formats::open(good(name)).unwrap();
         let graph = weighbridge::formats::open(&target).unwrap();
-        let check = check_graph(source.topology.as_ref().unwrap(), &target).unwrap();
+        let check = GraphCheck::of(source.topology.as_ref().unwrap(), &target).unwrap();
         assert!(check.agrees(), "{name}: {:?}", check.differences);
         let hashes: BTreeMap<String, String> =
             graph.tensors.iter().map(|t| (t.name(), sha256(t).unwrap().to_string())).collect();

@@ -3,7 +3,7 @@
 //! `SNAPSHOTS=overwrite cargo test -p weighbridge --test it onnx_operators` writes it anew.
 
 use std::fmt::Write as _;
-use weighbridge::formats::onnx::supported;
+use weighbridge::formats::onnx::Onnx;
 use weighbridge_testkit::testdata;
 
 const HEAD: &str = "\
@@ -16,7 +16,7 @@ lists the operators of a program.
 
 #[test]
 fn the_page_lists_all_operators() {
-    let (desc, pir) = supported();
+    let (desc, pir) = Onnx::exported_operators();
     let mut page = HEAD.to_owned();
     for (title, names) in [("Protobuf programs", desc), ("PIR", pir)] {
         writeln!(page, "\n## {title}\n\n{} operators:\n", names.len()).unwrap();

@@ -16,10 +16,13 @@
 //! A name is replaced by the literal assigned to it before. Everything else is an error: its
 //! value is known only by running it.
 
-use crate::text::json::{BASE_VALUES, BYTES_PER_VALUE, Json};
+use crate::text::json::Json;
 use std::collections::HashMap;
 use weighbridge_core::Budget;
 use weighbridge_core::error::{Error, Result};
+
+const BYTES_PER_VALUE: usize = Json::BYTES_PER_VALUE;
+const BASE_VALUES: usize = Json::BASE_VALUES;
 
 /// Function called by upstream.
 pub(super) const FUNCTION: &str = "get_torchbiggraph_config";
@@ -325,7 +328,7 @@ impl<'a> Reader<'a> {
             }
             let key = self.word();
             if key.is_empty() || !self.skip('=') {
-                return Err(self.wrong("KEY=BYTES_PER_VALUE"));
+                return Err(self.wrong("KEY=VALUE"));
             }
             self.blanks(true);
             let value = self.value(depth + 1)?;

@@ -43,7 +43,7 @@ use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::tensor::DType;
 use weighbridge_core::topology::{Endpoint, Topology};
 
-pub use table::{is_supported, supported};
+pub(crate) use table::{is_supported, supported};
 
 /// Default version of the standard operators.
 pub(crate) const OPSET: i64 = 17;

@@ -51,12 +51,12 @@ impl Index {
 
 /// Returns true for an operator that can be exported, some variants aside; its name is that of a program, such as `conv2d` or
 /// `pd_op.conv2d`.
-pub fn is_supported(kind: &str) -> bool {
+pub(crate) fn is_supported(kind: &str) -> bool {
     Index::new().has(kind)
 }
 
 /// Returns the operators that can be exported: those of `ProgramDesc` and those of PIR, sorted.
-pub fn supported() -> (Vec<&'static str>, Vec<&'static str>) {
+pub(crate) fn supported() -> (Vec<&'static str>, Vec<&'static str>) {
     let index = Index::new();
     let mut desc: Vec<_> = index.desc.keys().copied().chain(control::DESC.iter().copied()).collect();
     let mut pir: Vec<_> = index.pir.keys().copied().chain(control::PIR.iter().copied()).collect();

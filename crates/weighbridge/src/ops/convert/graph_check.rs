@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::fmt;
 use std::path::Path;
 
-/// Result of [`check_graph`].
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GraphCheck {
     /// Number of inputs.
@@ -16,24 +16,36 @@ pub struct GraphCheck {
     pub outputs: usize,
     /// Differences between program and graph: numbers of inputs and outputs, dtypes, shapes.
     pub differences: Vec<String>,
-    /// Result of a run with random inputs.
-    pub run: GraphRun,
-}
-
-/// Result of running a graph once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum GraphRun {
-    /// This build cannot run graphs: it lacks the feature `tract`.
-    NotBuilt,
-    /// The graph loads and runs.
-    Done,
-    /// tract cannot run the graph, for the reason given: it may lack an operator that other runtimes have.
-    Refused(String),
+    /// Reason why the graph was not run: this build cannot run graphs, or tract lacks an operator. `None` if it ran.
+    pub not_run: Option<String>,
 }
 
 impl GraphCheck {
+    /// Compares the graph in the file or folder `target` with the program it was exported from, and runs it once where this build can.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`], `not-an-export`, if the target is not an ONNX graph; errors of opening it.
+    pub fn of(program: &Topology, target: &Path) -> Result<Self> {
+        let graph = crate::formats::open(target)?;
+        let Some(exported) = graph.topology.as_ref().filter(|topology| topology.form == "onnx") else {
+            return Err(Error::usage(
+                "not-an-export",
+                "only a program that was exported to ONNX can be checked",
+            )
+            .in_file(target.display())
+            .found(graph.format));
+        };
+        let mut differences = Vec::new();
+        ends("input", &program.feeds, &exported.feeds, &mut differences);
+        ends("output", &program.fetches, &exported.fetches, &mut differences);
+        Ok(Self {
+            inputs: exported.feeds.len(),
+            outputs: exported.fetches.len(),
+            differences,
+            not_run: run(target),
+        })
+    }
+
     /// Returns true if program and graph agree.
     pub fn agrees(&self) -> bool {
         self.differences.is_empty()
@@ -51,36 +63,11 @@ impl fmt::Display for GraphCheck {
         for difference in &self.differences {
             writeln!(f, "difference: {difference}")?;
         }
-        match &self.run {
-            GraphRun::NotBuilt => {
-                writeln!(f, "not run: this build lacks the feature `tract`")
-            }
-            GraphRun::Done => writeln!(f, "run: the graph runs with random inputs in tract"),
-            GraphRun::Refused(reason) => writeln!(f, "not run: tract cannot run the graph: {reason}"),
+        match &self.not_run {
+            None => writeln!(f, "run: the graph runs with random inputs in tract"),
+            Some(reason) => writeln!(f, "not run: {reason}"),
         }
     }
-}
-
-/// Compares the graph in the file or folder `target` with the program it was exported from, and runs it once where this build can.
-///
-/// # Errors
-/// [`crate::Kind::Usage`], `not-an-export`, if the target is not an ONNX graph; errors of opening it.
-pub fn check_graph(program: &Topology, target: &Path) -> Result<GraphCheck> {
-    let graph = crate::formats::open(target)?;
-    let Some(exported) = graph.topology.as_ref().filter(|topology| topology.form == "onnx") else {
-        return Err(Error::usage("not-an-export", "only a program that was exported to ONNX can be checked")
-            .in_file(target.display())
-            .found(graph.format));
-    };
-    let mut differences = Vec::new();
-    ends("input", &program.feeds, &exported.feeds, &mut differences);
-    ends("output", &program.fetches, &exported.fetches, &mut differences);
-    Ok(GraphCheck {
-        inputs: exported.feeds.len(),
-        outputs: exported.fetches.len(),
-        differences,
-        run: run(target),
-    })
 }
 
 /// Compares inputs or outputs, in order.
@@ -108,18 +95,21 @@ fn ends(what: &str, program: &[Endpoint], graph: &[Endpoint], differences: &mut 
 }
 
 #[cfg(not(feature = "tract"))]
-fn run(_: &Path) -> GraphRun {
-    GraphRun::NotBuilt
+fn run(_: &Path) -> Option<String> {
+    Some("this build lacks the feature `tract`".to_owned())
 }
 
 /// Runs the graph once in tract.
 #[cfg(feature = "tract")]
-fn run(target: &Path) -> GraphRun {
+fn run(target: &Path) -> Option<String> {
     let file = if target.is_dir() { target.join("model.onnx") } else { target.to_owned() };
     match weighbridge_io::catch_panic(|| in_tract::run(&file)) {
-        Ok(Ok(())) => GraphRun::Done,
-        Ok(Err(error)) => GraphRun::Refused(format!("{error:#}").lines().next().unwrap_or("").to_owned()),
-        Err(_) => GraphRun::Refused("tract stopped with a panic".to_owned()),
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => {
+            let reason = format!("{error:#}");
+            Some(format!("tract cannot run the graph: {}", reason.lines().next().unwrap_or("")))
+        }
+        Err(_) => Some("tract cannot run the graph: it stopped with a panic".to_owned()),
     }
 }
 

@@ -15,8 +15,6 @@ pub use dot::to_dot;
 pub use json::to_json;
 pub(super) use json::value;
 pub use listing::listing;
-#[cfg(feature = "onnx")]
-pub use operators::operators;
 #[cfg(feature = "paddle")]
 pub use rewrite::{Form, Removed, RewriteOptions, Rewritten, document, rewrite};
 

@@ -1,18 +1,18 @@
 //! Operators of a program, and whether they can be exported to ONNX.
 
-use crate::formats::onnx;
+use crate::formats::onnx::Onnx;
 use crate::text::escape;
 use crate::topology::Topology;
 use std::fmt::Write as _;
 
 /// Returns a table of the operator types: count, whether there is a translation to ONNX, type. Variants of an operator can still be
 /// refused by an export.
-pub fn operators(topology: &Topology) -> String {
+pub(super) fn operators(topology: &Topology) -> String {
     let mut out = format!("{:>8}  {:<7}  operator\n", "count", "to ONNX");
     let histogram = topology.histogram();
     let mut covered = 0;
     for (kind, count) in &histogram {
-        let has = onnx::is_supported(kind);
+        let has = Onnx::exports(kind);
         covered += usize::from(has);
         // Writing to a text does not fail.
         let _ = writeln!(out, "{count:>8}  {:<7}  {}", if has { "yes" } else { "no" }, escape(kind));

@@ -40,7 +40,7 @@ impl Form {
             Self::Dot => Ok(super::to_dot(topology)),
             Self::Text => paddle::Program::of(topology)?.to_text(),
             #[cfg(feature = "onnx")]
-            Self::Operators => Ok(super::operators(topology)),
+            Self::Operators => Ok(super::operators::operators(topology)),
         }
     }
 }

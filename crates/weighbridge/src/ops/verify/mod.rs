@@ -258,9 +258,10 @@ fn judged(
             {
                 let other = report.findings.remove(place);
                 finding.text = match message.strip_prefix("bytes follow ") {
-                    Some(part) => {
-                        other.text.replacen(check::AFTER_LAST_PART, &format!("after {part}"), 1).into()
-                    }
+                    Some(part) => other
+                        .text
+                        .replacen(check::Account::AFTER_LAST_PART, &format!("after {part}"), 1)
+                        .into(),
                     None => finding.text.and("; ").and(other.text),
                 };
             }

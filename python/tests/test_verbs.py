@@ -23,6 +23,8 @@ ELSEWHERE = {
     "ls": {"tree"},  # Checkpoint.tree()
     "show": {"full"},  # a report has all values
     "scan": {"list-rules"},  # scan_rules()
+    "convert": {"check"},  # onnx.compare() runs the graph
+    "program": {"ops"},  # a table to read
 }
 """Flags with another form in Python."""
 HIDDEN = {

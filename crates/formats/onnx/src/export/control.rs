@@ -185,9 +185,11 @@ pub(super) fn translate<'a>(
         // The second operand takes the value of the first.
         "assign_out" => {
             let value = first_operand(b, op)?;
-            let value = b.identity(&value);
-            for (_, names) in op.inputs.iter().skip(1).chain(&op.outputs) {
-                names.iter().for_each(|name| b.set(name, value.clone()));
+            let mut value = b.identity(&value);
+            for name in op.inputs.iter().skip(1).chain(&op.outputs).flat_map(|(_, names)| names) {
+                // The value may take the name of the variable.
+                b.set(name, value);
+                value = b.get(name)?;
             }
         }
         "array_pop" => return Err(op.refuse("removing an element of a list is not supported")),

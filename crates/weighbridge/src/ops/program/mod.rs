@@ -6,7 +6,7 @@
 mod dot;
 mod json;
 mod listing;
-#[cfg(feature = "onnx")]
+#[cfg(all(feature = "onnx", feature = "paddle"))]
 mod operators;
 #[cfg(feature = "paddle")]
 mod rewrite;

@@ -35,7 +35,8 @@ struct Planned<'a, Segments: Serialize> {
 
 impl WritePlan {
     /// Returns a JSON tree with `format`, `kind`, `bytes`, `files` with their `segments`, and `losses`. An estimate of `bytes`
-    /// has `"estimated": true` beside it; such a file has `content` and no segments. A graph is shown as `content`, too. [`WritePlan::as_json`] avoids the tree.
+    /// has `"estimated": true` beside it; such a file has `content` and no segments. The graph of a file is its `content`, too.
+    /// [`WritePlan::as_json`] avoids the tree.
     pub fn to_json(&self) -> Json {
         tree(&self.as_json())
     }

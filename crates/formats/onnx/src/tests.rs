@@ -425,7 +425,7 @@ fn other_protobuf_files_are_not_recognized() {
     assert!(is(&bytes_of("bad/truncated.onnx")));
 }
 
-/// What is salvaged of a damaged file is in the intact file, and a longer beginning gives no less.
+/// Tensors salvaged from a damaged file are those of the intact file, and a longer beginning gives no fewer.
 #[test]
 fn salvaged_tensors_are_those_of_the_intact_file() {
     let options = OpenOptions { salvage: true, format: Some("onnx".to_owned()), ..OpenOptions::default() };

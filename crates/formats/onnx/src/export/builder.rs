@@ -125,7 +125,6 @@ impl<'a> Builder<'a> {
             }
             declared.push(names);
         }
-        // Intermediate names must not take those of variables.
         Self {
             topology,
             opset,

@@ -423,7 +423,7 @@ fn nested<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, block: usize) ->
         return Err(Error::limit("nested-too-deep", "the blocks of the program are nested too deeply")
             .expected(format_args!("at most {MAX_DEPTH} levels")));
     }
-    exporter.step()?;
+    exporter.count_body(block)?;
     let done = exporter.run_block(b, block);
     b.control.depth -= 1;
     done

@@ -32,10 +32,11 @@ pub(super) fn of(topology: &Topology) -> Vec<Vec<bool>> {
             }
             live[0][place] = !is_end && !takes_apart;
             wanted.extend(read(operator));
+            let known = bodies.len();
             for body in &operator.blocks {
                 collect(topology, *body, &mut bodies);
             }
-            for body in &bodies {
+            for body in &bodies[known..] {
                 for inner in &topology.blocks[*body].operators {
                     wanted.extend(read(inner));
                 }

@@ -51,8 +51,8 @@ pub(crate) const OPSET: i64 = 17;
 pub(crate) const OPSETS: std::ops::RangeInclusive<i64> = 17..=21;
 /// Maximum number of operators in an error message.
 const MAX_SHOWN: usize = 20;
-/// Maximum number of translations of bodies.
-const MAX_BODIES: usize = 2000;
+/// Maximum number of operators in the translations of bodies. Bodies of loops are translated several times, bodies in them more often.
+const MAX_IN_BODIES: usize = 200_000;
 
 /// Exports the program of a checkpoint with its parameters.
 ///
@@ -118,8 +118,8 @@ struct Exporter<'a> {
     /// Refused operators: count and reason of the first use.
     refused: BTreeMap<String, (u64, String)>,
     index: table::Index,
-    /// Translations of bodies so far: those of loops are translated more than once.
-    bodies: usize,
+    /// Operators in the translations of bodies so far.
+    in_bodies: usize,
 }
 
 impl<'a> Exporter<'a> {
@@ -127,7 +127,7 @@ impl<'a> Exporter<'a> {
         let mut lists = Lists::default();
         topology.blocks.iter().for_each(|block| lists.add(block));
         let live = liveness::of(topology);
-        Self { topology, lists, live, refused: BTreeMap::new(), index: table::Index::new(), bodies: 0 }
+        Self { topology, lists, live, refused: BTreeMap::new(), index: table::Index::new(), in_bodies: 0 }
     }
 
     /// Fails if operators that contribute to the outputs have no translation.
@@ -158,7 +158,9 @@ impl<'a> Exporter<'a> {
             .refused
             .iter()
             .take(MAX_SHOWN)
-            .map(|(kind, (count, why))| format!("{kind} ({count} x, {why})"))
+            .map(|(kind, (count, why))| {
+                format!("{} ({count} x, {why})", weighbridge_core::text::escape(kind))
+            })
             .collect();
         if self.refused.len() > MAX_SHOWN {
             shown.push(format!("and {} more", self.refused.len() - MAX_SHOWN));
@@ -176,13 +178,13 @@ impl<'a> Exporter<'a> {
     ///
     /// # Errors
     /// [`Kind::Limit`] for loops in loops that multiply the work.
-    fn step(&mut self) -> Result<()> {
-        self.bodies += 1;
-        if self.bodies <= MAX_BODIES {
+    fn count_body(&mut self, number: usize) -> Result<()> {
+        self.in_bodies += self.topology.blocks.get(number).map_or(0, |block| block.operators.len());
+        if self.in_bodies <= MAX_IN_BODIES {
             return Ok(());
         }
         Err(Error::limit("nested-too-deep", "the loops of the program are nested too deeply")
-            .expected(format_args!("at most {MAX_BODIES} translations of bodies")))
+            .expected(format_args!("at most {MAX_IN_BODIES} operators in the translations of bodies")))
     }
 
     /// Translates the operators of a block, in order.

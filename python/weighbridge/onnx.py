@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import nullcontext
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from .dtypes import need
@@ -138,13 +139,19 @@ def _paddle(model: str, feeds: List[Dict[str, Any]]) -> List[List[Any]]:
     prefix, names = _files(model)
     was_dynamic = paddle.in_dynamic_mode()
     paddle.enable_static()
+    # Paddle 3 reads programs in protobuf form only outside of PIR.
+    is_pir = os.path.exists(f"{prefix}.json")
+    guard = getattr(getattr(paddle, "pir_utils", None), "OldIrGuard", nullcontext) if not is_pir else nullcontext
     try:
         executor = paddle.static.Executor(paddle.CPUPlace())
         scope = paddle.static.global_scope().new_scope()
-        with paddle.static.scope_guard(scope):
+        with guard(), paddle.static.scope_guard(scope):
             program, _, fetches = paddle.static.load_inference_model(prefix, executor, **names)
-            run = lambda feed: executor.run(program, feed=feed, fetch_list=fetches, return_numpy=False)  # noqa: E731
-            return [[numpy.asarray(out) for out in run(feed)] for feed in feeds]
+            outputs = []
+            for feed in feeds:
+                found = executor.run(program, feed=feed, fetch_list=fetches, return_numpy=False)
+                outputs.append([numpy.asarray(output) for output in found])
+            return outputs
     finally:
         if was_dynamic:
             paddle.disable_static()

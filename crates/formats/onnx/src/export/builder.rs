@@ -81,6 +81,8 @@ impl Value {
 struct Scope {
     values: HashMap<String, Value>,
     nodes: Vec<Node>,
+    /// Variables that the operator being translated has assigned.
+    recent: Vec<String>,
 }
 
 /// Builder of a graph.
@@ -265,14 +267,16 @@ impl<'a> Builder<'a> {
             let old = std::mem::replace(&mut value.name, variable.to_owned());
             nodes.iter_mut().for_each(|node| rename(node, &old, variable));
             self.used.insert(variable.to_owned());
-            let renamed = |other: &mut Value| {
-                if other.name == old {
+            let Scope { values, recent, .. } = &mut self.scopes[top];
+            for name in recent.iter() {
+                if let Some(other) = values.get_mut(name).filter(|other| other.name == old) {
                     variable.clone_into(&mut other.name);
                 }
-            };
-            self.scopes[top].values.values_mut().for_each(renamed);
+            }
         }
-        self.scopes[top].values.insert(variable.to_owned(), value);
+        let scope = &mut self.scopes[top];
+        scope.recent.push(variable.to_owned());
+        scope.values.insert(variable.to_owned(), value);
     }
 
     /// Completes the dimensions of a value by the declaration of the variable.
@@ -305,7 +309,9 @@ impl<'a> Builder<'a> {
         self.block = block;
         let first = op.outputs.iter().flat_map(|(_, names)| names).next();
         self.hint = first.map_or_else(|| op.kind.to_owned(), |name| (*name).to_owned());
-        self.start = self.top().nodes.len();
+        let scope = self.top();
+        scope.recent.clear();
+        self.start = scope.nodes.len();
     }
 
     // ---- operands and results of an operator

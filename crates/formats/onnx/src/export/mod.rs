@@ -183,7 +183,7 @@ impl<'a> Exporter<'a> {
         if self.in_bodies <= MAX_IN_BODIES {
             return Ok(());
         }
-        Err(Error::limit("nested-too-deep", "the loops of the program are nested too deeply")
+        Err(Error::limit("nested-too-deep", "the loops and branches of the program have too many operators")
             .expected(format_args!("at most {MAX_IN_BODIES} operators in the translations of bodies")))
     }
 

@@ -12,6 +12,10 @@ const HEAD: &str = "\
 Operators of Paddle programs that `convert` exports to ONNX, by their names in protobuf programs (`.pdmodel`, `__model__`) and in PIR
 (`.json`, `pd_op.` and `onednn_op.`). Some variants of an operator are refused; the message says which. `weighbridge program MODEL --ops`
 lists the operators of a program.
+
+Each is compared with Paddle in at least one of the two forms, except for some that run on a GPU only: `skip_layernorm`, `fused_fc_elementwise_layernorm`,
+`fused_embedding_eltwise_layernorm`, `multihead_matmul`, `fused_bias_act`, `fused_bias_dropout_residual_layer_norm`,
+`fused_bias_residual_layernorm`. They were compared with numpy, as was `pad2d`, which Paddle 2.6 no longer runs.
 ";
 
 #[test]

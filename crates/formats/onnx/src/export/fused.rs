@@ -15,9 +15,7 @@ use weighbridge_core::topology::AttributeValue;
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     row("fc", "fc gemm_epilogue", "Input W Bias", "Out", fc),
-    row("fused_gemm_epilogue", "fused_gemm_epilogue", "X Y Bias", "Out ReserveSpace", gemm_epilogue),
     row("fused_conv2d fused_conv3d", "fused_conv2d fused_conv3d fused_depthwise_conv2d", "Input Filter Bias ResidualData", "Output", conv),
-    row("conv2d_fusion fused_conv2d_add_act", "conv2d_fusion fused_conv2d_add_act", "Input Filter Bias ResidualData", "Output Outputs", conv),
     row("fused_elementwise_add fused_elementwise_sub fused_elementwise_mul fused_elementwise_div", "fused_elementwise_add fused_elementwise_sub fused_elementwise_mul fused_elementwise_div", "X Y", "Out", elementwise),
     row("fused_matmul", "fused_matmul", "X Y ResidualData", "Out", matmul),
     row("fused_transpose", "fused_transpose", "X", "Out XShape", transpose),
@@ -33,10 +31,8 @@ pub(super) const ROWS: &[Row] = &[
     row("fused_softmax_mask", "fused_softmax_mask", "X Mask", "Out", masked_softmax),
     row("multihead_matmul", "multihead_matmul", "Input W Bias BiasQK", "Out", multihead),
     row("self_dp_attention", "self_dp_attention", "X", "Out", self_attention),
-    row("flash_attn", "flash_attn", "q k v fixed_seed_offset attn_mask", "out softmax softmax_lse seed_offset", flash_attention),
     row("fusion_squared_mat_sub", "fusion_squared_mat_sub", "X Y", "SquaredX SquaredY SquaredXY Out", squared_difference),
     row("fusion_repeated_fc_relu", "fusion_repeated_fc_relu", "X W Bias", "ReluOut Out", repeated_fc),
-    row("fused_rotary_position_embedding", "fused_rotary_position_embedding", "q k v sin cos position_ids", "out_q out_k out_v", rotary),
 ];
 
 /// Names of the operand and the result of a step. No program has them: they contain a control character.
@@ -182,25 +178,7 @@ fn fc(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `fused_gemm_epilogue`: activation(x y + bias).
-fn gemm_epilogue(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let (x, y) = (b.input(op, "X")?, b.input(op, "Y")?);
-    let attributes = [
-        ("trans_x", AttributeValue::Bool(op.bool("trans_x", false))),
-        ("trans_y", AttributeValue::Bool(op.bool("trans_y", false))),
-    ];
-    let y = step(b, op, "matmul_v2", &[("X", &x), ("Y", &y)], &attributes, "Out")?;
-    let y = biased(b, op, y, "Bias")?;
-    let y = match op.text("activation", "none") {
-        // The kernels of GPUs approximate it.
-        "gelu" => step(b, op, "gelu", &[("X", &y)], &[("approximate", AttributeValue::Bool(true))], "Out")?,
-        other => activate(b, op, other, y)?,
-    };
-    b.bind(op, "Out", y);
-    Ok(())
-}
-
-/// `fused_conv2d`, `conv2d_fusion`: activation(convolution + bias + residual).
+/// `fused_conv2d`: activation(convolution + bias + residual).
 fn conv(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "Input")?;
     no_integers(op, &x)?;
@@ -212,8 +190,7 @@ fn conv(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         Some(residual) => b.binary("Add", &y, &residual),
         None => y,
     };
-    let default = if op.kind.ends_with("act") || op.kind == "conv2d_fusion" { "relu" } else { "" };
-    let y = activate(b, op, op.text("activation", default), y)?;
+    let y = activate(b, op, op.text("activation", ""), y)?;
     let y = finish(b, op, y)?;
     b.bind(op, "Output", y);
     Ok(())
@@ -588,36 +565,6 @@ fn self_attention(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let y = b.transpose(&y, &[0, 2, 1, 3]);
     b.bind(op, "Out", y);
     Ok(())
-}
-
-/// `flash_attn`: softmax(q kᵀ / √size + mask) v, for values of the dimensions batch, length, heads, size of a head.
-fn flash_attention(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let (q, k, v) = (b.input(op, "q")?, b.input(op, "k")?, b.input(op, "v")?);
-    if op.bool("causal", false) {
-        return Err(op.refuse("a causal mask is not supported"));
-    }
-    if !op.bool("is_test", false) && op.float("dropout", 0.0) != 0.0 {
-        return Err(op.refuse("random numbers of training are not supported"));
-    }
-    let (Some(4), Some(size)) = (q.rank(), q.size(3)) else {
-        return Err(op.refuse("an input of another rank than 4, or of an open size, is not supported"));
-    };
-    if q.size(2).is_none() || q.size(2) != k.size(2) {
-        return Err(op.refuse("another number of heads of the keys than of the queries is not supported"));
-    }
-    let [q, k, v] = [q, k, v].map(|value| b.transpose(&value, &[0, 2, 1, 3]));
-    let mask = b.optional(op, "attn_mask")?;
-    #[allow(clippy::cast_precision_loss)] // Sizes are far below 2^53.
-    let alpha = 1.0 / (size as f64).sqrt();
-    let y = attention(b, [&q, &k, &v], alpha, mask.as_ref());
-    let y = b.transpose(&y, &[0, 2, 1, 3]);
-    b.bind(op, "out", y);
-    Ok(())
-}
-
-/// `fused_rotary_position_embedding`: the tables of sines and cosines are chosen by rules that differ between versions.
-fn rotary(_: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    Err(op.refuse("fused rotary embeddings are not supported"))
 }
 
 // ---- matrices

@@ -12,7 +12,6 @@ use weighbridge_core::tensor::DType;
 pub(super) const ROWS: &[Row] = &[
     row("conv2d depthwise_conv2d conv3d", "conv2d depthwise_conv2d conv3d", "Input Filter Bias ResidualData", "Output", conv),
     row("conv2d_transpose depthwise_conv2d_transpose", "conv2d_transpose depthwise_conv2d_transpose", "Input Filter OutputSize", "Output", conv_transpose),
-    row("", "conv2d_transpose_bias", "Input Filter Bias OutputSize", "Output", conv_transpose),
     row("conv3d_transpose", "conv3d_transpose", "Input Filter", "Output", conv_transpose),
     row("deformable_conv deformable_conv_v1", "deformable_conv", "Input Offset Filter Mask", "Output", deformable),
     row("unfold", "unfold", "X", "Y", unfold),

@@ -16,7 +16,6 @@ pub(super) const ROWS: &[Row] = &[
     row("group_norm", "group_norm", "X Scale Bias", "Y Mean Variance", group_norm).renamed("data_format=data_layout"),
     row("instance_norm", "instance_norm", "X Scale Bias", "Y SavedMean SavedVariance", instance_norm),
     row("data_norm", "data_norm", "scale_w bias X BatchSize BatchSum BatchSquareSum", "Y Means Scales", data_norm),
-    row("rms_norm", "rms_norm", "X Scale", "Y InvVar", rms_norm),
     row("lrn", "lrn", "X", "Out MidOut", lrn),
     row("affine_channel", "affine_channel", "X Scale Bias", "Out", affine_channel),
     row("spectral_norm", "spectral_norm", "Weight U V", "Out", spectral_norm),
@@ -280,70 +279,6 @@ fn data_norm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     b.bind(op, "Means", means);
     b.bind(op, "Scales", scales);
     b.bind(op, "Y", y);
-    Ok(())
-}
-
-/// `rms_norm`: x / sqrt(mean of squares + epsilon) * scale over the last dimensions: as many as `normalized_shape` has.
-fn rms_norm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    // Paddle 2.6 has other operands: x, bias, residual, norm_weight, norm_bias.
-    let is_new = op.has("normalized_shape");
-    let operands: Vec<&str> =
-        op.inputs.iter().map(|(_, names)| names.first().copied().unwrap_or("")).collect();
-    let named = |slot: &str, place: usize| match (op.is_pir, op.input(slot).first()) {
-        (false, name) => name.copied(),
-        (true, _) => operands.get(place).copied().filter(|name| !name.is_empty()),
-    };
-    let x = named("x", 0).ok_or_else(|| op.malformed("lacks its input"))?;
-    let x = b.get(x)?;
-    let rank = b.rank(op, &x)?;
-    let begin = match op.ints("normalized_shape") {
-        Some(shape) if is_new => rank.saturating_sub(shape.len()),
-        _ => b.axis(op, &x, op.int("begin_norm_axis", 1))?,
-    };
-    let (scale, shift) =
-        if is_new { (named("x", 1), None) } else { (named("norm_weight", 3), named("norm_bias", 4)) };
-    if !is_new {
-        if op.float("quant_scale", -1.0) > 0.0 {
-            return Err(op.refuse("quantized results are not supported"));
-        }
-        if named("bias", 1).is_some() || named("residual", 2).is_some() {
-            return Err(op.refuse("a residual is not supported"));
-        }
-    }
-    let input = wide(b, &x);
-    let axes = axes_from(begin, rank);
-    let squares = b.binary("Mul", &input, &input);
-    let mean = reduce(b, "ReduceMean", &squares, &axes, true);
-    let epsilon = b.scalar(op.float("epsilon", 1e-5), input.dtype);
-    let shifted = b.binary("Add", &mean, &epsilon);
-    let length = b.unary("Sqrt", &shifted);
-    let mut y = b.binary("Div", &input, &length);
-    let shape: Vec<Value> = (begin..rank).map(|axis| b.dim(&x, axis)).collect();
-    let shape: Vec<&Value> = shape.iter().collect();
-    for (name, kind) in [(scale, "Mul"), (shift, "Add")] {
-        let Some(name) = name else { continue };
-        let value = b.get(name)?;
-        let value = b.cast(&value, input.dtype);
-        let value = if rank - begin == 1 {
-            value
-        } else {
-            let shape = b.concat(&shape, 0);
-            b.binary("Reshape", &value, &shape)
-        };
-        y = b.binary(kind, &y, &value);
-    }
-    let y = b.cast(&y, x.dtype);
-    let results: Vec<&str> = op.outputs.iter().filter_map(|(_, names)| names.first().copied()).collect();
-    if is_new && b.is_used(op, "InvVar") {
-        let inverse = b.unary("Reciprocal", &length);
-        let inverse = b.squeeze(&inverse, &axes);
-        b.bind(op, "InvVar", inverse);
-    }
-    match results.first() {
-        Some(_) if !op.is_pir => b.bind(op, "out", y),
-        Some(name) => b.set(name, y),
-        None => {}
-    }
     Ok(())
 }
 

@@ -25,10 +25,6 @@ pub(super) const ROWS: &[Row] = &[
     row("fake_dequantize_max_abs", "fake_dequantize_max_abs", "X Scale", "Out", fake_dequantize),
     row("fake_channel_wise_dequantize_max_abs", "fake_channel_wise_dequantize_max_abs", "X Scales", "Out", fake_channel_dequantize),
     row("moving_average_abs_max_scale", "", "X InAccum InState", "Out OutScale OutState OutAccum", observe),
-    row("quantize", "quantize", "Input", "Output", quantize),
-    row("dequantize", "dequantize", "Input", "Output", dequantize),
-    row("requantize", "requantize", "Input", "Output", requantize),
-    row("weight_quantize weight_dequantize weight_only_linear llm_int8_linear", "weight_quantize weight_dequantize weight_only_linear llm_int8_linear", "", "", packed),
 ];
 
 /// Rounding of a value between two steps.
@@ -283,63 +279,4 @@ fn observe(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let y = b.identity(&x);
     b.bind(op, "Out", y);
     Ok(())
-}
-
-/// `quantize` of oneDNN: x * scale + shift, rounded, in 8 bits; or a cast to bfloat16.
-fn quantize(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "Input")?;
-    let y = if op.bool("bfloat16", false) {
-        b.cast(&x, DType::BF16)
-    } else {
-        let shift = op.float("Shift", 0.0);
-        let dtype = if shift == 0.0 && op.bool("is_negative_input", false) { DType::I8 } else { DType::U8 };
-        let scale = b.scalar(op.float("Scale", 1.0), DType::F32);
-        let y = b.binary("Mul", &x, &scale);
-        to_bytes(b, &y, shift, dtype)
-    };
-    b.bind(op, "Output", y);
-    Ok(())
-}
-
-/// Rounds x + shift to 8 bits; values outside the range take its end.
-fn to_bytes(b: &mut Builder<'_>, x: &Value, shift: f64, dtype: DType) -> Value {
-    let shift = b.scalar(shift, DType::F32);
-    let y = b.binary("Add", x, &shift);
-    let y = b.unary("Round", &y);
-    let (low, high) = if dtype == DType::I8 { (-128.0, 127.0) } else { (0.0, 255.0) };
-    let (low, high) = (b.scalar(low, DType::F32), b.scalar(high, DType::F32));
-    let y = b.node("Clip", &[&y, &low, &high], Vec::new());
-    b.cast(&y, dtype)
-}
-
-/// `dequantize` of oneDNN: (x - shift) / scale.
-fn dequantize(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "Input")?;
-    let x = b.cast(&x, DType::F32);
-    let shift = b.scalar(op.float("Shift", 0.0), DType::F32);
-    let scale = b.scalar(op.float("Scale", 1.0), DType::F32);
-    let y = b.binary("Sub", &x, &shift);
-    let y = b.binary("Div", &y, &scale);
-    b.bind(op, "Output", y);
-    Ok(())
-}
-
-/// `requantize` of oneDNN: (x - shift in) * scale out / scale in + shift out, rounded.
-fn requantize(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let x = b.input(op, "Input")?;
-    let dtype = if op.float("Shift_out", 0.0) == 0.0 { x.dtype } else { DType::U8 };
-    let x = b.cast(&x, DType::F32);
-    let shift = b.scalar(op.float("Shift_in", 0.0), DType::F32);
-    let factor = op.float("Scale_out", 1.0) / op.float("Scale_in", 1.0);
-    let factor = b.scalar(factor, DType::F32);
-    let y = b.binary("Sub", &x, &shift);
-    let y = b.binary("Mul", &y, &factor);
-    let y = to_bytes(b, &y, op.float("Shift_out", 0.0), dtype);
-    b.bind(op, "Output", y);
-    Ok(())
-}
-
-/// `weight_only_linear` and its relatives: their weights are permuted for one kind of GPU.
-fn packed(_: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    Err(op.refuse("weights in the layout of a GPU are not supported"))
 }

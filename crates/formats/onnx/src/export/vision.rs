@@ -19,7 +19,6 @@ pub(super) const ROWS: &[Row] = &[
     row("anchor_generator", "anchor_generator", "Input", "Anchors Variances", anchor_generator),
     row("box_coder", "box_coder", "PriorBox PriorBoxVar TargetBox", "OutputBox", box_coder),
     row("iou_similarity", "", "X Y", "Out", iou_similarity),
-    row("box_clip", "box_clip", "Input ImInfo", "Output", box_clip),
     row("distribute_fpn_proposals", "distribute_fpn_proposals", "FpnRois RoisNum", "MultiFpnRois MultiLevelRoIsNum RestoreIndex", distribute_fpn_proposals),
     row("collect_fpn_proposals", "collect_fpn_proposals", "MultiLevelRois MultiLevelScores MultiLevelRoIsNum", "FpnRois RoisNum", collect_fpn_proposals).renamed("post_nms_topn=post_nms_topN"),
 ];
@@ -456,34 +455,6 @@ fn iou_similarity(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let united = plus(b, &united, 1e-10);
     let part = b.binary("Div", &shared, &united);
     b.bind(op, "Out", part);
-    Ok(())
-}
-
-/// `box_clip`: boxes inside one image, whose size is (rows, columns, scale).
-fn box_clip(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let (boxes, info) = (b.input(op, "Input")?, b.input(op, "ImInfo")?);
-    if info.size(0).is_some_and(|images| images != 1) {
-        return Err(op.refuse("boxes of several images are not supported"));
-    }
-    let info = b.reshape(&info, &[-1]);
-    let scale = column(b, &info, 2);
-    let zero = b.scalar(0.0, boxes.dtype);
-    let mut sides = vec![Value::none(); 4];
-    for place in 0..2usize {
-        let size = column(b, &info, if place == 0 { 1 } else { 0 });
-        let size = b.binary("Div", &size, &scale);
-        // Rounded half away from zero.
-        let size = plus(b, &size, 0.5);
-        let size = b.unary("Floor", &size);
-        let last = plus(b, &size, -1.0);
-        for side in [place, place + 2] {
-            let own = column(b, &boxes, i64::try_from(side).unwrap_or(0));
-            let own = b.binary("Min", &own, &last);
-            sides[side] = b.binary("Max", &own, &zero);
-        }
-    }
-    let y = stack(b, &sides);
-    b.bind(op, "Output", y);
     Ok(())
 }
 
